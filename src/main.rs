@@ -1,0 +1,2 @@
+//! refrain.
+fn main() {}
