@@ -1,0 +1,206 @@
+//! Markers: the positions of a block at which fingerprints are taken
+//! (EndRE, section 5.1).
+//!
+//! A block enters, the increasing positions of its markers leave. A window of
+//! [`WindowBytes`] that begins at a marker is a *representative* of its block: about
+//! one in [`SamplingPeriod`] of all windows. Max-Match takes its fingerprint there,
+//! Chunk-Match cuts there.
+//!
+//! One file per algorithm; all implement [`FindMarkers`], and each has a slow twin in
+//! [`reference::markers`](crate::reference::markers) that says what it computes.
+//!
+//! | algorithm | chosen by | markers in random data | robust to insertions |
+//! |---|---|---|---|
+//! | [`SampleByte`] | one byte's value | 1 in p/2 + 256/n, for n values in the table | yes |
+//! | [`Modp`] | Rabin fingerprint of the window | 1 in p | yes |
+//! | [`Maxp`] | local maximum over p bytes | 1 in p + 1 | yes |
+//! | [`Fixed`] | position | 1 in p | no |
+
+mod fixed;
+pub(crate) mod maxp;
+pub(crate) mod modp;
+mod parameters;
+mod samplebyte;
+#[cfg(test)]
+mod tests;
+
+pub use fixed::Fixed;
+pub use maxp::Maxp;
+pub use modp::Modp;
+pub use parameters::{InvalidSamplingPeriod, InvalidWindow, SamplingPeriod, WindowBytes};
+pub use samplebyte::{SampleByte, SampleByteTable, TableError};
+
+use alloc::vec::Vec;
+use core::{fmt, str::FromStr};
+
+/// Finds the markers of one block after another.
+///
+/// Blocks stand alone: nothing is carried from one to the next.
+pub trait FindMarkers {
+    /// Replaces the contents of `markers` by the markers of `block`, in increasing order.
+    ///
+    /// A whole window of *w* bytes follows each: `marker + w <= block.len()`. A block
+    /// shorter than a window has none.
+    ///
+    /// # Panics
+    /// May panic if `block` is 4 GiB or longer, whose positions do not fit 32 bits.
+    fn find(&self, block: &[u8], markers: &mut Vec<u32>);
+}
+
+/// The ways to choose markers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MarkerAlgorithm {
+    /// Bytes of a few values, and then a skip; see [`SampleByte`].
+    #[default]
+    SampleByte,
+    /// Windows of a few Rabin fingerprints; see [`Modp`].
+    Modp,
+    /// Local maxima; see [`Maxp`].
+    Maxp,
+    /// Every p-th position; see [`Fixed`].
+    Fixed,
+}
+
+impl MarkerAlgorithm {
+    /// All of them, the default first.
+    pub const ALL: [Self; 4] = [Self::SampleByte, Self::Modp, Self::Maxp, Self::Fixed];
+}
+
+impl fmt::Display for MarkerAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::SampleByte => "samplebyte",
+            Self::Modp => "modp",
+            Self::Maxp => "maxp",
+            Self::Fixed => "fixed",
+        })
+    }
+}
+
+impl FromStr for MarkerAlgorithm {
+    type Err = UnknownMarkerAlgorithm;
+
+    fn from_str(name: &str) -> Result<Self, UnknownMarkerAlgorithm> {
+        match name {
+            "samplebyte" => Ok(Self::SampleByte),
+            "modp" => Ok(Self::Modp),
+            "maxp" => Ok(Self::Maxp),
+            "fixed" => Ok(Self::Fixed),
+            _ => Err(UnknownMarkerAlgorithm),
+        }
+    }
+}
+
+/// A name that no marker algorithm has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownMarkerAlgorithm;
+
+impl fmt::Display for UnknownMarkerAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected `samplebyte`, `modp`, `maxp` or `fixed`")
+    }
+}
+
+impl core::error::Error for UnknownMarkerAlgorithm {}
+
+/// Any one of the algorithms, chosen at run time.
+///
+/// ```
+/// use refrain_codec::marker::{FindMarkers, MarkerFinder};
+///
+/// let finder = MarkerFinder::default();
+/// let mut markers = Vec::new();
+/// finder.find(b"It was the best of times, it was the worst of times", &mut markers);
+/// assert_eq!(markers, [1, 18], "a `t`, and the first `t`, `s`, `e`, `i` or space at 18 or later");
+/// ```
+#[derive(Clone, Debug)]
+pub enum MarkerFinder {
+    /// Finds [`SampleByte`] markers.
+    SampleByte(SampleByte),
+    /// Finds [`Modp`] markers.
+    Modp(Modp),
+    /// Finds [`Maxp`] markers.
+    Maxp(Maxp),
+    /// Finds [`Fixed`] markers.
+    Fixed(Fixed),
+}
+
+impl MarkerFinder {
+    /// A finder of `algorithm`'s markers; only SampleByte looks at `table`.
+    #[must_use]
+    pub fn new(
+        algorithm: MarkerAlgorithm,
+        period: SamplingPeriod,
+        window: WindowBytes,
+        table: SampleByteTable,
+    ) -> Self {
+        match algorithm {
+            MarkerAlgorithm::SampleByte => Self::SampleByte(SampleByte::new(period, window, table)),
+            MarkerAlgorithm::Modp => Self::Modp(Modp::new(period, window)),
+            MarkerAlgorithm::Maxp => Self::Maxp(Maxp::new(period, window)),
+            MarkerAlgorithm::Fixed => Self::Fixed(Fixed::new(period, window)),
+        }
+    }
+
+    /// The period with which the next block is sampled.
+    #[must_use]
+    pub fn period(&self) -> SamplingPeriod {
+        match self {
+            Self::SampleByte(finder) => finder.period,
+            Self::Modp(finder) => finder.period,
+            Self::Maxp(finder) => finder.period,
+            Self::Fixed(finder) => finder.period,
+        }
+    }
+
+    /// The window that follows each marker.
+    #[must_use]
+    pub fn window(&self) -> WindowBytes {
+        match self {
+            Self::SampleByte(finder) => finder.window,
+            Self::Modp(finder) => finder.window,
+            Self::Maxp(finder) => finder.window,
+            Self::Fixed(finder) => finder.window,
+        }
+    }
+
+    /// Samples the blocks to come with another period.
+    pub fn set_period(&mut self, period: SamplingPeriod) {
+        match self {
+            Self::SampleByte(finder) => finder.period = period,
+            Self::Modp(finder) => finder.period = period,
+            Self::Maxp(finder) => finder.period = period,
+            Self::Fixed(finder) => finder.period = period,
+        }
+    }
+}
+
+impl Default for MarkerFinder {
+    /// SampleByte, p = 32, w = 32, the paper's table.
+    fn default() -> Self {
+        Self::new(
+            MarkerAlgorithm::default(),
+            SamplingPeriod::default(),
+            WindowBytes::default(),
+            SampleByteTable::default(),
+        )
+    }
+}
+
+impl FindMarkers for MarkerFinder {
+    fn find(&self, block: &[u8], markers: &mut Vec<u32>) {
+        match self {
+            Self::SampleByte(finder) => finder.find(block, markers),
+            Self::Modp(finder) => finder.find(block, markers),
+            Self::Maxp(finder) => finder.find(block, markers),
+            Self::Fixed(finder) => finder.find(block, markers),
+        }
+    }
+}
+
+/// The bytes of `block` at which a whole window begins: where a marker may stand.
+fn candidates(block: &[u8], window: WindowBytes) -> &[u8] {
+    let count = (block.len() + 1).saturating_sub(window.bytes());
+    debug_assert!(u32::try_from(count).is_ok(), "positions are 32 bits wide");
+    &block[..count]
+}

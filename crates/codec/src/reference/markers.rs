@@ -1,0 +1,115 @@
+//! What each marker algorithm computes, a position at a time.
+//!
+//! Each takes a block and answers with its markers, as
+//! [`FindMarkers::find`](crate::marker::FindMarkers::find) does.
+
+use alloc::vec::Vec;
+
+use crate::marker::{
+    MarkerAlgorithm, SampleByteTable, SamplingPeriod, WindowBytes,
+    maxp::VALUE_BYTES,
+    modp::{self, POLYNOMIAL},
+};
+
+/// The markers of `block` by `algorithm`.
+#[must_use]
+pub fn find(
+    algorithm: MarkerAlgorithm,
+    block: &[u8],
+    period: SamplingPeriod,
+    window: WindowBytes,
+    table: &SampleByteTable,
+) -> Vec<u32> {
+    match algorithm {
+        MarkerAlgorithm::SampleByte => samplebyte(block, period, window, table),
+        MarkerAlgorithm::Modp => modp(block, period, window),
+        MarkerAlgorithm::Maxp => maxp(block, period, window),
+        MarkerAlgorithm::Fixed => fixed(block, period, window),
+    }
+}
+
+/// SAMPLEBYTE, as in Figure 3 of EndRE, to the last window.
+#[must_use]
+pub fn samplebyte(
+    block: &[u8],
+    period: SamplingPeriod,
+    window: WindowBytes,
+    table: &SampleByteTable,
+) -> Vec<u32> {
+    let mut markers = Vec::new();
+    let mut i = 0;
+    while i + window.bytes() <= block.len() {
+        if table.contains(block[i]) {
+            markers.push(i as u32);
+            i += period.bytes() / 2;
+        }
+        i += 1;
+    }
+    markers
+}
+
+/// MODP, as in Figure 2 of EndRE with the test of [`Modp`](crate::marker::Modp), each
+/// window's fingerprint from its bits.
+#[must_use]
+pub fn modp(block: &[u8], period: SamplingPeriod, window: WindowBytes) -> Vec<u32> {
+    let mask = modp::mask(period);
+    let passes: Vec<bool> = block
+        .windows(window.bytes())
+        .map(|window| rabin_fingerprint(window) & mask == mask)
+        .collect();
+    (0..passes.len())
+        .filter(|&i| passes[i] && (i == 0 || !passes[i - 1]))
+        .map(|i| i as u32)
+        .collect()
+}
+
+/// Remainder of a window, as a polynomial over GF(2), by the modulus: long division.
+fn rabin_fingerprint(window: &[u8]) -> u64 {
+    let mut remainder = 0_u64;
+    for bit in window
+        .iter()
+        .flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1))
+    {
+        let overflows = remainder >> 63 == 1;
+        remainder = remainder << 1 | u64::from(bit);
+        if overflows {
+            remainder ^= POLYNOMIAL;
+        }
+    }
+    remainder
+}
+
+/// MAXP, as [`Maxp`](crate::marker::Maxp) defines it.
+#[must_use]
+pub fn maxp(block: &[u8], period: SamplingPeriod, window: WindowBytes) -> Vec<u32> {
+    let reach = period.bytes() / 2;
+    // Slices compare byte by byte, from the first on.
+    let values: Vec<&[u8]> = block
+        .windows(window.bytes())
+        .map(|window| &window[..VALUE_BYTES])
+        .collect();
+    let mut markers: Vec<u32> = Vec::new();
+    for i in 0..values.len() {
+        let region = i.saturating_sub(reach)..values.len().min(i + reach + 1);
+        let is_maximum = values[region].iter().all(|other| *other <= values[i]);
+        let is_shadowed = markers
+            .last()
+            .is_some_and(|&marker| i - marker as usize <= reach);
+        if is_maximum && !is_shadowed {
+            markers.push(i as u32);
+        }
+    }
+    markers
+}
+
+/// FIXED: every p-th byte.
+#[must_use]
+pub fn fixed(block: &[u8], period: SamplingPeriod, window: WindowBytes) -> Vec<u32> {
+    let mut markers = Vec::new();
+    let mut i = 0;
+    while i + window.bytes() <= block.len() {
+        markers.push(i as u32);
+        i += period.bytes();
+    }
+    markers
+}

@@ -1,0 +1,182 @@
+//! Max-Match by the book (EndRE, section 5.2.2 and Figure 5), to hold the encoder against:
+//! what does the fast one save, and what ought it to?
+//!
+//! ```text
+//! for each marker of the block that no region covers yet:
+//!     if the history has the fingerprint of the marker's window:
+//!         compare the windows' bytes
+//!         grow the region byte by byte to the left, up to the last region's end
+//!         grow the region byte by byte to the right
+//! append the block to the history, and its fingerprints to the store
+//! ```
+//!
+//! The history is never cut short and has no holes; a region's source lies in earlier
+//! blocks alone, and crosses their boundaries.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use crate::{
+    fingerprint::{Fingerprint, fingerprint},
+    marker::{FindMarkers, MarkerFinder},
+};
+
+/// A range of a block that repeats a range of the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Where it begins in the block.
+    pub block_offset: usize,
+    /// Where its bytes begin in the history.
+    pub source: usize,
+    /// How many bytes it covers; at least a window.
+    pub length: usize,
+}
+
+impl Region {
+    fn block_end(&self) -> usize {
+        self.block_offset + self.length
+    }
+}
+
+/// The bytes that regions cover: what Max-Match saves, tokens aside.
+#[must_use]
+pub fn saved_bytes(regions: &[Region]) -> usize {
+    regions.iter().map(|region| region.length).sum()
+}
+
+/// All that was encoded so far, and where its fingerprints were seen last.
+///
+/// ```
+/// use refrain_codec::marker::MarkerFinder;
+/// use refrain_codec::reference::max_match::{MaxMatch, saved_bytes};
+///
+/// let verse: Vec<u8> = (0..1000_u32).flat_map(|n| (n * n).to_le_bytes()).collect();
+/// let mut reference = MaxMatch::new(MarkerFinder::default());
+/// assert_eq!(saved_bytes(&reference.encode(&verse)), 0);
+/// assert_eq!(saved_bytes(&reference.encode(&verse)), verse.len());
+/// ```
+#[derive(Debug)]
+pub struct MaxMatch {
+    history: Vec<u8>,
+    last_seen: BTreeMap<Fingerprint, usize>,
+    finder: MarkerFinder,
+}
+
+impl MaxMatch {
+    /// Starts with an empty history.
+    #[must_use]
+    pub fn new(finder: MarkerFinder) -> Self {
+        Self {
+            history: Vec::new(),
+            last_seen: BTreeMap::new(),
+            finder,
+        }
+    }
+
+    /// The regions of `block` in order, none overlapping; then adds it to the history.
+    pub fn encode(&mut self, block: &[u8]) -> Vec<Region> {
+        let window = self.finder.window().bytes();
+        let mut markers = Vec::new();
+        self.finder.find(block, &mut markers);
+        let fingerprints: Vec<(usize, Fingerprint)> = markers
+            .into_iter()
+            .map(|marker| marker as usize)
+            .map(|marker| (marker, fingerprint(&block[marker..marker + window])))
+            .collect();
+
+        let mut regions: Vec<Region> = Vec::new();
+        for (marker, fingerprint) in &fingerprints {
+            let covered = regions.last().map_or(0, Region::block_end);
+            if *marker < covered {
+                continue;
+            }
+            let source = self.last_seen.get(fingerprint);
+            regions.extend(source.and_then(|&source| self.grow(block, covered, *marker, source)));
+        }
+
+        let at = self.history.len();
+        self.history.extend_from_slice(block);
+        let positions = fingerprints
+            .into_iter()
+            .map(|(marker, found)| (found, at + marker));
+        self.last_seen.extend(positions);
+        regions
+    }
+
+    /// The longest region around equal windows at `marker` and `source`, none if they
+    /// differ. It begins at `covered` or later.
+    fn grow(&self, block: &[u8], covered: usize, marker: usize, source: usize) -> Option<Region> {
+        let window = self.finder.window().bytes();
+        if block[marker..marker + window] != self.history[source..source + window] {
+            return None;
+        }
+        let left = block[covered..marker]
+            .iter()
+            .rev()
+            .zip(self.history[..source].iter().rev())
+            .take_while(|(ours, theirs)| ours == theirs)
+            .count();
+        let right = block[marker + window..]
+            .iter()
+            .zip(&self.history[source + window..])
+            .take_while(|(ours, theirs)| ours == theirs)
+            .count();
+        Some(Region {
+            block_offset: marker - left,
+            source: source - left,
+            length: left + window + right,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::{collection::vec, prelude::*};
+
+    proptest! {
+        /// Blocks of few words, so that they repeat each other.
+        #[test]
+        fn regions_are_what_they_say(picks in vec(vec(0_u8..20, 0..40), 1..12)) {
+            let mut reference = MaxMatch::new(MarkerFinder::default());
+            let mut history: Vec<u8> = Vec::new();
+            for picks in picks {
+                let block: Vec<u8> = picks
+                    .into_iter()
+                    .flat_map(|pick| (0..29).map(move |index| pick.wrapping_mul(41) ^ index << 2))
+                    .collect();
+                let mut covered = 0;
+                for region in reference.encode(&block) {
+                    let Region { block_offset, source, length } = region;
+                    prop_assert!(block_offset >= covered);
+                    prop_assert!(length >= 32);
+                    covered = region.block_end();
+                    let (ours, theirs) = (&block[block_offset..], &history[source..]);
+                    prop_assert_eq!(&ours[..length], &theirs[..length]);
+                    let ends = ours.len() == length || theirs.get(length) != ours.get(length);
+                    prop_assert!(ends, "it could grow");
+                }
+                history.extend_from_slice(&block);
+            }
+        }
+    }
+
+    #[test]
+    fn a_region_crosses_the_boundaries_of_earlier_blocks() {
+        let verse: Vec<u8> = (0..500_u32)
+            .flat_map(|n| (n * n * 7).to_le_bytes())
+            .collect();
+        let mut reference = MaxMatch::new(MarkerFinder::default());
+        for block in verse.chunks(700) {
+            assert_eq!(reference.encode(block), []);
+        }
+        let length = verse.len();
+        assert_eq!(
+            reference.encode(&verse),
+            [Region {
+                block_offset: 0,
+                source: 0,
+                length
+            }]
+        );
+    }
+}

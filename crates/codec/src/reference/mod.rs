@@ -1,0 +1,6 @@
+//! Slow, obvious versions, straight from the papers, that the fast ones are tested against.
+//!
+//! Nothing here is on the way of a byte.
+
+pub mod markers;
+pub mod max_match;
