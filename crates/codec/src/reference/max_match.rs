@@ -3,22 +3,19 @@
 //!
 //! ```text
 //! for each marker of the block that no region covers yet:
-//!     if the history has the fingerprint of the marker's window:
-//!         compare the windows' bytes
+//!     if the history has the marker's window:
 //!         grow the region byte by byte to the left, up to the last region's end
 //!         grow the region byte by byte to the right
-//! append the block to the history, and its fingerprints to the store
+//! append the block to the history, and remember where the windows of its markers lie
 //! ```
 //!
-//! The history is never cut short and has no holes; a region's source lies in earlier
-//! blocks alone, and crosses their boundaries.
+//! The windows themselves stand for their fingerprints, and none ever collide or are
+//! forgotten. The history is never cut short and has no holes; a region's source lies in
+//! earlier blocks alone, and crosses their boundaries.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use crate::{
-    fingerprint::{Fingerprint, fingerprint},
-    marker::{FindMarkers, MarkerFinder},
-};
+use crate::marker::{FindMarkers, MarkerFinder};
 
 /// A range of a block that repeats a range of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +40,7 @@ pub fn saved_bytes(regions: &[Region]) -> usize {
     regions.iter().map(|region| region.length).sum()
 }
 
-/// All that was encoded so far, and where its fingerprints were seen last.
+/// All that was encoded so far, and where each marker's window was seen last.
 ///
 /// ```
 /// use refrain_codec::marker::MarkerFinder;
@@ -57,7 +54,7 @@ pub fn saved_bytes(regions: &[Region]) -> usize {
 #[derive(Debug)]
 pub struct MaxMatch {
     history: Vec<u8>,
-    last_seen: BTreeMap<Fingerprint, usize>,
+    last_seen: BTreeMap<Vec<u8>, usize>,
     finder: MarkerFinder,
 }
 
@@ -77,38 +74,31 @@ impl MaxMatch {
         let window = self.finder.window().bytes();
         let mut markers = Vec::new();
         self.finder.find(block, &mut markers);
-        let fingerprints: Vec<(usize, Fingerprint)> = markers
+        let windows = markers
             .into_iter()
-            .map(|marker| marker as usize)
-            .map(|marker| (marker, fingerprint(&block[marker..marker + window])))
-            .collect();
+            .map(|marker| (marker as usize, &block[marker as usize..][..window]));
 
         let mut regions: Vec<Region> = Vec::new();
-        for (marker, fingerprint) in &fingerprints {
+        for (marker, window) in windows.clone() {
             let covered = regions.last().map_or(0, Region::block_end);
-            if *marker < covered {
+            if marker < covered {
                 continue;
             }
-            let source = self.last_seen.get(fingerprint);
-            regions.extend(source.and_then(|&source| self.grow(block, covered, *marker, source)));
+            let source = self.last_seen.get(window);
+            regions.extend(source.map(|&source| self.grow(block, covered, marker, source)));
         }
 
         let at = self.history.len();
         self.history.extend_from_slice(block);
-        let positions = fingerprints
-            .into_iter()
-            .map(|(marker, found)| (found, at + marker));
-        self.last_seen.extend(positions);
+        self.last_seen
+            .extend(windows.map(|(marker, window)| (window.to_vec(), at + marker)));
         regions
     }
 
-    /// The longest region around equal windows at `marker` and `source`, none if they
-    /// differ. It begins at `covered` or later.
-    fn grow(&self, block: &[u8], covered: usize, marker: usize, source: usize) -> Option<Region> {
+    /// The longest region around the equal windows at `marker` and `source` that begins at
+    /// `covered` or later.
+    fn grow(&self, block: &[u8], covered: usize, marker: usize, source: usize) -> Region {
         let window = self.finder.window().bytes();
-        if block[marker..marker + window] != self.history[source..source + window] {
-            return None;
-        }
         let left = block[covered..marker]
             .iter()
             .rev()
@@ -120,11 +110,11 @@ impl MaxMatch {
             .zip(&self.history[source + window..])
             .take_while(|(ours, theirs)| ours == theirs)
             .count();
-        Some(Region {
+        Region {
             block_offset: marker - left,
             source: source - left,
             length: left + window + right,
-        })
+        }
     }
 }
 
