@@ -1,0 +1,32 @@
+//! A SOCKS5 client's greeting and request: however the bytes are split, the answer is that of the
+//! first prefix that decides, and a message of the greatest length decides.
+#![no_main]
+
+use std::fmt::Debug;
+
+use libfuzzer_sys::fuzz_target;
+use refrain_gateway::socks5::{MESSAGE_BYTES_MAX, Socks5Error, parse_greeting, parse_request};
+
+fuzz_target!(|received: &[u8]| {
+    check_any_split(received, parse_greeting);
+    check_any_split(received, parse_request);
+});
+
+type Parsed<M> = Result<Option<(M, usize)>, Socks5Error>;
+
+fn check_any_split<M: PartialEq + Debug>(received: &[u8], parse: fn(&[u8]) -> Parsed<M>) {
+    let whole = parse(received);
+    let prefixes = (0..=received.len()).map(|length| &received[..length]);
+    let decided = prefixes
+        .map(|prefix| (prefix, parse(prefix)))
+        .find(|(_, parsed)| *parsed != Ok(None));
+    match decided {
+        None => assert!(received.len() < MESSAGE_BYTES_MAX),
+        Some((prefix, parsed)) => {
+            if let Ok(Some((_, length))) = parsed {
+                assert_eq!(length, prefix.len());
+            }
+            assert_eq!(whole, parsed);
+        }
+    }
+}
