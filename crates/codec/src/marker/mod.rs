@@ -16,11 +16,11 @@
 //! | [`Maxp`] | local maximum over p bytes | 1 in p + 1 | yes |
 //! | [`Fixed`] | position | 1 in p | no |
 
-mod fixed;
-pub(crate) mod maxp;
-pub(crate) mod modp;
+pub mod fixed;
+pub mod maxp;
+pub mod modp;
 mod parameters;
-mod samplebyte;
+pub mod samplebyte;
 #[cfg(test)]
 mod tests;
 

@@ -2,9 +2,9 @@
 //! Figure 2).
 //!
 //! A window's bytes are the coefficients of a polynomial over GF(2), the first byte's top
-//! bit that of the highest power; its fingerprint is the remainder by [`POLYNOMIAL`], 64
-//! bits. It rolls: the fingerprint of the next window follows from this one's and the
-//! bytes that enter and leave.
+//! bit that of the highest power; its fingerprint is the remainder by a fixed polynomial
+//! of degree 64. It rolls: the fingerprint of the next window follows from this one's and
+//! the bytes that enter and leave.
 //!
 //! Deviations:
 //!

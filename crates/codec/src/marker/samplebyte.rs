@@ -13,8 +13,10 @@
 //! walks with and without the insertion have met on one marker. In random data that takes a
 //! few markers. Where nearly every third byte is in the table, as in text, both walks take
 //! about p/2 + 3 bytes a step, and meet the later the longer p is: within tens of markers at
-//! p = 32, thousands at p = 512. At most one byte in p/2 + 1 is a marker, and a block without any byte of the table
-//! has none.
+//! p = 32, hundreds to thousands at p = 512.
+//!
+//! At most one byte in p/2 + 1 is a marker, and a block without any byte of the table has
+//! none.
 //!
 //! Deviation: the paper's loop ends at `len - w`, exclusive, and never looks at the
 //! last window; this one does.
