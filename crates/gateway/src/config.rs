@@ -1,0 +1,554 @@
+//! What a gateway was told to do, in valid types: options in, configuration out.
+//!
+//! [`Options::resolve`] merges flags, the environment, the file and the defaults, in this order,
+//! reads the keys and tables that they name, and checks what only shows when options meet. What
+//! it returns is trusted from then on.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use refrain_codec::chunk::hash::ChunkHasher;
+use refrain_codec::marker::{MarkerAlgorithm, SampleByteTable, SamplingPeriod, WindowBytes};
+use refrain_codec::matching::MatchingAlgorithm;
+use tracing::level_filters::LevelFilter;
+
+use crate::keys::{PeerKeys, PrivateKey, PublicKey, read_secret_file};
+use crate::machine;
+use crate::options::{
+    ADMIN, ADMIN_TOKEN, ADMIN_TOKEN_FILE, ALLOW, CACHE, CHUNK_HASH, CONNECT_TIMEOUT, Check,
+    DEAD_AFTER, DRAIN_TIMEOUT, EFFORT, EXCLUDE, FORWARD, Far, HTTP_PROXY, IDLE_TIMEOUT, KEEP_LINK,
+    KEY, LANES, LANES_MAX, LISTEN, LOG, MARKER, MARKER_TABLE, MATCHING, MEMORY, Near, OptionSpec,
+    Options, PEER, PEER_KEY, Program, RATE, SAMPLING_PERIOD, SOCKS5, WINDOW_BYTES,
+};
+use crate::rules::{AllowRules, ExcludeRules};
+use crate::settings::{ConfigError, Settings, read_text};
+use crate::target::Target;
+use crate::units::{BitRate, ByteSize, TimeSpan};
+
+/// What `refrain near` is to do.
+#[derive(Debug, Clone)]
+pub struct NearConfig {
+    /// The far end's address.
+    pub peer: Target,
+    /// The far end's key.
+    pub peer_key: PublicKey,
+    /// Where to serve SOCKS5.
+    pub socks5: Option<SocketAddr>,
+    /// Where to serve as an HTTP proxy.
+    pub http_proxy: Option<SocketAddr>,
+    /// What both ends are told.
+    pub common: CommonConfig,
+}
+
+/// What `refrain far` is to do.
+#[derive(Debug, Clone)]
+pub struct FarConfig {
+    /// Where to take lanes.
+    pub listen: SocketAddr,
+    /// The peers, at least one.
+    pub peers: PeerKeys,
+    /// What both ends are told.
+    pub common: CommonConfig,
+}
+
+/// What `refrain check` is to check.
+#[derive(Debug, Clone)]
+pub struct CheckConfig {
+    /// The far end's address.
+    pub peer: Target,
+    /// The far end's key.
+    pub peer_key: PublicKey,
+    /// This end's key.
+    pub key: PrivateKey,
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// How much to log.
+    pub log: LevelFilter,
+}
+
+/// What both ends are told.
+#[derive(Debug, Clone)]
+pub struct CommonConfig {
+    /// This end's key.
+    pub key: PrivateKey,
+    /// Listeners whose connections go to one target behind a peer.
+    pub forwards: Vec<Forward>,
+    /// The targets that this end connects to for its peer.
+    pub allow: AllowRules,
+    /// The flows that are sent as they are.
+    pub exclude: ExcludeRules,
+    /// Where to serve health, metrics and status.
+    pub admin: Option<AdminConfig>,
+    /// The most that this end sends.
+    pub rate: Option<BitRate>,
+    /// How hard to look for repeats.
+    pub effort: Effort,
+    /// One direction's cache: 1 MiB to 4 GiB, at most half of `memory`.
+    pub cache: ByteSize,
+    /// The bound for all links together.
+    pub memory: ByteSize,
+    /// The lanes that a link keeps open: 1 to `lanes_max`.
+    pub lanes: u8,
+    /// The most lanes of a link: up to 16.
+    pub lanes_max: u8,
+    /// How repeats are found.
+    pub matching: MatchingConfig,
+    /// The times after which the gateway gives up on something.
+    pub timeouts: Timeouts,
+    /// How much to log.
+    pub log: LevelFilter,
+}
+
+/// How repeats are found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MatchingConfig {
+    /// Max-Match or Chunk-Match.
+    pub algorithm: MatchingAlgorithm,
+    /// How positions are chosen.
+    pub marker: MarkerAlgorithm,
+    /// The bytes that SAMPLEBYTE samples.
+    pub marker_table: SampleByteTable,
+    /// How many positions are chosen.
+    pub sampling_period: SamplingPeriod,
+    /// The shortest repeat.
+    pub window: WindowBytes,
+    /// What names chunks.
+    pub chunk_hash: ChunkHasher,
+}
+
+/// The times after which the gateway gives up on something; none is zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// On a connection that does not open.
+    pub connect: Duration,
+    /// On a flow on which nothing moves.
+    pub idle: Duration,
+    /// On a lane whose peer is silent.
+    pub dead_after: Duration,
+    /// On a link without lanes: its caches go.
+    pub keep_link: Duration,
+    /// On the flows that are open at SIGTERM.
+    pub drain: Duration,
+}
+
+/// A listener whose connections go to one target behind a peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forward {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Where the peer connects to.
+    pub target: Target,
+    /// The peer.
+    pub peer: PublicKey,
+}
+
+/// The admin listener.
+#[derive(Debug, Clone)]
+pub struct AdminConfig {
+    /// Where to listen; on loopback if there is no token.
+    pub listen: SocketAddr,
+    /// What its clients have to present.
+    pub token: Option<AdminToken>,
+}
+
+/// A bearer token. Its `Debug` shows nothing.
+#[derive(Clone)]
+pub struct AdminToken(String);
+
+/// How hard an encoder looks for repeats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// As the balance of CPU and link suggests.
+    Auto,
+    /// Always as hard as possible.
+    Max,
+}
+
+impl Options<Near> {
+    /// The near end's configuration.
+    pub fn resolve(&self) -> Result<NearConfig, ConfigError> {
+        let settings = self.settings()?;
+        let peer_key = only_peer(&settings)?;
+        let find_peer = |name: &str| {
+            let peers: PeerKeys = [peer_key].into_iter().collect();
+            match name {
+                "" => Ok(peer_key),
+                name => peers.find(name).ok_or(Mismatch::UnknownPeer),
+            }
+        };
+        let config = NearConfig {
+            peer: settings.one(&PEER)?,
+            peer_key,
+            socks5: settings.optional_listener(&SOCKS5)?,
+            http_proxy: settings.optional_listener(&HTTP_PROXY)?,
+            common: CommonConfig::resolve(&settings, AllowRules::new(Vec::new()), find_peer)?,
+        };
+        let listens = config.socks5.is_some()
+            || config.http_proxy.is_some()
+            || !config.common.forwards.is_empty();
+        if !listens && !settings.is_given(&ALLOW) {
+            return Err(settings.wrong(&FORWARD, Mismatch::NothingToDo));
+        }
+        Ok(config)
+    }
+}
+
+impl Options<Far> {
+    /// The far end's configuration.
+    pub fn resolve(&self) -> Result<FarConfig, ConfigError> {
+        let settings = self.settings()?;
+        let peers = load_peers(&settings)?;
+        let find_peer = |name: &str| match (name, peers.len()) {
+            ("", 1) => Ok(peers.iter().next().expect("a set of one")),
+            ("", _) => Err(Mismatch::WhichPeer),
+            (name, _) => peers.find(name).ok_or(Mismatch::UnknownPeer),
+        };
+        let common = CommonConfig::resolve(&settings, AllowRules::loopback(), find_peer)?;
+        Ok(FarConfig {
+            listen: settings.one_with(&LISTEN, parse_listener)?,
+            peers,
+            common,
+        })
+    }
+}
+
+impl Options<Check> {
+    /// What to check.
+    pub fn resolve(&self) -> Result<CheckConfig, ConfigError> {
+        let settings = self.settings()?;
+        Ok(CheckConfig {
+            peer: settings.one(&PEER)?,
+            peer_key: only_peer(&settings)?,
+            key: load_key(&settings)?,
+            connect_timeout: settings.timeout(&CONNECT_TIMEOUT)?,
+            log: settings.one(&LOG)?,
+        })
+    }
+}
+
+impl<P: Program> Options<P> {
+    fn settings(&self) -> Result<Settings, ConfigError> {
+        let given = self.given.clone();
+        match &self.file {
+            Some(path) => Ok(given.over(Settings::read_file(path, P::ROLE)?)),
+            None => Ok(given),
+        }
+    }
+}
+
+impl CommonConfig {
+    fn resolve(
+        settings: &Settings,
+        default_allow: AllowRules,
+        find_peer: impl Fn(&str) -> Result<PublicKey, Mismatch>,
+    ) -> Result<CommonConfig, ConfigError> {
+        let memory = resolve_memory(settings)?;
+        let lanes_max = settings.count(&LANES_MAX, 1..=16)?;
+        let lanes = settings.count(&LANES, 1..=16)?;
+        if lanes > lanes_max {
+            return Err(settings.wrong(&LANES, Mismatch::LanesAboveMax(lanes_max)));
+        }
+        let allow = match settings.is_given(&ALLOW) {
+            true => AllowRules::new(settings.many(&ALLOW)?),
+            false => default_allow,
+        };
+        Ok(CommonConfig {
+            key: load_key(settings)?,
+            forwards: settings.many_with(&FORWARD, |text| parse_forward(text, &find_peer))?,
+            allow,
+            exclude: ExcludeRules::new(settings.many(&EXCLUDE)?),
+            admin: resolve_admin(settings)?,
+            rate: settings.optional_with(&RATE, parse_rate)?,
+            effort: settings.one(&EFFORT)?,
+            cache: resolve_cache(settings, memory)?,
+            memory,
+            lanes,
+            lanes_max,
+            matching: MatchingConfig::resolve(settings)?,
+            timeouts: Timeouts::resolve(settings)?,
+            log: settings.one(&LOG)?,
+        })
+    }
+}
+
+impl MatchingConfig {
+    fn resolve(settings: &Settings) -> Result<MatchingConfig, ConfigError> {
+        let table = settings.optional_with(&MARKER_TABLE, |path| {
+            let text = read_text(Path::new(path))?;
+            Ok::<_, BoxedError>(SampleByteTable::parse(&text)?)
+        })?;
+        let marker = settings.one(&MARKER)?;
+        if table.is_some() && marker != MarkerAlgorithm::SampleByte {
+            return Err(settings.wrong(&MARKER_TABLE, Mismatch::TableUnused));
+        }
+        Ok(MatchingConfig {
+            algorithm: settings.one(&MATCHING)?,
+            marker,
+            marker_table: table.unwrap_or_default(),
+            sampling_period: settings.one_with(&SAMPLING_PERIOD, |text| {
+                Ok::<_, BoxedError>(SamplingPeriod::new(text.parse()?)?)
+            })?,
+            window: settings.one_with(&WINDOW_BYTES, |text| {
+                Ok::<_, BoxedError>(WindowBytes::new(text.parse()?)?)
+            })?,
+            chunk_hash: settings.one(&CHUNK_HASH)?,
+        })
+    }
+}
+
+impl Timeouts {
+    fn resolve(settings: &Settings) -> Result<Timeouts, ConfigError> {
+        Ok(Timeouts {
+            connect: settings.timeout(&CONNECT_TIMEOUT)?,
+            idle: settings.timeout(&IDLE_TIMEOUT)?,
+            dead_after: settings.timeout(&DEAD_AFTER)?,
+            keep_link: settings.timeout(&KEEP_LINK)?,
+            drain: settings.timeout(&DRAIN_TIMEOUT)?,
+        })
+    }
+}
+
+impl AdminToken {
+    /// Whether a client presented this token. The time that it takes says nothing about how much
+    /// of the text was right: digests are compared.
+    pub fn matches(&self, presented: &str) -> bool {
+        let digest = |text: &str| ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+        digest(&self.0).as_ref() == digest(presented).as_ref()
+    }
+}
+
+impl FromStr for AdminToken {
+    type Err = Mismatch;
+
+    fn from_str(text: &str) -> Result<AdminToken, Mismatch> {
+        const CHARS_MIN: usize = 16;
+        match text.len() >= CHARS_MIN && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            true => Ok(AdminToken(text.to_owned())),
+            false => Err(Mismatch::WeakToken),
+        }
+    }
+}
+
+impl fmt::Debug for AdminToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AdminToken")
+    }
+}
+
+impl FromStr for Effort {
+    type Err = Mismatch;
+
+    fn from_str(text: &str) -> Result<Effort, Mismatch> {
+        match text {
+            "auto" => Ok(Effort::Auto),
+            "max" => Ok(Effort::Max),
+            _ => Err(Mismatch::Effort),
+        }
+    }
+}
+
+impl fmt::Display for Effort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Effort::Auto => "auto",
+            Effort::Max => "max",
+        })
+    }
+}
+
+/// What is wrong with a value beyond its own grammar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// An effort that there is not.
+    #[error("expected `auto` or `max`")]
+    Effort,
+    /// A listener's address that is not an IP address and a port.
+    #[error("expected IP:PORT, such as 127.0.0.1:1080 or [::]:1080")]
+    Listener,
+    /// A forward without `=`.
+    #[error("expected LISTEN=TARGET, such as 127.0.0.1:8080=intranet:80")]
+    Forward,
+    /// A forward to a peer whose key is not there.
+    #[error("no peer of this name or key is in --peer-key")]
+    UnknownPeer,
+    /// A forward that could mean any of several peers.
+    #[error("there are several peers: say which, as LISTEN=TARGET@PEER")]
+    WhichPeer,
+    /// A near end with no peer key, or several.
+    #[error("a near end has one peer: expected exactly one key, found {0}")]
+    NotOnePeer(usize),
+    /// A far end whose files of peers are empty.
+    #[error("holds no key, so nobody could connect")]
+    NoPeers,
+    /// A near end that neither listens nor connects.
+    #[error("nothing to do: give --forward, --socks5, --http-proxy, or --allow for the far end")]
+    NothingToDo,
+    /// An admin page that anyone could read.
+    #[error("other machines can reach this address: give --admin-token-file, or use loopback")]
+    AdminExposed,
+    /// A token without a listener, or given twice.
+    #[error("needs --admin, and only one of --admin-token and --admin-token-file")]
+    StrayToken,
+    /// A token that is guessed or mangled easily.
+    #[error("a token has 16 characters or more, and no spaces")]
+    WeakToken,
+    /// A number outside of its range.
+    #[error("expected a number from {0} to {1}")]
+    OutOfRange(u8, u8),
+    /// A time or a rate of nothing.
+    #[error("must be more than 0")]
+    Zero,
+    /// A cache outside of its range.
+    #[error("expected a size from 1MiB to 4GiB")]
+    CacheSize,
+    /// A cache that does not fit the bound on memory.
+    #[error("two caches of {0}, one a direction, need more than the memory of {1}")]
+    CacheAboveMemory(ByteSize, ByteSize),
+    /// Less memory than the smallest pair of caches.
+    #[error("the smallest caches need 2MiB")]
+    MemoryTooSmall,
+    /// More lanes than there may be.
+    #[error("more than --lanes-max, which is {0}")]
+    LanesAboveMax(u8),
+    /// A table that nothing reads.
+    #[error("only `marker = \"samplebyte\"` has a table")]
+    TableUnused,
+}
+
+type BoxedError = Box<dyn std::error::Error + Send + Sync>;
+
+const CACHE_BYTES: RangeInclusive<u64> = 1 << 20..=4 << 30;
+
+/// For a machine that does not say how much memory it has.
+const MEMORY_BYTES_FALLBACK: u64 = 1 << 30;
+
+impl Settings {
+    fn optional_listener(
+        &self,
+        spec: &'static OptionSpec,
+    ) -> Result<Option<SocketAddr>, ConfigError> {
+        self.optional_with(spec, parse_listener)
+    }
+
+    fn count(
+        &self,
+        spec: &'static OptionSpec,
+        range: RangeInclusive<u8>,
+    ) -> Result<u8, ConfigError> {
+        self.one_with(spec, |text| match text.parse() {
+            Ok(count) if range.contains(&count) => Ok(count),
+            _ => Err(Mismatch::OutOfRange(*range.start(), *range.end())),
+        })
+    }
+
+    fn timeout(&self, spec: &'static OptionSpec) -> Result<Duration, ConfigError> {
+        self.one_with(spec, |text| match text.parse()? {
+            TimeSpan(Duration::ZERO) => Err(BoxedError::from(Mismatch::Zero)),
+            TimeSpan(timeout) => Ok(timeout),
+        })
+    }
+}
+
+fn load_key(settings: &Settings) -> Result<PrivateKey, ConfigError> {
+    settings.one_with(&KEY, |path| PrivateKey::load(Path::new(path)))
+}
+
+fn load_peers(settings: &Settings) -> Result<PeerKeys, ConfigError> {
+    let values: Vec<String> = settings.many(&PEER_KEY)?;
+    let peers = PeerKeys::load(&values).map_err(|error| settings.wrong(&PEER_KEY, error))?;
+    match peers.is_empty() {
+        true => Err(settings.wrong(&PEER_KEY, Mismatch::NoPeers)),
+        false => Ok(peers),
+    }
+}
+
+fn only_peer(settings: &Settings) -> Result<PublicKey, ConfigError> {
+    let peers = load_peers(settings)?;
+    let mut keys = peers.iter();
+    match (keys.next(), keys.next()) {
+        (Some(key), None) => Ok(key),
+        _ => Err(settings.wrong(&PEER_KEY, Mismatch::NotOnePeer(peers.len()))),
+    }
+}
+
+fn resolve_memory(settings: &Settings) -> Result<ByteSize, ConfigError> {
+    let quarter = || machine::memory_bytes().map_or(MEMORY_BYTES_FALLBACK, |bytes| bytes / 4);
+    let memory = settings.optional(&MEMORY)?;
+    let memory = memory.unwrap_or_else(|| ByteSize(quarter()));
+    match memory.0 / 2 >= *CACHE_BYTES.start() {
+        true => Ok(memory),
+        false => Err(settings.wrong(&MEMORY, Mismatch::MemoryTooSmall)),
+    }
+}
+
+fn resolve_cache(settings: &Settings, memory: ByteSize) -> Result<ByteSize, ConfigError> {
+    let cache: ByteSize = settings.one(&CACHE)?;
+    if !CACHE_BYTES.contains(&cache.0) {
+        return Err(settings.wrong(&CACHE, Mismatch::CacheSize));
+    }
+    if cache.0 <= memory.0 / 2 {
+        return Ok(cache);
+    }
+    match settings.is_given(&CACHE) {
+        true => Err(settings.wrong(&CACHE, Mismatch::CacheAboveMemory(cache, memory))),
+        false => Ok(ByteSize(memory.0 / 2)),
+    }
+}
+
+fn resolve_admin(settings: &Settings) -> Result<Option<AdminConfig>, ConfigError> {
+    let token: Option<AdminToken> = settings.optional(&ADMIN_TOKEN)?;
+    let from_file = settings.optional_with(&ADMIN_TOKEN_FILE, |path| {
+        let text = read_secret_file(&PathBuf::from(path))?;
+        Ok::<AdminToken, BoxedError>(text.trim().parse()?)
+    })?;
+    let listen = settings.optional_listener(&ADMIN)?;
+    let stray = |spec| Err(settings.wrong(spec, Mismatch::StrayToken));
+    match (listen, token, from_file) {
+        (_, Some(_), Some(_)) | (None, None, Some(_)) => stray(&ADMIN_TOKEN_FILE),
+        (None, Some(_), None) => stray(&ADMIN_TOKEN),
+        (None, None, None) => Ok(None),
+        (Some(listen), None, None) if !is_loopback(listen.ip()) => {
+            Err(settings.wrong(&ADMIN, Mismatch::AdminExposed))
+        }
+        (Some(listen), token, from_file) => Ok(Some(AdminConfig {
+            listen,
+            token: token.or(from_file),
+        })),
+    }
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+fn parse_listener(text: &str) -> Result<SocketAddr, Mismatch> {
+    text.parse().map_err(|_| Mismatch::Listener)
+}
+
+fn parse_rate(text: &str) -> Result<BitRate, BoxedError> {
+    match text.parse()? {
+        BitRate(0) => Err(Mismatch::Zero.into()),
+        rate => Ok(rate),
+    }
+}
+
+/// `LISTEN=TARGET` or `LISTEN=TARGET@PEER`.
+fn parse_forward(
+    text: &str,
+    find_peer: impl Fn(&str) -> Result<PublicKey, Mismatch>,
+) -> Result<Forward, BoxedError> {
+    let (listen, rest) = text.split_once('=').ok_or(Mismatch::Forward)?;
+    let (target, peer) = rest.split_once('@').unwrap_or((rest, ""));
+    Ok(Forward {
+        listen: parse_listener(listen)?,
+        target: target.parse()?,
+        peer: find_peer(peer)?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,293 @@
+use std::fs;
+
+use clap::Parser;
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+use crate::options::{CheckOptions, FarOptions, NearOptions};
+
+#[derive(Parser)]
+enum Program {
+    Near(NearOptions),
+    Far(FarOptions),
+    Check(CheckOptions),
+}
+
+/// A directory with a private key, and the flags that every end needs.
+struct Fixture {
+    dir: TempDir,
+    peer: PublicKey,
+}
+
+impl Fixture {
+    fn new() -> Fixture {
+        let dir = TempDir::new().unwrap();
+        let key = PrivateKey::generate().unwrap();
+        key.write_new(&dir.path().join("own.key")).unwrap();
+        let peer = PrivateKey::generate().unwrap().public();
+        Fixture { dir, peer }
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        path.display().to_string()
+    }
+
+    fn parse(&self, program: &str, flags: &[&str]) -> Program {
+        let key = self.dir.path().join("own.key").display().to_string();
+        let peer = self.peer.to_string();
+        let needed = ["refrain", program, "--key", &key, "--peer-key", &peer];
+        Program::try_parse_from(needed.iter().chain(flags))
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn near(&self, flags: &[&str]) -> Result<NearConfig, ConfigError> {
+        let flags = [&["--peer", "far.example:7000"], flags].concat();
+        match self.parse("near", &flags) {
+            Program::Near(options) => options.resolve(),
+            _ => unreachable!("the flags begin with near"),
+        }
+    }
+
+    fn far(&self, flags: &[&str]) -> Result<FarConfig, ConfigError> {
+        let flags = [&["--listen", "[::]:7000"], flags].concat();
+        match self.parse("far", &flags) {
+            Program::Far(options) => options.resolve(),
+            _ => unreachable!("the flags begin with far"),
+        }
+    }
+
+    fn far_fault(&self, flags: &[&str]) -> String {
+        self.far(flags).unwrap_err().to_string()
+    }
+}
+
+#[test]
+fn the_defaults_are_those_of_the_documentation() {
+    let config = Fixture::new().far(&["--memory", "1GiB"]).unwrap();
+    let common = config.common;
+    assert_eq!(common.cache, ByteSize(128 << 20));
+    assert_eq!((common.lanes, common.lanes_max), (4, 16));
+    assert_eq!(common.effort, Effort::Auto);
+    assert_eq!(common.allow, AllowRules::loopback());
+    assert_eq!(common.rate, None);
+    assert!(common.admin.is_none() && common.forwards.is_empty());
+    let matching = MatchingConfig {
+        algorithm: MatchingAlgorithm::MaxMatch,
+        marker: MarkerAlgorithm::SampleByte,
+        marker_table: SampleByteTable::default(),
+        sampling_period: SamplingPeriod::DEFAULT,
+        window: WindowBytes::DEFAULT,
+        chunk_hash: ChunkHasher::Blake3,
+    };
+    assert_eq!(common.matching, matching);
+    assert_eq!(common.timeouts.dead_after, Duration::from_secs(4));
+}
+
+#[test]
+fn a_near_end_serves_what_it_is_told_and_allows_nothing_by_itself() {
+    let fixture = Fixture::new();
+    let flags = [
+        "--socks5",
+        "127.0.0.1:1080",
+        "--forward",
+        "127.0.0.1:8080=intranet:80",
+    ];
+    let config = fixture.near(&flags).unwrap();
+    assert_eq!(config.peer_key, fixture.peer);
+    assert_eq!(config.socks5, Some("127.0.0.1:1080".parse().unwrap()));
+    let forward = Forward {
+        listen: "127.0.0.1:8080".parse().unwrap(),
+        target: "intranet:80".parse().unwrap(),
+        peer: fixture.peer,
+    };
+    assert_eq!(config.common.forwards, [forward]);
+    assert_eq!(config.common.allow, AllowRules::new(Vec::new()));
+    assert!(
+        fixture
+            .near(&[])
+            .unwrap_err()
+            .to_string()
+            .contains("nothing to do")
+    );
+    assert!(fixture.near(&["--allow", "10.0.0.0/8:80"]).is_ok());
+}
+
+#[test]
+fn flags_win_over_the_file_and_a_second_look_sees_the_changed_file() {
+    let fixture = Fixture::new();
+    let file = fixture.write("far.toml", "lanes = 2\ncache = \"1MiB\"\n");
+    let flags = ["--listen", "[::]:7000", "--config", &file, "--lanes", "3"];
+    let Program::Far(options) = fixture.parse("far", &flags) else {
+        unreachable!("the flags begin with far");
+    };
+    let common = options.resolve().unwrap().common;
+    assert_eq!((common.lanes, common.cache), (3, ByteSize(1 << 20)));
+    fixture.write("far.toml", "cache = \"2MiB\"\nallow = [\"*:443\"]\n");
+    let common = options.resolve().unwrap().common;
+    assert_eq!(common.cache, ByteSize(2 << 20));
+    assert_eq!(common.allow.describe(), "*:443");
+}
+
+#[test]
+fn a_check_reads_the_near_ends_file() {
+    let fixture = Fixture::new();
+    let file = fixture.write("near.toml", "peer = \"far.example:7000\"\nlanes = 2\n");
+    let Program::Check(options) = fixture.parse("check", &["--config", &file]) else {
+        unreachable!("the flags begin with check");
+    };
+    assert_eq!(
+        options.resolve().unwrap().peer.to_string(),
+        "far.example:7000"
+    );
+}
+
+#[test]
+fn a_forward_of_a_far_end_names_one_of_several_peers() {
+    let fixture = Fixture::new();
+    let office = PrivateKey::generate().unwrap().public();
+    let peers = fixture.write("peers", &format!("{office} office\n"));
+    let forward = |flag: &str| fixture.far(&["--peer-key", &peers, "--forward", flag]);
+    let config = forward("127.0.0.1:80=a:80@office").unwrap();
+    assert_eq!(config.common.forwards[0].peer, office);
+    let by_key = forward(&format!("127.0.0.1:80=a:80@{}", fixture.peer)).unwrap();
+    assert_eq!(by_key.common.forwards[0].peer, fixture.peer);
+    let unnamed = forward("127.0.0.1:80=a:80").unwrap_err();
+    assert!(unnamed.to_string().contains("LISTEN=TARGET@PEER"));
+    let unknown = forward("127.0.0.1:80=a:80@depot").unwrap_err();
+    assert!(unknown.to_string().contains("no peer of this name"));
+    let alone = fixture.far(&["--forward", "127.0.0.1:80=a:80"]).unwrap();
+    assert_eq!(alone.common.forwards[0].peer, fixture.peer);
+}
+
+#[test]
+fn an_admin_page_that_others_can_reach_needs_a_token() {
+    let fixture = Fixture::new();
+    for loopback in ["127.0.0.1:9000", "[::1]:9000", "[::ffff:127.0.0.1]:9000"] {
+        assert!(fixture.far(&["--admin", loopback]).is_ok(), "{loopback}");
+    }
+    for open in ["0.0.0.0:9000", "[::]:9000", "192.0.2.1:9000"] {
+        assert!(
+            fixture
+                .far_fault(&["--admin", open])
+                .contains("other machines"),
+            "{open}"
+        );
+    }
+    let token = "0123456789abcdef";
+    let file = fixture.write("token", &format!("{token}\n"));
+    for flags in [["--admin-token", token], ["--admin-token-file", &file]] {
+        let config = fixture.far(&[&["--admin", "[::]:9000"], &flags[..]].concat());
+        let kept = config.unwrap().common.admin.unwrap().token.unwrap();
+        assert!(kept.matches(token));
+        assert!(!kept.matches("0123456789abcdeF") && !kept.matches(""));
+        assert!(!format!("{kept:?}").contains(token));
+        assert!(fixture.far_fault(&flags).contains("needs --admin"));
+    }
+}
+
+#[test]
+fn an_error_never_shows_a_token() {
+    let fixture = Fixture::new();
+    let error = fixture.far_fault(&["--admin", "[::]:9000", "--admin-token", "hunter2"]);
+    assert!(error.starts_with("--admin-token: a token has 16"));
+    assert!(!error.contains("hunter2"));
+}
+
+#[test]
+fn a_default_cache_shrinks_to_the_memory_and_a_given_one_is_refused() {
+    let fixture = Fixture::new();
+    let config = fixture.far(&["--memory", "100MiB"]).unwrap();
+    assert_eq!(config.common.cache, ByteSize(50 << 20));
+    let error = fixture.far_fault(&["--memory", "100MiB", "--cache", "64MiB"]);
+    assert!(error.starts_with("--cache '64MiB': two caches of 64MiB"));
+    assert!(
+        fixture
+            .far_fault(&["--memory", "1MiB"])
+            .starts_with("--memory")
+    );
+}
+
+#[test]
+fn each_bad_value_names_its_flag() {
+    let fixture = Fixture::new();
+    let table = fixture.write("table", "1 2 300");
+    let cases = [
+        ["--lanes", "0"],
+        ["--lanes", "17"],
+        ["--lanes-max", "2"],
+        ["--cache", "512KiB"],
+        ["--cache", "5GiB"],
+        ["--rate", "0bit"],
+        ["--rate", "20"],
+        ["--effort", "some"],
+        ["--sampling-period", "33"],
+        ["--window-bytes", "11"],
+        ["--marker", "rabin"],
+        ["--marker-table", &table],
+        ["--matching", "min"],
+        ["--chunk-hash", "md5"],
+        ["--idle-timeout", "0s"],
+        ["--dead-after", "4"],
+        ["--allow", "10.0.0.1/8:80"],
+        ["--exclude", "a"],
+        ["--forward", "127.0.0.1:80"],
+        ["--forward", "localhost:80=a:80"],
+        ["--admin", "9000"],
+        ["--log", "loud"],
+        ["--peer-key", "no-such-file"],
+    ];
+    for [flag, value] in cases {
+        let error = fixture.far_fault(&[flag, value]);
+        // Fewer lanes at most than at once is said of the lanes.
+        let named = if flag == "--lanes-max" {
+            "--lanes"
+        } else {
+            flag
+        };
+        assert!(error.starts_with(named), "{flag} {value}: {error}");
+    }
+    let other = fixture.far_fault(&[
+        "--marker",
+        "modp",
+        "--marker-table",
+        &fixture.write("t", "1"),
+    ]);
+    assert!(other.contains("only `marker"));
+}
+
+#[test]
+fn a_missing_key_file_is_named() {
+    let fixture = Fixture::new();
+    fs::remove_file(fixture.dir.path().join("own.key")).unwrap();
+    let error = fixture.far_fault(&[]);
+    assert!(
+        error.starts_with("--key") && error.contains("own.key: No such file"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_near_end_has_one_peer() {
+    let fixture = Fixture::new();
+    let other = PrivateKey::generate().unwrap().public().to_string();
+    let flags = ["--socks5", "127.0.0.1:1080", "--peer-key", &other];
+    let error = fixture.near(&flags).unwrap_err().to_string();
+    assert!(error.contains("exactly one key, found 2"), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn any_forward_parses_or_fails(text in any::<String>(), target in "[a-z:0-9@=\\[\\]]{0,20}") {
+        let find = |_: &str| Ok(PublicKey([0; 32]));
+        let _ = parse_forward(&text, find);
+        let _ = parse_forward(&format!("127.0.0.1:80={target}"), find);
+    }
+}

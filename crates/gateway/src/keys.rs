@@ -1,0 +1,403 @@
+//! The Ed25519 keys by which the two ends of a link know each other.
+//!
+//! A private key is a PKCS#8 file in PEM, as `openssl genpkey -algorithm ed25519` writes it too,
+//! readable by its owner alone. A public key is its 32 bytes in base64, one short line that fits
+//! a flag. There is no authority and no certificate: each end names the keys that it accepts.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use ring::rand::SystemRandom;
+use ring::signature::{Ed25519KeyPair, KeyPair};
+
+mod peers;
+
+pub use peers::{PeerKeys, SharedPeerKeys};
+
+/// A public key's length in bytes.
+pub const PUBLIC_KEY_BYTES: usize = 32;
+
+/// A private key file holds some 200 bytes; more than this is another file.
+const PRIVATE_KEY_FILE_BYTES_MAX: u64 = 16 << 10;
+
+/// An end's private key. Its `Debug` shows the public half alone.
+#[derive(Clone)]
+pub struct PrivateKey {
+    /// PKCS#8, version 1 or 2.
+    der: Vec<u8>,
+    public: PublicKey,
+}
+
+/// An end's public key, by which the other end knows it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PublicKey(pub [u8; PUBLIC_KEY_BYTES]);
+
+/// Why a key could not be read, written or made.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// Reading or writing the file failed.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        source: io::Error,
+    },
+    /// A file of that name is there already; a key is never overwritten.
+    #[error("{}: exists already; a private key is never overwritten", .0.display())]
+    Exists(PathBuf),
+    /// Others than the owner can read the file.
+    #[error("{}: others can read this secret (mode {mode:o}); run: chmod 600 {}", path.display(), path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The file holds a public key.
+    #[error("{}: holds a public key where a private key is needed", .0.display())]
+    IsPublic(PathBuf),
+    /// The file holds something else than an Ed25519 private key.
+    #[error("{}: not an Ed25519 private key in PEM; make one with: refrain keygen FILE", .0.display())]
+    NotPrivate(PathBuf),
+    /// A private key stands where peers' public keys are needed.
+    #[error("{}: holds a private key where public keys are needed", .0.display())]
+    IsPrivate(PathBuf),
+    /// A line of a file of peer keys does not begin with a public key.
+    #[error("{}:{line}: {reason}", path.display())]
+    PeerLine {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with the key.
+        reason: PublicKeyError,
+    },
+    /// A value that is neither a public key nor the name of a file.
+    #[error("'{0}' is neither a public key (44 characters of base64) nor a file")]
+    NeitherKeyNorFile(String),
+    /// One key under two names, or one name for two keys.
+    #[error("peer '{0}' is named twice, with another key or another name")]
+    Ambiguous(String),
+    /// The operating system's random numbers failed.
+    #[error("the operating system gave no random numbers")]
+    Random,
+}
+
+/// Why a text is not a public key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PublicKeyError {
+    /// Characters that base64 does not have, or the wrong padding.
+    #[error("not a public key: expected 44 characters of base64")]
+    NotBase64,
+    /// Base64 of another length than 32 bytes.
+    #[error("not a public key: {0} bytes instead of 32")]
+    WrongLength(usize),
+}
+
+impl PrivateKey {
+    /// Makes a new key.
+    pub fn generate() -> Result<PrivateKey, KeyError> {
+        let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new());
+        let document = document.map_err(|_| KeyError::Random)?;
+        let der = document.as_ref().to_vec();
+        Ok(PrivateKey::from_der(der).expect("ring reads the keys it makes"))
+    }
+
+    /// Reads a key file, and refuses one that others than its owner can read.
+    pub fn load(path: &Path) -> Result<PrivateKey, KeyError> {
+        let text = read_secret_file(path)?;
+        if let Some(der) = pem_body(&text, "PRIVATE KEY") {
+            let key = PrivateKey::from_der(der);
+            return key.ok_or_else(|| KeyError::NotPrivate(path.into()));
+        }
+        let is_public = text.contains("PUBLIC KEY-----")
+            || text
+                .split_whitespace()
+                .any(|word| word.parse::<PublicKey>().is_ok());
+        Err(match is_public {
+            true => KeyError::IsPublic(path.into()),
+            false => KeyError::NotPrivate(path.into()),
+        })
+    }
+
+    /// Writes the key to a new file that its owner alone can read; never over another file.
+    pub fn write_new(&self, path: &Path) -> Result<(), KeyError> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(path).map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => KeyError::Exists(path.into()),
+            _ => io_error(path)(source),
+        })?;
+        let written = file.write_all(self.to_pem().as_bytes());
+        written
+            .and_then(|()| file.sync_all())
+            .map_err(io_error(path))
+    }
+
+    /// The public half.
+    pub fn public(&self) -> PublicKey {
+        self.public
+    }
+
+    /// The key as PKCS#8, for the TLS library.
+    pub(crate) fn pkcs8_der(&self) -> &[u8] {
+        &self.der
+    }
+
+    fn from_der(der: Vec<u8>) -> Option<PrivateKey> {
+        // Version 1 lacks the public half, so that nothing can be checked against it.
+        let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).ok()?;
+        let public = PublicKey::from_bytes(pair.public_key().as_ref()).ok()?;
+        Some(PrivateKey { der, public })
+    }
+
+    fn to_pem(&self) -> String {
+        const LINE_CHARS: usize = 64;
+        let body = BASE64.encode(&self.der);
+        let mut pem = String::from("-----BEGIN PRIVATE KEY-----\n");
+        for line in body.as_bytes().chunks(LINE_CHARS) {
+            pem.extend(line.iter().map(|&byte| char::from(byte)));
+            pem.push('\n');
+        }
+        pem + "-----END PRIVATE KEY-----\n"
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PrivateKey")
+            .field("public", &self.public)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PublicKey {
+    /// The DER in front of the 32 bytes of every Ed25519 SubjectPublicKeyInfo (RFC 8410).
+    const SPKI_PREFIX: [u8; 12] = [
+        0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
+    ];
+
+    /// The key in 32 raw bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<PublicKey, PublicKeyError> {
+        let key = bytes.try_into();
+        key.map(PublicKey)
+            .map_err(|_| PublicKeyError::WrongLength(bytes.len()))
+    }
+
+    /// The key in a SubjectPublicKeyInfo, as TLS carries it; `None` if it is of another kind.
+    pub(crate) fn from_spki(spki: &[u8]) -> Option<PublicKey> {
+        let raw = spki.strip_prefix(&PublicKey::SPKI_PREFIX)?;
+        PublicKey::from_bytes(raw).ok()
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = PublicKeyError;
+
+    fn from_str(text: &str) -> Result<PublicKey, PublicKeyError> {
+        let bytes = BASE64.decode(text).map_err(|_| PublicKeyError::NotBase64)?;
+        PublicKey::from_bytes(&bytes)
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&BASE64.encode(self.0))
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl serde::Serialize for PublicKey {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for PublicKey {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<PublicKey, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Reads a small file that only its owner may be able to read: a private key or a token.
+pub(crate) fn read_secret_file(path: &Path) -> Result<String, KeyError> {
+    let file = File::open(path).map_err(io_error(path))?;
+    let metadata = file.metadata().map_err(io_error(path))?;
+    refuse_exposed(path, &metadata)?;
+    read_bounded(file, path, PRIVATE_KEY_FILE_BYTES_MAX)
+}
+
+#[cfg(unix)]
+fn refuse_exposed(path: &Path, metadata: &fs::Metadata) -> Result<(), KeyError> {
+    use std::os::unix::fs::PermissionsExt;
+    const GROUP_AND_OTHERS: u32 = 0o077;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & GROUP_AND_OTHERS != 0 {
+        let path = path.into();
+        return Err(KeyError::Exposed { path, mode });
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn refuse_exposed(_path: &Path, _metadata: &fs::Metadata) -> Result<(), KeyError> {
+    Ok(())
+}
+
+fn read_bounded(file: File, path: &Path, bytes_max: u64) -> Result<String, KeyError> {
+    let mut bytes = Vec::new();
+    let read = file.take(bytes_max + 1).read_to_end(&mut bytes);
+    read.map_err(io_error(path))?;
+    let invalid = |reason| io_error(path)(io::Error::new(io::ErrorKind::InvalidData, reason));
+    if bytes.len() as u64 > bytes_max {
+        return Err(invalid("too large for a file of keys"));
+    }
+    String::from_utf8(bytes).map_err(|_| invalid("not a text file"))
+}
+
+fn io_error(path: &Path) -> impl Fn(io::Error) -> KeyError + '_ {
+    |source| KeyError::Io {
+        path: path.into(),
+        source,
+    }
+}
+
+/// The bytes of a PEM text's first section with this label.
+fn pem_body(text: &str, label: &str) -> Option<Vec<u8>> {
+    let begin = format!("-----BEGIN {label}-----");
+    let end = format!("-----END {label}-----");
+    let (_, rest) = text.split_once(&begin)?;
+    let (body, _) = rest.split_once(&end)?;
+    let body: String = body.split_whitespace().collect();
+    BASE64.decode(body).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use tempfile::TempDir;
+
+    fn write(dir: &TempDir, name: &str, text: &str) -> PathBuf {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        #[cfg(unix)]
+        set_mode(&path, 0o600);
+        path
+    }
+
+    #[cfg(unix)]
+    fn set_mode(path: &Path, mode: u32) {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn public() -> PublicKey {
+        PrivateKey::generate().unwrap().public()
+    }
+
+    #[test]
+    fn a_written_key_loads_as_itself_and_is_never_overwritten() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("near.key");
+        let key = PrivateKey::generate().unwrap();
+        key.write_new(&path).unwrap();
+        assert_eq!(PrivateKey::load(&path).unwrap().public(), key.public());
+        assert!(matches!(key.write_new(&path), Err(KeyError::Exists(_))));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn a_key_that_openssl_made_loads() {
+        // openssl genpkey -algorithm ed25519; PKCS#8 version 1. The key of RFC 8410, section 10.3.
+        let pem = "-----BEGIN PRIVATE KEY-----\n\
+            MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n\
+            -----END PRIVATE KEY-----\n";
+        let dir = TempDir::new().unwrap();
+        let key = PrivateKey::load(&write(&dir, "openssl.key", pem)).unwrap();
+        let public = "Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=";
+        assert_eq!(key.public().to_string(), public);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_key_that_others_can_read_is_refused() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("near.key");
+        PrivateKey::generate().unwrap().write_new(&path).unwrap();
+        set_mode(&path, 0o640);
+        let error = PrivateKey::load(&path).unwrap_err();
+        assert!(matches!(error, KeyError::Exposed { mode: 0o640, .. }));
+        assert!(error.to_string().contains("chmod 600"));
+    }
+
+    #[test]
+    fn what_is_no_private_key_is_told_apart() {
+        let dir = TempDir::new().unwrap();
+        let missing = PrivateKey::load(&dir.path().join("missing"));
+        assert!(matches!(missing, Err(KeyError::Io { .. })));
+        let by_mistake = write(&dir, "near.pub", &format!("{} near\n", public()));
+        let by_mistake = PrivateKey::load(&by_mistake);
+        assert!(matches!(by_mistake, Err(KeyError::IsPublic(_))));
+        let other = PrivateKey::load(&write(&dir, "other", "hello"));
+        assert!(matches!(other, Err(KeyError::NotPrivate(_))));
+        let large = write(&dir, "large", &"a".repeat(1 << 20));
+        assert!(matches!(PrivateKey::load(&large), Err(KeyError::Io { .. })));
+    }
+
+    #[test]
+    fn debug_hides_the_private_half() {
+        let key = PrivateKey::generate().unwrap();
+        let shown = format!("{key:?}");
+        assert!(shown.contains(&key.public().to_string()));
+        assert!(!shown.contains("der"));
+    }
+
+    #[test]
+    fn a_public_key_round_trips_and_faults_are_named() {
+        let key = public();
+        assert_eq!(key.to_string().len(), 44);
+        assert_eq!(key.to_string().parse(), Ok(key));
+        let json = serde_json::to_string(&key).unwrap();
+        assert_eq!(serde_json::from_str::<PublicKey>(&json).unwrap(), key);
+        let fault = |text: &str| text.parse::<PublicKey>().unwrap_err();
+        assert_eq!(fault("near.key"), PublicKeyError::NotBase64);
+        assert_eq!(fault("AAAA"), PublicKeyError::WrongLength(3));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_key_or_an_error(text in any::<String>()) {
+            let _ = text.parse::<PublicKey>();
+            let _ = pem_body(&text, "PRIVATE KEY");
+        }
+
+        #[test]
+        fn a_flipped_or_truncated_key_never_panics(at in 0usize..83, bit in 0u8..8, keep in 0usize..84) {
+            let mut der = PrivateKey::generate().unwrap().der;
+            let _ = PrivateKey::from_der(der[..keep.min(der.len())].to_vec());
+            let at = at % der.len();
+            der[at] ^= 1 << bit;
+            let _ = PrivateKey::from_der(der);
+        }
+    }
+}

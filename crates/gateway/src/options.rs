@@ -1,0 +1,350 @@
+//! Every option of the gateways, each defined once.
+//!
+//! One definition gives the flag (`--lanes-max`), the environment variable
+//! (`REFRAIN_LANES_MAX`), the key of the configuration file (`lanes_max`), the default, and the
+//! help in the command line and in `docs/configuration.md`. A value has the same text
+//! everywhere; [`config`](crate::config) turns the texts into valid types.
+
+use std::marker::PhantomData;
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use crate::settings::{Origin, Settings};
+
+/// One option: what it is called, who has it, and what it means.
+#[derive(Debug)]
+pub struct OptionSpec {
+    /// The key of the configuration file, from which the other names are made.
+    pub key: &'static str,
+    /// What a value looks like, such as `SIZE`.
+    pub value: &'static str,
+    /// The default.
+    pub default: DefaultValue,
+    /// What it means: one or a few sentences.
+    pub help: &'static str,
+    /// Whether several values are taken: flags repeat, the file has an array.
+    pub repeats: bool,
+    /// Whether a value is never shown, not even in an error.
+    pub is_secret: bool,
+    /// The programs that have it.
+    pub roles: &'static [Role],
+}
+
+/// What holds when an option is not given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DefaultValue {
+    /// The option has to be given.
+    Required,
+    /// Nothing: the option turns something on.
+    Nothing,
+    /// This value.
+    Value(&'static str),
+    /// A value that depends on the machine or on other options, in words.
+    Described(&'static str),
+}
+
+/// The programs that take options from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// `refrain near`
+    Near,
+    /// `refrain far`
+    Far,
+    /// `refrain check`, which reads a near end's file and leaves the rest of it alone.
+    Check,
+}
+
+const NEAR: &[Role] = &[Role::Near];
+const FAR: &[Role] = &[Role::Far];
+const BOTH: &[Role] = &[Role::Near, Role::Far];
+const TO_PEER: &[Role] = &[Role::Near, Role::Check];
+const ALL: &[Role] = &[Role::Near, Role::Far, Role::Check];
+
+impl OptionSpec {
+    const fn new(
+        roles: &'static [Role],
+        key: &'static str,
+        value: &'static str,
+        default: DefaultValue,
+        help: &'static str,
+    ) -> OptionSpec {
+        OptionSpec {
+            key,
+            value,
+            default,
+            help,
+            repeats: false,
+            is_secret: false,
+            roles,
+        }
+    }
+
+    const fn repeats(self) -> OptionSpec {
+        OptionSpec {
+            repeats: true,
+            ..self
+        }
+    }
+
+    const fn secret(self) -> OptionSpec {
+        OptionSpec {
+            is_secret: true,
+            ..self
+        }
+    }
+
+    /// The flag, such as `--lanes-max`.
+    pub fn flag(&self) -> String {
+        format!("--{}", self.long())
+    }
+
+    /// The environment variable, such as `REFRAIN_LANES_MAX`.
+    pub fn environment(&self) -> String {
+        format!("REFRAIN_{}", self.key.to_ascii_uppercase())
+    }
+
+    fn long(&self) -> String {
+        self.key.replace('_', "-")
+    }
+
+    fn arg(&self) -> Arg {
+        let help = match self.default {
+            DefaultValue::Required | DefaultValue::Nothing => self.help.to_owned(),
+            DefaultValue::Value(default) | DefaultValue::Described(default) => {
+                format!("{} [default: {default}]", self.help)
+            }
+        };
+        let arg = Arg::new(self.key)
+            .long(self.long())
+            .env(self.environment())
+            .hide_env_values(true)
+            .value_name(self.value)
+            .help(help);
+        match self.repeats {
+            true => arg.action(ArgAction::Append).value_delimiter(','),
+            false => arg.action(ArgAction::Set),
+        }
+    }
+}
+
+/// Defines the options, and the list of them all.
+macro_rules! options {
+    ($($name:ident = $spec:expr;)*) => {
+        $(pub(crate) static $name: OptionSpec = $spec;)*
+
+        /// Every option, in the order in which help and documentation show them.
+        pub static OPTIONS: &[&OptionSpec] = &[$(&$name),*];
+    };
+}
+
+use DefaultValue::{Described, Nothing, Required, Value};
+
+options! {
+    LISTEN = OptionSpec::new(FAR, "listen", "IP:PORT", Required,
+        "Where the far end takes lanes from its peers.");
+    PEER = OptionSpec::new(TO_PEER, "peer", "HOST:PORT", Required,
+        "The far end to open lanes to.");
+    KEY = OptionSpec::new(ALL, "key", "FILE", Required,
+        "This end's private key, made with `refrain keygen`; only its owner may read the file.");
+    PEER_KEY = OptionSpec::new(ALL, "peer_key", "KEY|FILE", Required,
+        "A public key that this end accepts, or a file of them: one a line, with an optional \
+         name behind it. The far end takes several, the near end exactly one. Reloaded on \
+         SIGHUP, for new lanes.").repeats();
+    FORWARD = OptionSpec::new(BOTH, "forward", "LISTEN=TARGET[@PEER]", Nothing,
+        "Listens on an IP:PORT and opens a flow to the HOST:PORT behind the peer for each \
+         connection. A far end with several peers names one, by its name or key.").repeats();
+    SOCKS5 = OptionSpec::new(NEAR, "socks5", "IP:PORT", Nothing,
+        "Where to serve SOCKS5, without authentication: leave it on loopback unless all who \
+         can reach it may use it. Names are resolved at the far end.");
+    HTTP_PROXY = OptionSpec::new(NEAR, "http_proxy", "IP:PORT", Nothing,
+        "Where to serve as an HTTP proxy (CONNECT and http: URLs), without authentication: \
+         leave it on loopback unless all who can reach it may use it.");
+    ALLOW = OptionSpec::new(BOTH, "allow", "HOST:PORT",
+        Described("loopback alone at the far end, nothing at the near end"),
+        "A target that this end may connect to for its peer. HOST is a name, `*.suffix`, `*`, \
+         an address or a range such as 10.0.0.0/8 or [fd00::/8]; PORT a number, a range such as \
+         8000-8099, or `*`. Addresses and ranges are tested on the resolved address; a name \
+         allows whatever it resolves to. Reloaded on SIGHUP.").repeats();
+    EXCLUDE = OptionSpec::new(BOTH, "exclude", "HOST:PORT", Nothing,
+        "Flows to these targets are sent as they are: never chunked, cached or logged by \
+         content. Written as in `allow`. Reloaded on SIGHUP.").repeats();
+    ADMIN = OptionSpec::new(BOTH, "admin", "IP:PORT", Nothing,
+        "Where to serve /healthz, /metrics and what `refrain status` shows. An address other \
+         than loopback needs a token.");
+    ADMIN_TOKEN = OptionSpec::new(BOTH, "admin_token", "TOKEN", Nothing,
+        "What a client of the admin page has to present as a bearer token, 16 characters or \
+         more. Others on the machine can see flags: prefer `admin_token_file`.").secret();
+    ADMIN_TOKEN_FILE = OptionSpec::new(BOTH, "admin_token_file", "FILE", Nothing,
+        "A file that holds the admin token; only its owner may read it.");
+    RATE = OptionSpec::new(BOTH, "rate", "RATE", Nothing,
+        "The most that this end sends on its links, such as 20Mbit; without it, as much as \
+         they take.");
+    EFFORT = OptionSpec::new(BOTH, "effort", "auto|max", Value("auto"),
+        "How hard to look for repeats: as the balance of CPU and link suggests, or always as \
+         hard as possible.");
+    CACHE = OptionSpec::new(BOTH, "cache", "SIZE", Value("128MiB"),
+        "The cache of one direction of a link, from 1MiB to 4GiB, allocated as it fills. The \
+         default shrinks to half of `memory`.");
+    MEMORY = OptionSpec::new(BOTH, "memory", "SIZE",
+        Described("a quarter of this machine's or container's memory"),
+        "The bound on the memory of all links together; at least twice the cache.");
+    LANES = OptionSpec::new(BOTH, "lanes", "COUNT", Value("4"),
+        "The lanes that a link keeps open, 1 to 16.");
+    LANES_MAX = OptionSpec::new(BOTH, "lanes_max", "COUNT", Value("16"),
+        "The most lanes that a link may have, 1 to 16.");
+    MATCHING = OptionSpec::new(BOTH, "matching", "max|chunk", Value("max"),
+        "How repeats are found: Max-Match finds the most, Chunk-Match keeps no payload at the \
+         sender.");
+    MARKER = OptionSpec::new(BOTH, "marker", "samplebyte|modp|maxp|fixed", Value("samplebyte"),
+        "How the positions are chosen at which repeats are looked for.");
+    MARKER_TABLE = OptionSpec::new(BOTH, "marker_table", "FILE",
+        Described("the eight bytes of the paper"),
+        "The byte values that SAMPLEBYTE samples: numbers from 0 to 255, between spaces, commas \
+         or new lines.");
+    SAMPLING_PERIOD = OptionSpec::new(BOTH, "sampling_period", "BYTES", Value("32"),
+        "One position in this many is looked at: a power of two from 32 to 512. With \
+         `effort = \"auto\"`, the densest that is used.");
+    WINDOW_BYTES = OptionSpec::new(BOTH, "window_bytes", "BYTES", Value("32"),
+        "The shortest repeat that is looked for, 12 to 64.");
+    CHUNK_HASH = OptionSpec::new(BOTH, "chunk_hash", "blake3|sha1", Value("blake3"),
+        "What names chunks in Chunk-Match. SHA-1 is there to reproduce the paper.");
+    CONNECT_TIMEOUT = OptionSpec::new(ALL, "connect_timeout", "TIME", Value("10s"),
+        "How long a connection to a target or to the peer may take to open, each with its \
+         handshake.");
+    IDLE_TIMEOUT = OptionSpec::new(BOTH, "idle_timeout", "TIME", Value("1h"),
+        "A flow on which nothing moves for this long is reset.");
+    DEAD_AFTER = OptionSpec::new(BOTH, "dead_after", "TIME", Value("4s"),
+        "A lane whose peer is silent for this long is dead, and its flows are reset.");
+    KEEP_LINK = OptionSpec::new(BOTH, "keep_link", "TIME", Value("1h"),
+        "How long the caches of a link are kept after its last lane is gone.");
+    DRAIN_TIMEOUT = OptionSpec::new(BOTH, "drain_timeout", "TIME", Value("30s"),
+        "How long open flows may go on after SIGTERM.");
+    LOG = OptionSpec::new(ALL, "log", "error|warn|info|debug|trace", Value("info"),
+        "How much is logged, to stderr. No level logs what flows carry.");
+}
+
+impl Role {
+    /// The options of this program.
+    pub fn options(self) -> impl Iterator<Item = &'static OptionSpec> {
+        let has = move |spec: &&OptionSpec| spec.roles.contains(&self);
+        OPTIONS.iter().copied().filter(has)
+    }
+}
+
+/// A program's options as the command line and the environment give them, with the name of its
+/// configuration file. `#[command(flatten)]` it, or use it as a subcommand's arguments.
+///
+/// Ask it for a configuration with [`NearOptions::resolve`](Options::resolve) and its siblings;
+/// asking again re-reads the files, for SIGHUP.
+#[derive(Debug, Clone)]
+pub struct Options<P> {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) given: Settings,
+    program: PhantomData<P>,
+}
+
+/// The options of `refrain near`.
+pub type NearOptions = Options<Near>;
+/// The options of `refrain far`.
+pub type FarOptions = Options<Far>;
+/// The options of `refrain check`.
+pub type CheckOptions = Options<Check>;
+
+/// A program, as a type: it tells [`NearOptions`] from [`FarOptions`].
+pub trait Program {
+    /// Whose options these are.
+    const ROLE: Role;
+}
+
+/// Marks [`NearOptions`].
+#[derive(Debug, Clone, Copy)]
+pub struct Near;
+/// Marks [`FarOptions`].
+#[derive(Debug, Clone, Copy)]
+pub struct Far;
+/// Marks [`CheckOptions`].
+#[derive(Debug, Clone, Copy)]
+pub struct Check;
+
+impl Program for Near {
+    const ROLE: Role = Role::Near;
+}
+
+impl Program for Far {
+    const ROLE: Role = Role::Far;
+}
+
+impl Program for Check {
+    const ROLE: Role = Role::Check;
+}
+
+const CONFIG: &str = "config";
+
+impl<P: Program> clap::Args for Options<P> {
+    fn augment_args(command: Command) -> Command {
+        let config = Arg::new(CONFIG)
+            .long(CONFIG)
+            .env("REFRAIN_CONFIG")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("A TOML file of options; flags and the environment win over it");
+        let args = P::ROLE.options().map(OptionSpec::arg);
+        command.arg(config).args(args)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<P: Program> clap::FromArgMatches for Options<P> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Options<P>, clap::Error> {
+        let mut given = Settings::default();
+        for spec in P::ROLE.options() {
+            let origin = match matches.value_source(spec.key) {
+                Some(ValueSource::EnvVariable) => Origin::Environment,
+                _ => Origin::Flag,
+            };
+            let texts = matches.get_many::<String>(spec.key);
+            for text in texts.unwrap_or_default() {
+                given.add(spec, text.clone(), origin.clone());
+            }
+        }
+        Ok(Options {
+            file: matches.get_one(CONFIG).cloned(),
+            given,
+            program: PhantomData,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_key_is_there_once_and_gives_its_names() {
+        let keys: BTreeSet<_> = OPTIONS.iter().map(|spec| spec.key).collect();
+        assert_eq!(keys.len(), OPTIONS.len());
+        assert_eq!(LANES_MAX.flag(), "--lanes-max");
+        assert_eq!(LANES_MAX.environment(), "REFRAIN_LANES_MAX");
+    }
+
+    #[test]
+    fn the_command_lines_are_consistent() {
+        fn command<P: Program>() -> Command {
+            <Options<P> as clap::Args>::augment_args(Command::new("test"))
+        }
+        command::<Near>().debug_assert();
+        command::<Far>().debug_assert();
+        command::<Check>().debug_assert();
+    }
+}

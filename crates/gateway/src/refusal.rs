@@ -1,0 +1,116 @@
+//! Why a flow was not opened, in one vocabulary for the link, SOCKS, HTTP and people.
+//!
+//! The end that was asked to connect sends the wire code; the end that asked turns it into the
+//! words of whichever protocol its client speaks.
+
+use std::fmt;
+use std::io;
+
+/// Why a flow was not opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Refusal {
+    /// For a reason that has no code, or a code that this version does not know.
+    Other = 0,
+    /// No `allow` rule of the connecting end covers the target.
+    NotAllowed = 1,
+    /// The target's name did not resolve.
+    NameNotResolved = 2,
+    /// The target answered and refused.
+    ConnectionRefused = 3,
+    /// No route to the target's host or network.
+    Unreachable = 4,
+    /// The target did not answer in time.
+    TimedOut = 5,
+    /// The link to the peer is down.
+    LinkDown = 6,
+    /// A limit on flows or memory was reached.
+    Limit = 7,
+}
+
+impl Refusal {
+    /// Each refusal once, in the order of the wire codes.
+    pub const ALL: [Refusal; 8] = [
+        Refusal::Other,
+        Refusal::NotAllowed,
+        Refusal::NameNotResolved,
+        Refusal::ConnectionRefused,
+        Refusal::Unreachable,
+        Refusal::TimedOut,
+        Refusal::LinkDown,
+        Refusal::Limit,
+    ];
+
+    /// The code on the wire.
+    pub fn wire_code(self) -> u8 {
+        self as u8
+    }
+
+    /// The refusal that a peer sent. A code from a later version becomes [`Refusal::Other`].
+    pub fn from_wire_code(code: u8) -> Refusal {
+        let known = Refusal::ALL.get(usize::from(code));
+        known.copied().unwrap_or(Refusal::Other)
+    }
+
+    /// What a failed `connect(2)` to the target means to the client.
+    pub fn from_connect_error(error: &io::Error) -> Refusal {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => {
+                Refusal::ConnectionRefused
+            }
+            io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::NetworkDown
+            | io::ErrorKind::AddrNotAvailable => Refusal::Unreachable,
+            io::ErrorKind::TimedOut => Refusal::TimedOut,
+            _ => Refusal::Other,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::Other => "the other side could not connect",
+            Refusal::NotAllowed => "no allow rule of the other side covers the target",
+            Refusal::NameNotResolved => "the other side could not resolve the target's name",
+            Refusal::ConnectionRefused => "the target refused the connection",
+            Refusal::Unreachable => "the other side has no route to the target",
+            Refusal::TimedOut => "the target did not answer in time",
+            Refusal::LinkDown => "the link to the other side is down",
+            Refusal::Limit => "a limit on open flows or memory was reached",
+        })
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wire_codes_round_trip_and_unknown_ones_are_other() {
+        for (code, refusal) in Refusal::ALL.into_iter().enumerate() {
+            assert_eq!(usize::from(refusal.wire_code()), code);
+            assert_eq!(Refusal::from_wire_code(refusal.wire_code()), refusal);
+        }
+        for code in Refusal::ALL.len()..=255 {
+            assert_eq!(Refusal::from_wire_code(code as u8), Refusal::Other);
+        }
+    }
+
+    #[test]
+    fn a_refused_connect_is_told_from_an_unreachable_host() {
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let unreachable = io::Error::from(io::ErrorKind::HostUnreachable);
+        assert_eq!(
+            Refusal::from_connect_error(&refused),
+            Refusal::ConnectionRefused
+        );
+        assert_eq!(
+            Refusal::from_connect_error(&unreachable),
+            Refusal::Unreachable
+        );
+    }
+}

@@ -1,0 +1,522 @@
+//! The texts of options and where each came from: a flag, the environment or a line of a file.
+//!
+//! Nothing is interpreted until a value is asked for with its type; an error then names the flag,
+//! the variable, or the file, line and key where the user can mend it.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use toml::de::{DeTable, DeValue};
+
+use crate::options::{DefaultValue, OPTIONS, OptionSpec, Role};
+
+/// The options that were given, as texts.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    values: BTreeMap<&'static str, Vec<Given>>,
+}
+
+#[derive(Debug, Clone)]
+struct Given {
+    text: String,
+    origin: Origin,
+}
+
+/// Where a value was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// On the command line.
+    Flag,
+    /// In the environment.
+    Environment,
+    /// In a configuration file.
+    File {
+        /// The file.
+        path: Arc<Path>,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// Nowhere: it is the default.
+    Default,
+}
+
+/// Where a user finds the option that is wrong.
+#[derive(Debug, Clone)]
+pub struct Place {
+    spec: &'static OptionSpec,
+    origin: Origin,
+    /// The value as given; `None` for secrets and where it is not one text.
+    text: Option<String>,
+}
+
+/// Why the configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is not TOML.
+    #[error("{}:{line}: {message}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What the TOML parser found.
+        message: String,
+    },
+    /// The file has a key that no option has.
+    #[error("{}:{line}: unknown key '{key}'{}", path.display(), hint(nearest))]
+    UnknownKey {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The key.
+        key: String,
+        /// The key that may have been meant.
+        nearest: Option<&'static str>,
+    },
+    /// The file has a key that only the other end has.
+    #[error("{}:{line}: '{key}' is an option of the other end", path.display())]
+    OtherEnd {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The key.
+        key: &'static str,
+    },
+    /// A value that does not parse, or does not go with the others.
+    #[error("{place}: {reason}")]
+    Value {
+        /// Where it stands.
+        place: Place,
+        /// What is wrong with it.
+        reason: Box<dyn Error + Send + Sync>,
+    },
+    /// An option that has to be given.
+    #[error("{} is missing (in a configuration file: {})", .0.flag(), .0.key)]
+    Missing(&'static OptionSpec),
+}
+
+impl Settings {
+    /// Reads a configuration file of a program.
+    pub fn read_file(path: &Path, role: Role) -> Result<Settings, ConfigError> {
+        let text = read_text(path).map_err(|source| ConfigError::Read {
+            path: path.into(),
+            source,
+        })?;
+        Settings::parse(&text, path, role)
+    }
+
+    /// Reads the text of a configuration file of a program; `path` is for errors alone.
+    pub fn parse(text: &str, path: &Path, role: Role) -> Result<Settings, ConfigError> {
+        let line_at = |offset: usize| {
+            1 + text.as_bytes()[..offset]
+                .iter()
+                .filter(|&&byte| byte == b'\n')
+                .count()
+        };
+        let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
+            path: path.into(),
+            line: line_at(error.span().map_or(0, |span| span.start)),
+            message: error.message().into(),
+        })?;
+        let mut settings = Settings::default();
+        let shared_path: Arc<Path> = path.into();
+        for (key, value) in table.get_ref() {
+            let line = line_at(key.span().start);
+            let spec = find_key(key.get_ref(), role, path, line)?;
+            let origin_at = |offset| Origin::File {
+                path: Arc::clone(&shared_path),
+                line: line_at(offset),
+            };
+            match value.get_ref() {
+                DeValue::Array(items) if spec.repeats => {
+                    settings.values.insert(spec.key, Vec::new());
+                    for item in items {
+                        let origin = origin_at(item.span().start);
+                        let text = scalar_text(item.get_ref(), spec, &origin)?;
+                        settings.add(spec, text, origin);
+                    }
+                }
+                single => {
+                    let origin = origin_at(value.span().start);
+                    let text = scalar_text(single, spec, &origin)?;
+                    settings.add(spec, text, origin);
+                }
+            }
+        }
+        Ok(settings)
+    }
+
+    /// These settings, and those of `lower` for what is not given here. A list is taken whole
+    /// from one of the two.
+    pub fn over(mut self, lower: Settings) -> Settings {
+        for (key, values) in lower.values {
+            self.values.entry(key).or_insert(values);
+        }
+        self
+    }
+
+    /// Gives an option a value, besides those that it has.
+    pub fn add(&mut self, spec: &'static OptionSpec, text: String, origin: Origin) {
+        let values = self.values.entry(spec.key).or_default();
+        values.push(Given { text, origin });
+    }
+
+    /// Whether the option was given at all, if only as an empty list.
+    pub(crate) fn is_given(&self, spec: &OptionSpec) -> bool {
+        self.values.contains_key(spec.key)
+    }
+
+    /// The option's values, or its default.
+    pub(crate) fn many<T>(&self, spec: &'static OptionSpec) -> Result<Vec<T>, ConfigError>
+    where
+        T: FromStr<Err: Error + Send + Sync + 'static>,
+    {
+        self.many_with(spec, T::from_str)
+    }
+
+    /// The option's value or its default, or `None` if it has neither.
+    pub(crate) fn optional<T>(&self, spec: &'static OptionSpec) -> Result<Option<T>, ConfigError>
+    where
+        T: FromStr<Err: Error + Send + Sync + 'static>,
+    {
+        Ok(self.many(spec)?.pop())
+    }
+
+    /// The option's value or its default.
+    pub(crate) fn one<T>(&self, spec: &'static OptionSpec) -> Result<T, ConfigError>
+    where
+        T: FromStr<Err: Error + Send + Sync + 'static>,
+    {
+        self.one_with(spec, T::from_str)
+    }
+
+    /// The option's value or its default, read by `parse`.
+    pub(crate) fn one_with<T, E>(
+        &self,
+        spec: &'static OptionSpec,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Result<T, ConfigError>
+    where
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let last = self.many_with(spec, parse)?.pop();
+        last.ok_or(ConfigError::Missing(spec))
+    }
+
+    /// The option's value, if it was given, read by `parse`.
+    pub(crate) fn optional_with<T, E>(
+        &self,
+        spec: &'static OptionSpec,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Result<Option<T>, ConfigError>
+    where
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        Ok(self.many_with(spec, parse)?.pop())
+    }
+
+    /// The option's values, or its default, read by `parse`.
+    pub(crate) fn many_with<T, E>(
+        &self,
+        spec: &'static OptionSpec,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Result<Vec<T>, ConfigError>
+    where
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let read = |text: &str, origin: &Origin| {
+            parse(text).map_err(|error| ConfigError::Value {
+                place: Place::of(spec, text, origin),
+                reason: error.into(),
+            })
+        };
+        match (self.values.get(spec.key), spec.default) {
+            (Some(values), _) => values
+                .iter()
+                .map(|given| read(&given.text, &given.origin))
+                .collect(),
+            (None, DefaultValue::Value(text)) => Ok(vec![read(text, &Origin::Default)?]),
+            (None, DefaultValue::Required) => Err(ConfigError::Missing(spec)),
+            (None, _) => Ok(Vec::new()),
+        }
+    }
+
+    /// An error about this option's value that only shows beside others.
+    pub(crate) fn wrong(
+        &self,
+        spec: &'static OptionSpec,
+        reason: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> ConfigError {
+        let place = match self.values.get(spec.key).map(Vec::as_slice) {
+            Some([.., given]) => Place::of(spec, &given.text, &given.origin),
+            _ => Place {
+                spec,
+                origin: Origin::Default,
+                text: None,
+            },
+        };
+        let reason = reason.into();
+        ConfigError::Value { place, reason }
+    }
+}
+
+impl Place {
+    fn of(spec: &'static OptionSpec, text: &str, origin: &Origin) -> Place {
+        let shown = || text.chars().take(TEXT_CHARS_SHOWN).collect();
+        Place {
+            spec,
+            origin: origin.clone(),
+            text: (!spec.is_secret).then(shown),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            Origin::Flag | Origin::Default => f.write_str(&self.spec.flag())?,
+            Origin::Environment => f.write_str(&self.spec.environment())?,
+            Origin::File { path, line } => {
+                write!(f, "{}:{line}: {}", path.display(), self.spec.key)?;
+            }
+        }
+        match &self.text {
+            Some(text) => write!(f, " '{text}'"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads a small text file that a user named.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    const BYTES_MAX: u64 = 1 << 20;
+    let mut text = String::new();
+    let mut file = File::open(path)?.take(BYTES_MAX + 1);
+    file.read_to_string(&mut text)?;
+    if text.len() as u64 > BYTES_MAX {
+        let reason = "larger than 1 MiB: not a configuration file";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+    }
+    Ok(text)
+}
+
+fn find_key(
+    key: &str,
+    role: Role,
+    path: &Path,
+    line: usize,
+) -> Result<&'static OptionSpec, ConfigError> {
+    // A check of a pair reads the near end's file.
+    let role = match role {
+        Role::Check => Role::Near,
+        role => role,
+    };
+    match OPTIONS.iter().find(|spec| spec.key == key) {
+        Some(spec) if spec.roles.contains(&role) => Ok(spec),
+        Some(spec) => Err(ConfigError::OtherEnd {
+            path: path.into(),
+            line,
+            key: spec.key,
+        }),
+        None => Err(ConfigError::UnknownKey {
+            path: path.into(),
+            line,
+            key: key.chars().take(TEXT_CHARS_SHOWN).collect(),
+            nearest: nearest_key(key, role),
+        }),
+    }
+}
+
+const TEXT_CHARS_SHOWN: usize = 64;
+
+fn hint(nearest: &Option<&'static str>) -> String {
+    match nearest {
+        Some(key) => format!("; did you mean '{key}'?"),
+        None => String::new(),
+    }
+}
+
+fn scalar_text(
+    value: &DeValue<'_>,
+    spec: &'static OptionSpec,
+    origin: &Origin,
+) -> Result<String, ConfigError> {
+    match value {
+        DeValue::String(text) => Ok(text.clone().into_owned()),
+        DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
+        other => Err(ConfigError::Value {
+            place: Place {
+                spec,
+                origin: origin.clone(),
+                text: None,
+            },
+            reason: format!("expected \"{}\", not {}", spec.value, other.type_str()).into(),
+        }),
+    }
+}
+
+/// The key of this program that is the fewest edits away, if they are few.
+fn nearest_key(key: &str, role: Role) -> Option<&'static str> {
+    const EDITS_MAX: usize = 3;
+    let is_near = |known: &&str| known.len().abs_diff(key.len()) <= EDITS_MAX;
+    let known = role.options().map(|spec| spec.key).filter(is_near);
+    let distances = known.map(|known| (edit_distance(key.as_bytes(), known.as_bytes()), known));
+    let (edits, nearest) = distances.min()?;
+    (edits <= EDITS_MAX.min(key.len() / 2)).then_some(nearest)
+}
+
+/// Insertions, deletions and replacements that make one text the other (Levenshtein).
+fn edit_distance(from: &[u8], to: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (index, from_byte) in from.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, to_byte) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(from_byte != to_byte);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{ALLOW, CACHE, KEY, LANES, MEMORY, PEER_KEY};
+    use crate::units::ByteSize;
+    use proptest::prelude::*;
+
+    fn parse(text: &str) -> Result<Settings, ConfigError> {
+        Settings::parse(text, Path::new("near.toml"), Role::Near)
+    }
+
+    fn fault(text: &str) -> String {
+        parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn values_are_strings_or_numbers_and_lists_where_an_option_repeats() {
+        let text = "lanes = 1_2\nallow = ['a:80', 'b:81']\npeer_key = 'K'\ncache = '1MiB'\n";
+        let settings = parse(text).unwrap();
+        assert_eq!(settings.one::<u8>(&LANES).unwrap(), 12);
+        assert_eq!(settings.many::<String>(&ALLOW).unwrap(), ["a:80", "b:81"]);
+        assert_eq!(settings.many::<String>(&PEER_KEY).unwrap(), ["K"]);
+        assert_eq!(settings.one::<ByteSize>(&CACHE).unwrap(), ByteSize(1 << 20));
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
+        let mut flags = Settings::default();
+        flags.add(&LANES, "7".into(), Origin::Flag);
+        flags.add(&ALLOW, "c:80".into(), Origin::Flag);
+        let file = parse("lanes = 5\ncache = '2MiB'\nallow = ['a:80', 'b:80']").unwrap();
+        let settings = flags.over(file);
+        assert_eq!(settings.one::<u8>(&LANES).unwrap(), 7);
+        assert_eq!(settings.many::<String>(&ALLOW).unwrap(), ["c:80"]);
+        assert_eq!(settings.one::<ByteSize>(&CACHE).unwrap(), ByteSize(2 << 20));
+        assert_eq!(settings.optional::<ByteSize>(&MEMORY).unwrap(), None);
+        let missing = settings.one::<String>(&KEY).unwrap_err();
+        assert!(missing.to_string().starts_with("--key is missing"));
+    }
+
+    #[test]
+    fn an_empty_list_counts_as_given() {
+        let settings = parse("allow = []").unwrap();
+        assert!(settings.is_given(&ALLOW));
+        assert!(settings.many::<String>(&ALLOW).unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest() {
+        let error = fault("lanes = 4\n\nidle_timeot = '1h'\n");
+        let expected = "near.toml:3: unknown key 'idle_timeot'; did you mean 'idle_timeout'?";
+        assert_eq!(error, expected);
+        assert!(fault("peer_keys = []").contains("did you mean 'peer_key'?"));
+        assert_eq!(fault("xyz = 1"), "near.toml:1: unknown key 'xyz'");
+        assert!(fault("listen = 'a'").contains("an option of the other end"));
+    }
+
+    #[test]
+    fn an_error_names_where_the_value_stands() {
+        let message =
+            |settings: &Settings| settings.one::<ByteSize>(&CACHE).unwrap_err().to_string();
+        let file = parse("lanes = 4\ncache = '12 parsecs'").unwrap();
+        assert!(message(&file).starts_with("near.toml:2: cache '12 parsecs': an unknown unit"));
+        for (origin, start) in [
+            (Origin::Flag, "--cache '12 parsecs': an unknown"),
+            (
+                Origin::Environment,
+                "REFRAIN_CACHE '12 parsecs': an unknown",
+            ),
+        ] {
+            let mut settings = Settings::default();
+            settings.add(&CACHE, "12 parsecs".into(), origin);
+            assert!(message(&settings).starts_with(start));
+        }
+    }
+
+    #[test]
+    fn values_of_other_types_and_bad_syntax_name_their_line() {
+        assert!(fault("\ncache = true").starts_with("near.toml:2: cache: expected \"SIZE\""));
+        assert!(fault("cache = ['1MiB']").starts_with("near.toml:1: cache: expected"));
+        assert!(fault("allow = [\n'a:80',\n['b']]").starts_with("near.toml:3: allow: expected"));
+        assert!(fault("lanes = 4\nlanes = 5").starts_with("near.toml:2: "));
+        assert!(fault("lanes = 4\n\ncache = \n").starts_with("near.toml:3: "));
+    }
+
+    #[test]
+    fn distances_count_edits() {
+        let distance = |from: &str, to: &str| edit_distance(from.as_bytes(), to.as_bytes());
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("lanes", "lanes"), 0);
+        assert_eq!(distance("kitten", "sitting"), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_parses_or_fails(text in any::<String>()) {
+            let _ = parse(&text);
+        }
+
+        #[test]
+        fn any_value_parses_or_fails(
+            key in prop::sample::select(OPTIONS),
+            value in "[0-9]{1,30}|'[^\n]{0,20}'|\\[.{0,20}\\]|\\{.{0,20}\\}",
+        ) {
+            if let Ok(settings) = parse(&format!("{} = {value}", key.key)) {
+                let _ = settings.many::<crate::rules::Rule>(&ALLOW);
+                let _ = settings.one::<ByteSize>(&CACHE);
+            }
+        }
+
+        #[test]
+        fn a_flipped_or_truncated_file_is_survived(
+            at in 0..EXAMPLE.len(), byte in any::<u8>(), end in 0..=EXAMPLE.len(),
+        ) {
+            let mut bytes = EXAMPLE.as_bytes().to_vec();
+            bytes[at] = byte;
+            bytes.truncate(end);
+            let _ = parse(&String::from_utf8_lossy(&bytes));
+        }
+    }
+
+    const EXAMPLE: &str =
+        "peer = \"far.example:7000\"\nallow = [\n  \"a:80\", # one\n]\nlanes = 4\n";
+}

@@ -1,0 +1,327 @@
+//! SOCKS5 (RFC 1928), the server's side, without I/O: bytes in, a request or a reply out.
+//!
+//! The method is "no authentication", the command CONNECT; a name stays a name, for the far end
+//! to resolve. A client sends a greeting, takes [`METHOD_ACCEPTED`], sends its request, and takes
+//! one reply.
+//!
+//! Each parser takes all bytes received so far and answers `Ok(None)` while it needs more, which
+//! ends after at most [`MESSAGE_BYTES_MAX`] bytes; else the message and its length in bytes.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::refusal::Refusal;
+use crate::target::{Host, Target};
+
+/// No message of a client is longer than this: a request with a name of 255 bytes.
+pub const MESSAGE_BYTES_MAX: usize = 4 + 1 + 255 + 2;
+
+/// The answer to a greeting that [`parse_greeting`] accepted.
+pub const METHOD_ACCEPTED: [u8; 2] = [VERSION, NO_AUTHENTICATION];
+
+/// What a client did that ends its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Socks5Error {
+    /// The first byte is not SOCKS5's.
+    #[error("not SOCKS5 (its first byte is {0}): use socks5:// or socks5h://")]
+    Version(u8),
+    /// The client insists on authentication.
+    #[error("the client offers no SOCKS5 method without authentication")]
+    NoMethod,
+    /// BIND, UDP ASSOCIATE, or a command that SOCKS5 does not have.
+    #[error("SOCKS5 command {0}; only CONNECT (1) is served")]
+    Command(u8),
+    /// A kind of address that SOCKS5 does not have.
+    #[error("SOCKS5 address type {0} is unknown")]
+    AddressType(u8),
+    /// A malformed name, port 0, or a reserved byte that is set.
+    #[error("a malformed SOCKS5 request")]
+    Malformed,
+}
+
+/// Reads a client's greeting.
+pub fn parse_greeting(received: &[u8]) -> Result<Option<((), usize)>, Socks5Error> {
+    let mut reader = Reader::new(received);
+    let Some(version) = reader.byte() else {
+        return Ok(None);
+    };
+    if version != VERSION {
+        return Err(Socks5Error::Version(version));
+    }
+    let Some(methods) = reader.counted() else {
+        return Ok(None);
+    };
+    if !methods.contains(&NO_AUTHENTICATION) {
+        return Err(Socks5Error::NoMethod);
+    }
+    Ok(Some(((), reader.position)))
+}
+
+/// Reads a client's request: where it wants to go.
+pub fn parse_request(received: &[u8]) -> Result<Option<(Target, usize)>, Socks5Error> {
+    let mut reader = Reader::new(received);
+    let Some([version, command, reserved, address_type]) = reader.array() else {
+        // Say what is wrong at the first byte that is.
+        return match received.first() {
+            Some(&version) if version != VERSION => Err(Socks5Error::Version(version)),
+            _ => Ok(None),
+        };
+    };
+    if version != VERSION {
+        return Err(Socks5Error::Version(version));
+    }
+    if command != CONNECT {
+        return Err(Socks5Error::Command(command));
+    }
+    if reserved != 0 {
+        return Err(Socks5Error::Malformed);
+    }
+    let host = match address_type {
+        IPV4 => reader
+            .array::<4>()
+            .map(|octets| Ok(IpAddr::from(octets).into())),
+        IPV6 => reader
+            .array::<16>()
+            .map(|octets| Ok(IpAddr::from(octets).into())),
+        DOMAIN => reader.counted().map(parse_name),
+        other => return Err(Socks5Error::AddressType(other)),
+    };
+    let Some(host) = host.transpose()? else {
+        return Ok(None);
+    };
+    let Some(port) = reader.array() else {
+        return Ok(None);
+    };
+    let target = Target::new(host, u16::from_be_bytes(port));
+    let target = target.map_err(|_| Socks5Error::Malformed)?;
+    Ok(Some((target, reader.position)))
+}
+
+/// The reply once the flow is open. Where the far end's own address is not known, give
+/// `0.0.0.0:0`: clients ignore it for CONNECT.
+pub fn reply_granted(bound: SocketAddr) -> Vec<u8> {
+    reply(GRANTED, bound)
+}
+
+/// The reply to a request whose flow was refused.
+pub fn reply_refused(refusal: Refusal) -> Vec<u8> {
+    let code = match refusal {
+        Refusal::Other | Refusal::Limit => GENERAL_FAILURE,
+        Refusal::NotAllowed => NOT_ALLOWED,
+        Refusal::LinkDown => NETWORK_UNREACHABLE,
+        Refusal::NameNotResolved | Refusal::Unreachable => HOST_UNREACHABLE,
+        Refusal::ConnectionRefused => CONNECTION_REFUSED,
+        // RFC 1928 has "TTL expired" for what did not come through in time.
+        Refusal::TimedOut => TTL_EXPIRED,
+    };
+    reply(code, UNKNOWN_ADDRESS)
+}
+
+impl Socks5Error {
+    /// What to send before closing; `None` to a client that does not speak SOCKS5.
+    pub fn reply(&self) -> Option<Vec<u8>> {
+        const NO_ACCEPTABLE_METHOD: u8 = 0xff;
+        match self {
+            Socks5Error::Version(_) => None,
+            Socks5Error::NoMethod => Some(vec![VERSION, NO_ACCEPTABLE_METHOD]),
+            Socks5Error::Command(_) => Some(reply(COMMAND_NOT_SUPPORTED, UNKNOWN_ADDRESS)),
+            Socks5Error::AddressType(_) => Some(reply(ADDRESS_NOT_SUPPORTED, UNKNOWN_ADDRESS)),
+            Socks5Error::Malformed => Some(reply(GENERAL_FAILURE, UNKNOWN_ADDRESS)),
+        }
+    }
+}
+
+const VERSION: u8 = 5;
+const NO_AUTHENTICATION: u8 = 0;
+const CONNECT: u8 = 1;
+
+const IPV4: u8 = 1;
+const DOMAIN: u8 = 3;
+const IPV6: u8 = 4;
+
+const GRANTED: u8 = 0;
+const GENERAL_FAILURE: u8 = 1;
+const NOT_ALLOWED: u8 = 2;
+const NETWORK_UNREACHABLE: u8 = 3;
+const HOST_UNREACHABLE: u8 = 4;
+const CONNECTION_REFUSED: u8 = 5;
+const TTL_EXPIRED: u8 = 6;
+const COMMAND_NOT_SUPPORTED: u8 = 7;
+const ADDRESS_NOT_SUPPORTED: u8 = 8;
+
+const UNKNOWN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+fn reply(code: u8, bound: SocketAddr) -> Vec<u8> {
+    let mut bytes = vec![VERSION, code, 0];
+    match bound.ip() {
+        IpAddr::V4(address) => {
+            bytes.push(IPV4);
+            bytes.extend(address.octets());
+        }
+        IpAddr::V6(address) => {
+            bytes.push(IPV6);
+            bytes.extend(Ipv6Addr::octets(&address));
+        }
+    }
+    bytes.extend(bound.port().to_be_bytes());
+    bytes
+}
+
+fn parse_name(bytes: &[u8]) -> Result<Host, Socks5Error> {
+    let name = std::str::from_utf8(bytes).map_err(|_| Socks5Error::Malformed)?;
+    Host::from_name(name).map_err(|_| Socks5Error::Malformed)
+}
+
+/// Reads from the front; `None` where the bytes received so far end.
+struct Reader<'a> {
+    received: &'a [u8],
+    position: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn new(received: &'a [u8]) -> Reader<'a> {
+        Reader {
+            received,
+            position: 0,
+        }
+    }
+
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let taken = self.received.get(self.position..self.position + length)?;
+        self.position += length;
+        Some(taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    /// Bytes behind a byte that counts them.
+    fn counted(&mut self) -> Option<&'a [u8]> {
+        let length = self.byte()?;
+        self.take(usize::from(length))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn request(address_type: u8, address: &[u8], port: u16) -> Vec<u8> {
+        let mut bytes = vec![5, 1, 0, address_type];
+        bytes.extend(address);
+        bytes.extend(port.to_be_bytes());
+        bytes
+    }
+
+    fn domain(name: &str) -> Vec<u8> {
+        [&[name.len() as u8], name.as_bytes()].concat()
+    }
+
+    #[test]
+    fn each_kind_of_address_is_read() {
+        let cases = [
+            (request(1, &[10, 0, 0, 1], 80), "10.0.0.1:80"),
+            (request(3, &domain("Example.org"), 443), "example.org:443"),
+            (request(3, &domain("10.0.0.1"), 443), "10.0.0.1:443"),
+            (request(3, &domain("::1"), 443), "[::1]:443"),
+            (request(4, &Ipv6Addr::LOCALHOST.octets(), 1), "[::1]:1"),
+        ];
+        for (bytes, expected) in cases {
+            let target = expected.parse().unwrap();
+            assert_eq!(parse_request(&bytes), Ok(Some((target, bytes.len()))));
+        }
+    }
+
+    #[test]
+    fn what_follows_a_message_is_left() {
+        assert_eq!(parse_greeting(&[5, 2, 2, 0, 99]), Ok(Some(((), 4))));
+        let mut bytes = request(1, &[10, 0, 0, 1], 80);
+        let length = bytes.len();
+        bytes.extend(b"GET /");
+        assert_eq!(parse_request(&bytes).unwrap().unwrap().1, length);
+    }
+
+    #[test]
+    fn a_part_needs_more() {
+        let greeting = [5, 2, 2, 0];
+        let longest = request(3, &domain(&"a".repeat(255)), 80);
+        assert_eq!(longest.len(), MESSAGE_BYTES_MAX);
+        for end in 0..greeting.len() {
+            assert_eq!(parse_greeting(&greeting[..end]), Ok(None));
+        }
+        for end in 0..longest.len() {
+            assert_eq!(parse_request(&longest[..end]), Ok(None));
+        }
+        assert!(parse_request(&longest).unwrap().is_some());
+    }
+
+    #[test]
+    fn each_fault_has_its_error_and_reply() {
+        let greeting = |bytes: &[u8]| parse_greeting(bytes).unwrap_err();
+        assert_eq!(greeting(&[4, 1]), Socks5Error::Version(4));
+        assert_eq!(greeting(b"GET /"), Socks5Error::Version(b'G'));
+        assert_eq!(greeting(&[5, 1, 2]), Socks5Error::NoMethod);
+        assert_eq!(greeting(&[5, 0]), Socks5Error::NoMethod);
+        assert_eq!(Socks5Error::Version(4).reply(), None);
+        assert_eq!(Socks5Error::NoMethod.reply(), Some(vec![5, 0xff]));
+
+        let fault = |bytes: &[u8]| parse_request(bytes).unwrap_err();
+        let code = |error: Socks5Error| error.reply().unwrap()[1];
+        assert_eq!(fault(&[4]), Socks5Error::Version(4));
+        let bind = fault(&[5, 2, 0, 1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!((bind, code(bind)), (Socks5Error::Command(2), 7));
+        let address_type = fault(&[5, 1, 0, 2]);
+        assert_eq!(
+            (address_type, code(address_type)),
+            (Socks5Error::AddressType(2), 8)
+        );
+        let malformed = [
+            request(3, &domain(""), 80),
+            request(3, &domain("a b"), 80),
+            request(3, &[1, 0xff], 80),
+            request(1, &[10, 0, 0, 1], 0),
+            vec![5, 1, 1, 1],
+        ];
+        for bytes in malformed {
+            assert_eq!(fault(&bytes), Socks5Error::Malformed, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn replies_have_the_layout_of_the_rfc() {
+        let v4 = reply_granted("10.0.0.1:258".parse().unwrap());
+        assert_eq!(v4, [5, 0, 0, 1, 10, 0, 0, 1, 1, 2]);
+        let v6 = reply_granted("[::1]:258".parse().unwrap());
+        assert_eq!((v6[3], v6.len()), (4, 22));
+        let refused = reply_refused(Refusal::ConnectionRefused);
+        assert_eq!(refused, [5, 5, 0, 1, 0, 0, 0, 0, 0, 0]);
+        for refusal in Refusal::ALL {
+            assert_ne!(reply_refused(refusal)[1], GRANTED);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived_and_no_message_grows_past_its_bound(
+            start in prop_oneof![Just(vec![5u8, 1, 0, 3]), Just(vec![5, 1, 0, 4]), Just(vec![])],
+            rest in proptest::collection::vec(any::<u8>(), 0..400),
+        ) {
+            let bytes = [start, rest].concat();
+            for parsed in [
+                parse_greeting(&bytes).map(|done| done.map(|(_, length)| length)),
+                parse_request(&bytes).map(|done| done.map(|(_, length)| length)),
+            ] {
+                match parsed {
+                    Ok(Some(length)) => prop_assert!(length <= MESSAGE_BYTES_MAX.min(bytes.len())),
+                    Ok(None) => prop_assert!(bytes.len() < MESSAGE_BYTES_MAX),
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Where a flow goes: a host and a port, as a user, a client or the peer named it.
+//!
+//! The text `host:port` is also the wire form. A name stays a name until the connecting end
+//! resolves it; a name that spells an IP address becomes that address, so that rules see it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+/// A host name's greatest length, in bytes (RFC 1035, section 2.3.4, and SOCKS5's length byte).
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// The wire form's greatest length, in bytes: a name, a colon, a port, and room to spare.
+pub const TARGET_BYTES_MAX: usize = 300;
+
+/// A host and a port to connect to.
+///
+/// ```
+/// use refrain_gateway::target::Target;
+///
+/// let target: Target = "Example.org:80".parse().unwrap();
+/// assert_eq!(target.to_string(), "example.org:80");
+/// assert!("[::1]:8080".parse::<Target>().is_ok());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// The host.
+    pub host: Host,
+    /// The port, never 0.
+    pub port: u16,
+}
+
+/// A host, by name or by address.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// A name to resolve: lower case, no trailing dot, only letters, digits, `-`, `_` and `.`.
+    Domain(String),
+    /// An IPv4 address.
+    Ipv4(Ipv4Addr),
+    /// An IPv6 address, never an IPv4-mapped one.
+    Ipv6(Ipv6Addr),
+}
+
+/// Why a text is not a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// Longer than [`TARGET_BYTES_MAX`] bytes.
+    #[error("longer than {TARGET_BYTES_MAX} bytes")]
+    TooLong,
+    /// No `:PORT` at the end.
+    #[error("no port: expected HOST:PORT, with an IPv6 address in brackets")]
+    NoPort,
+    /// The port is not a number from 1 to 65535.
+    #[error("the port is not a number from 1 to 65535")]
+    BadPort,
+    /// Brackets around something else than an IPv6 address, or an IPv6 address without them.
+    #[error("an IPv6 address is written in brackets, as in [::1]:80")]
+    BadIpv6,
+    /// An empty name, an empty label, or a byte that host names do not have.
+    #[error("not a host name: expected letters, digits, '-', '_' and '.'")]
+    BadName,
+    /// The name is longer than [`NAME_BYTES_MAX`] bytes.
+    #[error("a host name longer than {NAME_BYTES_MAX} bytes")]
+    NameTooLong,
+}
+
+impl Target {
+    /// A target from its parts; an error for port 0.
+    pub fn new(host: Host, port: u16) -> Result<Target, TargetError> {
+        if port == 0 {
+            return Err(TargetError::BadPort);
+        }
+        Ok(Target { host, port })
+    }
+
+    /// Reads the wire form.
+    pub fn from_wire(bytes: &[u8]) -> Result<Target, TargetError> {
+        if bytes.len() > TARGET_BYTES_MAX {
+            return Err(TargetError::TooLong);
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| TargetError::BadName)?;
+        text.parse()
+    }
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Target, TargetError> {
+        if text.len() > TARGET_BYTES_MAX {
+            return Err(TargetError::TooLong);
+        }
+        let (host, port) = split_port(text)?;
+        Target::new(host.parse()?, parse_port(port)?)
+    }
+}
+
+impl From<SocketAddr> for Target {
+    fn from(address: SocketAddr) -> Target {
+        Target {
+            host: address.ip().into(),
+            port: address.port(),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+impl Host {
+    /// A host from a bare name or address, as SOCKS5 gives it: no brackets.
+    pub fn from_name(name: &str) -> Result<Host, TargetError> {
+        if let Ok(address) = name.parse::<IpAddr>() {
+            return Ok(address.into());
+        }
+        let name = name.strip_suffix('.').unwrap_or(name);
+        if name.len() > NAME_BYTES_MAX {
+            return Err(TargetError::NameTooLong);
+        }
+        let is_label = |label: &str| !label.is_empty() && label.bytes().all(is_name_byte);
+        if !name.split('.').all(is_label) {
+            return Err(TargetError::BadName);
+        }
+        Ok(Host::Domain(name.to_ascii_lowercase()))
+    }
+}
+
+impl FromStr for Host {
+    type Err = TargetError;
+
+    /// Reads a host as it stands before `:PORT`, an IPv6 address in brackets.
+    fn from_str(text: &str) -> Result<Host, TargetError> {
+        if let Some(rest) = text.strip_prefix('[') {
+            let inner = rest.strip_suffix(']').ok_or(TargetError::BadIpv6)?;
+            let address: Ipv6Addr = inner.parse().map_err(|_| TargetError::BadIpv6)?;
+            return Ok(IpAddr::V6(address).into());
+        }
+        if text.contains(':') {
+            return Err(TargetError::BadIpv6);
+        }
+        Host::from_name(text)
+    }
+}
+
+impl From<IpAddr> for Host {
+    fn from(address: IpAddr) -> Host {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => Host::Ipv4(v4),
+            IpAddr::V6(v6) => Host::Ipv6(v6),
+        }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Host::Domain(name) => f.write_str(name),
+            Host::Ipv4(address) => address.fmt(f),
+            Host::Ipv6(address) => write!(f, "[{address}]"),
+        }
+    }
+}
+
+/// Splits `HOST:PORT` at its last colon, which for an IPv6 address stands behind the bracket.
+pub(crate) fn split_port(text: &str) -> Result<(&str, &str), TargetError> {
+    let (host, port) = text.rsplit_once(':').ok_or(TargetError::NoPort)?;
+    if host.starts_with('[') && !host.ends_with(']') {
+        return Err(TargetError::NoPort);
+    }
+    Ok((host, port))
+}
+
+/// A port from 1 to 65535, digits only.
+pub(crate) fn parse_port(text: &str) -> Result<u16, TargetError> {
+    // `u16::from_str` would take a plus sign.
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(TargetError::BadPort);
+    }
+    match text.parse() {
+        Ok(port) if port > 0 => Ok(port),
+        _ => Err(TargetError::BadPort),
+    }
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_and_addresses_are_told_apart() {
+        let host = |text: &str| text.parse::<Target>().unwrap().host;
+        assert_eq!(host("Example.ORG.:80"), Host::Domain("example.org".into()));
+        assert_eq!(host("127.0.0.1:80"), Host::Ipv4(Ipv4Addr::LOCALHOST));
+        assert_eq!(host("[::1]:80"), Host::Ipv6(Ipv6Addr::LOCALHOST));
+    }
+
+    #[test]
+    fn a_mapped_address_becomes_the_ipv4_address_that_it_reaches() {
+        let target: Target = "[::ffff:10.0.0.1]:80".parse().unwrap();
+        assert_eq!(target.host, Host::Ipv4(Ipv4Addr::new(10, 0, 0, 1)));
+    }
+
+    #[test]
+    fn each_fault_has_its_error() {
+        let cases = [
+            ("example.org", TargetError::NoPort),
+            ("", TargetError::NoPort),
+            ("[::1]", TargetError::NoPort),
+            ("example.org:", TargetError::BadPort),
+            ("example.org:0", TargetError::BadPort),
+            ("example.org:+80", TargetError::BadPort),
+            ("example.org:65536", TargetError::BadPort),
+            ("::1:80", TargetError::BadIpv6),
+            ("[example.org]:80", TargetError::BadIpv6),
+            (":80", TargetError::BadName),
+            ("a..b:80", TargetError::BadName),
+            ("a b:80", TargetError::BadName),
+            ("ex\r\nample:80", TargetError::BadName),
+            ("user@host:80", TargetError::BadName),
+        ];
+        for (text, error) in cases {
+            assert_eq!(text.parse::<Target>(), Err(error), "{text:?}");
+        }
+        let name = "a".repeat(NAME_BYTES_MAX);
+        assert!(format!("{name}:80").parse::<Target>().is_ok());
+        let longer = format!("{name}a:80");
+        assert_eq!(longer.parse::<Target>(), Err(TargetError::NameTooLong));
+        let oversized = vec![b'a'; TARGET_BYTES_MAX + 1];
+        assert_eq!(Target::from_wire(&oversized), Err(TargetError::TooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn what_parses_round_trips(text in "[a-z0-9.:\\[\\]-]{0,40}(:[0-9]{1,5})?") {
+            if let Ok(target) = text.parse::<Target>() {
+                let again = Target::from_wire(target.to_string().as_bytes());
+                prop_assert_eq!(again, Ok(target));
+            }
+        }
+
+        #[test]
+        fn any_bytes_parse_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            if let Ok(target) = Target::from_wire(&bytes) {
+                prop_assert!(target.to_string().len() <= TARGET_BYTES_MAX);
+            }
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! TLS 1.3 between the two ends of a link, each known by its pinned raw public key (RFC 7250).
+//!
+//! There are no certificates, no earlier versions, no session tickets and no early data: a
+//! handshake proves both keys, every time. The far end accepts any of its peers' keys, as they
+//! are at that moment; the near end exactly one.
+//!
+//! In TLS 1.3 the client has finished before the server has judged the client's key. A near end
+//! that was refused learns it from its first read, whose error [`ClientTls::explain`] puts into
+//! words.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring as ring_provider};
+use rustls::pki_types::{
+    CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
+use rustls::sign::CertifiedKey;
+use rustls::version::TLS13;
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName,
+    OtherError, PeerIncompatible, ServerConfig, SignatureScheme,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+use crate::keys::{PeerKeys, PrivateKey, PublicKey, SharedPeerKeys};
+
+/// The far end: accepts lanes from any of its peers.
+#[derive(Clone)]
+pub struct ServerTls {
+    acceptor: TlsAcceptor,
+    own: PublicKey,
+}
+
+/// The near end: opens lanes to its one peer.
+#[derive(Clone)]
+pub struct ClientTls {
+    connector: TlsConnector,
+    own: PublicKey,
+}
+
+/// Why a lane's TLS failed.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The peer proved a key that this end does not accept.
+    #[error("the peer at {peer} presented key {presented}, which is not in --peer-key")]
+    WrongKey {
+        /// The peer's address.
+        peer: SocketAddr,
+        /// The key that it presented.
+        presented: PublicKey,
+    },
+    /// The peer does not accept this end's key.
+    #[error("the peer at {peer} refused this end's key; its --peer-key must name {own}")]
+    KeyRefused {
+        /// The peer's address.
+        peer: SocketAddr,
+        /// This end's public key.
+        own: PublicKey,
+    },
+    /// The peer's bytes are not TLS.
+    #[error("the peer at {peer} does not speak TLS: is it a refrain gateway?")]
+    NotTls {
+        /// The peer's address.
+        peer: SocketAddr,
+    },
+    /// The peer speaks TLS, but not TLS 1.3 with raw public keys and refrain's protocol name.
+    #[error("the peer at {peer} speaks TLS, but is no refrain gateway ({reason})")]
+    Incompatible {
+        /// The peer's address.
+        peer: SocketAddr,
+        /// What the TLS library found.
+        reason: rustls::Error,
+    },
+    /// The peer did not finish its handshake in time.
+    #[error("the peer at {peer} did not finish the TLS handshake within {after:?}")]
+    TimedOut {
+        /// The peer's address.
+        peer: SocketAddr,
+        /// The time that it had.
+        after: Duration,
+    },
+    /// The connection failed.
+    #[error("the connection to {peer} failed: {source}")]
+    Io {
+        /// The peer's address.
+        peer: SocketAddr,
+        /// How it failed.
+        source: io::Error,
+    },
+}
+
+impl ServerTls {
+    /// An end with this key that accepts the peers' keys as they are at each handshake.
+    pub fn new(key: &PrivateKey, peers: Arc<SharedPeerKeys>) -> ServerTls {
+        let provider = Arc::new(ring_provider::default_provider());
+        let verifier = PinnedKeys::new(peers, &provider);
+        let resolver = AlwaysResolvesServerRawPublicKeys::new(certified(key));
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])
+            .expect("ring has the cipher suites of TLS 1.3")
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::new(resolver));
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        config.max_early_data_size = 0;
+        ServerTls {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            own: key.public(),
+        }
+    }
+
+    /// Takes a peer's handshake on a connection from `peer`, and says whose key it proved.
+    ///
+    /// A peer that is refused is told so, which may take up to a second more than `within`.
+    pub async fn accept(
+        &self,
+        tcp: TcpStream,
+        peer: SocketAddr,
+        within: Duration,
+    ) -> Result<(TlsStream<TcpStream>, PublicKey), TlsError> {
+        let handshake = self.acceptor.accept(tcp).into_fallible();
+        match timeout(within, handshake).await {
+            Err(_) => Err(TlsError::TimedOut {
+                peer,
+                after: within,
+            }),
+            Ok(Ok(stream)) => check_established(stream.into(), peer),
+            Ok(Err((error, tcp))) => {
+                let _ = timeout(LINGER, linger(tcp)).await;
+                Err(classify(error, peer, self.own))
+            }
+        }
+    }
+}
+
+impl ClientTls {
+    /// An end with this key that opens lanes to the holder of `peer` alone.
+    pub fn new(key: &PrivateKey, peer: PublicKey) -> ClientTls {
+        let provider = Arc::new(ring_provider::default_provider());
+        let peers: PeerKeys = [peer].into_iter().collect();
+        let verifier = PinnedKeys::new(Arc::new(SharedPeerKeys::new(peers)), &provider);
+        let resolver = AlwaysResolvesClientRawPublicKeys::new(certified(key));
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])
+            .expect("ring has the cipher suites of TLS 1.3")
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_client_cert_resolver(Arc::new(resolver));
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.resumption = Resumption::disabled();
+        config.enable_early_data = false;
+        config.enable_sni = false;
+        ClientTls {
+            connector: TlsConnector::from(Arc::new(config)),
+            own: key.public(),
+        }
+    }
+
+    /// Makes a handshake on a connection to `peer`. The peer has not judged this end's key yet
+    /// when it returns: give the first read's error to [`ClientTls::explain`].
+    pub async fn connect(
+        &self,
+        tcp: TcpStream,
+        peer: SocketAddr,
+        within: Duration,
+    ) -> Result<(TlsStream<TcpStream>, PublicKey), TlsError> {
+        // The name is neither sent nor checked; the key is the identity.
+        let name = ServerName::try_from("refrain").expect("a host name");
+        match timeout(within, self.connector.connect(name, tcp)).await {
+            Err(_) => Err(TlsError::TimedOut {
+                peer,
+                after: within,
+            }),
+            Ok(Ok(stream)) => check_established(stream.into(), peer),
+            Ok(Err(error)) => Err(classify(error, peer, self.own)),
+        }
+    }
+
+    /// What an error on a connected stream means; above all that the peer refused this end's key.
+    pub fn explain(&self, error: io::Error, peer: SocketAddr) -> TlsError {
+        classify(error, peer, self.own)
+    }
+}
+
+/// Accepts exactly the keys of a set, on either side of a handshake.
+#[derive(Debug)]
+struct PinnedKeys {
+    allowed: Arc<SharedPeerKeys>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+/// Carries a refused key from the verifier, through the TLS library, to [`classify`].
+#[derive(Debug, thiserror::Error)]
+#[error("key {0} is not accepted")]
+struct KeyNotAccepted(PublicKey);
+
+impl PinnedKeys {
+    fn new(allowed: Arc<SharedPeerKeys>, provider: &CryptoProvider) -> Arc<PinnedKeys> {
+        Arc::new(PinnedKeys {
+            allowed,
+            algorithms: provider.signature_verification_algorithms,
+        })
+    }
+
+    fn check(&self, spki: &CertificateDer<'_>) -> Result<(), rustls::Error> {
+        let key = PublicKey::from_spki(spki).ok_or(CertificateError::BadEncoding)?;
+        if self.allowed.load().contains(&key) {
+            return Ok(());
+        }
+        let reason = OtherError(Arc::new(KeyNotAccepted(key)));
+        Err(CertificateError::Other(reason).into())
+    }
+
+    fn check_signature(
+        &self,
+        message: &[u8],
+        spki: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let spki = SubjectPublicKeyInfoDer::from(spki.as_ref());
+        rustls::crypto::verify_tls13_signature_with_raw_key(
+            message,
+            &spki,
+            signature,
+            &self.algorithms,
+        )
+    }
+}
+
+impl ServerCertVerifier for PinnedKeys {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.check(end_entity)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(PeerIncompatible::Tls12NotOfferedOrEnabled.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.check_signature(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+impl ClientCertVerifier for PinnedKeys {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        self.check(end_entity)?;
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(PeerIncompatible::Tls12NotOfferedOrEnabled.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.check_signature(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+/// The protocol's name in the handshake (RFC 7301).
+const ALPN: &[u8] = b"refrain";
+
+/// How long a refused peer has to take its alert.
+const LINGER: Duration = Duration::from_secs(1);
+
+fn certified(key: &PrivateKey) -> Arc<CertifiedKey> {
+    let der = PrivatePkcs8KeyDer::from(key.pkcs8_der());
+    let signer = ring_provider::sign::any_eddsa_type(&der).expect("a loaded key is Ed25519");
+    let spki = signer.public_key().expect("a signer knows its public key");
+    let raw = CertificateDer::from(spki.to_vec());
+    Arc::new(CertifiedKey::new(vec![raw], signer))
+}
+
+/// After the handshake: the peer's key, and that both speak refrain. The TLS library lets a peer
+/// pass that names no protocol at all.
+fn check_established(
+    stream: TlsStream<TcpStream>,
+    peer: SocketAddr,
+) -> Result<(TlsStream<TcpStream>, PublicKey), TlsError> {
+    let incompatible = |reason| TlsError::Incompatible { peer, reason };
+    let (_, connection) = stream.get_ref();
+    if connection.alpn_protocol() != Some(ALPN) {
+        return Err(incompatible(rustls::Error::NoApplicationProtocol));
+    }
+    let raw = connection.peer_certificates().and_then(|keys| keys.first());
+    match raw.and_then(|spki| PublicKey::from_spki(spki)) {
+        Some(key) => Ok((stream, key)),
+        None => Err(incompatible(rustls::Error::NoCertificatesPresented)),
+    }
+}
+
+/// Takes what the peer still sends, so that closing does not reset the connection and lose the
+/// alert on its way.
+async fn linger(mut tcp: TcpStream) -> io::Result<()> {
+    tcp.shutdown().await?;
+    let mut discarded = [0; 4096];
+    while tcp.read(&mut discarded).await? > 0 {}
+    Ok(())
+}
+
+fn classify(error: io::Error, peer: SocketAddr, own: PublicKey) -> TlsError {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    let Some(reason) = inner else {
+        return TlsError::Io {
+            peer,
+            source: error,
+        };
+    };
+    match reason {
+        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(other))) => {
+            match other.downcast_ref() {
+                Some(&KeyNotAccepted(presented)) => TlsError::WrongKey { peer, presented },
+                None => incompatible(reason, peer),
+            }
+        }
+        // What a gateway sends for a key that it does not accept.
+        rustls::Error::AlertReceived(AlertDescription::CertificateUnknown) => {
+            TlsError::KeyRefused { peer, own }
+        }
+        rustls::Error::InvalidMessage(_) => TlsError::NotTls { peer },
+        _ => incompatible(reason, peer),
+    }
+}
+
+fn incompatible(reason: &rustls::Error, peer: SocketAddr) -> TlsError {
+    let reason = reason.clone();
+    TlsError::Incompatible { peer, reason }
+}
+
+#[cfg(test)]
+mod tests;

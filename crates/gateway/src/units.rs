@@ -1,0 +1,257 @@
+//! Quantities as people write them: `128MiB`, `20Mbit`, `4s`.
+//!
+//! One grammar for all: a decimal number and a unit, with nothing or spaces between. What is
+//! shown reads back as the same quantity.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A number of bytes: `128MiB`, `1.5GB`, or a plain number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ByteSize(pub u64);
+
+/// A rate in bits a second: `20Mbit`, `1.5Gbit/s`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BitRate(pub u64);
+
+/// A length of time, in whole milliseconds: `500ms`, `4s`, `1h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TimeSpan(pub Duration);
+
+/// Why a text is not a quantity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UnitError {
+    /// It does not begin with a decimal number.
+    #[error("expected a number and a unit, such as {example}")]
+    NoNumber {
+        /// A quantity that would do.
+        example: &'static str,
+    },
+    /// A number without the unit that it needs.
+    #[error("a number needs its unit here, as in {example}")]
+    NoUnit {
+        /// A quantity that would do.
+        example: &'static str,
+    },
+    /// A unit that this quantity does not have.
+    #[error("an unknown unit; expected one of {known}")]
+    UnknownUnit {
+        /// The units that would do.
+        known: &'static str,
+    },
+    /// More than fits 64 bits.
+    #[error("too large")]
+    TooLarge,
+    /// Not a whole number of the smallest unit.
+    #[error("finer than the smallest unit")]
+    TooFine,
+}
+
+/// The units of one kind of quantity, the largest first.
+struct Scale {
+    units: &'static [(&'static str, u64)],
+    /// Other spellings, read but never shown.
+    aliases: &'static [(&'static str, u64)],
+    known: &'static str,
+    example: &'static str,
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+const BYTES: Scale = Scale {
+    units: &[("GiB", GIB), ("MiB", MIB), ("KiB", KIB), ("B", 1)],
+    aliases: &[
+        ("", 1),
+        ("GB", 1_000_000_000),
+        ("MB", 1_000_000),
+        ("kB", 1_000),
+        ("KB", 1_000),
+    ],
+    known: "B, KiB, MiB, GiB, kB, MB, GB",
+    example: "128MiB",
+};
+
+const BITS_PER_SECOND: Scale = Scale {
+    units: &[
+        ("Gbit", 1_000_000_000),
+        ("Mbit", 1_000_000),
+        ("kbit", 1_000),
+        ("bit", 1),
+    ],
+    aliases: &[
+        ("Gbit/s", 1_000_000_000),
+        ("Mbit/s", 1_000_000),
+        ("kbit/s", 1_000),
+        ("bit/s", 1),
+    ],
+    known: "bit, kbit, Mbit, Gbit",
+    example: "20Mbit",
+};
+
+const MILLISECONDS: Scale = Scale {
+    units: &[
+        ("d", 86_400_000),
+        ("h", 3_600_000),
+        ("min", 60_000),
+        ("s", 1_000),
+        ("ms", 1),
+    ],
+    aliases: &[("m", 60_000)],
+    known: "ms, s, min, h, d",
+    example: "4s",
+};
+
+impl FromStr for ByteSize {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<ByteSize, UnitError> {
+        BYTES.parse(text).map(ByteSize)
+    }
+}
+
+impl FromStr for BitRate {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<BitRate, UnitError> {
+        BITS_PER_SECOND.parse(text).map(BitRate)
+    }
+}
+
+impl FromStr for TimeSpan {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<TimeSpan, UnitError> {
+        let millis = MILLISECONDS.parse(text)?;
+        Ok(TimeSpan(Duration::from_millis(millis)))
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        BYTES.show(self.0, f)
+    }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        BITS_PER_SECOND.show(self.0, f)?;
+        f.write_str("/s")
+    }
+}
+
+impl fmt::Display for TimeSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX);
+        MILLISECONDS.show(millis, f)
+    }
+}
+
+impl Scale {
+    fn parse(&self, text: &str) -> Result<u64, UnitError> {
+        let text = text.trim();
+        let is_number = |c: char| c.is_ascii_digit() || c == '.';
+        let number_end = text.find(|c| !is_number(c)).unwrap_or(text.len());
+        let (number, unit) = (&text[..number_end], text[number_end..].trim_start());
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if whole.is_empty() || fraction.contains('.') {
+            let example = self.example;
+            return Err(UnitError::NoNumber { example });
+        }
+        let per_unit = u128::from(self.factor(unit)?);
+        let whole: u64 = whole.parse().map_err(|_| UnitError::TooLarge)?;
+        let total = u128::from(whole) * per_unit + scaled_fraction(fraction, per_unit)?;
+        u64::try_from(total).map_err(|_| UnitError::TooLarge)
+    }
+
+    fn factor(&self, unit: &str) -> Result<u64, UnitError> {
+        let mut spellings = self.units.iter().chain(self.aliases);
+        match spellings.find(|(name, _)| *name == unit) {
+            Some((_, factor)) => Ok(*factor),
+            None if unit.is_empty() => Err(UnitError::NoUnit {
+                example: self.example,
+            }),
+            None => Err(UnitError::UnknownUnit { known: self.known }),
+        }
+    }
+
+    /// Shows the value in the largest unit that divides it.
+    fn show(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let divides = |(_, factor): &&(&str, u64)| value > 0 && value.is_multiple_of(*factor);
+        let smallest = &self.units[self.units.len() - 1];
+        let (unit, factor) = self.units.iter().find(divides).unwrap_or(smallest);
+        write!(f, "{}{unit}", value / factor)
+    }
+}
+
+/// The digits behind the point, as a count of the smallest unit.
+fn scaled_fraction(digits: &str, per_unit: u128) -> Result<u128, UnitError> {
+    const DIGITS_MAX: usize = 12;
+    let digits = digits.trim_end_matches('0');
+    if digits.is_empty() {
+        return Ok(0);
+    }
+    if digits.len() > DIGITS_MAX {
+        return Err(UnitError::TooFine);
+    }
+    let value: u128 = digits.parse().map_err(|_| UnitError::TooFine)?;
+    let divisor = 10u128.pow(digits.len() as u32);
+    if !(value * per_unit).is_multiple_of(divisor) {
+        return Err(UnitError::TooFine);
+    }
+    Ok(value * per_unit / divisor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn quantities_read_as_people_write_them() {
+        assert_eq!("128MiB".parse(), Ok(ByteSize(128 << 20)));
+        assert_eq!("1.5 GiB".parse(), Ok(ByteSize(3 << 29)));
+        assert_eq!("4096".parse(), Ok(ByteSize(4096)));
+        assert_eq!("20Mbit".parse(), Ok(BitRate(20_000_000)));
+        assert_eq!("2.5Gbit/s".parse(), Ok(BitRate(2_500_000_000)));
+        let seconds = |count| Ok(TimeSpan(Duration::from_secs(count)));
+        assert_eq!("4s".parse(), seconds(4));
+        assert_eq!("0.5h".parse(), seconds(1800));
+        assert_eq!("5m".parse(), seconds(300));
+    }
+
+    #[test]
+    fn each_fault_has_its_error() {
+        let size = |text: &str| text.parse::<ByteSize>().unwrap_err();
+        assert_eq!(size(""), UnitError::NoNumber { example: "128MiB" });
+        assert_eq!(size("-1MiB"), UnitError::NoNumber { example: "128MiB" });
+        assert_eq!(size("1.2.3MiB"), UnitError::NoNumber { example: "128MiB" });
+        assert_eq!(size("99999999999999999999"), UnitError::TooLarge);
+        assert_eq!(size("18446744073709551615GiB"), UnitError::TooLarge);
+        assert_eq!(size("0.5B"), UnitError::TooFine);
+        assert!(matches!(size("1MIB"), UnitError::UnknownUnit { .. }));
+        let rate = "20".parse::<BitRate>().unwrap_err();
+        assert_eq!(rate, UnitError::NoUnit { example: "20Mbit" });
+        assert!("20MB".parse::<BitRate>().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_reads_back(value in any::<u64>(), shift in 0u32..64) {
+            let value = (value >> shift) << (shift / 2);
+            prop_assert_eq!(ByteSize(value).to_string().parse(), Ok(ByteSize(value)));
+            prop_assert_eq!(BitRate(value).to_string().parse(), Ok(BitRate(value)));
+            let span = TimeSpan(Duration::from_millis(value));
+            prop_assert_eq!(span.to_string().parse(), Ok(span));
+        }
+
+        #[test]
+        fn any_text_parses_or_fails(text in "[0-9.]{0,40}[ a-zA-Z/]{0,6}|.{0,40}") {
+            let _ = text.parse::<ByteSize>();
+            let _ = text.parse::<BitRate>();
+            let _ = text.parse::<TimeSpan>();
+        }
+    }
+}
