@@ -202,22 +202,21 @@ async fn check_stalls(link: &LinkConfig) -> io::Result<Vec<Measurement>> {
     };
     // As many segments as it takes to see enough stalls on connection 0, the only one.
     let is_stalled = |segment: &u64| stalls(link.seed, 0, Direction::Up, *segment, probability);
-    let segments = (0..SEGMENTS_MAX)
+    let segment_bytes = link.segment_bytes as u64;
+    let segments_max = (STALLED_BYTES_MAX / segment_bytes).max(1);
+    let segments = (0..segments_max)
         .filter(is_stalled)
         .nth(STALLS - 1)
-        .map_or(SEGMENTS_MAX, |last| last + 1);
+        .map_or(segments_max, |last| last + 1);
     let expected = (0..segments).filter(is_stalled).count();
-    let (segment_bytes, stall) = (link.segment_bytes as u64, link.stall);
+    let stall = link.stall;
 
     let server = Server::start(Answer::Nothing).await?;
     let relay = relay(link, &server)?;
     let mut client = connect(relay.address()).await?;
     server.meter.arrived(0);
-    for byte in 0..segments {
-        client
-            .write_all(&vec![byte as u8; segment_bytes as usize])
-            .await?;
-    }
+    let bytes = segments.saturating_mul(segment_bytes);
+    tokio::io::copy(&mut tokio::io::repeat(0).take(bytes), &mut client).await?;
     client.shutdown().await?;
     // The server closes once it has read the end.
     let _ = client.read(&mut [0]).await?;
@@ -326,8 +325,8 @@ const CONNECTIONS: u64 = 4;
 const RATE_TIME: Duration = Duration::from_secs(2);
 const ROUND_TRIPS: u8 = 21;
 const STALLS: usize = 10;
-/// Enough for ten stalls down to a probability of about one in a hundred thousand.
-const SEGMENTS_MAX: u64 = 1_000_000;
+/// With segments of 1460 bytes enough for ten stalls at one in a hundred thousand.
+const STALLED_BYTES_MAX: u64 = 2 << 30;
 
 #[cfg(test)]
 mod tests {

@@ -128,7 +128,7 @@ pub enum CutAfter {
     /// As soon as this many bytes were handed on, both directions and all connections together.
     /// Exact for one connection; others may each hand on what they were just writing.
     Bytes(u64),
-    /// This long after the relay started.
+    /// This long after the relay accepted its first connection.
     Time(Duration),
 }
 

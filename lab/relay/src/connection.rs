@@ -28,16 +28,17 @@ pub(crate) async fn carry(
     relay: &Shared,
     account: &Account,
 ) {
+    // From here on, whatever ends this function but the clean end resets both sides. Errors of
+    // these calls would show again, and matter, at the first read.
+    let _ = (client.set_zero_linger(), client.set_nodelay(true));
     let target = tokio::select! {
         target = dial(relay) => target,
-        () = cut.fired() => return reset(&client),
+        () = cut.fired() => return,
     };
     let Ok(target) = target else {
-        relay.ledger.target_was_unreachable();
-        return reset(&client);
+        return relay.ledger.target_was_unreachable();
     };
-    // Errors here would show again, and matter, at the first read.
-    let _ = (client.set_nodelay(true), target.set_nodelay(true));
+    let _ = target.set_nodelay(true);
 
     let reset_crossed = Arc::new(Notify::new());
     let (up, up_arrivals) = relay
@@ -68,11 +69,15 @@ pub(crate) async fn carry(
         )
     };
     tokio::select! {
-        _ = transfer => {}
+        _ = transfer => {
+            for stream in [&client, &target] {
+                let _ = SockRef::from(stream).set_linger(None);
+            }
+        }
         never = to_target.watch_for_reset() => match never {},
         never = to_client.watch_for_reset() => match never {},
-        () = reset_crossed.notified() => { reset(&client); reset(&target); }
-        () = cut.fired() => { reset(&client); reset(&target); }
+        () = reset_crossed.notified() => {}
+        () = cut.fired() => {}
     }
 }
 
@@ -178,14 +183,9 @@ async fn dial(relay: &Shared) -> io::Result<TcpStream> {
         sleep(round_trip).await;
     }
     let target = relay.config.target;
-    socket(target, relay.config.socket_buffer_bytes())?
-        .connect(target)
-        .await
-}
-
-/// Makes the stream's end a reset. Fails only on a stream that is already dead.
-fn reset(stream: &TcpStream) {
-    let _ = stream.set_zero_linger();
+    let socket = socket(target, relay.config.socket_buffer_bytes())?;
+    socket.set_zero_linger()?;
+    socket.connect(target).await
 }
 
 const READ_BYTES_MAX: usize = 64 << 10;

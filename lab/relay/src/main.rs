@@ -1,7 +1,8 @@
 //! `refrain-relay`: the relay as a program. It prints its address, relays until it is
 //! interrupted or terminated, and prints what has crossed.
 
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -54,7 +55,8 @@ struct Arguments {
     /// Decides which segments stall: the same seed stalls the same ones
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Reset every connection once, after so many bytes or so long, such as 10MiB or 5s
+    /// Reset every connection once, after so many bytes or so long since the first one came, such
+    /// as 10MiB or 5s
     #[arg(long, value_name = "SIZE|TIME")]
     cut_after: Option<CutAfter>,
     /// SO_RCVBUF and SO_SNDBUF of the relay's sockets [default: 64KiB with a rate, else the
@@ -90,9 +92,9 @@ async fn main() -> ExitCode {
 async fn check_settings(arguments: &Arguments) -> io::Result<ExitCode> {
     let report = check(&arguments.link()).await?;
     if arguments.json {
-        print_json(&report);
+        print_json(&report)?;
     } else {
-        println!("{report}");
+        print(&report)?;
     }
     Ok(if report.passed {
         ExitCode::SUCCESS
@@ -112,9 +114,12 @@ async fn relay(arguments: &Arguments) -> io::Result<ExitCode> {
     })
     .map_err(|error| in_context(error, &format!("cannot relay from {}", arguments.listen)))?;
     if arguments.json {
-        print_json(&serde_json::json!({ "address": relay.address() }));
+        print_json(&serde_json::json!({ "address": relay.address() }))?;
     } else {
-        println!("relaying from {} to {target}", relay.address());
+        print(format_args!(
+            "relaying from {} to {target}",
+            relay.address()
+        ))?;
     }
 
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -137,10 +142,10 @@ async fn relay(arguments: &Arguments) -> io::Result<ExitCode> {
         tokio::select! {
             _ = interrupt.recv() => break,
             _ = terminate.recv() => break,
-            _ = next_report => print_counts(&relay.counts(), arguments.json),
+            _ = next_report => print_counts(&relay.counts(), arguments.json)?,
         }
     }
-    print_counts(&relay.counts(), arguments.json);
+    print_counts(&relay.counts(), arguments.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -159,19 +164,21 @@ impl Arguments {
     }
 }
 
-fn print_counts(counts: &Counts, json: bool) {
+fn print_counts(counts: &Counts, json: bool) -> io::Result<()> {
     if json {
-        print_json(counts);
+        print_json(counts)
     } else {
-        println!("{counts}");
+        print(counts)
     }
 }
 
-fn print_json(value: &impl Serialize) {
-    println!(
-        "{}",
-        serde_json::to_string(value).expect("numbers and names always serialize")
-    );
+fn print_json(value: &impl Serialize) -> io::Result<()> {
+    print(serde_json::to_string(value)?)
+}
+
+/// As `println!`, but a reader that went away is an error and no panic.
+fn print(line: impl Display) -> io::Result<()> {
+    writeln!(io::stdout(), "{line}")
 }
 
 async fn resolve(address: &str) -> io::Result<SocketAddr> {

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
@@ -52,6 +52,7 @@ impl Relay {
             down: Link::new(&config.link, Direction::Down),
             ledger: Ledger::default(),
             allowance: Allowance(Mutex::new(allowance)),
+            first_accepted: Notify::new(),
             cuts: watch::Sender::new(()),
             config,
         });
@@ -70,6 +71,7 @@ impl Relay {
         if let Some(CutAfter::Time(time)) = relay.shared.config.cut_after {
             let shared = Arc::clone(&relay.shared);
             relay.spawn(async move {
+                shared.first_accepted.notified().await;
                 sleep(time).await;
                 shared.cut();
             });
@@ -162,6 +164,7 @@ pub(crate) struct Shared {
     pub(crate) ledger: Ledger,
     pub(crate) allowance: Allowance,
     door: Door,
+    first_accepted: Notify,
     cuts: watch::Sender<()>,
 }
 
@@ -187,6 +190,9 @@ impl Shared {
             // Before the connection is counted, so that a cut reaches all that are.
             let cut = CutSignal(self.cuts.subscribe());
             let account = self.ledger.open();
+            if account.connection == 0 {
+                self.first_accepted.notify_one();
+            }
             tokio::spawn(Arc::clone(&self).serve(client, cut, account));
         }
     }
