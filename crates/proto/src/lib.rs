@@ -1,1 +1,39 @@
-//! Proto.
+//! Sans-I/O engines of the refrain protocol.
+//!
+//! Two [`Link`]s, one at each end, exchange flows over lanes. An engine never reads a
+//! clock, opens a socket or draws a number: time, bytes and instances are arguments, and
+//! the answer is bytes to send, events, and the next deadline. The gateway, the simulator
+//! and the fuzzers drive the same engines.
+//!
+//! ```text
+//! hello, frame        what lanes carry
+//! link                lanes and flows of one link, at one end
+//! by_sender           the mirrored cache: sender and receiver, books, second stage
+//! flow, credit        one flow, and how much may be sent on it
+//! traffic, effort, pressure   how a flow is treated, how hard we try, which lane is held up
+//! limits              every bound, in one place
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod frame;
+pub mod hello;
+pub mod link;
+
+mod by_sender;
+pub mod counters;
+mod credit;
+pub mod effort;
+mod flow;
+pub mod limits;
+mod moment;
+mod pressure;
+mod traffic;
+
+pub use by_sender::receiver::CacheViolation;
+pub use frame::{FlowId, LaneId};
+pub use link::{Event, Fault, LaneFault, Link, LinkConfig, LinkFault, ResetReason, Role};
+pub use moment::Moment;
+pub use traffic::TrafficClass;
+
+/// Refusal code of a link that takes no more flows; the other codes are the gateways'.
+pub const REFUSED_LIMIT: u8 = 7;

@@ -1,0 +1,201 @@
+//! The receiving end of a mirrored cache: a circular log and look-ups, nothing else
+//! (EndRE, section 5.2.1).
+//!
+//! Tokens come from a peer. Every bound is tested before a byte is copied, a block's
+//! output never exceeds its announced length, and the block's check is tested before
+//! the log takes it or anyone sees it.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::{
+    LogPosition,
+    cache::log::Log,
+    geometry::CacheGeometry,
+    token::{SourceCursor, TokenReader},
+};
+
+/// Decodes blocks and mirrors the cache of the [`Encoder`](crate::Encoder) that wrote them.
+#[derive(Debug)]
+pub struct Decoder {
+    geometry: CacheGeometry,
+    log: Log,
+}
+
+/// One block as it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'a> {
+    /// Its number in its ordered stream, as the encoder counted it.
+    pub number: u64,
+    /// Position of its first byte.
+    pub at: LogPosition,
+    /// Plain bytes.
+    pub len: usize,
+    /// The token stream.
+    pub tokens: &'a [u8],
+    /// The literals.
+    pub literals: &'a [u8],
+    /// [`check`](crate::check) of the plain bytes.
+    pub check: u64,
+}
+
+/// Why a block could not be decoded. In each case the log is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// The token stream is cut short or no encoder's.
+    MalformedTokens,
+    /// A region lies outside of the cache, or in the part that is not decoded yet.
+    SourceOutOfCache {
+        /// Where the region was said to lie.
+        source: LogPosition,
+    },
+    /// Literals and regions do not add up to the block's length.
+    WrongLength,
+    /// The block is longer than the guard window or its position is beyond use.
+    OutOfBounds,
+    /// The decoded bytes are not the ones that were encoded: the caches differ.
+    CheckMismatch,
+}
+
+impl Decoder {
+    /// A decoder with an empty cache.
+    #[must_use]
+    pub fn new(geometry: CacheGeometry) -> Self {
+        Self {
+            geometry,
+            log: Log::new(geometry.cache_bytes()),
+        }
+    }
+
+    /// Memory that the cache holds now, in bytes.
+    #[must_use]
+    pub fn allocated_bytes(&self) -> usize {
+        self.log.allocated_bytes()
+    }
+
+    /// Appends the block's plain bytes to `plain` and writes them to the log.
+    ///
+    /// `cursor` belongs to the block's flow. On an error it is left undefined: the
+    /// caches have diverged, and the link starts anew.
+    ///
+    /// # Errors
+    /// See [`DecodeError`]; `plain` is left as it was.
+    pub fn decode(
+        &mut self,
+        block: Block<'_>,
+        cursor: &mut SourceCursor,
+        plain: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        if block.len > self.geometry.window_bytes() || block.at.0 > u64::MAX / 2 {
+            return Err(DecodeError::OutOfBounds);
+        }
+        let start = plain.len();
+        plain.reserve(block.len);
+        let decoded = self.decode_regions(&block, cursor, plain).and_then(|()| {
+            match crate::check(block.number, &plain[start..]) == block.check {
+                true => Ok(()),
+                false => Err(DecodeError::CheckMismatch),
+            }
+        });
+        match decoded {
+            Ok(()) => self.log.write(block.at, &plain[start..]),
+            Err(_) => plain.truncate(start),
+        }
+        decoded
+    }
+
+    fn decode_regions(
+        &self,
+        block: &Block<'_>,
+        cursor: &mut SourceCursor,
+        plain: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        let Block {
+            at,
+            len,
+            tokens,
+            mut literals,
+            ..
+        } = *block;
+        let start = plain.len();
+        let oldest = self.geometry.oldest_for(at + len as u64);
+        let mut reader = TokenReader::new(tokens, at);
+        while let Some(region) = reader
+            .next(cursor)
+            .map_err(|_| DecodeError::MalformedTokens)?
+        {
+            let (run, rest) = literals
+                .split_at_checked(region.literals)
+                .ok_or(DecodeError::WrongLength)?;
+            literals = rest;
+            let room = len - (plain.len() - start);
+            if run.len() > room || region.len > room - run.len() {
+                return Err(DecodeError::WrongLength);
+            }
+            plain.extend_from_slice(run);
+            let done = plain.len() - start;
+            let out_of_cache = DecodeError::SourceOutOfCache {
+                source: region.source,
+            };
+            let source_end = region
+                .source
+                .0
+                .checked_add(region.len as u64)
+                .ok_or(out_of_cache)?;
+            if region.source < oldest || source_end > at.0 + done as u64 {
+                return Err(out_of_cache);
+            }
+            self.copy(at, start, region.source, region.len, plain)
+                .ok_or(out_of_cache)?;
+        }
+        if literals.len() != len - (plain.len() - start) {
+            return Err(DecodeError::WrongLength);
+        }
+        plain.extend_from_slice(literals);
+        cursor.skip(literals.len());
+        Ok(())
+    }
+
+    /// Appends the `len` bytes at `source`, the first of which may lie in the log and the
+    /// last in this block's own decoded part.
+    fn copy(
+        &self,
+        at: LogPosition,
+        start: usize,
+        source: LogPosition,
+        len: usize,
+        plain: &mut Vec<u8>,
+    ) -> Option<()> {
+        let from_log = at.since(source).min(len as u64) as usize;
+        if from_log > 0 {
+            let (head, tail) = self.log.pieces(source, from_log)?;
+            plain.extend_from_slice(head);
+            plain.extend_from_slice(tail);
+        }
+        if from_log < len {
+            let own = start + source.since(at) as usize;
+            plain.extend_from_within(own..own + (len - from_log));
+        }
+        Some(())
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MalformedTokens => f.write_str("malformed tokens"),
+            Self::SourceOutOfCache { source } => {
+                write!(
+                    f,
+                    "a token refers to position {}, outside of the cache",
+                    source.0
+                )
+            }
+            Self::WrongLength => f.write_str("tokens do not add up to the block's length"),
+            Self::OutOfBounds => f.write_str("a block outside of the guard window"),
+            Self::CheckMismatch => f.write_str("a block's check failed: the caches differ"),
+        }
+    }
+}
+
+impl core::error::Error for DecodeError {}

@@ -1,0 +1,202 @@
+//! The sending end of a mirrored cache: blocks in, tokens and literals out.
+
+use alloc::vec::Vec;
+
+use crate::{
+    LogPosition,
+    cache::{chunk_table::ChunkTable, fingerprint_table::FingerprintTable},
+    chunk::hash::ChunkHasher,
+    geometry::CacheGeometry,
+    marker::{MarkerFinder, SamplingPeriod},
+    matching::{
+        BlockPlace, BlockWriter, MatchingAlgorithm, Reach, chunk_match::ChunkMatch,
+        max_match::MaxMatch,
+    },
+    token::{SourceCursor, TokenWriter},
+};
+
+/// What an [`Encoder`] is made of.
+#[derive(Clone, Debug)]
+pub struct EncoderConfig {
+    /// Size of the cache and of its guard window, the same at both ends.
+    pub geometry: CacheGeometry,
+    /// How repeats are found.
+    pub matching: MatchingAlgorithm,
+    /// How positions are selected; its period also sizes the tables.
+    pub markers: MarkerFinder,
+    /// The digest of Chunk-Match.
+    pub chunk_hasher: ChunkHasher,
+}
+
+/// Encodes blocks against the cache that the other end's [`Decoder`](crate::Decoder)
+/// mirrors.
+///
+/// ```
+/// use refrain_codec::{Block, Decoder, Encoder, EncoderConfig, EncodedBlock, SourceCursor};
+/// use refrain_codec::{geometry::CacheGeometry, matching::Everything};
+///
+/// let geometry = CacheGeometry::new(1 << 20).expect("a valid size");
+/// let mut encoder = Encoder::new(EncoderConfig::with_defaults(geometry));
+/// let mut decoder = Decoder::new(geometry);
+/// let (mut near, mut far) = (SourceCursor::default(), SourceCursor::default());
+///
+/// let page = b"the verse that comes back, and to refrain is to hold back. ".repeat(20);
+/// let mut encoded = EncodedBlock::default();
+/// let mut plain = Vec::new();
+/// for number in 0..2 {
+///     let at = encoder.encode(number, &page, &Everything, &mut near, &mut encoded);
+///     let block = Block {
+///         number,
+///         at,
+///         len: page.len(),
+///         tokens: &encoded.tokens,
+///         literals: &encoded.literals,
+///         check: encoded.check,
+///     };
+///     plain.clear();
+///     decoder.decode(block, &mut far, &mut plain).expect("what an encoder wrote");
+///     assert_eq!(plain, page);
+/// }
+/// assert!(encoded.literals.len() + encoded.tokens.len() < page.len() / 20);
+/// ```
+#[derive(Debug)]
+pub struct Encoder {
+    geometry: CacheGeometry,
+    matcher: Matcher,
+    head: LogPosition,
+}
+
+#[derive(Debug)]
+enum Matcher {
+    Max(MaxMatch),
+    Chunk(ChunkMatch),
+}
+
+/// One block as an encoder wrote it; its buffers are used again for the next.
+#[derive(Clone, Debug, Default)]
+pub struct EncodedBlock {
+    /// The token stream.
+    pub tokens: Vec<u8>,
+    /// The bytes that no region covers.
+    pub literals: Vec<u8>,
+    /// [`check`](crate::check) of the plain bytes.
+    pub check: u64,
+    /// Plain bytes that regions cover.
+    pub region_bytes: usize,
+    /// Where the longest region's bytes lie; `None` without regions.
+    pub longest_source: Option<LogPosition>,
+}
+
+impl EncoderConfig {
+    /// Max-Match on SAMPLEBYTE markers, p = 32, w = 32.
+    #[must_use]
+    pub fn with_defaults(geometry: CacheGeometry) -> Self {
+        Self {
+            geometry,
+            matching: MatchingAlgorithm::default(),
+            markers: MarkerFinder::default(),
+            chunk_hasher: ChunkHasher::default(),
+        }
+    }
+
+    /// The memory that an encoder so configured holds at most, in bytes.
+    #[must_use]
+    pub fn memory_bytes_max(&self) -> usize {
+        let cache_bytes = self.geometry.cache_bytes();
+        let period = self.markers.period();
+        match self.matching {
+            MatchingAlgorithm::MaxMatch => {
+                cache_bytes + FingerprintTable::bytes_for(cache_bytes, period)
+            }
+            MatchingAlgorithm::ChunkMatch => ChunkTable::bytes_for(cache_bytes, period),
+        }
+    }
+}
+
+impl Encoder {
+    /// An encoder with an empty cache.
+    #[must_use]
+    pub fn new(config: EncoderConfig) -> Self {
+        let cache_bytes = config.geometry.cache_bytes();
+        let period = config.markers.period();
+        let matcher = match config.matching {
+            MatchingAlgorithm::MaxMatch => {
+                Matcher::Max(MaxMatch::new(cache_bytes, period, config.markers))
+            }
+            MatchingAlgorithm::ChunkMatch => Matcher::Chunk(ChunkMatch::new(
+                cache_bytes,
+                period,
+                config.markers,
+                config.chunk_hasher,
+            )),
+        };
+        Self {
+            geometry: config.geometry,
+            matcher,
+            head: LogPosition(0),
+        }
+    }
+
+    /// The position that the next block will take.
+    #[must_use]
+    pub fn head(&self) -> LogPosition {
+        self.head
+    }
+
+    /// Memory that the cache and its table hold now, in bytes.
+    #[must_use]
+    pub fn allocated_bytes(&self) -> usize {
+        match &self.matcher {
+            Matcher::Max(matcher) => matcher.allocated_bytes(),
+            Matcher::Chunk(matcher) => matcher.allocated_bytes(),
+        }
+    }
+
+    /// Samples blocks from now on with `period`; what was remembered stays.
+    pub fn set_period(&mut self, period: SamplingPeriod) {
+        match &mut self.matcher {
+            Matcher::Max(matcher) => matcher.set_period(period),
+            Matcher::Chunk(matcher) => matcher.set_period(period),
+        }
+    }
+
+    /// Takes the next log positions for `block` and encodes it into `out`, whose former
+    /// content is dropped; returns the block's first position.
+    ///
+    /// `number` counts the blocks of an ordered stream (a lane) and goes into the check;
+    /// `reach` says what may be referred to, `cursor` belongs to the block's flow.
+    ///
+    /// # Panics
+    /// If `block` is longer than the guard window.
+    pub fn encode(
+        &mut self,
+        number: u64,
+        block: &[u8],
+        reach: &impl Reach,
+        cursor: &mut SourceCursor,
+        out: &mut EncodedBlock,
+    ) -> LogPosition {
+        assert!(
+            block.len() <= self.geometry.window_bytes(),
+            "a block longer than the window"
+        );
+        let at = self.head;
+        self.head = at + block.len() as u64;
+        let place = BlockPlace {
+            at,
+            oldest: self.geometry.oldest_for(self.head),
+        };
+
+        out.tokens.clear();
+        out.literals.clear();
+        let tokens = TokenWriter::new(&mut out.tokens, cursor, at);
+        let mut writer = BlockWriter::new(block, tokens, &mut out.literals);
+        match &mut self.matcher {
+            Matcher::Max(matcher) => matcher.encode(block, place, reach, &mut writer),
+            Matcher::Chunk(matcher) => matcher.encode(block, place, reach, &mut writer),
+        }
+        (out.region_bytes, out.longest_source) = writer.finish();
+        out.check = crate::check(number, block);
+        at
+    }
+}

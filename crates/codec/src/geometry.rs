@@ -1,0 +1,66 @@
+//! Sizes that both ends of a mirrored cache must share.
+
+use crate::LogPosition;
+
+/// Smallest cache of one direction, in bytes.
+pub const CACHE_BYTES_MIN: usize = 1 << 20;
+
+/// Largest cache of one direction, in bytes: what an offset of 32 bits reaches.
+pub const CACHE_BYTES_MAX: usize = 1 << 32;
+
+/// The size of a cache and of its guard window.
+///
+/// The *window* is what a sender may have written and not yet know to be applied. It
+/// refers back at most *cache − window* bytes from a block's end, so that the receiver
+/// may write any block of the window before the block that refers is decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheGeometry {
+    cache_bytes: usize,
+}
+
+impl CacheGeometry {
+    /// The geometry of a cache of `cache_bytes`; `None` outside of
+    /// [`CACHE_BYTES_MIN`]`..=`[`CACHE_BYTES_MAX`].
+    #[must_use]
+    pub fn new(cache_bytes: usize) -> Option<Self> {
+        (CACHE_BYTES_MIN..=CACHE_BYTES_MAX)
+            .contains(&cache_bytes)
+            .then_some(Self { cache_bytes })
+    }
+
+    /// Bytes of plain text that the log keeps.
+    #[must_use]
+    pub fn cache_bytes(self) -> usize {
+        self.cache_bytes
+    }
+
+    /// Bytes that may be written and not yet known to be applied:
+    /// min(max(cache / 8, 1 MiB), cache / 4).
+    #[must_use]
+    pub fn window_bytes(self) -> usize {
+        (self.cache_bytes / 8)
+            .max(1 << 20)
+            .min(self.cache_bytes / 4)
+    }
+
+    /// The oldest position that a block which ends at `block_end` may refer to.
+    #[must_use]
+    pub fn oldest_for(self, block_end: LogPosition) -> LogPosition {
+        block_end.back((self.cache_bytes - self.window_bytes()) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_follows_the_cache() {
+        let window = |cache: usize| CacheGeometry::new(cache).expect("valid").window_bytes();
+        assert_eq!(window(1 << 20), 256 << 10);
+        assert_eq!(window(4 << 20), 1 << 20);
+        assert_eq!(window(128 << 20), 16 << 20);
+        assert!(CacheGeometry::new(CACHE_BYTES_MIN - 1).is_none());
+        assert!(CacheGeometry::new(CACHE_BYTES_MAX + 1).is_none());
+    }
+}

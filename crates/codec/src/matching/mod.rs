@@ -1,0 +1,189 @@
+//! Finding in the cache what a block repeats (EndRE, section 5.2).
+//!
+//! Two ways share one kind of token, so that a decoder need not know which was used:
+//! [`max_match`] keeps the plain bytes and grows matches around
+//! fingerprints, [`chunk_match`] keeps digests alone and finds
+//! chunks that repeat in full.
+
+pub mod chunk_match;
+pub mod max_match;
+
+use alloc::vec::Vec;
+use core::{fmt, str::FromStr};
+
+use crate::{
+    LogPosition,
+    position::LogRange,
+    token::{Region, TokenWriter},
+};
+
+/// Which positions before the present block the sender may refer to.
+///
+/// The codec knows the cache's size and its guard window; what was applied at the other
+/// end, lost with a lane, or is still on its way on another lane only the protocol knows.
+pub trait Reach {
+    /// A range of positions around `at` that may all be referred to, as wide as is
+    /// cheap to say; `None` if `at` itself may not.
+    fn around(&self, at: LogPosition) -> Option<LogRange>;
+}
+
+/// Everything ever written may be referred to: one ordered stream that loses nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Everything;
+
+impl Reach for Everything {
+    fn around(&self, _at: LogPosition) -> Option<LogRange> {
+        Some(LogPosition(0)..LogPosition(u64::MAX))
+    }
+}
+
+/// How an encoder finds repeats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MatchingAlgorithm {
+    /// Maximal regions around fingerprints; the sender keeps the plain bytes.
+    #[default]
+    MaxMatch,
+    /// Whole chunks by their digests; the sender keeps no payload.
+    ChunkMatch,
+}
+
+impl fmt::Display for MatchingAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MaxMatch => "max",
+            Self::ChunkMatch => "chunk",
+        })
+    }
+}
+
+impl FromStr for MatchingAlgorithm {
+    type Err = UnknownMatching;
+
+    fn from_str(name: &str) -> Result<Self, UnknownMatching> {
+        match name {
+            "max" => Ok(Self::MaxMatch),
+            "chunk" => Ok(Self::ChunkMatch),
+            _ => Err(UnknownMatching),
+        }
+    }
+}
+
+/// A name that is neither `max` nor `chunk`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownMatching;
+
+impl fmt::Display for UnknownMatching {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected `max` or `chunk`")
+    }
+}
+
+impl core::error::Error for UnknownMatching {}
+
+/// The present block's place in the log, as both algorithms need it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockPlace {
+    /// Position of the block's first byte.
+    pub(crate) at: LogPosition,
+    /// Oldest position that stays unwritten over until the block was applied.
+    pub(crate) oldest: LogPosition,
+}
+
+impl BlockPlace {
+    /// Where a source around `hint` may lie for bytes from `index` of the block on.
+    pub(crate) fn sources(
+        &self,
+        reach: &impl Reach,
+        hint: LogPosition,
+        index: usize,
+    ) -> Option<LogRange> {
+        if hint >= self.at {
+            // The part of this very block that is decoded by then.
+            let decoded = self.at + index as u64;
+            return (hint < decoded).then_some(self.at..decoded);
+        }
+        if hint < self.oldest {
+            return None;
+        }
+        let around = reach.around(hint)?;
+        Some(around.start.max(self.oldest)..around.end.min(self.at))
+    }
+}
+
+/// A range of the block and where its bytes lie in the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Match {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) source: LogPosition,
+}
+
+impl Match {
+    pub(crate) fn len(&self) -> usize {
+        self.end - self.start
+    }
+}
+
+/// Takes a block's matches in order and writes its two streams, tokens and literals.
+#[derive(Debug)]
+pub(crate) struct BlockWriter<'a> {
+    block: &'a [u8],
+    tokens: TokenWriter<'a>,
+    literals: &'a mut Vec<u8>,
+    covered: usize,
+    region_bytes: usize,
+    longest: Option<Match>,
+}
+
+impl<'a> BlockWriter<'a> {
+    pub(crate) fn new(block: &'a [u8], tokens: TokenWriter<'a>, literals: &'a mut Vec<u8>) -> Self {
+        Self {
+            block,
+            tokens,
+            literals,
+            covered: 0,
+            region_bytes: 0,
+            longest: None,
+        }
+    }
+
+    /// Index of the first byte after the last match.
+    pub(crate) fn covered(&self) -> usize {
+        self.covered
+    }
+
+    /// Where the flow's last source would go on at [`covered`](Self::covered).
+    pub(crate) fn expected(&self) -> Option<LogPosition> {
+        self.tokens.expected()
+    }
+
+    pub(crate) fn push(&mut self, match_: Match) {
+        let run = &self.block[self.covered..match_.start];
+        self.literals.extend_from_slice(run);
+        self.tokens.push(Region {
+            literals: run.len(),
+            len: match_.len(),
+            source: match_.source,
+        });
+        self.covered = match_.end;
+        self.region_bytes += match_.len();
+        if self
+            .longest
+            .is_none_or(|longest| longest.len() < match_.len())
+        {
+            self.longest = Some(match_);
+        }
+    }
+
+    /// Ends the block; says how many of its bytes the regions cover, and where the longest
+    /// region's lie.
+    pub(crate) fn finish(self) -> (usize, Option<LogPosition>) {
+        let run = &self.block[self.covered..];
+        self.literals.extend_from_slice(run);
+        self.tokens.finish(run.len());
+        (
+            self.region_bytes,
+            self.longest.map(|longest| longest.source),
+        )
+    }
+}

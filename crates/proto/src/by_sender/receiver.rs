@@ -1,0 +1,247 @@
+//! The receiving end of one direction of a link.
+//!
+//! It applies each block as it comes, waits for nothing, and counts what it applied. A
+//! block that contradicts the mirrored cache condemns the link: it must never happen,
+//! and must never be silent (`hard-points.md`, 8).
+
+use std::collections::BTreeMap;
+
+use refrain_codec::{
+    Block, DecodeError, Decoder, LogPosition, SourceCursor, check, geometry::CacheGeometry,
+};
+
+use super::second_stage::{BadStream, Decompressor, StreamKind};
+use crate::{
+    counters::LayerCounters,
+    frame::{BlockFrame, LaneId, Stream},
+    limits::{OUTSTANDING_BLOCKS_MAX, TOKEN_BYTES_MAX},
+};
+
+/// The receiving end of one direction.
+pub(crate) struct Receiver {
+    geometry: CacheGeometry,
+    decoder: Decoder,
+    /// Written positions near the end of the log, as disjoint runs `start → end`.
+    written: BTreeMap<u64, u64>,
+    lanes: BTreeMap<LaneId, ReceiveLane>,
+}
+
+struct ReceiveLane {
+    tokens: Decompressor,
+    literals: Decompressor,
+    blocks_applied: u64,
+    logged_end: LogPosition,
+}
+
+/// Why a block was not applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rejected {
+    /// The lane's bytes are damaged: the lane dies.
+    Lane(&'static str),
+    /// The caches disagree: the link dies.
+    Cache(CacheViolation),
+}
+
+/// How a block contradicted the mirrored cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CacheViolation {
+    /// The decoder refused it.
+    #[error("{0}")]
+    Decode(#[from] DecodeError),
+    /// It was to be written where the log holds bytes that are still needed.
+    #[error("a block at position {at} would overwrite bytes that are still in use")]
+    Overlap {
+        /// The block's position.
+        at: u64,
+    },
+    /// A count of applied blocks that cannot be.
+    #[error("the peer acknowledged blocks that were never sent")]
+    ImpossibleCount,
+}
+
+impl Receiver {
+    pub(crate) fn new(geometry: CacheGeometry) -> Self {
+        Self {
+            geometry,
+            decoder: Decoder::new(geometry),
+            written: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn open_lane(&mut self, lane: LaneId) {
+        self.lanes.insert(lane, ReceiveLane::new());
+    }
+
+    /// Reads no more from `lane`; says how many of its blocks were applied.
+    pub(crate) fn close_lane(&mut self, lane: LaneId) -> u64 {
+        self.lanes
+            .remove(&lane)
+            .map_or(0, |lane| lane.blocks_applied)
+    }
+
+    /// How many blocks of `lane` were applied since it began.
+    pub(crate) fn blocks_applied(&self, lane: LaneId) -> u64 {
+        self.lanes.get(&lane).map_or(0, |lane| lane.blocks_applied)
+    }
+
+    /// Applies a block and appends its plain bytes to `plain`.
+    pub(crate) fn receive(
+        &mut self,
+        lane: LaneId,
+        block: &BlockFrame<'_>,
+        cursor: &mut SourceCursor,
+        plain: &mut Vec<u8>,
+        counters: &mut LayerCounters,
+    ) -> Result<(), Rejected> {
+        let lane = self
+            .lanes
+            .get_mut(&lane)
+            .ok_or(Rejected::Lane("a block on a closed lane"))?;
+        let at = block
+            .position_step
+            .map(|step| LogPosition(lane.logged_end.0.wrapping_add(step as u64)));
+        let number = lane.blocks_applied;
+        let tokens = lane.tokens.unpack(block.tokens, TOKEN_BYTES_MAX)?;
+        let literals = lane.literals.unpack(block.literals, block.len)?;
+        let stream_bytes = tokens.len() + literals.len();
+        match at {
+            Some(at) => {
+                self.written.admit(at, block.len, self.geometry)?;
+                let BlockFrame { len, check, .. } = *block;
+                self.decoder
+                    .decode(
+                        Block {
+                            number,
+                            at,
+                            len,
+                            tokens,
+                            literals,
+                            check,
+                        },
+                        cursor,
+                        plain,
+                    )
+                    .map_err(|error| Rejected::Cache(error.into()))?;
+                lane.logged_end = at + block.len as u64;
+            }
+            None => {
+                if !tokens.is_empty() || literals.len() != block.len {
+                    return Err(Rejected::Lane("a bypassed block with references"));
+                }
+                if check(number, literals) != block.check {
+                    return Err(Rejected::Cache(DecodeError::CheckMismatch.into()));
+                }
+                plain.extend_from_slice(literals);
+            }
+        }
+        counters.count_block(
+            block.len,
+            block.len - literals.len(),
+            stream_bytes,
+            block.tokens.bytes.len() + block.literals.bytes.len(),
+            block.wire_bytes(),
+            at.is_none(),
+        );
+        lane.blocks_applied += 1;
+        Ok(())
+    }
+
+    /// Memory of the cache and the second stage, in bytes.
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        let second_stage: usize = self
+            .lanes
+            .values()
+            .map(|lane| lane.tokens.allocated_bytes() + lane.literals.allocated_bytes())
+            .sum();
+        self.decoder.allocated_bytes() + second_stage
+    }
+
+    pub(crate) fn cache_filled_bytes(&self) -> u64 {
+        self.written.last_key_value().map_or(0, |(_, &end)| end)
+    }
+}
+
+impl ReceiveLane {
+    fn new() -> Self {
+        Self {
+            tokens: Decompressor::new(StreamKind::Tokens),
+            literals: Decompressor::new(StreamKind::Literals),
+            blocks_applied: 0,
+            logged_end: LogPosition(0),
+        }
+    }
+}
+
+impl Decompressor {
+    fn unpack<'a>(
+        &'a mut self,
+        stream: Stream<'a>,
+        bytes_max: usize,
+    ) -> Result<&'a [u8], Rejected> {
+        if stream.compressed {
+            return self
+                .decompress(stream.bytes, bytes_max)
+                .map_err(|BadStream| Rejected::Lane("a damaged second stage"));
+        }
+        if stream.bytes.len() > bytes_max {
+            return Err(Rejected::Lane("a stream longer than its block"));
+        }
+        Ok(stream.bytes)
+    }
+}
+
+/// Which positions were written, as far back as a block may still come.
+trait Admit {
+    fn admit(
+        &mut self,
+        at: LogPosition,
+        len: usize,
+        geometry: CacheGeometry,
+    ) -> Result<(), Rejected>;
+}
+
+impl Admit for BTreeMap<u64, u64> {
+    /// A sender never has more than a window unacknowledged, so a block lies at most a
+    /// window before the furthest one, and never where another was written.
+    fn admit(
+        &mut self,
+        at: LogPosition,
+        len: usize,
+        geometry: CacheGeometry,
+    ) -> Result<(), Rejected> {
+        let overlap = Rejected::Cache(CacheViolation::Overlap { at: at.0 });
+        let start = at.0;
+        let end = start.checked_add(len as u64).ok_or(overlap)?;
+        let furthest = self.last_key_value().map_or(0, |(_, &end)| end);
+        let oldest = furthest.saturating_sub(geometry.window_bytes() as u64);
+        let before = self
+            .range(..=start)
+            .next_back()
+            .map(|(&start, &end)| start..end);
+        let after = self.range(start..).next().map(|(&start, _)| start);
+        if start < oldest
+            || before.as_ref().is_some_and(|before| before.end > start)
+            || after.is_some_and(|after| after < end)
+            || self.len() > OUTSTANDING_BLOCKS_MAX
+        {
+            return Err(overlap);
+        }
+        let mut run = start..end;
+        if let Some(before) = before.filter(|before| before.end == start) {
+            run.start = before.start;
+        }
+        if let Some(after) = after.filter(|&after| after == end) {
+            run.end = self.remove(&after).unwrap_or(end);
+        }
+        self.insert(run.start, run.end);
+        let oldest = run
+            .end
+            .max(furthest)
+            .saturating_sub(geometry.window_bytes() as u64);
+        while let Some(first) = self.first_entry().filter(|first| *first.get() <= oldest) {
+            first.remove();
+        }
+        Ok(())
+    }
+}

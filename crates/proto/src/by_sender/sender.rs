@@ -1,0 +1,268 @@
+//! The sending end of one direction of a link.
+//!
+//! Taking log positions and encoding are one step, and every position that was taken
+//! leaves on its lane or becomes a hole (`hard-points.md`, 1). A block refers only to
+//! what [`Books`] allow, so the receiver never waits for another lane.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use refrain_codec::{
+    EncodedBlock, Encoder, EncoderConfig, LogPosition, SourceCursor, check, marker::SamplingPeriod,
+};
+
+use super::{
+    books::Books,
+    second_stage::{Compressor, StreamKind},
+};
+use crate::{
+    counters::LayerCounters,
+    frame::{BlockFrame, FlowId, LaneId, Stream},
+    limits::OUTSTANDING_BLOCKS_MAX,
+};
+
+/// The sending end of one direction.
+pub(crate) struct Sender {
+    encoder: Encoder,
+    books: Books,
+    lanes: BTreeMap<LaneId, SendLane>,
+    encoded: EncodedBlock,
+    outstanding_blocks: usize,
+    level: i32,
+}
+
+/// What the sender knows of one lane, alive, or dead and not yet settled.
+struct SendLane {
+    tokens: Compressor,
+    literals: Compressor,
+    /// Blocks sent and not acknowledged, in order; `None` for a bypassed one.
+    outstanding: VecDeque<Option<LogPosition>>,
+    blocks_acked: u64,
+    /// End of the last logged block, from which the next one's position is told.
+    logged_end: LogPosition,
+}
+
+/// How a block travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passage {
+    /// Matched, compressed, and written to the log.
+    Logged {
+        /// Whether zstd is worth a try.
+        compress: bool,
+    },
+    /// Outside of the log: no positions, no references.
+    Bypassed {
+        /// Whether zstd is worth a try.
+        compress: bool,
+    },
+}
+
+/// What became of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sent {
+    /// Where it lies in the log, unless it was bypassed.
+    pub(crate) at: Option<LogPosition>,
+    /// Where the longest region's bytes lie.
+    pub(crate) longest_source: Option<LogPosition>,
+}
+
+/// An acknowledgement that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ImpossibleCount;
+
+impl Sender {
+    pub(crate) fn new(config: EncoderConfig, level: i32) -> Self {
+        Self {
+            books: Books::new(config.geometry),
+            encoder: Encoder::new(config),
+            lanes: BTreeMap::new(),
+            encoded: EncodedBlock::default(),
+            outstanding_blocks: 0,
+            level,
+        }
+    }
+
+    pub(crate) fn open_lane(&mut self, lane: LaneId) {
+        self.lanes.insert(lane, SendLane::new(self.level));
+    }
+
+    pub(crate) fn set_level(&mut self, level: i32) {
+        self.level = level;
+        for lane in self.lanes.values_mut() {
+            lane.tokens.set_level(level);
+            lane.literals.set_level(level);
+        }
+    }
+
+    /// Samples the next block with `period`.
+    pub(crate) fn set_period(&mut self, period: SamplingPeriod) {
+        self.encoder.set_period(period);
+    }
+
+    pub(crate) fn books(&self) -> &Books {
+        &self.books
+    }
+
+    /// Whether one more block may be outstanding at all.
+    pub(crate) fn has_room_for_a_block(&self) -> bool {
+        self.outstanding_blocks < OUTSTANDING_BLOCKS_MAX
+    }
+
+    /// Encodes `plain`, the next bytes of `flow`, onto `lane`; appends its frame to `out`
+    /// and counts it.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "a block, its flow's state, its lane's buffers"
+    )]
+    pub(crate) fn send(
+        &mut self,
+        lane_id: LaneId,
+        flow: FlowId,
+        plain: &[u8],
+        passage: Passage,
+        cursor: &mut SourceCursor,
+        out: &mut Vec<u8>,
+        counters: &mut LayerCounters,
+    ) -> Sent {
+        let lane = self
+            .lanes
+            .get_mut(&lane_id)
+            .expect("blocks are sent on open lanes");
+        let number = lane.blocks_acked + lane.outstanding.len() as u64;
+        let (at, compress) = match passage {
+            Passage::Logged { compress } => {
+                let reach = self.books.reach_of(lane_id);
+                let at = self
+                    .encoder
+                    .encode(number, plain, &reach, cursor, &mut self.encoded);
+                self.books.take(at, plain.len(), lane_id);
+                (Some(at), compress)
+            }
+            Passage::Bypassed { compress } => {
+                self.encoded.tokens.clear();
+                self.encoded.literals.clear();
+                self.encoded.literals.extend_from_slice(plain);
+                self.encoded.check = check(number, plain);
+                self.encoded.region_bytes = 0;
+                self.encoded.longest_source = None;
+                (None, compress)
+            }
+        };
+        let tokens = lane.tokens.pack(&self.encoded.tokens, true);
+        let literals = lane.literals.pack(&self.encoded.literals, compress);
+        let frame_start = out.len();
+        BlockFrame {
+            flow,
+            len: plain.len(),
+            position_step: at.map(|at| at.0.wrapping_sub(lane.logged_end.0) as i64),
+            check: self.encoded.check,
+            tokens,
+            literals,
+        }
+        .write(out);
+        counters.count_block(
+            plain.len(),
+            self.encoded.region_bytes,
+            self.encoded.tokens.len() + self.encoded.literals.len(),
+            tokens.bytes.len() + literals.bytes.len(),
+            out.len() - frame_start,
+            at.is_none(),
+        );
+        if let Some(at) = at {
+            lane.logged_end = at + plain.len() as u64;
+        }
+        lane.outstanding.push_back(at);
+        self.outstanding_blocks += 1;
+        Sent {
+            at,
+            longest_source: self.encoded.longest_source,
+        }
+    }
+
+    /// The receiver has applied `blocks` blocks of `lane` since it began. Says whether
+    /// that was news.
+    pub(crate) fn acknowledged(
+        &mut self,
+        lane: LaneId,
+        blocks: u64,
+    ) -> Result<bool, ImpossibleCount> {
+        let Some(lane) = self.lanes.get_mut(&lane) else {
+            return Ok(false);
+        };
+        let news = blocks
+            .checked_sub(lane.blocks_acked)
+            .ok_or(ImpossibleCount)?;
+        if news > lane.outstanding.len() as u64 {
+            return Err(ImpossibleCount);
+        }
+        for start in lane.outstanding.drain(..news as usize) {
+            self.outstanding_blocks -= 1;
+            if let Some(start) = start {
+                self.books.applied(start);
+            }
+        }
+        lane.blocks_acked = blocks;
+        Ok(news > 0)
+    }
+
+    /// `lane` is dead, and its receiver says that it applied `blocks` blocks and will
+    /// apply no more: the rest become holes.
+    pub(crate) fn settle_lane(&mut self, lane: LaneId, blocks: u64) -> Result<(), ImpossibleCount> {
+        self.acknowledged(lane, blocks)?;
+        if let Some(lane) = self.lanes.remove(&lane) {
+            for start in lane.outstanding {
+                self.outstanding_blocks -= 1;
+                if let Some(start) = start {
+                    self.books.lost(start);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Memory of the cache, its table and the second stage, in bytes.
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        let second_stage: usize = self
+            .lanes
+            .values()
+            .map(|lane| lane.tokens.allocated_bytes() + lane.literals.allocated_bytes())
+            .sum();
+        self.encoder.allocated_bytes() + second_stage
+    }
+
+    pub(crate) fn cache_filled_bytes(&self) -> u64 {
+        self.encoder.head().0
+    }
+}
+
+impl SendLane {
+    fn new(level: i32) -> Self {
+        Self {
+            tokens: Compressor::new(StreamKind::Tokens, level),
+            literals: Compressor::new(StreamKind::Literals, level),
+            outstanding: VecDeque::new(),
+            blocks_acked: 0,
+            logged_end: LogPosition(0),
+        }
+    }
+}
+
+impl Compressor {
+    fn pack<'a>(&'a mut self, plain: &'a [u8], compress: bool) -> Stream<'a> {
+        if !compress {
+            return Stream {
+                compressed: false,
+                bytes: plain,
+            };
+        }
+        match self.compress(plain) {
+            Some(bytes) => Stream {
+                compressed: true,
+                bytes,
+            },
+            None => Stream {
+                compressed: false,
+                bytes: plain,
+            },
+        }
+    }
+}

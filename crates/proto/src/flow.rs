@@ -1,0 +1,93 @@
+//! One flow: an application's connection as this end of the link sees it.
+//!
+//! Each direction of a flow ends on the wire exactly once, with an end, a reset or a
+//! refusal. Until the other end's has come, the flow is remembered even where its
+//! application is long gone: the blocks that still arrive must be decoded to keep the
+//! caches equal, and that takes the flow's cursor.
+
+use refrain_codec::{LogRange, SourceCursor};
+
+use crate::{
+    counters::LayerCounters,
+    credit::ReceiveCredit,
+    frame::LaneId,
+    limits::{BLOCK_BYTES_MAX, PENDING_BYTES_MAX},
+    moment::Moment,
+    traffic::TrafficClass,
+};
+
+/// State of a flow at one end.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) lane: LaneId,
+    pub(crate) target: String,
+    pub(crate) opened_here: bool,
+    /// The target was reached; always true where the flow was offered and taken.
+    pub(crate) accepted: bool,
+    /// The application is gone: received bytes are decoded and dropped.
+    pub(crate) abandoned: bool,
+    pub(crate) opened_at: Moment,
+    pub(crate) send: SendHalf,
+    pub(crate) receive: ReceiveHalf,
+}
+
+/// What this end sends on a flow.
+#[derive(Debug, Default)]
+pub(crate) struct SendHalf {
+    /// Plain bytes that wait for their lane.
+    pub(crate) pending: Vec<u8>,
+    /// Plain bytes that the other end takes beyond `pending`.
+    pub(crate) credit_bytes: u64,
+    /// The application has finished; the end frame follows the pending bytes.
+    pub(crate) ending: bool,
+    /// End, reset or refusal has been said.
+    pub(crate) is_over: bool,
+    /// Whether the flow stands in its lane's queue.
+    pub(crate) queued: bool,
+    /// Whether a writer was told to wait and wants to hear when it may go on.
+    pub(crate) writer_waits: bool,
+    pub(crate) cursor: SourceCursor,
+    pub(crate) class: TrafficClass,
+    /// Full-entropy bytes in the log that nothing has referred to yet.
+    pub(crate) unproven: Option<LogRange>,
+    pub(crate) unproven_bytes: u64,
+    pub(crate) counters: LayerCounters,
+}
+
+/// What this end receives on a flow.
+#[derive(Debug)]
+pub(crate) struct ReceiveHalf {
+    /// Plain bytes that the application has not taken.
+    pub(crate) ready: Vec<u8>,
+    pub(crate) credit: ReceiveCredit,
+    /// End, reset or refusal has come.
+    pub(crate) is_over: bool,
+    pub(crate) cursor: SourceCursor,
+    pub(crate) counters: LayerCounters,
+}
+
+impl Flow {
+    /// Nothing of it is on its way in either direction.
+    pub(crate) fn is_gone(&self) -> bool {
+        let unread = !self.abandoned && !self.receive.ready.is_empty();
+        self.send.is_over && self.receive.is_over && !unread
+    }
+
+    /// Plain bytes that a writer may hand over now.
+    pub(crate) fn writable_bytes(&self) -> usize {
+        if self.abandoned || self.send.ending || self.send.is_over {
+            return 0;
+        }
+        let credit = usize::try_from(self.send.credit_bytes).unwrap_or(usize::MAX);
+        credit.min(PENDING_BYTES_MAX.saturating_sub(self.send.pending.len()))
+    }
+
+    /// Whether the lane has something to send for it.
+    pub(crate) fn wants_lane(&self) -> bool {
+        !self.send.is_over && (!self.send.pending.is_empty() || self.send.ending)
+    }
+
+    pub(crate) fn next_block_bytes(&self) -> usize {
+        self.send.pending.len().min(BLOCK_BYTES_MAX)
+    }
+}

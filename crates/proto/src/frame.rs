@@ -1,0 +1,584 @@
+//! Frames: what a lane carries after the hello.
+//!
+//! ```text
+//! type     1 byte
+//! length   varint, of the body
+//! body
+//! ```
+//!
+//! `docs/wire-format.md` has each body byte by byte. Parsing borrows from the lane's
+//! buffer and allocates nothing; every length is held against [`limits`](crate::limits)
+//! before it is believed.
+
+use refrain_codec::token::{push_varint, take_varint, unzigzag, zigzag};
+
+use crate::limits::{
+    BLOCK_BYTES_MAX, FRAME_BYTES_MAX, LANES_EVER_MAX, REASON_BYTES_MAX, TARGET_BYTES_MAX,
+};
+
+/// Number of a flow: even ones are opened by the end that dials lanes, odd ones by the
+/// other; each end counts up and never uses one twice in a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub u64);
+
+/// Number of a lane, never used twice in a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneId(pub u32);
+
+/// A frame, borrowed from where it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// A new flow; its first blocks may follow at once, within the initial credit.
+    Open {
+        /// The flow.
+        flow: FlowId,
+        /// Plain bytes that the other end may send on it, beyond the initial credit.
+        credit_bytes: u64,
+        /// Whether the opener keeps it out of the cache.
+        excluded: bool,
+        /// Where it shall go, `host:port` as the user named it.
+        target: &'a str,
+    },
+    /// The target was reached.
+    Accept {
+        /// The flow.
+        flow: FlowId,
+        /// Further plain bytes that the opener may send on it.
+        credit_bytes: u64,
+    },
+    /// The target was not reached; the flow is over.
+    Refuse {
+        /// The flow.
+        flow: FlowId,
+        /// A number that the gateways agree on.
+        code: u8,
+        /// The same in words.
+        text: &'a str,
+    },
+    /// Plain bytes of a flow, encoded.
+    Block(BlockFrame<'a>),
+    /// No more blocks in this direction of the flow (half-close).
+    End {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// The flow is over, both ways, at once.
+    Reset {
+        /// The flow.
+        flow: FlowId,
+        /// A number that the gateways agree on.
+        code: u8,
+    },
+    /// Further plain bytes that the other end may send on a flow.
+    Credit {
+        /// The flow.
+        flow: FlowId,
+        /// How many.
+        bytes: u64,
+    },
+    /// How many blocks of this lane its receiver has applied, since the lane began.
+    Ack {
+        /// The count, bypassed blocks included.
+        blocks: u64,
+    },
+    /// A lane is dead; nothing more will be read from it.
+    LaneClosed {
+        /// The dead lane.
+        lane: LaneId,
+        /// How many of its blocks the sender of this frame applied in the end.
+        blocks: u64,
+        /// Whether the sender of this frame knows the other end's final count.
+        answered: bool,
+    },
+    /// Please answer with the same number.
+    Ping {
+        /// Any number.
+        nonce: u64,
+    },
+    /// The answer to a ping.
+    Pong {
+        /// The ping's number.
+        nonce: u64,
+    },
+    /// This end opens and takes no more flows; those that are open go on.
+    Drain,
+    /// Whether this lane's sender is held up by loss rather than by the link's rate.
+    Pressure {
+        /// Held up, or not any more.
+        held_up: bool,
+    },
+    /// The link is over: the ends disagree. Both start anew.
+    Abort {
+        /// Why, for the other end's log.
+        text: &'a str,
+    },
+}
+
+/// The frame of one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockFrame<'a> {
+    /// The flow.
+    pub flow: FlowId,
+    /// Plain bytes.
+    pub len: usize,
+    /// Where the block lies in the log, as a step from the end of the lane's last logged
+    /// block; `None` for a block that is bypassed.
+    pub position_step: Option<i64>,
+    /// XXH3-64 of the plain bytes, seeded with the block's number on its lane.
+    pub check: u64,
+    /// The token stream.
+    pub tokens: Stream<'a>,
+    /// The literals.
+    pub literals: Stream<'a>,
+}
+
+/// One of a block's two streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream<'a> {
+    /// Whether `bytes` continue the lane's zstd stream, or are what they are.
+    pub compressed: bool,
+    /// As on the wire.
+    pub bytes: &'a [u8],
+}
+
+/// Bytes that are no frame of this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// A type that this version does not know.
+    #[error("a frame of unknown type {0}")]
+    UnknownType(u8),
+    /// A length beyond the limits.
+    #[error("a frame of {0} bytes, more than this version sends")]
+    TooLong(u64),
+    /// A body that is cut short, too long, or holds a value out of its bounds.
+    #[error("a malformed frame of type {0}")]
+    Malformed(u8),
+}
+
+const OPEN: u8 = 1;
+const ACCEPT: u8 = 2;
+const REFUSE: u8 = 3;
+const BLOCK: u8 = 4;
+const END: u8 = 5;
+const RESET: u8 = 6;
+const CREDIT: u8 = 7;
+const ACK: u8 = 8;
+const LANE_CLOSED: u8 = 9;
+const PING: u8 = 10;
+const PONG: u8 = 11;
+const DRAIN: u8 = 12;
+const PRESSURE: u8 = 13;
+const ABORT: u8 = 14;
+const TYPES: core::ops::RangeInclusive<u8> = OPEN..=ABORT;
+
+const LOGGED: u8 = 1;
+const TOKENS_COMPRESSED: u8 = 2;
+const LITERALS_COMPRESSED: u8 = 4;
+const FLAGS: u8 = LOGGED | TOKENS_COMPRESSED | LITERALS_COMPRESSED;
+
+impl<'a> Frame<'a> {
+    /// Appends the frame to `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        if let Self::Block(block) = self {
+            return block.write(out);
+        }
+        let mut body = Vec::with_capacity(16);
+        let kind = self.write_body(&mut body);
+        out.push(kind);
+        push_varint(out, body.len() as u64);
+        out.extend(body);
+    }
+
+    fn write_body(&self, body: &mut Vec<u8>) -> u8 {
+        match *self {
+            Self::Open {
+                flow,
+                credit_bytes,
+                excluded,
+                target,
+            } => {
+                push_varint(body, flow.0);
+                push_varint(body, credit_bytes);
+                body.push(u8::from(excluded));
+                body.extend(target.as_bytes());
+                OPEN
+            }
+            Self::Accept { flow, credit_bytes } => {
+                push_varint(body, flow.0);
+                push_varint(body, credit_bytes);
+                ACCEPT
+            }
+            Self::Refuse { flow, code, text } => {
+                push_varint(body, flow.0);
+                body.push(code);
+                body.extend(text.as_bytes());
+                REFUSE
+            }
+            Self::Block(_) => unreachable!("blocks are written in one piece"),
+            Self::End { flow } => {
+                push_varint(body, flow.0);
+                END
+            }
+            Self::Reset { flow, code } => {
+                push_varint(body, flow.0);
+                body.push(code);
+                RESET
+            }
+            Self::Credit { flow, bytes } => {
+                push_varint(body, flow.0);
+                push_varint(body, bytes);
+                CREDIT
+            }
+            Self::Ack { blocks } => {
+                push_varint(body, blocks);
+                ACK
+            }
+            Self::LaneClosed {
+                lane,
+                blocks,
+                answered,
+            } => {
+                push_varint(body, u64::from(lane.0));
+                push_varint(body, blocks);
+                body.push(u8::from(answered));
+                LANE_CLOSED
+            }
+            Self::Ping { nonce } => {
+                push_varint(body, nonce);
+                PING
+            }
+            Self::Pong { nonce } => {
+                push_varint(body, nonce);
+                PONG
+            }
+            Self::Drain => DRAIN,
+            Self::Pressure { held_up } => {
+                body.push(u8::from(held_up));
+                PRESSURE
+            }
+            Self::Abort { text } => {
+                body.extend(text.as_bytes());
+                ABORT
+            }
+        }
+    }
+
+    /// Reads the frame at the front of `bytes` and says how many bytes it took; `None`
+    /// while it is incomplete.
+    ///
+    /// # Errors
+    /// See [`FrameError`]. Nothing after an error can be read.
+    pub fn read(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, FrameError> {
+        let Some((&kind, mut rest)) = bytes.split_first() else {
+            return Ok(None);
+        };
+        if !TYPES.contains(&kind) {
+            return Err(FrameError::UnknownType(kind));
+        }
+        let Some(length) = take_varint(&mut rest) else {
+            return if rest.len() >= 10 {
+                Err(FrameError::Malformed(kind))
+            } else {
+                Ok(None)
+            };
+        };
+        if length > FRAME_BYTES_MAX as u64 {
+            return Err(FrameError::TooLong(length));
+        }
+        let Some(body) = rest.get(..length as usize) else {
+            return Ok(None);
+        };
+        let header = bytes.len() - rest.len();
+        let frame = Self::read_body(kind, body).ok_or(FrameError::Malformed(kind))?;
+        Ok(Some((frame, header + body.len())))
+    }
+
+    fn read_body(kind: u8, mut body: &'a [u8]) -> Option<Self> {
+        let body = &mut body;
+        let frame = match kind {
+            OPEN => Self::Open {
+                flow: flow(body)?,
+                credit_bytes: take_varint(body)?,
+                excluded: boolean(body)?,
+                target: text(body, TARGET_BYTES_MAX)?,
+            },
+            ACCEPT => Self::Accept {
+                flow: flow(body)?,
+                credit_bytes: take_varint(body)?,
+            },
+            REFUSE => Self::Refuse {
+                flow: flow(body)?,
+                code: byte(body)?,
+                text: text(body, REASON_BYTES_MAX)?,
+            },
+            BLOCK => Self::Block(BlockFrame::read_body(body)?),
+            END => Self::End { flow: flow(body)? },
+            RESET => Self::Reset {
+                flow: flow(body)?,
+                code: byte(body)?,
+            },
+            CREDIT => Self::Credit {
+                flow: flow(body)?,
+                bytes: take_varint(body)?,
+            },
+            ACK => Self::Ack {
+                blocks: take_varint(body)?,
+            },
+            LANE_CLOSED => Self::LaneClosed {
+                lane: lane(body)?,
+                blocks: take_varint(body)?,
+                answered: boolean(body)?,
+            },
+            PING => Self::Ping {
+                nonce: take_varint(body)?,
+            },
+            PONG => Self::Pong {
+                nonce: take_varint(body)?,
+            },
+            DRAIN => Self::Drain,
+            PRESSURE => Self::Pressure {
+                held_up: boolean(body)?,
+            },
+            ABORT => Self::Abort {
+                text: text(body, REASON_BYTES_MAX)?,
+            },
+            _ => return None,
+        };
+        body.is_empty().then_some(frame)
+    }
+}
+
+impl<'a> BlockFrame<'a> {
+    /// Appends the frame to `out`, type and length included.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut header = Vec::with_capacity(40);
+        push_varint(&mut header, self.flow.0);
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        header.push(
+            flag(self.position_step.is_some(), LOGGED)
+                | flag(self.tokens.compressed, TOKENS_COMPRESSED)
+                | flag(self.literals.compressed, LITERALS_COMPRESSED),
+        );
+        push_varint(&mut header, self.len as u64);
+        if let Some(step) = self.position_step {
+            push_varint(&mut header, zigzag(step));
+        }
+        header.extend(self.check.to_le_bytes());
+        push_varint(&mut header, self.tokens.bytes.len() as u64);
+
+        out.push(BLOCK);
+        let length = header.len() + self.tokens.bytes.len() + self.literals.bytes.len();
+        push_varint(out, length as u64);
+        out.extend(header);
+        out.extend(self.tokens.bytes);
+        out.extend(self.literals.bytes);
+    }
+
+    /// Bytes of the frame on the wire, type and length included.
+    #[must_use]
+    pub fn wire_bytes(&self) -> usize {
+        let position = self
+            .position_step
+            .map_or(0, |step| varint_bytes(zigzag(step)));
+        let header = varint_bytes(self.flow.0)
+            + 1
+            + varint_bytes(self.len as u64)
+            + position
+            + 8
+            + varint_bytes(self.tokens.bytes.len() as u64);
+        let body = header + self.tokens.bytes.len() + self.literals.bytes.len();
+        1 + varint_bytes(body as u64) + body
+    }
+
+    fn read_body(body: &mut &'a [u8]) -> Option<Self> {
+        let flow = flow(body)?;
+        let flags = byte(body).filter(|flags| flags & !FLAGS == 0)?;
+        let len = usize::try_from(take_varint(body)?).ok()?;
+        if len == 0 || len > BLOCK_BYTES_MAX {
+            return None;
+        }
+        let position_step = match flags & LOGGED {
+            0 => None,
+            _ => Some(unzigzag(take_varint(body)?)),
+        };
+        let (&check, rest) = body.split_first_chunk::<8>()?;
+        *body = rest;
+        let token_bytes = usize::try_from(take_varint(body)?).ok()?;
+        let (tokens, literals) = body.split_at_checked(token_bytes)?;
+        *body = &[];
+        Some(Self {
+            flow,
+            len,
+            position_step,
+            check: u64::from_le_bytes(check),
+            tokens: Stream {
+                compressed: flags & TOKENS_COMPRESSED != 0,
+                bytes: tokens,
+            },
+            literals: Stream {
+                compressed: flags & LITERALS_COMPRESSED != 0,
+                bytes: literals,
+            },
+        })
+    }
+}
+
+fn varint_bytes(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+fn flow(body: &mut &[u8]) -> Option<FlowId> {
+    take_varint(body).map(FlowId)
+}
+
+fn lane(body: &mut &[u8]) -> Option<LaneId> {
+    let number = u32::try_from(take_varint(body)?).ok()?;
+    (number < LANES_EVER_MAX).then_some(LaneId(number))
+}
+
+fn byte(body: &mut &[u8]) -> Option<u8> {
+    let (&byte, rest) = body.split_first()?;
+    *body = rest;
+    Some(byte)
+}
+
+fn boolean(body: &mut &[u8]) -> Option<bool> {
+    match byte(body)? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+fn text<'a>(body: &mut &'a [u8], bytes_max: usize) -> Option<&'a str> {
+    let text = core::str::from_utf8(body).ok()?;
+    *body = &[];
+    (text.len() <= bytes_max).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn samples() -> Vec<Frame<'static>> {
+        let flow = FlowId(300);
+        vec![
+            Frame::Open {
+                flow,
+                credit_bytes: 1 << 18,
+                excluded: true,
+                target: "example.org:80",
+            },
+            Frame::Accept {
+                flow,
+                credit_bytes: 7,
+            },
+            Frame::Refuse {
+                flow,
+                code: 3,
+                text: "connection refused",
+            },
+            Frame::Block(BlockFrame {
+                flow,
+                len: 65_536,
+                position_step: Some(-70_000),
+                check: 0x0123_4567_89ab_cdef,
+                tokens: Stream {
+                    compressed: false,
+                    bytes: b"\x00\x08\x00",
+                },
+                literals: Stream {
+                    compressed: true,
+                    bytes: b"literals",
+                },
+            }),
+            Frame::End { flow },
+            Frame::Reset { flow, code: 1 },
+            Frame::Credit {
+                flow,
+                bytes: 1 << 24,
+            },
+            Frame::Ack { blocks: u64::MAX },
+            Frame::LaneClosed {
+                lane: LaneId(5),
+                blocks: 900,
+                answered: true,
+            },
+            Frame::Ping { nonce: 1 },
+            Frame::Pong { nonce: 1 },
+            Frame::Drain,
+            Frame::Pressure { held_up: true },
+            Frame::Abort {
+                text: "a block's check failed",
+            },
+        ]
+    }
+
+    #[test]
+    fn every_frame_returns_from_any_split() {
+        for frame in samples() {
+            let mut bytes = Vec::new();
+            frame.write(&mut bytes);
+            for cut in 0..bytes.len() {
+                assert_eq!(
+                    Frame::read(&bytes[..cut]),
+                    Ok(None),
+                    "{frame:?} cut at {cut}"
+                );
+            }
+            if let Frame::Block(block) = frame {
+                assert_eq!(block.wire_bytes(), bytes.len());
+            }
+            bytes.push(0xff);
+            assert_eq!(Frame::read(&bytes), Ok(Some((frame, bytes.len() - 1))));
+        }
+    }
+
+    #[test]
+    fn lengths_beyond_the_limits_are_refused_before_the_body_comes() {
+        let mut bytes = vec![BLOCK];
+        push_varint(&mut bytes, FRAME_BYTES_MAX as u64 + 1);
+        assert_eq!(
+            Frame::read(&bytes),
+            Err(FrameError::TooLong(FRAME_BYTES_MAX as u64 + 1))
+        );
+        assert_eq!(Frame::read(&[0]), Err(FrameError::UnknownType(0)));
+        assert_eq!(Frame::read(&[200]), Err(FrameError::UnknownType(200)));
+        let mut bytes = vec![PING];
+        bytes.extend([0xff; 11]);
+        assert_eq!(Frame::read(&bytes), Err(FrameError::Malformed(PING)));
+    }
+
+    #[test]
+    fn bytes_after_a_body_are_refused() {
+        assert_eq!(
+            Frame::read(&[DRAIN, 1, 0]),
+            Err(FrameError::Malformed(DRAIN))
+        );
+        assert_eq!(
+            Frame::read(&[PRESSURE, 1, 2]),
+            Err(FrameError::Malformed(PRESSURE))
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bytes_never_panic(bytes: Vec<u8>, kind in TYPES) {
+            let _ = Frame::read(&bytes);
+            let mut framed = vec![kind];
+            push_varint(&mut framed, bytes.len() as u64);
+            framed.extend(&bytes);
+            let _ = Frame::read(&framed);
+        }
+
+        #[test]
+        fn flipped_frames_never_panic(which in 0usize..14, at: usize, with: u8) {
+            let mut bytes = Vec::new();
+            samples()[which].write(&mut bytes);
+            let at = at % bytes.len();
+            bytes[at] ^= with;
+            let _ = Frame::read(&bytes);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The hello: the first thing each end says on a lane.
+//!
+//! Its first 12 bytes never change, whatever the version, so that two versions that
+//! cannot talk can still name each other:
+//!
+//! ```text
+//! magic            8 bytes  "refrain\n"
+//! oldest, newest   1 + 1    wire versions that the sender speaks
+//! length           2        of the body, big endian
+//! body                      in version 1:
+//!   instance       8        drawn at random by this end for this link, little endian
+//!   peer instance  8        the other end's, as this one knows it; 0: none
+//!   lane           varint   number of this lane, never used twice in a link
+//!   send cache     varint   bytes of cache that this end can keep as a sender
+//!   receive cache  varint   bytes of cache that this end can keep as a receiver
+//! ```
+//!
+//! A body may be longer than this version reads: a later one may append fields.
+
+use refrain_codec::{
+    geometry::{CACHE_BYTES_MAX, CACHE_BYTES_MIN},
+    token::{push_varint, take_varint},
+};
+
+use crate::limits::{HELLO_BYTES_MAX, LANES_EVER_MAX};
+
+/// Newest wire version that this program speaks.
+pub const WIRE_VERSION: u8 = 1;
+
+/// Oldest wire version that this program speaks: the one before, once there is one.
+pub const WIRE_VERSION_OLDEST: u8 = 1;
+
+const MAGIC: &[u8; 8] = b"refrain\n";
+const PROLOGUE_BYTES: usize = 12;
+
+/// What an end says of itself and of the link, in version 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// This end's link instance.
+    pub instance: u64,
+    /// The other end's link instance, as far as this end knows it.
+    pub peer_instance: Option<u64>,
+    /// Number of the lane.
+    pub lane: u32,
+    /// Bytes of cache that this end can keep as a sender.
+    pub send_cache_bytes: u64,
+    /// Bytes of cache that this end can keep as a receiver.
+    pub receive_cache_bytes: u64,
+}
+
+/// Why a hello is none that this end can answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HelloError {
+    /// Something else speaks on the other end.
+    #[error("the peer does not speak refrain's protocol")]
+    NotRefrain,
+    /// The other end speaks no version that this one does.
+    #[error(
+        "the peer speaks wire versions {oldest} to {newest}, this end {WIRE_VERSION_OLDEST} to \
+         {WIRE_VERSION}: update the older of the two"
+    )]
+    Version {
+        /// Oldest version of the peer.
+        oldest: u8,
+        /// Newest version of the peer.
+        newest: u8,
+    },
+    /// A field is missing or out of its bounds.
+    #[error("the peer's hello is malformed")]
+    Malformed,
+}
+
+impl Hello {
+    /// Appends the hello to `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut body = Vec::with_capacity(32);
+        body.extend(self.instance.to_le_bytes());
+        body.extend(self.peer_instance.unwrap_or(0).to_le_bytes());
+        push_varint(&mut body, u64::from(self.lane));
+        push_varint(&mut body, self.send_cache_bytes);
+        push_varint(&mut body, self.receive_cache_bytes);
+
+        out.extend(MAGIC);
+        out.extend([WIRE_VERSION_OLDEST, WIRE_VERSION]);
+        out.extend((body.len() as u16).to_be_bytes());
+        out.extend(body);
+    }
+
+    /// Reads the hello at the front of `bytes` and says how many bytes it took; `None`
+    /// while it is incomplete.
+    ///
+    /// # Errors
+    /// See [`HelloError`]; a wrong magic is found at its first wrong byte.
+    pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, HelloError> {
+        let magic_bytes = bytes.len().min(MAGIC.len());
+        if bytes[..magic_bytes] != MAGIC[..magic_bytes] {
+            return Err(HelloError::NotRefrain);
+        }
+        let Some(prologue) = bytes.first_chunk::<PROLOGUE_BYTES>() else {
+            return Ok(None);
+        };
+        let [.., oldest, newest, length_high, length_low] = *prologue;
+        if oldest > newest || newest < WIRE_VERSION_OLDEST || oldest > WIRE_VERSION {
+            return Err(HelloError::Version { oldest, newest });
+        }
+        let length = usize::from(u16::from_be_bytes([length_high, length_low]));
+        if length > HELLO_BYTES_MAX {
+            return Err(HelloError::Malformed);
+        }
+        let Some(body) = bytes[PROLOGUE_BYTES..].get(..length) else {
+            return Ok(None);
+        };
+        let hello = Self::read_body(body).ok_or(HelloError::Malformed)?;
+        Ok(Some((hello, PROLOGUE_BYTES + length)))
+    }
+
+    fn read_body(body: &[u8]) -> Option<Self> {
+        let (&instance, body) = body.split_first_chunk::<8>()?;
+        let (&peer_instance, mut body) = body.split_first_chunk::<8>()?;
+        let lane = take_varint(&mut body)?;
+        let mut cache_bytes = || {
+            take_varint(&mut body)
+                .filter(|bytes| (CACHE_BYTES_MIN as u64..=CACHE_BYTES_MAX as u64).contains(bytes))
+        };
+        let hello = Self {
+            instance: u64::from_le_bytes(instance),
+            peer_instance: Some(u64::from_le_bytes(peer_instance)).filter(|&id| id != 0),
+            lane: u32::try_from(lane)
+                .ok()
+                .filter(|&lane| lane < LANES_EVER_MAX)?,
+            send_cache_bytes: cache_bytes()?,
+            receive_cache_bytes: cache_bytes()?,
+        };
+        (hello.instance != 0).then_some(hello)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn hello() -> Hello {
+        Hello {
+            instance: 7,
+            peer_instance: Some(9),
+            lane: 3,
+            send_cache_bytes: 1 << 20,
+            receive_cache_bytes: 128 << 20,
+        }
+    }
+
+    fn written(hello: Hello) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        hello.write(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn a_hello_is_read_from_any_split() {
+        let bytes = written(hello());
+        for cut in 0..bytes.len() {
+            assert_eq!(Hello::read(&bytes[..cut]), Ok(None), "{cut} bytes");
+        }
+        let longer = [&bytes[..], b"frames"].concat();
+        assert_eq!(Hello::read(&longer), Ok(Some((hello(), bytes.len()))));
+    }
+
+    #[test]
+    fn another_version_is_refused_with_both_numbers() {
+        let mut bytes = written(hello());
+        (bytes[8], bytes[9]) = (2, 3);
+        let error = Hello::read(&bytes[..12]).expect_err("a version of the future");
+        assert_eq!(
+            error,
+            HelloError::Version {
+                oldest: 2,
+                newest: 3
+            }
+        );
+        let text = error.to_string();
+        assert!(text.contains("2 to 3") && text.contains("1 to 1"), "{text}");
+    }
+
+    #[test]
+    fn a_newer_peer_that_still_speaks_ours_is_accepted() {
+        let mut bytes = written(hello());
+        bytes[9] = WIRE_VERSION + 1;
+        bytes[11] += 4;
+        bytes.extend(*b"more");
+        assert_eq!(Hello::read(&bytes), Ok(Some((hello(), bytes.len()))));
+    }
+
+    #[test]
+    fn something_else_is_told_at_once() {
+        assert_eq!(
+            Hello::read(b"GET / HTTP/1.1\r\n"),
+            Err(HelloError::NotRefrain)
+        );
+        assert_eq!(Hello::read(b"r3"), Err(HelloError::NotRefrain));
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_hellos_never_panic(mut tail: Vec<u8>, flip in 0usize..40, with: u8) {
+            let mut bytes = written(hello());
+            let at = flip % bytes.len();
+            bytes[at] ^= with;
+            bytes.append(&mut tail);
+            let _ = Hello::read(&bytes);
+        }
+    }
+}

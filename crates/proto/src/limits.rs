@@ -1,0 +1,82 @@
+//! Every bound of the protocol, in one place (house rule). What a peer sends is held
+//! against these before anything is allocated for it.
+
+use core::time::Duration;
+
+/// Most plain bytes in one block (`hard-points.md`, 12: reads are taken as they come).
+pub const BLOCK_BYTES_MAX: usize = 64 << 10;
+
+/// Most bytes in a block's token stream: a region of 8 plain bytes takes at most 16.
+pub const TOKEN_BYTES_MAX: usize = 2 * BLOCK_BYTES_MAX;
+
+/// Most bytes in a frame's body: literals and tokens that did not compress, and a header.
+pub const FRAME_BYTES_MAX: usize = BLOCK_BYTES_MAX + TOKEN_BYTES_MAX + 1024;
+
+/// Most bytes in the body of a hello.
+pub const HELLO_BYTES_MAX: usize = 512;
+
+/// Most bytes in a target's name as an open frame carries it.
+pub const TARGET_BYTES_MAX: usize = 300;
+
+/// Most bytes of text beside a refusal or an abort.
+pub const REASON_BYTES_MAX: usize = 200;
+
+/// Most lanes of a link alive at once.
+pub const LANES_MAX: usize = 16;
+
+/// Most lanes that a link instance ever has; their final counts are kept.
+pub const LANES_EVER_MAX: u32 = 1 << 16;
+
+/// Most blocks that a link may have outstanding in one direction.
+pub const OUTSTANDING_BLOCKS_MAX: usize = 1 << 15;
+
+/// Most holes that a sender tells apart; beyond, neighbours are merged into one.
+pub const HOLES_MAX: usize = 1024;
+
+/// Extents that are looked at, each way, to widen a reach.
+pub const REACH_EXTENTS_MAX: usize = 64;
+
+/// Most flows of a link at once, whoever opened them, unless configured lower.
+pub const FLOWS_MAX: usize = 10_000;
+
+/// Plain bytes that a flow's opener may send before it hears of the other end.
+pub const CREDIT_BYTES_INITIAL: u64 = 16 << 10;
+
+/// Plain bytes of credit that a flow may grow to.
+pub const CREDIT_BYTES_MAX: u64 = 16 << 20;
+
+/// Plain bytes of credit that all flows of a link share beyond their initial ones.
+pub const CREDIT_POOL_BYTES: u64 = 64 << 20;
+
+/// Plain bytes that one flow may have waiting for its lane.
+pub const PENDING_BYTES_MAX: usize = BLOCK_BYTES_MAX;
+
+/// Plain bytes that all flows of a link may have waiting for their lanes.
+pub const PENDING_BYTES_LINK_MAX: usize = 16 << 20;
+
+/// Control bytes that a lane may have waiting; a peer that makes us exceed it floods us.
+pub const CONTROL_BYTES_MAX: usize = 1 << 20;
+
+/// Longest wait of an acknowledgement while something is outstanding.
+pub const ACK_DELAY: Duration = Duration::from_millis(10);
+
+/// An acknowledgement goes out at once when this share of the window is unacknowledged.
+pub const ACK_WINDOW_SHARE: u64 = 8;
+
+/// Longest wait for a full window, whatever the round trip was measured as.
+pub const WINDOW_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Shortest wait for a full window: below, timers are not to be trusted.
+pub const WINDOW_WAIT_MIN: Duration = Duration::from_millis(2);
+
+/// Between pings while flows are open.
+pub const PING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Between pings of an idle link.
+pub const PING_INTERVAL_IDLE: Duration = Duration::from_secs(15);
+
+/// Window of the second stage's streams, as a power of two: 2 MiB at either end.
+pub const SECOND_STAGE_WINDOW_LOG: u32 = 21;
+
+/// Window of the token stream of the second stage: tokens repeat nearby or not at all.
+pub const TOKEN_STAGE_WINDOW_LOG: u32 = 17;

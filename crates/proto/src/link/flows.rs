@@ -1,0 +1,317 @@
+//! The applications' side of a link: opening, writing, reading, ending flows.
+
+use super::{Event, Link, ResetReason};
+use crate::{
+    counters::LayerCounters,
+    credit::ReceiveCredit,
+    flow::{Flow, ReceiveHalf, SendHalf},
+    frame::{FlowId, Frame, LaneId},
+    limits::{
+        CREDIT_BYTES_INITIAL, PENDING_BYTES_LINK_MAX, PING_INTERVAL, REASON_BYTES_MAX,
+        TARGET_BYTES_MAX,
+    },
+    moment::Moment,
+    traffic::TrafficClass,
+};
+use refrain_codec::SourceCursor;
+
+/// Why a flow cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The link has no lane.
+    #[error("the peer cannot be reached")]
+    LinkDown,
+    /// This end or the other is shutting down.
+    #[error("the gateway is shutting down")]
+    Draining,
+    /// As many flows are open as may be.
+    #[error("too many open connections")]
+    TooManyFlows,
+    /// The target's name is longer than a frame carries.
+    #[error("the target's name is too long")]
+    TargetTooLong,
+}
+
+impl Link {
+    /// Opens a flow to `target` (`host:port`) at the other end. Its first bytes may be
+    /// written at once; [`Event::FlowAccepted`] or [`Event::FlowRefused`] follows.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; nothing was sent then.
+    pub fn open_flow(
+        &mut self,
+        now: Moment,
+        target: &str,
+        excluded: bool,
+    ) -> Result<FlowId, OpenError> {
+        if target.len() > TARGET_BYTES_MAX {
+            return Err(OpenError::TargetTooLong);
+        }
+        if self.draining || self.peer_draining {
+            return Err(OpenError::Draining);
+        }
+        if self.flows.len() >= self.config.flows_max {
+            return Err(OpenError::TooManyFlows);
+        }
+        let lane = self.lane_for(target).ok_or(OpenError::LinkDown)?;
+        let id = self.next_flow;
+        self.next_flow = FlowId(id.0 + 2);
+        let mut flow = Flow::new(now, lane, target, true, excluded);
+        let credit_bytes = flow.receive.credit.widen(&mut self.pool);
+        self.add_flow(now, id, flow);
+        self.send_control(
+            lane,
+            &Frame::Open {
+                flow: id,
+                credit_bytes,
+                target,
+                excluded,
+            },
+        );
+        Ok(id)
+    }
+
+    /// The target of a flow that the other end offered was reached.
+    pub fn accept_flow(&mut self, id: FlowId, excluded: bool) {
+        let Some(flow) = self.flows.get_mut(&id).filter(|flow| !flow.accepted) else {
+            return;
+        };
+        flow.accepted = true;
+        if excluded {
+            flow.send.class = TrafficClass::Excluded;
+        }
+        let credit_bytes = flow.receive.credit.widen(&mut self.pool);
+        let lane = flow.lane;
+        self.send_control(
+            lane,
+            &Frame::Accept {
+                flow: id,
+                credit_bytes,
+            },
+        );
+    }
+
+    /// The target of a flow that the other end offered was not reached.
+    pub fn refuse_flow(&mut self, id: FlowId, code: u8, text: &str) {
+        let Some(flow) = self
+            .flows
+            .get_mut(&id)
+            .filter(|flow| !flow.accepted && !flow.send.is_over)
+        else {
+            return;
+        };
+        let lane = flow.lane;
+        let text = &text[..text.floor_char_boundary(REASON_BYTES_MAX)];
+        self.send_control(
+            lane,
+            &Frame::Refuse {
+                flow: id,
+                code,
+                text,
+            },
+        );
+        self.abandon_flow(id);
+    }
+
+    /// How many bytes [`write`](Self::write) would take now.
+    #[must_use]
+    pub fn writable_bytes(&self, id: FlowId) -> usize {
+        if self.pending_bytes >= PENDING_BYTES_LINK_MAX {
+            return 0;
+        }
+        self.flows.get(&id).map_or(0, Flow::writable_bytes)
+    }
+
+    /// Hands the next bytes of a flow over; says how many were taken. When that is fewer
+    /// than given, [`Event::Writable`] says when to go on.
+    pub fn write(&mut self, id: FlowId, bytes: &[u8]) -> usize {
+        let taken = bytes.len().min(self.writable_bytes(id));
+        let Some(flow) = self.flows.get_mut(&id) else {
+            return 0;
+        };
+        flow.send.writer_waits = taken < bytes.len();
+        self.link_was_full |= self.pending_bytes >= PENDING_BYTES_LINK_MAX;
+        if taken == 0 {
+            return 0;
+        }
+        flow.send.pending.extend_from_slice(&bytes[..taken]);
+        flow.send.credit_bytes -= taken as u64;
+        self.pending_bytes += taken;
+        self.queue_flow(id);
+        taken
+    }
+
+    /// Wants [`Event::Writable`] when the flow takes bytes again.
+    pub fn wait_writable(&mut self, id: FlowId) {
+        self.link_was_full |= self.pending_bytes >= PENDING_BYTES_LINK_MAX;
+        if let Some(flow) = self.flows.get_mut(&id) {
+            flow.send.writer_waits = true;
+        }
+    }
+
+    /// The application has sent its last byte (half-close).
+    pub fn finish(&mut self, id: FlowId) {
+        if let Some(flow) = self.flows.get_mut(&id)
+            && !flow.send.is_over
+        {
+            flow.send.ending = true;
+            self.queue_flow(id);
+        }
+    }
+
+    /// The application is gone: both directions end at once.
+    pub fn reset(&mut self, id: FlowId, code: u8) {
+        let Some(flow) = self.flows.get(&id).filter(|flow| !flow.abandoned) else {
+            return;
+        };
+        let lane = flow.lane;
+        self.send_control(lane, &Frame::Reset { flow: id, code });
+        self.totals.flows_reset += 1;
+        self.abandon_flow(id);
+    }
+
+    /// Takes the bytes that came on a flow, in exchange for `buffer`, which is cleared.
+    /// Call [`taken`](Self::taken) once they are passed on.
+    pub fn take_ready(&mut self, id: FlowId, buffer: &mut Vec<u8>) {
+        buffer.clear();
+        if let Some(flow) = self.flows.get_mut(&id) {
+            core::mem::swap(buffer, &mut flow.receive.ready);
+        }
+        self.forget_if_gone(id);
+    }
+
+    /// `bytes` of what was taken have reached the application: the other end may send more.
+    pub fn taken(&mut self, now: Moment, id: FlowId, bytes: usize) {
+        let round_trip = self.smoothed_round_trip();
+        let Some(flow) = self.flows.get_mut(&id).filter(|flow| !flow.receive.is_over) else {
+            return;
+        };
+        let grant = flow
+            .receive
+            .credit
+            .taken(bytes, now, round_trip, &mut self.pool);
+        let lane = flow.lane;
+        if let Some(bytes) = grant {
+            self.send_control(lane, &Frame::Credit { flow: id, bytes });
+        }
+    }
+
+    /// Whether the other end has sent its last byte and all were taken.
+    #[must_use]
+    pub fn is_finished_by_peer(&self, id: FlowId) -> bool {
+        self.flows
+            .get(&id)
+            .is_none_or(|flow| flow.receive.is_over && flow.receive.ready.is_empty())
+    }
+
+    /// Whether anything of the flow is still to be sent or received.
+    #[must_use]
+    pub fn is_open(&self, id: FlowId) -> bool {
+        self.flows.get(&id).is_some_and(|flow| !flow.abandoned)
+    }
+
+    /// Takes no more flows, and tells the other end; those that are open go on.
+    pub fn drain(&mut self) {
+        self.draining = true;
+        let lanes: Vec<LaneId> = self
+            .lanes
+            .iter()
+            .filter(|(_, lane)| lane.is_up)
+            .map(|(&id, _)| id)
+            .collect();
+        for lane in lanes {
+            self.send_control(lane, &Frame::Drain);
+        }
+    }
+
+    /// Flows that are open, those included whose application is gone and whose last
+    /// blocks have not come.
+    #[must_use]
+    pub fn flows_open(&self) -> usize {
+        self.flows.len()
+    }
+
+    pub(super) fn add_flow(&mut self, now: Moment, id: FlowId, flow: Flow) {
+        if self.flows.is_empty() {
+            // The link was idle, and its pings rare.
+            for lane in self.lanes.values_mut() {
+                lane.ping_due = lane.ping_due.min(now + PING_INTERVAL);
+            }
+        }
+        self.flows.insert(id, flow);
+        self.totals.flows_opened += 1;
+    }
+
+    /// The flow's application is gone; its number lives on until the other end's last word.
+    pub(super) fn abandon_flow(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(&id) else {
+            return;
+        };
+        flow.abandoned = true;
+        flow.accepted = true;
+        flow.send.is_over = true;
+        self.pending_bytes -= flow.send.pending.len();
+        flow.send.pending = Vec::new();
+        flow.receive.ready = Vec::new();
+        self.forget_if_gone(id);
+    }
+
+    /// The flow is over at both ends, and its application is to hear of it.
+    pub(super) fn drop_flow(&mut self, id: FlowId, reason: ResetReason) {
+        let Some(flow) = self.flows.get_mut(&id) else {
+            return;
+        };
+        if !flow.abandoned {
+            self.totals.flows_reset += 1;
+            self.events.push_back(Event::FlowReset(id, reason));
+        }
+        flow.receive.is_over = true;
+        self.abandon_flow(id);
+    }
+
+    pub(super) fn forget_if_gone(&mut self, id: FlowId) {
+        if self.flows.get(&id).is_some_and(Flow::is_gone)
+            && let Some(mut flow) = self.flows.remove(&id)
+        {
+            flow.receive.credit.release(&mut self.pool);
+            self.pending_bytes -= flow.send.pending.len();
+            self.unproven_flows.retain(|&other| other != id);
+        }
+    }
+}
+
+impl Flow {
+    pub(super) fn new(
+        now: Moment,
+        lane: LaneId,
+        target: &str,
+        opened_here: bool,
+        excluded: bool,
+    ) -> Self {
+        let class = if excluded {
+            TrafficClass::Excluded
+        } else {
+            TrafficClass::Unknown
+        };
+        Self {
+            lane,
+            target: target.to_owned(),
+            opened_here,
+            accepted: false,
+            abandoned: false,
+            opened_at: now,
+            send: SendHalf {
+                credit_bytes: CREDIT_BYTES_INITIAL,
+                class,
+                ..SendHalf::default()
+            },
+            receive: ReceiveHalf {
+                ready: Vec::new(),
+                credit: ReceiveCredit::new(now),
+                is_over: false,
+                cursor: SourceCursor::default(),
+                counters: LayerCounters::default(),
+            },
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! Lanes: how they come up, how they die, and how both ends settle what a dead one
+//! carried (`hard-points.md`, 6 and 7).
+//!
+//! A receiver that learns of a lane's death first reads no more from it and then says how
+//! many of its blocks it applied; only then does the sender turn the rest into holes.
+//! Otherwise a late read would overwrite newer bytes. Each end is receiver of one
+//! direction, so each says its final count and says it again until it knows that the
+//! other end has it.
+//!
+//! A link outlives its lanes: when all are dead, the next hello that names both ends'
+//! instances goes on with the same caches, once the dead lanes are settled on it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use refrain_codec::geometry::CacheGeometry;
+
+use super::{Caches, Event, Fault, LaneFault, Link, ResetReason, Role};
+use crate::{
+    by_sender::{
+        receiver::{CacheViolation, Receiver},
+        sender::Sender,
+    },
+    frame::{FlowId, Frame, LaneId},
+    hello::Hello,
+    limits::{LANES_EVER_MAX, LANES_MAX},
+    moment::Moment,
+    pressure::Pressure,
+};
+
+/// A lane that is alive.
+#[derive(Debug)]
+pub(super) struct Lane {
+    /// Whether the other end's hello has come.
+    pub(super) is_up: bool,
+    /// Bytes that are no whole frame yet.
+    pub(super) input: Vec<u8>,
+    /// Frames that go before any block.
+    pub(super) control: Vec<u8>,
+    /// Flows with something to send, those that have sent little so far.
+    pub(super) short_flows: VecDeque<FlowId>,
+    /// The other flows with something to send.
+    pub(super) long_flows: VecDeque<FlowId>,
+    /// Short flows served since a long one was.
+    pub(super) short_turns: u32,
+    /// Whether [`Event::Transmit`] was said and not yet followed.
+    pub(super) transmit_said: bool,
+    pub(super) acked_blocks: u64,
+    pub(super) unacked_bytes: u64,
+    pub(super) ack_due: Option<Moment>,
+    pub(super) heard_at: Moment,
+    pub(super) ping: Option<(u64, Moment)>,
+    pub(super) ping_due: Moment,
+    pub(super) pressure: Pressure,
+    pub(super) peer_held_up: bool,
+    pub(super) sent_bytes: u64,
+    pub(super) received_bytes: u64,
+}
+
+/// What is to be remembered of a lane that died.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeadLane {
+    /// Blocks that this end applied.
+    blocks_applied: u64,
+    /// Whether the other end's final count has come.
+    settled: bool,
+    /// Whether the other end is known to have ours.
+    peer_has_ours: bool,
+    /// The lane that our count was last said on.
+    said_on: Option<LaneId>,
+}
+
+/// Why a link is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkFault {
+    /// The mirrored caches contradict each other.
+    #[error("the caches of the two ends disagree: {0}")]
+    Cache(#[from] CacheViolation),
+    /// The other end has lost its state, by a restart most likely.
+    #[error("the peer has restarted")]
+    PeerRestarted,
+    /// The other end found a fault.
+    #[error("the peer ended the link")]
+    AbortedByPeer,
+}
+
+/// Why a lane is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LaneRefused {
+    /// It belongs to a link that this end does not know.
+    #[error("the lane belongs to another instance of the link")]
+    OtherInstance,
+    /// Its number was used before.
+    #[error("the lane's number was used before")]
+    NumberUsed,
+    /// The link has as many lanes as it may have.
+    #[error("too many lanes")]
+    TooMany,
+}
+
+impl Lane {
+    fn new(now: Moment) -> Self {
+        Self {
+            is_up: false,
+            input: Vec::new(),
+            control: Vec::new(),
+            short_flows: VecDeque::new(),
+            long_flows: VecDeque::new(),
+            short_turns: 0,
+            transmit_said: false,
+            acked_blocks: 0,
+            unacked_bytes: 0,
+            ack_due: None,
+            heard_at: now,
+            ping: None,
+            ping_due: now,
+            pressure: Pressure::default(),
+            peer_held_up: false,
+            sent_bytes: 0,
+            received_bytes: 0,
+        }
+    }
+
+    pub(super) fn has_queued_flows(&self) -> bool {
+        !self.short_flows.is_empty() || !self.long_flows.is_empty()
+    }
+
+    pub(super) fn is_held_up(&self) -> bool {
+        self.peer_held_up || self.pressure.is_held_up()
+    }
+}
+
+impl Link {
+    /// Begins a lane whose transport was just connected (near end). `None` when the link
+    /// may have no more lanes: when it had [`LANES_EVER_MAX`], begin a new link.
+    pub fn dial_lane(&mut self, now: Moment) -> Option<LaneId> {
+        let lane = LaneId(self.next_lane);
+        if self.next_lane >= LANES_EVER_MAX || self.lanes.len() >= LANES_MAX || self.fault.is_some()
+        {
+            return None;
+        }
+        self.next_lane += 1;
+        self.lanes.insert(lane, Lane::new(now));
+        self.say_hello(lane);
+        Some(lane)
+    }
+
+    /// Whether the link has used up all the numbers that lanes may have.
+    #[must_use]
+    pub fn is_out_of_lanes(&self) -> bool {
+        self.next_lane >= LANES_EVER_MAX
+    }
+
+    /// Takes a lane on which `hello` came (far end); what follows the hello goes to
+    /// [`receive`](Self::receive).
+    ///
+    /// # Errors
+    /// See [`LaneRefused`]: on [`LaneRefused::OtherInstance`] a new link is to be made.
+    pub fn accept_lane(&mut self, now: Moment, hello: &Hello) -> Result<LaneId, LaneRefused> {
+        let lane = LaneId(hello.lane);
+        let other_peer = self
+            .peer_instance
+            .is_some_and(|known| known != hello.instance);
+        let other_self = hello
+            .peer_instance
+            .is_some_and(|known| known != self.instance);
+        if other_peer || other_self || self.fault.is_some() {
+            return Err(LaneRefused::OtherInstance);
+        }
+        if self.lanes.contains_key(&lane) || self.dead_lanes.contains_key(&lane) {
+            return Err(LaneRefused::NumberUsed);
+        }
+        if self.lanes.len() >= LANES_MAX {
+            return Err(LaneRefused::TooMany);
+        }
+        self.peer_instance = Some(hello.instance);
+        self.lanes.insert(lane, Lane::new(now));
+        self.say_hello(lane);
+        self.lane_up(now, lane, hello);
+        Ok(lane)
+    }
+
+    /// The transport of `lane` is gone, or the caller gives it up.
+    pub fn close_lane(&mut self, now: Moment, lane: LaneId, fault: LaneFault) {
+        if self.lanes.contains_key(&lane) {
+            self.lane_down(now, lane, fault);
+        }
+    }
+
+    /// Lanes that carry flows now.
+    #[must_use]
+    pub fn lanes_up(&self) -> usize {
+        self.lanes.values().filter(|lane| lane.is_up).count()
+    }
+
+    /// Lanes alive, those included whose hello has not come.
+    #[must_use]
+    pub fn lanes_alive(&self) -> usize {
+        self.lanes.len()
+    }
+
+    fn say_hello(&mut self, lane: LaneId) {
+        let hello = Hello {
+            instance: self.instance,
+            peer_instance: self.peer_instance,
+            lane: lane.0,
+            send_cache_bytes: self.config.send_cache.cache_bytes() as u64,
+            receive_cache_bytes: self.config.receive_cache.cache_bytes() as u64,
+        };
+        if let Some(state) = self.lanes.get_mut(&lane) {
+            hello.write(&mut state.control);
+        }
+        self.say_transmit(lane);
+    }
+
+    /// The far end's hello came on a lane that this end dialled.
+    pub(super) fn hello_answered(
+        &mut self,
+        now: Moment,
+        lane: LaneId,
+        hello: &Hello,
+    ) -> Result<(), Fault> {
+        if hello.lane != lane.0 || hello.peer_instance != Some(self.instance) {
+            return Err(LaneFault::Protocol("a hello that answers another").into());
+        }
+        if self
+            .peer_instance
+            .is_some_and(|known| known != hello.instance)
+        {
+            return Err(super::LinkFault::PeerRestarted.into());
+        }
+        self.lane_up(now, lane, hello);
+        Ok(())
+    }
+
+    fn lane_up(&mut self, now: Moment, lane: LaneId, hello: &Hello) {
+        self.peer_instance = Some(hello.instance);
+        let caches = match &mut self.caches {
+            Some(caches) => caches,
+            none => none.insert(Caches::agreed(
+                &self.config,
+                self.effort.effort().level,
+                hello,
+            )),
+        };
+        caches.sender.open_lane(lane);
+        caches.receiver.open_lane(lane);
+        let Some(state) = self.lanes.get_mut(&lane) else {
+            return;
+        };
+        state.is_up = true;
+        state.heard_at = now;
+        self.events.push_back(Event::LaneUp(lane));
+        if self.draining {
+            self.send_control(lane, &Frame::Drain);
+        }
+        let unsettled: Vec<LaneId> = self
+            .dead_lanes
+            .iter()
+            .filter(|(_, dead)| !(dead.settled && dead.peer_has_ours))
+            .map(|(&dead, _)| dead)
+            .collect();
+        for dead in unsettled {
+            self.say_final_count(dead, lane);
+        }
+    }
+
+    pub(super) fn lane_down(&mut self, now: Moment, lane: LaneId, fault: LaneFault) {
+        let Some(state) = self.lanes.remove(&lane) else {
+            return;
+        };
+        let blocks_applied = self
+            .caches
+            .as_mut()
+            .map_or(0, |caches| caches.receiver.close_lane(lane));
+        self.totals.lanes_lost += u64::from(state.is_up);
+        self.dead_lanes.insert(
+            lane,
+            DeadLane {
+                blocks_applied,
+                settled: false,
+                peer_has_ours: false,
+                said_on: None,
+            },
+        );
+        self.events.push_back(Event::LaneDown(lane, fault));
+
+        let flows: Vec<FlowId> = self
+            .flows
+            .iter()
+            .filter(|(_, flow)| flow.lane == lane)
+            .map(|(&id, _)| id)
+            .collect();
+        for id in flows {
+            self.drop_flow(id, ResetReason::LaneLost);
+        }
+        let unheard: Vec<LaneId> = self
+            .dead_lanes
+            .iter()
+            .filter(|(_, dead)| !dead.peer_has_ours && dead.said_on.is_none_or(|on| on == lane))
+            .map(|(&dead, _)| dead)
+            .collect();
+        if let Some(on) = self.any_lane_up() {
+            for dead in unheard {
+                self.say_final_count(dead, on);
+            }
+        }
+        // A window that was full of this lane's blocks may be free soon.
+        self.say_transmit_all();
+        let _ = now;
+    }
+
+    /// The other end says that it reads no more from `dead` and applied `blocks` of it.
+    pub(super) fn final_count_came(
+        &mut self,
+        now: Moment,
+        on: LaneId,
+        dead: LaneId,
+        blocks: u64,
+        answered: bool,
+    ) -> Result<(), Fault> {
+        if dead == on {
+            return Err(LaneFault::Protocol("a lane that says it is dead").into());
+        }
+        self.lane_down(now, dead, LaneFault::ClosedByPeer);
+        let known = self.dead_lanes.entry(dead).or_insert(DeadLane {
+            blocks_applied: 0,
+            settled: false,
+            peer_has_ours: false,
+            said_on: None,
+        });
+        known.peer_has_ours |= answered;
+        let news = !core::mem::replace(&mut known.settled, true);
+        if news && let Some(caches) = &mut self.caches {
+            let holes = caches.sender.books().holes();
+            caches
+                .sender
+                .settle_lane(dead, blocks)
+                .map_err(|_| Fault::from(CacheViolation::ImpossibleCount))?;
+            self.totals.holes_made += caches.sender.books().holes().saturating_sub(holes) as u64;
+            self.totals.lanes_settled += 1;
+            self.say_transmit_all();
+        }
+        if !answered {
+            self.say_final_count(dead, on);
+        }
+        Ok(())
+    }
+
+    fn say_final_count(&mut self, dead: LaneId, on: LaneId) {
+        let Some(known) = self.dead_lanes.get_mut(&dead) else {
+            return;
+        };
+        known.said_on = Some(on);
+        let frame = Frame::LaneClosed {
+            lane: dead,
+            blocks: known.blocks_applied,
+            answered: known.settled,
+        };
+        self.send_control(on, &frame);
+    }
+
+    fn any_lane_up(&self) -> Option<LaneId> {
+        self.lanes
+            .iter()
+            .find(|(_, lane)| lane.is_up)
+            .map(|(&id, _)| id)
+    }
+
+    /// The lane for a new flow to `target`: the one that the target hashes to, so that
+    /// flows of a kind find each other at once; if loss holds that one up, the next.
+    pub(super) fn lane_for(&mut self, target: &str) -> Option<LaneId> {
+        let up: Vec<LaneId> = self
+            .lanes
+            .iter()
+            .filter(|(_, lane)| lane.is_up)
+            .map(|(&id, _)| id)
+            .collect();
+        if up.is_empty() {
+            return None;
+        }
+        let home = refrain_codec::check(0, target.as_bytes()) as usize % up.len();
+        let turns = (0..up.len()).map(|turn| up[(home + turn) % up.len()]);
+        if let Some(free) = turns.clone().find(|lane| !self.lanes[lane].is_held_up()) {
+            return Some(free);
+        }
+        if self.role == Role::Near && self.lanes.len() < LANES_MAX {
+            self.events.push_back(Event::WantLane);
+        }
+        let mut flows: BTreeMap<LaneId, usize> = turns.clone().map(|lane| (lane, 0)).collect();
+        for flow in self.flows.values() {
+            if let Some(count) = flows.get_mut(&flow.lane) {
+                *count += 1;
+            }
+        }
+        turns.min_by_key(|lane| flows[lane])
+    }
+}
+
+impl Caches {
+    fn agreed(config: &super::LinkConfig, level: i32, hello: &Hello) -> Self {
+        let send_geometry = smaller(config.send_cache, hello.receive_cache_bytes);
+        let receive_geometry = smaller(config.receive_cache, hello.send_cache_bytes);
+        Self {
+            sender: Sender::new(config.encoder(send_geometry), level),
+            receiver: Receiver::new(receive_geometry),
+            send_geometry,
+            receive_geometry,
+        }
+    }
+}
+
+/// The smaller of both ends' caches; a hello's sizes were held against the limits.
+fn smaller(own: CacheGeometry, peer_bytes: u64) -> CacheGeometry {
+    usize::try_from(peer_bytes)
+        .ok()
+        .filter(|&bytes| bytes < own.cache_bytes())
+        .and_then(CacheGeometry::new)
+        .unwrap_or(own)
+}

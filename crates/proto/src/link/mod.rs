@@ -1,0 +1,336 @@
+//! A link: everything that two peers share, as one end sees it.
+//!
+//! The engine does no I/O. Its caller owns the lanes' transports and the applications'
+//! connections, and
+//!
+//! - hands over what came: [`Link::receive`], [`Link::write`], [`Link::finish`],
+//!   [`Link::reset`], [`Link::close_lane`];
+//! - after any call, takes the [`Event`]s: [`Link::poll_event`], until `None`;
+//! - on [`Event::Transmit`], and whenever a lane's transport has room, takes what shall
+//!   be sent: [`Link::poll_transmit`], until it gives nothing;
+//! - calls [`Link::handle_timeout`] at [`Link::poll_timeout`], which may move after any call.
+//!
+//! | file | what |
+//! |---|---|
+//! | `lanes` | hellos, death and settlement of lanes |
+//! | `frames` | what comes: frames to events |
+//! | `transmit` | what goes: flows in turn, blocks, acknowledgements |
+//! | `flows` | the applications' side |
+//! | `timers` | deadlines |
+//! | `status` | what users see |
+
+mod flows;
+mod frames;
+mod lanes;
+mod status;
+mod timers;
+mod transmit;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use refrain_codec::{
+    EncoderConfig, LogPosition, chunk::hash::ChunkHasher, geometry::CacheGeometry,
+    marker::MarkerFinder, matching::MatchingAlgorithm,
+};
+
+pub use flows::OpenError;
+pub use lanes::{LaneRefused, LinkFault};
+pub use status::{DirectionStatus, FlowStatus, LaneStatus, LinkStatus};
+
+use crate::{
+    by_sender::{
+        receiver::{CacheViolation, Receiver},
+        sender::Sender,
+    },
+    counters::LayerCounters,
+    credit::CreditPool,
+    effort::{EffortControl, EffortMode},
+    flow::Flow,
+    frame::{FlowId, FrameError, LaneId},
+    hello::HelloError,
+    limits::FLOWS_MAX,
+    moment::Moment,
+};
+use lanes::{DeadLane, Lane};
+
+/// Which end of the link this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The end that dials lanes; its flows have even numbers.
+    Near,
+    /// The end that accepts them; its flows have odd numbers.
+    Far,
+}
+
+/// What a link is made of, at one end.
+#[derive(Clone, Debug)]
+pub struct LinkConfig {
+    /// Cache that this end can keep as a sender; the smaller of both ends' counts.
+    pub send_cache: CacheGeometry,
+    /// Cache that this end can keep as a receiver.
+    pub receive_cache: CacheGeometry,
+    /// How repeats are found.
+    pub matching: MatchingAlgorithm,
+    /// How markers are selected.
+    pub markers: MarkerFinder,
+    /// The digest of Chunk-Match.
+    pub chunk_hasher: ChunkHasher,
+    /// How effort is chosen.
+    pub effort: EffortMode,
+    /// Most flows at once.
+    pub flows_max: usize,
+    /// A lane on which nothing came for so long although it was pinged is dead; never less
+    /// than four round trips.
+    pub dead_after: Duration,
+}
+
+/// One end of a link. See the module's documentation for what to call when.
+pub struct Link {
+    role: Role,
+    config: LinkConfig,
+    instance: u64,
+    peer_instance: Option<u64>,
+    /// Both directions' caches, once the hellos have agreed on their sizes.
+    caches: Option<Caches>,
+    lanes: BTreeMap<LaneId, Lane>,
+    dead_lanes: BTreeMap<LaneId, DeadLane>,
+    next_lane: u32,
+    flows: BTreeMap<FlowId, Flow>,
+    next_flow: FlowId,
+    /// The other end's flows have numbers below this.
+    peer_flows_end: FlowId,
+    pool: CreditPool,
+    /// Plain bytes that wait for lanes, of all flows.
+    pending_bytes: usize,
+    /// Whether a writer was held back by the sum of them.
+    link_was_full: bool,
+    /// Flows whose full-entropy bytes lie in the log and were not referred to yet.
+    unproven_flows: Vec<FlowId>,
+    effort: EffortControl,
+    round_trip: Option<Duration>,
+    /// Since when the window is full, and where *done* stood then.
+    window_wait: Option<WindowWait>,
+    draining: bool,
+    peer_draining: bool,
+    fault: Option<LinkFault>,
+    events: VecDeque<Event>,
+    totals: Totals,
+}
+
+/// The caches of both directions.
+struct Caches {
+    sender: Sender,
+    receiver: Receiver,
+    send_geometry: CacheGeometry,
+    receive_geometry: CacheGeometry,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct WindowWait {
+    done: LogPosition,
+    since: Moment,
+}
+
+/// Sums over all flows and lanes that ever were.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    sent: LayerCounters,
+    received: LayerCounters,
+    link_bytes_sent: u64,
+    link_bytes_received: u64,
+    flows_opened: u64,
+    flows_reset: u64,
+    holes_made: u64,
+    lanes_lost: u64,
+    lanes_settled: u64,
+}
+
+/// What an engine has to say to its caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The lane's hellos are exchanged; it carries flows.
+    LaneUp(LaneId),
+    /// Close the lane's transport; the engine has forgotten it.
+    LaneDown(LaneId, LaneFault),
+    /// The lane has something to send.
+    Transmit(LaneId),
+    /// All lanes are held up by loss: another would help (near end only).
+    WantLane,
+    /// The other end opened a flow: connect to its target, then [`Link::accept_flow`] or
+    /// [`Link::refuse_flow`].
+    FlowOffered {
+        /// The flow.
+        flow: FlowId,
+        /// `host:port`.
+        target: String,
+        /// Whether the other end keeps it out of the cache.
+        excluded: bool,
+    },
+    /// The flow's target was reached.
+    FlowAccepted(FlowId),
+    /// The flow's target was not reached; the flow is over.
+    FlowRefused {
+        /// The flow.
+        flow: FlowId,
+        /// The gateways' number for the reason.
+        code: u8,
+        /// The same in words.
+        text: String,
+    },
+    /// [`Link::take_ready`] has bytes, or the end of them.
+    Readable(FlowId),
+    /// [`Link::write`] takes bytes again, after it took fewer than it was given.
+    Writable(FlowId),
+    /// The flow is over: pass it on as a reset.
+    FlowReset(FlowId, ResetReason),
+    /// The other end takes no new flows.
+    PeerDraining,
+}
+
+/// Why a flow was reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResetReason {
+    /// The application at the other end, or its gateway, reset it.
+    ByPeer(u8),
+    /// Its lane died.
+    LaneLost,
+}
+
+/// Why a lane died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LaneFault {
+    /// Its transport closed or failed.
+    #[error("the connection closed")]
+    TransportClosed,
+    /// Nothing came for too long.
+    #[error("no answer from the peer")]
+    Silent,
+    /// The other end says that it is dead.
+    #[error("the peer closed the lane")]
+    ClosedByPeer,
+    /// Its hello could not be read.
+    #[error("{0}")]
+    Hello(#[from] HelloError),
+    /// Its frames could not be read.
+    #[error("{0}")]
+    Frame(#[from] FrameError),
+    /// A frame that the protocol does not allow there.
+    #[error("the peer broke the protocol: {0}")]
+    Protocol(&'static str),
+}
+
+/// What [`Link::receive`] may end with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// This lane is dead; its transport is to be closed. Other lanes go on.
+    #[error("{0}")]
+    Lane(#[from] LaneFault),
+    /// The link is over: flush its lanes, close them, and begin a new one.
+    #[error("{0}")]
+    Link(#[from] LinkFault),
+}
+
+impl From<CacheViolation> for Fault {
+    fn from(violation: CacheViolation) -> Self {
+        Self::Link(LinkFault::Cache(violation))
+    }
+}
+
+impl LinkConfig {
+    /// Defaults around a cache of `geometry` in both directions.
+    #[must_use]
+    pub fn with_cache(geometry: CacheGeometry) -> Self {
+        Self {
+            send_cache: geometry,
+            receive_cache: geometry,
+            matching: MatchingAlgorithm::default(),
+            markers: MarkerFinder::default(),
+            chunk_hasher: ChunkHasher::default(),
+            effort: EffortMode::default(),
+            flows_max: FLOWS_MAX,
+            dead_after: Duration::from_secs(4),
+        }
+    }
+
+    fn encoder(&self, geometry: CacheGeometry) -> EncoderConfig {
+        EncoderConfig {
+            geometry,
+            matching: self.matching,
+            markers: self.markers.clone(),
+            chunk_hasher: self.chunk_hasher,
+        }
+    }
+}
+
+impl Link {
+    /// A link with empty caches and no lanes. `instance` is drawn at random, never 0, and
+    /// never used twice.
+    ///
+    /// # Panics
+    /// If `instance` is 0.
+    #[must_use]
+    pub fn new(role: Role, instance: u64, config: LinkConfig) -> Self {
+        assert_ne!(instance, 0, "0 stands for no instance on the wire");
+        let (own, peer) = match role {
+            Role::Near => (FlowId(0), FlowId(1)),
+            Role::Far => (FlowId(1), FlowId(0)),
+        };
+        Self {
+            role,
+            instance,
+            peer_instance: None,
+            caches: None,
+            lanes: BTreeMap::new(),
+            dead_lanes: BTreeMap::new(),
+            next_lane: 0,
+            flows: BTreeMap::new(),
+            next_flow: own,
+            peer_flows_end: peer,
+            pool: CreditPool::new(),
+            pending_bytes: 0,
+            link_was_full: false,
+            unproven_flows: Vec::new(),
+            effort: EffortControl::new(config.effort),
+            config,
+            round_trip: None,
+            window_wait: None,
+            draining: false,
+            peer_draining: false,
+            fault: None,
+            events: VecDeque::new(),
+            totals: Totals::default(),
+        }
+    }
+
+    /// This end's number for the link.
+    #[must_use]
+    pub fn instance(&self) -> u64 {
+        self.instance
+    }
+
+    /// The other end's number for the link, once it said it.
+    #[must_use]
+    pub fn peer_instance(&self) -> Option<u64> {
+        self.peer_instance
+    }
+
+    /// The next thing to tell the caller.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Why the link is over, if it is.
+    #[must_use]
+    pub fn fault(&self) -> Option<LinkFault> {
+        self.fault
+    }
+
+    fn smoothed_round_trip(&self) -> Duration {
+        /// Until something was measured: a distant link.
+        const UNKNOWN: Duration = Duration::from_millis(100);
+        self.round_trip.unwrap_or(UNKNOWN)
+    }
+}

@@ -1,0 +1,166 @@
+//! What users see of a link.
+
+use std::time::Duration;
+
+use super::Link;
+use crate::{
+    counters::LayerCounters,
+    effort::{Effort, EffortReason},
+    frame::{FlowId, LaneId},
+    moment::Moment,
+    traffic::TrafficClass,
+};
+
+/// A link as it stands.
+#[derive(Clone, Debug)]
+pub struct LinkStatus {
+    /// Lanes alive.
+    pub lanes: Vec<LaneStatus>,
+    /// Open flows.
+    pub flows: Vec<FlowStatus>,
+    /// What this end sent.
+    pub sent: DirectionStatus,
+    /// What this end received.
+    pub received: DirectionStatus,
+    /// Present effort of this end's sender.
+    pub effort: Effort,
+    /// Why it is that.
+    pub effort_reason: EffortReason,
+    /// Smoothed round trip, once measured.
+    pub round_trip: Option<Duration>,
+    /// Flows ever opened, by either end.
+    pub flows_opened: u64,
+    /// Flows that ended with a reset.
+    pub flows_reset: u64,
+    /// Holes that this end's log has now.
+    pub holes: usize,
+    /// Holes that this end's log ever had.
+    pub holes_made: u64,
+    /// Lanes that came up and died.
+    pub lanes_lost: u64,
+    /// Dead lanes whose blocks both ends agree about.
+    pub lanes_settled: u64,
+    /// Memory of caches, tables and second stage, in bytes.
+    pub allocated_bytes: usize,
+}
+
+/// One direction of a link as it stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DirectionStatus {
+    /// Bytes by layer.
+    pub layers: LayerCounters,
+    /// Bytes on all lanes: blocks and control, inside of the lanes' encryption.
+    pub link_bytes: u64,
+    /// Size of the cache, 0 until it was agreed.
+    pub cache_bytes: u64,
+    /// How much of it is filled.
+    pub cache_filled_bytes: u64,
+    /// Log bytes that are not known to be applied; senders only.
+    pub outstanding_bytes: u64,
+}
+
+/// A lane as it stands.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneStatus {
+    /// Its number.
+    pub id: LaneId,
+    /// Whether it carries flows.
+    pub is_up: bool,
+    /// Whether loss holds it up.
+    pub is_held_up: bool,
+    /// Bytes sent, inside of its encryption.
+    pub sent_bytes: u64,
+    /// Bytes received, inside of its encryption.
+    pub received_bytes: u64,
+}
+
+/// A flow as it stands.
+#[derive(Clone, Debug)]
+pub struct FlowStatus {
+    /// Its number.
+    pub id: FlowId,
+    /// Its lane.
+    pub lane: LaneId,
+    /// `host:port`.
+    pub target: String,
+    /// Whether this end opened it.
+    pub opened_here: bool,
+    /// How long it is open.
+    pub age: Duration,
+    /// How its blocks are treated on the way out.
+    pub class: TrafficClass,
+    /// What this end sent.
+    pub sent: LayerCounters,
+    /// What this end received.
+    pub received: LayerCounters,
+}
+
+impl Link {
+    /// The link as it stands.
+    #[must_use]
+    pub fn status(&self, now: Moment) -> LinkStatus {
+        let mut sent = DirectionStatus {
+            layers: self.totals.sent,
+            link_bytes: self.totals.link_bytes_sent,
+            ..DirectionStatus::default()
+        };
+        let mut received = DirectionStatus {
+            layers: self.totals.received,
+            link_bytes: self.totals.link_bytes_received,
+            ..DirectionStatus::default()
+        };
+        let (mut holes, mut allocated_bytes) = (0, 0);
+        if let Some(caches) = &self.caches {
+            sent.cache_bytes = caches.send_geometry.cache_bytes() as u64;
+            sent.cache_filled_bytes = caches.sender.cache_filled_bytes().min(sent.cache_bytes);
+            sent.outstanding_bytes = caches.sender.books().outstanding_bytes();
+            received.cache_bytes = caches.receive_geometry.cache_bytes() as u64;
+            received.cache_filled_bytes = caches
+                .receiver
+                .cache_filled_bytes()
+                .min(received.cache_bytes);
+            holes = caches.sender.books().holes();
+            allocated_bytes = caches.sender.allocated_bytes() + caches.receiver.allocated_bytes();
+        }
+        LinkStatus {
+            lanes: self
+                .lanes
+                .iter()
+                .map(|(&id, lane)| LaneStatus {
+                    id,
+                    is_up: lane.is_up,
+                    is_held_up: lane.is_held_up(),
+                    sent_bytes: lane.sent_bytes,
+                    received_bytes: lane.received_bytes,
+                })
+                .collect(),
+            flows: self
+                .flows
+                .iter()
+                .filter(|(_, flow)| !flow.abandoned)
+                .map(|(&id, flow)| FlowStatus {
+                    id,
+                    lane: flow.lane,
+                    target: flow.target.clone(),
+                    opened_here: flow.opened_here,
+                    age: now.since(flow.opened_at),
+                    class: flow.send.class,
+                    sent: flow.send.counters,
+                    received: flow.receive.counters,
+                })
+                .collect(),
+            sent,
+            received,
+            effort: self.effort.effort(),
+            effort_reason: self.effort.reason(),
+            round_trip: self.round_trip,
+            flows_opened: self.totals.flows_opened,
+            flows_reset: self.totals.flows_reset,
+            holes,
+            holes_made: self.totals.holes_made,
+            lanes_lost: self.totals.lanes_lost,
+            lanes_settled: self.totals.lanes_settled,
+            allocated_bytes,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Deadlines: acknowledgements, pings, silence, a full window.
+
+use core::time::Duration;
+
+use super::{LaneFault, Link};
+use crate::{
+    frame::{Frame, LaneId},
+    limits::{PING_INTERVAL, PING_INTERVAL_IDLE},
+    moment::Moment,
+};
+
+impl Link {
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Moment> {
+        let lanes = self.lanes.values().flat_map(|lane| {
+            let pinged = lane.ping.map(|_| lane.heard_at + self.dead_after());
+            let next = if lane.is_up {
+                lane.ping_due
+            } else {
+                lane.heard_at + self.dead_after()
+            };
+            [lane.ack_due, pinged, Some(next)].into_iter().flatten()
+        });
+        let window = self
+            .window_wait
+            .map(|wait| self.window_wait_ends(wait))
+            .filter(|_| {
+                self.lanes
+                    .values()
+                    .any(|lane| lane.has_queued_flows() && !lane.transmit_said)
+            });
+        lanes.chain(window).min()
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Moment) {
+        let lanes: Vec<LaneId> = self.lanes.keys().copied().collect();
+        for lane in lanes {
+            self.lane_timeout(now, lane);
+        }
+        if self
+            .window_wait
+            .is_some_and(|wait| now >= self.window_wait_ends(wait))
+        {
+            self.say_transmit_all();
+        }
+    }
+
+    /// The answer to a ping: a round trip.
+    pub(super) fn pong_came(&mut self, now: Moment, lane: LaneId, nonce: u64) {
+        let Some(state) = self.lanes.get_mut(&lane) else {
+            return;
+        };
+        if let Some((_, sent)) = state.ping.take_if(|(expected, _)| *expected == nonce) {
+            let round_trip = now.since(sent);
+            self.round_trip = Some(match self.round_trip {
+                Some(smoothed) => (smoothed * 7 + round_trip) / 8,
+                None => round_trip,
+            });
+        }
+    }
+
+    fn dead_after(&self) -> Duration {
+        self.config
+            .dead_after
+            .max(4 * self.round_trip.unwrap_or_default())
+    }
+
+    fn lane_timeout(&mut self, now: Moment, lane: LaneId) {
+        let dead_after = self.dead_after();
+        let interval = if self.flows.is_empty() {
+            PING_INTERVAL_IDLE
+        } else {
+            PING_INTERVAL
+        };
+        let Some(state) = self.lanes.get_mut(&lane) else {
+            return;
+        };
+        let unanswered = state.ping.is_some() || !state.is_up;
+        if unanswered && now.since(state.heard_at) >= dead_after {
+            self.lane_down(now, lane, LaneFault::Silent);
+            return;
+        }
+        if self.is_flooded(lane) {
+            self.lane_down(
+                now,
+                lane,
+                LaneFault::Protocol("requests without reading the answers"),
+            );
+            return;
+        }
+        let Some(state) = self.lanes.get_mut(&lane) else {
+            return;
+        };
+        if state.ack_due.is_some_and(|due| due <= now) {
+            self.say_transmit(lane);
+        }
+        let Some(state) = self.lanes.get_mut(&lane).filter(|state| state.is_up) else {
+            return;
+        };
+        if state.ping_due <= now {
+            state.ping_due = now + interval;
+            if state.ping.is_none() {
+                let nonce = now.0.as_micros() as u64;
+                state.ping = Some((nonce, now));
+                self.send_control(lane, &Frame::Ping { nonce });
+            }
+        }
+    }
+}

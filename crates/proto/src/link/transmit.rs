@@ -1,0 +1,377 @@
+//! What goes out on a lane: control before data, short flows before long ones, each in
+//! turn.
+
+use core::time::Duration;
+
+use super::{Event, LaneFault, Link, WindowWait};
+use crate::{
+    by_sender::sender::Passage,
+    counters::LayerCounters,
+    effort::Effort,
+    flow::SendHalf,
+    frame::{FlowId, Frame, LaneId},
+    limits::{
+        CONTROL_BYTES_MAX, CREDIT_BYTES_MAX, PENDING_BYTES_LINK_MAX, WINDOW_WAIT_MAX,
+        WINDOW_WAIT_MIN,
+    },
+    moment::Moment,
+    traffic::TrafficClass,
+};
+use refrain_codec::{LogPosition, marker::SamplingPeriod};
+
+/// A lane is given about this much at a time, so that control never waits long.
+const TRANSMIT_BYTES: usize = 48 << 10;
+
+/// A flow counts as short until it has sent this much.
+const SHORT_FLOW_BYTES: u64 = 64 << 10;
+
+/// Blocks of short flows that go before a long one gets its turn.
+const SHORT_TURNS: u32 = 4;
+
+/// Flows of full entropy are matched this sparsely, in bytes.
+const SPARSE_PERIOD_BYTES: usize = 512;
+
+/// Flows whose full-entropy bytes are watched for a first reference.
+const UNPROVEN_FLOWS_MAX: usize = 64;
+
+/// What became of an attempt to send a block.
+enum Turn {
+    Sent,
+    Nothing,
+    /// The window is full.
+    Wait,
+}
+
+impl Link {
+    /// Appends to `out` what `lane` shall send now; nothing if there is nothing.
+    pub fn poll_transmit(&mut self, now: Moment, lane: LaneId, out: &mut Vec<u8>) {
+        let Some(state) = self.lanes.get_mut(&lane) else {
+            return;
+        };
+        let start = out.len();
+        state.transmit_said = false;
+        out.append(&mut state.control);
+        let is_up = state.is_up && self.fault.is_none();
+        if is_up {
+            self.acknowledge(now, lane, out);
+            while out.len() - start < TRANSMIT_BYTES {
+                match self.send_next(now, lane, out) {
+                    Turn::Sent => {}
+                    Turn::Nothing | Turn::Wait => break,
+                }
+            }
+            self.wake_writers();
+        }
+        let sent = (out.len() - start) as u64;
+        self.totals.link_bytes_sent += sent;
+        if let Some(state) = self.lanes.get_mut(&lane) {
+            state.sent_bytes += sent;
+        }
+    }
+
+    /// Reports how long encoding and then sending what [`poll_transmit`](Self::poll_transmit)
+    /// gave took: what effort and pressure are judged by.
+    pub fn transmitted(
+        &mut self,
+        now: Moment,
+        lane: LaneId,
+        encoding: Duration,
+        sending: Duration,
+    ) {
+        if let Some(Effort {
+            period_bytes: _,
+            level,
+        }) = self.effort.observe(now, encoding, sending)
+            && let Some(caches) = &mut self.caches
+        {
+            caches.sender.set_level(level);
+        }
+        let Some(state) = self.lanes.get_mut(&lane).filter(|state| state.is_up) else {
+            return;
+        };
+        if let Some(held_up) = state.pressure.observe(now, sending) {
+            self.send_control(lane, &Frame::Pressure { held_up });
+        }
+    }
+
+    pub(super) fn send_control(&mut self, lane: LaneId, frame: &Frame<'_>) {
+        if let Some(state) = self.lanes.get_mut(&lane) {
+            frame.write(&mut state.control);
+            self.say_transmit(lane);
+        }
+    }
+
+    pub(super) fn queue_flow(&mut self, id: FlowId) {
+        let Some(flow) = self
+            .flows
+            .get_mut(&id)
+            .filter(|flow| !flow.send.queued && flow.wants_lane())
+        else {
+            return;
+        };
+        let lane = flow.lane;
+        if let Some(state) = self.lanes.get_mut(&lane) {
+            flow.send.queued = true;
+            if flow.send.counters.app_bytes < SHORT_FLOW_BYTES {
+                state.short_flows.push_back(id);
+            } else {
+                state.long_flows.push_back(id);
+            }
+            self.say_transmit(lane);
+        }
+    }
+
+    pub(super) fn say_transmit(&mut self, lane: LaneId) {
+        if let Some(state) = self.lanes.get_mut(&lane)
+            && !core::mem::replace(&mut state.transmit_said, true)
+        {
+            self.events.push_back(Event::Transmit(lane));
+        }
+    }
+
+    pub(super) fn say_transmit_all(&mut self) {
+        let waiting: Vec<LaneId> = self
+            .lanes
+            .iter()
+            .filter(|(_, lane)| lane.has_queued_flows())
+            .map(|(&id, _)| id)
+            .collect();
+        for lane in waiting {
+            self.say_transmit(lane);
+        }
+    }
+
+    pub(super) fn say_writable(&mut self, id: FlowId) {
+        if let Some(flow) = self.flows.get_mut(&id)
+            && flow.send.writer_waits
+            && flow.writable_bytes() > 0
+            && self.pending_bytes < PENDING_BYTES_LINK_MAX
+        {
+            flow.send.writer_waits = false;
+            self.events.push_back(Event::Writable(id));
+        }
+    }
+
+    /// Whether a peer's requests have piled up more answers than it reads.
+    pub(super) fn is_flooded(&self, lane: LaneId) -> bool {
+        self.lanes
+            .get(&lane)
+            .is_some_and(|state| state.control.len() > CONTROL_BYTES_MAX)
+    }
+
+    /// Writers that the whole link's pending bytes held back.
+    fn wake_writers(&mut self) {
+        if self.pending_bytes > PENDING_BYTES_LINK_MAX / 2 || !self.link_was_full {
+            return;
+        }
+        self.link_was_full = false;
+        let waiting: Vec<FlowId> = self
+            .flows
+            .iter()
+            .filter(|(_, flow)| flow.send.writer_waits)
+            .map(|(&id, _)| id)
+            .collect();
+        for id in waiting {
+            self.say_writable(id);
+        }
+    }
+
+    fn acknowledge(&mut self, now: Moment, lane: LaneId, out: &mut Vec<u8>) {
+        let (Some(state), Some(caches)) = (self.lanes.get_mut(&lane), &self.caches) else {
+            return;
+        };
+        let speaks_anyway = !out.is_empty() || state.has_queued_flows();
+        let is_due = state.ack_due.is_some_and(|due| due <= now || speaks_anyway);
+        let blocks = caches.receiver.blocks_applied(lane);
+        if is_due && blocks > state.acked_blocks {
+            state.ack_due = None;
+            state.acked_blocks = blocks;
+            state.unacked_bytes = 0;
+            Frame::Ack { blocks }.write(out);
+        }
+    }
+
+    /// Sends the next flow's next block, or its end.
+    fn send_next(&mut self, now: Moment, lane: LaneId, out: &mut Vec<u8>) -> Turn {
+        let Some(state) = self.lanes.get_mut(&lane) else {
+            return Turn::Nothing;
+        };
+        let short = !state.short_flows.is_empty()
+            && (state.short_turns < SHORT_TURNS || state.long_flows.is_empty());
+        let queue = if short {
+            &mut state.short_flows
+        } else {
+            &mut state.long_flows
+        };
+        let Some(&id) = queue.front() else {
+            return Turn::Nothing;
+        };
+        let Some(flow) = self.flows.get(&id).filter(|flow| flow.wants_lane()) else {
+            queue.pop_front();
+            if let Some(flow) = self.flows.get_mut(&id) {
+                flow.send.queued = false;
+            }
+            return Turn::Sent;
+        };
+        let len = flow.next_block_bytes();
+        if len > 0 {
+            let class = flow.send.class.after(&flow.send.pending[..len]);
+            let Some(passage) = self.passage(now, id, class, len) else {
+                return Turn::Wait;
+            };
+            self.send_block(lane, id, class, passage, len, out);
+        }
+        let Some(state) = self.lanes.get_mut(&lane) else {
+            return Turn::Nothing;
+        };
+        let queue = if short {
+            &mut state.short_flows
+        } else {
+            &mut state.long_flows
+        };
+        queue.pop_front();
+        state.short_turns = if short { state.short_turns + 1 } else { 0 };
+        if let Some(flow) = self.flows.get_mut(&id) {
+            flow.send.queued = false;
+            if flow.send.ending && flow.send.pending.is_empty() && !flow.send.is_over {
+                flow.send.is_over = true;
+                Frame::End { flow: id }.write(out);
+            }
+        }
+        self.queue_flow(id);
+        self.say_writable(id);
+        self.forget_if_gone(id);
+        Turn::Sent
+    }
+
+    /// How a block of `len` bytes may travel now; `None` while it shall wait.
+    fn passage(
+        &mut self,
+        now: Moment,
+        id: FlowId,
+        class: TrafficClass,
+        len: usize,
+    ) -> Option<Passage> {
+        let caches = self.caches.as_ref()?;
+        if !caches.sender.has_room_for_a_block() {
+            return None;
+        }
+        let compress = class == TrafficClass::Ordinary;
+        if class == TrafficClass::Excluded {
+            return Some(Passage::Bypassed { compress });
+        }
+        let flow = self.flows.get(&id)?;
+        let share = caches.send_geometry.cache_bytes() as u64 / 2;
+        if class == TrafficClass::FullEntropy && flow.send.unproven_bytes + len as u64 > share {
+            return Some(Passage::Bypassed { compress });
+        }
+        if caches.sender.books().has_room(len) {
+            self.window_wait = None;
+            return Some(Passage::Logged { compress });
+        }
+        let done = caches.sender.books().done();
+        match self.window_wait {
+            Some(wait) if wait.done == done => {
+                (now >= self.window_wait_ends(wait)).then_some(Passage::Bypassed { compress })
+            }
+            _ => {
+                self.window_wait = Some(WindowWait { done, since: now });
+                None
+            }
+        }
+    }
+
+    /// When blocks stop waiting for a full window and go bypassed.
+    pub(super) fn window_wait_ends(&self, wait: WindowWait) -> Moment {
+        wait.since
+            + self
+                .smoothed_round_trip()
+                .clamp(WINDOW_WAIT_MIN, WINDOW_WAIT_MAX)
+    }
+
+    fn send_block(
+        &mut self,
+        lane: LaneId,
+        id: FlowId,
+        class: TrafficClass,
+        passage: Passage,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) {
+        let (Some(caches), Some(flow)) = (&mut self.caches, self.flows.get_mut(&id)) else {
+            return;
+        };
+        let full_entropy = class == TrafficClass::FullEntropy;
+        let period = match full_entropy {
+            true => SamplingPeriod::new(SPARSE_PERIOD_BYTES).expect("a valid period"),
+            false => self.effort.effort().period(),
+        };
+        caches.sender.set_period(period);
+        flow.send.class = class;
+        let mut counted = LayerCounters::default();
+        let SendHalf {
+            pending, cursor, ..
+        } = &mut flow.send;
+        let sent = caches.sender.send(
+            lane,
+            id,
+            &pending[..len],
+            passage,
+            cursor,
+            out,
+            &mut counted,
+        );
+        pending.drain(..len);
+        self.pending_bytes -= len;
+        flow.send.counters.add(&counted);
+        self.totals.sent.add(&counted);
+        if let (Some(at), true) = (sent.at, full_entropy) {
+            flow.send.add_unproven(at, len, counted.region_bytes);
+            if !self.unproven_flows.contains(&id) && self.unproven_flows.len() < UNPROVEN_FLOWS_MAX
+            {
+                self.unproven_flows.push(id);
+            }
+        }
+        if let Some(source) = sent.longest_source {
+            self.prove(source);
+        }
+    }
+
+    /// Something referred to `source`: the flow that wrote it is worth its share.
+    fn prove(&mut self, source: LogPosition) {
+        let flows = &mut self.flows;
+        self.unproven_flows.retain(|id| {
+            let Some(flow) = flows.get_mut(id) else {
+                return false;
+            };
+            let proven = flow
+                .send
+                .unproven
+                .as_ref()
+                .is_some_and(|range| range.contains(&source));
+            if proven {
+                flow.send.unproven = None;
+                flow.send.unproven_bytes = 0;
+            }
+            !proven
+        });
+    }
+}
+
+impl SendHalf {
+    fn add_unproven(&mut self, at: LogPosition, len: usize, region_bytes: u64) {
+        self.unproven_bytes += len as u64 - region_bytes;
+        let end = at + len as u64;
+        let start = self.unproven.as_ref().map_or(at, |range| range.start);
+        self.unproven = Some(start..end);
+    }
+
+    pub(super) fn add_credit(&mut self, bytes: u64) -> Result<(), LaneFault> {
+        let sum = self.credit_bytes.saturating_add(bytes);
+        if sum > 2 * CREDIT_BYTES_MAX {
+            return Err(LaneFault::Protocol("more credit than a flow may have"));
+        }
+        self.credit_bytes = sum;
+        Ok(())
+    }
+}

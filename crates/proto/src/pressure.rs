@@ -1,0 +1,80 @@
+//! Whether a lane is held up by loss rather than by the link's rate.
+//!
+//! A connection that fills a slow link moves on steadily, a few milliseconds at a time; a
+//! connection that lost a segment stands still for a time-out and then moves a burst.
+//! The lane's writes show which: a write that takes many times as long as usual, and
+//! long in itself, is a stall.
+
+use core::time::Duration;
+
+use crate::moment::Moment;
+
+/// Shorter waits are no stalls, whatever is usual.
+const STALL_MIN: Duration = Duration::from_millis(80);
+
+/// A stall takes so many times as long as a usual write.
+const STALL_TIMES_USUAL: u32 = 6;
+
+/// How often the balance is looked at.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// A lane's stalls over the last interval.
+#[derive(Debug, Default)]
+pub(crate) struct Pressure {
+    usual: Duration,
+    interval_began: Moment,
+    writing: Duration,
+    stalled: Duration,
+    held_up: bool,
+}
+
+impl Pressure {
+    pub(crate) fn is_held_up(&self) -> bool {
+        self.held_up
+    }
+
+    /// Takes the time of one write; says whether the lane is held up now, if that changed.
+    pub(crate) fn observe(&mut self, now: Moment, write: Duration) -> Option<bool> {
+        self.writing += write;
+        if write >= STALL_MIN && write > self.usual * STALL_TIMES_USUAL {
+            self.stalled += write;
+            // What is always slow is no stall for long.
+            self.usual = (self.usual * 31 + write) / 32;
+        } else {
+            self.usual = (self.usual * 7 + write) / 8;
+        }
+        if now.since(self.interval_began) < INTERVAL {
+            return None;
+        }
+        let held_up = self.stalled > self.writing / 2 && self.stalled > INTERVAL / 4;
+        (self.interval_began, self.writing, self.stalled) = (now, Duration::ZERO, Duration::ZERO);
+        (held_up != core::mem::replace(&mut self.held_up, held_up)).then_some(held_up)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(writes: impl IntoIterator<Item = u64>) -> bool {
+        let mut pressure = Pressure::default();
+        let mut now = Moment::default();
+        for milliseconds in writes {
+            let write = Duration::from_millis(milliseconds);
+            now = now + write + Duration::from_micros(100);
+            pressure.observe(now, write);
+        }
+        pressure.is_held_up()
+    }
+
+    #[test]
+    fn stalls_are_told_from_a_slow_link() {
+        assert!(run((0..400).map(|write| if write % 10 == 0 {
+            200
+        } else {
+            1
+        })));
+        assert!(!run((0..100).map(|_| 200)), "1 Mbit/s, 25 KB a write");
+        assert!(!run((0..1000).map(|_| 2)));
+    }
+}

@@ -1,0 +1,420 @@
+//! Two links, joined by lanes that deliver at once: what users of the engine rely on.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use refrain_codec::geometry::CacheGeometry;
+use refrain_proto::{
+    Event, Fault, FlowId, LaneFault, LaneId, Link, LinkConfig, Moment, ResetReason, Role,
+    hello::Hello,
+};
+
+/// Both ends and a clock.
+struct Pair {
+    now: Moment,
+    near: Link,
+    far: Link,
+    near_events: Vec<Event>,
+    far_events: Vec<Event>,
+    /// Bytes near → far and far → near, lane by lane.
+    carried: BTreeMap<LaneId, (Vec<u8>, Vec<u8>)>,
+}
+
+impl Pair {
+    fn new(lanes: usize) -> Self {
+        Self::with_config(
+            lanes,
+            LinkConfig::with_cache(CacheGeometry::new(4 << 20).expect("valid")),
+        )
+    }
+
+    fn with_config(lanes: usize, config: LinkConfig) -> Self {
+        let mut pair = Self {
+            now: Moment::default(),
+            near: Link::new(Role::Near, 1, config.clone()),
+            far: Link::new(Role::Far, 2, config),
+            near_events: Vec::new(),
+            far_events: Vec::new(),
+            carried: BTreeMap::new(),
+        };
+        for _ in 0..lanes {
+            pair.dial();
+            pair.settle();
+        }
+        pair
+    }
+
+    fn dial(&mut self) -> LaneId {
+        let lane = self.near.dial_lane(self.now).expect("a number is left");
+        let mut bytes = Vec::new();
+        self.near.poll_transmit(self.now, lane, &mut bytes);
+        let (hello, read) = Hello::read(&bytes).expect("a hello").expect("whole");
+        assert_eq!(self.far.accept_lane(self.now, &hello), Ok(lane));
+        self.far
+            .receive(self.now, lane, &bytes[read..])
+            .expect("no fault");
+        self.carried.insert(lane, Default::default());
+        lane
+    }
+
+    /// Carries everything that either end has to say, until both are silent.
+    fn settle(&mut self) {
+        loop {
+            let mut silent = true;
+            let lanes: Vec<LaneId> = self.carried.keys().copied().collect();
+            for lane in lanes {
+                let mut bytes = Vec::new();
+                self.near.poll_transmit(self.now, lane, &mut bytes);
+                silent &= bytes.is_empty();
+                self.far.receive(self.now, lane, &bytes).expect("no fault");
+                self.carried.get_mut(&lane).expect("known").0.extend(&bytes);
+
+                bytes.clear();
+                self.far.poll_transmit(self.now, lane, &mut bytes);
+                silent &= bytes.is_empty();
+                self.near.receive(self.now, lane, &bytes).expect("no fault");
+                self.carried.get_mut(&lane).expect("known").1.extend(&bytes);
+            }
+            self.near_events
+                .extend(std::iter::from_fn(|| self.near.poll_event()));
+            self.far_events
+                .extend(std::iter::from_fn(|| self.far.poll_event()));
+            if silent {
+                let due = [self.near.poll_timeout(), self.far.poll_timeout()];
+                let soon = self.now + Duration::from_millis(200);
+                let Some(due) = due.into_iter().flatten().min().filter(|&due| due <= soon) else {
+                    return;
+                };
+                self.now = self.now.max(due);
+                self.near.handle_timeout(self.now);
+                self.far.handle_timeout(self.now);
+            }
+        }
+    }
+
+    fn open(&mut self, target: &str) -> FlowId {
+        let flow = self
+            .near
+            .open_flow(self.now, target, false)
+            .expect("the link is up");
+        self.settle();
+        self.far.accept_flow(flow, false);
+        self.settle();
+        flow
+    }
+
+    /// Sends `bytes` near → far on `flow` and returns what arrived.
+    fn send(&mut self, flow: FlowId, bytes: &[u8]) -> Vec<u8> {
+        let (mut sent, mut arrived, mut buffer) = (0, Vec::new(), Vec::new());
+        while sent < bytes.len() {
+            sent += self.near.write(flow, &bytes[sent..]);
+            self.settle();
+            self.far.take_ready(flow, &mut buffer);
+            self.far.taken(self.now, flow, buffer.len());
+            arrived.extend_from_slice(&buffer);
+            self.settle();
+        }
+        arrived
+    }
+
+    fn link_bytes_sent(&self) -> u64 {
+        self.near.status(self.now).sent.link_bytes
+    }
+}
+
+fn noise(len: usize, mut seed: u64) -> Vec<u8> {
+    (0..len)
+        .map(|_| {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 56) as u8
+        })
+        .collect()
+}
+
+#[test]
+fn a_flow_carries_bytes_and_ends_each_way() {
+    let mut pair = Pair::new(2);
+    let flow = pair.open("example.org:80");
+    assert!(pair.near_events.contains(&Event::FlowAccepted(flow)));
+    assert_eq!(pair.send(flow, b"ping"), b"ping");
+    pair.near.finish(flow);
+    pair.settle();
+    assert!(pair.far.is_finished_by_peer(flow));
+    assert!(!pair.near.is_finished_by_peer(flow), "half-closed");
+
+    assert_eq!(pair.far.write(flow, b"pong"), 4);
+    pair.far.finish(flow);
+    pair.settle();
+    let mut buffer = Vec::new();
+    pair.near.take_ready(flow, &mut buffer);
+    assert_eq!(buffer, b"pong");
+    assert!(pair.near.is_finished_by_peer(flow));
+    assert_eq!((pair.near.flows_open(), pair.far.flows_open()), (0, 0));
+}
+
+#[test]
+fn a_second_time_costs_almost_nothing() {
+    let mut pair = Pair::new(4);
+    let data = noise(1 << 20, 1);
+    let first = pair.open("a:1");
+    assert_eq!(pair.send(first, &data), data);
+    let before = pair.link_bytes_sent();
+    let second = pair.open("b:2");
+    assert_eq!(pair.send(second, &data), data);
+    let cost = pair.link_bytes_sent() - before;
+    assert!(
+        cost < data.len() as u64 / 50,
+        "{cost} bytes for a repeat of {}",
+        data.len()
+    );
+}
+
+#[test]
+fn bytes_may_come_split_anywhere() {
+    let mut pair = Pair::new(1);
+    let flow = pair.near.open_flow(pair.now, "a:1", false).expect("up");
+    let text = b"split anywhere, the result may not differ".repeat(20);
+    assert_eq!(pair.near.write(flow, &text), text.len());
+    let mut bytes = Vec::new();
+    pair.near.poll_transmit(pair.now, LaneId(0), &mut bytes);
+    for byte in bytes {
+        pair.far
+            .receive(pair.now, LaneId(0), &[byte])
+            .expect("no fault");
+    }
+    let mut buffer = Vec::new();
+    pair.far.take_ready(flow, &mut buffer);
+    assert_eq!(buffer, text);
+}
+
+#[test]
+fn a_slow_reader_stops_its_own_flow_alone() {
+    let mut pair = Pair::new(1);
+    let (slow, quick) = (pair.open("a:1"), pair.open("a:1"));
+    let mut sent = 0;
+    loop {
+        let taken = pair.near.write(slow, &[7; 10_000]);
+        pair.settle();
+        sent += taken;
+        if taken == 0 {
+            break;
+        }
+    }
+    assert!(sent < 1 << 20, "credit bounds what waits at the other end");
+    let data = noise(3 << 20, 2);
+    assert_eq!(pair.send(quick, &data), data);
+}
+
+#[test]
+fn refusals_and_resets_are_passed_on() {
+    let mut pair = Pair::new(2);
+    let refused = pair
+        .near
+        .open_flow(pair.now, "closed:1", false)
+        .expect("up");
+    pair.near.write(refused, b"early bytes");
+    pair.settle();
+    pair.far.refuse_flow(refused, 3, "connection refused");
+    pair.settle();
+    let text = "connection refused".to_owned();
+    assert!(pair.near_events.contains(&Event::FlowRefused {
+        flow: refused,
+        code: 3,
+        text
+    }));
+
+    let flow = pair.open("b:2");
+    pair.far.write(flow, &noise(5000, 3));
+    pair.near.reset(flow, 9);
+    pair.settle();
+    assert!(
+        pair.far_events
+            .contains(&Event::FlowReset(flow, ResetReason::ByPeer(9)))
+    );
+    assert_eq!((pair.near.flows_open(), pair.far.flows_open()), (0, 0));
+}
+
+#[test]
+fn a_dead_lane_resets_its_flows_and_is_settled_on_another() {
+    let mut pair = Pair::new(2);
+    let flow = pair.open("a:1");
+    let data = noise(40_000, 4);
+    pair.send(flow, &data[..20_000]);
+    // Blocks that leave and never arrive.
+    let lane = pair.near.status(pair.now).flows[0].lane;
+    pair.near.write(flow, &data[20_000..]);
+    pair.near.poll_transmit(pair.now, lane, &mut Vec::new());
+    assert!(pair.near.status(pair.now).sent.outstanding_bytes > 0);
+    pair.near
+        .close_lane(pair.now, lane, LaneFault::TransportClosed);
+    pair.carried.remove(&lane);
+    pair.settle();
+    assert!(
+        pair.near_events
+            .contains(&Event::FlowReset(flow, ResetReason::LaneLost))
+    );
+    assert!(
+        pair.far_events
+            .contains(&Event::FlowReset(flow, ResetReason::LaneLost))
+    );
+    let status = pair.near.status(pair.now);
+    assert_eq!((status.holes, status.sent.outstanding_bytes), (1, 0));
+
+    // History before the hole still serves, the lost bytes do not.
+    let before = pair.link_bytes_sent();
+    let again = pair.open("a:1");
+    assert_eq!(pair.send(again, &data), data);
+    let cost = pair.link_bytes_sent() - before;
+    assert!((20_000..22_000).contains(&cost), "{cost}");
+}
+
+#[test]
+fn a_link_outlives_all_its_lanes() {
+    let mut pair = Pair::new(1);
+    let data = noise(200_000, 5);
+    let flow = pair.open("a:1");
+    pair.send(flow, &data);
+    pair.near
+        .close_lane(pair.now, LaneId(0), LaneFault::TransportClosed);
+    pair.far
+        .close_lane(pair.now, LaneId(0), LaneFault::TransportClosed);
+    pair.carried.clear();
+    pair.dial();
+    pair.settle();
+    let before = pair.link_bytes_sent();
+    let again = pair.open("a:1");
+    assert_eq!(pair.send(again, &data), data);
+    assert!(
+        pair.link_bytes_sent() - before < 4000,
+        "the caches survived"
+    );
+}
+
+#[test]
+fn silence_kills_a_lane() {
+    let mut pair = Pair::new(1);
+    pair.open("a:1");
+    let mut events = Vec::new();
+    while events.is_empty() {
+        pair.now = pair
+            .near
+            .poll_timeout()
+            .expect("pings are due")
+            .max(pair.now);
+        assert!(pair.now.0 < Duration::from_secs(7), "noticed in time");
+        pair.near.handle_timeout(pair.now);
+        pair.near
+            .poll_transmit(pair.now, LaneId(0), &mut Vec::new());
+        events.extend(
+            std::iter::from_fn(|| pair.near.poll_event())
+                .filter(|event| matches!(event, Event::LaneDown(_, LaneFault::Silent))),
+        );
+    }
+}
+
+#[test]
+fn replayed_frames_are_refused() {
+    let mut pair = Pair::new(2);
+    let flow = pair.open("a:1");
+    pair.near.write(flow, &noise(3000, 6));
+    let lane = pair.near.status(pair.now).flows[0].lane;
+    let mut bytes = Vec::new();
+    pair.near.poll_transmit(pair.now, lane, &mut bytes);
+    pair.far
+        .receive(pair.now, lane, &bytes)
+        .expect("the first time");
+    let again = pair.far.receive(pair.now, lane, &bytes);
+    assert!(again.is_err(), "a block twice in the same place");
+
+    let mut pair = Pair::new(1);
+    let open = |pair: &mut Pair| {
+        pair.near.open_flow(pair.now, "a:1", false).expect("up");
+        let mut bytes = Vec::new();
+        pair.near.poll_transmit(pair.now, LaneId(0), &mut bytes);
+        bytes
+    };
+    let bytes = open(&mut pair);
+    pair.far
+        .receive(pair.now, LaneId(0), &bytes)
+        .expect("the first time");
+    let fault = pair
+        .far
+        .receive(pair.now, LaneId(0), &bytes)
+        .expect_err("the second");
+    assert!(matches!(fault, Fault::Lane(LaneFault::Protocol(_))));
+}
+
+#[test]
+fn damaged_frames_cost_the_lane_or_the_link_and_never_a_wrong_byte() {
+    let text =
+        b"damage in the middle of a lane is found before anybody sees a byte of it; ".repeat(40);
+    let mut pair = Pair::new(1);
+    let flow = pair.near.open_flow(pair.now, "a:1", false).expect("up");
+    pair.near.write(flow, &text);
+    let mut bytes = Vec::new();
+    pair.near.poll_transmit(pair.now, LaneId(0), &mut bytes);
+    for at in 0..bytes.len() {
+        let mut pair = Pair::new(1);
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        let result = pair.far.receive(pair.now, LaneId(0), &damaged);
+        let mut buffer = Vec::new();
+        pair.far.take_ready(flow, &mut buffer);
+        assert!(text.starts_with(&buffer), "byte {at}: {result:?}");
+    }
+}
+
+#[test]
+fn a_full_window_waits_a_round_trip_and_then_bypasses() {
+    let mut pair = Pair::new(1);
+    let flow = pair.open("a:1");
+    pair.send(flow, &noise(300_000, 1));
+    // Acknowledgements no longer come back.
+    let (mut bytes, mut sent, mut waited) = (Vec::new(), Vec::new(), false);
+    while pair.near.status(pair.now).sent.layers.bypassed_blocks == 0 {
+        pair.near.write(flow, &noise(20_000, sent.len() as u64));
+        bytes.clear();
+        pair.near.poll_transmit(pair.now, LaneId(0), &mut bytes);
+        if bytes.is_empty() {
+            waited = true;
+            pair.now = pair
+                .near
+                .poll_timeout()
+                .expect("the wait ends")
+                .max(pair.now);
+            pair.near.handle_timeout(pair.now);
+        }
+        sent.extend_from_slice(&bytes);
+        assert!(
+            pair.now.0 < Duration::from_secs(5),
+            "a round trip, not for ever"
+        );
+        pair.far
+            .receive(pair.now, LaneId(0), &bytes)
+            .expect("no fault");
+        let mut buffer = Vec::new();
+        pair.far.take_ready(flow, &mut buffer);
+        pair.far.taken(pair.now, flow, buffer.len());
+        let mut back = Vec::new();
+        pair.far.poll_transmit(pair.now, LaneId(0), &mut back);
+        let credit_alone: Vec<u8> = credits(&back);
+        pair.near
+            .receive(pair.now, LaneId(0), &credit_alone)
+            .expect("no fault");
+    }
+    assert!(waited);
+}
+
+/// Of some frames, those that grant credit.
+fn credits(mut bytes: &[u8]) -> Vec<u8> {
+    use refrain_proto::frame::Frame;
+    let mut kept = Vec::new();
+    while let Some((frame, read)) = Frame::read(bytes).expect("frames") {
+        if matches!(frame, Frame::Credit { .. }) {
+            frame.write(&mut kept);
+        }
+        bytes = &bytes[read..];
+    }
+    kept
+}
