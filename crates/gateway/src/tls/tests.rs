@@ -3,6 +3,8 @@ use tokio::net::TcpListener;
 
 const WITHIN: Duration = Duration::from_secs(20);
 
+const RECORD_HEADER_BYTES: usize = 5;
+
 fn key() -> PrivateKey {
     PrivateKey::generate().unwrap()
 }
@@ -202,10 +204,15 @@ async fn neither_early_data_nor_a_ticket_is_ever_offered() {
     // A client that could have resumed by now offers neither.
     let ((mut far_tcp, _), (near_tcp, far)) = tcp_pair().await;
     let hello = async {
-        let mut hello = vec![0; 4096];
-        let length = far_tcp.read(&mut hello).await.unwrap();
+        let mut hello = vec![0; RECORD_HEADER_BYTES];
+        far_tcp.read_exact(&mut hello).await.unwrap();
+        let body_bytes = u16::from_be_bytes([hello[3], hello[4]]);
+        hello.resize(RECORD_HEADER_BYTES + usize::from(body_bytes), 0);
+        far_tcp
+            .read_exact(&mut hello[RECORD_HEADER_BYTES..])
+            .await
+            .unwrap();
         drop(far_tcp);
-        hello.truncate(length);
         hello
     };
     let (_, hello) = tokio::join!(client.connect(near_tcp, far, WITHIN), hello);
@@ -220,9 +227,9 @@ async fn neither_early_data_nor_a_ticket_is_ever_offered() {
 
 /// The extension types of a ClientHello in one record.
 fn extension_types(record: &[u8]) -> Vec<u16> {
-    const RECORD_AND_HANDSHAKE_HEADERS: usize = 5 + 4;
+    const HANDSHAKE_HEADER_BYTES: usize = 4;
     let be16 = |at: usize| u16::from_be_bytes([record[at], record[at + 1]]);
-    let mut at = RECORD_AND_HANDSHAKE_HEADERS + 2 + 32;
+    let mut at = RECORD_HEADER_BYTES + HANDSHAKE_HEADER_BYTES + 2 + 32;
     at += 1 + usize::from(record[at]); // session id
     at += 2 + usize::from(be16(at)); // cipher suites
     at += 1 + usize::from(record[at]); // compression methods
