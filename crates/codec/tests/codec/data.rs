@@ -1,0 +1,63 @@
+//! Real data, which the repository does not carry: `REFRAIN_DATA`, or `../shared/data` beside
+//! the workspace. Where there is none a test is skipped, and says so, unless
+//! `REFRAIN_REQUIRE_DATA=1`.
+
+use std::{
+    env,
+    fs::File,
+    io::{BufReader, Read},
+    path::PathBuf,
+};
+
+/// The folder; `None` where it may be missing, and is.
+pub fn folder() -> Option<PathBuf> {
+    let folder = match env::var_os("REFRAIN_DATA") {
+        Some(folder) => PathBuf::from(folder),
+        None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
+    };
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    assert!(
+        env::var_os("REFRAIN_REQUIRE_DATA").is_none_or(|value| value != "1"),
+        "{} is not here, and REFRAIN_REQUIRE_DATA=1",
+        folder.display()
+    );
+    println!("skipped: ../shared/data is not here");
+    None
+}
+
+/// The first `len` bytes of a file of the Silesia corpus.
+pub fn silesia(name: &str, len: usize) -> Option<Vec<u8>> {
+    let mut file = unpack(folder()?.join("silesia").join(name).with_extension("zst"));
+    Some(take(&mut file, len))
+}
+
+/// The first `len` bytes of each of the first `count` Linux 2.0 releases: one tar of tars.
+pub fn linux_releases(count: usize, len: usize) -> Option<Vec<Vec<u8>>> {
+    let mut outer = unpack(folder()?.join("linux-2.0.1-2.0.40.tar.zst"));
+    let releases = (0..count).map(|_| {
+        let header = take(&mut outer, 512);
+        let size = std::str::from_utf8(&header[124..135]).expect("octal digits");
+        let size = usize::from_str_radix(size, 8).expect("octal digits");
+        let mut release = take(&mut outer, size.next_multiple_of(512));
+        release.truncate(len);
+        release
+    });
+    Some(releases.collect())
+}
+
+fn unpack(path: PathBuf) -> impl Read {
+    let file = File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut decoder = zstd::Decoder::with_buffer(BufReader::new(file)).expect("a decoder");
+    decoder.window_log_max(31).expect("a valid window");
+    decoder
+}
+
+fn take(file: &mut impl Read, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    file.take(len as u64)
+        .read_to_end(&mut bytes)
+        .expect("zstd data");
+    bytes
+}
