@@ -247,48 +247,62 @@ fn each_lie_has_its_error() {
 
 #[test]
 fn what_was_written_over_or_never_written_is_out_of_the_cache() {
-    let mut decoder = Decoder::new(geometry());
-    let mut tokens = Vec::new();
-    let mut refer = |decoder: &mut Decoder, at: usize, source: usize| {
-        tokens.clear();
-        push_region(&mut tokens, 0, 100, source as i64 - at as i64);
+    let decode = |decoder: &mut Decoder, at: usize, len, tokens: &[u8], literals: &[u8]| {
         let block = Block {
             number: 0,
             at: LogPosition(at as u64),
-            len: 100,
-            tokens: &tokens,
-            literals: &[],
-            check: check(0, &[0; 100]),
+            len,
+            tokens,
+            literals,
+            check: check(0, &vec![0; len]),
         };
         decoder.decode(block, &mut SourceCursor::default(), &mut Vec::new())
+    };
+    let refer = |decoder: &mut Decoder, at: usize, source: usize| {
+        let mut tokens = Vec::new();
+        push_region(&mut tokens, 0, 100, source as i64 - at as i64);
+        decode(decoder, at, 100, &tokens, &[])
     };
     let outside = |source: usize| {
         Err(DecodeError::SourceOutOfCache {
             source: LogPosition(source as u64),
         })
     };
-    assert_eq!(refer(&mut decoder, 1000, 500), outside(500));
-    let reach = CACHE_BYTES - geometry().window_bytes();
     let at = 10 * CACHE_BYTES;
-    let oldest = at + 100 - reach;
-    assert_eq!(refer(&mut decoder, at, oldest - 1), outside(oldest - 1));
-    assert_eq!(
-        refer(&mut decoder, at, oldest),
-        outside(oldest),
-        "no memory yet"
-    );
+    let oldest = at + 100 - (CACHE_BYTES - geometry().window_bytes());
+
+    let mut decoder = Decoder::new(geometry());
+    assert_eq!(refer(&mut decoder, at, oldest), outside(oldest));
     assert_eq!(decoder.allocated_bytes(), 0);
-    let far_away = LogPosition(u64::MAX / 2 + 1);
-    let block = Block {
-        number: 0,
-        at: far_away,
-        len: 0,
-        tokens: &[],
-        literals: &[],
-        check: check(0, &[]),
-    };
-    let decoded = decoder.decode(block, &mut SourceCursor::default(), &mut Vec::new());
-    assert_eq!(decoded, Err(DecodeError::OutOfBounds));
+
+    let zeros = vec![0; CACHE_BYTES / 16];
+    for at in (at - CACHE_BYTES..at).step_by(zeros.len()) {
+        let decoded = decode(&mut decoder, at, zeros.len(), &[], &zeros);
+        assert_eq!(decoded, Ok(()));
+    }
+    assert_eq!(refer(&mut decoder, at, oldest - 1), outside(oldest - 1));
+    assert_eq!(refer(&mut decoder, at, oldest), Ok(()));
+}
+
+#[test]
+fn positions_beyond_use_are_refused() {
+    let mut decoder = Decoder::new(geometry());
+    for (at, expected) in [
+        (u64::MAX / 2, Ok(())),
+        (u64::MAX / 2 + 1, Err(DecodeError::OutOfBounds)),
+        (u64::MAX, Err(DecodeError::OutOfBounds)),
+    ] {
+        let block = Block {
+            number: 0,
+            at: LogPosition(at),
+            len: 5,
+            tokens: &[],
+            literals: b"plain",
+            check: check(0, b"plain"),
+        };
+        let decoded = decoder.decode(block, &mut SourceCursor::default(), &mut Vec::new());
+        assert_eq!(decoded, expected);
+    }
 }
 
 /// Megabytes of tokens that each name a long region: they stop at the announced length.
