@@ -1,0 +1,125 @@
+//! What applications handed over and what reached them: where promise P1 is checked.
+//!
+//! Delivered bytes are at any time the first of those that were written; where a flow
+//! ends without an error, they are all of them.
+
+use std::collections::BTreeMap;
+
+use refrain_proto::FlowId;
+
+use crate::{End, Failure};
+
+/// A flow among all that a run ever has: instances of the link at both ends, and its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FlowKey {
+    pub(crate) near_instance: u64,
+    pub(crate) far_instance: u64,
+    pub(crate) flow: FlowId,
+}
+
+/// All flows of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    flows: BTreeMap<FlowKey, FlowRecord>,
+}
+
+/// One flow.
+#[derive(Debug, Default)]
+pub(crate) struct FlowRecord {
+    /// What either end sends, by the end that sends it.
+    directions: [DirectionRecord; 2],
+    /// By an application: a reset is then to be expected.
+    pub(crate) was_cut_short: bool,
+    was_offered: bool,
+}
+
+#[derive(Debug, Default)]
+struct DirectionRecord {
+    /// All that its application will ever write.
+    content: Vec<u8>,
+    written: usize,
+    finished: bool,
+    delivered: usize,
+}
+
+impl Ledger {
+    /// The record of `key`, made with `contents` if it is new.
+    pub(crate) fn open(
+        &mut self,
+        key: FlowKey,
+        contents: impl FnOnce() -> [Vec<u8>; 2],
+    ) -> &mut FlowRecord {
+        self.flows.entry(key).or_insert_with(|| FlowRecord {
+            directions: contents().map(|content| DirectionRecord {
+                content,
+                ..DirectionRecord::default()
+            }),
+            ..FlowRecord::default()
+        })
+    }
+
+    pub(crate) fn record(&mut self, key: FlowKey) -> &mut FlowRecord {
+        self.flows
+            .get_mut(&key)
+            .expect("a flow is recorded before anything happens to it")
+    }
+}
+
+impl FlowRecord {
+    /// What `from` still has to write.
+    pub(crate) fn unwritten(&self, from: End) -> &[u8] {
+        let direction = &self.directions[from as usize];
+        &direction.content[direction.written..]
+    }
+
+    pub(crate) fn content_bytes(&self, from: End) -> usize {
+        self.directions[from as usize].content.len()
+    }
+
+    pub(crate) fn written(&mut self, from: End, bytes: usize) {
+        self.directions[from as usize].written += bytes;
+    }
+
+    pub(crate) fn finished(&mut self, from: End) {
+        self.directions[from as usize].finished = true;
+    }
+
+    /// A flow reaches the other end's gateway once, whatever was replayed.
+    pub(crate) fn offered(&mut self, flow: FlowId) -> Result<(), Failure> {
+        match core::mem::replace(&mut self.was_offered, true) {
+            true => Err(Failure::OfferedTwice(flow)),
+            false => Ok(()),
+        }
+    }
+
+    /// `bytes` that `from` wrote reached the application at the other end.
+    pub(crate) fn delivered(
+        &mut self,
+        from: End,
+        flow: FlowId,
+        bytes: &[u8],
+    ) -> Result<(), Failure> {
+        let direction = &mut self.directions[from as usize];
+        let at = direction.delivered;
+        if direction.content[at..direction.written].starts_with(bytes) {
+            direction.delivered += bytes.len();
+            Ok(())
+        } else {
+            Err(Failure::WrongBytes { flow, from, at })
+        }
+    }
+
+    /// The application at the other end saw the end of what `from` wrote, and no error.
+    pub(crate) fn ended(&self, from: End, flow: FlowId) -> Result<(), Failure> {
+        let direction = &self.directions[from as usize];
+        if direction.finished && direction.delivered == direction.content.len() {
+            return Ok(());
+        }
+        Err(Failure::CutShort {
+            flow,
+            from,
+            delivered: direction.delivered,
+            written: direction.written,
+        })
+    }
+}

@@ -1,0 +1,215 @@
+//! Transports: what carries a lane's bytes, and what becomes of them on the way.
+//!
+//! A transport keeps the order of its bytes, as TCP does, and takes its own time. It may
+//! break at any moment, with word to both ends, to one, or to none. A *damaged* one also
+//! changes what it carries, which TLS would stop; the engines must stand it all the same.
+
+use std::{collections::VecDeque, time::Duration};
+
+use fastrand::Rng;
+use refrain_proto::{LaneId, Moment, frame::Frame, hello::Hello};
+
+use crate::{End, kinds::Kind};
+
+/// One transport, from both ends' view.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    pub(crate) ends: [TransportEnd; 2],
+    /// Damage may hide what an end said, so a damaged transport cannot go on for ever.
+    pub(crate) is_damaged: bool,
+}
+
+/// One end of a transport.
+#[derive(Debug)]
+pub(crate) struct TransportEnd {
+    /// The link (by the near end's instance) and the lane that it carries there.
+    pub(crate) lane: Option<(u64, LaneId)>,
+    pub(crate) is_open: bool,
+    /// What came before the lane was known.
+    pub(crate) unread: Vec<u8>,
+    pub(crate) out: Pipe,
+}
+
+/// What flows one way.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    delay: Duration,
+    jitter: Duration,
+    bytes_per_ms: u64,
+    /// When the next bytes may be handed over; `None` when the pipe broke and is full.
+    pub(crate) free_at: Option<Moment>,
+    last_arrival: Moment,
+    pub(crate) in_flight: VecDeque<Parcel>,
+    /// What is handed over is lost.
+    pub(crate) is_broken: bool,
+    /// What is done to the next frames.
+    pub(crate) harm: Option<Kind>,
+    is_first: bool,
+}
+
+/// Something in flight.
+#[derive(Debug)]
+pub(crate) struct Parcel {
+    /// What left, or `None` for the word that the sender closed.
+    pub(crate) bytes: Option<Vec<u8>>,
+    /// Counts all parcels of its sender, on whichever transport.
+    pub(crate) number: u64,
+}
+
+impl Transport {
+    pub(crate) fn new(rng: &mut Rng, delay_ms_max: u64) -> Self {
+        let mut end = || TransportEnd {
+            lane: None,
+            is_open: true,
+            unread: Vec::new(),
+            out: Pipe::new(rng, delay_ms_max),
+        };
+        Self {
+            ends: [end(), end()],
+            is_damaged: false,
+        }
+    }
+
+    pub(crate) fn end(&mut self, end: End) -> &mut TransportEnd {
+        &mut self.ends[end as usize]
+    }
+
+    /// It is of no more use, and an end does not know that yet.
+    pub(crate) fn is_half_dead(&self) -> bool {
+        let is_dead = |end: &TransportEnd| !end.is_open || end.out.is_broken;
+        self.ends.iter().any(is_dead) && self.ends.iter().any(|end| end.is_open)
+    }
+}
+
+impl Pipe {
+    fn new(rng: &mut Rng, delay_ms_max: u64) -> Self {
+        Self {
+            delay: Duration::from_micros(rng.u64(20..=1000 * delay_ms_max)),
+            jitter: Duration::from_micros(rng.u64(1..20_000)),
+            bytes_per_ms: 1 << rng.u32(6..16),
+            free_at: Some(Moment::default()),
+            last_arrival: Moment::default(),
+            in_flight: VecDeque::new(),
+            is_broken: false,
+            harm: None,
+            is_first: true,
+        }
+    }
+
+    pub(crate) fn is_free(&self, now: Moment) -> bool {
+        self.free_at.is_some_and(|at| at <= now)
+    }
+
+    /// Whatever is handed over takes so much longer to leave.
+    pub(crate) fn stall(&mut self, now: Moment, pause: Duration) {
+        self.free_at = self.free_at.map(|at| at.max(now) + pause);
+        self.last_arrival = self.last_arrival.max(now) + pause;
+    }
+
+    /// The pipe breaks: some of what is in flight may still come.
+    pub(crate) fn break_off(&mut self, rng: &mut Rng) {
+        let kept = rng.usize(..=self.in_flight.len());
+        if let Some(cut) = self.in_flight.get_mut(kept).and_then(|p| p.bytes.as_mut()) {
+            cut.truncate(rng.usize(..=cut.len()));
+        }
+        for parcel in self.in_flight.iter_mut().skip(kept + 1) {
+            parcel.bytes = Some(Vec::new());
+        }
+        self.is_broken = true;
+        if rng.bool() {
+            self.free_at = None;
+        }
+    }
+
+    /// Hands `bytes` over; says what harm was done to them and when they arrive, unless
+    /// they are lost.
+    pub(crate) fn send(
+        &mut self,
+        rng: &mut Rng,
+        now: Moment,
+        number: u64,
+        mut bytes: Vec<u8>,
+    ) -> (Option<Kind>, Option<Moment>) {
+        let micros = 1000 * bytes.len() as u64 / self.bytes_per_ms;
+        let leaves = now + Duration::from_micros(micros);
+        self.free_at = self.free_at.map(|_| leaves);
+        if self.is_broken {
+            return (None, None);
+        }
+        let is_first = core::mem::replace(&mut self.is_first, false);
+        let harm = self
+            .harm
+            .filter(|&harm| damage(rng, harm, &mut bytes, is_first));
+        if harm.is_some() {
+            self.harm = None;
+        }
+        let arrival = self.arrival(rng, leaves);
+        self.in_flight.push_back(Parcel {
+            bytes: Some(bytes),
+            number,
+        });
+        (harm, Some(arrival))
+    }
+
+    /// The sender closes; says when the other end hears of it, unless it never does.
+    pub(crate) fn close(&mut self, rng: &mut Rng, now: Moment, number: u64) -> Option<Moment> {
+        if self.is_broken {
+            return None;
+        }
+        let arrival = self.arrival(rng, now);
+        self.in_flight.push_back(Parcel {
+            bytes: None,
+            number,
+        });
+        Some(arrival)
+    }
+
+    fn arrival(&mut self, rng: &mut Rng, leaves: Moment) -> Moment {
+        let jitter = Duration::from_micros(rng.u64(..self.jitter.as_micros() as u64 + 1));
+        self.last_arrival = self.last_arrival.max(leaves + self.delay + jitter);
+        self.last_arrival
+    }
+}
+
+/// Does `harm` to `bytes`, whole frames with a hello before them if they are a pipe's
+/// first. Says whether it could.
+fn damage(rng: &mut Rng, harm: Kind, bytes: &mut Vec<u8>, is_first: bool) -> bool {
+    /// Where a hello names its sender's instance. The simulator tells flows apart by it, so
+    /// it alone stays as it is.
+    const HELLO_INSTANCE: core::ops::Range<usize> = 12..20;
+
+    let mut frames = Vec::new();
+    let mut at = match Hello::read(bytes) {
+        Ok(Some((_, read))) if is_first => read,
+        _ => 0,
+    };
+    while let Ok(Some((_, read))) = Frame::read(&bytes[at..]) {
+        frames.push(at..at + read);
+        at += read;
+    }
+    if harm == Kind::FlippedBit {
+        let at = rng.usize(..bytes.len());
+        if is_first && HELLO_INSTANCE.contains(&at) {
+            return false;
+        }
+        bytes[at] ^= 1 << rng.u8(..8);
+        return true;
+    }
+    let Some(frame) = rng.choice(frames) else {
+        return false;
+    };
+    match harm {
+        Kind::TruncatedFrame => {
+            let cut = rng.usize(frame.start + 1..=frame.end - 1);
+            bytes.drain(cut..frame.end);
+        }
+        Kind::DuplicatedFrame => {
+            let copy = bytes[frame.clone()].to_vec();
+            bytes.splice(frame.end..frame.end, copy);
+        }
+        _ => {
+            bytes.drain(frame);
+        }
+    }
+    true
+}

@@ -1,0 +1,132 @@
+//! What breaks in a run, and when.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::{End, kinds::Kind};
+
+/// Troubles come within the first part of a run.
+pub(crate) const TROUBLE_ENDS: Duration = Duration::from_secs(6);
+
+/// Something that breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// A transport breaks; both ends notice, each in its own time.
+    Cut,
+    /// A transport breaks, and one end notices.
+    CutAtOneEnd(End),
+    /// What this end says on a transport is lost from now on.
+    Silence(End),
+    /// A transport stands still for a while.
+    Stall,
+    /// All transports break: a reunion, if both ends live.
+    CutAll,
+    /// No transport can be had for a while.
+    Blackout,
+    /// A process dies and comes back at once, with nothing.
+    Restart(End),
+    /// An end takes no more flows.
+    Drain(End),
+    /// A transport does this to what it carries.
+    Harm(Kind),
+}
+
+/// Everything about a run that is drawn at its beginning.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// In order of time.
+    pub(crate) troubles: Vec<(Duration, Trouble)>,
+    /// When flows are opened, and by whom.
+    pub(crate) openings: Vec<(Duration, End)>,
+    pub(crate) lanes: usize,
+    pub(crate) delay_ms_max: u64,
+    /// What the engine is told that encoding took.
+    pub(crate) encoding: Duration,
+    /// One flow of so many is large.
+    pub(crate) large_one_of: u8,
+    pub(crate) large_bytes_max: usize,
+}
+
+impl Plan {
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        let moment =
+            |rng: &mut Rng| Duration::from_micros(rng.u64(..TROUBLE_ENDS.as_micros() as u64));
+        let mut troubles: Vec<_> = match rng.u8(..10) {
+            0 => Vec::new(),
+            weather => (0..rng.usize(1..8))
+                .map(|_| (moment(rng), Trouble::draw(rng, weather)))
+                .collect(),
+        };
+        troubles.sort_by_key(|&(at, _)| at);
+        // Early flows in a bunch, as a page's, and others here and there.
+        let openings = (0..rng.usize(3..12))
+            .map(|_| {
+                let at = match rng.bool() {
+                    true => moment(rng),
+                    false => moment(rng) / 20,
+                };
+                let end = if rng.u8(..4) == 0 {
+                    End::Far
+                } else {
+                    End::Near
+                };
+                (at, end)
+            })
+            .collect();
+        let (large_one_of, large_bytes_max) = match rng.u8(..32) {
+            0 => (2, 700_000),
+            1..6 => (4, 400_000),
+            _ => (u8::MAX, 200_000),
+        };
+        Self {
+            troubles,
+            openings,
+            lanes: rng.usize(1..=4),
+            delay_ms_max: [2, 20, 100, 400][rng.usize(..4)],
+            encoding: Duration::from_micros([20, 20, 2_000, 50_000][rng.usize(..4)]),
+            large_one_of,
+            large_bytes_max,
+        }
+    }
+
+    /// Bytes of one direction of a flow: mostly few.
+    pub(crate) fn content_bytes(&self, rng: &mut Rng) -> usize {
+        if rng.u8(..) % self.large_one_of == 0 {
+            return rng.usize(..self.large_bytes_max);
+        }
+        match rng.u8(..16) {
+            0 => 0,
+            1..8 => rng.usize(..1_000),
+            8..14 => rng.usize(..12_000),
+            _ => rng.usize(..60_000),
+        }
+    }
+}
+
+impl Trouble {
+    /// `weather`, 1 to 9, says how bad it can get.
+    fn draw(rng: &mut Rng, weather: u8) -> Self {
+        let end = End::BOTH[rng.usize(..2)];
+        let (dying, damaging) = (weather >= 5, weather >= 7);
+        match rng.u8(..16) {
+            12.. if damaging => Self::Harm(
+                [
+                    Kind::FlippedBit,
+                    Kind::FlippedBit,
+                    Kind::TruncatedFrame,
+                    Kind::DuplicatedFrame,
+                    Kind::DroppedFrame,
+                ][rng.usize(..5)],
+            ),
+            10..12 if dying => Self::Restart(end),
+            9 if rng.bool() => Self::Drain(end),
+            8 => Self::Blackout,
+            6..8 => Self::CutAll,
+            5 => Self::Stall,
+            4 => Self::Silence(end),
+            3 => Self::CutAtOneEnd(end),
+            _ => Self::Cut,
+        }
+    }
+}
