@@ -1,2 +1,82 @@
-//! refrain.
-fn main() {}
+//! `refrain`: keeps bytes off the wire that the other side already has.
+//!
+//! One thin file a subcommand. Exit codes: 0 done; 1 it failed, and standard error says
+//! why; 2 the command line or the configuration is wrong.
+
+mod bench;
+mod check;
+mod demo;
+mod keygen;
+mod run;
+mod status;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use refrain_gateway::{
+    options::{FarOptions, NearOptions},
+    settings::ConfigError,
+};
+use tracing::level_filters::LevelFilter;
+
+/// Keeps bytes off the wire that the other side already has: two gateways, one at each end
+/// of a link, that send what repeats once.
+///
+/// Try it: `refrain demo`. Set up a pair: `refrain keygen` at each end, then `refrain far`
+/// beside the service and `refrain near` beside its users.
+#[derive(Parser)]
+#[command(
+    version,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show on this machine what a pair saves, with built-in content or your own files
+    Demo(demo::DemoArguments),
+    /// Make a private key and print its public one
+    Keygen(keygen::KeygenArguments),
+    /// Run the end beside the service: takes lanes, connects to targets
+    Far(FarOptions),
+    /// Run the end beside the users: dials lanes, serves forwards, SOCKS5 and HTTP
+    Near(NearOptions),
+    /// Show a running gateway: its peers, flows and savings
+    Status(status::StatusArguments),
+    /// Find out whether a pair works, and how fast the way between is
+    Check(check::CheckArguments),
+    /// Measure this machine's speed, beside that of others' programs
+    Bench(bench::BenchArguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Keygen(arguments) => keygen::run(&arguments),
+        Command::Far(options) => run::far(&options),
+        Command::Near(options) => run::near(&options),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments).map_err(anyhow::Error::from),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("refrain: {error:#}");
+            ExitCode::from(if error.is::<ConfigError>() { 2 } else { 1 })
+        }
+    }
+}
+
+/// Logs to standard error, which standard output and its JSON stay clear of.
+fn log_to_stderr(level: LevelFilter) {
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .init();
+}

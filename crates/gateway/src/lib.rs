@@ -1,15 +1,40 @@
-//! The world around the engines: what a gateway listens on, whom it trusts, where it may
-//! connect, and how it is configured.
+//! The world around the engines: listeners, lanes over TLS, policies, status.
+//!
+//! ```text
+//! application ─▶ listeners (socks5, http_proxy) ─▶ flow ─▶ link ─▶ lane ─▶ tls, wire ─▶ peer
+//! peer ─▶ tls, wire ─▶ lane ─▶ link ─▶ offered ─▶ flow ─▶ target
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod options;
+pub mod settings;
+pub mod units;
 
 pub mod config;
-pub mod http_proxy;
 pub mod keys;
 pub mod machine;
-pub mod options;
-pub mod refusal;
+pub mod memory;
+pub mod policy;
 pub mod rules;
-pub mod settings;
-pub mod socks5;
 pub mod target;
+
+pub mod http_proxy;
+pub mod listeners;
+pub mod refusal;
+pub mod socks5;
+
+pub mod flow;
+pub mod lane;
+pub mod link;
+pub mod offered;
+pub mod pace;
 pub mod tls;
-pub mod units;
+pub mod wire;
+
+pub mod far;
+pub mod gateway;
+pub mod near;
+
+pub mod admin;
+pub mod check;
+pub mod status;

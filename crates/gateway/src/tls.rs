@@ -30,9 +30,10 @@ use rustls::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::keys::{PeerKeys, PrivateKey, PublicKey, SharedPeerKeys};
+use crate::wire::{CountedTcp, LaneStream};
 
 /// The far end: accepts lanes from any of its peers.
 #[derive(Clone)]
@@ -128,8 +129,8 @@ impl ServerTls {
         tcp: TcpStream,
         peer: SocketAddr,
         within: Duration,
-    ) -> Result<(TlsStream<TcpStream>, PublicKey), TlsError> {
-        let handshake = self.acceptor.accept(tcp).into_fallible();
+    ) -> Result<(LaneStream, PublicKey), TlsError> {
+        let handshake = self.acceptor.accept(CountedTcp::new(tcp)).into_fallible();
         match timeout(within, handshake).await {
             Err(_) => Err(TlsError::TimedOut {
                 peer,
@@ -174,10 +175,10 @@ impl ClientTls {
         tcp: TcpStream,
         peer: SocketAddr,
         within: Duration,
-    ) -> Result<(TlsStream<TcpStream>, PublicKey), TlsError> {
+    ) -> Result<(LaneStream, PublicKey), TlsError> {
         // The name is neither sent nor checked; the key is the identity.
         let name = ServerName::try_from("refrain").expect("a host name");
-        match timeout(within, self.connector.connect(name, tcp)).await {
+        match timeout(within, self.connector.connect(name, CountedTcp::new(tcp))).await {
             Err(_) => Err(TlsError::TimedOut {
                 peer,
                 after: within,
@@ -337,9 +338,9 @@ fn certified(key: &PrivateKey) -> Arc<CertifiedKey> {
 /// After the handshake: the peer's key, and that both speak refrain. The TLS library lets a peer
 /// pass that names no protocol at all.
 fn check_established(
-    stream: TlsStream<TcpStream>,
+    stream: LaneStream,
     peer: SocketAddr,
-) -> Result<(TlsStream<TcpStream>, PublicKey), TlsError> {
+) -> Result<(LaneStream, PublicKey), TlsError> {
     let incompatible = |reason| TlsError::Incompatible { peer, reason };
     let (_, connection) = stream.get_ref();
     if connection.alpn_protocol() != Some(ALPN) {
@@ -354,7 +355,7 @@ fn check_established(
 
 /// Takes what the peer still sends, so that closing does not reset the connection and lose the
 /// alert on its way.
-async fn linger(mut tcp: TcpStream) -> io::Result<()> {
+async fn linger(mut tcp: CountedTcp) -> io::Result<()> {
     tcp.shutdown().await?;
     let mut discarded = [0; 4096];
     while tcp.read(&mut discarded).await? > 0 {}

@@ -8,7 +8,7 @@
 use core::time::Duration;
 
 use crate::{
-    limits::{CREDIT_BYTES_INITIAL, CREDIT_BYTES_MAX, CREDIT_POOL_BYTES},
+    limits::{CREDIT_BYTES_INITIAL, CREDIT_BYTES_MAX},
     moment::Moment,
 };
 
@@ -37,10 +37,8 @@ pub(crate) struct ReceiveCredit {
 pub(crate) struct CreditExceeded;
 
 impl CreditPool {
-    pub(crate) fn new() -> Self {
-        Self {
-            free_bytes: CREDIT_POOL_BYTES,
-        }
+    pub(crate) fn new(free_bytes: u64) -> Self {
+        Self { free_bytes }
     }
 
     fn take(&mut self, bytes: u64) -> u64 {
@@ -130,6 +128,7 @@ impl ReceiveCredit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::CREDIT_POOL_BYTES;
 
     #[test]
     fn more_than_was_granted_is_refused() {
@@ -145,7 +144,7 @@ mod tests {
             (Duration::from_millis(10), true),
             (Duration::from_secs(9), false),
         ] {
-            let mut pool = CreditPool::new();
+            let mut pool = CreditPool::new(CREDIT_POOL_BYTES);
             let mut now = Moment::default();
             let mut credit = ReceiveCredit::new(now);
             let mut can_send = CREDIT_BYTES_INITIAL;
@@ -163,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_pool_bounds_all_flows_and_is_given_back() {
-        let mut pool = CreditPool::new();
+        let mut pool = CreditPool::new(CREDIT_POOL_BYTES);
         let mut flows: Vec<_> = (0..10_000)
             .map(|_| ReceiveCredit::new(Moment::default()))
             .collect();

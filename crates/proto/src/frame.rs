@@ -13,7 +13,8 @@
 use refrain_codec::token::{push_varint, take_varint, unzigzag, zigzag};
 
 use crate::limits::{
-    BLOCK_BYTES_MAX, FRAME_BYTES_MAX, LANES_EVER_MAX, REASON_BYTES_MAX, TARGET_BYTES_MAX,
+    BLOCK_BYTES_MAX, FRAME_BYTES_MAX, LANES_EVER_MAX, PADDING_BYTES_MAX, REASON_BYTES_MAX,
+    TARGET_BYTES_MAX,
 };
 
 /// Number of a flow: even ones are opened by the end that dials lanes, odd ones by the
@@ -94,11 +95,17 @@ pub enum Frame<'a> {
     Ping {
         /// Any number.
         nonce: u64,
+        /// Padding that the answer shall have, to measure the way back.
+        answer_bytes: usize,
+        /// Bytes without meaning, to measure the way there.
+        padding: &'a [u8],
     },
     /// The answer to a ping.
     Pong {
         /// The ping's number.
         nonce: u64,
+        /// Bytes without meaning.
+        padding: &'a [u8],
     },
     /// This end opens and takes no more flows; those that are open go on.
     Drain,
@@ -243,12 +250,19 @@ impl<'a> Frame<'a> {
                 body.push(u8::from(answered));
                 LANE_CLOSED
             }
-            Self::Ping { nonce } => {
+            Self::Ping {
+                nonce,
+                answer_bytes,
+                padding,
+            } => {
                 push_varint(body, nonce);
+                push_varint(body, answer_bytes as u64);
+                body.extend(padding);
                 PING
             }
-            Self::Pong { nonce } => {
+            Self::Pong { nonce, padding } => {
                 push_varint(body, nonce);
+                body.extend(padding);
                 PONG
             }
             Self::Drain => DRAIN,
@@ -331,9 +345,14 @@ impl<'a> Frame<'a> {
             },
             PING => Self::Ping {
                 nonce: take_varint(body)?,
+                answer_bytes: usize::try_from(take_varint(body)?)
+                    .ok()
+                    .filter(|&bytes| bytes <= PADDING_BYTES_MAX)?,
+                padding: padding(body)?,
             },
             PONG => Self::Pong {
                 nonce: take_varint(body)?,
+                padding: padding(body)?,
             },
             DRAIN => Self::Drain,
             PRESSURE => Self::Pressure {
@@ -450,6 +469,11 @@ fn boolean(body: &mut &[u8]) -> Option<bool> {
     }
 }
 
+fn padding<'a>(body: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let padding = core::mem::take(body);
+    (padding.len() <= PADDING_BYTES_MAX).then_some(padding)
+}
+
 fn text<'a>(body: &mut &'a [u8], bytes_max: usize) -> Option<&'a str> {
     let text = core::str::from_utf8(body).ok()?;
     *body = &[];
@@ -505,8 +529,15 @@ mod tests {
                 blocks: 900,
                 answered: true,
             },
-            Frame::Ping { nonce: 1 },
-            Frame::Pong { nonce: 1 },
+            Frame::Ping {
+                nonce: 1,
+                answer_bytes: 4096,
+                padding: b".",
+            },
+            Frame::Pong {
+                nonce: 1,
+                padding: b"",
+            },
             Frame::Drain,
             Frame::Pressure { held_up: true },
             Frame::Abort {

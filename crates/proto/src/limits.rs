@@ -21,6 +21,9 @@ pub const TARGET_BYTES_MAX: usize = 300;
 /// Most bytes of text beside a refusal or an abort.
 pub const REASON_BYTES_MAX: usize = 200;
 
+/// Most bytes of padding in a ping or its answer.
+pub const PADDING_BYTES_MAX: usize = 16 << 10;
+
 /// Most lanes of a link alive at once.
 pub const LANES_MAX: usize = 16;
 

@@ -22,7 +22,7 @@ async fn tcp_pair() -> ((TcpStream, SocketAddr), (TcpStream, SocketAddr)) {
     (accepted.unwrap(), (client.unwrap(), far))
 }
 
-type Outcome = Result<(TlsStream<TcpStream>, PublicKey), TlsError>;
+type Outcome = Result<(LaneStream, PublicKey), TlsError>;
 
 async fn handshake(server: &ServerTls, client: &ClientTls) -> (Outcome, Outcome) {
     let ((far_tcp, near), (near_tcp, far)) = tcp_pair().await;

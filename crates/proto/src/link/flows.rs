@@ -6,10 +6,7 @@ use crate::{
     credit::ReceiveCredit,
     flow::{Flow, ReceiveHalf, SendHalf},
     frame::{FlowId, Frame, LaneId},
-    limits::{
-        CREDIT_BYTES_INITIAL, PENDING_BYTES_LINK_MAX, PING_INTERVAL, REASON_BYTES_MAX,
-        TARGET_BYTES_MAX,
-    },
+    limits::{CREDIT_BYTES_INITIAL, PING_INTERVAL, REASON_BYTES_MAX, TARGET_BYTES_MAX},
     moment::Moment,
     traffic::TrafficClass,
 };
@@ -116,7 +113,7 @@ impl Link {
     /// How many bytes [`write`](Self::write) would take now.
     #[must_use]
     pub fn writable_bytes(&self, id: FlowId) -> usize {
-        if self.pending_bytes >= PENDING_BYTES_LINK_MAX {
+        if self.pending_bytes >= self.config.pending_bytes_max {
             return 0;
         }
         self.flows.get(&id).map_or(0, Flow::writable_bytes)
@@ -130,7 +127,7 @@ impl Link {
             return 0;
         };
         flow.send.writer_waits = taken < bytes.len();
-        self.link_was_full |= self.pending_bytes >= PENDING_BYTES_LINK_MAX;
+        self.link_was_full |= self.pending_bytes >= self.config.pending_bytes_max;
         if taken == 0 {
             return 0;
         }
@@ -143,7 +140,7 @@ impl Link {
 
     /// Wants [`Event::Writable`] when the flow takes bytes again.
     pub fn wait_writable(&mut self, id: FlowId) {
-        self.link_was_full |= self.pending_bytes >= PENDING_BYTES_LINK_MAX;
+        self.link_was_full |= self.pending_bytes >= self.config.pending_bytes_max;
         if let Some(flow) = self.flows.get_mut(&id) {
             flow.send.writer_waits = true;
         }

@@ -7,7 +7,7 @@ use crate::{
     flow::Flow,
     frame::{BlockFrame, FlowId, Frame, LaneId},
     hello::Hello,
-    limits::{ACK_DELAY, ACK_WINDOW_SHARE},
+    limits::{ACK_DELAY, ACK_WINDOW_SHARE, PADDING_BYTES_MAX},
     moment::Moment,
     traffic::TrafficClass,
 };
@@ -167,11 +167,16 @@ impl Link {
                 blocks,
                 answered,
             } => self.final_count_came(now, lane, dead, blocks, answered),
-            Frame::Ping { nonce } => {
-                self.send_control(lane, &Frame::Pong { nonce });
+            Frame::Ping {
+                nonce,
+                answer_bytes,
+                padding: _,
+            } => {
+                let padding = &[0; PADDING_BYTES_MAX][..answer_bytes];
+                self.send_control(lane, &Frame::Pong { nonce, padding });
                 Ok(())
             }
-            Frame::Pong { nonce } => {
+            Frame::Pong { nonce, padding: _ } => {
                 self.pong_came(now, lane, nonce);
                 Ok(())
             }

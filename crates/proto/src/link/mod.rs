@@ -51,7 +51,7 @@ use crate::{
     flow::Flow,
     frame::{FlowId, FrameError, LaneId},
     hello::HelloError,
-    limits::FLOWS_MAX,
+    limits::{CREDIT_POOL_BYTES, FLOWS_MAX, PENDING_BYTES_LINK_MAX},
     moment::Moment,
 };
 use lanes::{DeadLane, Lane};
@@ -82,6 +82,11 @@ pub struct LinkConfig {
     pub effort: EffortMode,
     /// Most flows at once.
     pub flows_max: usize,
+    /// Plain bytes that all flows may hold for their readers, beyond the initial credit of
+    /// each.
+    pub credit_pool_bytes: u64,
+    /// Plain bytes that all flows may have waiting for their lanes.
+    pub pending_bytes_max: usize,
     /// A lane on which nothing came for so long although it was pinged is dead; never less
     /// than four round trips.
     pub dead_after: Duration,
@@ -251,6 +256,8 @@ impl LinkConfig {
             chunk_hasher: ChunkHasher::default(),
             effort: EffortMode::default(),
             flows_max: FLOWS_MAX,
+            credit_pool_bytes: CREDIT_POOL_BYTES,
+            pending_bytes_max: PENDING_BYTES_LINK_MAX,
             dead_after: Duration::from_secs(4),
         }
     }
@@ -289,7 +296,7 @@ impl Link {
             flows: BTreeMap::new(),
             next_flow: own,
             peer_flows_end: peer,
-            pool: CreditPool::new(),
+            pool: CreditPool::new(config.credit_pool_bytes),
             pending_bytes: 0,
             link_was_full: false,
             unproven_flows: Vec::new(),

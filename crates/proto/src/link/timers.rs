@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::{LaneFault, Link};
+use super::{LaneFault, Link, lanes::Lane};
 use crate::{
     frame::{Frame, LaneId},
     limits::{PING_INTERVAL, PING_INTERVAL_IDLE},
@@ -14,13 +14,12 @@ impl Link {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Moment> {
         let lanes = self.lanes.values().flat_map(|lane| {
-            let pinged = lane.ping.map(|_| lane.heard_at + self.dead_after());
-            let next = if lane.is_up {
-                lane.ping_due
-            } else {
-                lane.heard_at + self.dead_after()
-            };
-            [lane.ack_due, pinged, Some(next)].into_iter().flatten()
+            // What was said to be ready to send waits for its transport, not for time.
+            let ack_due = lane.ack_due.filter(|_| !lane.transmit_said);
+            let ping_due = lane.is_up.then_some(lane.ping_due);
+            [ack_due, self.silence_ends(lane), ping_due]
+                .into_iter()
+                .flatten()
         });
         let window = self
             .window_wait
@@ -67,18 +66,27 @@ impl Link {
             .max(4 * self.round_trip.unwrap_or_default())
     }
 
-    fn lane_timeout(&mut self, now: Moment, lane: LaneId) {
+    /// When the lane is dead unless something comes. An idle lane may have been silent for
+    /// long before it was pinged, so the answer has its own time.
+    fn silence_ends(&self, lane: &Lane) -> Option<Moment> {
         let dead_after = self.dead_after();
+        let unheard = lane.heard_at + dead_after;
+        match lane.ping {
+            Some((_, sent)) => Some(unheard.max(sent + dead_after * 3 / 4)),
+            None => (!lane.is_up).then_some(unheard),
+        }
+    }
+
+    fn lane_timeout(&mut self, now: Moment, lane: LaneId) {
         let interval = if self.flows.is_empty() {
             PING_INTERVAL_IDLE
         } else {
             PING_INTERVAL
         };
-        let Some(state) = self.lanes.get_mut(&lane) else {
+        let Some(state) = self.lanes.get(&lane) else {
             return;
         };
-        let unanswered = state.ping.is_some() || !state.is_up;
-        if unanswered && now.since(state.heard_at) >= dead_after {
+        if self.silence_ends(state).is_some_and(|ends| ends <= now) {
             self.lane_down(now, lane, LaneFault::Silent);
             return;
         }
@@ -104,7 +112,14 @@ impl Link {
             if state.ping.is_none() {
                 let nonce = now.0.as_micros() as u64;
                 state.ping = Some((nonce, now));
-                self.send_control(lane, &Frame::Ping { nonce });
+                self.send_control(
+                    lane,
+                    &Frame::Ping {
+                        nonce,
+                        answer_bytes: 0,
+                        padding: &[],
+                    },
+                );
             }
         }
     }

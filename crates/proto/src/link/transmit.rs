@@ -10,10 +10,7 @@ use crate::{
     effort::Effort,
     flow::SendHalf,
     frame::{FlowId, Frame, LaneId},
-    limits::{
-        CONTROL_BYTES_MAX, CREDIT_BYTES_MAX, PENDING_BYTES_LINK_MAX, WINDOW_WAIT_MAX,
-        WINDOW_WAIT_MIN,
-    },
+    limits::{CONTROL_BYTES_MAX, CREDIT_BYTES_MAX, WINDOW_WAIT_MAX, WINDOW_WAIT_MIN},
     moment::Moment,
     traffic::TrafficClass,
 };
@@ -145,7 +142,7 @@ impl Link {
         if let Some(flow) = self.flows.get_mut(&id)
             && flow.send.writer_waits
             && flow.writable_bytes() > 0
-            && self.pending_bytes < PENDING_BYTES_LINK_MAX
+            && self.pending_bytes < self.config.pending_bytes_max
         {
             flow.send.writer_waits = false;
             self.events.push_back(Event::Writable(id));
@@ -161,7 +158,7 @@ impl Link {
 
     /// Writers that the whole link's pending bytes held back.
     fn wake_writers(&mut self) {
-        if self.pending_bytes > PENDING_BYTES_LINK_MAX / 2 || !self.link_was_full {
+        if self.pending_bytes > self.config.pending_bytes_max / 2 || !self.link_was_full {
             return;
         }
         self.link_was_full = false;

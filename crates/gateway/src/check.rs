@@ -1,0 +1,197 @@
+//! `refrain check`: does this pair work, and how fast is the way between.
+
+use std::{io, time::Duration};
+
+use refrain_codec::geometry::CACHE_BYTES_MIN;
+use refrain_proto::{
+    frame::{Frame, FrameError},
+    hello::{Hello, HelloError},
+    limits::PADDING_BYTES_MAX,
+};
+use serde::Serialize;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::{Instant, timeout},
+};
+
+use crate::{
+    config::CheckConfig, gateway::random_instance, near::connect, tls::ClientTls, wire::LaneStream,
+};
+
+/// How many round trips are measured.
+const ROUND_TRIPS: usize = 5;
+
+/// How long throughput is measured, each way.
+const MEASURING: Duration = Duration::from_secs(2);
+
+/// Padding that is on its way at once; the answers of a peer are bounded as well.
+const IN_FLIGHT: usize = 32;
+
+/// What a check found.
+#[derive(Debug, Clone, Serialize)]
+pub struct CheckReport {
+    /// The peer.
+    pub peer: String,
+    /// TCP and TLS, from the first packet to the proof of both keys.
+    pub handshake_ms: f64,
+    /// The hellos: wire version and caches agreed.
+    pub hello_ms: f64,
+    /// Round trips through both programs, sorted.
+    pub round_trips_ms: Vec<f64>,
+    /// Throughput of one lane, from there to here.
+    pub receive_mbit_per_s: f64,
+    /// Throughput of one lane, from here to there.
+    pub send_mbit_per_s: f64,
+    /// The wire version that both speak.
+    pub wire_version: u8,
+}
+
+/// Makes one lane to the peer, exchanges hellos, and measures round trips.
+pub async fn check(config: &CheckConfig) -> Result<CheckReport, String> {
+    let peer = config.peer.to_string();
+    let within = config.connect_timeout;
+    let tls = ClientTls::new(&config.key, config.peer_key);
+    let began = Instant::now();
+    let (mut stream, address) = connect(&peer, &tls, within).await?;
+    let handshake = began.elapsed();
+
+    let exchange = async {
+        let mut lane = Lane {
+            stream: &mut stream,
+            received: Vec::new(),
+        };
+        let hello_began = Instant::now();
+        lane.exchange_hellos().await?;
+        let hello = hello_began.elapsed();
+        let mut round_trips = Vec::new();
+        for _ in 0..ROUND_TRIPS {
+            let began = Instant::now();
+            lane.ask(0, 0).await?;
+            lane.answer().await?;
+            round_trips.push(began.elapsed());
+        }
+        let receive = lane.throughput(0, PADDING_BYTES_MAX).await?;
+        let send = lane.throughput(PADDING_BYTES_MAX, 0).await?;
+        Ok((hello, round_trips, receive, send))
+    };
+    let exchanged = timeout(within + 2 * MEASURING, exchange)
+        .await
+        .map_err(|_| {
+            format!("{peer} accepted the connection but did not answer within {within:?}")
+        })?;
+    let (hello, mut round_trips, receive_mbit_per_s, send_mbit_per_s) =
+        exchanged.map_err(|error| match error {
+            CheckError::Io(error) => tls.explain(error, address).to_string(),
+            other => other.to_string(),
+        })?;
+    round_trips.sort();
+    Ok(CheckReport {
+        peer,
+        handshake_ms: milliseconds(handshake),
+        hello_ms: milliseconds(hello),
+        round_trips_ms: round_trips.into_iter().map(milliseconds).collect(),
+        receive_mbit_per_s,
+        send_mbit_per_s,
+        wire_version: refrain_proto::hello::WIRE_VERSION,
+    })
+}
+
+/// A lane without a link behind it.
+struct Lane<'a> {
+    stream: &'a mut LaneStream,
+    received: Vec<u8>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum CheckError {
+    #[error("{0}")]
+    Hello(#[from] HelloError),
+    #[error("{0}")]
+    Frame(#[from] FrameError),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl Lane<'_> {
+    async fn exchange_hellos(&mut self) -> Result<(), CheckError> {
+        let mut hello = Vec::new();
+        Hello {
+            instance: random_instance(),
+            peer_instance: None,
+            lane: 0,
+            send_cache_bytes: CACHE_BYTES_MIN as u64,
+            receive_cache_bytes: CACHE_BYTES_MIN as u64,
+        }
+        .write(&mut hello);
+        self.send(&hello).await?;
+        loop {
+            if let Some((_, read)) = Hello::read(&self.received)? {
+                self.received.drain(..read);
+                return Ok(());
+            }
+            self.receive().await?;
+        }
+    }
+
+    /// Pings with so much padding there and back.
+    async fn ask(&mut self, bytes: usize, answer_bytes: usize) -> Result<(), CheckError> {
+        let mut ping = Vec::new();
+        let padding = &[0; PADDING_BYTES_MAX][..bytes];
+        Frame::Ping {
+            nonce: 1,
+            answer_bytes,
+            padding,
+        }
+        .write(&mut ping);
+        Ok(self.send(&ping).await?)
+    }
+
+    async fn answer(&mut self) -> Result<(), CheckError> {
+        loop {
+            while let Some((frame, read)) = Frame::read(&self.received)? {
+                let answered = matches!(frame, Frame::Pong { nonce: 1, .. });
+                self.received.drain(..read);
+                if answered {
+                    return Ok(());
+                }
+            }
+            self.receive().await?;
+        }
+    }
+
+    /// Mbit/s of padding with many pings on their way.
+    async fn throughput(&mut self, bytes: usize, answer_bytes: usize) -> Result<f64, CheckError> {
+        for _ in 0..IN_FLIGHT {
+            self.ask(bytes, answer_bytes).await?;
+        }
+        // What left before anything came back says nothing about the way.
+        self.answer().await?;
+        let (began, mut answered) = (Instant::now(), 0);
+        while began.elapsed() < MEASURING {
+            self.ask(bytes, answer_bytes).await?;
+            self.answer().await?;
+            answered += 1;
+        }
+        let took = began.elapsed();
+        for _ in 1..IN_FLIGHT {
+            self.answer().await?;
+        }
+        Ok((answered * (bytes + answer_bytes) * 8) as f64 / took.as_secs_f64() / 1e6)
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await?;
+        self.stream.flush().await
+    }
+
+    async fn receive(&mut self) -> io::Result<()> {
+        match self.stream.read_buf(&mut self.received).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

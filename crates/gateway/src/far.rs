@@ -1,0 +1,427 @@
+//! The far end: accepts lanes from its peers and keeps their links.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use refrain_proto::{
+    Link, Role,
+    hello::{Hello, HelloError},
+    limits::HELLO_BYTES_MAX,
+    link::LaneRefused,
+};
+use tokio::{
+    io::AsyncReadExt,
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::{
+    config::FarConfig,
+    gateway::{Gateway, PeerReport, StartError, random_instance},
+    keys::{PublicKey, SharedPeerKeys},
+    lane,
+    link::SharedLink,
+    listeners::{self, Links, Service},
+    memory::MemoryBudget,
+    offered,
+    pace::Pace,
+    policy::SharedPolicy,
+    tls::ServerTls,
+    wire::LaneStream,
+};
+
+/// Connections that have proved no key yet.
+const HANDSHAKES_MAX: usize = 256;
+
+/// Links of one peer, those included that wait for their lanes to come back.
+const LINKS_PER_PEER_MAX: usize = 4;
+
+/// How often links without lanes are looked at.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A far gateway: its peers' links, and listeners of its own.
+pub struct Far {
+    config: FarConfig,
+    policy: Arc<SharedPolicy>,
+    peers: Arc<SharedPeerKeys>,
+    links: Mutex<BTreeMap<PublicKey, Vec<Arc<SharedLink>>>>,
+    last_errors: Mutex<BTreeMap<PublicKey, String>>,
+    budget: MemoryBudget,
+    pace: Option<Arc<Pace>>,
+    tls: ServerTls,
+    started: Instant,
+    address: SocketAddr,
+}
+
+/// The link that a forward's flows go to: the peer's youngest that has a lane.
+struct LinkOf {
+    far: Arc<Far>,
+    peer: PublicKey,
+}
+
+impl Far {
+    /// Binds the listeners. The tasks run in `tasks`.
+    pub async fn start(config: FarConfig, tasks: &mut JoinSet<()>) -> Result<Arc<Far>, StartError> {
+        let listener = listeners::bind(config.listen, "listen").await?;
+        let common = &config.common;
+        let peers = Arc::new(SharedPeerKeys::new(config.peers.clone()));
+        let far = Arc::new(Far {
+            address: listener.local_addr().unwrap_or(config.listen),
+            policy: Arc::new(SharedPolicy::new(common)),
+            links: Mutex::default(),
+            last_errors: Mutex::default(),
+            budget: MemoryBudget::new(common.memory.0),
+            pace: common.rate.map(|rate| Arc::new(Pace::new(rate))),
+            tls: ServerTls::new(&common.key, Arc::clone(&peers)),
+            started: Instant::now(),
+            peers,
+            config,
+        });
+        let mut listening = Vec::new();
+        for forward in &far.config.common.forwards {
+            let listener = listeners::bind(forward.listen, "forward").await?;
+            listening.push((listener, forward.clone()));
+        }
+        for (listener, forward) in listening {
+            let links = Arc::new(LinkOf {
+                far: Arc::clone(&far),
+                peer: forward.peer,
+            });
+            let service = Service::Forward(forward.target);
+            tasks.spawn(listeners::serve(
+                listener,
+                service,
+                links,
+                Arc::clone(&far.policy),
+            ));
+        }
+        tracing::info!("allows its peers {}", far.config.common.allow.describe());
+        tasks.spawn(Arc::clone(&far).accept(listener));
+        tasks.spawn(Arc::clone(&far).sweep());
+        Ok(far)
+    }
+
+    /// Where lanes are taken.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes keys, rules and time-outs from `config`; the rest needs a restart.
+    pub fn reload(&self, config: &FarConfig) {
+        self.peers.replace(config.peers.clone());
+        self.policy.replace(&config.common);
+    }
+
+    async fn accept(self: Arc<Self>, listener: TcpListener) {
+        let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+        loop {
+            let Ok(permit) = Arc::clone(&handshakes).acquire_owned().await else {
+                return;
+            };
+            match listener.accept().await {
+                Ok((tcp, address)) => {
+                    let far = Arc::clone(&self);
+                    tokio::spawn(async move {
+                        let begun = far.begin_lane(tcp, address).await;
+                        drop(permit);
+                        match begun {
+                            Ok(Some(lane)) => lane.run(far).await,
+                            Ok(None) => {}
+                            Err(error) => tracing::warn!("{error}"),
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept connections");
+                    sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+    }
+
+    /// Proves who connects, reads its hello, and finds its link.
+    async fn begin_lane(
+        self: &Arc<Self>,
+        tcp: TcpStream,
+        address: SocketAddr,
+    ) -> Result<Option<BegunLane>, String> {
+        let within = self.config.common.timeouts.connect;
+        lane::prepare(&tcp, self.config.common.timeouts.dead_after)
+            .map_err(|error| error.to_string())?;
+        let (mut stream, peer) = self
+            .tls
+            .accept(tcp, address, within)
+            .await
+            .map_err(|error| error.to_string())?;
+        let greeting = timeout(within, read_hello(&mut stream)).await;
+        let (hello, rest) = match greeting {
+            Ok(Ok(greeting)) => greeting,
+            Ok(Err(error)) => {
+                let error = format!("the peer at {address} ({peer}): {error}");
+                self.last_errors
+                    .lock()
+                    .expect("held for a moment")
+                    .insert(peer, error.clone());
+                answer_other_version(&mut stream).await;
+                return Err(error);
+            }
+            Err(_) => {
+                return Err(format!(
+                    "the peer at {address} said no hello within {within:?}"
+                ));
+            }
+        };
+        let begun = self.link_for(peer, &hello)?;
+        let Some((link, lane, signals)) = begun else {
+            return Ok(None);
+        };
+        Ok(Some(BegunLane {
+            link,
+            lane,
+            signals,
+            stream,
+            rest,
+            address,
+        }))
+    }
+
+    /// The link that a hello belongs to, a new one if there is none.
+    #[allow(clippy::type_complexity, reason = "a lane and what belongs to it")]
+    fn link_for(
+        self: &Arc<Self>,
+        peer: PublicKey,
+        hello: &Hello,
+    ) -> Result<
+        Option<(
+            Arc<SharedLink>,
+            refrain_proto::LaneId,
+            Arc<crate::link::LaneSignals>,
+        )>,
+        String,
+    > {
+        let mut all = self.links.lock().expect("held for a moment");
+        let links = all.entry(peer).or_default();
+        let known = links
+            .iter()
+            .position(|link| link.with(|link, _| link.peer_instance()) == Some(hello.instance));
+        if let Some(index) = known {
+            let link = Arc::clone(&links[index]);
+            match link.begin_lane(|link, now| link.accept_lane(now, hello)) {
+                Ok((lane, signals)) => return Ok(Some((link, lane, signals))),
+                Err(LaneRefused::OtherInstance) => {
+                    links.remove(index);
+                }
+                Err(refused) => return Err(format!("a lane of {peer}: {refused}")),
+            }
+        }
+        // Links of the peer's earlier lives give way to its present one.
+        while links.len() >= LINKS_PER_PEER_MAX {
+            let Some(idle) = links.iter().position(|link| link.lanes_gone_at().is_some()) else {
+                return Err(format!("{peer} has {LINKS_PER_PEER_MAX} links already"));
+            };
+            links.remove(idle);
+        }
+        let (config, memory) = loop {
+            if let Some(found) = self.budget.link(&self.config.common) {
+                break found;
+            }
+            if !forget_oldest_idle(&mut all) {
+                return Err(format!(
+                    "no memory for the caches of {peer}: raise --memory or lower --cache"
+                ));
+            }
+        };
+        let link = Link::new(Role::Far, random_instance(), config);
+        let (link, offers) = SharedLink::start(peer, link, memory);
+        let (lane, signals) = link
+            .begin_lane(|link, now| link.accept_lane(now, hello))
+            .map_err(|refused| refused.to_string())?;
+        tokio::spawn(offered::serve(
+            Arc::clone(&link),
+            offers,
+            Arc::clone(&self.policy),
+        ));
+        all.entry(peer).or_default().push(Arc::clone(&link));
+        self.last_errors
+            .lock()
+            .expect("held for a moment")
+            .remove(&peer);
+        Ok(Some((link, lane, signals)))
+    }
+
+    /// Forgets links that are over, and those that were without lanes for too long.
+    async fn sweep(self: Arc<Self>) {
+        loop {
+            sleep(SWEEP_INTERVAL).await;
+            let keep = self.policy.load().timeouts.keep_link;
+            let mut all = self.links.lock().expect("held for a moment");
+            for links in all.values_mut() {
+                links.retain(|link| {
+                    let expired = link.lanes_gone_at().is_some_and(|at| at.elapsed() > keep);
+                    link.fault().is_none() && !expired
+                });
+            }
+            all.retain(|_, links| !links.is_empty());
+        }
+    }
+
+    fn name_of(&self, key: &PublicKey) -> Option<String> {
+        self.peers.load().name(key).map(str::to_owned)
+    }
+}
+
+/// A lane that may carry flows from now on.
+struct BegunLane {
+    link: Arc<SharedLink>,
+    lane: refrain_proto::LaneId,
+    signals: Arc<crate::link::LaneSignals>,
+    stream: LaneStream,
+    rest: Vec<u8>,
+    address: SocketAddr,
+}
+
+impl BegunLane {
+    async fn run(self, far: Arc<Far>) {
+        let peer = self.link.peer;
+        tracing::debug!(%peer, address = %self.address, lane = self.lane.0, "a lane came up");
+        let received = self
+            .link
+            .with(|link, now| link.receive(now, self.lane, &self.rest));
+        let link = Arc::clone(&self.link);
+        let end = match received {
+            Err(refrain_proto::Fault::Lane(fault)) => lane::LaneEnd::Lane(fault),
+            _ => {
+                lane::run(
+                    self.link,
+                    self.lane,
+                    self.signals,
+                    self.stream,
+                    far.pace.clone(),
+                )
+                .await
+            }
+        };
+        tracing::debug!(%peer, address = %self.address, lane = self.lane.0, "a lane ended: {end}");
+        if let lane::LaneEnd::Lane(_) | lane::LaneEnd::Link(_) = end {
+            tracing::warn!(%peer, address = %self.address, "a lane ended: {end}");
+            let mut errors = far.last_errors.lock().expect("held for a moment");
+            errors.insert(peer, format!("a lane ended: {end}"));
+        }
+        if link.fault().is_some() {
+            let mut all = far.links.lock().expect("held for a moment");
+            if let Some(links) = all.get_mut(&peer) {
+                links.retain(|other| !Arc::ptr_eq(other, &link));
+            }
+        }
+    }
+}
+
+impl Links for LinkOf {
+    fn link(&self) -> Option<Arc<SharedLink>> {
+        let all = self.far.links.lock().expect("held for a moment");
+        let links = all.get(&self.peer)?;
+        links
+            .iter()
+            .rev()
+            .find(|link| link.lanes_gone_at().is_none())
+            .cloned()
+    }
+}
+
+impl Gateway for Far {
+    fn role(&self) -> &'static str {
+        "far"
+    }
+
+    fn started(&self) -> Instant {
+        self.started
+    }
+
+    fn memory(&self) -> (u64, u64) {
+        (self.config.common.memory.0, self.budget.free_bytes())
+    }
+
+    fn peers(&self) -> Vec<PeerReport> {
+        let all = self.links.lock().expect("held for a moment");
+        let errors = self.last_errors.lock().expect("held for a moment");
+        let mut reports = Vec::new();
+        for key in self.peers.load().iter() {
+            let report = |link| PeerReport {
+                key,
+                name: self.name_of(&key),
+                link,
+                last_error: errors.get(&key).cloned(),
+            };
+            match all.get(&key).filter(|links| !links.is_empty()) {
+                Some(links) => {
+                    reports.extend(links.iter().map(|link| report(Some(Arc::clone(link)))))
+                }
+                None => reports.push(report(None)),
+            }
+        }
+        reports
+    }
+}
+
+fn forget_oldest_idle(all: &mut BTreeMap<PublicKey, Vec<Arc<SharedLink>>>) -> bool {
+    let idle = all
+        .iter()
+        .flat_map(|(&peer, links)| links.iter().map(move |link| (peer, link)))
+        .filter_map(|(peer, link)| Some((link.lanes_gone_at()?, peer, Arc::clone(link))))
+        .min_by_key(|(at, ..)| *at);
+    let Some((_, peer, oldest)) = idle else {
+        return false;
+    };
+    if let Some(links) = all.get_mut(&peer) {
+        links.retain(|link| !Arc::ptr_eq(link, &oldest));
+    }
+    true
+}
+
+async fn read_hello(stream: &mut LaneStream) -> Result<(Hello, Vec<u8>), HelloReadError> {
+    let mut received = Vec::new();
+    loop {
+        if let Some((hello, read)) = Hello::read(&received)? {
+            received.drain(..read);
+            return Ok((hello, received));
+        }
+        let mut piece = [0; HELLO_BYTES_MAX];
+        match stream.read(&mut piece).await? {
+            0 => return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
+            read => received.extend_from_slice(&piece[..read]),
+        }
+    }
+}
+
+/// A peer of another version is told ours, so that both ends' logs name both.
+async fn answer_other_version(stream: &mut LaneStream) {
+    use tokio::io::AsyncWriteExt;
+    let mut hello = Vec::new();
+    Hello {
+        instance: 1,
+        peer_instance: None,
+        lane: 0,
+        send_cache_bytes: refrain_codec::geometry::CACHE_BYTES_MIN as u64,
+        receive_cache_bytes: refrain_codec::geometry::CACHE_BYTES_MIN as u64,
+    }
+    .write(&mut hello);
+    let _ = timeout(Duration::from_secs(1), async {
+        stream.write_all(&hello).await?;
+        stream.shutdown().await
+    })
+    .await;
+}
+
+#[derive(Debug, thiserror::Error)]
+enum HelloReadError {
+    #[error("{0}")]
+    Hello(#[from] HelloError),
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}

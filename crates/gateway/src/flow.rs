@@ -1,0 +1,289 @@
+//! A flow's task: an application's connection on one side, the link on the other.
+//!
+//! Both directions run until each has ended; half-close passes on as half-close, a reset as
+//! a reset, and back-pressure by credit: the application is read only as far as its bytes
+//! can go, the link's bytes are taken only as fast as the application takes them.
+
+use std::{
+    cell::RefCell,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use refrain_proto::{FlowId, limits::BLOCK_BYTES_MAX};
+use tokio::{
+    io::Interest,
+    net::TcpStream,
+    time::{Instant, sleep},
+};
+
+use crate::link::{FlowSignals, SharedLink};
+
+/// Codes of resets, for the other end's log.
+pub mod reset_code {
+    /// The application's connection failed or was reset.
+    pub const APPLICATION: u8 = 1;
+    /// Nothing moved for the idle time-out.
+    pub const IDLE: u8 = 2;
+    /// The gateway is shutting down, or gave up on opening.
+    pub const GATEWAY: u8 = 3;
+}
+
+/// Probing of silent applications: a dead one is noticed after about two minutes.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+thread_local! {
+    /// Reads go through one buffer a thread, not one a flow.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; BLOCK_BYTES_MAX]);
+}
+
+/// A flow of the link, as its task holds it. Dropped before both directions have ended, it
+/// resets the flow.
+pub struct FlowHandle {
+    link: Arc<SharedLink>,
+    id: FlowId,
+    signals: Arc<FlowSignals>,
+    is_over: bool,
+}
+
+/// How a flow's task ended.
+#[derive(Debug)]
+enum Ending {
+    /// Both directions ended.
+    Finished,
+    /// The other end reset the flow, or its lane died.
+    ResetByLink,
+    /// The application's connection failed.
+    Application(io::Error),
+    /// Nothing moved.
+    Idle,
+}
+
+impl FlowHandle {
+    /// Takes a flow over.
+    pub fn new(link: Arc<SharedLink>, id: FlowId, signals: Arc<FlowSignals>) -> FlowHandle {
+        FlowHandle {
+            link,
+            id,
+            signals,
+            is_over: false,
+        }
+    }
+
+    /// The flow's number.
+    pub fn id(&self) -> FlowId {
+        self.id
+    }
+
+    /// What wakes the flow's task.
+    pub fn signals(&self) -> &FlowSignals {
+        &self.signals
+    }
+
+    /// Writes bytes that were read before the flow was open. They must be within the
+    /// initial credit.
+    pub fn write_first(&self, bytes: &[u8]) -> usize {
+        self.link.with(|link, _| link.write(self.id, bytes))
+    }
+
+    /// Passes bytes both ways until both have ended, `rest` first.
+    pub async fn run(mut self, tcp: TcpStream, rest: Vec<u8>, idle: Duration) {
+        prepare(&tcp);
+        let activity = Activity::new();
+        let both = async {
+            tokio::try_join!(
+                self.upwards(&tcp, rest, &activity),
+                self.downwards(&tcp, &activity)
+            )
+        };
+        let ending = tokio::select! {
+            result = both => match result {
+                Ok(_) => Ending::Finished,
+                Err(error) => Ending::Application(error),
+            },
+            _ = self.signals.over() => Ending::ResetByLink,
+            () = activity.idle_for(idle) => Ending::Idle,
+        };
+        self.end(&tcp, ending);
+    }
+
+    /// From the application to the link.
+    async fn upwards(&self, tcp: &TcpStream, rest: Vec<u8>, activity: &Activity) -> io::Result<()> {
+        let mut rest = &rest[..];
+        while !rest.is_empty() {
+            let taken = self.link.with(|link, _| link.write(self.id, rest));
+            rest = &rest[taken..];
+            if !rest.is_empty() {
+                self.writable(tcp).await?;
+            }
+        }
+        loop {
+            let room = self.link.with(|link, _| {
+                let room = link.writable_bytes(self.id);
+                if room == 0 {
+                    link.wait_writable(self.id);
+                }
+                room
+            });
+            if room == 0 {
+                self.writable(tcp).await?;
+                continue;
+            }
+            tcp.readable().await?;
+            let read = SCRATCH.with_borrow_mut(|buffer| {
+                let wanted = room.min(buffer.len());
+                let read = tcp.try_read(&mut buffer[..wanted])?;
+                let taken = self.link.with(|link, _| match read {
+                    0 => {
+                        link.finish(self.id);
+                        0
+                    }
+                    read => link.write(self.id, &buffer[..read]),
+                });
+                Ok::<_, io::Error>((read, buffer[taken..read].to_vec()))
+            });
+            match read {
+                Ok((0, _)) => return Ok(()),
+                Ok((_, left)) => {
+                    activity.note();
+                    // The whole link filled up between the two calls.
+                    let mut left = &left[..];
+                    while !left.is_empty() {
+                        self.writable(tcp).await?;
+                        let taken = self.link.with(|link, _| link.write(self.id, left));
+                        left = &left[taken..];
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// From the link to the application.
+    async fn downwards(&self, tcp: &TcpStream, activity: &Activity) -> io::Result<()> {
+        let mut buffer = Vec::new();
+        loop {
+            let finished = self.link.with(|link, _| {
+                link.take_ready(self.id, &mut buffer);
+                link.is_finished_by_peer(self.id)
+            });
+            let mut rest = &buffer[..];
+            while !rest.is_empty() {
+                tcp.writable().await?;
+                match tcp.try_write(rest) {
+                    Ok(written) => {
+                        activity.note();
+                        rest = &rest[written..];
+                        self.link
+                            .with(|link, now| link.taken(now, self.id, written));
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if !buffer.is_empty() {
+                continue;
+            }
+            if finished {
+                return socket2::SockRef::from(tcp).shutdown(std::net::Shutdown::Write);
+            }
+            tokio::select! {
+                () = self.signals.readable.notified() => {}
+                error = failed(tcp) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits until the link takes bytes; an application that dies meanwhile is noticed.
+    async fn writable(&self, tcp: &TcpStream) -> io::Result<()> {
+        tokio::select! {
+            () = self.signals.writable.notified() => Ok(()),
+            error = failed(tcp) => Err(error),
+        }
+    }
+
+    fn end(&mut self, tcp: &TcpStream, ending: Ending) {
+        let code = match ending {
+            Ending::Finished => None,
+            Ending::ResetByLink => Some(reset_code::GATEWAY),
+            Ending::Application(ref error) => {
+                tracing::debug!(flow = self.id.0, %error, "an application's connection failed");
+                Some(reset_code::APPLICATION)
+            }
+            Ending::Idle => Some(reset_code::IDLE),
+        };
+        if let Some(code) = code {
+            self.link.with(|link, _| link.reset(self.id, code));
+            // The application is to see a reset, not an end.
+            let _ = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+        }
+        self.is_over = true;
+    }
+}
+
+impl Drop for FlowHandle {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.link
+                .with(|link, _| link.reset(self.id, reset_code::GATEWAY));
+        }
+        self.link.forget_flow(self.id);
+    }
+}
+
+/// When something last moved.
+struct Activity {
+    origin: Instant,
+    last_ms: AtomicU64,
+}
+
+impl Activity {
+    fn new() -> Activity {
+        Activity {
+            origin: Instant::now(),
+            last_ms: AtomicU64::new(0),
+        }
+    }
+
+    fn note(&self) {
+        self.last_ms
+            .store(self.origin.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    async fn idle_for(&self, limit: Duration) {
+        loop {
+            let last = Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
+            let Some(left) = limit.checked_sub(self.origin.elapsed().saturating_sub(last)) else {
+                return;
+            };
+            sleep(left + Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// Waits until the connection has failed, without reading from it.
+async fn failed(tcp: &TcpStream) -> io::Error {
+    match tcp.ready(Interest::ERROR).await {
+        Ok(_) => match tcp.take_error() {
+            Ok(Some(error)) | Err(error) => error,
+            Ok(None) => io::ErrorKind::ConnectionReset.into(),
+        },
+        Err(error) => error,
+    }
+}
+
+/// Small writes leave at once; a silent application is asked whether it is alive.
+fn prepare(tcp: &TcpStream) {
+    let keepalive = socket2::TcpKeepalive::new()
+        .with_time(KEEPALIVE_AFTER)
+        .with_interval(KEEPALIVE_INTERVAL);
+    // Best effort: a connection that is gone already fails at its first use.
+    let _ = tcp.set_nodelay(true);
+    let _ = socket2::SockRef::from(tcp).set_tcp_keepalive(&keepalive);
+}

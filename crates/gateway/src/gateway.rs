@@ -1,0 +1,83 @@
+//! What both gateways have in common for those who run and watch them.
+
+use std::{sync::Arc, time::Duration};
+
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::time::{Instant, sleep};
+
+use crate::{keys::PublicKey, link::SharedLink, listeners::BindError};
+
+/// Why a gateway does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("{0}")]
+    Bind(#[from] BindError),
+}
+
+/// A gateway, as its admin page sees it.
+pub trait Gateway: Send + Sync + 'static {
+    /// `near` or `far`.
+    fn role(&self) -> &'static str;
+
+    /// When it started.
+    fn started(&self) -> Instant;
+
+    /// The bound on memory and what of it nobody has reserved, in bytes.
+    fn memory(&self) -> (u64, u64);
+
+    /// Its peers and their links.
+    fn peers(&self) -> Vec<PeerReport>;
+}
+
+/// A peer and its link, if it has one.
+pub struct PeerReport {
+    /// The peer's key.
+    pub key: PublicKey,
+    /// Its name or address.
+    pub name: Option<String>,
+    /// The link.
+    pub link: Option<Arc<SharedLink>>,
+    /// The last thing that went wrong, until it goes well again.
+    pub last_error: Option<String>,
+}
+
+/// Takes no new flows, and waits until the open ones have ended or `within` has passed.
+/// Says how many were left.
+pub async fn drain(gateway: &dyn Gateway, within: Duration) -> usize {
+    let deadline = Instant::now() + within;
+    loop {
+        let links: Vec<_> = gateway
+            .peers()
+            .into_iter()
+            .filter_map(|peer| peer.link)
+            .collect();
+        let open: usize = links
+            .iter()
+            .map(|link| {
+                link.with(|link, _| {
+                    link.drain();
+                    link.flows_open()
+                })
+            })
+            .sum();
+        if open == 0 || Instant::now() >= deadline {
+            return open;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A link's instance: never 0, never the same twice.
+pub fn random_instance() -> u64 {
+    let mut bytes = [0; 8];
+    loop {
+        SystemRandom::new()
+            .fill(&mut bytes)
+            .expect("the system has random numbers");
+        match u64::from_le_bytes(bytes) {
+            0 => {}
+            instance => return instance,
+        }
+    }
+}

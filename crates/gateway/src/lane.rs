@@ -1,0 +1,140 @@
+//! A lane's task: a TLS connection on one side, the link's engine on the other.
+//!
+//! Reading never waits for anything but the socket (`hard-points.md`, 5): the engine takes
+//! every byte. Writing asks the engine for the next piece when the last one is gone, so
+//! that blocks are encoded when they can leave, not before.
+
+use std::{io, sync::Arc, time::Duration};
+
+use refrain_proto::{Fault, LaneFault, LaneId, LinkFault};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf},
+    net::TcpStream,
+    time::{Instant, timeout},
+};
+
+use crate::{
+    link::{LaneSignals, SharedLink},
+    pace::Pace,
+    wire::LaneStream,
+};
+
+/// Unsent bytes that a socket may hold: enough to keep it busy, few enough that control
+/// frames and round-trip measurements do not queue behind seconds of data.
+const UNSENT_BYTES_MAX: u32 = 128 << 10;
+
+/// How long the last words of a condemned link may take.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+const READ_BYTES: usize = 64 << 10;
+
+/// Why a lane's task ended.
+#[derive(Debug, thiserror::Error)]
+pub enum LaneEnd {
+    /// The connection ended or failed.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The engine gave the lane up.
+    #[error("{0}")]
+    Lane(LaneFault),
+    /// The link is over.
+    #[error("{0}")]
+    Link(LinkFault),
+}
+
+/// Makes a lane's connection fit to carry many flows.
+pub fn prepare(tcp: &TcpStream, dead_after: Duration) -> io::Result<()> {
+    tcp.set_nodelay(true)?;
+    let socket = socket2::SockRef::from(tcp);
+    #[cfg(target_os = "linux")]
+    {
+        socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
+        // A peer whose kernel is silent is dead, whatever waits in the queue.
+        socket.set_tcp_user_timeout(Some(dead_after * 4))?;
+    }
+    socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(Duration::from_secs(15)))
+}
+
+/// Carries `lane` until it ends; the engine knows of the end when this returns.
+pub async fn run(
+    link: Arc<SharedLink>,
+    lane: LaneId,
+    signals: Arc<LaneSignals>,
+    stream: LaneStream,
+    pace: Option<Arc<Pace>>,
+) -> LaneEnd {
+    let counts = stream.get_ref().0.counts();
+    link.add_lane(lane, counts);
+    let (reader, writer) = tokio::io::split(stream);
+    let end = tokio::select! {
+        end = read(&link, lane, reader) => end,
+        end = write(&link, lane, &signals, writer, pace.as_deref()) => end,
+        () = signals.down.notified() => {
+            LaneEnd::Lane(signals.fault().unwrap_or(LaneFault::TransportClosed))
+        }
+    };
+    link.with(|link, now| link.close_lane(now, lane, LaneFault::TransportClosed));
+    link.remove_lane(lane);
+    end
+}
+
+async fn read(link: &SharedLink, lane: LaneId, mut reader: ReadHalf<LaneStream>) -> LaneEnd {
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let read = match reader.read(&mut buffer).await {
+            Ok(0) => return LaneEnd::Io(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => read,
+            Err(error) => return LaneEnd::Io(error),
+        };
+        match link.with(|link, now| link.receive(now, lane, &buffer[..read])) {
+            Ok(()) => {}
+            Err(Fault::Lane(fault)) => return LaneEnd::Lane(fault),
+            Err(Fault::Link(_)) => {
+                // The writer says why, and ends the lane.
+                let () = std::future::pending().await;
+            }
+        }
+    }
+}
+
+async fn write(
+    link: &SharedLink,
+    lane: LaneId,
+    signals: &LaneSignals,
+    mut writer: WriteHalf<LaneStream>,
+    pace: Option<&Pace>,
+) -> LaneEnd {
+    let mut out = Vec::new();
+    loop {
+        out.clear();
+        let began = Instant::now();
+        let fault = link.with(|link, now| {
+            link.poll_transmit(now, lane, &mut out);
+            link.fault()
+        });
+        let encoded = Instant::now();
+        if let Some(fault) = fault {
+            let last_words = async {
+                writer.write_all(&out).await?;
+                writer.shutdown().await
+            };
+            let _ = timeout(LAST_WORDS, last_words).await;
+            return LaneEnd::Link(fault);
+        }
+        if out.is_empty() {
+            signals.transmit.notified().await;
+            continue;
+        }
+        if let Some(pace) = pace {
+            pace.wait(out.len()).await;
+        }
+        let sent = async {
+            writer.write_all(&out).await?;
+            writer.flush().await
+        };
+        if let Err(error) = sent.await {
+            return LaneEnd::Io(error);
+        }
+        link.with(|link, now| link.transmitted(now, lane, encoded - began, encoded.elapsed()));
+    }
+}

@@ -1,0 +1,359 @@
+//! A link's engine, shared by the tasks of its lanes and flows.
+//!
+//! [`SharedLink::with`] is the only way in: it locks the engine, calls it with the present
+//! moment, and turns the events that come out into wake-ups. No task sleeps with the lock.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use refrain_proto::{
+    Event, FlowId, LaneFault, LaneId, Link, LinkFault, Moment, ResetReason, link::OpenError,
+};
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    time::{Instant, sleep_until},
+};
+
+use crate::{keys::PublicKey, memory::Reservation, refusal::Refusal, wire::WireCounts};
+
+/// One end of a link and everybody who waits for it.
+pub struct SharedLink {
+    /// Who is at the other end.
+    pub peer: PublicKey,
+    state: Mutex<State>,
+    origin: Instant,
+    /// The engine's next deadline came nearer.
+    deadline_moved: Notify,
+    /// Lanes that are up.
+    lanes_up: watch::Sender<usize>,
+    /// All lanes are held up: another would help.
+    pub want_lane: Notify,
+    /// Offers of flows by the other end.
+    offers: mpsc::UnboundedSender<FlowOffer>,
+    _memory: Reservation,
+}
+
+struct State {
+    link: Link,
+    lanes: HashMap<LaneId, Arc<LaneSignals>>,
+    flows: HashMap<FlowId, Arc<FlowSignals>>,
+    armed: Option<Moment>,
+    lanes_gone_at: Option<Instant>,
+    /// What the lanes' connections carry.
+    wires: HashMap<LaneId, Arc<WireCounts>>,
+    /// What the connections of ended lanes carried.
+    ended_wires: WireCounts,
+}
+
+/// What wakes a lane's tasks.
+#[derive(Debug, Default)]
+pub struct LaneSignals {
+    /// There is something to send.
+    pub transmit: Notify,
+    /// The engine gave the lane up.
+    pub down: Notify,
+    fault: Mutex<Option<LaneFault>>,
+}
+
+/// What wakes a flow's task.
+#[derive(Debug, Default)]
+pub struct FlowSignals {
+    /// Bytes, or their end, can be taken.
+    pub readable: Notify,
+    /// Bytes can be written.
+    pub writable: Notify,
+    /// The flow's standing changed.
+    pub changed: Notify,
+    standing: Mutex<Standing>,
+}
+
+/// How a flow stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// The other end has not answered.
+    #[default]
+    Opening,
+    /// The target was reached.
+    Open,
+    /// The target was not reached.
+    Refused(Refusal),
+    /// Over, by a reset.
+    Reset(ResetReason),
+}
+
+/// A flow that the other end wants to a target here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlowOffer {
+    /// The flow.
+    pub flow: FlowId,
+    /// `host:port` as the other end's user named it.
+    pub target: String,
+    /// Whether it stays out of the cache.
+    pub excluded: bool,
+}
+
+impl SharedLink {
+    /// Shares `link`; the task that keeps its deadlines runs until the link is dropped.
+    pub fn start(
+        peer: PublicKey,
+        link: Link,
+        memory: Reservation,
+    ) -> (Arc<SharedLink>, mpsc::UnboundedReceiver<FlowOffer>) {
+        let (offers, offered) = mpsc::unbounded_channel();
+        let shared = Arc::new(SharedLink {
+            peer,
+            state: Mutex::new(State {
+                link,
+                lanes: HashMap::new(),
+                flows: HashMap::new(),
+                armed: None,
+                lanes_gone_at: Some(Instant::now()),
+                wires: HashMap::new(),
+                ended_wires: WireCounts::default(),
+            }),
+            origin: Instant::now(),
+            deadline_moved: Notify::new(),
+            lanes_up: watch::Sender::new(0),
+            want_lane: Notify::new(),
+            offers,
+            _memory: memory,
+        });
+        let weak = Arc::downgrade(&shared);
+        tokio::spawn(async move {
+            while let Some(shared) = weak.upgrade() {
+                let deadline = shared.with(|link, now| {
+                    if link.poll_timeout().is_some_and(|due| due <= now) {
+                        link.handle_timeout(now);
+                    }
+                    link.poll_timeout()
+                });
+                // Held only while awake, so that the link can end.
+                let at = deadline
+                    .map_or(shared.now() + Duration::from_secs(1), |due| due.0)
+                    .min(shared.now() + Duration::from_secs(1));
+                let at = shared.origin + at;
+                tokio::select! {
+                    () = sleep_until(at) => {}
+                    () = shared.deadline_moved.notified() => {}
+                }
+            }
+        });
+        (shared, offered)
+    }
+
+    /// Calls the engine, and wakes whom its events concern.
+    pub fn with<R>(&self, call: impl FnOnce(&mut Link, Moment) -> R) -> R {
+        self.with_state(|state, now| call(&mut state.link, now))
+    }
+
+    fn with_state<R>(&self, call: impl FnOnce(&mut State, Moment) -> R) -> R {
+        let now = Moment(self.now());
+        let mut state = self.lock();
+        let result = call(&mut state, now);
+        while let Some(event) = state.link.poll_event() {
+            self.dispatch(&mut state, event);
+        }
+        let deadline = state.link.poll_timeout();
+        let nearer = match (deadline, state.armed) {
+            (Some(deadline), Some(armed)) => deadline < armed,
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        state.armed = deadline;
+        drop(state);
+        if nearer {
+            self.deadline_moved.notify_one();
+        }
+        result
+    }
+
+    /// Begins a lane by `begin`, and registers its signals.
+    pub fn begin_lane<E>(
+        &self,
+        begin: impl FnOnce(&mut Link, Moment) -> Result<LaneId, E>,
+    ) -> Result<(LaneId, Arc<LaneSignals>), E> {
+        self.with_state(|state, now| {
+            let lane = begin(&mut state.link, now)?;
+            Ok((lane, Arc::clone(state.lanes.entry(lane).or_default())))
+        })
+    }
+
+    /// Opens a flow, and registers its signals.
+    pub fn open_flow(
+        &self,
+        target: &str,
+        excluded: bool,
+    ) -> Result<(FlowId, Arc<FlowSignals>), OpenError> {
+        self.with_state(|state, now| {
+            let flow = state.link.open_flow(now, target, excluded)?;
+            Ok((flow, Arc::clone(state.flows.entry(flow).or_default())))
+        })
+    }
+
+    /// The signals of a flow that the other end offered.
+    pub fn offered_flow(&self, flow: FlowId) -> Arc<FlowSignals> {
+        Arc::clone(self.lock().flows.entry(flow).or_default())
+    }
+
+    /// The flow's task is over.
+    pub fn forget_flow(&self, flow: FlowId) {
+        self.lock().flows.remove(&flow);
+    }
+
+    /// A lane has this connection now.
+    pub fn add_lane(&self, lane: LaneId, counts: Arc<WireCounts>) {
+        self.lock().wires.insert(lane, counts);
+    }
+
+    /// A lane's connection has ended.
+    pub fn remove_lane(&self, lane: LaneId) {
+        let mut state = self.lock();
+        if let Some(counts) = state.wires.remove(&lane) {
+            state.ended_wires.add(&counts);
+        }
+    }
+
+    /// What all of the link's connections have carried.
+    pub fn wire(&self) -> WireCounts {
+        let state = self.lock();
+        let sum = WireCounts::default();
+        sum.add(&state.ended_wires);
+        state.wires.values().for_each(|counts| sum.add(counts));
+        sum
+    }
+
+    /// The number of lanes that are up, as it changes.
+    pub fn lanes_up(&self) -> watch::Receiver<usize> {
+        self.lanes_up.subscribe()
+    }
+
+    /// Since when the link has no lane, if it has none.
+    pub fn lanes_gone_at(&self) -> Option<Instant> {
+        self.lock().lanes_gone_at
+    }
+
+    /// Why the link is over, if it is.
+    pub fn fault(&self) -> Option<LinkFault> {
+        self.lock().link.fault()
+    }
+
+    /// The present moment, as the engine counts it.
+    pub fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("engines do not panic")
+    }
+
+    fn dispatch(&self, state: &mut State, event: Event) {
+        match event {
+            Event::LaneUp(_) => self.count_lanes(state),
+            Event::LaneDown(lane, fault) => {
+                if let Some(signals) = state.lanes.remove(&lane) {
+                    *signals.fault.lock().expect("held for a moment") = Some(fault);
+                    signals.down.notify_one();
+                }
+                self.count_lanes(state);
+            }
+            Event::Transmit(lane) => {
+                if let Some(signals) = state.lanes.get(&lane) {
+                    signals.transmit.notify_one();
+                }
+            }
+            Event::WantLane => self.want_lane.notify_one(),
+            Event::FlowOffered {
+                flow,
+                target,
+                excluded,
+            } => {
+                // Registered here, so that no later event is missed.
+                state.flows.entry(flow).or_default();
+                // The receiver ends with the link.
+                let _ = self.offers.send(FlowOffer {
+                    flow,
+                    target,
+                    excluded,
+                });
+            }
+            Event::FlowAccepted(flow) => state.change(flow, Standing::Open),
+            Event::FlowRefused {
+                flow,
+                code,
+                text: _,
+            } => {
+                state.change(flow, Standing::Refused(Refusal::from_wire_code(code)));
+            }
+            Event::FlowReset(flow, reason) => state.change(flow, Standing::Reset(reason)),
+            Event::Readable(flow) => {
+                if let Some(signals) = state.flows.get(&flow) {
+                    signals.readable.notify_one();
+                }
+            }
+            Event::Writable(flow) => {
+                if let Some(signals) = state.flows.get(&flow) {
+                    signals.writable.notify_one();
+                }
+            }
+            Event::PeerDraining => {
+                tracing::info!(peer = %self.peer, "the peer takes no new connections");
+            }
+        }
+    }
+
+    fn count_lanes(&self, state: &mut State) {
+        let up = state.link.lanes_up();
+        state.lanes_gone_at = match up {
+            0 => state.lanes_gone_at.or_else(|| Some(Instant::now())),
+            _ => None,
+        };
+        self.lanes_up
+            .send_if_modified(|count| core::mem::replace(count, up) != up);
+    }
+}
+
+impl State {
+    fn change(&mut self, flow: FlowId, standing: Standing) {
+        if let Some(signals) = self.flows.get(&flow) {
+            *signals.standing.lock().expect("held for a moment") = standing;
+            signals.changed.notify_one();
+        }
+    }
+}
+
+impl LaneSignals {
+    /// Why the engine gave the lane up, if it did.
+    pub fn fault(&self) -> Option<LaneFault> {
+        *self.fault.lock().expect("held for a moment")
+    }
+}
+
+impl FlowSignals {
+    /// How the flow stands.
+    pub fn standing(&self) -> Standing {
+        self.standing.lock().expect("held for a moment").clone()
+    }
+
+    /// Waits until the other end has answered.
+    pub async fn opened(&self) -> Standing {
+        loop {
+            match self.standing() {
+                Standing::Opening => self.changed.notified().await,
+                standing => return standing,
+            }
+        }
+    }
+
+    /// Waits until the flow is over by a reset or a refusal.
+    pub async fn over(&self) -> Standing {
+        loop {
+            match self.standing() {
+                Standing::Opening | Standing::Open => self.changed.notified().await,
+                standing => return standing,
+            }
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Where applications connect: forwards, SOCKS5, the HTTP proxy.
+//!
+//! Each accepted connection becomes a flow to a target at the other end. The first bytes
+//! travel with the opening where the client has sent them already; a refusal is passed on
+//! in the words of the client's protocol.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    time::{sleep, timeout},
+};
+
+use crate::{
+    flow::FlowHandle,
+    http_proxy::{self, ProxyRequest},
+    link::{SharedLink, Standing},
+    policy::SharedPolicy,
+    refusal::Refusal,
+    socks5,
+    target::Target,
+};
+
+/// A client has this long for its greeting or its request's head.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A new flow waits this long for a link that is down; then it is refused.
+const LINK_WAIT: Duration = Duration::from_millis(800);
+
+/// After an error of accept(2), such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Where a listener's flows go.
+pub trait Links: Send + Sync + 'static {
+    /// The link of the moment, if there is one.
+    fn link(&self) -> Option<Arc<SharedLink>>;
+}
+
+/// What a listener speaks with its clients.
+#[derive(Debug, Clone)]
+pub enum Service {
+    /// Every connection goes to one target.
+    Forward(Target),
+    /// SOCKS5.
+    Socks5,
+    /// An HTTP proxy.
+    HttpProxy,
+}
+
+/// Binds a listener; an error names the address and what to do.
+pub async fn bind(address: SocketAddr, what: &str) -> Result<TcpListener, BindError> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|source| BindError {
+        what: what.to_owned(),
+        address,
+        source,
+    })
+}
+
+/// An address that cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: cannot listen on {address}: {source}{}", hint(source))]
+pub struct BindError {
+    what: String,
+    address: SocketAddr,
+    source: io::Error,
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; another program listens there: stop it, or choose another port"
+        }
+        io::ErrorKind::AddrNotAvailable => "; this machine does not have that address",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need privileges",
+        _ => "",
+    }
+}
+
+/// Serves a listener until its task is aborted.
+pub async fn serve(
+    listener: TcpListener,
+    service: Service,
+    links: Arc<dyn Links>,
+    policy: Arc<SharedPolicy>,
+) {
+    loop {
+        match listener.accept().await {
+            Ok((tcp, _)) => {
+                let client = Client {
+                    tcp,
+                    links: Arc::clone(&links),
+                    policy: Arc::clone(&policy),
+                };
+                let service = service.clone();
+                tokio::spawn(async move {
+                    if let Err(error) = client.serve(service).await {
+                        tracing::debug!(%error, "a client's connection ended early");
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept connections");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// A client's connection before it is a flow.
+struct Client {
+    tcp: TcpStream,
+    links: Arc<dyn Links>,
+    policy: Arc<SharedPolicy>,
+}
+
+impl Client {
+    async fn serve(self, service: Service) -> io::Result<()> {
+        match service {
+            Service::Forward(target) => self.forward(&target).await,
+            Service::Socks5 => self.socks5().await,
+            Service::HttpProxy => self.http_proxy().await,
+        }
+    }
+
+    async fn forward(self, target: &Target) -> io::Result<()> {
+        match self.open(target).await {
+            Ok(flow) => {
+                // Bytes flow before the target has answered: a refusal resets them.
+                self.run(flow, Vec::new()).await;
+                Ok(())
+            }
+            Err(refusal) => {
+                tracing::info!(%target, %refusal, "refused a forwarded connection");
+                socket2::SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO))
+            }
+        }
+    }
+
+    async fn socks5(mut self) -> io::Result<()> {
+        let mut received = Vec::new();
+        let greeting = self.request(
+            &mut received,
+            socks5::MESSAGE_BYTES_MAX,
+            socks5::parse_greeting,
+        );
+        let request = match greeting.await? {
+            Ok(()) => {
+                self.tcp.write_all(&socks5::METHOD_ACCEPTED).await?;
+                self.request(
+                    &mut received,
+                    socks5::MESSAGE_BYTES_MAX,
+                    socks5::parse_request,
+                )
+                .await?
+            }
+            Err(error) => Err(error),
+        };
+        let target = match request {
+            Ok(target) => target,
+            Err(error) => {
+                tracing::info!(%error, "a SOCKS5 client was refused");
+                return match error.reply() {
+                    Some(reply) => self.tcp.write_all(&reply).await,
+                    None => Ok(()),
+                };
+            }
+        };
+        match self.open_and_wait(&target, &[]).await {
+            Ok(flow) => {
+                let bound = self.tcp.local_addr()?;
+                self.tcp.write_all(&socks5::reply_granted(bound)).await?;
+                self.run(flow, received).await;
+                Ok(())
+            }
+            Err(refusal) => {
+                tracing::info!(%target, %refusal, "refused a SOCKS5 connection");
+                self.tcp.write_all(&socks5::reply_refused(refusal)).await
+            }
+        }
+    }
+
+    async fn http_proxy(mut self) -> io::Result<()> {
+        let mut received = Vec::new();
+        let request = self.request(
+            &mut received,
+            http_proxy::HEAD_BYTES_MAX,
+            http_proxy::parse_head,
+        );
+        let (target, head) = match request.await? {
+            Ok(ProxyRequest::Connect { target }) => (target, None),
+            Ok(ProxyRequest::Forward { target, head }) => (target, Some(head)),
+            Err(error) => {
+                tracing::info!(%error, "an HTTP client was refused");
+                return self.answer(&error.response()).await;
+            }
+        };
+        let early = head.as_deref().unwrap_or_default();
+        match self.open_and_wait(&target, early).await {
+            Ok(flow) => {
+                match head {
+                    None => self.tcp.write_all(http_proxy::TUNNEL_OPEN).await?,
+                    Some(head) => {
+                        let sent = flow.early_bytes;
+                        received.splice(..0, head[sent..].iter().copied());
+                    }
+                }
+                self.run(flow, received).await;
+                Ok(())
+            }
+            Err(refusal) => {
+                tracing::info!(%target, %refusal, "refused a connection through the HTTP proxy");
+                self.answer(&http_proxy::refused_response(refusal, &target))
+                    .await
+            }
+        }
+    }
+
+    /// Reads until `parse` has a whole message; `received` keeps what follows it.
+    async fn request<T, E>(
+        &mut self,
+        received: &mut Vec<u8>,
+        bytes_max: usize,
+        parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
+    ) -> io::Result<Result<T, E>> {
+        let reading = async {
+            loop {
+                match parse(received) {
+                    Ok(Some((message, bytes))) => {
+                        received.drain(..bytes);
+                        return Ok(Ok(message));
+                    }
+                    Ok(None) if received.len() > bytes_max => {
+                        return Err(io::ErrorKind::InvalidData.into());
+                    }
+                    Ok(None) => {}
+                    Err(error) => return Ok(Err(error)),
+                }
+                if self.tcp.read_buf(received).await? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+        };
+        timeout(REQUEST_TIMEOUT, reading)
+            .await
+            .map_err(|_| io::ErrorKind::TimedOut)?
+    }
+
+    /// Answers and closes such that the client sees the answer: unread bytes would turn the
+    /// close into a reset.
+    async fn answer(mut self, response: &[u8]) -> io::Result<()> {
+        self.tcp.write_all(response).await?;
+        self.tcp.shutdown().await?;
+        let mut discarded = [0; 4096];
+        let draining = async {
+            while self.tcp.read(&mut discarded).await? > 0 {}
+            io::Result::Ok(())
+        };
+        let _ = timeout(Duration::from_secs(1), draining).await;
+        Ok(())
+    }
+
+    async fn open(&self, target: &Target) -> Result<Opened, Refusal> {
+        let link = self.link().await?;
+        let excluded =
+            self.policy
+                .load()
+                .exclude
+                .excludes(&target.host.to_string(), None, target.port);
+        let (id, signals) = link
+            .open_flow(&target.to_string(), excluded)
+            .map_err(|error| match error {
+                refrain_proto::link::OpenError::LinkDown => Refusal::LinkDown,
+                refrain_proto::link::OpenError::Draining
+                | refrain_proto::link::OpenError::TooManyFlows => Refusal::Limit,
+                refrain_proto::link::OpenError::TargetTooLong => Refusal::Other,
+            })?;
+        Ok(Opened {
+            flow: FlowHandle::new(link, id, signals),
+            early_bytes: 0,
+        })
+    }
+
+    /// Opens a flow, sends `early` with it, and waits until the target was reached.
+    async fn open_and_wait(&self, target: &Target, early: &[u8]) -> Result<Opened, Refusal> {
+        let mut opened = self.open(target).await?;
+        opened.early_bytes = opened.flow.write_first(early);
+        let within = self.policy.load().timeouts.connect + LINK_WAIT;
+        match timeout(within, opened.flow.signals().opened()).await {
+            Ok(Standing::Open) => Ok(opened),
+            Ok(Standing::Refused(refusal)) => Err(refusal),
+            Ok(Standing::Opening | Standing::Reset(_)) => Err(Refusal::LinkDown),
+            Err(_) => Err(Refusal::TimedOut),
+        }
+    }
+
+    /// A link that has a lane, now or very soon.
+    async fn link(&self) -> Result<Arc<SharedLink>, Refusal> {
+        let up = async {
+            loop {
+                if let Some(link) = self.links.link()
+                    && *link.lanes_up().borrow() > 0
+                {
+                    return link;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(LINK_WAIT, up).await.map_err(|_| Refusal::LinkDown)
+    }
+
+    async fn run(self, opened: Opened, rest: Vec<u8>) {
+        let idle = self.policy.load().timeouts.idle;
+        opened.flow.run(self.tcp, rest, idle).await;
+    }
+}
+
+/// A flow that is opening or open.
+struct Opened {
+    flow: FlowHandle,
+    early_bytes: usize,
+}

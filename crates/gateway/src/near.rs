@@ -1,0 +1,288 @@
+//! The near end: dials lanes to its one peer and keeps them, serves applications.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, RwLock},
+    time::Duration,
+};
+
+use refrain_proto::{Link, Role};
+use tokio::{
+    net::{TcpStream, lookup_host},
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::{
+    config::NearConfig,
+    gateway::{Gateway, PeerReport, StartError, random_instance},
+    keys::PublicKey,
+    lane::{self, LaneEnd},
+    link::SharedLink,
+    listeners::{self, Links, Service},
+    memory::MemoryBudget,
+    offered,
+    pace::Pace,
+    policy::SharedPolicy,
+    tls::ClientTls,
+};
+
+/// Between attempts to reach the peer: doubled each time, up to the second.
+const RETRY_MIN: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// A near gateway: listeners, a link, and the lanes that it dials.
+pub struct Near {
+    config: NearConfig,
+    policy: Arc<SharedPolicy>,
+    link: RwLock<Option<Arc<SharedLink>>>,
+    budget: MemoryBudget,
+    pace: Option<Arc<Pace>>,
+    tls: ClientTls,
+    last_error: Mutex<Option<String>>,
+    started: Instant,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Near {
+    /// Binds the listeners and starts to dial. The tasks run in `tasks`.
+    pub async fn start(
+        config: NearConfig,
+        tasks: &mut JoinSet<()>,
+    ) -> Result<Arc<Near>, StartError> {
+        let mut listening = Vec::new();
+        for forward in &config.common.forwards {
+            let listener = listeners::bind(forward.listen, "forward").await?;
+            listening.push((listener, Service::Forward(forward.target.clone())));
+        }
+        if let Some(address) = config.socks5 {
+            listening.push((listeners::bind(address, "socks5").await?, Service::Socks5));
+        }
+        if let Some(address) = config.http_proxy {
+            listening.push((
+                listeners::bind(address, "http_proxy").await?,
+                Service::HttpProxy,
+            ));
+        }
+        let common = &config.common;
+        let near = Arc::new(Near {
+            policy: Arc::new(SharedPolicy::new(common)),
+            link: RwLock::new(None),
+            budget: MemoryBudget::new(common.memory.0),
+            pace: common.rate.map(|rate| Arc::new(Pace::new(rate))),
+            tls: ClientTls::new(&common.key, config.peer_key),
+            last_error: Mutex::new(None),
+            started: Instant::now(),
+            addresses: listening
+                .iter()
+                .filter_map(|(listener, _)| listener.local_addr().ok())
+                .collect(),
+            config,
+        });
+        for (listener, service) in listening {
+            let links: Arc<dyn Links> = Arc::clone(&near) as Arc<dyn Links>;
+            let policy = Arc::clone(&near.policy);
+            tasks.spawn(listeners::serve(listener, service, links, policy));
+        }
+        tasks.spawn(Arc::clone(&near).dial());
+        Ok(near)
+    }
+
+    /// Where applications connect: forwards in their order, then SOCKS5, then HTTP.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Takes rules and time-outs from `config`; the rest needs a restart.
+    pub fn reload(&self, config: &NearConfig) {
+        self.policy.replace(&config.common);
+    }
+
+    /// Keeps a link, and its lanes, for as long as the gateway runs.
+    async fn dial(self: Arc<Self>) {
+        let mut lanes: JoinSet<()> = JoinSet::new();
+        let mut retry = RETRY_MIN;
+        let mut extra_lanes = 0;
+        loop {
+            let Some(link) = self.present_link() else {
+                self.note_error("not enough memory for even the smallest caches".to_owned());
+                sleep(RETRY_MAX).await;
+                continue;
+            };
+            let is_fresh = link.with(|link, _| link.peer_instance().is_none());
+            // The first lane decides about the link; the others join it.
+            let wanted = match is_fresh {
+                true => 1,
+                false => (usize::from(self.config.common.lanes) + extra_lanes)
+                    .min(self.config.common.lanes_max.into()),
+            };
+            if lanes.len() < wanted {
+                match self.dial_lane(&link, &mut lanes).await {
+                    Ok(()) => {
+                        let mut up = link.lanes_up();
+                        let within = self.config.common.timeouts.connect;
+                        // Its hello decides whether it counts.
+                        let before = *up.borrow_and_update();
+                        let came_up = async {
+                            loop {
+                                if *up.borrow_and_update() > before || link.fault().is_some() {
+                                    return;
+                                }
+                                if up.changed().await.is_err() {
+                                    return;
+                                }
+                            }
+                        };
+                        tokio::select! {
+                            _ = timeout(within, came_up) => {}
+                            _ = lanes.join_next() => {}
+                        }
+                        if *link.lanes_up().borrow() > before {
+                            retry = RETRY_MIN;
+                            self.clear_error();
+                            continue;
+                        }
+                    }
+                    Err(error) => self.note_error(error),
+                }
+                sleep(retry).await;
+                retry = (retry * 2).min(RETRY_MAX);
+                while lanes.try_join_next().is_some() {}
+                continue;
+            }
+            tokio::select! {
+                _ = lanes.join_next() => {}
+                () = link.want_lane.notified() => extra_lanes += 1,
+                () = sleep(Duration::from_secs(1)) => {}
+            }
+        }
+    }
+
+    /// The link, a new one if the last is over.
+    fn present_link(&self) -> Option<Arc<SharedLink>> {
+        let mut present = self.link.write().expect("held for a moment");
+        if let Some(link) = present.as_ref() {
+            let is_over = link.with(|link, _| link.fault().is_some() || link.is_out_of_lanes());
+            let expired = link
+                .lanes_gone_at()
+                .is_some_and(|at| at.elapsed() > self.config.common.timeouts.keep_link);
+            if !is_over && !expired {
+                return Some(Arc::clone(link));
+            }
+            // Its memory goes to its successor.
+            *present = None;
+        }
+        let (config, memory) = self.budget.link(&self.config.common)?;
+        let link = Link::new(Role::Near, random_instance(), config);
+        let (link, offers) = SharedLink::start(self.config.peer_key, link, memory);
+        tokio::spawn(offered::serve(
+            Arc::clone(&link),
+            offers,
+            Arc::clone(&self.policy),
+        ));
+        *present = Some(Arc::clone(&link));
+        Some(link)
+    }
+
+    async fn dial_lane(
+        self: &Arc<Self>,
+        link: &Arc<SharedLink>,
+        lanes: &mut JoinSet<()>,
+    ) -> Result<(), String> {
+        let within = self.config.common.timeouts.connect;
+        let (stream, address) = connect(&self.config.peer.to_string(), &self.tls, within).await?;
+        lane::prepare(
+            stream.get_ref().0.tcp(),
+            self.config.common.timeouts.dead_after,
+        )
+        .map_err(|error| error.to_string())?;
+        let begun = link.begin_lane(|link, now| link.dial_lane(now).ok_or(()));
+        let Ok((id, signals)) = begun else {
+            return Err("the link has no lane left".to_owned());
+        };
+        let (near, link) = (Arc::clone(self), Arc::clone(link));
+        lanes.spawn(async move {
+            let end = lane::run(link, id, signals, stream, near.pace.clone()).await;
+            let text = match end {
+                LaneEnd::Io(error) => near.tls.explain(error, address).to_string(),
+                other => other.to_string(),
+            };
+            near.note_error(format!("a lane ended: {text}"));
+        });
+        Ok(())
+    }
+
+    fn note_error(&self, error: String) {
+        let mut last = self.last_error.lock().expect("held for a moment");
+        if last.as_deref() != Some(&error) {
+            tracing::warn!(peer = %self.config.peer, "{error}");
+            *last = Some(error);
+        }
+    }
+
+    fn clear_error(&self) {
+        let error = self.last_error.lock().expect("held for a moment").take();
+        if error.is_some() {
+            tracing::info!(peer = %self.config.peer, "the link is up");
+        }
+    }
+}
+
+impl Links for Near {
+    fn link(&self) -> Option<Arc<SharedLink>> {
+        self.link.read().expect("held for a moment").clone()
+    }
+}
+
+impl Gateway for Near {
+    fn role(&self) -> &'static str {
+        "near"
+    }
+
+    fn started(&self) -> Instant {
+        self.started
+    }
+
+    fn memory(&self) -> (u64, u64) {
+        (self.config.common.memory.0, self.budget.free_bytes())
+    }
+
+    fn peers(&self) -> Vec<PeerReport> {
+        let last_error = self.last_error.lock().expect("held for a moment").clone();
+        vec![PeerReport {
+            key: self.config.peer_key,
+            name: Some(self.config.peer.to_string()),
+            link: self.link(),
+            last_error,
+        }]
+    }
+}
+
+/// Connects to a far end and makes the handshake; errors are for the user.
+pub async fn connect(
+    peer: &str,
+    tls: &ClientTls,
+    within: Duration,
+) -> Result<(crate::wire::LaneStream, SocketAddr), String> {
+    let connecting = async {
+        let addresses = lookup_host(peer)
+            .await
+            .map_err(|error| format!("{peer}: {error}"))?;
+        let mut failure = format!("{peer}: the name has no address");
+        for address in addresses {
+            match TcpStream::connect(address).await {
+                Ok(tcp) => return Ok((tcp, address)),
+                Err(error) => failure = format!("cannot connect to {address}: {error}"),
+            }
+        }
+        Err(failure)
+    };
+    let connected = timeout(within, connecting).await;
+    let (tcp, address) =
+        connected.map_err(|_| format!("{peer} did not answer within {within:?}"))??;
+    let (stream, _key): (_, PublicKey) = tls
+        .connect(tcp, address, within)
+        .await
+        .map_err(|error| error.to_string())?;
+    Ok((stream, address))
+}

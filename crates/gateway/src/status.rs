@@ -1,0 +1,260 @@
+//! What `refrain status` shows: the gateway, a row a peer, a row a flow.
+
+use refrain_proto::{
+    TrafficClass,
+    link::{DirectionStatus, FlowStatus, LinkStatus},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::gateway::{Gateway, PeerReport};
+
+/// A gateway as it stands.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Status {
+    /// `near` or `far`.
+    pub role: String,
+    /// The program's version.
+    pub version: String,
+    /// Seconds since it started.
+    pub uptime_s: f64,
+    /// Memory.
+    pub memory: Memory,
+    /// A row a link; a peer without a link has one row too.
+    pub peers: Vec<Peer>,
+    /// A row a flow.
+    pub flows: Vec<Flow>,
+}
+
+/// The bound on memory, in bytes.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Memory {
+    /// What all links may hold together.
+    pub bound_bytes: u64,
+    /// What they have reserved of it.
+    pub reserved_bytes: u64,
+    /// What they hold now.
+    pub allocated_bytes: u64,
+}
+
+/// A peer and its link.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Peer {
+    /// Its name or address, if it has one.
+    pub name: Option<String>,
+    /// Its key.
+    pub key: String,
+    /// Whether a lane is up.
+    pub up: bool,
+    /// What last went wrong.
+    pub last_error: Option<String>,
+    /// Lanes that are up.
+    pub lanes: usize,
+    /// Lanes that loss holds up.
+    pub lanes_held_up: usize,
+    /// Lanes that died.
+    pub lanes_lost: u64,
+    /// Smoothed round trip.
+    pub round_trip_ms: Option<f64>,
+    /// Present effort of this end's sender.
+    pub effort: Option<Effort>,
+    /// What this end sends.
+    pub sent: Direction,
+    /// What this end receives.
+    pub received: Direction,
+    /// Open flows.
+    pub flows_open: usize,
+    /// Flows ever opened.
+    pub flows_opened: u64,
+    /// Flows that ended with a reset.
+    pub flows_reset: u64,
+    /// Holes in this end's log now.
+    pub holes: usize,
+    /// Holes that it ever had.
+    pub holes_made: u64,
+}
+
+/// How hard the sender tries, and why.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Effort {
+    /// Sampling period.
+    pub period_bytes: u16,
+    /// zstd's level.
+    pub zstd_level: i32,
+    /// Why these.
+    pub reason: String,
+}
+
+/// One direction of a link or a flow.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct Direction {
+    /// Plain bytes of applications.
+    pub app_bytes: u64,
+    /// Bytes on the link; for a link with all of TLS, for a flow its own blocks' frames.
+    pub link_bytes: u64,
+    /// What Max-Match or Chunk-Match saved, net of its tokens.
+    pub matching_saved_bytes: i64,
+    /// What zstd saved of the rest.
+    pub zstd_saved_bytes: i64,
+    /// What went outside of the cache.
+    pub bypassed_blocks: u64,
+    /// Blocks.
+    pub blocks: u64,
+    /// Size of the cache; 0 for a flow.
+    pub cache_bytes: u64,
+    /// How much of it is filled; 0 for a flow.
+    pub cache_filled_bytes: u64,
+}
+
+/// A flow.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Flow {
+    /// Its number in its link.
+    pub id: u64,
+    /// The peer's name or key.
+    pub peer: String,
+    /// Its target.
+    pub target: String,
+    /// `out` if this end opened it, `in` if the peer did.
+    pub opened: String,
+    /// Seconds since it was opened.
+    pub age_s: f64,
+    /// `ordinary`, `full-entropy`, `excluded` or `unknown`.
+    pub class: String,
+    /// The lane that carries it.
+    pub lane: u32,
+    /// What this end sent.
+    pub sent: Direction,
+    /// What this end received.
+    pub received: Direction,
+}
+
+impl Status {
+    /// The gateway as it stands now.
+    pub fn of(gateway: &dyn Gateway) -> Status {
+        let mut status = Status {
+            role: gateway.role().to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_s: gateway.started().elapsed().as_secs_f64(),
+            memory: Memory {
+                bound_bytes: 0,
+                reserved_bytes: 0,
+                allocated_bytes: 0,
+            },
+            peers: Vec::new(),
+            flows: Vec::new(),
+        };
+        let (bound_bytes, free_bytes) = gateway.memory();
+        status.memory.bound_bytes = bound_bytes;
+        status.memory.reserved_bytes = bound_bytes - free_bytes;
+        for report in gateway.peers() {
+            let link = report.link.as_ref().map(|link| {
+                let wire = link.wire();
+                let standing = link.with(|link, now| link.status(now));
+                (standing, wire.sent(), wire.received())
+            });
+            let name = report
+                .name
+                .clone()
+                .unwrap_or_else(|| report.key.to_string());
+            if let Some((link, ..)) = &link {
+                status.memory.allocated_bytes += link.allocated_bytes as u64;
+                status
+                    .flows
+                    .extend(link.flows.iter().map(|flow| Flow::of(flow, &name)));
+            }
+            status.peers.push(Peer::of(&report, link.as_ref()));
+        }
+        status
+    }
+}
+
+impl Peer {
+    fn of(report: &PeerReport, link: Option<&(LinkStatus, u64, u64)>) -> Peer {
+        let mut peer = Peer {
+            name: report.name.clone(),
+            key: report.key.to_string(),
+            up: false,
+            last_error: report.last_error.clone(),
+            lanes: 0,
+            lanes_held_up: 0,
+            lanes_lost: 0,
+            round_trip_ms: None,
+            effort: None,
+            sent: Direction::default(),
+            received: Direction::default(),
+            flows_open: 0,
+            flows_opened: 0,
+            flows_reset: 0,
+            holes: 0,
+            holes_made: 0,
+        };
+        let Some((link, wire_sent, wire_received)) = link else {
+            return peer;
+        };
+        let up = link.lanes.iter().filter(|lane| lane.is_up);
+        peer.lanes = up.clone().count();
+        peer.up = peer.lanes > 0;
+        peer.lanes_held_up = up.filter(|lane| lane.is_held_up).count();
+        peer.lanes_lost = link.lanes_lost;
+        peer.round_trip_ms = link.round_trip.map(|time| time.as_secs_f64() * 1e3);
+        peer.effort = Some(Effort {
+            period_bytes: link.effort.period_bytes,
+            zstd_level: link.effort.level,
+            reason: link.effort_reason.to_string(),
+        });
+        peer.sent = Direction::of_link(&link.sent, *wire_sent);
+        peer.received = Direction::of_link(&link.received, *wire_received);
+        peer.flows_open = link.flows.len();
+        peer.flows_opened = link.flows_opened;
+        peer.flows_reset = link.flows_reset;
+        peer.holes = link.holes;
+        peer.holes_made = link.holes_made;
+        peer
+    }
+}
+
+impl Direction {
+    fn of_link(direction: &DirectionStatus, wire_bytes: u64) -> Direction {
+        Direction {
+            link_bytes: wire_bytes,
+            cache_bytes: direction.cache_bytes,
+            cache_filled_bytes: direction.cache_filled_bytes,
+            ..Direction::of_layers(&direction.layers)
+        }
+    }
+
+    fn of_layers(layers: &refrain_proto::counters::LayerCounters) -> Direction {
+        Direction {
+            app_bytes: layers.app_bytes,
+            link_bytes: layers.block_bytes,
+            matching_saved_bytes: layers.matching_saved_bytes(),
+            zstd_saved_bytes: layers.second_stage_saved_bytes(),
+            bypassed_blocks: layers.bypassed_blocks,
+            blocks: layers.blocks,
+            cache_bytes: 0,
+            cache_filled_bytes: 0,
+        }
+    }
+}
+
+impl Flow {
+    fn of(flow: &FlowStatus, peer: &str) -> Flow {
+        Flow {
+            id: flow.id.0,
+            peer: peer.to_owned(),
+            target: flow.target.clone(),
+            opened: if flow.opened_here { "out" } else { "in" }.to_owned(),
+            age_s: flow.age.as_secs_f64(),
+            class: match flow.class {
+                TrafficClass::Unknown => "unknown",
+                TrafficClass::Ordinary => "ordinary",
+                TrafficClass::FullEntropy => "full-entropy",
+                TrafficClass::Excluded => "excluded",
+            }
+            .to_owned(),
+            lane: flow.lane.0,
+            sent: Direction::of_layers(&flow.sent),
+            received: Direction::of_layers(&flow.received),
+        }
+    }
+}

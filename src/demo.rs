@@ -1,0 +1,199 @@
+//! `refrain demo`: what a pair saves, shown on this machine.
+//!
+//! An origin web server, a far and a near gateway and a client, each with threads of its
+//! own, talk over loopback; the bytes on the link are counted on its TCP connections.
+
+mod content;
+mod cpu;
+mod world;
+
+use std::{
+    io::{IsTerminal, Write},
+    path::PathBuf,
+    time::Instant,
+};
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+use crate::table::{Table, bytes, percent};
+use content::Object;
+use world::World;
+
+#[derive(clap::Args)]
+pub struct DemoArguments {
+    /// Files to move instead of the built-in content, in this order
+    files: Vec<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Always the most effort, rather than what the balance of CPU and link suggests
+    #[arg(long)]
+    effort_max: bool,
+}
+
+/// What a demo found.
+#[derive(Debug, Serialize)]
+struct Report {
+    objects: usize,
+    /// Plain bytes that the flows carried, both ways.
+    app_bytes: u64,
+    /// Bytes on the link's TCP connections, both ways, TLS and its handshakes included.
+    link_bytes: u64,
+    /// What `zstd -3` makes of the same, each file on its own.
+    zstd_only_bytes: u64,
+    /// Whether every byte arrived equal.
+    verified: bool,
+    layers: Layers,
+    seconds: f64,
+    app_mb_per_s: f64,
+    /// CPU seconds of each side, where the system tells.
+    cpu_s: Option<CpuSeconds>,
+}
+
+/// What became of the bytes, layer by layer.
+#[derive(Debug, Serialize)]
+struct Layers {
+    max_match_saved_bytes: i64,
+    zstd_saved_bytes: i64,
+    /// Frames, TLS, handshakes, acknowledgements.
+    overhead_bytes: i64,
+}
+
+#[derive(Debug, Serialize)]
+struct CpuSeconds {
+    near: f64,
+    far: f64,
+}
+
+pub fn run(arguments: &DemoArguments) -> anyhow::Result<()> {
+    let objects = match arguments.files.is_empty() {
+        true => content::embedded()?,
+        false => content::from_files(&arguments.files)?,
+    };
+    let report = measure(objects, arguments)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        print(&report, &mut std::io::stdout().lock())?;
+    }
+    anyhow::ensure!(
+        report.verified,
+        "some bytes did not arrive as they were sent"
+    );
+    Ok(())
+}
+
+fn measure(objects: Vec<Object>, arguments: &DemoArguments) -> anyhow::Result<Report> {
+    let body_bytes: u64 = objects.iter().map(|object| object.bytes.len() as u64).sum();
+    let progress = progress_bar(body_bytes, arguments.json);
+    let world = World::start(&objects, arguments.effort_max)?;
+    let began = Instant::now();
+    let mut verified = true;
+    for (index, object) in objects.iter().enumerate() {
+        progress.set_message(object.name.clone());
+        let received = world
+            .fetch(index)
+            .with_context(|| format!("fetching {}", object.name))?;
+        verified &= received == object.bytes;
+        progress.inc(object.bytes.len() as u64);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    progress.finish_and_clear();
+    let status = world.status();
+    let peer = status
+        .peers
+        .first()
+        .context("the near gateway has a peer")?;
+    let (sent, received) = (&peer.sent, &peer.received);
+    let app_bytes = sent.app_bytes + received.app_bytes;
+    let link_bytes = sent.link_bytes + received.link_bytes;
+    let max_match_saved_bytes = sent.matching_saved_bytes + received.matching_saved_bytes;
+    let zstd_saved_bytes = sent.zstd_saved_bytes + received.zstd_saved_bytes;
+    let mut zstd_only_bytes = app_bytes - body_bytes;
+    for object in &objects {
+        zstd_only_bytes += zstd::bulk::compress(&object.bytes, 3)?.len() as u64;
+    }
+    Ok(Report {
+        objects: objects.len(),
+        app_bytes,
+        link_bytes,
+        zstd_only_bytes,
+        verified,
+        layers: Layers {
+            max_match_saved_bytes,
+            zstd_saved_bytes,
+            overhead_bytes: link_bytes as i64
+                - (app_bytes as i64 - max_match_saved_bytes - zstd_saved_bytes),
+        },
+        seconds,
+        app_mb_per_s: body_bytes as f64 / seconds / 1e6,
+        cpu_s: world
+            .cpu_seconds()
+            .map(|(near, far)| CpuSeconds { near, far }),
+    })
+}
+
+fn progress_bar(bytes: u64, json: bool) -> ProgressBar {
+    let target = match json || !std::io::stderr().is_terminal() {
+        true => ProgressDrawTarget::hidden(),
+        false => ProgressDrawTarget::stderr(),
+    };
+    let style = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {wide_msg}")
+        .expect("a valid template");
+    ProgressBar::with_draw_target(Some(bytes), target).with_style(style)
+}
+
+fn print(report: &Report, out: &mut impl Write) -> std::io::Result<()> {
+    let share = |part: i64| percent(part as f64, report.app_bytes as f64);
+    let mut table = Table::new(&["", "bytes", "of the application's"]);
+    let mut row = |what: &str, count: i64| {
+        let shown = match count {
+            0.. => bytes(count as u64),
+            _ => format!("-{}", bytes(count.unsigned_abs())),
+        };
+        table.row([what.to_owned(), shown, share(count)]);
+    };
+    row("what the application saw", report.app_bytes as i64);
+    row("  saved by Max-Match", report.layers.max_match_saved_bytes);
+    row(
+        "  saved by zstd, of the rest",
+        report.layers.zstd_saved_bytes,
+    );
+    row("  added by frames and TLS", report.layers.overhead_bytes);
+    row("what went over the link", report.link_bytes as i64);
+    row(
+        "zstd -3 alone, each file on its own",
+        report.zstd_only_bytes as i64,
+    );
+    writeln!(
+        out,
+        "{} objects through origin, far gateway, near gateway and client:\n",
+        report.objects
+    )?;
+    table.print(out)?;
+    writeln!(out)?;
+    writeln!(
+        out,
+        "{:.1} times fewer bytes than without, {:.1} times fewer than zstd alone",
+        report.app_bytes as f64 / report.link_bytes as f64,
+        report.zstd_only_bytes as f64 / report.link_bytes as f64,
+    )?;
+    writeln!(
+        out,
+        "{:.1} MB/s over {:.2} s, one object after the other",
+        report.app_mb_per_s, report.seconds
+    )?;
+    if let Some(cpu) = &report.cpu_s {
+        writeln!(
+            out,
+            "CPU: far (sender) {:.2} s, near (receiver) {:.2} s",
+            cpu.far, cpu.near
+        )?;
+    }
+    match report.verified {
+        true => writeln!(out, "every byte arrived equal"),
+        false => writeln!(out, "SOME BYTES DID NOT ARRIVE EQUAL"),
+    }
+}

@@ -1,0 +1,26 @@
+//! `refrain keygen FILE`.
+
+use std::path::PathBuf;
+
+use refrain_gateway::keys::PrivateKey;
+
+#[derive(clap::Args)]
+pub struct KeygenArguments {
+    /// Where to write the private key; an existing file is never overwritten
+    file: PathBuf,
+    /// Print the public key of an existing private key instead of making one
+    #[arg(long)]
+    show: bool,
+}
+
+pub fn run(arguments: &KeygenArguments) -> anyhow::Result<()> {
+    let key = if arguments.show {
+        PrivateKey::load(&arguments.file)?
+    } else {
+        let key = PrivateKey::generate()?;
+        key.write_new(&arguments.file)?;
+        key
+    };
+    println!("{}", key.public());
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! `refrain near` and `refrain far`: run until told to stop.
+//!
+//! SIGTERM and Ctrl-C drain: no new flows, open ones go on for the drain time-out; a second
+//! signal stops at once. SIGHUP reloads keys, rules and time-outs; open flows go on.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use refrain_gateway::{
+    admin,
+    config::{AdminConfig, CommonConfig},
+    far::Far,
+    gateway::{Gateway, drain},
+    listeners,
+    near::Near,
+    options::{FarOptions, NearOptions},
+    settings::ConfigError,
+};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    task::JoinSet,
+};
+
+/// How long lanes may take to say that the gateway leaves.
+const LEAVE: Duration = Duration::from_millis(200);
+
+pub fn near(options: &NearOptions) -> anyhow::Result<()> {
+    let config = options.resolve()?;
+    crate::log_to_stderr(config.common.log);
+    block_on(async {
+        let common = config.common.clone();
+        let mut tasks = JoinSet::new();
+        let near = Near::start(config, &mut tasks).await?;
+        for address in near.addresses() {
+            tracing::info!(%address, "listening");
+        }
+        let reload = {
+            let near = Arc::clone(&near);
+            move || options.resolve().map(|config| near.reload(&config))
+        };
+        serve(near, &common, tasks, reload).await
+    })
+}
+
+pub fn far(options: &FarOptions) -> anyhow::Result<()> {
+    let config = options.resolve()?;
+    crate::log_to_stderr(config.common.log);
+    block_on(async {
+        let common = config.common.clone();
+        let mut tasks = JoinSet::new();
+        let far = Far::start(config, &mut tasks).await?;
+        tracing::info!(address = %far.address(), "listening for peers");
+        let reload = {
+            let far = Arc::clone(&far);
+            move || options.resolve().map(|config| far.reload(&config))
+        };
+        serve(far, &common, tasks, reload).await
+    })
+}
+
+fn block_on(gateway: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let result = runtime.block_on(gateway);
+    // Connections that are still open end with the process.
+    runtime.shutdown_background();
+    result
+}
+
+async fn serve(
+    gateway: Arc<dyn Gateway>,
+    common: &CommonConfig,
+    mut tasks: JoinSet<()>,
+    reload: impl Fn() -> Result<(), ConfigError>,
+) -> anyhow::Result<()> {
+    if let Some(config) = common.admin.clone() {
+        tasks.spawn(serve_admin(config, Arc::clone(&gateway)).await?);
+    }
+    let mut signals = Signals::new()?;
+    while let Told::Reload = signals.next().await {
+        match reload() {
+            Ok(()) => tracing::info!("reloaded keys, rules and time-outs"),
+            Err(error) => tracing::error!("kept the old configuration: {error}"),
+        }
+    }
+    tracing::info!("draining: no new connections; a second signal stops at once");
+    tasks.abort_all();
+    tokio::select! {
+        left = drain(&*gateway, common.timeouts.drain) => {
+            if left > 0 {
+                tracing::warn!("{left} connections were still open and are reset");
+            }
+        }
+        () = signals.stop() => {}
+    }
+    tokio::time::sleep(LEAVE).await;
+    Ok(())
+}
+
+async fn serve_admin(
+    config: AdminConfig,
+    gateway: Arc<dyn Gateway>,
+) -> anyhow::Result<impl Future<Output = ()>> {
+    let listener = listeners::bind(config.listen, "admin").await?;
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(%address, "serving /healthz, /metrics and /status");
+    }
+    Ok(admin::serve(listener, config, gateway))
+}
+
+/// What a signal tells a gateway to do.
+enum Told {
+    Stop,
+    Reload,
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Told {
+        tokio::select! {
+            _ = self.terminate.recv() => Told::Stop,
+            _ = self.interrupt.recv() => Told::Stop,
+            _ = self.hangup.recv() => Told::Reload,
+        }
+    }
+
+    async fn stop(&mut self) {
+        while let Told::Reload = self.next().await {}
+    }
+}
