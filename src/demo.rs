@@ -10,6 +10,7 @@ mod world;
 use std::{
     io::{IsTerminal, Write},
     path::PathBuf,
+    sync::atomic::{AtomicUsize, Ordering},
     time::Instant,
 };
 
@@ -28,15 +29,20 @@ pub struct DemoArguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Always the most effort, rather than what the balance of CPU and link suggests
-    #[arg(long)]
-    effort_max: bool,
+    /// How hard to look for repeats
+    #[arg(long, default_value = "auto", value_parser = ["auto", "max"])]
+    effort: String,
+    /// How many objects to fetch at the same time
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64), value_name = "COUNT")]
+    flows: u8,
 }
 
 /// What a demo found.
 #[derive(Debug, Serialize)]
 struct Report {
     objects: usize,
+    /// How many were fetched at the same time.
+    flows: u8,
     /// Plain bytes that the flows carried, both ways.
     app_bytes: u64,
     /// Bytes on the link's TCP connections, both ways, TLS and its handshakes included.
@@ -88,17 +94,9 @@ pub fn run(arguments: &DemoArguments) -> anyhow::Result<()> {
 fn measure(objects: Vec<Object>, arguments: &DemoArguments) -> anyhow::Result<Report> {
     let body_bytes: u64 = objects.iter().map(|object| object.bytes.len() as u64).sum();
     let progress = progress_bar(body_bytes, arguments.json);
-    let world = World::start(&objects, arguments.effort_max)?;
+    let world = World::start(&objects, &arguments.effort)?;
     let began = Instant::now();
-    let mut verified = true;
-    for (index, object) in objects.iter().enumerate() {
-        progress.set_message(object.name.clone());
-        let received = world
-            .fetch(index)
-            .with_context(|| format!("fetching {}", object.name))?;
-        verified &= received == object.bytes;
-        progress.inc(object.bytes.len() as u64);
-    }
+    let verified = fetch_all(&world, &objects, arguments.flows, &progress)?;
     let seconds = began.elapsed().as_secs_f64();
     progress.finish_and_clear();
     let status = world.status();
@@ -117,6 +115,7 @@ fn measure(objects: Vec<Object>, arguments: &DemoArguments) -> anyhow::Result<Re
     }
     Ok(Report {
         objects: objects.len(),
+        flows: arguments.flows,
         app_bytes,
         link_bytes,
         zstd_only_bytes,
@@ -132,6 +131,38 @@ fn measure(objects: Vec<Object>, arguments: &DemoArguments) -> anyhow::Result<Re
         cpu_s: world
             .cpu_seconds()
             .map(|(near, far)| CpuSeconds { near, far }),
+    })
+}
+
+/// Fetches every object, so many at a time; says whether each byte arrived equal.
+fn fetch_all(
+    world: &World,
+    objects: &[Object],
+    flows: u8,
+    progress: &ProgressBar,
+) -> anyhow::Result<bool> {
+    let next = AtomicUsize::new(0);
+    let fetch_some = || {
+        let mut verified = true;
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(object) = objects.get(index) else {
+                return anyhow::Ok(verified);
+            };
+            progress.set_message(object.name.clone());
+            let received = world
+                .fetch(index)
+                .with_context(|| format!("fetching {}", object.name))?;
+            verified &= received == object.bytes;
+            progress.inc(object.bytes.len() as u64);
+        }
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..flows).map(|_| scope.spawn(fetch_some)).collect();
+        clients
+            .into_iter()
+            .map(|client| client.join().expect("clients do not panic"))
+            .try_fold(true, |all, verified| Ok(all & verified?))
     })
 }
 
@@ -182,8 +213,8 @@ fn print(report: &Report, out: &mut impl Write) -> std::io::Result<()> {
     )?;
     writeln!(
         out,
-        "{:.1} MB/s over {:.2} s, one object after the other",
-        report.app_mb_per_s, report.seconds
+        "{:.1} MB/s over {:.2} s, {} at a time",
+        report.app_mb_per_s, report.seconds, report.flows
     )?;
     if let Some(cpu) = &report.cpu_s {
         writeln!(

@@ -1,4 +1,4 @@
-//! The demo's four parties, each with a runtime, and so threads, of its own.
+//! The demo's four parties: origin, far gateway, near gateway, client.
 
 use std::{
     net::SocketAddr,
@@ -9,102 +9,58 @@ use std::{
 use anyhow::{Context, ensure};
 use axum::{
     Router,
+    body::Bytes,
     extract::{Path, State},
     http::StatusCode,
 };
-use clap::{CommandFactory, FromArgMatches, Parser};
 use refrain_gateway::{
     far::Far,
-    keys::PrivateKey,
+    loopback::{FAR_THREADS, Keys, NEAR_THREADS, Running},
     near::Near,
-    options::{FarOptions, NearOptions},
     status::Status,
 };
-use tokio::{net::TcpListener, runtime::Runtime, task::JoinSet};
+use tokio::{net::TcpListener, runtime::Runtime};
 
 use super::{content::Object, cpu};
 
-const NEAR_THREADS: &str = "demo-near";
-const FAR_THREADS: &str = "demo-far";
-
 /// Everything that runs.
 pub struct World {
-    near: Arc<Near>,
+    near: Running<Near>,
+    _far: Running<Far>,
+    origin: Option<Runtime>,
     client: ureq::Agent,
     address: SocketAddr,
-    // Dropped last: the tasks of all parties.
-    _tasks: JoinSet<()>,
-    runtimes: Vec<Runtime>,
-}
-
-#[derive(Parser)]
-struct NearCommand {
-    #[command(flatten)]
-    options: NearOptions,
-}
-
-#[derive(Parser)]
-struct FarCommand {
-    #[command(flatten)]
-    options: FarOptions,
 }
 
 impl World {
     /// Starts all parties on ports that are free.
-    pub fn start(objects: &[Object], effort_max: bool) -> anyhow::Result<World> {
-        let keys = KeyFolder::new()?;
-        let mut tasks = JoinSet::new();
-        let origin_runtime = runtime("demo-origin", 1)?;
-        let far_runtime = runtime(FAR_THREADS, 1)?;
-        let near_runtime = runtime(NEAR_THREADS, 1)?;
-
-        let origin = origin_runtime.block_on(serve_objects(objects.to_vec(), &mut tasks))?;
-        let effort = if effort_max { "max" } else { "auto" };
-        let far = far_runtime.block_on(async {
-            let options: FarCommand = parse(&[
-                "far",
-                "--listen",
-                "127.0.0.1:0",
-                "--key",
-                &keys.far,
-                "--peer-key",
-                &keys.near_public,
-                "--effort",
-                effort,
-            ])?;
-            Ok::<_, anyhow::Error>(Far::start(options.options.resolve()?, &mut tasks).await?)
-        })?;
-        let (peer, forward) = (far.address().to_string(), format!("127.0.0.1:0={origin}"));
-        let near = near_runtime.block_on(async {
-            let options: NearCommand = parse(&[
-                "near",
-                "--peer",
-                &peer,
-                "--key",
-                &keys.near,
-                "--peer-key",
-                &keys.far_public,
-                "--forward",
-                &forward,
-                "--effort",
-                effort,
-            ])?;
-            Ok::<_, anyhow::Error>(Near::start(options.options.resolve()?, &mut tasks).await?)
-        })?;
-        let address = *near
-            .addresses()
-            .first()
-            .context("a forward has an address")?;
-        let client = ureq::Agent::config_builder()
-            .timeout_global(None)
-            .build()
-            .into();
+    pub fn start(objects: &[Object], effort: &str) -> anyhow::Result<World> {
+        let origin = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("demo-origin")
+            .enable_all()
+            .build()?;
+        let target = origin.block_on(serve_objects(objects))?;
+        let keys = Keys::new()?;
+        let far = keys.far(&["--effort", effort])?;
+        let forward = format!("127.0.0.1:0={target}");
+        let near = keys.near(
+            far.gateway.address(),
+            &["--forward", &forward, "--effort", effort],
+        )?;
         let world = World {
+            address: *near
+                .gateway
+                .addresses()
+                .first()
+                .context("a forward has an address")?,
             near,
-            client,
-            address,
-            _tasks: tasks,
-            runtimes: vec![near_runtime, far_runtime, origin_runtime],
+            _far: far,
+            origin: Some(origin),
+            client: ureq::Agent::config_builder()
+                .timeout_global(None)
+                .build()
+                .into(),
         };
         world.wait_until_up()?;
         Ok(world)
@@ -122,7 +78,7 @@ impl World {
 
     /// The near gateway's status.
     pub fn status(&self) -> Status {
-        Status::of(&*self.near)
+        Status::of(&*self.near.gateway)
     }
 
     /// CPU seconds of the near and the far gateway's threads.
@@ -153,74 +109,24 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        for runtime in self.runtimes.drain(..) {
-            runtime.shutdown_background();
+        if let Some(origin) = self.origin.take() {
+            origin.shutdown_background();
         }
     }
 }
 
-/// Both ends' keys, in a folder that goes when they are read.
-struct KeyFolder {
-    _folder: tempfile::TempDir,
-    near: String,
-    near_public: String,
-    far: String,
-    far_public: String,
-}
-
-impl KeyFolder {
-    fn new() -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir().context("cannot make a folder for the demo's keys")?;
-        let make = |name: &str| {
-            let path = folder.path().join(name);
-            let key = PrivateKey::generate()?;
-            key.write_new(&path)?;
-            Ok::<_, anyhow::Error>((path.display().to_string(), key.public().to_string()))
-        };
-        let ((near, near_public), (far, far_public)) = (make("near.key")?, make("far.key")?);
-        Ok(Self {
-            near,
-            near_public,
-            far,
-            far_public,
-            _folder: folder,
-        })
-    }
-}
-
-/// Options as if given on a command line; the environment's do not count here.
-fn parse<C: CommandFactory + FromArgMatches>(arguments: &[&str]) -> anyhow::Result<C> {
-    let command = C::command().mut_args(|argument| argument.env(None::<&str>));
-    Ok(C::from_arg_matches(
-        &command.try_get_matches_from(arguments)?,
-    )?)
-}
-
-fn runtime(name: &str, threads: usize) -> anyhow::Result<Runtime> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    Ok(builder
-        .worker_threads(threads)
-        .thread_name(name)
-        .enable_all()
-        .build()?)
-}
-
-async fn serve_objects(
-    objects: Vec<Object>,
-    tasks: &mut JoinSet<()>,
-) -> anyhow::Result<SocketAddr> {
+/// Serves each object under its index, for as long as the present runtime lives.
+async fn serve_objects(objects: &[Object]) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    let bodies: Arc<Vec<axum::body::Bytes>> = Arc::new(
-        objects
-            .into_iter()
-            .map(|object| object.bytes.into())
-            .collect(),
-    );
+    let bodies: Vec<Bytes> = objects
+        .iter()
+        .map(|object| object.bytes.clone().into())
+        .collect();
     let pages = Router::new()
         .route("/{index}", axum::routing::get(serve_object))
-        .with_state(bodies);
-    tasks.spawn(async move {
+        .with_state(Arc::new(bodies));
+    tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, pages).await {
             tracing::error!(%error, "the demo's origin failed");
         }
@@ -229,8 +135,8 @@ async fn serve_objects(
 }
 
 async fn serve_object(
-    State(bodies): State<Arc<Vec<axum::body::Bytes>>>,
+    State(bodies): State<Arc<Vec<Bytes>>>,
     Path(index): Path<usize>,
-) -> Result<axum::body::Bytes, StatusCode> {
+) -> Result<Bytes, StatusCode> {
     bodies.get(index).cloned().ok_or(StatusCode::NOT_FOUND)
 }

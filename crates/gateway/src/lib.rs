@@ -37,4 +37,5 @@ pub mod near;
 
 pub mod admin;
 pub mod check;
+pub mod loopback;
 pub mod status;

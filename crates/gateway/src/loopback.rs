@@ -1,0 +1,137 @@
+//! A pair on one machine, each gateway with threads of its own: for demonstrations,
+//! experiments and tests.
+//!
+//! Options are given as on a command line, so that what is shown is what users get.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use clap::{Args, Command, FromArgMatches};
+use tokio::{runtime::Runtime, task::JoinSet};
+
+use crate::{
+    far::Far,
+    gateway::StartError,
+    keys::{KeyError, PrivateKey},
+    near::Near,
+    options::{FarOptions, NearOptions},
+    settings::ConfigError,
+};
+
+/// Names of the gateways' threads, to tell their CPU time.
+pub const NEAR_THREADS: &str = "refrain-near";
+/// See [`NEAR_THREADS`].
+pub const FAR_THREADS: &str = "refrain-far";
+
+/// Both ends' keys, in a folder that goes with this.
+pub struct Keys {
+    folder: tempfile::TempDir,
+    near: PrivateKey,
+    far: PrivateKey,
+}
+
+/// A near or a far gateway that runs in threads of its own, until dropped.
+pub struct Running<G> {
+    /// The gateway.
+    pub gateway: Arc<G>,
+    runtime: Option<Runtime>,
+    // Ends with the runtime.
+    _tasks: JoinSet<()>,
+}
+
+/// Why a gateway of a pair does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum LoopbackError {
+    /// Its options are wrong.
+    #[error("{0}")]
+    Arguments(#[from] clap::Error),
+    /// Its options are wrong together.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// An address cannot be listened on.
+    #[error("{0}")]
+    Start(#[from] StartError),
+    /// The keys cannot be made.
+    #[error("{0}")]
+    Key(#[from] KeyError),
+    /// The keys' folder or the threads cannot be made.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl Keys {
+    /// A pair of new keys.
+    pub fn new() -> Result<Keys, LoopbackError> {
+        let keys = Keys {
+            folder: tempfile::tempdir()?,
+            near: PrivateKey::generate()?,
+            far: PrivateKey::generate()?,
+        };
+        keys.near.write_new(&keys.folder.path().join("near.key"))?;
+        keys.far.write_new(&keys.folder.path().join("far.key"))?;
+        Ok(keys)
+    }
+
+    /// Starts a far gateway on a free port, with further options.
+    pub fn far(&self, options: &[&str]) -> Result<Running<Far>, LoopbackError> {
+        let (key, peer) = (self.path("far.key"), self.near.public().to_string());
+        let given = [
+            "--listen",
+            "127.0.0.1:0",
+            "--key",
+            &key,
+            "--peer-key",
+            &peer,
+        ];
+        let options: FarOptions = parse(&[&given, options].concat())?;
+        let config = options.resolve()?;
+        run(FAR_THREADS, async |tasks| Far::start(config, tasks).await)
+    }
+
+    /// Starts a near gateway that dials `peer`, with further options.
+    pub fn near(&self, peer: SocketAddr, options: &[&str]) -> Result<Running<Near>, LoopbackError> {
+        let (key, far) = (self.path("near.key"), self.far.public().to_string());
+        let peer = peer.to_string();
+        let given = ["--peer", &peer, "--key", &key, "--peer-key", &far];
+        let options: NearOptions = parse(&[&given, options].concat())?;
+        let config = options.resolve()?;
+        run(NEAR_THREADS, async |tasks| Near::start(config, tasks).await)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+}
+
+impl<G> Drop for Running<G> {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn run<G>(
+    threads: &str,
+    start: impl AsyncFnOnce(&mut JoinSet<()>) -> Result<Arc<G>, StartError>,
+) -> Result<Running<G>, LoopbackError> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder
+        .worker_threads(1)
+        .thread_name(threads)
+        .enable_all()
+        .build()?;
+    let mut tasks = JoinSet::new();
+    let gateway = runtime.block_on(start(&mut tasks))?;
+    Ok(Running {
+        gateway,
+        runtime: Some(runtime),
+        _tasks: tasks,
+    })
+}
+
+/// Options as if given on a command line; the environment's do not count here.
+fn parse<O: Args + FromArgMatches>(options: &[&str]) -> Result<O, clap::Error> {
+    let command = O::augment_args(Command::new("refrain").no_binary_name(true));
+    let command = command.mut_args(|argument| argument.env(None::<&str>));
+    O::from_arg_matches(&command.try_get_matches_from(options)?)
+}
