@@ -113,10 +113,11 @@ impl fmt::Display for Target {
 impl Host {
     /// A host from a bare name or address, as SOCKS5 gives it: no brackets.
     pub fn from_name(name: &str) -> Result<Host, TargetError> {
+        // First, or `10.0.0.1.` would be a name that no rule for addresses sees.
+        let name = name.strip_suffix('.').unwrap_or(name);
         if let Ok(address) = name.parse::<IpAddr>() {
             return Ok(address.into());
         }
-        let name = name.strip_suffix('.').unwrap_or(name);
         if name.len() > NAME_BYTES_MAX {
             return Err(TargetError::NameTooLong);
         }
@@ -199,6 +200,7 @@ mod tests {
         let host = |text: &str| text.parse::<Target>().unwrap().host;
         assert_eq!(host("Example.ORG.:80"), Host::Domain("example.org".into()));
         assert_eq!(host("127.0.0.1:80"), Host::Ipv4(Ipv4Addr::LOCALHOST));
+        assert_eq!(host("127.0.0.1.:80"), Host::Ipv4(Ipv4Addr::LOCALHOST));
         assert_eq!(host("[::1]:80"), Host::Ipv6(Ipv6Addr::LOCALHOST));
     }
 

@@ -12,6 +12,9 @@ use crate::{
     moment::Moment,
 };
 
+/// What a new flow gets at most: enough for 100 Mbit/s and 80 ms, or for a loopback.
+const SHARE_BYTES_MAX: u64 = 1 << 20;
+
 /// What the flows of a link may hold together, beyond their initial credit.
 #[derive(Debug)]
 pub(crate) struct CreditPool {
@@ -53,7 +56,7 @@ impl CreditPool {
 
     /// What a new flow gets beyond the initial credit: a share that leaves some for others.
     fn share(&mut self) -> u64 {
-        let share = (self.free_bytes / 16).min(256 << 10);
+        let share = (self.free_bytes / 32).min(SHARE_BYTES_MAX);
         self.take(share)
     }
 }

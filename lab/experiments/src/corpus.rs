@@ -1,0 +1,86 @@
+//! Real series of objects, in the order in which a client would fetch them.
+
+use std::{fs::File, io::Read, path::Path};
+
+use anyhow::Context;
+
+/// Objects that are fetched one after the other, or several at once.
+pub struct Corpus {
+    pub name: &'static str,
+    pub objects: Vec<Vec<u8>>,
+}
+
+impl Corpus {
+    pub fn bytes(&self) -> u64 {
+        self.objects.iter().map(|object| object.len() as u64).sum()
+    }
+}
+
+/// All corpora that `data` has.
+pub fn load_all(data: &Path) -> anyhow::Result<Vec<Corpus>> {
+    let pages = |file: &str, count: usize| -> anyhow::Result<Vec<Vec<u8>>> {
+        Ok(members(&data.join("pages").join(file), count)?)
+    };
+    Ok(vec![
+        Corpus {
+            name: "8 Linux 2.0 releases",
+            objects: members(&data.join("linux-2.0.1-2.0.40.tar.zst"), 8)?,
+        },
+        Corpus {
+            name: "200 revisions of a page (GitHub)",
+            objects: pages("github-tos.tar.zst", 200)?,
+        },
+        Corpus {
+            name: "200 revisions of a page (Brevo)",
+            objects: pages("brevo-privacy.tar.zst", 200)?,
+        },
+        Corpus {
+            name: "mail, 41.6 MB in one flow",
+            objects: vec![unpacked(&data.join("mail/spamassassin-ham.mbox.zst"))?],
+        },
+        Corpus {
+            name: "Silesia, 9 files",
+            objects: silesia(&data.join("silesia"))?,
+        },
+    ])
+}
+
+fn silesia(folder: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
+    let listing = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let mut paths: Vec<_> = listing
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
+    paths.sort();
+    paths.iter().map(|path| unpacked(path)).collect()
+}
+
+fn decoder(path: &Path) -> anyhow::Result<impl Read> {
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    let mut decoder = zstd::Decoder::new(file)?;
+    decoder.window_log_max(31)?;
+    Ok(decoder)
+}
+
+fn unpacked(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    decoder(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The first `count` files of a compressed tar.
+fn members(path: &Path, count: usize) -> anyhow::Result<Vec<Vec<u8>>> {
+    let mut archive = tar::Archive::new(decoder(path)?);
+    let mut objects = Vec::new();
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        if objects.len() < count && entry.header().entry_type().is_file() {
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes)?;
+            objects.push(bytes);
+        }
+        if objects.len() == count {
+            break;
+        }
+    }
+    Ok(objects)
+}
