@@ -10,16 +10,13 @@ use refrain_gateway::{
     admin,
     config::{AdminConfig, CommonConfig},
     far::Far,
-    gateway::{Gateway, drain},
+    gateway::{Gateway, Tasks, drain},
     listeners,
     near::Near,
     options::{FarOptions, NearOptions},
     settings::ConfigError,
 };
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    task::JoinSet,
-};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How long lanes may take to say that the gateway leaves.
 const LEAVE: Duration = Duration::from_millis(200);
@@ -29,7 +26,7 @@ pub fn near(options: &NearOptions) -> anyhow::Result<()> {
     crate::log_to_stderr(config.common.log);
     block_on(async {
         let common = config.common.clone();
-        let mut tasks = JoinSet::new();
+        let mut tasks = Tasks::default();
         let near = Near::start(config, &mut tasks).await?;
         for address in near.addresses() {
             tracing::info!(%address, "listening");
@@ -47,9 +44,12 @@ pub fn far(options: &FarOptions) -> anyhow::Result<()> {
     crate::log_to_stderr(config.common.log);
     block_on(async {
         let common = config.common.clone();
-        let mut tasks = JoinSet::new();
+        let mut tasks = Tasks::default();
         let far = Far::start(config, &mut tasks).await?;
         tracing::info!(address = %far.address(), "listening for peers");
+        for address in far.forward_addresses() {
+            tracing::info!(%address, "listening");
+        }
         let reload = {
             let far = Arc::clone(&far);
             move || options.resolve().map(|config| far.reload(&config))
@@ -71,11 +71,11 @@ fn block_on(gateway: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result
 async fn serve(
     gateway: Arc<dyn Gateway>,
     common: &CommonConfig,
-    mut tasks: JoinSet<()>,
+    mut tasks: Tasks,
     reload: impl Fn() -> Result<(), ConfigError>,
 ) -> anyhow::Result<()> {
     if let Some(config) = common.admin.clone() {
-        tasks.spawn(serve_admin(config, Arc::clone(&gateway)).await?);
+        tasks.services.spawn(serve_admin(config, Arc::clone(&gateway)).await?);
     }
     let mut signals = Signals::new()?;
     while let Told::Reload = signals.next().await {
@@ -85,7 +85,7 @@ async fn serve(
         }
     }
     tracing::info!("draining: no new connections; a second signal stops at once");
-    tasks.abort_all();
+    tasks.listeners.abort_all();
     tokio::select! {
         left = drain(&*gateway, common.timeouts.drain) => {
             if left > 0 {

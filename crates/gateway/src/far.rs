@@ -17,13 +17,12 @@ use tokio::{
     io::AsyncReadExt,
     net::{TcpListener, TcpStream},
     sync::Semaphore,
-    task::JoinSet,
     time::{Instant, sleep, timeout},
 };
 
 use crate::{
     config::FarConfig,
-    gateway::{Gateway, PeerReport, StartError, random_instance},
+    gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
     keys::{PublicKey, SharedPeerKeys},
     lane,
     link::SharedLink,
@@ -57,6 +56,7 @@ pub struct Far {
     tls: ServerTls,
     started: Instant,
     address: SocketAddr,
+    forward_addresses: Vec<SocketAddr>,
 }
 
 /// The link that a forward's flows go to: the peer's youngest that has a lane.
@@ -66,13 +66,22 @@ struct LinkOf {
 }
 
 impl Far {
-    /// Binds the listeners. The tasks run in `tasks`.
-    pub async fn start(config: FarConfig, tasks: &mut JoinSet<()>) -> Result<Arc<Far>, StartError> {
+    /// Binds the listeners. They run in `tasks`.
+    pub async fn start(config: FarConfig, tasks: &mut Tasks) -> Result<Arc<Far>, StartError> {
         let listener = listeners::bind(config.listen, "listen").await?;
         let common = &config.common;
+        let mut listening = Vec::new();
+        for forward in &common.forwards {
+            let listener = listeners::bind(forward.listen, "forward").await?;
+            listening.push((listener, forward.clone()));
+        }
         let peers = Arc::new(SharedPeerKeys::new(config.peers.clone()));
         let far = Arc::new(Far {
             address: listener.local_addr().unwrap_or(config.listen),
+            forward_addresses: listening
+                .iter()
+                .filter_map(|(listener, _)| listener.local_addr().ok())
+                .collect(),
             policy: Arc::new(SharedPolicy::new(common)),
             links: Mutex::default(),
             last_errors: Mutex::default(),
@@ -83,18 +92,13 @@ impl Far {
             peers,
             config,
         });
-        let mut listening = Vec::new();
-        for forward in &far.config.common.forwards {
-            let listener = listeners::bind(forward.listen, "forward").await?;
-            listening.push((listener, forward.clone()));
-        }
         for (listener, forward) in listening {
             let links = Arc::new(LinkOf {
                 far: Arc::clone(&far),
                 peer: forward.peer,
             });
             let service = Service::Forward(forward.target);
-            tasks.spawn(listeners::serve(
+            tasks.listeners.spawn(listeners::serve(
                 listener,
                 service,
                 links,
@@ -102,14 +106,19 @@ impl Far {
             ));
         }
         tracing::info!("allows its peers {}", far.config.common.allow.describe());
-        tasks.spawn(Arc::clone(&far).accept(listener));
-        tasks.spawn(Arc::clone(&far).sweep());
+        tasks.listeners.spawn(Arc::clone(&far).accept(listener));
+        tasks.services.spawn(Arc::clone(&far).sweep());
         Ok(far)
     }
 
     /// Where lanes are taken.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where applications connect: forwards in their order.
+    pub fn forward_addresses(&self) -> &[SocketAddr] {
+        &self.forward_addresses
     }
 
     /// Takes keys, rules and time-outs from `config`; the rest needs a restart.

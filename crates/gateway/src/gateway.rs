@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use ring::rand::{SecureRandom, SystemRandom};
-use tokio::time::{Instant, sleep};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use crate::{keys::PublicKey, link::SharedLink, listeners::BindError};
 
@@ -13,6 +16,15 @@ pub enum StartError {
     /// An address cannot be listened on.
     #[error("{0}")]
     Bind(#[from] BindError),
+}
+
+/// The tasks of a gateway; dropped, they end.
+#[derive(Debug, Default)]
+pub struct Tasks {
+    /// What takes new connections: ends when the gateway drains.
+    pub listeners: JoinSet<()>,
+    /// What keeps the gateway going: ends with it.
+    pub services: JoinSet<()>,
 }
 
 /// A gateway, as its admin page sees it.

@@ -6,11 +6,11 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use clap::{Args, Command, FromArgMatches};
-use tokio::{runtime::Runtime, task::JoinSet};
+use tokio::runtime::Runtime;
 
 use crate::{
     far::Far,
-    gateway::StartError,
+    gateway::{StartError, Tasks},
     keys::{KeyError, PrivateKey},
     near::Near,
     options::{FarOptions, NearOptions},
@@ -35,7 +35,7 @@ pub struct Running<G> {
     pub gateway: Arc<G>,
     runtime: Option<Runtime>,
     // Ends with the runtime.
-    _tasks: JoinSet<()>,
+    _tasks: Tasks,
 }
 
 /// Why a gateway of a pair does not start.
@@ -112,7 +112,7 @@ impl<G> Drop for Running<G> {
 
 fn run<G>(
     threads: &str,
-    start: impl AsyncFnOnce(&mut JoinSet<()>) -> Result<Arc<G>, StartError>,
+    start: impl AsyncFnOnce(&mut Tasks) -> Result<Arc<G>, StartError>,
 ) -> Result<Running<G>, LoopbackError> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder
@@ -120,7 +120,7 @@ fn run<G>(
         .thread_name(threads)
         .enable_all()
         .build()?;
-    let mut tasks = JoinSet::new();
+    let mut tasks = Tasks::default();
     let gateway = runtime.block_on(start(&mut tasks))?;
     Ok(Running {
         gateway,

@@ -15,7 +15,7 @@ use tokio::{
 
 use crate::{
     config::NearConfig,
-    gateway::{Gateway, PeerReport, StartError, random_instance},
+    gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
     keys::PublicKey,
     lane::{self, LaneEnd},
     link::SharedLink,
@@ -45,10 +45,10 @@ pub struct Near {
 }
 
 impl Near {
-    /// Binds the listeners and starts to dial. The tasks run in `tasks`.
+    /// Binds the listeners and starts to dial. They run in `tasks`.
     pub async fn start(
         config: NearConfig,
-        tasks: &mut JoinSet<()>,
+        tasks: &mut Tasks,
     ) -> Result<Arc<Near>, StartError> {
         let mut listening = Vec::new();
         for forward in &config.common.forwards {
@@ -82,9 +82,9 @@ impl Near {
         for (listener, service) in listening {
             let links: Arc<dyn Links> = Arc::clone(&near) as Arc<dyn Links>;
             let policy = Arc::clone(&near.policy);
-            tasks.spawn(listeners::serve(listener, service, links, policy));
+            tasks.listeners.spawn(listeners::serve(listener, service, links, policy));
         }
-        tasks.spawn(Arc::clone(&near).dial());
+        tasks.services.spawn(Arc::clone(&near).dial());
         Ok(near)
     }
 
