@@ -139,14 +139,20 @@ impl Link {
     }
 
     pub(super) fn say_writable(&mut self, id: FlowId) {
-        if let Some(flow) = self.flows.get_mut(&id)
-            && flow.send.writer_waits
-            && flow.writable_bytes() > 0
-            && self.pending_bytes < self.config.pending_bytes_max
-        {
-            flow.send.writer_waits = false;
-            self.events.push_back(Event::Writable(id));
+        let Some(flow) = self
+            .flows
+            .get_mut(&id)
+            .filter(|flow| flow.send.writer_waits && flow.writable_bytes() > 0)
+        else {
+            return;
+        };
+        if self.pending_bytes >= self.config.pending_bytes_max {
+            // From here on it waits for the link, whatever it waited for before.
+            self.link_was_full = true;
+            return;
         }
+        flow.send.writer_waits = false;
+        self.events.push_back(Event::Writable(id));
     }
 
     /// Whether a peer's requests have piled up more answers than it reads.
