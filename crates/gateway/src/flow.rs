@@ -171,7 +171,7 @@ impl FlowHandle {
         loop {
             let finished = self.link.with(|link, _| {
                 link.take_ready(self.id, &mut buffer);
-                link.is_finished_by_peer(self.id)
+                link.take_end(self.id)
             });
             let mut rest = &buffer[..];
             while !rest.is_empty() {

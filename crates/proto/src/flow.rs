@@ -62,15 +62,17 @@ pub(crate) struct ReceiveHalf {
     pub(crate) credit: ReceiveCredit,
     /// End, reset or refusal has come.
     pub(crate) is_over: bool,
+    /// The application has heard of the end.
+    pub(crate) end_taken: bool,
     pub(crate) cursor: SourceCursor,
     pub(crate) counters: LayerCounters,
 }
 
 impl Flow {
-    /// Nothing of it is on its way in either direction.
+    /// Nothing of it is on its way in either direction, and its application knows.
     pub(crate) fn is_gone(&self) -> bool {
-        let unread = !self.abandoned && !self.receive.ready.is_empty();
-        self.send.is_over && self.receive.is_over && !unread
+        let heard = self.abandoned || self.receive.end_taken;
+        self.send.is_over && self.receive.is_over && heard
     }
 
     /// Plain bytes that a writer may hand over now.

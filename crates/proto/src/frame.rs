@@ -62,6 +62,8 @@ pub enum Frame<'a> {
     End {
         /// The flow.
         flow: FlowId,
+        /// See [`end_check`].
+        check: u64,
     },
     /// The flow is over, both ways, at once.
     Reset {
@@ -131,7 +133,8 @@ pub struct BlockFrame<'a> {
     /// Where the block lies in the log, as a step from the end of the lane's last logged
     /// block; `None` for a block that is bypassed.
     pub position_step: Option<i64>,
-    /// XXH3-64 of the plain bytes, seeded with the block's number on its lane.
+    /// XXH3-64 of the plain bytes, seeded with the block's number on its lane, xor the
+    /// flow's number rotated by 32 bits.
     pub check: u64,
     /// The token stream.
     pub tokens: Stream<'a>,
@@ -183,6 +186,14 @@ const TOKENS_COMPRESSED: u8 = 2;
 const LITERALS_COMPRESSED: u8 = 4;
 const FLAGS: u8 = LOGGED | TOKENS_COMPRESSED | LITERALS_COMPRESSED;
 
+/// What the end of a direction of `flow` carries: XXH3-64 of its count of plain bytes, as 8
+/// bytes, little endian, seeded with the flow's number. So no end is taken for a flow that
+/// has not ended there.
+#[must_use]
+pub fn end_check(flow: FlowId, plain_bytes: u64) -> u64 {
+    refrain_codec::check(flow.0, &plain_bytes.to_le_bytes())
+}
+
 impl<'a> Frame<'a> {
     /// Appends the frame to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
@@ -222,8 +233,9 @@ impl<'a> Frame<'a> {
                 REFUSE
             }
             Self::Block(_) => unreachable!("blocks are written in one piece"),
-            Self::End { flow } => {
+            Self::End { flow, check } => {
                 push_varint(body, flow.0);
+                body.extend(check.to_le_bytes());
                 END
             }
             Self::Reset { flow, code } => {
@@ -326,7 +338,10 @@ impl<'a> Frame<'a> {
                 text: text(body, REASON_BYTES_MAX)?,
             },
             BLOCK => Self::Block(BlockFrame::read_body(body)?),
-            END => Self::End { flow: flow(body)? },
+            END => Self::End {
+                flow: flow(body)?,
+                check: u64_le(body)?,
+            },
             RESET => Self::Reset {
                 flow: flow(body)?,
                 code: byte(body)?,
@@ -420,8 +435,7 @@ impl<'a> BlockFrame<'a> {
             0 => None,
             _ => Some(unzigzag(take_varint(body)?)),
         };
-        let (&check, rest) = body.split_first_chunk::<8>()?;
-        *body = rest;
+        let check = u64_le(body)?;
         let token_bytes = usize::try_from(take_varint(body)?).ok()?;
         let (tokens, literals) = body.split_at_checked(token_bytes)?;
         *body = &[];
@@ -429,7 +443,7 @@ impl<'a> BlockFrame<'a> {
             flow,
             len,
             position_step,
-            check: u64::from_le_bytes(check),
+            check,
             tokens: Stream {
                 compressed: flags & TOKENS_COMPRESSED != 0,
                 bytes: tokens,
@@ -459,6 +473,12 @@ fn byte(body: &mut &[u8]) -> Option<u8> {
     let (&byte, rest) = body.split_first()?;
     *body = rest;
     Some(byte)
+}
+
+fn u64_le(body: &mut &[u8]) -> Option<u64> {
+    let (&bytes, rest) = body.split_first_chunk::<8>()?;
+    *body = rest;
+    Some(u64::from_le_bytes(bytes))
 }
 
 fn boolean(body: &mut &[u8]) -> Option<bool> {
@@ -517,7 +537,7 @@ mod tests {
                     bytes: b"literals",
                 },
             }),
-            Frame::End { flow },
+            Frame::End { flow, check: 77 },
             Frame::Reset { flow, code: 1 },
             Frame::Credit {
                 flow,

@@ -140,8 +140,8 @@ fn a_flow_carries_bytes_and_ends_each_way() {
     assert_eq!(pair.send(flow, b"ping"), b"ping");
     pair.near.finish(flow);
     pair.settle();
-    assert!(pair.far.is_finished_by_peer(flow));
-    assert!(!pair.near.is_finished_by_peer(flow), "half-closed");
+    assert!(pair.far.take_end(flow));
+    assert!(!pair.near.take_end(flow), "half-closed");
 
     assert_eq!(pair.far.write(flow, b"pong"), 4);
     pair.far.finish(flow);
@@ -149,7 +149,7 @@ fn a_flow_carries_bytes_and_ends_each_way() {
     let mut buffer = Vec::new();
     pair.near.take_ready(flow, &mut buffer);
     assert_eq!(buffer, b"pong");
-    assert!(pair.near.is_finished_by_peer(flow));
+    assert!(pair.near.take_end(flow));
     assert_eq!((pair.near.flows_open(), pair.far.flows_open()), (0, 0));
 }
 
@@ -417,4 +417,112 @@ fn credits(mut bytes: &[u8]) -> Vec<u8> {
         bytes = &bytes[read..];
     }
     kept
+}
+
+#[test]
+fn an_idle_lane_outlives_its_pings() {
+    let mut pair = Pair::new(1);
+    while pair.now.0 < Duration::from_secs(100) {
+        let due = [pair.near.poll_timeout(), pair.far.poll_timeout()];
+        let due = due.into_iter().flatten().min().expect("pings are due");
+        pair.now = pair.now.max(due);
+        pair.near.handle_timeout(pair.now);
+        pair.far.handle_timeout(pair.now);
+        pair.settle();
+    }
+    assert_eq!((pair.near.lanes_up(), pair.far.lanes_up()), (1, 1));
+}
+
+#[test]
+fn an_acknowledgement_that_waits_for_its_transport_asks_for_no_calls() {
+    let mut pair = Pair::new(1);
+    let flow = pair.open("a:1");
+    pair.near.write(flow, b"to be acknowledged");
+    let mut bytes = Vec::new();
+    pair.near.poll_transmit(pair.now, LaneId(0), &mut bytes);
+    pair.far
+        .receive(pair.now, LaneId(0), &bytes)
+        .expect("no fault");
+    pair.now = pair.far.poll_timeout().expect("an acknowledgement is due");
+    pair.far.handle_timeout(pair.now);
+    let events: Vec<Event> = std::iter::from_fn(|| pair.far.poll_event()).collect();
+    assert!(events.contains(&Event::Transmit(LaneId(0))));
+    assert!(pair.far.poll_timeout().expect("pings are due") > pair.now);
+}
+
+#[test]
+fn a_reset_is_not_taken_for_an_end() {
+    let mut pair = Pair::new(1);
+    let (reset, ended) = (pair.open("a:1"), pair.open("a:1"));
+    pair.near.write(reset, b"half of what there");
+    pair.near.write(ended, b"all of it");
+    pair.near.finish(ended);
+    pair.settle();
+    pair.near
+        .close_lane(pair.now, LaneId(0), LaneFault::TransportClosed);
+    let mut buffer = Vec::new();
+    pair.far.take_ready(ended, &mut buffer);
+    assert_eq!(buffer, b"all of it");
+    assert!(pair.far.take_end(ended));
+    pair.far
+        .close_lane(pair.now, LaneId(0), LaneFault::TransportClosed);
+    pair.far.take_ready(reset, &mut buffer);
+    assert!(!pair.far.take_end(reset), "whatever came before the events");
+}
+
+#[test]
+fn an_end_after_fewer_bytes_is_refused() {
+    use refrain_proto::frame::{Frame, end_check};
+    let mut pair = Pair::new(1);
+    let flow = pair.open("a:1");
+    pair.send(flow, b"four");
+    let mut bytes = Vec::new();
+    let check = end_check(flow, 5);
+    Frame::End { flow, check }.write(&mut bytes);
+    let fault = pair.far.receive(pair.now, LaneId(0), &bytes);
+    assert!(matches!(fault, Err(Fault::Lane(LaneFault::Protocol(_)))));
+    assert!(!pair.far.take_end(flow));
+}
+
+#[test]
+fn an_open_is_refused_again_after_its_flow_ended() {
+    let mut pair = Pair::new(1);
+    let flow = pair.near.open_flow(pair.now, "a:1", false).expect("up");
+    let mut open = Vec::new();
+    pair.near.poll_transmit(pair.now, LaneId(0), &mut open);
+    pair.far
+        .receive(pair.now, LaneId(0), &open)
+        .expect("the first time");
+    pair.far.refuse_flow(flow, 3, "closed");
+    pair.settle();
+    assert_eq!(pair.far.flows_open(), 0);
+    assert!(pair.far.receive(pair.now, LaneId(0), &open).is_err());
+}
+
+#[test]
+fn a_writer_that_gets_credit_while_the_link_is_full_is_woken_later() {
+    let config = LinkConfig {
+        pending_bytes_max: 20_000,
+        ..LinkConfig::with_cache(CacheGeometry::new(1 << 20).expect("valid"))
+    };
+    let mut pair = Pair::with_config(1, config);
+    let waits = pair.near.open_flow(pair.now, "a:1", false).expect("up");
+    pair.settle();
+    // All of the initial credit leaves, and more is wanted.
+    assert!(pair.near.write(waits, &noise(17_000, 8)) < 17_000);
+    pair.settle();
+    // Another flow fills the link; then credit comes for the first.
+    let other = pair.near.open_flow(pair.now, "a:1", false).expect("up");
+    pair.far.accept_flow(waits, false);
+    let mut credit = Vec::new();
+    pair.far.poll_transmit(pair.now, LaneId(0), &mut credit);
+    let third = pair.near.open_flow(pair.now, "a:1", false).expect("up");
+    pair.near.write(other, &noise(16_000, 9));
+    pair.near.write(third, &noise(16_000, 10));
+    pair.near
+        .receive(pair.now, LaneId(0), &credit)
+        .expect("no fault");
+    pair.near_events.clear();
+    pair.settle();
+    assert!(pair.near_events.contains(&Event::Writable(waits)));
 }

@@ -198,7 +198,7 @@ impl Application {
             self.passed_on = 0;
             self.has_heard = true;
             record.delivered(from, flow, &self.buffer)?;
-            if link.is_finished_by_peer(flow) {
+            if link.take_end(flow) {
                 record.ended(from, flow)?;
                 self.saw_end = true;
             }

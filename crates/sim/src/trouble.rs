@@ -46,6 +46,10 @@ pub(crate) struct Plan {
     /// One flow of so many is large.
     pub(crate) large_one_of: u8,
     pub(crate) large_bytes_max: usize,
+    /// Limits of the links, low enough to be reached.
+    pub(crate) flows_max: usize,
+    pub(crate) credit_pool_bytes: u64,
+    pub(crate) pending_bytes_max: usize,
 }
 
 impl Plan {
@@ -54,13 +58,17 @@ impl Plan {
             |rng: &mut Rng| Duration::from_micros(rng.u64(..TROUBLE_ENDS.as_micros() as u64));
         let mut troubles: Vec<_> = match rng.u8(..10) {
             0 => Vec::new(),
-            weather => (0..rng.usize(1..8))
+            weather => (0..rng.usize(1..12))
                 .map(|_| (moment(rng), Trouble::draw(rng, weather)))
                 .collect(),
         };
         troubles.sort_by_key(|&(at, _)| at);
         // Early flows in a bunch, as a page's, and others here and there.
-        let openings = (0..rng.usize(3..12))
+        let flows = match rng.u8(..16) {
+            0 => 80,
+            _ => rng.usize(3..16),
+        };
+        let openings = (0..flows)
             .map(|_| {
                 let at = match rng.bool() {
                     true => moment(rng),
@@ -75,9 +83,9 @@ impl Plan {
             })
             .collect();
         let (large_one_of, large_bytes_max) = match rng.u8(..32) {
-            0 => (2, 700_000),
-            1..6 => (4, 400_000),
-            _ => (u8::MAX, 200_000),
+            0 => (2, 900_000),
+            1..10 => (4, 400_000),
+            _ => (30, 200_000),
         };
         Self {
             troubles,
@@ -87,6 +95,9 @@ impl Plan {
             encoding: Duration::from_micros([20, 20, 2_000, 50_000][rng.usize(..4)]),
             large_one_of,
             large_bytes_max,
+            flows_max: [4, 30, 1000, 1000][rng.usize(..4)],
+            credit_pool_bytes: [0, 100_000, 1 << 20, 64 << 20][rng.usize(..4)],
+            pending_bytes_max: [5_000, 100_000, 1 << 20, 16 << 20][rng.usize(..4)],
         }
     }
 
@@ -110,7 +121,7 @@ impl Trouble {
         let end = End::BOTH[rng.usize(..2)];
         let (dying, damaging) = (weather >= 5, weather >= 7);
         match rng.u8(..16) {
-            12.. if damaging => Self::Harm(
+            10.. if damaging => Self::Harm(
                 [
                     Kind::FlippedBit,
                     Kind::FlippedBit,
@@ -119,7 +130,7 @@ impl Trouble {
                     Kind::DroppedFrame,
                 ][rng.usize(..5)],
             ),
-            10..12 if dying => Self::Restart(end),
+            10.. if dying => Self::Restart(end),
             9 if rng.bool() => Self::Drain(end),
             8 => Self::Blackout,
             6..8 => Self::CutAll,

@@ -101,6 +101,8 @@ enum Step {
     Open(End),
     /// The near end looks whether it has lanes enough.
     Dial,
+    /// A transport's hello should have come.
+    HelloDue(usize),
     /// Something breaks.
     Trouble(Trouble),
     /// See [`Rest`].
@@ -186,6 +188,10 @@ impl World {
                 self.settle_all(end)
             }
             Step::Dial => self.dial(),
+            Step::HelloDue(transport) => {
+                self.hello_due(transport);
+                Ok(())
+            }
             Step::Trouble(trouble) => self.trouble(trouble),
             Step::Rest => self.rest(),
         }

@@ -5,7 +5,15 @@
 //! positions a block gets, what it may refer to and why no decoder waits is in
 //! `docs/architecture.md`, "The mirrored cache".
 
+use crate::frame::FlowId;
+
 pub(crate) mod books;
 pub(crate) mod receiver;
 pub(crate) mod second_stage;
 pub(crate) mod sender;
+
+/// What seeds a block's check: its number on its lane and its flow, so that a block that
+/// turns up in another's place is found out.
+fn check_seed(number: u64, flow: FlowId) -> u64 {
+    number ^ flow.0.rotate_left(32)
+}

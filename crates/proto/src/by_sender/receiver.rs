@@ -10,6 +10,7 @@ use refrain_codec::{
     Block, DecodeError, Decoder, LogPosition, SourceCursor, check, geometry::CacheGeometry,
 };
 
+use super::check_seed;
 use super::second_stage::{BadStream, Decompressor, StreamKind};
 use crate::{
     counters::LayerCounters,
@@ -101,7 +102,7 @@ impl Receiver {
         let at = block
             .position_step
             .map(|step| LogPosition(lane.logged_end.0.wrapping_add(step as u64)));
-        let number = lane.blocks_applied;
+        let seed = check_seed(lane.blocks_applied, block.flow);
         let tokens = lane.tokens.unpack(block.tokens, TOKEN_BYTES_MAX)?;
         let literals = lane.literals.unpack(block.literals, block.len)?;
         let stream_bytes = tokens.len() + literals.len();
@@ -112,7 +113,7 @@ impl Receiver {
                 self.decoder
                     .decode(
                         Block {
-                            number,
+                            number: seed,
                             at,
                             len,
                             tokens,
@@ -129,7 +130,7 @@ impl Receiver {
                 if !tokens.is_empty() || literals.len() != block.len {
                     return Err(Rejected::Lane("a bypassed block with references"));
                 }
-                if check(number, literals) != block.check {
+                if check(seed, literals) != block.check {
                     return Err(Rejected::Cache(DecodeError::CheckMismatch.into()));
                 }
                 plain.extend_from_slice(literals);

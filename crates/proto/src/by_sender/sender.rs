@@ -12,6 +12,7 @@ use refrain_codec::{
 
 use super::{
     books::Books,
+    check_seed,
     second_stage::{Compressor, StreamKind},
 };
 use crate::{
@@ -128,12 +129,13 @@ impl Sender {
             .get_mut(&lane_id)
             .expect("blocks are sent on open lanes");
         let number = lane.blocks_acked + lane.outstanding.len() as u64;
+        let seed = check_seed(number, flow);
         let (at, compress) = match passage {
             Passage::Logged { compress } => {
                 let reach = self.books.reach_of(lane_id);
                 let at = self
                     .encoder
-                    .encode(number, plain, &reach, cursor, &mut self.encoded);
+                    .encode(seed, plain, &reach, cursor, &mut self.encoded);
                 self.books.take(at, plain.len(), lane_id);
                 (Some(at), compress)
             }
@@ -141,7 +143,7 @@ impl Sender {
                 self.encoded.tokens.clear();
                 self.encoded.literals.clear();
                 self.encoded.literals.extend_from_slice(plain);
-                self.encoded.check = check(number, plain);
+                self.encoded.check = check(seed, plain);
                 self.encoded.region_bytes = 0;
                 self.encoded.longest_source = None;
                 (None, compress)

@@ -174,7 +174,6 @@ impl Link {
         if let Some(flow) = self.flows.get_mut(&id) {
             core::mem::swap(buffer, &mut flow.receive.ready);
         }
-        self.forget_if_gone(id);
     }
 
     /// `bytes` of what was taken have reached the application: the other end may send more.
@@ -193,12 +192,17 @@ impl Link {
         }
     }
 
-    /// Whether the other end has sent its last byte and all were taken.
-    #[must_use]
-    pub fn is_finished_by_peer(&self, id: FlowId) -> bool {
-        self.flows
-            .get(&id)
-            .is_none_or(|flow| flow.receive.is_over && flow.receive.ready.is_empty())
+    /// Whether the other end has sent its last byte and all were taken. A flow is remembered
+    /// until it was asked for its end, so that one that was reset is never taken for one
+    /// that ended; ask after each [`take_ready`](Self::take_ready).
+    pub fn take_end(&mut self, id: FlowId) -> bool {
+        let Some(flow) = self.flows.get_mut(&id).filter(|flow| !flow.abandoned) else {
+            return false;
+        };
+        let ended = flow.receive.is_over && flow.receive.ready.is_empty();
+        flow.receive.end_taken = ended;
+        self.forget_if_gone(id);
+        ended
     }
 
     /// Whether anything of the flow is still to be sent or received.
@@ -209,7 +213,9 @@ impl Link {
 
     /// Takes no more flows, and tells the other end; those that are open go on.
     pub fn drain(&mut self) {
-        self.draining = true;
+        if core::mem::replace(&mut self.draining, true) {
+            return;
+        }
         let lanes: Vec<LaneId> = self
             .lanes
             .iter()
@@ -306,6 +312,7 @@ impl Flow {
                 ready: Vec::new(),
                 credit: ReceiveCredit::new(now),
                 is_over: false,
+                end_taken: false,
                 cursor: SourceCursor::default(),
                 counters: LayerCounters::default(),
             },

@@ -5,7 +5,7 @@ use crate::{
     by_sender::receiver::Rejected,
     counters::LayerCounters,
     flow::Flow,
-    frame::{BlockFrame, FlowId, Frame, LaneId},
+    frame::{BlockFrame, FlowId, Frame, LaneId, end_check},
     hello::Hello,
     limits::{ACK_DELAY, ACK_WINDOW_SHARE, PADDING_BYTES_MAX},
     moment::Moment,
@@ -83,8 +83,8 @@ impl Link {
                 credit_bytes,
             } => {
                 if let Some(flow) = self.flow_on(lane, id)? {
-                    if flow.accepted && !flow.abandoned {
-                        return Err(LaneFault::Protocol("a flow accepted twice").into());
+                    if !flow.opened_here || (flow.accepted && !flow.abandoned) {
+                        return Err(LaneFault::Protocol("an acceptance out of place").into());
                     }
                     flow.send.add_credit(credit_bytes)?;
                     if !flow.abandoned {
@@ -121,8 +121,11 @@ impl Link {
                 }
                 Ok(())
             }
-            Frame::End { flow: id } => {
+            Frame::End { flow: id, check } => {
                 if let Some(flow) = self.flow_on(lane, id)? {
+                    if check != end_check(id, flow.receive.counters.app_bytes) {
+                        return Err(LaneFault::Protocol("a flow's end in the wrong place").into());
+                    }
                     if core::mem::replace(&mut flow.receive.is_over, true) {
                         return Err(LaneFault::Protocol("a flow ended twice").into());
                     }
@@ -209,13 +212,21 @@ impl Link {
         if id.0 % 2 != parity {
             return Err(LaneFault::Protocol("a flow with the other end's number").into());
         }
-        if self.flows.contains_key(&id) {
+        let is_replay = self
+            .lanes
+            .get(&lane)
+            .is_none_or(|state| id < state.peer_flows_end);
+        if is_replay || self.flows.contains_key(&id) {
             return Err(LaneFault::Protocol("a flow opened twice").into());
         }
         if self.flows.len() >= 2 * self.config.flows_max {
             return Err(LaneFault::Protocol("far too many flows").into());
         }
-        self.peer_flows_end = self.peer_flows_end.max(FlowId(id.0.saturating_add(2)));
+        let end = FlowId(id.0.saturating_add(2));
+        self.peer_flows_end = self.peer_flows_end.max(end);
+        if let Some(state) = self.lanes.get_mut(&lane) {
+            state.peer_flows_end = end;
+        }
         let mut flow = Flow::new(now, lane, target, false, excluded);
         flow.send.add_credit(credit_bytes)?;
         let too_many = self.flows.len() >= self.config.flows_max;

@@ -32,6 +32,8 @@ use crate::{
 pub(super) struct Lane {
     /// Whether the other end's hello has come.
     pub(super) is_up: bool,
+    /// The flows that the other end opened here have numbers below this, and count up.
+    pub(super) peer_flows_end: FlowId,
     /// Bytes that are no whole frame yet.
     pub(super) input: Vec<u8>,
     /// Frames that go before any block.
@@ -101,6 +103,7 @@ impl Lane {
     fn new(now: Moment) -> Self {
         Self {
             is_up: false,
+            peer_flows_end: FlowId(0),
             input: Vec::new(),
             control: Vec::new(),
             short_flows: VecDeque::new(),

@@ -9,7 +9,7 @@ use crate::{
     counters::LayerCounters,
     effort::Effort,
     flow::SendHalf,
-    frame::{FlowId, Frame, LaneId},
+    frame::{FlowId, Frame, LaneId, end_check},
     limits::{CONTROL_BYTES_MAX, CREDIT_BYTES_MAX, WINDOW_WAIT_MAX, WINDOW_WAIT_MIN},
     moment::Moment,
     traffic::TrafficClass,
@@ -238,7 +238,8 @@ impl Link {
             flow.send.queued = false;
             if flow.send.ending && flow.send.pending.is_empty() && !flow.send.is_over {
                 flow.send.is_over = true;
-                Frame::End { flow: id }.write(out);
+                let check = end_check(id, flow.send.counters.app_bytes);
+                Frame::End { flow: id, check }.write(out);
             }
         }
         self.queue_flow(id);

@@ -36,7 +36,11 @@ impl World {
     }
 
     pub(super) fn offered(&mut self, end: End, link: u64, flow: FlowId) -> Result<(), Failure> {
-        if let Some(key) = self.begin(end, link, flow, false) {
+        // A flipped bit can make an old flow's opening of any frame.
+        let was_flipped = self.kinds.count(Kind::FlippedBit) > 0;
+        if let Some(key) = self.begin(end, link, flow, false)
+            && !was_flipped
+        {
             self.ledger.record(key).offered(flow)?;
         }
         Ok(())
@@ -148,6 +152,11 @@ impl World {
         }
         if reason == ResetReason::LaneLost {
             self.kinds.note(Kind::ResetByLane);
+        }
+        if self.rng.bool() {
+            // The application was about to read when the word came.
+            self.readable(end, flow);
+            self.turn(end, flow)?;
         }
         self.flow_over(end, flow);
         Ok(())

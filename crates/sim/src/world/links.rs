@@ -7,17 +7,23 @@ use refrain_proto::{
 };
 
 use super::{LinkSide, Step, World};
-use crate::{End, Failure, Kind};
+use crate::{End, Failure, Kind, trouble::Plan};
 
 impl LinkSide {
-    fn new(end: End, instance: u64) -> Self {
+    fn new(end: End, instance: u64, plan: &Plan) -> Self {
         let role = match end {
             End::Near => Role::Near,
             End::Far => Role::Far,
         };
         let cache = CacheGeometry::new(CACHE_BYTES_MIN).expect("the smallest is valid");
+        let config = LinkConfig {
+            flows_max: plan.flows_max,
+            credit_pool_bytes: plan.credit_pool_bytes,
+            pending_bytes_max: plan.pending_bytes_max,
+            ..LinkConfig::with_cache(cache)
+        };
         Self {
-            link: Link::new(role, instance, LinkConfig::with_cache(cache)),
+            link: Link::new(role, instance, config),
             transports: Default::default(),
             timer_at: None,
             had_lanes: false,
@@ -31,9 +37,8 @@ impl World {
         let instance = self.draw_instance();
         self.trace(|| format!("the near end begins link {instance:x}"));
         self.near_instance = instance;
-        self.side(End::Near)
-            .links
-            .insert(instance, LinkSide::new(End::Near, instance));
+        let side = LinkSide::new(End::Near, instance, &self.plan);
+        self.side(End::Near).links.insert(instance, side);
         self.book_dial();
     }
 
@@ -58,7 +63,7 @@ impl World {
                 hello.instance
             )
         });
-        let mut side = LinkSide::new(End::Far, instance);
+        let mut side = LinkSide::new(End::Far, instance, &self.plan);
         // An instance that the near end still expects is gone: the answer will tell it.
         let lane = side.link.accept_lane(
             now,

@@ -7,6 +7,9 @@ use refrain_proto::{LaneFault, LaneId, hello::Hello};
 use super::{Step, World};
 use crate::{End, Failure, Kind, transport::Transport};
 
+/// The far end waits no longer for the first word on a transport.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
 impl World {
     pub(super) fn book_dial(&mut self) {
         if !core::mem::replace(&mut self.dial_is_booked, true) {
@@ -37,6 +40,7 @@ impl World {
         let mut transport = Transport::new(&mut self.rng, self.plan.delay_ms_max);
         transport.end(End::Near).lane = Some((link, lane));
         self.transports.push(transport);
+        self.schedule.after(HELLO_TIMEOUT, Step::HelloDue(number));
         self.book_dial();
         self.settle(End::Near, link)
     }
@@ -186,6 +190,12 @@ impl World {
         let rest = core::mem::take(&mut end.unread);
         self.settle(End::Far, link)?;
         self.receive(End::Far, link, lane, &rest)
+    }
+
+    pub(super) fn hello_due(&mut self, transport: usize) {
+        if self.transports[transport].end(End::Far).lane.is_none() {
+            self.close_transport(transport, End::Far);
+        }
     }
 
     /// `end` learns that the transport is of no more use.
