@@ -46,10 +46,7 @@ pub struct Near {
 
 impl Near {
     /// Binds the listeners and starts to dial. They run in `tasks`.
-    pub async fn start(
-        config: NearConfig,
-        tasks: &mut Tasks,
-    ) -> Result<Arc<Near>, StartError> {
+    pub async fn start(config: NearConfig, tasks: &mut Tasks) -> Result<Arc<Near>, StartError> {
         let mut listening = Vec::new();
         for forward in &config.common.forwards {
             let listener = listeners::bind(forward.listen, "forward").await?;
@@ -82,9 +79,11 @@ impl Near {
         for (listener, service) in listening {
             let links: Arc<dyn Links> = Arc::clone(&near) as Arc<dyn Links>;
             let policy = Arc::clone(&near.policy);
-            tasks.listeners.spawn(listeners::serve(listener, service, links, policy));
+            tasks
+                .listeners
+                .spawn(listeners::serve(listener, service, links, policy));
         }
-        tasks.services.spawn(Arc::clone(&near).dial());
+        tasks.services.spawn(Dialer::new(Arc::clone(&near)).run());
         Ok(near)
     }
 
@@ -96,66 +95,6 @@ impl Near {
     /// Takes rules and time-outs from `config`; the rest needs a restart.
     pub fn reload(&self, config: &NearConfig) {
         self.policy.replace(&config.common);
-    }
-
-    /// Keeps a link, and its lanes, for as long as the gateway runs.
-    async fn dial(self: Arc<Self>) {
-        let mut lanes: JoinSet<()> = JoinSet::new();
-        let mut retry = RETRY_MIN;
-        let mut extra_lanes = 0;
-        loop {
-            let Some(link) = self.present_link() else {
-                self.note_error("not enough memory for even the smallest caches".to_owned());
-                sleep(RETRY_MAX).await;
-                continue;
-            };
-            let is_fresh = link.with(|link, _| link.peer_instance().is_none());
-            // The first lane decides about the link; the others join it.
-            let wanted = match is_fresh {
-                true => 1,
-                false => (usize::from(self.config.common.lanes) + extra_lanes)
-                    .min(self.config.common.lanes_max.into()),
-            };
-            if lanes.len() < wanted {
-                match self.dial_lane(&link, &mut lanes).await {
-                    Ok(()) => {
-                        let mut up = link.lanes_up();
-                        let within = self.config.common.timeouts.connect;
-                        // Its hello decides whether it counts.
-                        let before = *up.borrow_and_update();
-                        let came_up = async {
-                            loop {
-                                if *up.borrow_and_update() > before || link.fault().is_some() {
-                                    return;
-                                }
-                                if up.changed().await.is_err() {
-                                    return;
-                                }
-                            }
-                        };
-                        tokio::select! {
-                            _ = timeout(within, came_up) => {}
-                            _ = lanes.join_next() => {}
-                        }
-                        if *link.lanes_up().borrow() > before {
-                            retry = RETRY_MIN;
-                            self.clear_error();
-                            continue;
-                        }
-                    }
-                    Err(error) => self.note_error(error),
-                }
-                sleep(retry).await;
-                retry = (retry * 2).min(RETRY_MAX);
-                while lanes.try_join_next().is_some() {}
-                continue;
-            }
-            tokio::select! {
-                _ = lanes.join_next() => {}
-                () = link.want_lane.notified() => extra_lanes += 1,
-                () = sleep(Duration::from_secs(1)) => {}
-            }
-        }
     }
 
     /// The link, a new one if the last is over.
@@ -184,34 +123,6 @@ impl Near {
         Some(link)
     }
 
-    async fn dial_lane(
-        self: &Arc<Self>,
-        link: &Arc<SharedLink>,
-        lanes: &mut JoinSet<()>,
-    ) -> Result<(), String> {
-        let within = self.config.common.timeouts.connect;
-        let (stream, address) = connect(&self.config.peer.to_string(), &self.tls, within).await?;
-        lane::prepare(
-            stream.get_ref().0.tcp(),
-            self.config.common.timeouts.dead_after,
-        )
-        .map_err(|error| error.to_string())?;
-        let begun = link.begin_lane(|link, now| link.dial_lane(now).ok_or(()));
-        let Ok((id, signals)) = begun else {
-            return Err("the link has no lane left".to_owned());
-        };
-        let (near, link) = (Arc::clone(self), Arc::clone(link));
-        lanes.spawn(async move {
-            let end = lane::run(link, id, signals, stream, near.pace.clone()).await;
-            let text = match end {
-                LaneEnd::Io(error) => near.tls.explain(error, address).to_string(),
-                other => other.to_string(),
-            };
-            near.note_error(format!("a lane ended: {text}"));
-        });
-        Ok(())
-    }
-
     fn note_error(&self, error: String) {
         let mut last = self.last_error.lock().expect("held for a moment");
         if last.as_deref() != Some(&error) {
@@ -225,6 +136,113 @@ impl Near {
         if error.is_some() {
             tracing::info!(peer = %self.config.peer, "the link is up");
         }
+    }
+}
+
+/// Keeps a link, and its lanes, for as long as the gateway runs.
+struct Dialer {
+    near: Arc<Near>,
+    /// The lanes' tasks, each of which says how long its lane lived.
+    lanes: JoinSet<Duration>,
+    /// Lanes beyond the configured ones, because loss held those up.
+    extra_lanes: usize,
+    retry: Duration,
+}
+
+impl Dialer {
+    fn new(near: Arc<Near>) -> Dialer {
+        Dialer {
+            near,
+            lanes: JoinSet::new(),
+            extra_lanes: 0,
+            retry: RETRY_MIN,
+        }
+    }
+
+    async fn run(mut self) {
+        loop {
+            let Some(link) = self.near.present_link() else {
+                let error = "not enough memory for even the smallest caches: raise --memory";
+                self.near.note_error(error.to_owned());
+                self.back_off().await;
+                continue;
+            };
+            if self.lanes.len() < self.wanted_lanes(&link) {
+                match self.dial(&link).await {
+                    Ok(true) => self.near.clear_error(),
+                    Ok(false) => self.back_off().await,
+                    Err(error) => {
+                        self.near.note_error(error);
+                        self.back_off().await;
+                    }
+                }
+                continue;
+            }
+            tokio::select! {
+                Some(ended) = self.lanes.join_next() => {
+                    let lived = ended.unwrap_or_default();
+                    self.lane_ended(lived).await;
+                }
+                () = link.want_lane.notified() => self.extra_lanes += 1,
+                // The link may have expired or faulted.
+                () = sleep(Duration::from_secs(1)) => {}
+            }
+        }
+    }
+
+    /// The first lane decides about the link; the others join it.
+    fn wanted_lanes(&self, link: &SharedLink) -> usize {
+        let common = &self.near.config.common;
+        match link.with(|link, _| link.peer_instance()) {
+            None => 1,
+            Some(_) => (usize::from(common.lanes) + self.extra_lanes).min(common.lanes_max.into()),
+        }
+    }
+
+    /// Dials one lane, and waits until it is up or has failed; says which.
+    async fn dial(&mut self, link: &Arc<SharedLink>) -> Result<bool, String> {
+        let near = Arc::clone(&self.near);
+        let within = near.config.common.timeouts.connect;
+        let (stream, address) = connect(&near.config.peer.to_string(), &near.tls, within).await?;
+        lane::prepare(
+            stream.get_ref().0.tcp(),
+            near.config.common.timeouts.dead_after,
+        )
+        .map_err(|error| error.to_string())?;
+        let mut up = link.lanes_up();
+        let before = *up.borrow_and_update();
+        let (id, signals) =
+            link.begin_lane(|link, now| link.dial_lane(now).ok_or("the link has no lane left"))?;
+        let running = Arc::clone(link);
+        self.lanes.spawn(async move {
+            let began = Instant::now();
+            let end = lane::run(running, id, signals, stream, near.pace.clone()).await;
+            let text = match end {
+                LaneEnd::Io(error) => near.tls.explain(error, address).to_string(),
+                other => other.to_string(),
+            };
+            near.note_error(format!("a lane ended: {text}"));
+            began.elapsed()
+        });
+        // Its hello decides whether it counts.
+        tokio::select! {
+            came = timeout(within, up.wait_for(|&up| up > before)) => Ok(matches!(came, Ok(Ok(_)))),
+            _ = self.lanes.join_next() => Ok(false),
+        }
+    }
+
+    /// A lane that lived is dialled again at once; one that died young is not.
+    async fn lane_ended(&mut self, lived: Duration) {
+        if lived > RETRY_MAX {
+            self.retry = RETRY_MIN;
+        } else {
+            self.back_off().await;
+        }
+    }
+
+    async fn back_off(&mut self) {
+        sleep(self.retry).await;
+        self.retry = (self.retry * 2).min(RETRY_MAX);
     }
 }
 
