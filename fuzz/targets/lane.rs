@@ -1,0 +1,136 @@
+//! Arbitrary bytes on a lane, after a hello, to the far end of a link: no panic, no more
+//! memory than the link may have, and whatever it answers can be read.
+//!
+//! Input: how many bytes come at a time (one byte, 0 for all at once), then the lane's bytes.
+//! A misbehaving peer computes the checks of its blocks, so this one does too: literal blocks
+//! get the check that they need.
+#![no_main]
+
+use std::{num::NonZeroUsize, time::Duration};
+
+use libfuzzer_sys::fuzz_target;
+use refrain_codec::{
+    check,
+    geometry::{CACHE_BYTES_MIN, CacheGeometry},
+};
+use refrain_proto::{
+    Event, FlowId, LaneId, Link, LinkConfig, Moment, Role,
+    frame::{Frame, Stream},
+    hello::Hello,
+    limits::CREDIT_BYTES_INITIAL,
+};
+
+/// The two caches, their tables, and zstd's four contexts.
+const LINK_BYTES_MAX: usize = 16 << 20;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&piece, bytes)) = input.split_first() else {
+        return;
+    };
+    let bytes = with_checks(bytes);
+    let piece = NonZeroUsize::new(piece.into()).map_or(bytes.len().max(1), NonZeroUsize::get);
+    let mut far = FarEnd::new();
+    for bytes in bytes.chunks(piece) {
+        if !far.take(bytes) {
+            break;
+        }
+    }
+});
+
+/// One lane of the far end, and the gateway that serves it: it reaches every target, reads
+/// what comes and echoes it.
+struct FarEnd {
+    link: Link,
+    lane: LaneId,
+    now: Moment,
+    buffer: Vec<u8>,
+}
+
+impl FarEnd {
+    fn new() -> Self {
+        let geometry = CacheGeometry::new(CACHE_BYTES_MIN).expect("a valid size");
+        let mut link = Link::new(Role::Far, 2, LinkConfig::with_cache(geometry));
+        let now = Moment::default();
+        let hello = Hello {
+            instance: 1,
+            peer_instance: None,
+            lane: 0,
+            send_cache_bytes: CACHE_BYTES_MIN as u64,
+            receive_cache_bytes: CACHE_BYTES_MIN as u64,
+        };
+        let lane = link.accept_lane(now, &hello).expect("a first lane");
+        Self {
+            link,
+            lane,
+            now,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Says whether the lane goes on.
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        self.now = self.now + Duration::from_millis(3);
+        let is_alive = self.link.receive(self.now, self.lane, bytes).is_ok();
+        while let Some(event) = self.link.poll_event() {
+            match event {
+                Event::FlowOffered { flow, .. } if flow.0 % 8 == 6 => {
+                    self.link.refuse_flow(flow, 1, "not today");
+                }
+                Event::FlowOffered { flow, .. } => self.link.accept_flow(flow, false),
+                Event::Readable(flow) => self.echo(flow),
+                _ => {}
+            }
+        }
+        if self.link.poll_timeout().is_some_and(|due| due <= self.now) {
+            self.link.handle_timeout(self.now);
+        }
+        self.answer();
+        let status = self.link.status(self.now);
+        assert!(status.allocated_bytes <= LINK_BYTES_MAX);
+        is_alive
+    }
+
+    fn echo(&mut self, flow: FlowId) {
+        self.link.take_ready(flow, &mut self.buffer);
+        assert!(self.buffer.len() as u64 <= 64 * CREDIT_BYTES_INITIAL);
+        self.link.taken(self.now, flow, self.buffer.len());
+        self.link.write(flow, &self.buffer);
+        if self.link.take_end(flow) {
+            self.link.finish(flow);
+        }
+    }
+
+    fn answer(&mut self) {
+        let mut out = Vec::new();
+        self.link.poll_transmit(self.now, self.lane, &mut out);
+        let mut rest = &out[..];
+        if let Ok(Some((_, read))) = Hello::read(rest) {
+            rest = &rest[read..];
+        }
+        while !rest.is_empty() {
+            let (_, read) = Frame::read(rest)
+                .expect("frames that can be read")
+                .expect("whole frames");
+            rest = &rest[read..];
+        }
+    }
+}
+
+/// The lane's bytes, each block of literals with the check of its bytes and its number.
+fn with_checks(mut bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut number = 0;
+    while let Ok(Some((mut frame, read))) = Frame::read(bytes) {
+        if let Frame::Block(block) = &mut frame {
+            let Stream { compressed, bytes } = block.literals;
+            if !compressed && block.tokens.bytes.is_empty() {
+                block.check = check(number, bytes);
+            }
+            number += 1;
+        }
+        frame.write(&mut out);
+        bytes = &bytes[read..];
+    }
+    out.extend_from_slice(bytes);
+    out
+}
