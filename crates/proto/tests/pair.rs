@@ -201,7 +201,7 @@ fn a_slow_reader_stops_its_own_flow_alone() {
             break;
         }
     }
-    assert!(sent < 1 << 20, "credit bounds what waits at the other end");
+    assert!(sent < 2 << 20, "credit bounds what waits at the other end");
     let data = noise(3 << 20, 2);
     assert_eq!(pair.send(quick, &data), data);
 }
@@ -525,4 +525,56 @@ fn a_writer_that_gets_credit_while_the_link_is_full_is_woken_later() {
     pair.near_events.clear();
     pair.settle();
     assert!(pair.near_events.contains(&Event::Writable(waits)));
+}
+
+#[test]
+fn a_flow_of_full_entropy_takes_half_of_the_cache_until_something_refers_to_it() {
+    let mut pair = Pair::new(1);
+    let data = noise(6 << 20, 8);
+    let flow = pair.open("a:1");
+    assert_eq!(pair.send(flow, &data[..3 << 20]), &data[..3 << 20]);
+    let sent = pair.near.status(pair.now).sent;
+    assert!(sent.layers.bypassed_blocks > 0);
+    assert!(
+        (1 << 20..=2 << 20).contains(&sent.cache_filled_bytes),
+        "{} of a cache of 4 MiB",
+        sent.cache_filled_bytes
+    );
+
+    // A second flow repeats some of it: the first is worth more now.
+    let repeat = pair.open("a:1");
+    assert_eq!(pair.send(repeat, &data[..200_000]), &data[..200_000]);
+    let before = pair.near.status(pair.now).sent;
+    assert_eq!(
+        pair.send(flow, &data[3 << 20..4 << 20]),
+        &data[3 << 20..4 << 20]
+    );
+    let after = pair.near.status(pair.now).sent;
+    assert_eq!(after.layers.bypassed_blocks, before.layers.bypassed_blocks);
+}
+
+#[test]
+fn excluded_flows_stay_out_of_the_cache_at_both_ends() {
+    let mut pair = Pair::new(1);
+    let flow = pair.open("a:443");
+    let handshake = [
+        &[0x16, 3, 1, 2, 0][..],
+        b"secret-canary, secret-canary, secret-canary",
+    ]
+    .concat();
+    assert_eq!(pair.send(flow, &handshake), handshake);
+    pair.far.write(
+        flow,
+        b"an answer that is plain text, but belongs to an encrypted flow",
+    );
+    pair.settle();
+    for status in [pair.near.status(pair.now), pair.far.status(pair.now)] {
+        assert_eq!(status.sent.cache_filled_bytes, 0);
+        assert_eq!(status.received.cache_filled_bytes, 0);
+        assert_eq!(
+            status.sent.layers.blocks,
+            status.sent.layers.bypassed_blocks
+        );
+        assert_eq!(status.flows[0].class, refrain_proto::TrafficClass::Excluded);
+    }
 }
