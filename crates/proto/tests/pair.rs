@@ -578,3 +578,57 @@ fn excluded_flows_stay_out_of_the_cache_at_both_ends() {
         assert_eq!(status.flows[0].class, refrain_proto::TrafficClass::Excluded);
     }
 }
+
+#[test]
+fn final_counts_are_not_said_again_for_ever() {
+    use refrain_proto::frame::Frame;
+    let mut pair = Pair::new(2);
+    for _ in 0..3 {
+        let lane = pair.dial();
+        pair.settle();
+        pair.near
+            .close_lane(pair.now, lane, LaneFault::TransportClosed);
+        pair.carried.remove(&lane);
+        pair.settle();
+    }
+    let lane = pair.dial();
+    pair.settle();
+    for bytes in [&pair.carried[&lane].0[..], &pair.carried[&lane].1] {
+        let mut rest = bytes;
+        if let Ok(Some((_, read))) = Hello::read(rest) {
+            rest = &rest[read..];
+        }
+        while let Some((frame, read)) = Frame::read(rest).expect("frames") {
+            assert!(!matches!(frame, Frame::LaneClosed { .. }), "{frame:?}");
+            rest = &rest[read..];
+        }
+    }
+}
+
+#[test]
+fn as_many_blocks_as_may_be_outstanding_wait_for_an_acknowledgement() {
+    let mut pair = Pair::new(1);
+    let flow = pair.open("a:1");
+    let (mut sent, mut bytes) = (Vec::new(), Vec::new());
+    loop {
+        bytes.clear();
+        assert_eq!(pair.near.write(flow, b"."), 1);
+        pair.near.poll_transmit(pair.now, LaneId(0), &mut bytes);
+        if bytes.is_empty() {
+            break;
+        }
+        sent.extend_from_slice(&bytes);
+    }
+    while pair.near.poll_event().is_some() {}
+    pair.far
+        .receive(pair.now, LaneId(0), &sent)
+        .expect("no fault");
+    pair.now = pair.far.poll_timeout().expect("an acknowledgement is due");
+    bytes.clear();
+    pair.far.poll_transmit(pair.now, LaneId(0), &mut bytes);
+    pair.near
+        .receive(pair.now, LaneId(0), &bytes)
+        .expect("no fault");
+    let events: Vec<Event> = std::iter::from_fn(|| pair.near.poll_event()).collect();
+    assert!(events.contains(&Event::Transmit(LaneId(0))));
+}

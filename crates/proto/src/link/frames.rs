@@ -160,7 +160,7 @@ impl Link {
                     .sender
                     .acknowledged(lane, blocks)
                     .map_err(|_| LaneFault::Protocol("an impossible acknowledgement"))?;
-                if news && self.window_wait.is_some() {
+                if news {
                     self.say_transmit_all();
                 }
                 Ok(())

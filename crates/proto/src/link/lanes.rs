@@ -69,6 +69,8 @@ pub(super) struct DeadLane {
     peer_has_ours: bool,
     /// The lane that our count was last said on.
     said_on: Option<LaneId>,
+    /// Whether we said that we have the other end's.
+    said_settled: bool,
 }
 
 /// Why a link is over.
@@ -283,6 +285,7 @@ impl Link {
                 settled: false,
                 peer_has_ours: false,
                 said_on: None,
+                said_settled: false,
             },
         );
         self.events.push_back(Event::LaneDown(lane, fault));
@@ -330,9 +333,11 @@ impl Link {
             settled: false,
             peer_has_ours: false,
             said_on: None,
+            said_settled: false,
         });
         known.peer_has_ours |= answered;
         let news = !core::mem::replace(&mut known.settled, true);
+        let is_to_answer = !answered || !known.said_settled;
         if news && let Some(caches) = &mut self.caches {
             let holes = caches.sender.books().holes();
             caches
@@ -343,7 +348,8 @@ impl Link {
             self.totals.lanes_settled += 1;
             self.say_transmit_all();
         }
-        if !answered {
+        // Each end hears once that the other has its count; then neither says it again.
+        if is_to_answer {
             self.say_final_count(dead, on);
         }
         Ok(())
@@ -354,6 +360,7 @@ impl Link {
             return;
         };
         known.said_on = Some(on);
+        known.said_settled = known.settled;
         let frame = Frame::LaneClosed {
             lane: dead,
             blocks: known.blocks_applied,
