@@ -99,7 +99,13 @@ impl ReceiveCredit {
         round_trip: Duration,
         pool: &mut CreditPool,
     ) -> Option<u64> {
-        self.held_bytes = self.held_bytes.saturating_sub(bytes as u64);
+        // Planted: the simulator must find that flows stand still when their credit leaks.
+        let leak = if cfg!(feature = "plant-credit-leak") {
+            bytes as u64 / 8
+        } else {
+            0
+        };
+        self.held_bytes = self.held_bytes.saturating_sub(bytes as u64 - leak);
         self.taken_in_window_bytes += bytes as u64;
         if self.taken_in_window_bytes >= self.window_bytes {
             let quick =

@@ -167,6 +167,8 @@ pub(crate) struct LaneReach<'a> {
 impl LaneReach<'_> {
     fn allows(&self, extent: &Extent) -> bool {
         match extent.state {
+            // Planted: the simulator must find that other lanes' blocks may not have come.
+            State::OnItsWay(_) if cfg!(feature = "plant-refer-across-lanes") => true,
             State::OnItsWay(lane) => lane == self.lane,
             State::Applied => true,
             State::Hole => false,

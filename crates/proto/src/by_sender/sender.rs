@@ -213,8 +213,13 @@ impl Sender {
         if let Some(lane) = self.lanes.remove(&lane) {
             for start in lane.outstanding {
                 self.outstanding_blocks -= 1;
-                if let Some(start) = start {
-                    self.books.lost(start);
+                match start {
+                    // Planted: the simulator must find that these may never have come.
+                    Some(start) if cfg!(feature = "plant-no-settlement") => {
+                        self.books.applied(start);
+                    }
+                    Some(start) => self.books.lost(start),
+                    None => {}
                 }
             }
         }
