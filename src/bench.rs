@@ -1,11 +1,12 @@
 //! `refrain bench`: how fast this machine does what a gateway does, and beside it what
 //! everybody knows: reading and copying memory, zstd.
 //!
-//! Single core. Each is measured beside its peer in turns, so that a busy machine slows both;
+//! Single core, but for the pair's rows at the end. Each is measured beside its peer in turns, so that a busy machine slows both;
 //! speeds and ratios are medians over the turns.
 
 mod codec;
 mod contest;
+mod pair;
 
 use std::{
     fs,
@@ -38,6 +39,7 @@ pub fn run(arguments: &BenchArguments) -> io::Result<()> {
         rows: Vec::new(),
     };
     codec::measure(&mut report)?;
+    pair::measure(&mut report)?;
     clear_progress();
 
     let mut out = io::stdout().lock();
