@@ -1,12 +1,13 @@
 //! Experiments whose tables stand in `docs/`.
 //!
 //! Each runs real gateways on this machine, between them a relay where a slower link is
-//! wanted, and prints Markdown. `--write FILE` puts the tables between the marks in FILE.
+//! wanted, and prints a page of Markdown, or writes it to a file.
 
 mod corpus;
 mod machine;
 mod pair;
 mod savings;
+mod speed;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -26,22 +27,33 @@ enum Experiment {
         /// The folder of test data
         #[arg(long, env = "REFRAIN_DATA", default_value = "../shared/data")]
         data: PathBuf,
-        /// Write the table to this file instead of standard output
+        /// Write the page to this file instead of standard output
+        #[arg(long)]
+        write: Option<PathBuf>,
+    },
+    /// How fast the parts and the whole pair are
+    Speed {
+        /// The program to measure
+        #[arg(long, default_value = "target/release/refrain")]
+        refrain: PathBuf,
+        /// Write the page to this file instead of standard output
         #[arg(long)]
         write: Option<PathBuf>,
     },
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().experiment {
-        Experiment::Savings { data, write } => savings::run(&data).and_then(|page| match write {
-            Some(path) => Ok(std::fs::write(path, page)?),
-            None => {
-                print!("{page}");
-                Ok(())
-            }
-        }),
+    let (page, write) = match Arguments::parse().experiment {
+        Experiment::Savings { data, write } => (savings::run(&data), write),
+        Experiment::Speed { refrain, write } => (speed::run(&refrain), write),
     };
+    let result = page.and_then(|page| match write {
+        Some(path) => Ok(std::fs::write(path, page)?),
+        None => {
+            print!("{page}");
+            Ok(())
+        }
+    });
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
