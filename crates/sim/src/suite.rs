@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Suites smaller than this need not meet every kind.
-const SEEDS_FOR_ALL_KINDS: u64 = 300;
+const SEEDS_FOR_ALL_KINDS: u64 = 500;
 
 /// What came of many runs.
 #[derive(Clone, Debug, Default)]

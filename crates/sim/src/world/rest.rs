@@ -50,8 +50,8 @@ impl World {
         match self.rest {
             Rest::NotYet | Rest::Ending => {
                 self.rest = Rest::Idle;
-                // From now on nothing has a reason to end.
-                self.is_troubled = false;
+                // From now on nothing has a reason to end, unless damage from before shows.
+                self.is_troubled = self.is_damaged;
                 self.schedule.after(IDLE, Step::Rest);
             }
             Rest::Idle => {
