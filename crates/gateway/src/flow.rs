@@ -187,11 +187,12 @@ impl FlowHandle {
                     Err(error) => return Err(error),
                 }
             }
+            if finished {
+                // The last bytes came with the end, and nobody tells of it twice.
+                return socket2::SockRef::from(tcp).shutdown(std::net::Shutdown::Write);
+            }
             if !buffer.is_empty() {
                 continue;
-            }
-            if finished {
-                return socket2::SockRef::from(tcp).shutdown(std::net::Shutdown::Write);
             }
             tokio::select! {
                 () = self.signals.readable.notified() => {}
