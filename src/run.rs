@@ -75,7 +75,9 @@ async fn serve(
     reload: impl Fn() -> Result<(), ConfigError>,
 ) -> anyhow::Result<()> {
     if let Some(config) = common.admin.clone() {
-        tasks.services.spawn(serve_admin(config, Arc::clone(&gateway)).await?);
+        tasks
+            .services
+            .spawn(serve_admin(config, Arc::clone(&gateway)).await?);
     }
     let mut signals = Signals::new()?;
     while let Told::Reload = signals.next().await {

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use refrain_codec::geometry::CACHE_BYTES_MIN;
 use refrain_proto::{
     Link, Role,
     hello::{Hello, HelloError},
@@ -14,7 +15,7 @@ use refrain_proto::{
     link::LaneRefused,
 };
 use tokio::{
-    io::AsyncReadExt,
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     time::{Instant, sleep, timeout},
@@ -177,7 +178,8 @@ impl Far {
                     .lock()
                     .expect("held for a moment")
                     .insert(peer, error.clone());
-                answer_other_version(&mut stream).await;
+                // A peer of another version is told ours, so that both ends' logs name both.
+                answer_and_close(&mut stream, None).await;
                 return Err(error);
             }
             Err(_) => {
@@ -188,6 +190,8 @@ impl Far {
         };
         let begun = self.link_for(peer, &hello)?;
         let Some((link, lane, signals)) = begun else {
+            tracing::debug!(%peer, %address, "the lane's link is gone: the peer begins anew");
+            answer_and_close(&mut stream, Some(&hello)).await;
             return Ok(None);
         };
         Ok(Some(BegunLane {
@@ -200,7 +204,8 @@ impl Far {
         }))
     }
 
-    /// The link that a hello belongs to, a new one if there is none.
+    /// The link that a hello belongs to, a new one if there is none. `None` if the hello names
+    /// a link that this end had before it restarted, or has forgotten.
     #[allow(clippy::type_complexity, reason = "a lane and what belongs to it")]
     fn link_for(
         self: &Arc<Self>,
@@ -228,6 +233,9 @@ impl Far {
                 }
                 Err(refused) => return Err(format!("a lane of {peer}: {refused}")),
             }
+        }
+        if hello.peer_instance.is_some() {
+            return Ok(None);
         }
         // Links of the peer's earlier lives give way to its present one.
         while links.len() >= LINKS_PER_PEER_MAX {
@@ -408,23 +416,23 @@ async fn read_hello(stream: &mut LaneStream) -> Result<(Hello, Vec<u8>), HelloRe
     }
 }
 
-/// A peer of another version is told ours, so that both ends' logs name both.
-async fn answer_other_version(stream: &mut LaneStream) {
-    use tokio::io::AsyncWriteExt;
+/// Answers a hello with one of no link. The instance is new: a near end that knew another sees
+/// that its link is gone.
+async fn answer_and_close(stream: &mut LaneStream, to: Option<&Hello>) {
     let mut hello = Vec::new();
     Hello {
-        instance: 1,
-        peer_instance: None,
-        lane: 0,
-        send_cache_bytes: refrain_codec::geometry::CACHE_BYTES_MIN as u64,
-        receive_cache_bytes: refrain_codec::geometry::CACHE_BYTES_MIN as u64,
+        instance: random_instance(),
+        peer_instance: to.map(|hello| hello.instance),
+        lane: to.map_or(0, |hello| hello.lane),
+        send_cache_bytes: CACHE_BYTES_MIN as u64,
+        receive_cache_bytes: CACHE_BYTES_MIN as u64,
     }
     .write(&mut hello);
-    let _ = timeout(Duration::from_secs(1), async {
+    let answering = async {
         stream.write_all(&hello).await?;
         stream.shutdown().await
-    })
-    .await;
+    };
+    let _ = timeout(Duration::from_secs(1), answering).await;
 }
 
 #[derive(Debug, thiserror::Error)]
