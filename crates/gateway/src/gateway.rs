@@ -54,27 +54,27 @@ pub struct PeerReport {
     pub last_error: Option<String>,
 }
 
-/// Takes no new flows, and waits until the open ones have ended or `within` has passed.
-/// Says how many were left.
+/// Takes no new flows, and waits until the open ones have ended and the peers have their last
+/// bytes, or `within` has passed. Says how many flows were left.
 pub async fn drain(gateway: &dyn Gateway, within: Duration) -> usize {
     let deadline = Instant::now() + within;
     loop {
-        let links: Vec<_> = gateway
-            .peers()
-            .into_iter()
-            .filter_map(|peer| peer.link)
-            .collect();
-        let open: usize = links
-            .iter()
-            .map(|link| {
-                link.with(|link, _| {
-                    link.drain();
-                    link.flows_open()
-                })
-            })
-            .sum();
-        if open == 0 || Instant::now() >= deadline {
-            return open;
+        let links = gateway.peers().into_iter().filter_map(|peer| peer.link);
+        let (mut flows, mut blocks) = (0, 0);
+        for link in links {
+            link.with(|link, _| {
+                link.drain();
+                flows += link.flows_open();
+                // A flow may be over at this end while its last bytes wait in a socket, and
+                // would die with it. Without a lane, nothing is on its way.
+                blocks += match link.lanes_up() {
+                    0 => 0,
+                    _ => link.blocks_outstanding(),
+                };
+            });
+        }
+        if flows + blocks == 0 || Instant::now() >= deadline {
+            return flows;
         }
         sleep(Duration::from_millis(50)).await;
     }

@@ -103,6 +103,11 @@ impl Sender {
         &self.books
     }
 
+    /// Blocks that were sent and neither acknowledged nor lost with their lane.
+    pub(crate) fn outstanding_blocks(&self) -> usize {
+        self.outstanding_blocks
+    }
+
     /// Whether one more block may be outstanding at all.
     pub(crate) fn has_room_for_a_block(&self) -> bool {
         self.outstanding_blocks < OUTSTANDING_BLOCKS_MAX

@@ -234,6 +234,20 @@ impl Link {
         self.flows.len()
     }
 
+    /// Whether no flow was ever opened: there is no history to keep.
+    #[must_use]
+    pub fn was_never_used(&self) -> bool {
+        self.totals.flows_opened == 0
+    }
+
+    /// Blocks on their way: those of a flow that this end has forgotten may be among them.
+    #[must_use]
+    pub fn blocks_outstanding(&self) -> usize {
+        self.caches
+            .as_ref()
+            .map_or(0, |caches| caches.sender.outstanding_blocks())
+    }
+
     pub(super) fn add_flow(&mut self, now: Moment, id: FlowId, flow: Flow) {
         if self.flows.is_empty() {
             // The link was idle, and its pings rare.
