@@ -90,6 +90,12 @@ pub enum TlsError {
         /// The time that it had.
         after: Duration,
     },
+    /// The peer closed the connection.
+    #[error("the peer at {peer} closed the connection")]
+    Closed {
+        /// The peer's address.
+        peer: SocketAddr,
+    },
     /// The connection failed.
     #[error("the connection to {peer} failed: {source}")]
     Io {
@@ -365,6 +371,10 @@ async fn linger(mut tcp: CountedTcp) -> io::Result<()> {
 fn classify(error: io::Error, peer: SocketAddr, own: PublicKey) -> TlsError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     let Some(reason) = inner else {
+        // Without or with the alert that TLS wants first: to a user, both are the same.
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return TlsError::Closed { peer };
+        }
         return TlsError::Io {
             peer,
             source: error,
