@@ -11,7 +11,7 @@ mod run;
 mod status;
 mod table;
 
-use std::process::ExitCode;
+use std::{io::IsTerminal, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use refrain_gateway::{
@@ -78,5 +78,6 @@ fn log_to_stderr(level: LevelFilter) {
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
 }
