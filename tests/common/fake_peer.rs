@@ -1,0 +1,110 @@
+//! A peer that makes a good TLS handshake and then says what no gateway would.
+
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use refrain_gateway::{
+    keys::{PeerKeys, PrivateKey, PublicKey, SharedPeerKeys},
+    tls::{ClientTls, ServerTls},
+    wire::LaneStream,
+};
+use refrain_proto::hello::Hello;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+
+use super::PATIENCE;
+
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// A lane under the test's control.
+pub struct FakeLane {
+    stream: LaneStream,
+}
+
+impl FakeLane {
+    /// Connects as the near end that has the private key in `key`.
+    pub async fn connect(far: SocketAddr, key: &Path, far_key: &str) -> FakeLane {
+        let tcp = TcpStream::connect(far).await.expect("the far end listens");
+        let key = PrivateKey::load(key).expect("a key");
+        let tls = ClientTls::new(&key, public(far_key));
+        let (stream, _) = tls
+            .connect(tcp, far, WITHIN)
+            .await
+            .expect("a good handshake");
+        FakeLane { stream }
+    }
+
+    /// Accepts one lane as the far end that has the private key in `key`.
+    pub async fn accept(listener: &TcpListener, key: &Path, near_key: &str) -> FakeLane {
+        let (tcp, address) = listener.accept().await.expect("a connection");
+        let key = PrivateKey::load(key).expect("a key");
+        let peers: PeerKeys = [public(near_key)].into_iter().collect();
+        let tls = ServerTls::new(&key, Arc::new(SharedPeerKeys::new(peers)));
+        let accepted = tls.accept(tcp, address, WITHIN).await;
+        FakeLane {
+            stream: accepted.expect("a good handshake").0,
+        }
+    }
+
+    pub async fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.expect("a connection");
+        self.stream.flush().await.expect("a connection");
+    }
+
+    /// The next bytes of the peer, at least `bytes_min`.
+    pub async fn receive(&mut self, bytes_min: usize) -> Vec<u8> {
+        let mut received = Vec::new();
+        while received.len() < bytes_min {
+            let read = timeout(PATIENCE, self.stream.read_buf(&mut received)).await;
+            let read = read.expect("the peer says something").expect("no failure");
+            assert!(read > 0, "the peer closed after {received:?}");
+        }
+        received
+    }
+
+    /// Exchanges hellos as a near end does, so that frames may follow.
+    pub async fn greet(&mut self) {
+        self.send(&hello()).await;
+        self.receive(13).await;
+    }
+
+    /// All that the peer still says until it closes, by an end or by a failure.
+    pub async fn until_closed(mut self) -> Vec<u8> {
+        let mut received = Vec::new();
+        let reading = self.stream.read_to_end(&mut received);
+        // A reset is a close, too.
+        let _ = timeout(PATIENCE, reading).await.expect("the peer closes");
+        received
+    }
+
+    /// Closes as a peer does whose process was killed.
+    pub fn drop_at_once(self) {}
+}
+
+/// A near end's first hello.
+pub fn hello() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Hello {
+        instance: 77,
+        peer_instance: None,
+        lane: 0,
+        send_cache_bytes: 1 << 20,
+        receive_cache_bytes: 1 << 20,
+    }
+    .write(&mut bytes);
+    bytes
+}
+
+/// A hello of wire versions `oldest` to `newest`: only its first 12 bytes mean anything here.
+pub fn hello_of_versions(oldest: u8, newest: u8) -> Vec<u8> {
+    let mut bytes = b"refrain\n".to_vec();
+    bytes.extend([oldest, newest, 0, 4]);
+    bytes.extend(b"what");
+    bytes
+}
+
+fn public(key: &str) -> PublicKey {
+    key.parse().expect("a public key")
+}
