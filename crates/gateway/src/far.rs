@@ -280,8 +280,12 @@ impl Far {
             let mut all = self.links.lock().expect("held for a moment");
             for links in all.values_mut() {
                 links.retain(|link| {
-                    let expired = link.lanes_gone_at().is_some_and(|at| at.elapsed() > keep);
-                    link.fault().is_none() && !expired
+                    let gone_for = link.lanes_gone_at().map(|at| at.elapsed());
+                    let expired = gone_for.is_some_and(|time| time > keep);
+                    // Somebody only checked whether the pair works.
+                    let unused = gone_for.is_some_and(|time| time > SWEEP_INTERVAL)
+                        && link.with(|link, _| link.was_never_used());
+                    link.fault().is_none() && !expired && !unused
                 });
             }
             all.retain(|_, links| !links.is_empty());

@@ -289,7 +289,11 @@ pub async fn connect(
         let mut failure = format!("{peer}: the name has no address");
         for address in addresses {
             match TcpStream::connect(address).await {
-                Ok(tcp) => return Ok((tcp, address)),
+                Ok(tcp) => {
+                    // A handshake is small writes by turns.
+                    let _ = tcp.set_nodelay(true);
+                    return Ok((tcp, address));
+                }
                 Err(error) => failure = format!("cannot connect to {address}: {error}"),
             }
         }

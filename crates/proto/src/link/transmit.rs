@@ -14,7 +14,7 @@ use crate::{
     moment::Moment,
     traffic::TrafficClass,
 };
-use refrain_codec::{LogPosition, marker::SamplingPeriod};
+use refrain_codec::{LogPosition, marker::SamplingPeriod, matching::MatchingAlgorithm};
 
 /// A lane is given about this much at a time, so that control never waits long.
 const TRANSMIT_BYTES: usize = 48 << 10;
@@ -25,8 +25,8 @@ const SHORT_FLOW_BYTES: u64 = 64 << 10;
 /// Blocks of short flows that go before a long one gets its turn.
 const SHORT_TURNS: u32 = 4;
 
-/// Flows of full entropy are matched this sparsely, in bytes.
-const SPARSE_PERIOD_BYTES: usize = 512;
+/// Flows of full entropy are matched this sparsely.
+const SPARSE_PERIOD: SamplingPeriod = SamplingPeriod::MAX;
 
 /// Flows whose full-entropy bytes are watched for a first reference.
 const UNPROVEN_FLOWS_MAX: usize = 64;
@@ -306,9 +306,13 @@ impl Link {
             return;
         };
         let full_entropy = class == TrafficClass::FullEntropy;
-        let period = match full_entropy {
-            true => SamplingPeriod::new(SPARSE_PERIOD_BYTES).expect("a valid period"),
-            false => self.effort.effort().period(),
+        // The configured period is the densest: it has sized the tables.
+        let configured = self.config.markers.period();
+        let period = match self.config.matching {
+            // Chunks are the same only while they are cut the same.
+            MatchingAlgorithm::ChunkMatch => configured,
+            MatchingAlgorithm::MaxMatch if full_entropy => SPARSE_PERIOD.max(configured),
+            MatchingAlgorithm::MaxMatch => self.effort.effort().period().max(configured),
         };
         caches.sender.set_period(period);
         flow.send.class = class;
