@@ -73,6 +73,13 @@ impl Log {
         Some((head, tail))
     }
 
+    /// The eight bytes from `from` on; `None` where they wrap, or memory for them was never
+    /// written.
+    #[inline]
+    pub(crate) fn chunk(&self, from: LogPosition) -> Option<&[u8; 8]> {
+        self.bytes.get(self.offset(from)..)?.first_chunk()
+    }
+
     /// How many bytes of `block` equal the log from `from` on, up to `len` of them.
     #[must_use]
     pub fn common_prefix(&self, from: LogPosition, block: &[u8], len: usize) -> usize {

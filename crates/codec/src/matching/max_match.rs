@@ -15,6 +15,8 @@
 //!   bytes without a change; resuming finds what lies between two close changes.
 //! - A region's markers are looked up no more; a quarter of them is remembered, so that
 //!   the table points to the younger of two copies, at little cost.
+//! - Markers are looked up in batches, so that the look-ups' cache misses overlap: on data
+//!   that repeats nothing, they are most of the work.
 //! - Regions cross the boundaries of earlier blocks, and may lie in the part of the same
 //!   block before them.
 
@@ -37,6 +39,9 @@ const LOOKED_UP_BYTES_MIN: usize = 12;
 
 /// Of the markers inside a region, one in so many is remembered.
 const REMEMBER_ONE_IN: usize = 4;
+
+/// So many markers are looked up at once.
+const BATCH: usize = 16;
 
 /// The Max-Match sender: plain bytes, fingerprints, markers.
 #[derive(Debug)]
@@ -77,28 +82,54 @@ impl MaxMatch {
         let mut found = core::mem::take(&mut self.found);
         found.clear();
         self.markers.find(block, &mut found);
-        let window = self.markers.window().bytes();
 
         self.resume(block, place, reach, out);
-        for (index, &marker) in found.iter().enumerate() {
-            let marker = marker as usize;
-            let inside = marker < out.covered();
-            if inside && index % REMEMBER_ONE_IN != 0 {
-                continue;
-            }
-            let fingerprint = fingerprint(&block[marker..marker + window]);
-            let hint = self.table.replace(fingerprint, place.at + marker as u64);
-            let Some(hint) = hint.filter(|_| !inside) else {
-                continue;
-            };
-            if let Some(match_) = self.grow(block, place, reach, hint, marker, out.covered())
-                && match_.len() >= LOOKED_UP_BYTES_MIN
-            {
-                out.push(match_);
-                self.resume(block, place, reach, out);
+        let mut hints = [None; BATCH];
+        for batch in found.chunks(BATCH) {
+            self.look_up(block, place, batch, out.covered(), &mut hints);
+            for (&marker, hint) in batch.iter().zip(hints) {
+                let marker = marker as usize;
+                if marker >= out.covered()
+                    && let Some(hint) = hint
+                    && let Some(match_) =
+                        self.grow(block, place, reach, hint, marker, out.covered())
+                    && match_.len() >= LOOKED_UP_BYTES_MIN
+                {
+                    out.push(match_);
+                    self.resume(block, place, reach, out);
+                }
             }
         }
         self.found = found;
+    }
+
+    /// Says for each marker of `batch` where its window may lie in the log, and remembers it.
+    ///
+    /// Table and log are larger than a processor's caches. Two loops with nothing else in
+    /// them let it wait for many entries at once, and then for many places in the log.
+    fn look_up(
+        &mut self,
+        block: &[u8],
+        place: BlockPlace,
+        batch: &[u32],
+        covered: usize,
+        hints: &mut [Option<LogPosition>; BATCH],
+    ) {
+        let window = self.markers.window().bytes();
+        for (index, (&marker, hint)) in batch.iter().zip(hints.iter_mut()).enumerate() {
+            let marker = marker as usize;
+            let inside = marker < covered;
+            *hint = None;
+            if !inside || index % REMEMBER_ONE_IN == 0 {
+                let fingerprint = fingerprint(&block[marker..marker + window]);
+                let before = self.table.replace(fingerprint, place.at + marker as u64);
+                *hint = before.filter(|_| !inside);
+            }
+        }
+        for (&marker, hint) in batch.iter().zip(hints) {
+            let wanted = block[marker as usize..].first_chunk();
+            *hint = hint.filter(|&hint| self.log.chunk(hint) == wanted);
+        }
     }
 
     /// Goes on with the flow's last source for as long as something near it matches.
