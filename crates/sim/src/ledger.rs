@@ -30,7 +30,7 @@ pub(crate) struct FlowRecord {
     directions: [DirectionRecord; 2],
     /// By an application: a reset is then to be expected.
     pub(crate) was_cut_short: bool,
-    was_offered: bool,
+    offered_target: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -84,12 +84,14 @@ impl FlowRecord {
         self.directions[from as usize].finished = true;
     }
 
-    /// A flow reaches the other end's gateway once, whatever was replayed.
-    pub(crate) fn offered(&mut self, flow: FlowId) -> Result<(), Failure> {
-        match core::mem::replace(&mut self.was_offered, true) {
-            true => Err(Failure::OfferedTwice(flow)),
-            false => Ok(()),
+    /// A flow reaches the other end's gateway once, whatever was replayed. Damage can make
+    /// an opening of any frame, but not one to the same target.
+    pub(crate) fn offered(&mut self, flow: FlowId, target: &str) -> Result<(), Failure> {
+        if self.offered_target.as_deref() == Some(target) {
+            return Err(Failure::OfferedTwice(flow));
         }
+        self.offered_target = Some(target.to_owned());
+        Ok(())
     }
 
     /// `bytes` that `from` wrote reached the application at the other end.

@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use refrain_codec::{
+    geometry::CACHE_BYTES_MIN, marker::MarkerAlgorithm, matching::MatchingAlgorithm,
+};
+use refrain_proto::effort::EffortMode;
 
 use crate::{End, kinds::Kind};
 
@@ -46,6 +50,11 @@ pub(crate) struct Plan {
     /// One flow of so many is large.
     pub(crate) large_one_of: u8,
     pub(crate) large_bytes_max: usize,
+    /// Of the near end and of the far one.
+    pub(crate) cache_bytes: [usize; 2],
+    pub(crate) matching: MatchingAlgorithm,
+    pub(crate) marker_algorithm: MarkerAlgorithm,
+    pub(crate) effort: EffortMode,
     /// Limits of the links, low enough to be reached.
     pub(crate) flows_max: usize,
     pub(crate) credit_pool_bytes: u64,
@@ -95,6 +104,21 @@ impl Plan {
             encoding: Duration::from_micros([20, 20, 2_000, 50_000][rng.usize(..4)]),
             large_one_of,
             large_bytes_max,
+            cache_bytes: [(); 2].map(|()| CACHE_BYTES_MIN + rng.usize(..3) / 2 * 300_000),
+            matching: match rng.u8(..4) {
+                0 => MatchingAlgorithm::ChunkMatch,
+                _ => MatchingAlgorithm::MaxMatch,
+            },
+            marker_algorithm: match rng.u8(..8) {
+                0 => MarkerAlgorithm::Fixed,
+                1 => MarkerAlgorithm::Maxp,
+                2 => MarkerAlgorithm::Modp,
+                _ => MarkerAlgorithm::SampleByte,
+            },
+            effort: match rng.u8(..64) {
+                0 => EffortMode::Max,
+                _ => EffortMode::Auto,
+            },
             flows_max: [4, 30, 1000, 1000][rng.usize(..4)],
             credit_pool_bytes: [0, 100_000, 1 << 20, 64 << 20][rng.usize(..4)],
             pending_bytes_max: [5_000, 100_000, 1 << 20, 16 << 20][rng.usize(..4)],
@@ -103,7 +127,7 @@ impl Plan {
 
     /// Bytes of one direction of a flow: mostly few.
     pub(crate) fn content_bytes(&self, rng: &mut Rng) -> usize {
-        if rng.u8(..) % self.large_one_of == 0 {
+        if rng.u8(..self.large_one_of) == 0 {
             return rng.usize(..self.large_bytes_max);
         }
         match rng.u8(..16) {

@@ -35,15 +35,19 @@ impl World {
         true
     }
 
-    pub(super) fn offered(&mut self, end: End, link: u64, flow: FlowId) -> Result<(), Failure> {
-        // A flipped bit can make an old flow's opening of any frame.
+    pub(super) fn offered(
+        &mut self,
+        end: End,
+        link: u64,
+        flow: FlowId,
+        target: &str,
+    ) -> Result<(), Failure> {
+        // A flipped bit can give an opening another flow's number.
         let was_flipped = self.kinds.count(Kind::FlippedBit) > 0;
-        if let Some(key) = self.begin(end, link, flow, false)
-            && !was_flipped
-        {
-            self.ledger.record(key).offered(flow)?;
+        match self.begin(end, link, flow, false) {
+            Some(key) if !was_flipped => self.ledger.record(key).offered(flow, target),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn begin(&mut self, end: End, link: u64, flow: FlowId, opened_here: bool) -> Option<FlowKey> {

@@ -1,6 +1,9 @@
 //! Engines: what they say, when they want to be called, how their links begin and end.
 
-use refrain_codec::geometry::{CACHE_BYTES_MIN, CacheGeometry};
+use refrain_codec::{
+    geometry::CacheGeometry,
+    marker::{MarkerFinder, SampleByteTable, SamplingPeriod, WindowBytes},
+};
 use refrain_proto::{
     Event, Fault, LaneFault, LaneId, Link, LinkConfig, LinkFault, Moment, Role, hello::Hello,
     link::LaneRefused,
@@ -15,8 +18,16 @@ impl LinkSide {
             End::Near => Role::Near,
             End::Far => Role::Far,
         };
-        let cache = CacheGeometry::new(CACHE_BYTES_MIN).expect("the smallest is valid");
+        let cache = CacheGeometry::new(plan.cache_bytes[end as usize]).expect("a valid size");
         let config = LinkConfig {
+            matching: plan.matching,
+            markers: MarkerFinder::new(
+                plan.marker_algorithm,
+                SamplingPeriod::default(),
+                WindowBytes::default(),
+                SampleByteTable::default(),
+            ),
+            effort: plan.effort,
             flows_max: plan.flows_max,
             credit_pool_bytes: plan.credit_pool_bytes,
             pending_bytes_max: plan.pending_bytes_max,
@@ -106,7 +117,7 @@ impl World {
                 self.lanes_wanted = (self.lanes_wanted + 1).min(6);
                 self.book_dial();
             }
-            Event::FlowOffered { flow, .. } => self.offered(end, link, flow)?,
+            Event::FlowOffered { flow, target, .. } => self.offered(end, link, flow, &target)?,
             Event::FlowRefused { flow, .. } => self.flow_over(end, (link, flow)),
             Event::FlowReset(flow, reason) => self.flow_reset(end, (link, flow), reason)?,
             Event::Readable(flow) => self.readable(end, (link, flow)),
