@@ -83,3 +83,7 @@ pub const SECOND_STAGE_WINDOW_LOG: u32 = 21;
 
 /// Window of the token stream of the second stage: tokens repeat nearby or not at all.
 pub const TOKEN_STAGE_WINDOW_LOG: u32 = 17;
+
+/// Most memory that a lane takes at one end: its second stage both ways, at the highest
+/// level, and the frames that it reads and writes.
+pub const LANE_MEMORY_BYTES_MAX: usize = 20 << 20;

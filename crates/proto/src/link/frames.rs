@@ -32,6 +32,10 @@ impl Link {
         let result = loop {
             match self.receive_next(now, lane, rest) {
                 Ok(0) => break Ok(()),
+                // Each frame has one short answer at most, so this is soon enough.
+                Ok(_) if self.is_flooded(lane) => {
+                    break Err(LaneFault::Protocol("requests without reading the answers").into());
+                }
                 Ok(read) => rest = &rest[read..],
                 Err(fault) => break Err(fault),
             }

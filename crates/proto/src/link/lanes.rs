@@ -22,7 +22,7 @@ use crate::{
     },
     frame::{FlowId, Frame, LaneId},
     hello::Hello,
-    limits::{LANES_EVER_MAX, LANES_MAX},
+    limits::LANES_EVER_MAX,
     moment::Moment,
     pressure::Pressure,
 };
@@ -139,7 +139,9 @@ impl Link {
     /// may have no more lanes: when it had [`LANES_EVER_MAX`], begin a new link.
     pub fn dial_lane(&mut self, now: Moment) -> Option<LaneId> {
         let lane = LaneId(self.next_lane);
-        if self.next_lane >= LANES_EVER_MAX || self.lanes.len() >= LANES_MAX || self.fault.is_some()
+        if self.next_lane >= LANES_EVER_MAX
+            || self.lanes.len() >= self.config.lanes_max
+            || self.fault.is_some()
         {
             return None;
         }
@@ -174,7 +176,7 @@ impl Link {
         if self.lanes.contains_key(&lane) || self.dead_lanes.contains_key(&lane) {
             return Err(LaneRefused::NumberUsed);
         }
-        if self.lanes.len() >= LANES_MAX {
+        if self.lanes.len() >= self.config.lanes_max {
             return Err(LaneRefused::TooMany);
         }
         self.peer_instance = Some(hello.instance);
@@ -189,6 +191,12 @@ impl Link {
         if self.lanes.contains_key(&lane) {
             self.lane_down(now, lane, fault);
         }
+    }
+
+    /// Most lanes that may be alive at once.
+    #[must_use]
+    pub fn lanes_max(&self) -> usize {
+        self.config.lanes_max
     }
 
     /// Lanes that carry flows now.
@@ -393,7 +401,7 @@ impl Link {
         if let Some(free) = turns.clone().find(|lane| !self.lanes[lane].is_held_up()) {
             return Some(free);
         }
-        if self.role == Role::Near && self.lanes.len() < LANES_MAX {
+        if self.role == Role::Near && self.lanes.len() < self.config.lanes_max {
             self.events.push_back(Event::WantLane);
         }
         let mut flows: BTreeMap<LaneId, usize> = turns.clone().map(|lane| (lane, 0)).collect();

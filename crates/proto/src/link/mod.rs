@@ -51,7 +51,7 @@ use crate::{
     flow::Flow,
     frame::{FlowId, FrameError, LaneId},
     hello::HelloError,
-    limits::{CREDIT_POOL_BYTES, FLOWS_MAX, PENDING_BYTES_LINK_MAX},
+    limits::{CREDIT_POOL_BYTES, FLOWS_MAX, LANES_MAX, PENDING_BYTES_LINK_MAX},
     moment::Moment,
 };
 use lanes::{DeadLane, Lane};
@@ -82,6 +82,8 @@ pub struct LinkConfig {
     pub effort: EffortMode,
     /// Most flows at once.
     pub flows_max: usize,
+    /// Most lanes alive at once, 1 to [`LANES_MAX`].
+    pub lanes_max: usize,
     /// Plain bytes that all flows may hold for their readers, beyond the initial credit of
     /// each.
     pub credit_pool_bytes: u64,
@@ -256,6 +258,7 @@ impl LinkConfig {
             chunk_hasher: ChunkHasher::default(),
             effort: EffortMode::default(),
             flows_max: FLOWS_MAX,
+            lanes_max: LANES_MAX,
             credit_pool_bytes: CREDIT_POOL_BYTES,
             pending_bytes_max: PENDING_BYTES_LINK_MAX,
             dead_after: Duration::from_secs(4),

@@ -90,14 +90,6 @@ impl Link {
             self.lane_down(now, lane, LaneFault::Silent);
             return;
         }
-        if self.is_flooded(lane) {
-            self.lane_down(
-                now,
-                lane,
-                LaneFault::Protocol("requests without reading the answers"),
-            );
-            return;
-        }
         let Some(state) = self.lanes.get_mut(&lane) else {
             return;
         };
