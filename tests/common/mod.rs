@@ -9,6 +9,7 @@ pub mod fake_peer;
 pub mod gateway;
 pub mod origin;
 pub mod programs;
+pub mod websocket;
 
 use std::{
     net::{SocketAddr, TcpListener},
