@@ -19,8 +19,9 @@ use super::{Report, contest::Contest};
 const CACHE_BYTES: usize = 32 << 20;
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// What one turn of a contest takes.
-const BLOCKS_A_TURN: usize = 64;
+/// What one turn of a contest takes: enough that what the turns before it left in the
+/// processor's caches hardly matters.
+const BLOCKS_A_TURN: usize = 256;
 
 /// Of repeated and new bytes by turns, where half is redundant.
 const PIECE_BYTES: usize = 1 << 10;
