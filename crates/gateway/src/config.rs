@@ -18,6 +18,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::keys::{PeerKeys, PrivateKey, PublicKey, read_secret_file};
 use crate::machine;
+use crate::memory::MEMORY_BYTES_MIN;
 use crate::options::{
     ADMIN, ADMIN_TOKEN, ADMIN_TOKEN_FILE, ALLOW, CACHE, CHUNK_HASH, CONNECT_TIMEOUT, Check,
     DEAD_AFTER, DRAIN_TIMEOUT, EFFORT, EXCLUDE, FORWARD, Far, HTTP_PROXY, IDLE_TIMEOUT, KEEP_LINK,
@@ -409,7 +410,7 @@ pub enum Mismatch {
     #[error("two caches of {0}, one a direction, need more than the memory of {1}")]
     CacheAboveMemory(ByteSize, ByteSize),
     /// Less memory than the smallest pair of caches.
-    #[error("the smallest caches need 2MiB")]
+    #[error("one link with the smallest caches needs 40MiB")]
     MemoryTooSmall,
     /// More lanes than there may be.
     #[error("more than --lanes-max, which is {0}")]
@@ -479,9 +480,9 @@ fn resolve_memory(settings: &Settings) -> Result<ByteSize, ConfigError> {
     let quarter = || machine::memory_bytes().map_or(MEMORY_BYTES_FALLBACK, |bytes| bytes / 4);
     let memory = settings.optional(&MEMORY)?;
     let memory = memory.unwrap_or_else(|| ByteSize(quarter()));
-    match memory.0 / 2 >= *CACHE_BYTES.start() {
-        true => Ok(memory),
-        false => Err(settings.wrong(&MEMORY, Mismatch::MemoryTooSmall)),
+    match memory.0 {
+        MEMORY_BYTES_MIN.. => Ok(memory),
+        _ => Err(settings.wrong(&MEMORY, Mismatch::MemoryTooSmall)),
     }
 }
 

@@ -9,6 +9,7 @@ use clap::{Args, Command, FromArgMatches};
 use tokio::runtime::Runtime;
 
 use crate::{
+    config::FarConfig,
     far::Far,
     gateway::{StartError, Tasks},
     keys::{KeyError, PrivateKey},
@@ -73,6 +74,12 @@ impl Keys {
 
     /// Starts a far gateway on a free port, with further options.
     pub fn far(&self, options: &[&str]) -> Result<Running<Far>, LoopbackError> {
+        let config = self.far_config(options)?;
+        run(FAR_THREADS, async |tasks| Far::start(config, tasks).await)
+    }
+
+    /// What [`far`](Self::far) starts a gateway with.
+    pub fn far_config(&self, options: &[&str]) -> Result<FarConfig, LoopbackError> {
         let (key, peer) = (self.path("far.key"), self.near.public().to_string());
         let given = [
             "--listen",
@@ -83,8 +90,7 @@ impl Keys {
             &peer,
         ];
         let options: FarOptions = parse(&[&given, options].concat())?;
-        let config = options.resolve()?;
-        run(FAR_THREADS, async |tasks| Far::start(config, tasks).await)
+        Ok(options.resolve()?)
     }
 
     /// Starts a near gateway that dials `peer`, with further options.

@@ -4,7 +4,10 @@
 //! second stage of all the lanes that it may have, and what its flows may hold. Caches are
 //! allocated as they fill, but what was promised to one link is never promised to another.
 //! When the full cache no longer fits, a link gets a smaller one, down to 1 MiB; when not
-//! even that fits, there is no link.
+//! even that fits, there is no link. How many lanes and flows a link may have follows the
+//! whole bound, so that a small machine has a small link rather than none.
+//!
+//! The process itself comes on top: `PROCESS_BYTES_MAX` in `tests/support/gateways.rs`.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,14 +19,23 @@ use refrain_codec::{
 use refrain_proto::{
     LinkConfig,
     effort::EffortMode,
-    limits::{CREDIT_POOL_BYTES, PENDING_BYTES_LINK_MAX},
+    limits::{
+        CREDIT_BYTES_INITIAL, CREDIT_POOL_BYTES, FLOWS_MAX, LANE_MEMORY_BYTES_MAX,
+        PENDING_BYTES_LINK_MAX,
+    },
 };
 
 use crate::config::{CommonConfig, Effort};
 
-/// Both ends' second stage of one lane: two compressors at the highest level that is used,
-/// two decompressors, measured and rounded up.
-const LANE_BYTES: u64 = 24 << 20;
+/// What a flow takes before it has any share of the pools: what its opener may send at
+/// once, and its task, signals and state, measured and rounded up.
+const FLOW_BYTES: u64 = CREDIT_BYTES_INITIAL + (12 << 10);
+
+/// Buffers grow by doubling, so they may hold twice what is in them.
+const BUFFER_GROWTH: u64 = 2;
+
+/// The least that `--memory` may be: one link with the smallest caches and one lane.
+pub const MEMORY_BYTES_MIN: u64 = 40 << 20;
 
 /// What `--memory` has left.
 #[derive(Debug, Clone)]
@@ -52,7 +64,7 @@ impl MemoryBudget {
         let mut cache_bytes = config.cache.0 as usize;
         loop {
             let link = link_config(config, CacheGeometry::new(cache_bytes)?);
-            if let Some(reservation) = self.reserve(link_bytes(config, &link)) {
+            if let Some(reservation) = self.reserve(link_bytes(&link)) {
                 return Some((link, reservation));
             }
             if cache_bytes == CACHE_BYTES_MIN {
@@ -83,7 +95,7 @@ impl Drop for Reservation {
 }
 
 /// The worst case of one link.
-fn link_bytes(config: &CommonConfig, link: &LinkConfig) -> u64 {
+fn link_bytes(link: &LinkConfig) -> u64 {
     let encoder = EncoderConfig {
         geometry: link.send_cache,
         matching: link.matching,
@@ -92,13 +104,15 @@ fn link_bytes(config: &CommonConfig, link: &LinkConfig) -> u64 {
     };
     encoder.memory_bytes_max() as u64
         + link.receive_cache.cache_bytes() as u64
-        + u64::from(config.lanes) * LANE_BYTES
-        + CREDIT_POOL_BYTES
-        + PENDING_BYTES_LINK_MAX as u64
+        + (link.lanes_max * LANE_MEMORY_BYTES_MAX) as u64
+        + link.flows_max as u64 * FLOW_BYTES
+        + BUFFER_GROWTH * (link.credit_pool_bytes + link.pending_bytes_max as u64)
 }
 
 fn link_config(config: &CommonConfig, cache: CacheGeometry) -> LinkConfig {
     let matching = &config.matching;
+    let memory = config.memory.0;
+    let lanes_that_fit = memory / 3 / LANE_MEMORY_BYTES_MAX as u64;
     LinkConfig {
         matching: matching.algorithm,
         markers: MarkerFinder::new(
@@ -113,6 +127,47 @@ fn link_config(config: &CommonConfig, cache: CacheGeometry) -> LinkConfig {
             Effort::Max => EffortMode::Max,
         },
         dead_after: config.timeouts.dead_after,
+        lanes_max: lanes_that_fit.clamp(1, config.lanes_max.into()) as usize,
+        flows_max: (memory / 8 / FLOW_BYTES).min(FLOWS_MAX as u64) as usize,
+        credit_pool_bytes: (memory / 16).clamp(1 << 20, CREDIT_POOL_BYTES),
+        pending_bytes_max: (memory / 64).clamp(1 << 20, PENDING_BYTES_LINK_MAX as u64) as usize,
         ..LinkConfig::with_cache(cache)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{loopback::Keys, units::ByteSize};
+
+    fn config(memory: u64) -> CommonConfig {
+        let keys = Keys::new().expect("keys");
+        let mut config = keys.far_config(&[]).expect("valid").common;
+        config.memory = ByteSize(memory);
+        config
+    }
+
+    #[test]
+    fn a_link_fits_and_shrinks_with_the_memory() {
+        for mebibytes in [MEMORY_BYTES_MIN >> 20, 64, 128, 256, 1024, 65536] {
+            let config = config(mebibytes << 20);
+            let budget = MemoryBudget::new(config.memory.0);
+            let (link, reserved) = budget.link(&config).expect("it fits");
+            assert!(link.lanes_max >= 1 && link.flows_max >= 64, "{link:?}");
+            drop(reserved);
+            assert_eq!(budget.free_bytes(), config.memory.0);
+        }
+    }
+
+    #[test]
+    fn a_second_link_gets_what_is_left_or_nothing() {
+        let config = config(256 << 20);
+        let budget = MemoryBudget::new(config.memory.0);
+        let mut links = Vec::new();
+        while let Some(link) = budget.link(&config) {
+            links.push(link);
+            assert!(links.len() < 100, "the budget ends");
+        }
+        assert!(budget.free_bytes() < link_bytes(&links[0].0));
     }
 }

@@ -195,7 +195,8 @@ impl Dialer {
         let common = &self.near.config.common;
         match link.with(|link, _| link.peer_instance()) {
             None => 1,
-            Some(_) => (usize::from(common.lanes) + self.extra_lanes).min(common.lanes_max.into()),
+            Some(_) => (usize::from(common.lanes) + self.extra_lanes)
+                .min(link.with(|link, _| link.lanes_max())),
         }
     }
 

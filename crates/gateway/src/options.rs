@@ -189,7 +189,9 @@ options! {
          default shrinks to half of `memory`.");
     MEMORY = OptionSpec::new(BOTH, "memory", "SIZE",
         Described("a quarter of this machine's or container's memory"),
-        "The bound on the memory of all links together; at least twice the cache.");
+        "The bound on the memory of all links together, from 40MiB and at least twice the cache. \
+         With less, a link has fewer lanes and takes fewer flows; the process itself comes on \
+         top, with at most 64MiB.");
     LANES = OptionSpec::new(BOTH, "lanes", "COUNT", Value("4"),
         "The lanes that a link keeps open, 1 to 16.");
     LANES_MAX = OptionSpec::new(BOTH, "lanes_max", "COUNT", Value("16"),

@@ -1,5 +1,6 @@
 use super::*;
 use tokio::net::TcpListener;
+use tokio_rustls::TlsStream;
 
 const WITHIN: Duration = Duration::from_secs(20);
 
@@ -87,7 +88,7 @@ async fn near_refusal(near: Outcome, client: &ClientTls) -> TlsError {
     match near {
         Err(error) => error,
         Ok((mut stream, _)) => {
-            let peer = stream.get_ref().0.peer_addr().unwrap();
+            let peer = stream.get_ref().0.tcp().peer_addr().unwrap();
             client.explain(stream.read_u8().await.unwrap_err(), peer)
         }
     }
@@ -179,11 +180,14 @@ async fn a_silent_peer_times_out() {
 }
 
 #[tokio::test]
-async fn a_peer_that_hangs_up_is_an_input_error() {
+async fn a_peer_that_hangs_up_is_said_to_have_closed() {
     let ((far_tcp, near), (tcp, _)) = tcp_pair().await;
     drop(tcp);
     let accepted = server(&key(), &[]).accept(far_tcp, near, WITHIN).await;
-    assert!(matches!(accepted, Err(TlsError::Io { .. })), "{accepted:?}");
+    assert!(
+        matches!(accepted, Err(TlsError::Closed { .. })),
+        "{accepted:?}"
+    );
 }
 
 #[tokio::test]
