@@ -4,10 +4,13 @@
 //! wanted, and prints a page of Markdown, or writes it to a file.
 
 mod corpus;
+mod latency;
+mod lossy;
 mod machine;
 mod pair;
 mod savings;
 mod speed;
+mod ways;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -40,12 +43,26 @@ enum Experiment {
         #[arg(long)]
         write: Option<PathBuf>,
     },
+    /// Eight flows at once on a lossy link, through a pair and on their own
+    Lossy {
+        /// Write the page to this file instead of standard output
+        #[arg(long)]
+        write: Option<PathBuf>,
+    },
+    /// The wait for a new flow's first byte, through a pair and on its own
+    Latency {
+        /// Write the page to this file instead of standard output
+        #[arg(long)]
+        write: Option<PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
     let (page, write) = match Arguments::parse().experiment {
         Experiment::Savings { data, write } => (savings::run(&data), write),
         Experiment::Speed { refrain, write } => (speed::run(&refrain), write),
+        Experiment::Lossy { write } => (lossy::run(), write),
+        Experiment::Latency { write } => (latency::run(), write),
     };
     let result = page.and_then(|page| match write {
         Some(path) => Ok(std::fs::write(path, page)?),

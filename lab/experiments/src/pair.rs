@@ -114,7 +114,7 @@ pub fn run(corpus: &Corpus, run: Run) -> anyhow::Result<Outcome> {
 }
 
 /// Answers each connection's 8 bytes, an index, with that object.
-fn serve(objects: Arc<Vec<Vec<u8>>>) -> anyhow::Result<SocketAddr> {
+pub fn serve(objects: Arc<Vec<Vec<u8>>>) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     std::thread::spawn(move || {
@@ -132,7 +132,7 @@ fn serve(objects: Arc<Vec<Vec<u8>>>) -> anyhow::Result<SocketAddr> {
     Ok(address)
 }
 
-fn fetch(address: SocketAddr, index: usize) -> anyhow::Result<Vec<u8>> {
+pub fn fetch(address: SocketAddr, index: usize) -> anyhow::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(&(index as u64).to_le_bytes())?;
     let mut bytes = Vec::new();
