@@ -30,7 +30,7 @@ pub(crate) struct FlowRecord {
     directions: [DirectionRecord; 2],
     /// By an application: a reset is then to be expected.
     pub(crate) was_cut_short: bool,
-    offered_target: Option<String>,
+    was_offered: bool,
 }
 
 #[derive(Debug, Default)]
@@ -84,13 +84,22 @@ impl FlowRecord {
         self.directions[from as usize].finished = true;
     }
 
-    /// A flow reaches the other end's gateway once, whatever was replayed. Damage can make
-    /// an opening of any frame, but not one to the same target.
-    pub(crate) fn offered(&mut self, flow: FlowId, target: &str) -> Result<(), Failure> {
-        if self.offered_target.as_deref() == Some(target) {
-            return Err(Failure::OfferedTwice(flow));
+    /// The flow reached the gateway at `end`, which happens once, whatever was replayed.
+    /// A changed bit can give an opening another flow's number, or make one of any frame:
+    /// where that is `pardonable`, the flow begins anew.
+    pub(crate) fn offered(
+        &mut self,
+        end: End,
+        flow: FlowId,
+        pardonable: bool,
+    ) -> Result<(), Failure> {
+        if core::mem::replace(&mut self.was_offered, true) {
+            if !pardonable {
+                return Err(Failure::OfferedTwice(flow));
+            }
+            let answers = &mut self.directions[end as usize];
+            (answers.written, answers.finished) = (0, false);
         }
-        self.offered_target = Some(target.to_owned());
         Ok(())
     }
 

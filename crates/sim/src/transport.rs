@@ -40,6 +40,8 @@ pub(crate) struct Pipe {
     pub(crate) free_at: Option<Moment>,
     last_arrival: Moment,
     pub(crate) in_flight: VecDeque<Parcel>,
+    /// Nothing arrives before.
+    pub(crate) held_until: Moment,
     /// What is handed over is lost.
     pub(crate) is_broken: bool,
     /// What is done to the next frames.
@@ -90,6 +92,7 @@ impl Pipe {
             free_at: Some(Moment::default()),
             last_arrival: Moment::default(),
             in_flight: VecDeque::new(),
+            held_until: Moment::default(),
             is_broken: false,
             harm: None,
             is_first: true,
@@ -103,11 +106,14 @@ impl Pipe {
     /// Whatever is handed over takes so much longer to leave.
     pub(crate) fn stall(&mut self, now: Moment, pause: Duration) {
         self.free_at = self.free_at.map(|at| at.max(now) + pause);
-        self.last_arrival = self.last_arrival.max(now) + pause;
+        self.held_until = now + pause;
     }
 
-    /// The pipe breaks: some of what is in flight may still come.
-    pub(crate) fn break_off(&mut self, rng: &mut Rng) {
+    /// The pipe breaks: some of what is in flight may still come, soon or late.
+    pub(crate) fn break_off(&mut self, rng: &mut Rng, now: Moment) {
+        if rng.bool() {
+            self.held_until = now + Duration::from_millis(rng.u64(..3000));
+        }
         let kept = rng.usize(..=self.in_flight.len());
         if let Some(cut) = self.in_flight.get_mut(kept).and_then(|p| p.bytes.as_mut()) {
             cut.truncate(rng.usize(..=cut.len()));

@@ -35,18 +35,13 @@ impl World {
         true
     }
 
-    pub(super) fn offered(
-        &mut self,
-        end: End,
-        link: u64,
-        flow: FlowId,
-        target: &str,
-    ) -> Result<(), Failure> {
-        // A flipped bit can give an opening another flow's number.
-        let was_flipped = self.kinds.count(Kind::FlippedBit) > 0;
+    pub(super) fn offered(&mut self, end: End, link: u64, flow: FlowId) -> Result<(), Failure> {
+        let bytes_changed = [Kind::FlippedBit, Kind::TruncatedFrame]
+            .iter()
+            .any(|&kind| self.kinds.count(kind) > 0);
         match self.begin(end, link, flow, false) {
-            Some(key) if !was_flipped => self.ledger.record(key).offered(flow, target),
-            _ => Ok(()),
+            Some(key) => self.ledger.record(key).offered(end, flow, bytes_changed),
+            None => Ok(()),
         }
     }
 

@@ -117,7 +117,7 @@ impl World {
                 self.lanes_wanted = (self.lanes_wanted + 1).min(6);
                 self.book_dial();
             }
-            Event::FlowOffered { flow, target, .. } => self.offered(end, link, flow, &target)?,
+            Event::FlowOffered { flow, .. } => self.offered(end, link, flow)?,
             Event::FlowRefused { flow, .. } => self.flow_over(end, (link, flow)),
             Event::FlowReset(flow, reason) => self.flow_reset(end, (link, flow), reason)?,
             Event::Readable(flow) => self.readable(end, (link, flow)),

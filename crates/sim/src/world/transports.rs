@@ -127,8 +127,14 @@ impl World {
     }
 
     pub(super) fn arrive(&mut self, transport: usize, from: End) -> Result<(), Failure> {
-        let to = from.other();
+        let (now, to) = (self.now(), from.other());
         let sender = self.transports[transport].end(from);
+        let held_until = sender.out.held_until;
+        if now < held_until {
+            self.schedule
+                .at(held_until, Step::Arrive { transport, from });
+            return Ok(());
+        }
         let parcel = sender.out.in_flight.pop_front();
         let parcel = parcel.expect("a parcel arrives once");
         let Some(bytes) = parcel.bytes else {
@@ -233,10 +239,11 @@ impl World {
 
     /// What these ends say on the transport from now on is lost.
     pub(super) fn break_off(&mut self, transport: usize, ends: &[End]) {
+        let now = self.now();
         self.is_troubled = true;
         for &end in ends {
             let pipe = &mut self.transports[transport].end(end).out;
-            pipe.break_off(&mut self.rng);
+            pipe.break_off(&mut self.rng, now);
         }
     }
 
