@@ -1,6 +1,6 @@
 //! What comes on a lane: hello, frames, events.
 
-use super::{Event, Fault, LaneFault, Link, LinkFault, ResetReason, Role};
+use super::{Event, Fault, LaneFault, Link, LinkFault, ResetReason, Role, moves::RESET_LANE_LOST};
 use crate::{
     by_sender::receiver::Rejected,
     counters::LayerCounters,
@@ -144,20 +144,7 @@ impl Link {
                 }
                 Ok(())
             }
-            Frame::Reset { flow: id, code } => {
-                if let Some(flow) = self.flow_of(id)? {
-                    let in_place =
-                        flow.receive.lane == lane || flow.receive.left_lane == Some(lane);
-                    if !in_place && !flow.receive.is_over {
-                        return Err(LaneFault::Protocol("a flow on another's lane").into());
-                    }
-                    if !flow.send.is_over {
-                        self.say_reset(id, code);
-                    }
-                    self.drop_flow(id, ResetReason::ByPeer(code));
-                }
-                Ok(())
-            }
+            Frame::Reset { flow: id, code } => self.receive_reset(lane, id, code),
             Frame::Credit { flow: id, bytes } => {
                 if let Some(flow) = self.flow_of(id)? {
                     flow.send.add_credit(bytes)?;
@@ -264,6 +251,29 @@ impl Link {
                 excluded,
             });
         }
+        Ok(())
+    }
+
+    fn receive_reset(&mut self, lane: LaneId, id: FlowId, code: u8) -> Result<(), Fault> {
+        let Some(flow) = self.flow_of(id)? else {
+            return Ok(());
+        };
+        let in_place = flow.receive.lane == lane || flow.receive.left_lane == Some(lane);
+        // The flow's lane is dead at the other end, and maybe not yet here: what was sent on it
+        // may still come.
+        let by_lane = code == RESET_LANE_LOST;
+        if !in_place && !by_lane && !flow.receive.is_over {
+            return Err(LaneFault::Protocol("a flow on another's lane").into());
+        }
+        flow.receive.is_over |= in_place;
+        if !flow.send.is_over {
+            self.say_reset(id, code);
+        }
+        let reason = match by_lane {
+            true => ResetReason::LaneLost,
+            false => ResetReason::ByPeer(code),
+        };
+        self.end_flow(id, reason);
         Ok(())
     }
 

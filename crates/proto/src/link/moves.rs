@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Code of the reset that says that a flow's lane died.
-const RESET_LANE_LOST: u8 = 0;
+pub(super) const RESET_LANE_LOST: u8 = 0;
 
 impl Link {
     /// Another lane would help (near end only).
