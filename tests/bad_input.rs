@@ -8,15 +8,15 @@ use std::{
     io::{Read, Write},
     net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::unix::fs::PermissionsExt,
-    thread::{self, JoinHandle},
 };
 
 use common::{
-    PATIENCE, digest, eventually,
+    PATIENCE, eventually,
     fake_peer::{FakeLane, hello_of_versions},
     free_address,
     gateway::{Pair, Site, http_get, keygen, refrain, refrain_fails},
-    has_ipv6, origin,
+    has_ipv6,
+    origin::{self, Download},
 };
 use refrain_proto::{
     FlowId,
@@ -138,12 +138,12 @@ fn a_far_end_of_another_version() {
     );
 }
 
-/// A pair with a slow flow, and a second near key for a peer that misbehaves meanwhile.
+/// A pair with a flow under way, and a second near key for a peer that misbehaves meanwhile.
 struct Besieged {
     pair: Pair,
     target: SocketAddr,
     listen: SocketAddr,
-    download: JoinHandle<std::io::Result<Vec<u8>>>,
+    download: Download,
 }
 
 impl Besieged {
@@ -159,13 +159,7 @@ impl Besieged {
             &["--forward", &format!("{listen}={target}")],
         );
         near.wait_until_up();
-        let mut stream = origin::ask(listen, "send 3 100000 2000 20").expect("a listener");
-        let mut received = vec![0; 1];
-        stream.read_exact(&mut received).expect("the first byte");
-        let download = thread::spawn(move || {
-            stream.read_to_end(&mut received)?;
-            Ok(received)
-        });
+        let download = Download::begin(listen);
         let pair = Pair { near, far, site };
         Besieged {
             pair,
@@ -190,12 +184,7 @@ impl Besieged {
     /// The flow arrives whole, its lanes live, and the far end serves new flows.
     #[track_caller]
     fn assert_unharmed(self) {
-        assert!(
-            !self.download.is_finished(),
-            "the download was to outlast the attack"
-        );
-        let received = self.download.join().expect("no panic").expect("no reset");
-        assert_eq!(digest(&received), digest(&origin::content(3, 100_000)));
+        self.download.finish();
         assert_eq!(self.pair.near.peer().lanes_lost, 0);
         assert!(origin::answers(self.listen));
     }

@@ -6,14 +6,14 @@ use std::{
     io::{ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
     os::unix::fs::PermissionsExt,
-    thread::{self, JoinHandle},
+    thread,
     time::{Duration, Instant},
 };
 
 use common::{
     digest, eventually, free_address,
     gateway::{Pair, Site, http_get, keygen, refrain, refrain_fails},
-    origin,
+    origin::{self, Download},
 };
 use refrain_relay::{LinkConfig, Rate, Relay, RelayConfig};
 
@@ -21,26 +21,6 @@ use refrain_relay::{LinkConfig, Rate, Relay, RelayConfig};
 fn forward(target: SocketAddr) -> (SocketAddr, String) {
     let listen = free_address();
     (listen, format!("{listen}={target}"))
-}
-
-/// Begins a download of about a second, and waits for its first bytes. The handle gives
-/// what came.
-fn slow_download(address: SocketAddr) -> JoinHandle<std::io::Result<Vec<u8>>> {
-    let mut stream = origin::ask(address, SLOW).expect("the listener is there");
-    let mut received = vec![0; 1];
-    stream.read_exact(&mut received).expect("the first byte");
-    thread::spawn(move || {
-        stream.read_to_end(&mut received)?;
-        Ok(received)
-    })
-}
-
-const SLOW: &str = "send 7 100000 2000 20";
-
-#[track_caller]
-fn assert_slow_download_arrived(download: JoinHandle<std::io::Result<Vec<u8>>>) {
-    let received = download.join().expect("no panic").expect("no reset");
-    assert_eq!(digest(&received), digest(&origin::content(7, 100_000)));
 }
 
 /// Whether a connection there comes to nothing.
@@ -85,16 +65,12 @@ impl Cable {
 fn sigterm_at_the_near_end_lets_open_flows_finish() {
     let (listen, option) = forward(origin::start());
     let mut pair = Pair::start(&[], &["--forward", &option]);
-    let download = slow_download(listen);
+    let download = Download::begin(listen);
     pair.near.signal("TERM");
     eventually("new connections are refused", || {
         is_refused(listen).then_some(())
     });
-    assert!(
-        !download.is_finished(),
-        "the download was to outlast the refusal"
-    );
-    assert_slow_download_arrived(download);
+    download.finish();
     assert_eq!(pair.near.wait_for_exit().code(), Some(0));
 }
 
@@ -102,16 +78,12 @@ fn sigterm_at_the_near_end_lets_open_flows_finish() {
 fn sigterm_at_the_far_end_lets_open_flows_finish() {
     let (listen, option) = forward(origin::start());
     let mut pair = Pair::start(&[], &["--forward", &option]);
-    let download = slow_download(listen);
+    let download = Download::begin(listen);
     pair.far.signal("TERM");
     eventually("new connections are refused", || {
         is_refused(listen).then_some(())
     });
-    assert!(
-        !download.is_finished(),
-        "the download was to outlast the refusal"
-    );
-    assert_slow_download_arrived(download);
+    download.finish();
     assert_eq!(pair.far.wait_for_exit().code(), Some(0));
 }
 
@@ -175,7 +147,7 @@ fn sighup_adds_a_peer_without_dropping_a_flow() {
     );
     second.wait_for_log(&["refused this end's key"]);
 
-    let download = slow_download(listen);
+    let download = Download::begin(listen);
     site.write(
         "peers",
         &format!("{} first\n{second_key} second\n", site.near_key),
@@ -185,7 +157,7 @@ fn sighup_adds_a_peer_without_dropping_a_flow() {
     eventually("the second near end works", || {
         origin::answers(second_listen).then_some(())
     });
-    assert_slow_download_arrived(download);
+    download.finish();
 }
 
 #[test]
@@ -211,12 +183,12 @@ fn sighup_adds_a_rule_and_a_broken_file_changes_nothing() {
         origin::answers(listen).then_some(())
     });
 
-    let download = slow_download(listen);
+    let download = Download::begin(listen);
     site.write("far.toml", "allow = [\"127.0.0.1:1\"]\nalow = []\n");
     far.signal("HUP");
     far.wait_for_log(&["kept the old configuration", "far.toml:2", "alow", "allow"]);
     assert!(origin::answers(listen), "the old rules still hold");
-    assert_slow_download_arrived(download);
+    download.finish();
     assert_eq!(near.peer().lanes_lost, 0);
 }
 
@@ -391,7 +363,7 @@ fn status_shows_peers_and_flows_while_they_run() {
     let target = origin::start();
     let (listen, option) = forward(target);
     let pair = Pair::start(&[], &["--forward", &option]);
-    let download = slow_download(listen);
+    let download = Download::begin(listen);
     for (gateway, role, opened) in [(&pair.near, "near", "out"), (&pair.far, "far", "in")] {
         let status = gateway.status();
         assert_eq!(status.role, role);
@@ -425,7 +397,7 @@ fn status_shows_peers_and_flows_while_they_run() {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }
     }
-    assert_slow_download_arrived(download);
+    download.finish();
     eventually("the flow's row goes", || {
         pair.near.status().flows.is_empty().then_some(())
     });

@@ -5,6 +5,7 @@
 //! ```text
 //! send SEED BYTES                 content, at once
 //! send SEED BYTES PIECE MILLIS    content, a piece at a time with pauses in between
+//! halves SEED BYTES               half of the content; the rest when a byte comes
 //! count                           how many bytes came until the client's end
 //! hold                            nothing, for ever
 //! ```
@@ -16,7 +17,34 @@ use std::{
     time::Duration,
 };
 
-use super::PATIENCE;
+use super::{PATIENCE, digest};
+
+/// A download that is under way until the test lets it end.
+pub struct Download {
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Download {
+    /// Asks for content, and takes the first half of it.
+    pub fn begin(address: SocketAddr) -> Download {
+        let mut stream = ask(address, &format!("halves 7 {DOWNLOAD_BYTES}")).expect("a listener");
+        let mut received = vec![0; DOWNLOAD_BYTES / 2];
+        stream.read_exact(&mut received).expect("the first half");
+        Download { stream, received }
+    }
+
+    /// Takes the rest, and holds all of it against what was sent.
+    #[track_caller]
+    pub fn finish(mut self) {
+        self.stream.write_all(b".").expect("a connection");
+        let rest = self.stream.read_to_end(&mut self.received);
+        rest.expect("the rest of the download, without a reset");
+        assert_eq!(digest(&self.received), digest(&content(7, DOWNLOAD_BYTES)));
+    }
+}
+
+const DOWNLOAD_BYTES: usize = 100_000;
 
 /// Starts an origin on any port of loopback, for as long as the test's process runs.
 pub fn start() -> SocketAddr {
@@ -95,6 +123,14 @@ fn serve(mut client: TcpStream) -> io::Result<()> {
             client.shutdown(Shutdown::Write)?;
             io::copy(&mut reader, &mut io::sink())?;
             Ok(())
+        }
+        Some(&"halves") => {
+            let content = content(number(1), number(2) as usize);
+            let (first, second) = content.split_at(content.len() / 2);
+            client.write_all(first)?;
+            reader.read_exact(&mut [0])?;
+            client.write_all(second)?;
+            client.shutdown(Shutdown::Write)
         }
         Some(&"count") => {
             let count = io::copy(&mut reader, &mut io::sink())?;

@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    pin::pin,
     sync::{Arc, Mutex, RwLock},
     time::Duration,
 };
@@ -180,8 +181,7 @@ impl Dialer {
             }
             tokio::select! {
                 Some(ended) = self.lanes.join_next() => {
-                    let lived = ended.unwrap_or_default();
-                    self.lane_ended(lived).await;
+                    self.lanes_ended(ended.unwrap_or_default()).await;
                 }
                 () = link.want_lane.notified() => self.extra_lanes += 1,
                 // The link may have expired or faulted.
@@ -215,7 +215,7 @@ impl Dialer {
         let (id, signals) =
             link.begin_lane(|link, now| link.dial_lane(now).ok_or("the link has no lane left"))?;
         let running = Arc::clone(link);
-        self.lanes.spawn(async move {
+        let lane = self.lanes.spawn(async move {
             let began = Instant::now();
             let end = lane::run(running, id, signals, stream, near.pace.clone()).await;
             let text = match end {
@@ -226,14 +226,24 @@ impl Dialer {
             began.elapsed()
         });
         // Its hello decides whether it counts.
-        tokio::select! {
-            came = timeout(within, up.wait_for(|&up| up > before)) => Ok(matches!(came, Ok(Ok(_)))),
-            _ = self.lanes.join_next() => Ok(false),
+        let mut came_up = pin!(timeout(within, up.wait_for(|&up| up > before)));
+        loop {
+            tokio::select! {
+                came = &mut came_up => return Ok(matches!(came, Ok(Ok(_)))),
+                // Lanes of the link before may end meanwhile.
+                _ = self.lanes.join_next() => if lane.is_finished() {
+                    return Ok(false);
+                },
+            }
         }
     }
 
-    /// A lane that lived is dialled again at once; one that died young is not.
-    async fn lane_ended(&mut self, lived: Duration) {
+    /// A lane that lived is dialled again at once; one that died young is not. Those that end
+    /// together are waited for together.
+    async fn lanes_ended(&mut self, mut lived: Duration) {
+        while let Some(ended) = self.lanes.try_join_next() {
+            lived = lived.max(ended.unwrap_or_default());
+        }
         if lived > RETRY_MAX {
             self.retry = RETRY_MIN;
         } else {
