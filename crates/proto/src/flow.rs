@@ -19,7 +19,6 @@ use crate::{
 /// State of a flow at one end.
 #[derive(Debug)]
 pub(crate) struct Flow {
-    pub(crate) lane: LaneId,
     pub(crate) target: String,
     pub(crate) opened_here: bool,
     /// The target was reached; always true where the flow was offered and taken.
@@ -32,8 +31,14 @@ pub(crate) struct Flow {
 }
 
 /// What this end sends on a flow.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SendHalf {
+    /// The lane that this direction's blocks travel on.
+    pub(crate) lane: LaneId,
+    /// Where it is going to travel, once the other end expects it there.
+    pub(crate) moving: Option<Moving>,
+    /// A reset that waits for the move to be over.
+    pub(crate) reset_after_move: Option<u8>,
     /// Plain bytes that wait for their lane.
     pub(crate) pending: Vec<u8>,
     /// Plain bytes that the other end takes beyond `pending`.
@@ -54,9 +59,22 @@ pub(crate) struct SendHalf {
     pub(crate) counters: LayerCounters,
 }
 
+/// A direction on its way from a lane that loss holds up to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moving {
+    pub(crate) to: LaneId,
+    /// How many blocks of the old lane will be acknowledged when the other end has read of
+    /// the move; `None` until it was said.
+    pub(crate) said_at: Option<u64>,
+}
+
 /// What this end receives on a flow.
 #[derive(Debug)]
 pub(crate) struct ReceiveHalf {
+    /// The lane that this direction's blocks come on.
+    pub(crate) lane: LaneId,
+    /// The lane that they came on before.
+    pub(crate) left_lane: Option<LaneId>,
     /// Plain bytes that the application has not taken.
     pub(crate) ready: Vec<u8>,
     pub(crate) credit: ReceiveCredit,
@@ -72,7 +90,8 @@ impl Flow {
     /// Nothing of it is on its way in either direction, and its application knows.
     pub(crate) fn is_gone(&self) -> bool {
         let heard = self.abandoned || self.receive.end_taken;
-        self.send.is_over && self.receive.is_over && heard
+        let moving = self.send.moving.is_some();
+        self.send.is_over && self.receive.is_over && heard && !moving
     }
 
     /// Plain bytes that a writer may hand over now.
@@ -86,7 +105,17 @@ impl Flow {
 
     /// Whether the lane has something to send for it.
     pub(crate) fn wants_lane(&self) -> bool {
-        !self.send.is_over && (!self.send.pending.is_empty() || self.send.ending)
+        let has_something = !self.send.pending.is_empty() || self.send.ending;
+        match self.send.moving {
+            Some(moving) => moving.said_at.is_none(),
+            None => has_something && !self.send.is_over,
+        }
+    }
+
+    /// Whether anything of it depends on `lane`.
+    pub(crate) fn travels_on(&self, lane: LaneId) -> bool {
+        let moves_there = self.send.moving.is_some_and(|moving| moving.to == lane);
+        self.send.lane == lane || self.receive.lane == lane || moves_there
     }
 
     pub(crate) fn next_block_bytes(&self) -> usize {

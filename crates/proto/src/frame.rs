@@ -46,6 +46,8 @@ pub enum Frame<'a> {
         flow: FlowId,
         /// Further plain bytes that the opener may send on it.
         credit_bytes: u64,
+        /// Whether this end keeps it out of the cache; the opener is to do so too.
+        excluded: bool,
     },
     /// The target was not reached; the flow is over.
     Refuse {
@@ -92,6 +94,14 @@ pub enum Frame<'a> {
         blocks: u64,
         /// Whether the sender of this frame knows the other end's final count.
         answered: bool,
+    },
+    /// The flow's further frames in this direction travel on another lane. Counts as a block
+    /// of this one; nothing of the flow is sent there before it is acknowledged.
+    Move {
+        /// The flow.
+        flow: FlowId,
+        /// The other lane.
+        to: LaneId,
     },
     /// Please answer with the same number.
     Ping {
@@ -179,7 +189,8 @@ const PONG: u8 = 11;
 const DRAIN: u8 = 12;
 const PRESSURE: u8 = 13;
 const ABORT: u8 = 14;
-const TYPES: core::ops::RangeInclusive<u8> = OPEN..=ABORT;
+const MOVE: u8 = 15;
+const TYPES: core::ops::RangeInclusive<u8> = OPEN..=MOVE;
 
 const LOGGED: u8 = 1;
 const TOKENS_COMPRESSED: u8 = 2;
@@ -221,9 +232,14 @@ impl<'a> Frame<'a> {
                 body.extend(target.as_bytes());
                 OPEN
             }
-            Self::Accept { flow, credit_bytes } => {
+            Self::Accept {
+                flow,
+                credit_bytes,
+                excluded,
+            } => {
                 push_varint(body, flow.0);
                 push_varint(body, credit_bytes);
+                body.push(u8::from(excluded));
                 ACCEPT
             }
             Self::Refuse { flow, code, text } => {
@@ -276,6 +292,11 @@ impl<'a> Frame<'a> {
                 push_varint(body, nonce);
                 body.extend(padding);
                 PONG
+            }
+            Self::Move { flow, to } => {
+                push_varint(body, flow.0);
+                push_varint(body, u64::from(to.0));
+                MOVE
             }
             Self::Drain => DRAIN,
             Self::Pressure { held_up } => {
@@ -331,6 +352,7 @@ impl<'a> Frame<'a> {
             ACCEPT => Self::Accept {
                 flow: flow(body)?,
                 credit_bytes: take_varint(body)?,
+                excluded: boolean(body)?,
             },
             REFUSE => Self::Refuse {
                 flow: flow(body)?,
@@ -368,6 +390,10 @@ impl<'a> Frame<'a> {
             PONG => Self::Pong {
                 nonce: take_varint(body)?,
                 padding: padding(body)?,
+            },
+            MOVE => Self::Move {
+                flow: flow(body)?,
+                to: lane(body)?,
             },
             DRAIN => Self::Drain,
             PRESSURE => Self::Pressure {
@@ -517,6 +543,7 @@ mod tests {
             Frame::Accept {
                 flow,
                 credit_bytes: 7,
+                excluded: false,
             },
             Frame::Refuse {
                 flow,
@@ -557,6 +584,10 @@ mod tests {
             Frame::Pong {
                 nonce: 1,
                 padding: b"",
+            },
+            Frame::Move {
+                flow,
+                to: LaneId(9),
             },
             Frame::Drain,
             Frame::Pressure { held_up: true },
@@ -624,7 +655,7 @@ mod tests {
         }
 
         #[test]
-        fn flipped_frames_never_panic(which in 0usize..14, at: usize, with: u8) {
+        fn flipped_frames_never_panic(which in 0usize..samples().len(), at: usize, with: u8) {
             let mut bytes = Vec::new();
             samples()[which].write(&mut bytes);
             let at = at % bytes.len();

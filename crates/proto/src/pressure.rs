@@ -16,7 +16,7 @@ const STALL_MIN: Duration = Duration::from_millis(80);
 const STALL_TIMES_USUAL: u32 = 6;
 
 /// How often the balance is looked at.
-const INTERVAL: Duration = Duration::from_millis(500);
+const INTERVAL: Duration = Duration::from_millis(250);
 
 /// A lane's stalls over the last interval.
 #[derive(Debug, Default)]
@@ -33,7 +33,8 @@ impl Pressure {
         self.held_up
     }
 
-    /// Takes the time of one write; says whether the lane is held up now, if that changed.
+    /// Takes the time of one write; says at the end of an interval whether the lane was held
+    /// up in it.
     pub(crate) fn observe(&mut self, now: Moment, write: Duration) -> Option<bool> {
         self.writing += write;
         if write >= STALL_MIN && write > self.usual * STALL_TIMES_USUAL {
@@ -48,7 +49,8 @@ impl Pressure {
         }
         let held_up = self.stalled > self.writing / 2 && self.stalled > INTERVAL / 4;
         (self.interval_began, self.writing, self.stalled) = (now, Duration::ZERO, Duration::ZERO);
-        (held_up != core::mem::replace(&mut self.held_up, held_up)).then_some(held_up)
+        self.held_up = held_up;
+        Some(held_up)
     }
 }
 

@@ -632,3 +632,75 @@ fn as_many_blocks_as_may_be_outstanding_wait_for_an_acknowledgement() {
     let events: Vec<Event> = std::iter::from_fn(|| pair.near.poll_event()).collect();
     assert!(events.contains(&Event::Transmit(LaneId(0))));
 }
+
+/// Lets every write of `lane` take as long as one that lost a segment, for two seconds.
+fn hold_up(pair: &mut Pair, lane: LaneId) {
+    for write in 0..20 {
+        let sending = Duration::from_millis(if write % 2 == 0 { 200 } else { 1 });
+        pair.now = pair.now + sending;
+        pair.near
+            .transmitted(pair.now, lane, Duration::from_micros(10), sending);
+    }
+}
+
+#[test]
+fn flows_leave_a_lane_that_loss_holds_up_and_nothing_is_lost() {
+    let mut pair = Pair::new(2);
+    let flows = [pair.open("a:1"), pair.open("a:1")];
+    let data = [noise(300_000, 31), noise(300_000, 32)];
+    let mut arrived = [Vec::new(), Vec::new()];
+    let (mut sent, mut buffer) = ([0, 0], Vec::new());
+    let lane_of = |pair: &Pair, flow: FlowId| {
+        let status = pair.near.status(pair.now);
+        status
+            .flows
+            .iter()
+            .find(|row| row.id == flow)
+            .expect("open")
+            .lane
+    };
+    let home = lane_of(&pair, flows[0]);
+    assert_eq!(
+        home,
+        lane_of(&pair, flows[1]),
+        "flows to one target share a lane"
+    );
+    while sent
+        .iter()
+        .zip(&data)
+        .any(|(&sent, data)| sent < data.len())
+    {
+        for (index, &flow) in flows.iter().enumerate() {
+            sent[index] += pair.near.write(flow, &data[index][sent[index]..]);
+        }
+        if pair.near.status(pair.now).flows_moved == 0 {
+            hold_up(&mut pair, home);
+        }
+        pair.settle();
+        for (index, &flow) in flows.iter().enumerate() {
+            pair.far.take_ready(flow, &mut buffer);
+            pair.far.taken(pair.now, flow, buffer.len());
+            arrived[index].extend_from_slice(&buffer);
+        }
+        pair.settle();
+    }
+    assert_eq!(arrived, data);
+    assert_eq!(pair.near.status(pair.now).flows_moved, 1);
+    assert_ne!(lane_of(&pair, flows[0]), lane_of(&pair, flows[1]));
+
+    // The answer still comes on the first lane; a flow that depends on both is lost with either.
+    for flow in flows {
+        pair.near.finish(flow);
+        pair.far.write(flow, b"an answer");
+    }
+    pair.settle();
+    pair.near
+        .close_lane(pair.now, home, LaneFault::TransportClosed);
+    pair.carried.remove(&home);
+    pair.settle();
+    for flow in flows {
+        let lost = Event::FlowReset(flow, ResetReason::LaneLost);
+        assert!(pair.near_events.contains(&lost) && pair.far_events.contains(&lost));
+    }
+    assert_eq!((pair.near.flows_open(), pair.far.flows_open()), (0, 0));
+}

@@ -38,6 +38,8 @@ pub enum Kind {
     Stall,
     /// The engine asked for a further lane.
     LaneWanted,
+    /// A direction of a flow moved to another lane.
+    FlowMoved,
     /// A dead lane's unacknowledged blocks became a hole.
     Hole,
     /// A block left outside of the log.
@@ -78,7 +80,7 @@ pub struct Kinds {
 
 impl Kind {
     /// Each kind, in the order in which reports name them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::FlowCompleted,
         Self::HalfClose,
         Self::ResetByApplication,
@@ -96,6 +98,7 @@ impl Kind {
         Self::Blackout,
         Self::Stall,
         Self::LaneWanted,
+        Self::FlowMoved,
         Self::Hole,
         Self::BypassedBlock,
         Self::FullWindow,
@@ -134,6 +137,7 @@ impl Kind {
             Self::Blackout => "blackouts",
             Self::Stall => "stalls",
             Self::LaneWanted => "lanes_wanted",
+            Self::FlowMoved => "flows_moved",
             Self::Hole => "holes",
             Self::BypassedBlock => "bypassed_blocks",
             Self::FullWindow => "full_windows",

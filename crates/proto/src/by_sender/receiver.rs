@@ -86,6 +86,13 @@ impl Receiver {
         self.lanes.get(&lane).map_or(0, |lane| lane.blocks_applied)
     }
 
+    /// A frame came on `lane` that counts as a block.
+    pub(crate) fn count_block(&mut self, lane: LaneId) {
+        if let Some(lane) = self.lanes.get_mut(&lane) {
+            lane.blocks_applied += 1;
+        }
+    }
+
     /// Applies a block and appends its plain bytes to `plain`.
     pub(crate) fn receive(
         &mut self,

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     counters::LayerCounters,
-    frame::{BlockFrame, FlowId, LaneId, Stream},
+    frame::{BlockFrame, FlowId, Frame, LaneId, Stream},
     limits::OUTSTANDING_BLOCKS_MAX,
 };
 
@@ -133,7 +133,7 @@ impl Sender {
             .lanes
             .get_mut(&lane_id)
             .expect("blocks are sent on open lanes");
-        let number = lane.blocks_acked + lane.outstanding.len() as u64;
+        let number = lane.blocks_sent();
         let seed = check_seed(number, flow);
         let (at, compress) = match passage {
             Passage::Logged { compress } => {
@@ -183,6 +183,30 @@ impl Sender {
             at,
             longest_source: self.encoded.longest_source,
         }
+    }
+
+    /// Appends the frame that moves `flow` from `lane` to `to`; says how many blocks of
+    /// `lane` will be acknowledged when it was read.
+    pub(crate) fn send_move(
+        &mut self,
+        lane: LaneId,
+        flow: FlowId,
+        to: LaneId,
+        out: &mut Vec<u8>,
+    ) -> u64 {
+        let lane = self
+            .lanes
+            .get_mut(&lane)
+            .expect("moves are said on open lanes");
+        Frame::Move { flow, to }.write(out);
+        lane.outstanding.push_back(None);
+        self.outstanding_blocks += 1;
+        lane.blocks_sent()
+    }
+
+    /// How many blocks of `lane` were acknowledged since it began.
+    pub(crate) fn blocks_acked(&self, lane: LaneId) -> u64 {
+        self.lanes.get(&lane).map_or(0, |lane| lane.blocks_acked)
     }
 
     /// The receiver has applied `blocks` blocks of `lane` since it began. Says whether
@@ -247,6 +271,10 @@ impl Sender {
 }
 
 impl SendLane {
+    fn blocks_sent(&self) -> u64 {
+        self.blocks_acked + self.outstanding.len() as u64
+    }
+
     fn new(level: i32) -> Self {
         Self {
             tokens: Compressor::new(StreamKind::Tokens, level),

@@ -4,7 +4,7 @@ use super::{Event, Link, ResetReason};
 use crate::{
     counters::LayerCounters,
     credit::ReceiveCredit,
-    flow::{Flow, ReceiveHalf, SendHalf},
+    flow::{Flow, Moving, ReceiveHalf, SendHalf},
     frame::{FlowId, Frame, LaneId},
     limits::{CREDIT_BYTES_INITIAL, PING_INTERVAL, REASON_BYTES_MAX, TARGET_BYTES_MAX},
     moment::Moment,
@@ -78,12 +78,13 @@ impl Link {
             flow.send.class = TrafficClass::Excluded;
         }
         let credit_bytes = flow.receive.credit.widen(&mut self.pool);
-        let lane = flow.lane;
+        let lane = flow.send.lane;
         self.send_control(
             lane,
             &Frame::Accept {
                 flow: id,
                 credit_bytes,
+                excluded,
             },
         );
     }
@@ -97,7 +98,7 @@ impl Link {
         else {
             return;
         };
-        let lane = flow.lane;
+        let lane = flow.send.lane;
         let text = &text[..text.floor_char_boundary(REASON_BYTES_MAX)];
         self.send_control(
             lane,
@@ -161,8 +162,9 @@ impl Link {
         let Some(flow) = self.flows.get(&id).filter(|flow| !flow.abandoned) else {
             return;
         };
-        let lane = flow.lane;
-        self.send_control(lane, &Frame::Reset { flow: id, code });
+        if !flow.send.is_over || !flow.receive.is_over {
+            self.say_reset(id, code);
+        }
         self.totals.flows_reset += 1;
         self.abandon_flow(id);
     }
@@ -186,7 +188,7 @@ impl Link {
             .receive
             .credit
             .taken(bytes, now, round_trip, &mut self.pool);
-        let lane = flow.lane;
+        let lane = flow.send.lane;
         if let Some(bytes) = grant {
             self.send_control(lane, &Frame::Credit { flow: id, bytes });
         }
@@ -273,8 +275,35 @@ impl Link {
         self.forget_if_gone(id);
     }
 
-    /// The flow is over at both ends, and its application is to hear of it.
+    /// Says that a flow is over, both ways, where the other end will read it behind the
+    /// flow's last block.
+    pub(super) fn say_reset(&mut self, id: FlowId, code: u8) {
+        let Some(flow) = self.flows.get_mut(&id) else {
+            return;
+        };
+        match flow.send.moving {
+            Some(Moving {
+                said_at: Some(_), ..
+            }) => flow.send.reset_after_move = Some(code),
+            _ => {
+                flow.send.moving = None;
+                let lane = flow.send.lane;
+                self.send_control(lane, &Frame::Reset { flow: id, code });
+            }
+        }
+    }
+
+    /// The flow is over, and its application is to hear of it; nothing more will come of it.
     pub(super) fn drop_flow(&mut self, id: FlowId, reason: ResetReason) {
+        if let Some(flow) = self.flows.get_mut(&id) {
+            flow.receive.is_over = true;
+        }
+        self.end_flow(id, reason);
+    }
+
+    /// The flow is over, and its application is to hear of it; what still comes of it is
+    /// decoded and dropped.
+    pub(super) fn end_flow(&mut self, id: FlowId, reason: ResetReason) {
         let Some(flow) = self.flows.get_mut(&id) else {
             return;
         };
@@ -282,7 +311,6 @@ impl Link {
             self.totals.flows_reset += 1;
             self.events.push_back(Event::FlowReset(id, reason));
         }
-        flow.receive.is_over = true;
         self.abandon_flow(id);
     }
 
@@ -311,18 +339,30 @@ impl Flow {
             TrafficClass::Unknown
         };
         Self {
-            lane,
             target: target.to_owned(),
             opened_here,
             accepted: false,
             abandoned: false,
             opened_at: now,
             send: SendHalf {
+                lane,
+                moving: None,
+                reset_after_move: None,
+                pending: Vec::new(),
                 credit_bytes: CREDIT_BYTES_INITIAL,
+                ending: false,
+                is_over: false,
+                queued: false,
+                writer_waits: false,
+                cursor: SourceCursor::default(),
                 class,
-                ..SendHalf::default()
+                unproven: None,
+                unproven_bytes: 0,
+                counters: LayerCounters::default(),
             },
             receive: ReceiveHalf {
+                lane,
+                left_lane: None,
                 ready: Vec::new(),
                 credit: ReceiveCredit::new(now),
                 is_over: false,

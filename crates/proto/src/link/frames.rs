@@ -1,6 +1,6 @@
 //! What comes on a lane: hello, frames, events.
 
-use super::{Event, Fault, LaneFault, Link, LinkFault, ResetReason, Role};
+use super::{Event, Fault, LaneFault, Link, LinkFault, ResetReason, Role, moves::RESET_LANE_LOST};
 use crate::{
     by_sender::receiver::Rejected,
     counters::LayerCounters,
@@ -85,12 +85,16 @@ impl Link {
             Frame::Accept {
                 flow: id,
                 credit_bytes,
+                excluded,
             } => {
-                if let Some(flow) = self.flow_on(lane, id)? {
+                if let Some(flow) = self.flow_of(id)? {
                     if !flow.opened_here || (flow.accepted && !flow.abandoned) {
                         return Err(LaneFault::Protocol("an acceptance out of place").into());
                     }
                     flow.send.add_credit(credit_bytes)?;
+                    if excluded {
+                        flow.send.class = TrafficClass::Excluded;
+                    }
                     if !flow.abandoned {
                         flow.accepted = true;
                         self.events.push_back(Event::FlowAccepted(id));
@@ -111,7 +115,7 @@ impl Link {
                     flow.receive.is_over = true;
                     let (said_all, abandoned) = (flow.send.is_over, flow.abandoned);
                     if !said_all {
-                        self.send_control(lane, &Frame::Reset { flow: id, code });
+                        self.say_reset(id, code);
                     }
                     if !abandoned {
                         let text = text.to_owned();
@@ -140,17 +144,9 @@ impl Link {
                 }
                 Ok(())
             }
-            Frame::Reset { flow: id, code } => {
-                if let Some(flow) = self.flow_on(lane, id)? {
-                    if !flow.send.is_over {
-                        self.send_control(lane, &Frame::Reset { flow: id, code });
-                    }
-                    self.drop_flow(id, ResetReason::ByPeer(code));
-                }
-                Ok(())
-            }
+            Frame::Reset { flow: id, code } => self.receive_reset(lane, id, code),
             Frame::Credit { flow: id, bytes } => {
-                if let Some(flow) = self.flow_on(lane, id)? {
+                if let Some(flow) = self.flow_of(id)? {
                     flow.send.add_credit(bytes)?;
                     self.say_writable(id);
                 }
@@ -165,10 +161,12 @@ impl Link {
                     .acknowledged(lane, blocks)
                     .map_err(|_| LaneFault::Protocol("an impossible acknowledgement"))?;
                 if news {
+                    self.finish_moves(lane);
                     self.say_transmit_all();
                 }
                 Ok(())
             }
+            Frame::Move { flow, to } => self.move_came(now, lane, flow, to),
             Frame::LaneClosed {
                 lane: dead,
                 blocks,
@@ -196,6 +194,9 @@ impl Link {
             Frame::Pressure { held_up } => {
                 if let Some(state) = self.lanes.get_mut(&lane) {
                     state.peer_held_up = held_up;
+                }
+                if held_up && self.flows.len() > self.lanes.len() {
+                    self.want_lane();
                 }
                 Ok(())
             }
@@ -253,6 +254,29 @@ impl Link {
         Ok(())
     }
 
+    fn receive_reset(&mut self, lane: LaneId, id: FlowId, code: u8) -> Result<(), Fault> {
+        let Some(flow) = self.flow_of(id)? else {
+            return Ok(());
+        };
+        let in_place = flow.receive.lane == lane || flow.receive.left_lane == Some(lane);
+        // The flow's lane is dead at the other end, and maybe not yet here: what was sent on it
+        // may still come.
+        let by_lane = code == RESET_LANE_LOST;
+        if !in_place && !by_lane && !flow.receive.is_over {
+            return Err(LaneFault::Protocol("a flow on another's lane").into());
+        }
+        flow.receive.is_over |= in_place;
+        if !flow.send.is_over {
+            self.say_reset(id, code);
+        }
+        let reason = match by_lane {
+            true => ResetReason::LaneLost,
+            false => ResetReason::ByPeer(code),
+        };
+        self.end_flow(id, reason);
+        Ok(())
+    }
+
     fn receive_block(
         &mut self,
         now: Moment,
@@ -266,7 +290,7 @@ impl Link {
         let flow = self
             .flows
             .get_mut(&block.flow)
-            .filter(|flow| flow.lane == lane && !flow.receive.is_over)
+            .filter(|flow| flow.receive.lane == lane && !flow.receive.is_over)
             .ok_or(LaneFault::Protocol("a block of no flow"))?;
         flow.receive
             .credit
@@ -302,9 +326,18 @@ impl Link {
         } else if was_empty {
             self.events.push_back(Event::Readable(block.flow));
         }
+        self.acknowledge_soon(now, lane, block.len);
+        Ok(())
+    }
+
+    /// A block of `len` bytes was applied.
+    pub(super) fn acknowledge_soon(&mut self, now: Moment, lane: LaneId, len: usize) {
+        let Some(caches) = &self.caches else {
+            return;
+        };
         let at_once = caches.receive_geometry.window_bytes() as u64 / ACK_WINDOW_SHARE;
         if let Some(state) = self.lanes.get_mut(&lane) {
-            state.unacked_bytes += block.len as u64;
+            state.unacked_bytes += len as u64;
             let due = if state.unacked_bytes >= at_once {
                 now
             } else {
@@ -315,19 +348,32 @@ impl Link {
                 self.say_transmit(lane);
             }
         }
-        Ok(())
     }
 
-    /// The flow that a frame on `lane` names; `None` if it is over already.
-    fn flow_on(&mut self, lane: LaneId, id: FlowId) -> Result<Option<&mut Flow>, LaneFault> {
-        let ended = if (id.0 % 2 == 0) == (self.role == Role::Near) {
+    /// The flow that a frame names which has to come on the flow's own lane; `None` if it is
+    /// over already.
+    pub(super) fn flow_on(
+        &mut self,
+        lane: LaneId,
+        id: FlowId,
+    ) -> Result<Option<&mut Flow>, LaneFault> {
+        match self.flow_of(id)? {
+            Some(flow) if flow.receive.lane != lane => {
+                Err(LaneFault::Protocol("a flow on another's lane"))
+            }
+            flow => Ok(flow),
+        }
+    }
+
+    /// The flow that a frame names; `None` if it is over already.
+    fn flow_of(&mut self, id: FlowId) -> Result<Option<&mut Flow>, LaneFault> {
+        let ended = if id.0.is_multiple_of(2) == (self.role == Role::Near) {
             id < self.next_flow
         } else {
             id < self.peer_flows_end
         };
         match self.flows.get_mut(&id) {
-            Some(flow) if flow.lane == lane => Ok(Some(flow)),
-            Some(_) => Err(LaneFault::Protocol("a flow on another's lane")),
+            Some(flow) => Ok(Some(flow)),
             None if ended => Ok(None),
             None => Err(LaneFault::Protocol("a flow that was never opened")),
         }

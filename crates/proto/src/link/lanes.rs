@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use refrain_codec::geometry::CacheGeometry;
 
-use super::{Caches, Event, Fault, LaneFault, Link, ResetReason, Role};
+use super::{Caches, Event, Fault, LaneFault, Link};
 use crate::{
     by_sender::{
         receiver::{CacheViolation, Receiver},
@@ -298,14 +298,15 @@ impl Link {
         );
         self.events.push_back(Event::LaneDown(lane, fault));
 
+        self.cancel_moves_to(lane);
         let flows: Vec<FlowId> = self
             .flows
             .iter()
-            .filter(|(_, flow)| flow.lane == lane)
+            .filter(|(_, flow)| flow.travels_on(lane))
             .map(|(&id, _)| id)
             .collect();
         for id in flows {
-            self.drop_flow(id, ResetReason::LaneLost);
+            self.lose_flow(id, lane);
         }
         let unheard: Vec<LaneId> = self
             .dead_lanes
@@ -401,12 +402,10 @@ impl Link {
         if let Some(free) = turns.clone().find(|lane| !self.lanes[lane].is_held_up()) {
             return Some(free);
         }
-        if self.role == Role::Near && self.lanes.len() < self.config.lanes_max {
-            self.events.push_back(Event::WantLane);
-        }
+        self.want_lane();
         let mut flows: BTreeMap<LaneId, usize> = turns.clone().map(|lane| (lane, 0)).collect();
         for flow in self.flows.values() {
-            if let Some(count) = flows.get_mut(&flow.lane) {
+            if let Some(count) = flows.get_mut(&flow.send.lane) {
                 *count += 1;
             }
         }

@@ -16,12 +16,14 @@
 //! | `frames` | what comes: frames to events |
 //! | `transmit` | what goes: flows in turn, blocks, acknowledgements |
 //! | `flows` | the applications' side |
+//! | `moves` | flows that change lanes because loss holds theirs up |
 //! | `timers` | deadlines |
 //! | `status` | what users see |
 
 mod flows;
 mod frames;
 mod lanes;
+mod moves;
 mod status;
 mod timers;
 mod transmit;
@@ -116,6 +118,8 @@ pub struct Link {
     link_was_full: bool,
     /// Flows whose full-entropy bytes lie in the log and were not referred to yet.
     unproven_flows: Vec<FlowId>,
+    /// Flows whose move to another lane was decided and not yet read.
+    moving_flows: Vec<FlowId>,
     effort: EffortControl,
     round_trip: Option<Duration>,
     /// Since when the window is full, and where *done* stood then.
@@ -150,6 +154,7 @@ struct Totals {
     link_bytes_received: u64,
     flows_opened: u64,
     flows_reset: u64,
+    flows_moved: u64,
     holes_made: u64,
     lanes_lost: u64,
     lanes_settled: u64,
@@ -303,6 +308,7 @@ impl Link {
             pending_bytes: 0,
             link_was_full: false,
             unproven_flows: Vec::new(),
+            moving_flows: Vec::new(),
             effort: EffortControl::new(config.effort),
             config,
             round_trip: None,

@@ -32,6 +32,8 @@ pub struct LinkStatus {
     pub flows_opened: u64,
     /// Flows that ended with a reset.
     pub flows_reset: u64,
+    /// Directions of flows that moved to another lane.
+    pub flows_moved: u64,
     /// Holes that this end's log has now.
     pub holes: usize,
     /// Holes that this end's log ever had.
@@ -140,7 +142,7 @@ impl Link {
                 .filter(|(_, flow)| !flow.abandoned)
                 .map(|(&id, flow)| FlowStatus {
                     id,
-                    lane: flow.lane,
+                    lane: flow.send.lane,
                     target: flow.target.clone(),
                     opened_here: flow.opened_here,
                     age: now.since(flow.opened_at),
@@ -156,6 +158,7 @@ impl Link {
             round_trip: self.round_trip,
             flows_opened: self.totals.flows_opened,
             flows_reset: self.totals.flows_reset,
+            flows_moved: self.totals.flows_moved,
             holes,
             holes_made: self.totals.holes_made,
             lanes_lost: self.totals.lanes_lost,

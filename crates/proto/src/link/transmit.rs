@@ -86,8 +86,14 @@ impl Link {
         let Some(state) = self.lanes.get_mut(&lane).filter(|state| state.is_up) else {
             return;
         };
+        let was_held_up = state.pressure.is_held_up();
         if let Some(held_up) = state.pressure.observe(now, sending) {
-            self.send_control(lane, &Frame::Pressure { held_up });
+            if held_up {
+                self.spread_flows(lane);
+            }
+            if held_up || was_held_up {
+                self.send_control(lane, &Frame::Pressure { held_up });
+            }
         }
     }
 
@@ -106,7 +112,7 @@ impl Link {
         else {
             return;
         };
-        let lane = flow.lane;
+        let lane = flow.send.lane;
         if let Some(state) = self.lanes.get_mut(&lane) {
             flow.send.queued = true;
             if flow.send.counters.app_bytes < SHORT_FLOW_BYTES {
@@ -216,6 +222,11 @@ impl Link {
             }
             return Turn::Sent;
         };
+        if flow.send.moving.is_some() {
+            queue.pop_front();
+            self.say_move(id, out);
+            return Turn::Sent;
+        }
         let len = flow.next_block_bytes();
         if len > 0 {
             let class = flow.send.class.after(&flow.send.pending[..len]);
