@@ -76,10 +76,15 @@ impl Transport {
         &mut self.ends[end as usize]
     }
 
-    /// It is of no more use, and an end does not know that yet.
-    pub(crate) fn is_half_dead(&self) -> bool {
+    /// It stalls, or it is of no more use and an end does not know that yet.
+    pub(crate) fn is_troubled(&self, now: Moment) -> bool {
         let is_dead = |end: &TransportEnd| !end.is_open || end.out.is_broken;
-        self.ends.iter().any(is_dead) && self.ends.iter().any(|end| end.is_open)
+        let is_half_dead = self.ends.iter().any(is_dead) && self.ends.iter().any(|end| end.is_open);
+        is_half_dead
+            || self
+                .ends
+                .iter()
+                .any(|end| end.is_open && end.out.stalls(now))
     }
 }
 
@@ -101,6 +106,10 @@ impl Pipe {
 
     pub(crate) fn is_free(&self, now: Moment) -> bool {
         self.free_at.is_some_and(|at| at <= now)
+    }
+
+    fn stalls(&self, now: Moment) -> bool {
+        self.held_until > now || self.free_at.is_none_or(|at| at > now)
     }
 
     /// Whatever is handed over takes so much longer to leave.

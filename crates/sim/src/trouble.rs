@@ -26,6 +26,9 @@ pub(crate) enum Trouble {
     Stall,
     /// All transports break: a reunion, if both ends live.
     CutAll,
+    /// A transport breaks with blocks in flight, which come late, while word of it stalls and
+    /// another transport carries more than a window: the case of `hard-points.md`, 6.
+    LateBlocks(End),
     /// No transport can be had for a while.
     Blackout,
     /// A process dies and comes back at once, with nothing.
@@ -156,7 +159,10 @@ impl Trouble {
             ),
             10.. if dying => Self::Restart(end),
             9 if rng.bool() => Self::Drain(end),
-            8 => Self::Blackout,
+            8 => match rng.bool() {
+                true => Self::Blackout,
+                false => Self::LateBlocks(end),
+            },
             6..8 => Self::CutAll,
             5 => Self::Stall,
             4 => Self::Silence(end),

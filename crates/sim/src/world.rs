@@ -27,6 +27,7 @@ use crate::{
     transport::Transport,
     trouble::{Plan, TROUBLE_ENDS, Trouble},
 };
+use flows::Wish;
 use rest::Rest;
 
 /// More steps at one moment mean that an engine wants to be called for ever.
@@ -98,7 +99,7 @@ enum Step {
     /// An application's turn.
     Turn { end: End, flow: (u64, FlowId) },
     /// An application opens a flow.
-    Open(End),
+    Open { end: End, wish: Option<Wish> },
     /// The near end looks whether it has lanes enough.
     Dial,
     /// A transport's hello should have come.
@@ -118,7 +119,7 @@ impl World {
             schedule.at(Moment(at), Step::Trouble(trouble));
         }
         for &(at, end) in &plan.openings {
-            schedule.at(Moment(at), Step::Open(end));
+            schedule.at(Moment(at), Step::Open { end, wish: None });
         }
         schedule.at(Moment(TROUBLE_ENDS), Step::Rest);
         let mut world = Self {
@@ -183,8 +184,8 @@ impl World {
             Step::Notice { transport, end } => self.transport_broke(transport, end),
             Step::Timer { end, link, at } => self.timer(end, link, at),
             Step::Turn { end, flow } => self.turn(end, flow),
-            Step::Open(end) => {
-                self.open(end);
+            Step::Open { end, wish } => {
+                self.open(end, wish);
                 self.settle_all(end)
             }
             Step::Dial => self.dial(),
@@ -204,6 +205,7 @@ impl World {
             Trouble::Silence(end) => self.silence_one(end),
             Trouble::Stall => self.stall_one(),
             Trouble::CutAll => self.cut_all(),
+            Trouble::LateBlocks(end) => return self.late_blocks(end),
             Trouble::Blackout => {
                 self.kinds.note(Kind::Blackout);
                 let until = self.now() + Duration::from_millis(self.rng.u64(..3000));

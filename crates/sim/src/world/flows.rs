@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use refrain_proto::{FlowId, ResetReason};
+use fastrand::Rng;
+use refrain_proto::{FlowId, LaneId, ResetReason};
 
 use super::{Step, World};
 use crate::{
@@ -15,37 +16,61 @@ use crate::{
 /// Few, so that flows share lanes.
 const TARGETS: [&str; 3] = ["files.example:80", "pages.example:80", "10.0.0.7:443"];
 
+/// A flow to one of the targets, with so many bytes each way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    target: usize,
+    bytes: usize,
+}
+
+impl Wish {
+    pub(super) fn large(rng: &mut Rng) -> Self {
+        Self {
+            target: rng.usize(..TARGETS.len()),
+            bytes: 300_000,
+        }
+    }
+}
+
 impl World {
-    /// Opens a flow, if `end` has a link that takes it; says whether it did.
-    pub(super) fn open(&mut self, end: End) -> bool {
+    /// Opens a flow, if `end` has a link that takes it; the lane says where it went.
+    pub(super) fn open(&mut self, end: End, wish: Option<Wish>) -> Option<(u64, LaneId)> {
         let now = self.now();
-        let target = TARGETS[self.rng.usize(..TARGETS.len())];
-        let is_excluded = self.rng.u8(..16) == 0;
+        let target = wish.map_or_else(|| self.rng.usize(..TARGETS.len()), |wish| wish.target);
+        let is_excluded = wish.is_none() && self.rng.u8(..16) == 0;
         let sides = &mut self.ends[end as usize].links;
-        let Some((&link, side)) = sides
+        let (&link, side) = sides
             .iter_mut()
-            .find(|(_, side)| side.link.lanes_up() > 0 && side.link.fault().is_none())
-        else {
-            return false;
-        };
-        let Ok(flow) = side.link.open_flow(now, target, is_excluded) else {
-            return false;
-        };
-        self.begin(end, link, flow, true);
-        true
+            .find(|(_, side)| side.link.lanes_up() > 0 && side.link.fault().is_none())?;
+        let flow = side
+            .link
+            .open_flow(now, TARGETS[target], is_excluded)
+            .ok()?;
+        let flows = side.link.status(now).flows;
+        let lane = flows.iter().find(|status| status.id == flow)?.lane;
+        self.begin(end, link, flow, Some(wish));
+        Some((link, lane))
     }
 
     pub(super) fn offered(&mut self, end: End, link: u64, flow: FlowId) -> Result<(), Failure> {
         let bytes_changed = [Kind::FlippedBit, Kind::TruncatedFrame]
             .iter()
             .any(|&kind| self.kinds.count(kind) > 0);
-        match self.begin(end, link, flow, false) {
+        match self.begin(end, link, flow, None) {
             Some(key) => self.ledger.record(key).offered(end, flow, bytes_changed),
             None => Ok(()),
         }
     }
 
-    fn begin(&mut self, end: End, link: u64, flow: FlowId, opened_here: bool) -> Option<FlowKey> {
+    /// `opened` here, or offered.
+    fn begin(
+        &mut self,
+        end: End,
+        link: u64,
+        flow: FlowId,
+        opened: Option<Option<Wish>>,
+    ) -> Option<FlowKey> {
+        let opened_here = opened.is_some();
         let now = self.now();
         let side = self.ends[end as usize].links.get(&link)?;
         let far_instance = match end {
@@ -60,7 +85,8 @@ impl World {
         let (plan, rng) = (&self.plan, &mut self.rng);
         let record = self.ledger.open(key, || {
             [(); 2].map(|()| {
-                let bytes = plan.content_bytes(rng);
+                let wish = opened.flatten();
+                let bytes = wish.map_or_else(|| plan.content_bytes(rng), |wish| wish.bytes);
                 content(rng, bytes)
             })
         });

@@ -112,7 +112,7 @@ impl World {
             Event::Transmit(lane) => self.pump(end, link, lane),
             Event::LaneUp(_) => self.lane_up(end, link),
             Event::LaneDown(lane, fault) => self.lane_down(end, link, lane, fault)?,
-            Event::WantLane => {
+            Event::WantLanes => {
                 self.kinds.note(Kind::LaneWanted);
                 self.lanes_wanted = (self.lanes_wanted + 1).min(6);
                 self.book_dial();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Step, World};
-use crate::{End, Failure, transport::Transport};
+use crate::{End, Failure};
 
 /// How far a run has come to rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl World {
             Rest::Idle => {
                 self.rest = Rest::LastFlows;
                 for end in End::BOTH {
-                    self.open(end);
+                    self.open(end, None);
                     self.settle_all(end)?;
                 }
                 self.schedule.after(INTERVAL, Step::Rest);
@@ -98,9 +98,10 @@ impl World {
 
     /// Nothing is open, outstanding, or unsettled; or what is.
     fn is_at_rest(&self) -> Result<(), String> {
-        if let Some(number) = self.transports.iter().position(Transport::is_half_dead) {
+        let mut transports = self.transports.iter();
+        if let Some(number) = transports.position(|transport| transport.is_troubled(self.now())) {
             return Err(format!(
-                "transport {number} is broken, and not both ends know"
+                "transport {number} stalls, or an end does not know that it broke"
             ));
         }
         for end in End::BOTH {

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use refrain_proto::{LaneFault, LaneId, hello::Hello};
 
-use super::{Step, World};
+use super::{Step, World, flows::Wish};
 use crate::{End, Failure, Kind, transport::Transport};
 
 /// The far end waits no longer for the first word on a transport.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How late blocks come on a lane that the sender knows to be dead.
+const LATE: Duration = Duration::from_secs(2);
 
 impl World {
     pub(super) fn book_dial(&mut self) {
@@ -255,15 +258,18 @@ impl World {
         }
     }
 
+    /// Transports that both ends still use, the oldest first.
+    fn open_transports(&self) -> impl DoubleEndedIterator<Item = usize> + '_ {
+        let transports = self.transports.iter().enumerate();
+        transports
+            .filter(|(_, transport)| transport.ends.iter().all(|end| end.is_open))
+            .map(|(number, _)| number)
+    }
+
     /// A transport that both ends still use, if there is one.
     fn choose_transport(&mut self) -> Option<usize> {
-        let open = (0..self.transports.len()).filter(|&transport| {
-            self.transports[transport]
-                .ends
-                .iter()
-                .all(|end| end.is_open)
-        });
-        self.rng.choice(open.collect::<Vec<_>>())
+        let open: Vec<usize> = self.open_transports().collect();
+        self.rng.choice(open)
     }
 
     pub(super) fn cut_one(&mut self, noticing: &[End]) {
@@ -285,6 +291,34 @@ impl World {
         }
     }
 
+    pub(super) fn late_blocks(&mut self, end: End) -> Result<(), Failure> {
+        let wish = Wish::large(&mut self.rng);
+        let opened = [(); 3].map(|()| self.open(end, Some(wish)));
+        self.settle_all(end)?;
+        let Some(cut) = opened[0]
+            .and_then(|(link, lane)| self.link_side(end, link)?.transports.get(&lane).copied())
+        else {
+            return Ok(());
+        };
+        for pause in [450, 500, 550, 600] {
+            let wish = Some(wish);
+            self.schedule
+                .after(Duration::from_millis(pause), Step::Open { end, wish });
+        }
+        // Word of a dead lane goes on the oldest one that is left.
+        let spared = self.open_transports().rfind(|&open| open != cut);
+        self.kinds.note(Kind::LaneCut);
+        self.cut(cut, &[end]);
+        let now = self.now();
+        self.transports[cut].end(end).out.held_until = now + LATE;
+        for transport in 0..self.transports.len() {
+            if transport != cut && Some(transport) != spared {
+                self.stall(transport, LATE + Duration::from_millis(500));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn silence_one(&mut self, end: End) {
         if let Some(transport) = self.choose_transport() {
             self.kinds.note(Kind::LaneSilenced);
@@ -298,24 +332,31 @@ impl World {
     }
 
     pub(super) fn stall_one(&mut self) {
-        let now = self.now();
         if let Some(transport) = self.choose_transport() {
-            self.kinds.note(Kind::Stall);
-            for end in End::BOTH {
-                let pause = Duration::from_millis(self.rng.u64(..1500));
-                let pipe = &mut self.transports[transport].end(end).out;
-                pipe.stall(now, pause);
-                if let Some(at) = pipe.free_at {
-                    let took = pause;
-                    self.schedule.at(
-                        at,
-                        Step::Room {
-                            transport,
-                            end,
-                            took,
-                        },
-                    );
-                }
+            let pause = Duration::from_millis(self.rng.u64(..1500));
+            self.stall(transport, pause);
+        }
+    }
+
+    /// Nothing arrives or leaves for a while.
+    fn stall(&mut self, transport: usize, pause: Duration) {
+        let now = self.now();
+        // Several in a row can look like silence.
+        self.is_troubled = true;
+        self.kinds.note(Kind::Stall);
+        for end in End::BOTH {
+            let pipe = &mut self.transports[transport].end(end).out;
+            pipe.stall(now, pause);
+            if let Some(at) = pipe.free_at {
+                let took = pause;
+                self.schedule.at(
+                    at,
+                    Step::Room {
+                        transport,
+                        end,
+                        took,
+                    },
+                );
             }
         }
     }
