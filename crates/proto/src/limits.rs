@@ -72,6 +72,10 @@ pub const WINDOW_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Shortest wait for a full window: below, timers are not to be trusted.
 pub const WINDOW_WAIT_MIN: Duration = Duration::from_millis(2);
 
+/// For so long after loss held up a lane, new flows are spread over all lanes: one that is
+/// placed on a lane stays there, and the way between two sites does not mend in a minute.
+pub const LOSS_REMEMBERED: Duration = Duration::from_secs(300);
+
 /// Between pings while flows are open.
 pub const PING_INTERVAL: Duration = Duration::from_secs(1);
 

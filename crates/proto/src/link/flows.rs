@@ -50,7 +50,7 @@ impl Link {
         if self.flows.len() >= self.config.flows_max {
             return Err(OpenError::TooManyFlows);
         }
-        let lane = self.lane_for(target).ok_or(OpenError::LinkDown)?;
+        let lane = self.lane_for(now, target).ok_or(OpenError::LinkDown)?;
         let id = self.next_flow;
         self.next_flow = FlowId(id.0 + 2);
         let mut flow = Flow::new(now, lane, target, true, excluded);

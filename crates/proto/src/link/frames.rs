@@ -195,8 +195,8 @@ impl Link {
                 if let Some(state) = self.lanes.get_mut(&lane) {
                     state.peer_held_up = held_up;
                 }
-                if held_up && self.flows.len() > self.lanes.len() {
-                    self.want_lane();
+                if held_up {
+                    self.loss_seen(now);
                 }
                 Ok(())
             }

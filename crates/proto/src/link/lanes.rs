@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use refrain_codec::geometry::CacheGeometry;
 
-use super::{Caches, Event, Fault, LaneFault, Link};
+use super::{Caches, Event, Fault, LaneFault, Link, Role};
 use crate::{
     by_sender::{
         receiver::{CacheViolation, Receiver},
@@ -22,7 +22,7 @@ use crate::{
     },
     frame::{FlowId, Frame, LaneId},
     hello::Hello,
-    limits::LANES_EVER_MAX,
+    limits::{LANES_EVER_MAX, LOSS_REMEMBERED},
     moment::Moment,
     pressure::Pressure,
 };
@@ -386,8 +386,9 @@ impl Link {
     }
 
     /// The lane for a new flow to `target`: the one that the target hashes to, so that
-    /// flows of a kind find each other at once; if loss holds that one up, the next.
-    pub(super) fn lane_for(&mut self, target: &str) -> Option<LaneId> {
+    /// flows of a kind find each other at once. Where loss was seen of late, the one that
+    /// has the fewest flows, so that a stall holds up as few as it would without us.
+    pub(super) fn lane_for(&mut self, now: Moment, target: &str) -> Option<LaneId> {
         let up: Vec<LaneId> = self
             .lanes
             .iter()
@@ -398,18 +399,32 @@ impl Link {
             return None;
         }
         let home = refrain_codec::check(0, target.as_bytes()) as usize % up.len();
-        let turns = (0..up.len()).map(|turn| up[(home + turn) % up.len()]);
-        if let Some(free) = turns.clone().find(|lane| !self.lanes[lane].is_held_up()) {
-            return Some(free);
+        let mut turns = (0..up.len()).map(|turn| up[(home + turn) % up.len()]);
+        if !self.is_lossy(now) {
+            return turns.next();
         }
-        self.want_lane();
-        let mut flows: BTreeMap<LaneId, usize> = turns.clone().map(|lane| (lane, 0)).collect();
+        let mut flows: BTreeMap<LaneId, usize> = BTreeMap::new();
         for flow in self.flows.values() {
-            if let Some(count) = flows.get_mut(&flow.send.lane) {
-                *count += 1;
-            }
+            *flows.entry(flow.send.lane).or_default() += 1;
         }
-        turns.min_by_key(|lane| flows[lane])
+        turns.min_by_key(|lane| flows.get(lane).copied().unwrap_or_default())
+    }
+
+    /// Loss held up a lane, at this end or the other.
+    pub(super) fn loss_seen(&mut self, now: Moment) {
+        self.loss_seen_at = Some(now);
+        // Before the next flows come, which no lane may leave again.
+        if self.role == Role::Near && self.lanes.len() < self.config.lanes_max {
+            self.events.push_back(Event::WantLanes);
+        }
+    }
+
+    fn is_lossy(&self, now: Moment) -> bool {
+        let is_held_up = self.lanes.values().any(Lane::is_held_up);
+        is_held_up
+            || self
+                .loss_seen_at
+                .is_some_and(|at| now.since(at) < LOSS_REMEMBERED)
     }
 }
 

@@ -122,6 +122,8 @@ pub struct Link {
     moving_flows: Vec<FlowId>,
     effort: EffortControl,
     round_trip: Option<Duration>,
+    /// When loss last held up a lane.
+    loss_seen_at: Option<Moment>,
     /// Since when the window is full, and where *done* stood then.
     window_wait: Option<WindowWait>,
     draining: bool,
@@ -169,8 +171,8 @@ pub enum Event {
     LaneDown(LaneId, LaneFault),
     /// The lane has something to send.
     Transmit(LaneId),
-    /// All lanes are held up by loss: another would help (near end only).
-    WantLane,
+    /// Loss holds up lanes: as many as the link may have would help (near end only).
+    WantLanes,
     /// The other end opened a flow: connect to its target, then [`Link::accept_flow`] or
     /// [`Link::refuse_flow`].
     FlowOffered {
@@ -312,6 +314,7 @@ impl Link {
             effort: EffortControl::new(config.effort),
             config,
             round_trip: None,
+            loss_seen_at: None,
             window_wait: None,
             draining: false,
             peer_draining: false,

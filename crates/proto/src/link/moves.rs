@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Event, Fault, Link, ResetReason, Role};
+use super::{Fault, Link, ResetReason};
 use crate::{
     flow::Moving,
     frame::{FlowId, Frame, LaneId},
@@ -20,13 +20,6 @@ use crate::{
 pub(super) const RESET_LANE_LOST: u8 = 0;
 
 impl Link {
-    /// Another lane would help (near end only).
-    pub(super) fn want_lane(&mut self) {
-        if self.role == Role::Near && self.lanes.len() < self.config.lanes_max {
-            self.events.push_back(Event::WantLane);
-        }
-    }
-
     /// Moves flows with something to send from `lane` to lanes that have fewer such flows.
     pub(super) fn spread_flows(&mut self, lane: LaneId) {
         let lanes = self.lanes.iter().filter(|(_, state)| state.is_up);
@@ -43,10 +36,6 @@ impl Link {
             if travels_on == lane && flow.accepted && flow.send.moving.is_none() {
                 movable.push(id);
             }
-        }
-        if busy.values().all(|&flows| flows > 0) && busy.get(&lane).is_some_and(|&flows| flows > 1)
-        {
-            self.want_lane();
         }
         while let Some(id) = movable.pop() {
             let Some((&to, &fewest)) = busy.iter().min_by_key(|(_, flows)| **flows) else {

@@ -93,6 +93,9 @@ impl Link {
             }
             if held_up || was_held_up {
                 self.send_control(lane, &Frame::Pressure { held_up });
+                if held_up {
+                    self.loss_seen(now);
+                }
             }
         }
     }
