@@ -29,8 +29,8 @@ pub struct SharedLink {
     deadline_moved: Notify,
     /// Lanes that are up.
     lanes_up: watch::Sender<usize>,
-    /// All lanes are held up: another would help.
-    pub want_lane: Notify,
+    /// Loss holds up lanes: more would help.
+    pub want_lanes: Notify,
     /// Offers of flows by the other end.
     offers: mpsc::UnboundedSender<FlowOffer>,
     _memory: Reservation,
@@ -117,7 +117,7 @@ impl SharedLink {
             origin: Instant::now(),
             deadline_moved: Notify::new(),
             lanes_up: watch::Sender::new(0),
-            want_lane: Notify::new(),
+            want_lanes: Notify::new(),
             offers,
             _memory: memory,
         });
@@ -264,7 +264,7 @@ impl SharedLink {
                     signals.transmit.notify_one();
                 }
             }
-            Event::WantLane => self.want_lane.notify_one(),
+            Event::WantLanes => self.want_lanes.notify_one(),
             Event::FlowOffered {
                 flow,
                 target,

@@ -145,8 +145,8 @@ struct Dialer {
     near: Arc<Near>,
     /// The lanes' tasks, each of which says how long its lane lived.
     lanes: JoinSet<Duration>,
-    /// Lanes beyond the configured ones, because loss held those up.
-    extra_lanes: usize,
+    /// Loss held lanes up: as many are kept as there may be.
+    wants_all_lanes: bool,
     retry: Duration,
 }
 
@@ -155,7 +155,7 @@ impl Dialer {
         Dialer {
             near,
             lanes: JoinSet::new(),
-            extra_lanes: 0,
+            wants_all_lanes: false,
             retry: RETRY_MIN,
         }
     }
@@ -183,7 +183,7 @@ impl Dialer {
                 Some(ended) = self.lanes.join_next() => {
                     self.lanes_ended(ended.unwrap_or_default()).await;
                 }
-                () = link.want_lane.notified() => self.extra_lanes += 1,
+                () = link.want_lanes.notified() => self.wants_all_lanes = true,
                 // The link may have expired or faulted.
                 () = sleep(Duration::from_secs(1)) => {}
             }
@@ -192,12 +192,12 @@ impl Dialer {
 
     /// The first lane decides about the link; the others join it.
     fn wanted_lanes(&self, link: &SharedLink) -> usize {
-        let common = &self.near.config.common;
-        match link.with(|link, _| link.peer_instance()) {
+        let lanes = usize::from(self.near.config.common.lanes);
+        link.with(|link, _| match link.peer_instance() {
             None => 1,
-            Some(_) => (usize::from(common.lanes) + self.extra_lanes)
-                .min(link.with(|link, _| link.lanes_max())),
-        }
+            Some(_) if self.wants_all_lanes => link.lanes_max(),
+            Some(_) => lanes.min(link.lanes_max()),
+        })
     }
 
     /// Dials one lane, and waits until it is up or has failed; says which.
