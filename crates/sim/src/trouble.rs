@@ -27,7 +27,7 @@ pub(crate) enum Trouble {
     /// All transports break: a reunion, if both ends live.
     CutAll,
     /// A transport breaks with blocks in flight, which come late, while word of it stalls and
-    /// another transport carries more than a window: the case of `hard-points.md`, 6.
+    /// another transport carries more than a window: the case of `docs/architecture.md`, 6.
     LateBlocks(End),
     /// No transport can be had for a while.
     Blackout,

@@ -311,6 +311,8 @@ impl World {
         self.cut(cut, &[end]);
         let now = self.now();
         self.transports[cut].end(end).out.held_until = now + LATE;
+        // A new lane would carry the word at once.
+        self.no_dial_before = self.no_dial_before.max(now + LATE);
         for transport in 0..self.transports.len() {
             if transport != cut && Some(transport) != spared {
                 self.stall(transport, LATE + Duration::from_millis(500));
