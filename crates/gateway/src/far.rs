@@ -86,7 +86,7 @@ impl Far {
             policy: Arc::new(SharedPolicy::new(common)),
             links: Mutex::default(),
             last_errors: Mutex::default(),
-            budget: MemoryBudget::new(common.memory.0),
+            budget: MemoryBudget::new(common.memory.0, config.peers.len()),
             pace: common.rate.map(|rate| Arc::new(Pace::new(rate))),
             tls: ServerTls::new(&common.key, Arc::clone(&peers)),
             started: Instant::now(),
@@ -240,7 +240,9 @@ impl Far {
         // Links of the peer's earlier lives give way to its present one.
         while links.len() >= LINKS_PER_PEER_MAX {
             let Some(idle) = links.iter().position(|link| link.lanes_gone_at().is_some()) else {
-                return Err(format!("{peer} has {LINKS_PER_PEER_MAX} links already"));
+                return Err(format!(
+                    "{peer} has {LINKS_PER_PEER_MAX} links already: does each site have a key of its own?"
+                ));
             };
             links.remove(idle);
         }

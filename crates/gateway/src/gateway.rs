@@ -14,7 +14,7 @@ use crate::{keys::PublicKey, link::SharedLink, listeners::BindError};
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// An address cannot be listened on.
-    #[error("{0}")]
+    #[error(transparent)]
     Bind(#[from] BindError),
 }
 

@@ -1,6 +1,6 @@
 //! A lane's task: a TLS connection on one side, the link's engine on the other.
 //!
-//! Reading never waits for anything but the socket (`hard-points.md`, 5): the engine takes
+//! Reading never waits for anything but the socket (`docs/architecture.md`, 5): the engine takes
 //! every byte. Writing asks the engine for the next piece when the last one is gone, so
 //! that blocks are encoded when they can leave, not before.
 

@@ -26,7 +26,7 @@ use crate::{
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A new flow waits this long for a link that is down; then it is refused.
-const LINK_WAIT: Duration = Duration::from_millis(800);
+const LINK_WAIT: Duration = Duration::from_millis(500);
 
 /// After an error of accept(2), such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -51,20 +51,20 @@ pub enum Service {
 /// Binds a listener; an error names the address and what to do.
 pub async fn bind(address: SocketAddr, what: &str) -> Result<TcpListener, BindError> {
     let bound = TcpListener::bind(address).await;
-    bound.map_err(|source| BindError {
+    bound.map_err(|error| BindError {
         what: what.to_owned(),
         address,
-        source,
+        error,
     })
 }
 
 /// An address that cannot be listened on.
 #[derive(Debug, thiserror::Error)]
-#[error("{what}: cannot listen on {address}: {source}{}", hint(source))]
+#[error("{what}: cannot listen on {address}: {error}{}", hint(error))]
 pub struct BindError {
     what: String,
     address: SocketAddr,
-    source: io::Error,
+    error: io::Error,
 }
 
 fn hint(error: &io::Error) -> &'static str {

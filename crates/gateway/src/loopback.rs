@@ -43,19 +43,19 @@ pub struct Running<G> {
 #[derive(Debug, thiserror::Error)]
 pub enum LoopbackError {
     /// Its options are wrong.
-    #[error("{0}")]
+    #[error(transparent)]
     Arguments(#[from] clap::Error),
     /// Its options are wrong together.
-    #[error("{0}")]
+    #[error(transparent)]
     Config(#[from] ConfigError),
     /// An address cannot be listened on.
-    #[error("{0}")]
+    #[error(transparent)]
     Start(#[from] StartError),
     /// The keys cannot be made.
-    #[error("{0}")]
+    #[error(transparent)]
     Key(#[from] KeyError),
     /// The keys' folder or the threads cannot be made.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] std::io::Error),
 }
 

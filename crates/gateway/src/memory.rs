@@ -3,13 +3,13 @@
 //! A link reserves its worst case when it begins: both caches, the fingerprint table, the
 //! second stage of all the lanes that it may have, and what its flows may hold. Caches are
 //! allocated as they fill, but what was promised to one link is never promised to another.
-//! When the full cache no longer fits, a link gets a smaller one, down to 1 MiB; when not
-//! even that fits, there is no link. How many lanes and flows a link may have follows the
-//! whole bound, so that a small machine has a small link rather than none.
+//! Each peer has an equal *share* of the bound, so that all of them find room whoever comes
+//! first. How many lanes and flows a link may have follows the share, and so do its caches,
+//! down to 1 MiB; when not even that fits, there is no link.
 //!
 //! The process itself comes on top: `PROCESS_BYTES_MAX` in `tests/support/gateways.rs`.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use refrain_codec::{
     EncoderConfig,
@@ -39,7 +39,11 @@ pub const MEMORY_BYTES_MIN: u64 = 40 << 20;
 
 /// What `--memory` has left.
 #[derive(Debug, Clone)]
-pub struct MemoryBudget(Arc<Mutex<u64>>);
+pub struct MemoryBudget {
+    free_bytes: Arc<Mutex<u64>>,
+    /// What one peer's link may take.
+    share_bytes: u64,
+}
 
 /// A share of the budget, given back when dropped.
 #[derive(Debug)]
@@ -49,48 +53,52 @@ pub struct Reservation {
 }
 
 impl MemoryBudget {
-    /// A budget of `bytes`.
-    pub fn new(bytes: u64) -> MemoryBudget {
-        MemoryBudget(Arc::new(Mutex::new(bytes)))
+    /// A budget of `bytes` for the links of so many peers.
+    pub fn new(bytes: u64, peers: usize) -> MemoryBudget {
+        MemoryBudget {
+            free_bytes: Arc::new(Mutex::new(bytes)),
+            share_bytes: (bytes / peers.max(1) as u64).max(MEMORY_BYTES_MIN),
+        }
     }
 
     /// Bytes that nobody has reserved.
     pub fn free_bytes(&self) -> u64 {
-        *self.0.lock().expect("no panics while the budget is locked")
+        *self.lock()
     }
 
     /// A link's configuration with the largest cache that fits, and the memory for it.
     pub fn link(&self, config: &CommonConfig) -> Option<(LinkConfig, Reservation)> {
         let mut cache_bytes = config.cache.0 as usize;
         loop {
-            let link = link_config(config, CacheGeometry::new(cache_bytes)?);
-            if let Some(reservation) = self.reserve(link_bytes(&link)) {
-                return Some((link, reservation));
-            }
-            if cache_bytes == CACHE_BYTES_MIN {
-                return None;
+            let link = link_config(config, self.share_bytes, CacheGeometry::new(cache_bytes)?);
+            let bytes = link_bytes(&link);
+            if bytes <= self.share_bytes || cache_bytes == CACHE_BYTES_MIN {
+                return Some((link, self.reserve(bytes)?));
             }
             cache_bytes = (cache_bytes / 2).max(CACHE_BYTES_MIN);
         }
     }
 
     fn reserve(&self, bytes: u64) -> Option<Reservation> {
-        let mut free = self.0.lock().expect("no panics while the budget is locked");
+        let mut free = self.lock();
         *free = free.checked_sub(bytes)?;
+        drop(free);
         Some(Reservation {
             budget: self.clone(),
             bytes,
         })
     }
+
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        self.free_bytes
+            .lock()
+            .expect("no panics while the budget is locked")
+    }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        *self
-            .budget
-            .0
-            .lock()
-            .expect("no panics while the budget is locked") += self.bytes;
+        *self.budget.lock() += self.bytes;
     }
 }
 
@@ -109,9 +117,8 @@ fn link_bytes(link: &LinkConfig) -> u64 {
         + BUFFER_GROWTH * (link.credit_pool_bytes + link.pending_bytes_max as u64)
 }
 
-fn link_config(config: &CommonConfig, cache: CacheGeometry) -> LinkConfig {
+fn link_config(config: &CommonConfig, memory: u64, cache: CacheGeometry) -> LinkConfig {
     let matching = &config.matching;
-    let memory = config.memory.0;
     let lanes_that_fit = memory / 3 / LANE_MEMORY_BYTES_MAX as u64;
     LinkConfig {
         matching: matching.algorithm,
@@ -151,7 +158,7 @@ mod tests {
     fn a_link_fits_and_shrinks_with_the_memory() {
         for mebibytes in [MEMORY_BYTES_MIN >> 20, 64, 128, 256, 1024, 65536] {
             let config = config(mebibytes << 20);
-            let budget = MemoryBudget::new(config.memory.0);
+            let budget = MemoryBudget::new(config.memory.0, 1);
             let (link, reserved) = budget.link(&config).expect("it fits");
             assert!(link.lanes_max >= 1 && link.flows_max >= 64, "{link:?}");
             drop(reserved);
@@ -160,14 +167,18 @@ mod tests {
     }
 
     #[test]
-    fn a_second_link_gets_what_is_left_or_nothing() {
-        let config = config(256 << 20);
-        let budget = MemoryBudget::new(config.memory.0);
-        let mut links = Vec::new();
-        while let Some(link) = budget.link(&config) {
-            links.push(link);
-            assert!(links.len() < 100, "the budget ends");
+    fn each_peer_finds_room_whoever_comes_first_and_the_bound_holds() {
+        let config = config(1 << 30);
+        for peers in [1, 2, 7, 25] {
+            let budget = MemoryBudget::new(config.memory.0, peers);
+            let mut links = Vec::new();
+            while let Some(link) = budget.link(&config) {
+                links.push(link);
+                assert!(links.len() < 1000, "the budget ends");
+            }
+            assert!(links.len() >= peers, "{} of {peers}", links.len());
+            let reserved: u64 = links.iter().map(|(link, _)| link_bytes(link)).sum();
+            assert_eq!(reserved + budget.free_bytes(), config.memory.0);
         }
-        assert!(budget.free_bytes() < link_bytes(&links[0].0));
     }
 }

@@ -66,10 +66,10 @@ impl Near {
         let near = Arc::new(Near {
             policy: Arc::new(SharedPolicy::new(common)),
             link: RwLock::new(None),
-            budget: MemoryBudget::new(common.memory.0),
+            budget: MemoryBudget::new(common.memory.0, 1),
             pace: common.rate.map(|rate| Arc::new(Pace::new(rate))),
             tls: ClientTls::new(&common.key, config.peer_key),
-            last_error: Mutex::new(None),
+            last_error: Mutex::new(Some("not connected yet".to_owned())),
             started: Instant::now(),
             addresses: listening
                 .iter()

@@ -169,7 +169,8 @@ options! {
          allows whatever it resolves to. Reloaded on SIGHUP.").repeats();
     EXCLUDE = OptionSpec::new(BOTH, "exclude", "HOST:PORT", Nothing,
         "Flows to these targets are sent as they are: never chunked, cached or logged by \
-         content. Written as in `allow`. Reloaded on SIGHUP.").repeats();
+         content. At the end that opens a flow a rule covers all of it, at the other end what \
+         comes after the connection to the target. Written as in `allow`. Reloaded on SIGHUP.").repeats();
     ADMIN = OptionSpec::new(BOTH, "admin", "IP:PORT", Nothing,
         "Where to serve /healthz, /metrics and what `refrain status` shows. An address other \
          than loopback needs a token.");

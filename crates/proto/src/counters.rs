@@ -1,4 +1,4 @@
-//! What users see is counted where it happens (`hard-points.md`, 24), so that simulator
+//! What users see is counted where it happens (`docs/architecture.md`, 24), so that simulator
 //! and gateway agree.
 
 /// Bytes of one direction, layer by layer: each layer's saving is the difference between

@@ -1,7 +1,7 @@
 //! Credit: how many plain bytes the other end may still send on a flow.
 //!
 //! A receiver grants what it can hold, so a slow reader stops its own flow and neither
-//! its lane nor the log (`hard-points.md`, 5). A window starts small and doubles while
+//! its lane nor the log (`docs/architecture.md`, 5). A window starts small and doubles while
 //! the reader empties it within two round trips, as receive buffers do in TCP, as far as
 //! the link's pool lasts.
 

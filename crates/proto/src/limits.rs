@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-/// Most plain bytes in one block (`hard-points.md`, 12: reads are taken as they come).
+/// Most plain bytes in one block (`docs/architecture.md`, 12: reads are taken as they come).
 pub const BLOCK_BYTES_MAX: usize = 64 << 10;
 
 /// Most bytes in a block's token stream: a region of 8 plain bytes takes at most 16.

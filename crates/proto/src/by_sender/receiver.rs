@@ -2,7 +2,7 @@
 //!
 //! It applies each block as it comes, waits for nothing, and counts what it applied. A
 //! block that contradicts the mirrored cache condemns the link: it must never happen,
-//! and must never be silent (`hard-points.md`, 8).
+//! and must never be silent (`docs/architecture.md`, 8).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! The second stage: zstd over what the matcher leaves (EndRE, section 9.1, adds GZIP;
-//! `matching.md` has why its history runs along the lane).
+//! `docs/decisions/0005-zstd-along-the-lane.md` has why its history runs along the lane).
 //!
 //! A lane has two zstd streams a direction, one of tokens and one of literals. Each
 //! block's share ends with a flush, not with a frame, so that what came before on the

@@ -1,7 +1,7 @@
 //! The sending end of one direction of a link.
 //!
 //! Taking log positions and encoding are one step, and every position that was taken
-//! leaves on its lane or becomes a hole (`hard-points.md`, 1). A block refers only to
+//! leaves on its lane or becomes a hole (`docs/architecture.md`, 1). A block refers only to
 //! what [`Books`] allow, so the receiver never waits for another lane.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -1,5 +1,5 @@
 //! Lanes: how they come up, how they die, and how both ends settle what a dead one
-//! carried (`hard-points.md`, 6 and 7).
+//! carried (`docs/architecture.md`, 6 and 7).
 //!
 //! A receiver that learns of a lane's death first reads no more from it and then says how
 //! many of its blocks it applied; only then does the sender turn the rest into holes.
