@@ -248,6 +248,10 @@ fn a_dead_lane_resets_its_flows_and_is_settled_on_another() {
     assert!(pair.near.status(pair.now).sent.outstanding_bytes > 0);
     pair.near
         .close_lane(pair.now, lane, LaneFault::TransportClosed);
+    // They may still arrive, until the other end has said that it reads no more.
+    let status = pair.near.status(pair.now);
+    assert_eq!(status.holes, 0);
+    assert!(status.sent.outstanding_bytes > 0);
     pair.carried.remove(&lane);
     pair.settle();
     assert!(
