@@ -17,14 +17,9 @@ use std::{sync::Arc, time::Duration};
 use support::{
     applications::{Outcome, Plan, Server, run_client},
     content::mix,
-    gateways::{Gateway, Keys},
+    gateways::{Gateway, Keys, PROCESS_BYTES_MAX},
 };
 use tokio::{sync::Semaphore, task::JoinSet};
-
-/// What a gateway's process may have resident beyond `--memory`: the program itself, its
-/// threads, and for each of 1,000 connections its task. `docs/configuration.md` says so to
-/// users, under `memory`.
-const PROCESS_BYTES_MAX: u64 = 64 << 20;
 
 /// A run of the stress test.
 struct Load {
@@ -60,7 +55,7 @@ fn whole() {
         flow_bytes_max: 50 << 20,
         at_once: 1000,
         within: Duration::from_secs(1800),
-        bytes_min: 3_000_000_000,
+        bytes_min: 2_000_000_000,
         resets_min: 200,
     });
 }

@@ -15,6 +15,10 @@ use refrain_gateway::{keys::PrivateKey, status::Status};
 /// How long a gateway may take to start, and a pair to meet, on a busy machine.
 const START_WITHIN: Duration = Duration::from_secs(60);
 
+/// What a gateway's process may have resident beyond `--memory`: the program, its threads,
+/// the allocator's slack. `docs/configuration.md` tells users under `memory`.
+pub const PROCESS_BYTES_MAX: u64 = 64 << 20;
+
 /// Both ends' keys in a folder of their own.
 pub struct Keys {
     folder: tempfile::TempDir,

@@ -4,3 +4,4 @@
 pub mod applications;
 pub mod content;
 pub mod gateways;
+pub mod hostile;

@@ -1,0 +1,182 @@
+//! A peer with a good key that wants the gateway's memory.
+
+use std::{net::SocketAddr, path::Path, sync::OnceLock, time::Duration};
+
+use refrain_gateway::{keys::PrivateKey, near::connect, tls::ClientTls, wire::LaneStream};
+use refrain_proto::{
+    FlowId,
+    frame::{BlockFrame, Frame, Stream},
+    hello::Hello,
+    limits::{BLOCK_BYTES_MAX, PADDING_BYTES_MAX},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::{Instant, sleep, timeout},
+};
+
+/// How long an attack goes on unless the gateway ends it.
+const ATTACK: Duration = Duration::from_secs(3);
+
+/// Much that packs well.
+static BOMB: OnceLock<Vec<u8>> = OnceLock::new();
+
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// What a hostile peer says on a lane, over and over.
+#[derive(Clone, Copy, Debug)]
+pub enum Attack {
+    /// Pings that want the longest answers, which it does not read.
+    Pings,
+    /// Flows, more and more of them.
+    Opens,
+    /// Flows that it gives up at once.
+    OpensAndResets,
+    /// Flows from a server that sends for ever; it reads, grants or acknowledges nothing.
+    Downloads,
+    /// Blocks that unpack to many times what they may hold.
+    Bombs,
+    /// The first part of the longest frame.
+    HalfFrames,
+}
+
+pub const ATTACKS: [Attack; 6] = [
+    Attack::Pings,
+    Attack::Opens,
+    Attack::OpensAndResets,
+    Attack::Downloads,
+    Attack::Bombs,
+    Attack::HalfFrames,
+];
+
+/// Opens a link of its own with `lanes` lanes and attacks on all of them; `target` is a
+/// server that sends for ever.
+pub async fn attack(
+    attack: Attack,
+    far: SocketAddr,
+    key: &Path,
+    far_key: &str,
+    lanes: u32,
+    target: SocketAddr,
+) {
+    let key = PrivateKey::load(key).expect("a key");
+    let tls = ClientTls::new(&key, far_key.parse().expect("a key"));
+    let mut running = Vec::new();
+    let until = Instant::now() + WITHIN;
+    for lane in 0..lanes {
+        let mut taken = open_lane(&tls, far, lane, attack).await;
+        // The memory of the link before comes back when its last task has ended.
+        while lane == 0 && taken.is_none() && Instant::now() < until {
+            sleep(Duration::from_millis(50)).await;
+            taken = open_lane(&tls, far, lane, attack).await;
+        }
+        let Some(stream) = taken else {
+            // The gateway has had enough of the lanes before.
+            break;
+        };
+        running.push(tokio::spawn(async move {
+            // What ends it is the gateway, or the time.
+            let _ = timeout(ATTACK, say_for_ever(attack, stream, lane, target)).await;
+        }));
+    }
+    assert!(!running.is_empty(), "the gateway takes a lane");
+    for lane in running {
+        lane.await.expect("no panic");
+    }
+}
+
+/// A lane that the far end has taken, if it does. All lanes name the same instance.
+async fn open_lane(
+    tls: &ClientTls,
+    far: SocketAddr,
+    lane: u32,
+    attack: Attack,
+) -> Option<LaneStream> {
+    let (mut stream, _) = connect(&far.to_string(), tls, WITHIN).await.ok()?;
+    let mut hello = Vec::new();
+    Hello {
+        instance: 1000 + attack as u64,
+        peer_instance: None,
+        lane,
+        send_cache_bytes: 128 << 20,
+        receive_cache_bytes: 128 << 20,
+    }
+    .write(&mut hello);
+    stream.write_all(&hello).await.ok()?;
+    stream.flush().await.ok()?;
+    stream.read_exact(&mut [0; 13]).await.ok()?;
+    Some(stream)
+}
+
+async fn say_for_ever(
+    attack: Attack,
+    mut stream: LaneStream,
+    lane: u32,
+    target: SocketAddr,
+) -> std::io::Result<()> {
+    let target = target.to_string();
+    // Each lane opens its own.
+    let mut next_flow = u64::from(lane) << 32;
+    let mut frames = Vec::new();
+    loop {
+        frames.clear();
+        for _ in 0..100 {
+            next_flow += 2;
+            let flow = FlowId(next_flow);
+            say(attack, flow, &target, &mut frames);
+        }
+        stream.write_all(&frames).await?;
+        stream.flush().await?;
+        if let Attack::HalfFrames = attack {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn say(attack: Attack, flow: FlowId, target: &str, frames: &mut Vec<u8>) {
+    let open = Frame::Open {
+        flow,
+        credit_bytes: 16 << 20,
+        excluded: false,
+        target,
+    };
+    match attack {
+        Attack::Pings => Frame::Ping {
+            nonce: flow.0,
+            answer_bytes: PADDING_BYTES_MAX,
+            padding: &[],
+        }
+        .write(frames),
+        Attack::Opens | Attack::Downloads => open.write(frames),
+        Attack::OpensAndResets => {
+            open.write(frames);
+            Frame::Reset { flow, code: 1 }.write(frames);
+        }
+        Attack::Bombs => {
+            open.write(frames);
+            let bomb = BOMB
+                .get_or_init(|| zstd::bulk::compress(&vec![0; 16 << 20], 1).expect("compressed"));
+            Frame::Block(BlockFrame {
+                flow,
+                len: BLOCK_BYTES_MAX,
+                position_step: Some(0),
+                check: 0,
+                tokens: Stream {
+                    compressed: true,
+                    bytes: bomb,
+                },
+                literals: Stream {
+                    compressed: true,
+                    bytes: bomb,
+                },
+            })
+            .write(frames);
+        }
+        Attack::HalfFrames => {
+            let padding = &[7; PADDING_BYTES_MAX];
+            let mut whole = Vec::new();
+            Frame::Pong { nonce: 1, padding }.write(&mut whole);
+            frames.clear();
+            frames.extend_from_slice(&whole[..whole.len() - 1]);
+        }
+    }
+}
