@@ -80,6 +80,8 @@ pub(crate) struct ReceiveHalf {
     pub(crate) credit: ReceiveCredit,
     /// End, reset or refusal has come.
     pub(crate) is_over: bool,
+    /// The other end lost the flow; what it sent before may still come on `lane`.
+    pub(crate) is_lost: bool,
     /// The application has heard of the end.
     pub(crate) end_taken: bool,
     pub(crate) cursor: SourceCursor,

@@ -366,6 +366,7 @@ impl Flow {
                 ready: Vec::new(),
                 credit: ReceiveCredit::new(now),
                 is_over: false,
+                is_lost: false,
                 end_taken: false,
                 cursor: SourceCursor::default(),
                 counters: LayerCounters::default(),

@@ -266,6 +266,7 @@ impl Link {
             return Err(LaneFault::Protocol("a flow on another's lane").into());
         }
         flow.receive.is_over |= in_place;
+        flow.receive.is_lost = true;
         if !flow.send.is_over {
             self.say_reset(id, code);
         }

@@ -199,6 +199,12 @@ impl Link {
         self.config.lanes_max
     }
 
+    /// Most flows that may be open at once.
+    #[must_use]
+    pub fn flows_max(&self) -> usize {
+        self.config.flows_max
+    }
+
     /// Lanes that carry flows now.
     #[must_use]
     pub fn lanes_up(&self) -> usize {

@@ -122,7 +122,11 @@ impl Link {
         if let Some(flow) = self.flow_on(lane, id)?.filter(|flow| !flow.receive.is_over) {
             flow.receive.left_lane = Some(lane);
             flow.receive.lane = to;
-            if !is_alive {
+            if flow.receive.is_lost {
+                // Its reset was faster, and nothing was sent on the other lane.
+                flow.receive.is_over = true;
+                self.forget_if_gone(id);
+            } else if !is_alive {
                 self.lose_flow(id, to);
             }
         }
