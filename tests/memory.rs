@@ -24,13 +24,13 @@ const FLOW_BYTES_MAX: u64 = 4 << 20;
 
 #[test]
 fn a_hostile_peer_gets_no_more_than_its_link() {
-    // Two links of 128 MiB or less.
-    const MEMORY_BYTES: u64 = 256 * MEBIBYTE;
+    // Two links of 80 MiB or less.
+    const MEMORY_BYTES: u64 = 160 * MEBIBYTE;
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let server = runtime.block_on(Server::start()).expect("a server");
     let endless = runtime.block_on(serve_endlessly());
     let (keys, hostile) = (Keys::new(), Keys::new());
-    let small = ["--memory", "256MiB", "--cache", "16MiB", "--lanes", "2"];
+    let small = ["--memory", "160MiB", "--cache", "4MiB", "--lanes", "1"];
     let second_peer = ["--peer-key", &hostile.near_public];
     let far = Gateway::far(&keys, 0, &[&small[..], &second_peer].concat());
     let forward = format!("127.0.0.1:0={}", server.address);

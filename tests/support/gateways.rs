@@ -169,10 +169,11 @@ fn address_in(line: &str) -> Option<SocketAddr> {
     if !line.contains("listening") && !line.contains("serving") {
         return None;
     }
-    line.split(['=', ' ', '\u{1b}'])
-        .map(|word| word.trim_start_matches(|c: char| c == '[' || c == 'm'))
-        .filter_map(|word| word.rsplit('m').next())
-        .find_map(|word| word.parse().ok())
+    // A colour ends in an `m`.
+    let words = line.split(['=', ' ', '\u{1b}']);
+    words
+        .filter_map(|word| word.rsplit('m').next()?.parse().ok())
+        .next()
 }
 
 fn path(path: &Path) -> String {

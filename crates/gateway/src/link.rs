@@ -10,7 +10,8 @@ use std::{
 };
 
 use refrain_proto::{
-    Event, FlowId, LaneFault, LaneId, Link, LinkFault, Moment, ResetReason, link::OpenError,
+    Event, FlowId, LaneFault, LaneId, Link, LinkFault, Moment, REFUSED_LIMIT, ResetReason,
+    link::OpenError,
 };
 use tokio::{
     sync::{Notify, mpsc, watch},
@@ -270,6 +271,13 @@ impl SharedLink {
                 target,
                 excluded,
             } => {
+                // A peer that opens and resets flows for ever is refused when the tasks of
+                // those that are over cannot keep up.
+                if state.flows.len() >= 2 * state.link.flows_max() {
+                    let text = "too many connections are being closed";
+                    state.link.refuse_flow(flow, REFUSED_LIMIT, text);
+                    return;
+                }
                 // Registered here, so that no later event is missed.
                 state.flows.entry(flow).or_default();
                 // The receiver ends with the link.
