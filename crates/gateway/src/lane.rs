@@ -73,7 +73,7 @@ pub async fn run(
             LaneEnd::Lane(signals.fault().unwrap_or(LaneFault::TransportClosed))
         }
     };
-    link.with(|link, now| link.close_lane(now, lane, LaneFault::TransportClosed));
+    link.with(|link, _| link.close_lane(lane, LaneFault::TransportClosed));
     link.remove_lane(lane);
     end
 }

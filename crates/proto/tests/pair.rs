@@ -246,8 +246,7 @@ fn a_dead_lane_resets_its_flows_and_is_settled_on_another() {
     pair.near.write(flow, &data[20_000..]);
     pair.near.poll_transmit(pair.now, lane, &mut Vec::new());
     assert!(pair.near.status(pair.now).sent.outstanding_bytes > 0);
-    pair.near
-        .close_lane(pair.now, lane, LaneFault::TransportClosed);
+    pair.near.close_lane(lane, LaneFault::TransportClosed);
     // They may still arrive, until the other end has said that it reads no more.
     let status = pair.near.status(pair.now);
     assert_eq!(status.holes, 0);
@@ -279,10 +278,8 @@ fn a_link_outlives_all_its_lanes() {
     let data = noise(200_000, 5);
     let flow = pair.open("a:1");
     pair.send(flow, &data);
-    pair.near
-        .close_lane(pair.now, LaneId(0), LaneFault::TransportClosed);
-    pair.far
-        .close_lane(pair.now, LaneId(0), LaneFault::TransportClosed);
+    pair.near.close_lane(LaneId(0), LaneFault::TransportClosed);
+    pair.far.close_lane(LaneId(0), LaneFault::TransportClosed);
     pair.carried.clear();
     pair.dial();
     pair.settle();
@@ -462,14 +459,12 @@ fn a_reset_is_not_taken_for_an_end() {
     pair.near.write(ended, b"all of it");
     pair.near.finish(ended);
     pair.settle();
-    pair.near
-        .close_lane(pair.now, LaneId(0), LaneFault::TransportClosed);
+    pair.near.close_lane(LaneId(0), LaneFault::TransportClosed);
     let mut buffer = Vec::new();
     pair.far.take_ready(ended, &mut buffer);
     assert_eq!(buffer, b"all of it");
     assert!(pair.far.take_end(ended));
-    pair.far
-        .close_lane(pair.now, LaneId(0), LaneFault::TransportClosed);
+    pair.far.close_lane(LaneId(0), LaneFault::TransportClosed);
     pair.far.take_ready(reset, &mut buffer);
     assert!(!pair.far.take_end(reset), "whatever came before the events");
 }
@@ -590,8 +585,7 @@ fn final_counts_are_not_said_again_for_ever() {
     for _ in 0..3 {
         let lane = pair.dial();
         pair.settle();
-        pair.near
-            .close_lane(pair.now, lane, LaneFault::TransportClosed);
+        pair.near.close_lane(lane, LaneFault::TransportClosed);
         pair.carried.remove(&lane);
         pair.settle();
     }
@@ -698,8 +692,7 @@ fn flows_leave_a_lane_that_loss_holds_up_and_nothing_is_lost() {
         pair.far.write(flow, b"an answer");
     }
     pair.settle();
-    pair.near
-        .close_lane(pair.now, home, LaneFault::TransportClosed);
+    pair.near.close_lane(home, LaneFault::TransportClosed);
     pair.carried.remove(&home);
     pair.settle();
     for flow in flows {

@@ -194,10 +194,8 @@ fn everything(ends: &mut Ends) {
     // A block that leaves and never arrives.
     ends.near.write(first, b"lost with its lane");
     ends.near.poll_transmit(ends.now, dying, &mut Vec::new());
-    ends.near
-        .close_lane(ends.now, dying, LaneFault::TransportClosed);
-    ends.far
-        .close_lane(ends.now, dying, LaneFault::TransportClosed);
+    ends.near.close_lane(dying, LaneFault::TransportClosed);
+    ends.far.close_lane(dying, LaneFault::TransportClosed);
     let left = lanes.into_iter().find(|&lane| lane != dying);
     let left = left.expect("two lanes");
     for from in [Role::Near, Role::Far, Role::Near] {

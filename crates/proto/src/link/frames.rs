@@ -46,7 +46,7 @@ impl Link {
             state.input = input;
         }
         match result {
-            Err(Fault::Lane(fault)) => self.lane_down(now, lane, fault),
+            Err(Fault::Lane(fault)) => self.lane_down(lane, fault),
             Err(Fault::Link(fault)) => self.condemn(fault),
             Ok(()) => {}
         }
@@ -171,7 +171,7 @@ impl Link {
                 lane: dead,
                 blocks,
                 answered,
-            } => self.final_count_came(now, lane, dead, blocks, answered),
+            } => self.final_count_came(lane, dead, blocks, answered),
             Frame::Ping {
                 nonce,
                 answer_bytes,

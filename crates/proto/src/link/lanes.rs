@@ -187,9 +187,9 @@ impl Link {
     }
 
     /// The transport of `lane` is gone, or the caller gives it up.
-    pub fn close_lane(&mut self, now: Moment, lane: LaneId, fault: LaneFault) {
+    pub fn close_lane(&mut self, lane: LaneId, fault: LaneFault) {
         if self.lanes.contains_key(&lane) {
-            self.lane_down(now, lane, fault);
+            self.lane_down(lane, fault);
         }
     }
 
@@ -283,7 +283,7 @@ impl Link {
         }
     }
 
-    pub(super) fn lane_down(&mut self, now: Moment, lane: LaneId, fault: LaneFault) {
+    pub(super) fn lane_down(&mut self, lane: LaneId, fault: LaneFault) {
         let Some(state) = self.lanes.remove(&lane) else {
             return;
         };
@@ -327,13 +327,11 @@ impl Link {
         }
         // A window that was full of this lane's blocks may be free soon.
         self.say_transmit_all();
-        let _ = now;
     }
 
     /// The other end says that it reads no more from `dead` and applied `blocks` of it.
     pub(super) fn final_count_came(
         &mut self,
-        now: Moment,
         on: LaneId,
         dead: LaneId,
         blocks: u64,
@@ -342,7 +340,7 @@ impl Link {
         if dead == on {
             return Err(LaneFault::Protocol("a lane that says it is dead").into());
         }
-        self.lane_down(now, dead, LaneFault::ClosedByPeer);
+        self.lane_down(dead, LaneFault::ClosedByPeer);
         let known = self.dead_lanes.entry(dead).or_insert(DeadLane {
             blocks_applied: 0,
             settled: false,

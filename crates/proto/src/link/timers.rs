@@ -87,7 +87,7 @@ impl Link {
             return;
         };
         if self.silence_ends(state).is_some_and(|ends| ends <= now) {
-            self.lane_down(now, lane, LaneFault::Silent);
+            self.lane_down(lane, LaneFault::Silent);
             return;
         }
         let Some(state) = self.lanes.get_mut(&lane) else {

@@ -209,7 +209,6 @@ impl World {
 
     /// `end` learns that the transport is of no more use.
     pub(super) fn transport_broke(&mut self, transport: usize, end: End) -> Result<(), Failure> {
-        let now = self.now();
         let side = self.transports[transport].end(end);
         if !side.is_open {
             return Ok(());
@@ -219,7 +218,7 @@ impl World {
         if let Some((link, lane)) = lane
             && let Some(side) = self.link_side(end, link)
         {
-            side.link.close_lane(now, lane, LaneFault::TransportClosed);
+            side.link.close_lane(lane, LaneFault::TransportClosed);
             self.settle(end, link)?;
         }
         Ok(())
