@@ -2,7 +2,6 @@
 
 use std::{
     net::SocketAddr,
-    pin::pin,
     sync::{Arc, Mutex, RwLock},
     time::Duration,
 };
@@ -31,6 +30,9 @@ use crate::{
 /// Between attempts to reach the peer: doubled each time, up to the second.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// How long the number of lanes is kept at which the far end took no more.
+const ENOUGH: Duration = Duration::from_secs(30);
 
 /// A near gateway: listeners, a link, and the lanes that it dials.
 pub struct Near {
@@ -143,10 +145,13 @@ impl Near {
 /// Keeps a link, and its lanes, for as long as the gateway runs.
 struct Dialer {
     near: Arc<Near>,
-    /// The lanes' tasks, each of which says how long its lane lived.
+    link: Option<Arc<SharedLink>>,
+    /// The tasks of the link's lanes, each of which says how long its lane lived.
     lanes: JoinSet<Duration>,
     /// Loss held lanes up: as many are kept as there may be.
     wants_all_lanes: bool,
+    /// The far end took no more than so many lanes, not long ago.
+    enough: Option<(usize, Instant)>,
     retry: Duration,
 }
 
@@ -154,8 +159,10 @@ impl Dialer {
     fn new(near: Arc<Near>) -> Dialer {
         Dialer {
             near,
+            link: None,
             lanes: JoinSet::new(),
             wants_all_lanes: false,
+            enough: None,
             retry: RETRY_MIN,
         }
     }
@@ -168,20 +175,29 @@ impl Dialer {
                 self.back_off().await;
                 continue;
             };
-            if self.lanes.len() < self.wanted_lanes(&link) {
-                match self.dial(&link).await {
-                    Ok(true) => self.near.clear_error(),
-                    Ok(false) => self.back_off().await,
-                    Err(error) => {
-                        self.near.note_error(error);
-                        self.back_off().await;
-                    }
-                }
-                continue;
+            if !self
+                .link
+                .as_ref()
+                .is_some_and(|known| Arc::ptr_eq(known, &link))
+            {
+                // The lanes of the link before end by themselves.
+                self.lanes.detach_all();
+                self.link = Some(Arc::clone(&link));
+            }
+            let mut up = link.lanes_up();
+            let lanes_up = *up.borrow_and_update();
+            while self.lanes.len() < self.wanted_lanes(&link, lanes_up) {
+                let lane = keep_lane(Arc::clone(&self.near), Arc::clone(&link));
+                self.lanes.spawn(lane);
             }
             tokio::select! {
                 Some(ended) = self.lanes.join_next() => {
-                    self.lanes_ended(ended.unwrap_or_default()).await;
+                    self.lanes_ended(ended.unwrap_or_default(), &link).await;
+                }
+                Ok(()) = up.changed() => {
+                    if *up.borrow() > lanes_up {
+                        self.near.clear_error();
+                    }
                 }
                 () = link.want_lanes.notified() => self.wants_all_lanes = true,
                 // The link may have expired or faulted.
@@ -190,71 +206,73 @@ impl Dialer {
         }
     }
 
-    /// The first lane decides about the link; the others join it.
-    fn wanted_lanes(&self, link: &SharedLink) -> usize {
-        let lanes = usize::from(self.near.config.common.lanes);
-        link.with(|link, _| match link.peer_instance() {
-            None => 1,
-            Some(_) if self.wants_all_lanes => link.lanes_max(),
-            Some(_) => lanes.min(link.lanes_max()),
-        })
-    }
-
-    /// Dials one lane, and waits until it is up or has failed; says which.
-    async fn dial(&mut self, link: &Arc<SharedLink>) -> Result<bool, String> {
-        let near = Arc::clone(&self.near);
-        let within = near.config.common.timeouts.connect;
-        let (stream, address) = connect(&near.config.peer.to_string(), &near.tls, within).await?;
-        lane::prepare(
-            stream.get_ref().0.tcp(),
-            near.config.common.timeouts.dead_after,
-        )
-        .map_err(|error| error.to_string())?;
-        let mut up = link.lanes_up();
-        let before = *up.borrow_and_update();
-        let (id, signals) =
-            link.begin_lane(|link, now| link.dial_lane(now).ok_or("the link has no lane left"))?;
-        let running = Arc::clone(link);
-        let lane = self.lanes.spawn(async move {
-            let began = Instant::now();
-            let end = lane::run(running, id, signals, stream, near.pace.clone()).await;
-            let text = match end {
-                LaneEnd::Io(error) => near.tls.explain(error, address).to_string(),
-                other => other.to_string(),
-            };
-            near.note_error(format!("a lane ended: {text}"));
-            began.elapsed()
-        });
-        // Its hello decides whether it counts.
-        let mut came_up = pin!(timeout(within, up.wait_for(|&up| up > before)));
-        loop {
-            tokio::select! {
-                came = &mut came_up => return Ok(matches!(came, Ok(Ok(_)))),
-                // Lanes of the link before may end meanwhile.
-                _ = self.lanes.join_next() => if lane.is_finished() {
-                    return Ok(false);
-                },
-            }
+    /// The first lane decides about the link, and finds out whether there is a peer; the
+    /// others join it.
+    fn wanted_lanes(&self, link: &SharedLink, lanes_up: usize) -> usize {
+        if lanes_up == 0 {
+            return 1;
+        }
+        let most = link.with(|link, _| link.lanes_max());
+        let wanted = match self.wants_all_lanes {
+            true => most,
+            false => most.min(self.near.config.common.lanes.into()),
+        };
+        match self.enough {
+            Some((lanes, since)) if since.elapsed() < ENOUGH => wanted.min(lanes),
+            _ => wanted,
         }
     }
 
     /// A lane that lived is dialled again at once; one that died young is not. Those that end
     /// together are waited for together.
-    async fn lanes_ended(&mut self, mut lived: Duration) {
+    async fn lanes_ended(&mut self, mut lived: Duration, link: &SharedLink) {
         while let Some(ended) = self.lanes.try_join_next() {
             lived = lived.max(ended.unwrap_or_default());
         }
         if lived > RETRY_MAX {
             self.retry = RETRY_MIN;
-        } else {
-            self.back_off().await;
+            return;
         }
+        let lanes_up = *link.lanes_up().borrow();
+        if lanes_up > 0 {
+            self.enough = Some((lanes_up, Instant::now()));
+        }
+        self.back_off().await;
     }
 
     async fn back_off(&mut self) {
         sleep(self.retry).await;
         self.retry = (self.retry * 2).min(RETRY_MAX);
     }
+}
+
+/// Dials a lane and carries it until it ends; says how long it lived.
+async fn keep_lane(near: Arc<Near>, link: Arc<SharedLink>) -> Duration {
+    let timeouts = near.config.common.timeouts;
+    let peer = near.config.peer.to_string();
+    let dialled = async {
+        let (stream, address) = connect(&peer, &near.tls, timeouts.connect).await?;
+        lane::prepare(stream.get_ref().0.tcp(), timeouts.dead_after)
+            .map_err(|error| error.to_string())?;
+        let (lane, signals) =
+            link.begin_lane(|link, now| link.dial_lane(now).ok_or("the link has no lane left"))?;
+        Ok::<_, String>((stream, address, lane, signals))
+    };
+    let (stream, address, lane, signals) = match dialled.await {
+        Ok(dialled) => dialled,
+        Err(error) => {
+            near.note_error(error);
+            return Duration::ZERO;
+        }
+    };
+    let began = Instant::now();
+    let end = lane::run(link, lane, signals, stream, near.pace.clone()).await;
+    let text = match end {
+        LaneEnd::Io(error) => near.tls.explain(error, address).to_string(),
+        other => other.to_string(),
+    };
+    near.note_error(format!("a lane ended: {text}"));
+    began.elapsed()
 }
 
 impl Links for Near {

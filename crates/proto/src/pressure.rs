@@ -34,20 +34,23 @@ impl Pressure {
     }
 
     /// Takes the time of one write; says at the end of an interval whether the lane was held
-    /// up in it.
+    /// up in it, or as soon as it is.
     pub(crate) fn observe(&mut self, now: Moment, write: Duration) -> Option<bool> {
         self.writing += write;
-        if write >= STALL_MIN && write > self.usual * STALL_TIMES_USUAL {
+        let is_stall = write >= STALL_MIN && write > self.usual * STALL_TIMES_USUAL;
+        if is_stall {
             self.stalled += write;
             // What is always slow is no stall for long.
             self.usual = (self.usual * 31 + write) / 32;
         } else {
             self.usual = (self.usual * 7 + write) / 8;
         }
-        if now.since(self.interval_began) < INTERVAL {
+        let held_up = self.stalled > self.writing / 2 && self.stalled > INTERVAL / 4;
+        // Flows that share a lane are not to wait for the end of an interval.
+        let is_news = is_stall && held_up && !self.held_up;
+        if now.since(self.interval_began) < INTERVAL && !is_news {
             return None;
         }
-        let held_up = self.stalled > self.writing / 2 && self.stalled > INTERVAL / 4;
         (self.interval_began, self.writing, self.stalled) = (now, Duration::ZERO, Duration::ZERO);
         self.held_up = held_up;
         Some(held_up)

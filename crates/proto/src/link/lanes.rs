@@ -281,6 +281,12 @@ impl Link {
         for dead in unsettled {
             self.say_final_count(dead, lane);
         }
+        if self.is_lossy(now) {
+            let crowded: Vec<LaneId> = self.lanes.keys().copied().collect();
+            for lane in crowded {
+                self.spread_flows(lane);
+            }
+        }
     }
 
     pub(super) fn lane_down(&mut self, lane: LaneId, fault: LaneFault) {
