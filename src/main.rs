@@ -67,10 +67,23 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("refrain: {error:#}");
+            eprintln!("refrain: {}", in_words(&error));
             ExitCode::from(if error.is::<ConfigError>() { 2 } else { 1 })
         }
     }
+}
+
+/// An error with its causes, those left out that its own text already has.
+fn in_words(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// Logs to standard error, which standard output and its JSON stay clear of.

@@ -263,6 +263,19 @@ fn a_killed_far_end_resets_flows_refuses_new_ones_and_may_come_back() {
 }
 
 #[test]
+fn a_killed_gateway_resets_the_connections_of_its_own_applications() {
+    let target = origin::start();
+    let (listen, option) = forward(target);
+    let mut pair = Pair::start(&[], &["--forward", &option]);
+    eventually("the listener works", || {
+        origin::answers(listen).then_some(())
+    });
+    let streams = flows_in_all_states(listen);
+    pair.near.kill();
+    assert_reset_within_5_s(streams, Instant::now());
+}
+
+#[test]
 fn a_killed_near_end_resets_flows_of_the_far_listeners_and_may_come_back() {
     let target = origin::start();
     let (listen, option) = forward(target);

@@ -2,7 +2,10 @@
 //!
 //! With a token, each request needs `Authorization: Bearer TOKEN`, `/healthz` included.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
 
 use axum::{
     Json, Router,
@@ -19,7 +22,7 @@ use tokio::net::TcpListener;
 use crate::{
     config::{AdminConfig, AdminToken},
     gateway::Gateway,
-    status::{Direction, Status},
+    status::{Direction, Peer, Status},
 };
 
 /// What the handlers share.
@@ -95,8 +98,17 @@ fn render(status: &Status) -> String {
         status.memory.allocated_bytes as f64,
     );
     gauge("refrain_uptime_seconds", vec![], status.uptime_s);
+    let mut peers: BTreeMap<String, Peer> = BTreeMap::new();
     for peer in &status.peers {
         let name = peer.name.clone().unwrap_or_else(|| peer.key.clone());
+        match peers.entry(name) {
+            Entry::Vacant(place) => {
+                place.insert(peer.clone());
+            }
+            Entry::Occupied(mut sum) => sum.get_mut().add(peer),
+        }
+    }
+    for (name, peer) in &peers {
         let labels = || vec![Label::new("peer", name.clone())];
         gauge("refrain_peer_up", labels(), f64::from(u8::from(peer.up)));
         gauge("refrain_lanes", labels(), peer.lanes as f64);

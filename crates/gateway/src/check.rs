@@ -21,8 +21,10 @@ use crate::{
 /// How many round trips are measured.
 const ROUND_TRIPS: usize = 5;
 
-/// How long throughput is measured, each way.
+/// Throughput is measured for so long, each way, or with so many bytes: a check must not
+/// cost much on a metered link.
 const MEASURING: Duration = Duration::from_secs(2);
+const MEASURING_BYTES: usize = 4 << 20;
 
 /// Padding that is on its way at once; the answers of a peer are bounded as well.
 const IN_FLIGHT: usize = 32;
@@ -167,7 +169,7 @@ impl Lane<'_> {
         // What left before anything came back says nothing about the way.
         self.answer().await?;
         let (began, mut answered) = (Instant::now(), 0);
-        while began.elapsed() < MEASURING {
+        while began.elapsed() < MEASURING && answered * (bytes + answer_bytes) < MEASURING_BYTES {
             self.ask(bytes, answer_bytes).await?;
             self.answer().await?;
             answered += 1;

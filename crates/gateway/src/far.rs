@@ -130,6 +130,7 @@ impl Far {
 
     async fn accept(self: Arc<Self>, listener: TcpListener) {
         let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+        let mut complaint = listeners::AcceptComplaint::default();
         loop {
             let Ok(permit) = Arc::clone(&handshakes).acquire_owned().await else {
                 return;
@@ -148,7 +149,7 @@ impl Far {
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept connections");
+                    complaint.say(&error);
                     sleep(Duration::from_millis(50)).await;
                 }
             }

@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::link::{FlowSignals, SharedLink};
+use crate::link::{FlowSignals, SharedLink, Standing};
 
 /// Codes of resets, for the other end's log.
 pub mod reset_code {
@@ -101,15 +101,20 @@ impl FlowHandle {
                 self.downwards(&tcp, &activity)
             )
         };
-        let ending = tokio::select! {
+        let ended = tokio::select! {
             result = both => match result {
                 Ok(_) => Ending::Finished,
                 Err(error) => Ending::Application(error),
             },
-            _ = self.signals.over() => Ending::ResetByLink,
+            standing = self.signals.over() => {
+                if let Standing::Refused(refusal) = standing {
+                    tracing::info!(%refusal, "the other side refused a connection");
+                }
+                Ending::ResetByLink
+            }
             () = activity.idle_for(idle) => Ending::Idle,
         };
-        self.end(&tcp, ending);
+        self.end(&tcp, ended);
     }
 
     /// From the application to the link.
@@ -219,10 +224,12 @@ impl FlowHandle {
             }
             Ending::Idle => Some(reset_code::IDLE),
         };
-        if let Some(code) = code {
-            self.link.with(|link, _| link.reset(self.id, code));
-            // The application is to see a reset, not an end.
-            let _ = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+        match code {
+            Some(code) => self.link.with(|link, _| link.reset(self.id, code)),
+            // Both directions have ended: what is still on its way is to arrive.
+            None => {
+                let _ = socket2::SockRef::from(tcp).set_linger(None);
+            }
         }
         self.is_over = true;
     }
@@ -279,12 +286,16 @@ async fn failed(tcp: &TcpStream) -> io::Error {
     }
 }
 
-/// Small writes leave at once; a silent application is asked whether it is alive.
+/// Small writes leave at once; a silent application is asked whether it is alive; and until
+/// both directions have ended, closing is a reset, whoever closes: a process that was killed
+/// must not look like one that had sent everything.
 fn prepare(tcp: &TcpStream) {
     let keepalive = socket2::TcpKeepalive::new()
         .with_time(KEEPALIVE_AFTER)
         .with_interval(KEEPALIVE_INTERVAL);
     // Best effort: a connection that is gone already fails at its first use.
+    let socket = socket2::SockRef::from(tcp);
     let _ = tcp.set_nodelay(true);
-    let _ = socket2::SockRef::from(tcp).set_tcp_keepalive(&keepalive);
+    let _ = socket.set_tcp_keepalive(&keepalive);
+    let _ = socket.set_linger(Some(Duration::ZERO));
 }

@@ -121,7 +121,7 @@ pub fn refused_response(refusal: Refusal, target: &Target) -> Vec<u8> {
     let status = match refusal {
         Refusal::NotAllowed => "403 Forbidden",
         Refusal::TimedOut => "504 Gateway Timeout",
-        Refusal::Limit => "503 Service Unavailable",
+        Refusal::Limit | Refusal::Draining => "503 Service Unavailable",
         Refusal::Other
         | Refusal::NameNotResolved
         | Refusal::ConnectionRefused

@@ -111,16 +111,16 @@ impl PrivateKey {
 
     /// Reads a key file, and refuses one that others than its owner can read.
     pub fn load(path: &Path) -> Result<PrivateKey, KeyError> {
-        let text = read_secret_file(path)?;
+        let text = read_secret_file(path).map_err(|error| match error {
+            // Public keys are often readable by all; that is not what is wrong.
+            KeyError::Exposed { .. } if holds_public_key(path) => KeyError::IsPublic(path.into()),
+            other => other,
+        })?;
         if let Some(der) = pem_body(&text, "PRIVATE KEY") {
             let key = PrivateKey::from_der(der);
             return key.ok_or_else(|| KeyError::NotPrivate(path.into()));
         }
-        let is_public = text.contains("PUBLIC KEY-----")
-            || text
-                .split_whitespace()
-                .any(|word| word.parse::<PublicKey>().is_ok());
-        Err(match is_public {
+        Err(match has_public_key(&text) {
             true => KeyError::IsPublic(path.into()),
             false => KeyError::NotPrivate(path.into()),
         })
@@ -231,6 +231,18 @@ impl<'de> serde::Deserialize<'de> for PublicKey {
         let text = String::deserialize(deserializer)?;
         text.parse().map_err(serde::de::Error::custom)
     }
+}
+
+fn holds_public_key(path: &Path) -> bool {
+    let text = File::open(path)
+        .map_err(io_error(path))
+        .and_then(|file| read_bounded(file, path, PRIVATE_KEY_FILE_BYTES_MAX));
+    text.is_ok_and(|text| has_public_key(&text))
+}
+
+fn has_public_key(text: &str) -> bool {
+    let mut words = text.split_whitespace();
+    text.contains("PUBLIC KEY-----") || words.any(|word| word.parse::<PublicKey>().is_ok())
 }
 
 /// Reads a small file that only its owner may be able to read: a private key or a token.

@@ -9,7 +9,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
@@ -85,6 +85,7 @@ pub async fn serve(
     links: Arc<dyn Links>,
     policy: Arc<SharedPolicy>,
 ) {
+    let mut complaint = AcceptComplaint::default();
     loop {
         match listener.accept().await {
             Ok((tcp, _)) => {
@@ -101,9 +102,32 @@ pub async fn serve(
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot accept connections");
+                complaint.say(&error);
                 sleep(ACCEPT_PAUSE).await;
             }
+        }
+    }
+}
+
+/// Says that accept(2) fails, once in a while: it fails many times a second.
+#[derive(Debug, Default)]
+pub struct AcceptComplaint {
+    said_at: Option<Instant>,
+}
+
+impl AcceptComplaint {
+    /// How long nothing more is said.
+    const QUIET: Duration = Duration::from_secs(60);
+
+    /// Logs `error`, unless that was done not long ago.
+    pub fn say(&mut self, error: &io::Error) {
+        if self.said_at.is_none_or(|at| at.elapsed() > Self::QUIET) {
+            self.said_at = Some(Instant::now());
+            tracing::warn!(
+                %error,
+                "cannot accept connections; if too many files are open, raise the limit \
+                 (ulimit -n, LimitNOFILE)"
+            );
         }
     }
 }
@@ -272,8 +296,8 @@ impl Client {
             .open_flow(&target.to_string(), excluded)
             .map_err(|error| match error {
                 refrain_proto::link::OpenError::LinkDown => Refusal::LinkDown,
-                refrain_proto::link::OpenError::Draining
-                | refrain_proto::link::OpenError::TooManyFlows => Refusal::Limit,
+                refrain_proto::link::OpenError::Draining => Refusal::Draining,
+                refrain_proto::link::OpenError::TooManyFlows => Refusal::Limit,
                 refrain_proto::link::OpenError::TargetTooLong => Refusal::Other,
             })?;
         Ok(Opened {

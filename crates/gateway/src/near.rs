@@ -233,6 +233,10 @@ impl Dialer {
             self.retry = RETRY_MIN;
             return;
         }
+        if link.fault().is_some() {
+            // The peer is there, and a new link is all it takes.
+            self.retry = RETRY_MIN;
+        }
         let lanes_up = *link.lanes_up().borrow();
         if lanes_up > 0 {
             self.enough = Some((lanes_up, Instant::now()));

@@ -26,11 +26,13 @@ pub enum Refusal {
     LinkDown = 6,
     /// A limit on flows or memory was reached.
     Limit = 7,
+    /// One of the gateways is shutting down.
+    Draining = 8,
 }
 
 impl Refusal {
     /// Each refusal once, in the order of the wire codes.
-    pub const ALL: [Refusal; 8] = [
+    pub const ALL: [Refusal; 9] = [
         Refusal::Other,
         Refusal::NotAllowed,
         Refusal::NameNotResolved,
@@ -39,6 +41,7 @@ impl Refusal {
         Refusal::TimedOut,
         Refusal::LinkDown,
         Refusal::Limit,
+        Refusal::Draining,
     ];
 
     /// The code on the wire.
@@ -79,6 +82,7 @@ impl fmt::Display for Refusal {
             Refusal::TimedOut => "the target did not answer in time",
             Refusal::LinkDown => "the link to the other side is down",
             Refusal::Limit => "a limit on open flows or memory was reached",
+            Refusal::Draining => "one of the gateways is shutting down",
         })
     }
 }

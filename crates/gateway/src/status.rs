@@ -213,7 +213,39 @@ impl Peer {
     }
 }
 
+impl Peer {
+    /// Adds another link of the same peer.
+    pub(crate) fn add(&mut self, other: &Peer) {
+        self.up |= other.up;
+        self.lanes += other.lanes;
+        self.lanes_held_up += other.lanes_held_up;
+        self.lanes_lost += other.lanes_lost;
+        self.flows_open += other.flows_open;
+        self.flows_opened += other.flows_opened;
+        self.flows_reset += other.flows_reset;
+        self.holes += other.holes;
+        self.holes_made += other.holes_made;
+        self.sent.add(&other.sent);
+        self.received.add(&other.received);
+        if other.up {
+            self.round_trip_ms = other.round_trip_ms;
+            self.effort = other.effort.clone();
+        }
+    }
+}
+
 impl Direction {
+    fn add(&mut self, other: &Direction) {
+        self.app_bytes += other.app_bytes;
+        self.link_bytes += other.link_bytes;
+        self.matching_saved_bytes += other.matching_saved_bytes;
+        self.zstd_saved_bytes += other.zstd_saved_bytes;
+        self.bypassed_blocks += other.bypassed_blocks;
+        self.blocks += other.blocks;
+        self.cache_bytes += other.cache_bytes;
+        self.cache_filled_bytes += other.cache_filled_bytes;
+    }
+
     fn of_link(direction: &DirectionStatus, wire_bytes: u64) -> Direction {
         Direction {
             link_bytes: wire_bytes,

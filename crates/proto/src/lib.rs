@@ -35,5 +35,9 @@ pub use link::{Event, Fault, LaneFault, Link, LinkConfig, LinkFault, ResetReason
 pub use moment::Moment;
 pub use traffic::TrafficClass;
 
-/// Refusal code of a link that takes no more flows; the other codes are the gateways'.
+/// Refusal code of a link that has as many flows as it takes; the other codes are the
+/// gateways'.
 pub const REFUSED_LIMIT: u8 = 7;
+
+/// Refusal code of a link that drains.
+pub const REFUSED_DRAINING: u8 = 8;

@@ -236,13 +236,10 @@ impl Link {
         flow.send.add_credit(credit_bytes)?;
         let too_many = self.flows.len() >= self.config.flows_max;
         self.add_flow(now, id, flow);
-        if self.draining || too_many {
-            let why = if too_many {
-                "too many open connections"
-            } else {
-                "shutting down"
-            };
-            self.refuse_flow(id, crate::REFUSED_LIMIT, why);
+        if too_many {
+            self.refuse_flow(id, crate::REFUSED_LIMIT, "too many open connections");
+        } else if self.draining {
+            self.refuse_flow(id, crate::REFUSED_DRAINING, "shutting down");
         } else {
             let target = target.to_owned();
             self.events.push_back(Event::FlowOffered {
