@@ -9,7 +9,7 @@ use std::{
 
 use refrain_codec::geometry::CACHE_BYTES_MIN;
 use refrain_proto::{
-    Link, Role,
+    Fault, LaneId, Link, Role,
     hello::{Hello, HelloError},
     limits::HELLO_BYTES_MAX,
     link::LaneRefused,
@@ -25,8 +25,8 @@ use crate::{
     config::FarConfig,
     gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
     keys::{PublicKey, SharedPeerKeys},
-    lane,
-    link::SharedLink,
+    lane::{self, LaneEnd},
+    link::{LaneSignals, SharedLink},
     listeners::{self, Links, Service},
     memory::MemoryBudget,
     offered,
@@ -189,16 +189,13 @@ impl Far {
                 ));
             }
         };
-        let begun = self.link_for(peer, &hello)?;
-        let Some((link, lane, signals)) = begun else {
+        let Some(joined) = self.link_for(peer, &hello)? else {
             tracing::debug!(%peer, %address, "the lane's link is gone: the peer begins anew");
             answer_and_close(&mut stream, Some(&hello)).await;
             return Ok(None);
         };
         Ok(Some(BegunLane {
-            link,
-            lane,
-            signals,
+            joined,
             stream,
             rest,
             address,
@@ -207,19 +204,11 @@ impl Far {
 
     /// The link that a hello belongs to, a new one if there is none. `None` if the hello names
     /// a link that this end had before it restarted, or has forgotten.
-    #[allow(clippy::type_complexity, reason = "a lane and what belongs to it")]
     fn link_for(
         self: &Arc<Self>,
         peer: PublicKey,
         hello: &Hello,
-    ) -> Result<
-        Option<(
-            Arc<SharedLink>,
-            refrain_proto::LaneId,
-            Arc<crate::link::LaneSignals>,
-        )>,
-        String,
-    > {
+    ) -> Result<Option<JoinedLane>, String> {
         let mut all = self.links.lock().expect("held for a moment");
         let links = all.entry(peer).or_default();
         let known = links
@@ -228,7 +217,13 @@ impl Far {
         if let Some(index) = known {
             let link = Arc::clone(&links[index]);
             match link.begin_lane(|link, now| link.accept_lane(now, hello)) {
-                Ok((lane, signals)) => return Ok(Some((link, lane, signals))),
+                Ok((lane, signals)) => {
+                    return Ok(Some(JoinedLane {
+                        link,
+                        lane,
+                        signals,
+                    }));
+                }
                 Err(LaneRefused::OtherInstance) => {
                     links.remove(index);
                 }
@@ -272,7 +267,11 @@ impl Far {
             .lock()
             .expect("held for a moment")
             .remove(&peer);
-        Ok(Some((link, lane, signals)))
+        Ok(Some(JoinedLane {
+            link,
+            lane,
+            signals,
+        }))
     }
 
     /// Forgets links that are over, and those that were without lanes for too long.
@@ -300,42 +299,48 @@ impl Far {
     }
 }
 
+/// A lane that its link has taken.
+struct JoinedLane {
+    link: Arc<SharedLink>,
+    lane: LaneId,
+    signals: Arc<LaneSignals>,
+}
+
 /// A lane that may carry flows from now on.
 struct BegunLane {
-    link: Arc<SharedLink>,
-    lane: refrain_proto::LaneId,
-    signals: Arc<crate::link::LaneSignals>,
+    joined: JoinedLane,
     stream: LaneStream,
+    /// What came behind the hello.
     rest: Vec<u8>,
     address: SocketAddr,
 }
 
 impl BegunLane {
     async fn run(self, far: Arc<Far>) {
-        let peer = self.link.peer;
-        tracing::debug!(%peer, address = %self.address, lane = self.lane.0, "a lane came up");
-        let received = self
-            .link
-            .with(|link, now| link.receive(now, self.lane, &self.rest));
-        let link = Arc::clone(&self.link);
+        let JoinedLane {
+            link,
+            lane,
+            signals,
+        } = self.joined;
+        let (peer, address) = (link.peer, self.address);
+        tracing::debug!(%peer, %address, lane = lane.0, "a lane came up");
+        let received = link.with(|link, now| link.receive(now, lane, &self.rest));
         let end = match received {
-            Err(refrain_proto::Fault::Lane(fault)) => lane::LaneEnd::Lane(fault),
+            Err(Fault::Lane(fault)) => LaneEnd::Lane(fault),
             _ => {
-                lane::run(
-                    self.link,
-                    self.lane,
-                    self.signals,
-                    self.stream,
-                    far.pace.clone(),
-                )
-                .await
+                let pace = far.pace.clone();
+                lane::run(Arc::clone(&link), lane, signals, self.stream, pace).await
             }
         };
-        tracing::debug!(%peer, address = %self.address, lane = self.lane.0, "a lane ended: {end}");
-        if let lane::LaneEnd::Lane(_) | lane::LaneEnd::Link(_) = end {
-            tracing::warn!(%peer, address = %self.address, "a lane ended: {end}");
-            let mut errors = far.last_errors.lock().expect("held for a moment");
-            errors.insert(peer, format!("a lane ended: {end}"));
+        match end {
+            LaneEnd::Io(_) => {
+                tracing::debug!(%peer, %address, lane = lane.0, "a lane ended: {end}")
+            }
+            LaneEnd::Lane(_) | LaneEnd::Link(_) => {
+                tracing::warn!(%peer, %address, "a lane ended: {end}");
+                let mut errors = far.last_errors.lock().expect("held for a moment");
+                errors.insert(peer, format!("a lane ended: {end}"));
+            }
         }
         if link.fault().is_some() {
             let mut all = far.links.lock().expect("held for a moment");
