@@ -1,9 +1,10 @@
 //! One flow: an application's connection as this end of the link sees it.
 //!
-//! Each direction of a flow ends on the wire exactly once, with an end, a reset or a
-//! refusal. Until the other end's has come, the flow is remembered even where its
-//! application is long gone: the blocks that still arrive must be decoded to keep the
-//! caches equal, and that takes the flow's cursor.
+//! A flow has a home lane, the one that its OPEN went over. What one direction sends on one
+//! lane is a *strand*: mostly there is one, on the home lane; where loss holds lanes up there
+//! are several, and the receiver puts their bytes in order. A strand ends with the flow's last
+//! word (END, RESET, REFUSE) on its lane. What still comes of it after the flow is over here
+//! is decoded, to keep the caches equal, and dropped; only the lane remembers it then.
 
 use refrain_codec::{LogRange, SourceCursor};
 
@@ -11,7 +12,8 @@ use crate::{
     counters::LayerCounters,
     credit::ReceiveCredit,
     frame::LaneId,
-    limits::{BLOCK_BYTES_MAX, PENDING_BYTES_MAX},
+    in_order::InOrder,
+    limits::{BLOCK_BYTES_MAX, CREDIT_BYTES_INITIAL, PENDING_BYTES_MAX},
     moment::Moment,
     traffic::TrafficClass,
 };
@@ -21,11 +23,11 @@ use crate::{
 pub(crate) struct Flow {
     pub(crate) target: String,
     pub(crate) opened_here: bool,
-    /// The target was reached; always true where the flow was offered and taken.
+    /// The target was reached, and the other end knows the flow whatever lane speaks of it.
     pub(crate) accepted: bool,
-    /// The application is gone: received bytes are decoded and dropped.
-    pub(crate) abandoned: bool,
     pub(crate) opened_at: Moment,
+    /// Where its OPEN went, and all control but credit goes.
+    pub(crate) home: LaneId,
     pub(crate) send: SendHalf,
     pub(crate) receive: ReceiveHalf,
 }
@@ -33,25 +35,22 @@ pub(crate) struct Flow {
 /// What this end sends on a flow.
 #[derive(Debug)]
 pub(crate) struct SendHalf {
-    /// The lane that this direction's blocks travel on.
+    /// The lane that the next block travels on.
     pub(crate) lane: LaneId,
-    /// Where it is going to travel, once the other end expects it there.
-    pub(crate) moving: Option<Moving>,
-    /// A reset that waits for the move to be over.
-    pub(crate) reset_after_move: Option<u8>,
+    /// Lanes that blocks were sent on, the home lane always among them.
+    pub(crate) strands: Vec<(LaneId, Strand)>,
     /// Plain bytes that wait for their lane.
     pub(crate) pending: Vec<u8>,
     /// Plain bytes that the other end takes beyond `pending`.
     pub(crate) credit_bytes: u64,
     /// The application has finished; the end frame follows the pending bytes.
     pub(crate) ending: bool,
-    /// End, reset or refusal has been said.
+    /// The end has been said.
     pub(crate) is_over: bool,
     /// Whether the flow stands in its lane's queue.
     pub(crate) queued: bool,
     /// Whether a writer was told to wait and wants to hear when it may go on.
     pub(crate) writer_waits: bool,
-    pub(crate) cursor: SourceCursor,
     pub(crate) class: TrafficClass,
     /// Full-entropy bytes in the log that nothing has referred to yet.
     pub(crate) unproven: Option<LogRange>,
@@ -59,46 +58,86 @@ pub(crate) struct SendHalf {
     pub(crate) counters: LayerCounters,
 }
 
-/// A direction on its way from a lane that loss holds up to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moving {
-    pub(crate) to: LaneId,
-    /// How many blocks of the old lane will be acknowledged when the other end has read of
-    /// the move; `None` until it was said.
-    pub(crate) said_at: Option<u64>,
-}
-
 /// What this end receives on a flow.
 #[derive(Debug)]
 pub(crate) struct ReceiveHalf {
-    /// The lane that this direction's blocks come on.
-    pub(crate) lane: LaneId,
-    /// The lane that they came on before.
-    pub(crate) left_lane: Option<LaneId>,
-    /// Plain bytes that the application has not taken.
-    pub(crate) ready: Vec<u8>,
+    pub(crate) bytes: InOrder,
+    /// Lanes that this direction is known to travel on, the home lane always among them.
+    pub(crate) lanes: Vec<LaneId>,
+    /// Where the last block came, and credit for further ones goes.
+    pub(crate) latest_lane: LaneId,
     pub(crate) credit: ReceiveCredit,
-    /// End, reset or refusal has come.
-    pub(crate) is_over: bool,
-    /// The other end lost the flow; what it sent before may still come on `lane`.
-    pub(crate) is_lost: bool,
+    /// All plain bytes of the direction, once its end has come.
+    pub(crate) total_bytes: Option<u64>,
+    /// Strands whose end has not come, once one has.
+    pub(crate) ends_awaited: usize,
     /// The application has heard of the end.
     pub(crate) end_taken: bool,
-    pub(crate) cursor: SourceCursor,
     pub(crate) counters: LayerCounters,
 }
 
+/// One direction of a flow on one lane, at either end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Strand {
+    /// Offset behind its last block, 0 before the first.
+    end: u64,
+    pub(crate) cursor: SourceCursor,
+}
+
 impl Flow {
-    /// Nothing of it is on its way in either direction, and its application knows.
+    pub(crate) fn new(
+        now: Moment,
+        home: LaneId,
+        target: &str,
+        opened_here: bool,
+        excluded: bool,
+    ) -> Self {
+        let class = if excluded {
+            TrafficClass::Excluded
+        } else {
+            TrafficClass::Unknown
+        };
+        Self {
+            target: target.to_owned(),
+            opened_here,
+            accepted: false,
+            opened_at: now,
+            home,
+            send: SendHalf {
+                lane: home,
+                strands: vec![(home, Strand::default())],
+                pending: Vec::new(),
+                credit_bytes: CREDIT_BYTES_INITIAL,
+                ending: false,
+                is_over: false,
+                queued: false,
+                writer_waits: false,
+                class,
+                unproven: None,
+                unproven_bytes: 0,
+                counters: LayerCounters::default(),
+            },
+            receive: ReceiveHalf {
+                bytes: InOrder::default(),
+                lanes: vec![home],
+                latest_lane: home,
+                credit: ReceiveCredit::new(now),
+                total_bytes: None,
+                ends_awaited: 0,
+                end_taken: false,
+                counters: LayerCounters::default(),
+            },
+        }
+    }
+
+    /// Both directions have ended, and its application knows.
     pub(crate) fn is_gone(&self) -> bool {
-        let heard = self.abandoned || self.receive.end_taken;
-        let moving = self.send.moving.is_some();
-        self.send.is_over && self.receive.is_over && heard && !moving
+        self.send.is_over && self.receive.is_over() && self.receive.end_taken
     }
 
     /// Plain bytes that a writer may hand over now.
     pub(crate) fn writable_bytes(&self) -> usize {
-        if self.abandoned || self.send.ending || self.send.is_over {
+        if self.send.ending || self.send.is_over {
             return 0;
         }
         let credit = usize::try_from(self.send.credit_bytes).unwrap_or(usize::MAX);
@@ -108,19 +147,56 @@ impl Flow {
     /// Whether the lane has something to send for it.
     pub(crate) fn wants_lane(&self) -> bool {
         let has_something = !self.send.pending.is_empty() || self.send.ending;
-        match self.send.moving {
-            Some(moving) => moving.said_at.is_none(),
-            None => has_something && !self.send.is_over,
-        }
+        has_something && !self.send.is_over
     }
 
     /// Whether anything of it depends on `lane`.
     pub(crate) fn travels_on(&self, lane: LaneId) -> bool {
-        let moves_there = self.send.moving.is_some_and(|moving| moving.to == lane);
-        self.send.lane == lane || self.receive.lane == lane || moves_there
+        let sends_there = self.send.strands.iter().any(|&(on, _)| on == lane);
+        sends_there || self.send.lane == lane || self.receive.lanes.contains(&lane)
     }
 
     pub(crate) fn next_block_bytes(&self) -> usize {
         self.send.pending.len().min(BLOCK_BYTES_MAX)
+    }
+}
+
+impl SendHalf {
+    /// Its strand on `lane`, a new one if there is none.
+    pub(crate) fn strand(&mut self, lane: LaneId) -> &mut Strand {
+        let known = self.strands.iter().position(|&(on, _)| on == lane);
+        let index = known.unwrap_or_else(|| {
+            self.strands.push((lane, Strand::default()));
+            self.strands.len() - 1
+        });
+        &mut self.strands[index].1
+    }
+}
+
+impl ReceiveHalf {
+    /// All that the other end sent has come.
+    pub(crate) fn is_over(&self) -> bool {
+        self.total_bytes == Some(self.bytes.end())
+    }
+
+    pub(crate) fn travels_on_too(&mut self, lane: LaneId) {
+        if !self.lanes.contains(&lane) {
+            self.lanes.push(lane);
+        }
+    }
+}
+
+impl Strand {
+    /// A block of `len` bytes at `offset` is sent; gives the offset if its frame has to name it.
+    pub(crate) fn advance(&mut self, offset: u64, len: usize) -> Option<u64> {
+        let end = core::mem::replace(&mut self.end, offset + len as u64);
+        (end != offset).then_some(offset)
+    }
+
+    /// A block came whose frame names `offset` or does not; gives where it lies.
+    pub(crate) fn locate(&mut self, offset: Option<u64>, len: usize) -> u64 {
+        let offset = offset.unwrap_or(self.end);
+        self.end = offset.saturating_add(len as u64);
+        offset
     }
 }

@@ -13,8 +13,8 @@
 use refrain_codec::token::{push_varint, take_varint, unzigzag, zigzag};
 
 use crate::limits::{
-    BLOCK_BYTES_MAX, FRAME_BYTES_MAX, LANES_EVER_MAX, PADDING_BYTES_MAX, REASON_BYTES_MAX,
-    TARGET_BYTES_MAX,
+    BLOCK_BYTES_MAX, FRAME_BYTES_MAX, LANES_EVER_MAX, LANES_MAX, PADDING_BYTES_MAX,
+    REASON_BYTES_MAX, TARGET_BYTES_MAX,
 };
 
 /// Number of a flow: even ones are opened by the end that dials lanes, odd ones by the
@@ -60,14 +60,19 @@ pub enum Frame<'a> {
     },
     /// Plain bytes of a flow, encoded.
     Block(BlockFrame<'a>),
-    /// No more blocks in this direction of the flow (half-close).
+    /// No more blocks in this direction of the flow (half-close). Said on each lane that has
+    /// one of its strands.
     End {
         /// The flow.
         flow: FlowId,
+        /// Plain bytes of this direction, on all lanes.
+        plain_bytes: u64,
         /// See [`end_check`].
         check: u64,
+        /// The lanes of its strands.
+        lanes: LaneList<'a>,
     },
-    /// The flow is over, both ways, at once.
+    /// The flow is over, both ways, at once. Said on each lane that has one of its strands.
     Reset {
         /// The flow.
         flow: FlowId,
@@ -95,14 +100,6 @@ pub enum Frame<'a> {
         /// Whether the sender of this frame knows the other end's final count.
         answered: bool,
     },
-    /// The flow's further frames in this direction travel on another lane. Counts as a block
-    /// of this one; nothing of the flow is sent there before it is acknowledged.
-    Move {
-        /// The flow.
-        flow: FlowId,
-        /// The other lane.
-        to: LaneId,
-    },
     /// Please answer with the same number.
     Ping {
         /// Any number.
@@ -121,11 +118,8 @@ pub enum Frame<'a> {
     },
     /// This end opens and takes no more flows; those that are open go on.
     Drain,
-    /// Whether this lane's sender is held up by loss rather than by the link's rate.
-    Pressure {
-        /// Held up, or not any more.
-        held_up: bool,
-    },
+    /// Loss held up what came on this lane.
+    Stalled,
     /// The link is over: the ends disagree. Both start anew.
     Abort {
         /// Why, for the other end's log.
@@ -140,11 +134,14 @@ pub struct BlockFrame<'a> {
     pub flow: FlowId,
     /// Plain bytes.
     pub len: usize,
+    /// Plain bytes of the flow's direction before it; `None` where the block begins at the end
+    /// of the flow's last one on this lane, or with the direction.
+    pub offset: Option<u64>,
     /// Where the block lies in the log, as a step from the end of the lane's last logged
     /// block; `None` for a block that is bypassed.
     pub position_step: Option<i64>,
-    /// XXH3-64 of the plain bytes, seeded with the block's number on its lane, xor the
-    /// flow's number rotated by 32 bits.
+    /// XXH3-64 of the plain bytes, seeded with the block's number on its lane, its flow and
+    /// its offset.
     pub check: u64,
     /// The token stream.
     pub tokens: Stream<'a>,
@@ -160,6 +157,10 @@ pub struct Stream<'a> {
     /// As on the wire.
     pub bytes: &'a [u8],
 }
+
+/// Lanes' numbers, as an end carries them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneList<'a>(&'a [u8]);
 
 /// Bytes that are no frame of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -187,15 +188,15 @@ const LANE_CLOSED: u8 = 9;
 const PING: u8 = 10;
 const PONG: u8 = 11;
 const DRAIN: u8 = 12;
-const PRESSURE: u8 = 13;
+const STALLED: u8 = 13;
 const ABORT: u8 = 14;
-const MOVE: u8 = 15;
-const TYPES: core::ops::RangeInclusive<u8> = OPEN..=MOVE;
+const TYPES: core::ops::RangeInclusive<u8> = OPEN..=ABORT;
 
 const LOGGED: u8 = 1;
 const TOKENS_COMPRESSED: u8 = 2;
 const LITERALS_COMPRESSED: u8 = 4;
-const FLAGS: u8 = LOGGED | TOKENS_COMPRESSED | LITERALS_COMPRESSED;
+const HAS_OFFSET: u8 = 8;
+const FLAGS: u8 = LOGGED | TOKENS_COMPRESSED | LITERALS_COMPRESSED | HAS_OFFSET;
 
 /// What the end of a direction of `flow` carries: XXH3-64 of its count of plain bytes, as 8
 /// bytes, little endian, seeded with the flow's number. So no end is taken for a flow that
@@ -249,9 +250,16 @@ impl<'a> Frame<'a> {
                 REFUSE
             }
             Self::Block(_) => unreachable!("blocks are written in one piece"),
-            Self::End { flow, check } => {
+            Self::End {
+                flow,
+                plain_bytes,
+                check,
+                lanes,
+            } => {
                 push_varint(body, flow.0);
+                push_varint(body, plain_bytes);
                 body.extend(check.to_le_bytes());
+                body.extend(lanes.0);
                 END
             }
             Self::Reset { flow, code } => {
@@ -293,16 +301,8 @@ impl<'a> Frame<'a> {
                 body.extend(padding);
                 PONG
             }
-            Self::Move { flow, to } => {
-                push_varint(body, flow.0);
-                push_varint(body, u64::from(to.0));
-                MOVE
-            }
             Self::Drain => DRAIN,
-            Self::Pressure { held_up } => {
-                body.push(u8::from(held_up));
-                PRESSURE
-            }
+            Self::Stalled => STALLED,
             Self::Abort { text } => {
                 body.extend(text.as_bytes());
                 ABORT
@@ -362,7 +362,9 @@ impl<'a> Frame<'a> {
             BLOCK => Self::Block(BlockFrame::read_body(body)?),
             END => Self::End {
                 flow: flow(body)?,
+                plain_bytes: take_varint(body)?,
                 check: u64_le(body)?,
+                lanes: LaneList::read(body)?,
             },
             RESET => Self::Reset {
                 flow: flow(body)?,
@@ -391,14 +393,8 @@ impl<'a> Frame<'a> {
                 nonce: take_varint(body)?,
                 padding: padding(body)?,
             },
-            MOVE => Self::Move {
-                flow: flow(body)?,
-                to: lane(body)?,
-            },
             DRAIN => Self::Drain,
-            PRESSURE => Self::Pressure {
-                held_up: boolean(body)?,
-            },
+            STALLED => Self::Stalled,
             ABORT => Self::Abort {
                 text: text(body, REASON_BYTES_MAX)?,
             },
@@ -417,9 +413,13 @@ impl<'a> BlockFrame<'a> {
         header.push(
             flag(self.position_step.is_some(), LOGGED)
                 | flag(self.tokens.compressed, TOKENS_COMPRESSED)
-                | flag(self.literals.compressed, LITERALS_COMPRESSED),
+                | flag(self.literals.compressed, LITERALS_COMPRESSED)
+                | flag(self.offset.is_some(), HAS_OFFSET),
         );
         push_varint(&mut header, self.len as u64);
+        if let Some(offset) = self.offset {
+            push_varint(&mut header, offset);
+        }
         if let Some(step) = self.position_step {
             push_varint(&mut header, zigzag(step));
         }
@@ -443,6 +443,7 @@ impl<'a> BlockFrame<'a> {
         let header = varint_bytes(self.flow.0)
             + 1
             + varint_bytes(self.len as u64)
+            + self.offset.map_or(0, varint_bytes)
             + position
             + 8
             + varint_bytes(self.tokens.bytes.len() as u64);
@@ -457,6 +458,10 @@ impl<'a> BlockFrame<'a> {
         if len == 0 || len > BLOCK_BYTES_MAX {
             return None;
         }
+        let offset = match flags & HAS_OFFSET {
+            0 => None,
+            _ => Some(take_varint(body)?),
+        };
         let position_step = match flags & LOGGED {
             0 => None,
             _ => Some(unzigzag(take_varint(body)?)),
@@ -468,6 +473,7 @@ impl<'a> BlockFrame<'a> {
         Some(Self {
             flow,
             len,
+            offset,
             position_step,
             check,
             tokens: Stream {
@@ -479,6 +485,32 @@ impl<'a> BlockFrame<'a> {
                 bytes: literals,
             },
         })
+    }
+}
+
+impl<'a> LaneList<'a> {
+    /// The list of `lanes`, written to `bytes`.
+    pub fn write(lanes: impl Iterator<Item = LaneId>, bytes: &'a mut Vec<u8>) -> Self {
+        lanes.for_each(|lane| push_varint(bytes, u64::from(lane.0)));
+        Self(bytes)
+    }
+
+    /// The lanes.
+    pub fn iter(&self) -> impl Iterator<Item = LaneId> + 'a {
+        let mut rest = self.0;
+        core::iter::from_fn(move || lane(&mut rest))
+    }
+
+    fn read(body: &mut &'a [u8]) -> Option<Self> {
+        let list = Self(core::mem::take(body));
+        let mut rest = list.0;
+        for _ in 0..LANES_MAX {
+            if rest.is_empty() {
+                break;
+            }
+            lane(&mut rest)?;
+        }
+        rest.is_empty().then_some(list)
     }
 }
 
@@ -553,6 +585,7 @@ mod tests {
             Frame::Block(BlockFrame {
                 flow,
                 len: 65_536,
+                offset: Some(1 << 20),
                 position_step: Some(-70_000),
                 check: 0x0123_4567_89ab_cdef,
                 tokens: Stream {
@@ -564,7 +597,12 @@ mod tests {
                     bytes: b"literals",
                 },
             }),
-            Frame::End { flow, check: 77 },
+            Frame::End {
+                flow,
+                plain_bytes: 99_000,
+                check: 77,
+                lanes: LaneList(&[3, 0x80, 1]),
+            },
             Frame::Reset { flow, code: 1 },
             Frame::Credit {
                 flow,
@@ -585,12 +623,8 @@ mod tests {
                 nonce: 1,
                 padding: b"",
             },
-            Frame::Move {
-                flow,
-                to: LaneId(9),
-            },
             Frame::Drain,
-            Frame::Pressure { held_up: true },
+            Frame::Stalled,
             Frame::Abort {
                 text: "a block's check failed",
             },
@@ -639,9 +673,20 @@ mod tests {
             Err(FrameError::Malformed(DRAIN))
         );
         assert_eq!(
-            Frame::read(&[PRESSURE, 1, 2]),
-            Err(FrameError::Malformed(PRESSURE))
+            Frame::read(&[LANE_CLOSED, 3, 2, 2, 2]),
+            Err(FrameError::Malformed(LANE_CLOSED))
         );
+    }
+
+    #[test]
+    fn a_list_of_lanes_is_bounded_and_comes_back() {
+        let mut bytes = Vec::new();
+        let lanes = [LaneId(0), LaneId(700), LaneId(5)];
+        let list = LaneList::write(lanes.into_iter(), &mut bytes);
+        assert!(list.iter().eq(lanes));
+        assert!(LaneList::read(&mut &[1; LANES_MAX][..]).is_some());
+        assert!(LaneList::read(&mut &[1; LANES_MAX + 1][..]).is_none());
+        assert!(LaneList::read(&mut &[0x80][..]).is_none());
     }
 
     proptest! {

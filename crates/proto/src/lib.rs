@@ -9,8 +9,10 @@
 //! hello, frame        what lanes carry
 //! link                lanes and flows of one link, at one end
 //! by_sender           the mirrored cache: sender and receiver, books, second stage
-//! flow, credit        one flow, and how much may be sent on it
-//! traffic, effort, pressure   how a flow is treated, how hard we try, which lane is held up
+//! flow, in_order      one flow, and its bytes from several lanes
+//! credit              how much may be sent on a flow
+//! traffic, effort     how a flow is treated, how hard we try
+//! arrivals            which lane is held up by loss
 //! limits              every bound, in one place
 //! ```
 #![forbid(unsafe_code)]
@@ -19,14 +21,15 @@ pub mod frame;
 pub mod hello;
 pub mod link;
 
+mod arrivals;
 mod by_sender;
 pub mod counters;
 mod credit;
 pub mod effort;
 mod flow;
+mod in_order;
 pub mod limits;
 mod moment;
-mod pressure;
 mod traffic;
 
 pub use by_sender::receiver::CacheViolation;

@@ -42,6 +42,10 @@ pub const REACH_EXTENTS_MAX: usize = 64;
 /// Most flows of a link at once, whoever opened them, unless configured lower.
 pub const FLOWS_MAX: usize = 10_000;
 
+/// A lane carries blocks of at most so many times as many flows as may be open at once: of
+/// those that were reset here, blocks come for another round trip.
+pub const STRANDS_TIMES_FLOWS: usize = 4;
+
 /// Plain bytes that a flow's opener may send before it hears of the other end.
 pub const CREDIT_BYTES_INITIAL: u64 = 16 << 10;
 
@@ -72,9 +76,12 @@ pub const WINDOW_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Shortest wait for a full window: below, timers are not to be trusted.
 pub const WINDOW_WAIT_MIN: Duration = Duration::from_millis(2);
 
-/// For so long after loss held up a lane, new flows are spread over all lanes: one that is
-/// placed on a lane stays there, and the way between two sites does not mend in a minute.
+/// For so long after loss held up a lane, flows take any lane that is free: the way between
+/// two sites does not mend in a minute.
 pub const LOSS_REMEMBERED: Duration = Duration::from_secs(300);
+
+/// For so long users see that loss held up a lane.
+pub const HELD_UP_SHOWN: Duration = Duration::from_secs(10);
 
 /// Between pings while flows are open.
 pub const PING_INTERVAL: Duration = Duration::from_secs(1);

@@ -38,8 +38,8 @@ pub enum Kind {
     Stall,
     /// The engine asked for a further lane.
     LaneWanted,
-    /// A direction of a flow moved to another lane.
-    FlowMoved,
+    /// A flow took a further lane, because loss held up its own.
+    StrandAdded,
     /// A dead lane's unacknowledged blocks became a hole.
     Hole,
     /// A block left outside of the log.
@@ -98,7 +98,7 @@ impl Kind {
         Self::Blackout,
         Self::Stall,
         Self::LaneWanted,
-        Self::FlowMoved,
+        Self::StrandAdded,
         Self::Hole,
         Self::BypassedBlock,
         Self::FullWindow,
@@ -137,7 +137,7 @@ impl Kind {
             Self::Blackout => "blackouts",
             Self::Stall => "stalls",
             Self::LaneWanted => "lanes_wanted",
-            Self::FlowMoved => "flows_moved",
+            Self::StrandAdded => "strands_added",
             Self::Hole => "holes",
             Self::BypassedBlock => "bypassed_blocks",
             Self::FullWindow => "full_windows",

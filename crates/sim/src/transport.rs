@@ -11,6 +11,9 @@ use refrain_proto::{LaneId, Moment, frame::Frame, hello::Hello};
 
 use crate::{End, kinds::Kind};
 
+/// How long a piece stands still that was lost once.
+const STALL: Duration = Duration::from_millis(200);
+
 /// One transport, from both ends' view.
 #[derive(Debug)]
 pub(crate) struct Transport {
@@ -36,6 +39,8 @@ pub(crate) struct Pipe {
     delay: Duration,
     jitter: Duration,
     bytes_per_ms: u64,
+    /// One piece of so many stands still, as after a loss; 0 for none.
+    stalls_one_of: u32,
     /// When the next bytes may be handed over; `None` when the pipe broke and is full.
     pub(crate) free_at: Option<Moment>,
     last_arrival: Moment,
@@ -59,12 +64,12 @@ pub(crate) struct Parcel {
 }
 
 impl Transport {
-    pub(crate) fn new(rng: &mut Rng, delay_ms_max: u64) -> Self {
+    pub(crate) fn new(rng: &mut Rng, delay_ms_max: u64, stalls_one_of: u32) -> Self {
         let mut end = || TransportEnd {
             lane: None,
             is_open: true,
             unread: Vec::new(),
-            out: Pipe::new(rng, delay_ms_max),
+            out: Pipe::new(rng, delay_ms_max, stalls_one_of),
         };
         Self {
             ends: [end(), end()],
@@ -89,8 +94,9 @@ impl Transport {
 }
 
 impl Pipe {
-    fn new(rng: &mut Rng, delay_ms_max: u64) -> Self {
+    fn new(rng: &mut Rng, delay_ms_max: u64, stalls_one_of: u32) -> Self {
         Self {
+            stalls_one_of,
             delay: Duration::from_micros(rng.u64(20..=1000 * delay_ms_max)),
             jitter: Duration::from_micros(rng.u64(1..20_000)),
             bytes_per_ms: 1 << rng.u32(6..16),
@@ -136,34 +142,46 @@ impl Pipe {
         }
     }
 
-    /// Hands `bytes` over; says what harm was done to them and when they arrive, unless
-    /// they are lost.
+    /// Hands `bytes` over; says what harm was done to them and when their pieces arrive,
+    /// unless they are lost.
     pub(crate) fn send(
         &mut self,
         rng: &mut Rng,
         now: Moment,
         number: u64,
         mut bytes: Vec<u8>,
-    ) -> (Option<Kind>, Option<Moment>) {
-        let micros = 1000 * bytes.len() as u64 / self.bytes_per_ms;
-        let leaves = now + Duration::from_micros(micros);
-        self.free_at = self.free_at.map(|_| leaves);
-        if self.is_broken {
-            return (None, None);
-        }
-        let is_first = core::mem::replace(&mut self.is_first, false);
-        let harm = self
-            .harm
-            .filter(|&harm| damage(rng, harm, &mut bytes, is_first));
+    ) -> (Option<Kind>, Vec<Moment>) {
+        let harm = match self.is_broken {
+            true => None,
+            false => {
+                let is_first = core::mem::replace(&mut self.is_first, false);
+                self.harm
+                    .filter(|&harm| damage(rng, harm, &mut bytes, is_first))
+            }
+        };
         if harm.is_some() {
             self.harm = None;
         }
-        let arrival = self.arrival(rng, leaves);
-        self.in_flight.push_back(Parcel {
-            bytes: Some(bytes),
-            number,
-        });
-        (harm, Some(arrival))
+        let mut leaves = now;
+        let mut arrivals = Vec::new();
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let (piece, others) = rest.split_at(rng.usize(1..=rest.len()));
+            rest = others;
+            leaves = leaves + Duration::from_micros(1000 * piece.len() as u64 / self.bytes_per_ms);
+            if self.stalls_one_of > 0 && rng.u32(..self.stalls_one_of) == 0 {
+                leaves = leaves + STALL;
+            }
+            if !self.is_broken {
+                arrivals.push(self.arrival(rng, leaves));
+                self.in_flight.push_back(Parcel {
+                    bytes: Some(piece.to_vec()),
+                    number,
+                });
+            }
+        }
+        self.free_at = self.free_at.map(|_| leaves);
+        (harm, arrivals)
     }
 
     /// The sender closes; says when the other end hears of it, unless it never does.

@@ -48,6 +48,8 @@ pub(crate) struct Plan {
     pub(crate) openings: Vec<(Duration, End)>,
     pub(crate) lanes: usize,
     pub(crate) delay_ms_max: u64,
+    /// On transports, one piece of so many stands still; 0 for none.
+    pub(crate) stalls_one_of: u32,
     /// What the engine is told that encoding took.
     pub(crate) encoding: Duration,
     /// One flow of so many is large.
@@ -104,6 +106,7 @@ impl Plan {
             openings,
             lanes: rng.usize(1..=4),
             delay_ms_max: [2, 20, 100, 400][rng.usize(..4)],
+            stalls_one_of: [0, 0, 0, 12][rng.usize(..4)],
             encoding: Duration::from_micros([20, 20, 2_000, 50_000][rng.usize(..4)]),
             large_one_of,
             large_bytes_max,

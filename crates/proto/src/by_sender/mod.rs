@@ -12,8 +12,8 @@ pub(crate) mod receiver;
 pub(crate) mod second_stage;
 pub(crate) mod sender;
 
-/// What seeds a block's check: its number on its lane and its flow, so that a block that
-/// turns up in another's place is found out.
-fn check_seed(number: u64, flow: FlowId) -> u64 {
-    number ^ flow.0.rotate_left(32)
+/// What seeds a block's check: its number on its lane, its flow and its offset there, so that
+/// a block that turns up in another's place is found out.
+fn check_seed(number: u64, flow: FlowId, offset: u64) -> u64 {
+    number ^ flow.0.rotate_left(32) ^ offset.rotate_left(16)
 }

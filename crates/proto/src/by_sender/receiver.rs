@@ -86,18 +86,13 @@ impl Receiver {
         self.lanes.get(&lane).map_or(0, |lane| lane.blocks_applied)
     }
 
-    /// A frame came on `lane` that counts as a block.
-    pub(crate) fn count_block(&mut self, lane: LaneId) {
-        if let Some(lane) = self.lanes.get_mut(&lane) {
-            lane.blocks_applied += 1;
-        }
-    }
-
-    /// Applies a block and appends its plain bytes to `plain`.
+    /// Applies a block, which lies at `offset` in its flow, and appends its plain bytes to
+    /// `plain`.
     pub(crate) fn receive(
         &mut self,
         lane: LaneId,
         block: &BlockFrame<'_>,
+        offset: u64,
         cursor: &mut SourceCursor,
         plain: &mut Vec<u8>,
         counters: &mut LayerCounters,
@@ -109,7 +104,7 @@ impl Receiver {
         let at = block
             .position_step
             .map(|step| LogPosition(lane.logged_end.0.wrapping_add(step as u64)));
-        let seed = check_seed(lane.blocks_applied, block.flow);
+        let seed = check_seed(lane.blocks_applied, block.flow, offset);
         let tokens = lane.tokens.unpack(block.tokens, TOKEN_BYTES_MAX)?;
         let literals = lane.literals.unpack(block.literals, block.len)?;
         let stream_bytes = tokens.len() + literals.len();

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use refrain_codec::{
-    EncodedBlock, Encoder, EncoderConfig, LogPosition, SourceCursor, check, marker::SamplingPeriod,
+    EncodedBlock, Encoder, EncoderConfig, LogPosition, check, marker::SamplingPeriod,
 };
 
 use super::{
@@ -17,7 +17,8 @@ use super::{
 };
 use crate::{
     counters::LayerCounters,
-    frame::{BlockFrame, FlowId, Frame, LaneId, Stream},
+    flow::Strand,
+    frame::{BlockFrame, FlowId, LaneId, Stream},
     limits::OUTSTANDING_BLOCKS_MAX,
 };
 
@@ -113,8 +114,9 @@ impl Sender {
         self.outstanding_blocks < OUTSTANDING_BLOCKS_MAX
     }
 
-    /// Encodes `plain`, the next bytes of `flow`, onto `lane`; appends its frame to `out`
-    /// and counts it.
+    /// Encodes `plain`, the bytes of `flow` at `offset`, onto `lane`; appends its frame to
+    /// `out` and counts it. The frame names the offset unless the lane's `strand` of the flow
+    /// ends there.
     #[allow(
         clippy::too_many_arguments,
         reason = "a block, its flow's state, its lane's buffers"
@@ -123,9 +125,10 @@ impl Sender {
         &mut self,
         lane_id: LaneId,
         flow: FlowId,
+        offset: u64,
         plain: &[u8],
         passage: Passage,
-        cursor: &mut SourceCursor,
+        strand: &mut Strand,
         out: &mut Vec<u8>,
         counters: &mut LayerCounters,
     ) -> Sent {
@@ -134,13 +137,13 @@ impl Sender {
             .get_mut(&lane_id)
             .expect("blocks are sent on open lanes");
         let number = lane.blocks_sent();
-        let seed = check_seed(number, flow);
+        let seed = check_seed(number, flow, offset);
         let (at, compress) = match passage {
             Passage::Logged { compress } => {
                 let reach = self.books.reach_of(lane_id);
-                let at = self
-                    .encoder
-                    .encode(seed, plain, &reach, cursor, &mut self.encoded);
+                let at =
+                    self.encoder
+                        .encode(seed, plain, &reach, &mut strand.cursor, &mut self.encoded);
                 self.books.take(at, plain.len(), lane_id);
                 (Some(at), compress)
             }
@@ -160,6 +163,7 @@ impl Sender {
         BlockFrame {
             flow,
             len: plain.len(),
+            offset: strand.advance(offset, plain.len()),
             position_step: at.map(|at| at.0.wrapping_sub(lane.logged_end.0) as i64),
             check: self.encoded.check,
             tokens,
@@ -183,30 +187,6 @@ impl Sender {
             at,
             longest_source: self.encoded.longest_source,
         }
-    }
-
-    /// Appends the frame that moves `flow` from `lane` to `to`; says how many blocks of
-    /// `lane` will be acknowledged when it was read.
-    pub(crate) fn send_move(
-        &mut self,
-        lane: LaneId,
-        flow: FlowId,
-        to: LaneId,
-        out: &mut Vec<u8>,
-    ) -> u64 {
-        let lane = self
-            .lanes
-            .get_mut(&lane)
-            .expect("moves are said on open lanes");
-        Frame::Move { flow, to }.write(out);
-        lane.outstanding.push_back(None);
-        self.outstanding_blocks += 1;
-        lane.blocks_sent()
-    }
-
-    /// How many blocks of `lane` were acknowledged since it began.
-    pub(crate) fn blocks_acked(&self, lane: LaneId) -> u64 {
-        self.lanes.get(&lane).map_or(0, |lane| lane.blocks_acked)
     }
 
     /// The receiver has applied `blocks` blocks of `lane` since it began. Says whether

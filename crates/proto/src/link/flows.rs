@@ -2,15 +2,12 @@
 
 use super::{Event, Link, ResetReason};
 use crate::{
-    counters::LayerCounters,
-    credit::ReceiveCredit,
-    flow::{Flow, Moving, ReceiveHalf, SendHalf},
+    flow::Flow,
     frame::{FlowId, Frame, LaneId},
-    limits::{CREDIT_BYTES_INITIAL, PING_INTERVAL, REASON_BYTES_MAX, TARGET_BYTES_MAX},
+    limits::{PING_INTERVAL, REASON_BYTES_MAX, TARGET_BYTES_MAX},
     moment::Moment,
     traffic::TrafficClass,
 };
-use refrain_codec::SourceCursor;
 
 /// Why a flow cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,7 +47,7 @@ impl Link {
         if self.flows.len() >= self.config.flows_max {
             return Err(OpenError::TooManyFlows);
         }
-        let lane = self.lane_for(now, target).ok_or(OpenError::LinkDown)?;
+        let lane = self.lane_for(target).ok_or(OpenError::LinkDown)?;
         let id = self.next_flow;
         self.next_flow = FlowId(id.0 + 2);
         let mut flow = Flow::new(now, lane, target, true, excluded);
@@ -78,9 +75,9 @@ impl Link {
             flow.send.class = TrafficClass::Excluded;
         }
         let credit_bytes = flow.receive.credit.widen(&mut self.pool);
-        let lane = flow.send.lane;
+        let home = flow.home;
         self.send_control(
-            lane,
+            home,
             &Frame::Accept {
                 flow: id,
                 credit_bytes,
@@ -91,24 +88,20 @@ impl Link {
 
     /// The target of a flow that the other end offered was not reached.
     pub fn refuse_flow(&mut self, id: FlowId, code: u8, text: &str) {
-        let Some(flow) = self
-            .flows
-            .get_mut(&id)
-            .filter(|flow| !flow.accepted && !flow.send.is_over)
-        else {
+        let Some(flow) = self.flows.get(&id).filter(|flow| !flow.accepted) else {
             return;
         };
-        let lane = flow.send.lane;
+        let home = flow.home;
         let text = &text[..text.floor_char_boundary(REASON_BYTES_MAX)];
         self.send_control(
-            lane,
+            home,
             &Frame::Refuse {
                 flow: id,
                 code,
                 text,
             },
         );
-        self.abandon_flow(id);
+        self.forget_flow(id);
     }
 
     /// How many bytes [`write`](Self::write) would take now.
@@ -159,14 +152,14 @@ impl Link {
 
     /// The application is gone: both directions end at once.
     pub fn reset(&mut self, id: FlowId, code: u8) {
-        let Some(flow) = self.flows.get(&id).filter(|flow| !flow.abandoned) else {
+        let Some(flow) = self.flows.get(&id) else {
             return;
         };
-        if !flow.send.is_over || !flow.receive.is_over {
+        if !flow.send.is_over || !flow.receive.is_over() {
             self.say_reset(id, code);
         }
         self.totals.flows_reset += 1;
-        self.abandon_flow(id);
+        self.forget_flow(id);
     }
 
     /// Takes the bytes that came on a flow, in exchange for `buffer`, which is cleared.
@@ -174,21 +167,26 @@ impl Link {
     pub fn take_ready(&mut self, id: FlowId, buffer: &mut Vec<u8>) {
         buffer.clear();
         if let Some(flow) = self.flows.get_mut(&id) {
-            core::mem::swap(buffer, &mut flow.receive.ready);
+            flow.receive.bytes.take(buffer);
         }
     }
 
     /// `bytes` of what was taken have reached the application: the other end may send more.
     pub fn taken(&mut self, now: Moment, id: FlowId, bytes: usize) {
         let round_trip = self.smoothed_round_trip();
-        let Some(flow) = self.flows.get_mut(&id).filter(|flow| !flow.receive.is_over) else {
+        let Some(flow) = self
+            .flows
+            .get_mut(&id)
+            .filter(|flow| flow.receive.total_bytes.is_none())
+        else {
             return;
         };
         let grant = flow
             .receive
             .credit
             .taken(bytes, now, round_trip, &mut self.pool);
-        let lane = flow.send.lane;
+        // That lane moves, and if it dies, so does the flow, and its credit with it.
+        let lane = flow.receive.latest_lane;
         if let Some(bytes) = grant {
             self.send_control(lane, &Frame::Credit { flow: id, bytes });
         }
@@ -198,10 +196,10 @@ impl Link {
     /// until it was asked for its end, so that one that was reset is never taken for one
     /// that ended; ask after each [`take_ready`](Self::take_ready).
     pub fn take_end(&mut self, id: FlowId) -> bool {
-        let Some(flow) = self.flows.get_mut(&id).filter(|flow| !flow.abandoned) else {
+        let Some(flow) = self.flows.get_mut(&id) else {
             return false;
         };
-        let ended = flow.receive.is_over && flow.receive.ready.is_empty();
+        let ended = flow.receive.is_over() && !flow.receive.bytes.is_ready();
         flow.receive.end_taken = ended;
         self.forget_if_gone(id);
         ended
@@ -210,7 +208,7 @@ impl Link {
     /// Whether anything of the flow is still to be sent or received.
     #[must_use]
     pub fn is_open(&self, id: FlowId) -> bool {
-        self.flows.get(&id).is_some_and(|flow| !flow.abandoned)
+        self.flows.contains_key(&id)
     }
 
     /// Takes no more flows, and tells the other end; those that are open go on.
@@ -229,8 +227,7 @@ impl Link {
         }
     }
 
-    /// Flows that are open, those included whose application is gone and whose last
-    /// blocks have not come.
+    /// Flows that are open.
     #[must_use]
     pub fn flows_open(&self) -> usize {
         self.flows.len()
@@ -242,7 +239,7 @@ impl Link {
         self.totals.flows_opened == 0
     }
 
-    /// Blocks on their way: those of a flow that this end has forgotten may be among them.
+    /// Blocks on their way, of flows that are over here too.
     #[must_use]
     pub fn blocks_outstanding(&self) -> usize {
         self.caches
@@ -261,116 +258,42 @@ impl Link {
         self.totals.flows_opened += 1;
     }
 
-    /// The flow's application is gone; its number lives on until the other end's last word.
-    pub(super) fn abandon_flow(&mut self, id: FlowId) {
-        let Some(flow) = self.flows.get_mut(&id) else {
-            return;
-        };
-        flow.abandoned = true;
-        flow.accepted = true;
-        flow.send.is_over = true;
-        self.pending_bytes -= flow.send.pending.len();
-        flow.send.pending = Vec::new();
-        flow.receive.ready = Vec::new();
-        self.forget_if_gone(id);
-    }
-
-    /// Says that a flow is over, both ways, where the other end will read it behind the
-    /// flow's last block.
+    /// Says that a flow is over, both ways, behind the last block of each of its strands. One
+    /// whose end was said has no strand any more, and says so on its home lane.
     pub(super) fn say_reset(&mut self, id: FlowId, code: u8) {
-        let Some(flow) = self.flows.get_mut(&id) else {
+        let Some(flow) = self.flows.get(&id) else {
             return;
         };
-        match flow.send.moving {
-            Some(Moving {
-                said_at: Some(_), ..
-            }) => flow.send.reset_after_move = Some(code),
-            _ => {
-                flow.send.moving = None;
-                let lane = flow.send.lane;
-                self.send_control(lane, &Frame::Reset { flow: id, code });
-            }
+        let lanes: Vec<LaneId> = match flow.send.is_over {
+            true => vec![flow.home],
+            false => flow.send.strands.iter().map(|&(lane, _)| lane).collect(),
+        };
+        for lane in lanes {
+            self.send_control(lane, &Frame::Reset { flow: id, code });
         }
     }
 
-    /// The flow is over, and its application is to hear of it; nothing more will come of it.
-    pub(super) fn drop_flow(&mut self, id: FlowId, reason: ResetReason) {
-        if let Some(flow) = self.flows.get_mut(&id) {
-            flow.receive.is_over = true;
-        }
-        self.end_flow(id, reason);
-    }
-
-    /// The flow is over, and its application is to hear of it; what still comes of it is
-    /// decoded and dropped.
+    /// The flow is over, and its application is to hear of it.
     pub(super) fn end_flow(&mut self, id: FlowId, reason: ResetReason) {
-        let Some(flow) = self.flows.get_mut(&id) else {
-            return;
-        };
-        if !flow.abandoned {
+        if self.flows.contains_key(&id) {
             self.totals.flows_reset += 1;
             self.events.push_back(Event::FlowReset(id, reason));
+            self.forget_flow(id);
         }
-        self.abandon_flow(id);
     }
 
     pub(super) fn forget_if_gone(&mut self, id: FlowId) {
-        if self.flows.get(&id).is_some_and(Flow::is_gone)
-            && let Some(mut flow) = self.flows.remove(&id)
-        {
-            flow.receive.credit.release(&mut self.pool);
-            self.pending_bytes -= flow.send.pending.len();
-            self.unproven_flows.retain(|&other| other != id);
+        if self.flows.get(&id).is_some_and(Flow::is_gone) {
+            self.forget_flow(id);
         }
     }
-}
 
-impl Flow {
-    pub(super) fn new(
-        now: Moment,
-        lane: LaneId,
-        target: &str,
-        opened_here: bool,
-        excluded: bool,
-    ) -> Self {
-        let class = if excluded {
-            TrafficClass::Excluded
-        } else {
-            TrafficClass::Unknown
-        };
-        Self {
-            target: target.to_owned(),
-            opened_here,
-            accepted: false,
-            abandoned: false,
-            opened_at: now,
-            send: SendHalf {
-                lane,
-                moving: None,
-                reset_after_move: None,
-                pending: Vec::new(),
-                credit_bytes: CREDIT_BYTES_INITIAL,
-                ending: false,
-                is_over: false,
-                queued: false,
-                writer_waits: false,
-                cursor: SourceCursor::default(),
-                class,
-                unproven: None,
-                unproven_bytes: 0,
-                counters: LayerCounters::default(),
-            },
-            receive: ReceiveHalf {
-                lane,
-                left_lane: None,
-                ready: Vec::new(),
-                credit: ReceiveCredit::new(now),
-                is_over: false,
-                is_lost: false,
-                end_taken: false,
-                cursor: SourceCursor::default(),
-                counters: LayerCounters::default(),
-            },
+    pub(super) fn forget_flow(&mut self, id: FlowId) {
+        if let Some(mut flow) = self.flows.remove(&id) {
+            flow.receive.credit.release(&mut self.pool);
+            self.pending_bytes -= flow.send.pending.len();
+            self.early_runs -= flow.receive.bytes.early_runs();
+            self.unproven_flows.retain(|&other| other != id);
         }
     }
 }

@@ -1,13 +1,18 @@
 //! What comes on a lane: hello, frames, events.
 
-use super::{Event, Fault, LaneFault, Link, LinkFault, ResetReason, Role, moves::RESET_LANE_LOST};
+use super::{
+    Event, Fault, LaneFault, Link, LinkFault, ResetReason, Role, strands::RESET_LANE_LOST,
+};
 use crate::{
     by_sender::receiver::Rejected,
     counters::LayerCounters,
-    flow::Flow,
-    frame::{BlockFrame, FlowId, Frame, LaneId, end_check},
+    flow::{Flow, ReceiveHalf},
+    frame::{BlockFrame, FlowId, Frame, LaneId, LaneList, end_check},
     hello::Hello,
-    limits::{ACK_DELAY, ACK_WINDOW_SHARE, PADDING_BYTES_MAX},
+    in_order::Misplaced,
+    limits::{
+        ACK_DELAY, ACK_WINDOW_SHARE, OUTSTANDING_BLOCKS_MAX, PADDING_BYTES_MAX, STRANDS_TIMES_FLOWS,
+    },
     moment::Moment,
     traffic::TrafficClass,
 };
@@ -42,8 +47,14 @@ impl Link {
         };
         let read = input.len() - rest.len();
         input.drain(..read);
+        let round_trip = self.smoothed_round_trip();
         if let Some(state) = self.lanes.get_mut(&lane) {
+            let stalled = state.arrivals.came(now, !input.is_empty(), round_trip);
             state.input = input;
+            if stalled {
+                self.send_control(lane, &Frame::Stalled);
+                self.stall_seen(now, lane);
+            }
         }
         match result {
             Err(Fault::Lane(fault)) => self.lane_down(lane, fault),
@@ -88,18 +99,16 @@ impl Link {
                 excluded,
             } => {
                 if let Some(flow) = self.flow_of(id)? {
-                    if !flow.opened_here || (flow.accepted && !flow.abandoned) {
+                    if !flow.opened_here || flow.accepted || flow.home != lane {
                         return Err(LaneFault::Protocol("an acceptance out of place").into());
                     }
                     flow.send.add_credit(credit_bytes)?;
                     if excluded {
                         flow.send.class = TrafficClass::Excluded;
                     }
-                    if !flow.abandoned {
-                        flow.accepted = true;
-                        self.events.push_back(Event::FlowAccepted(id));
-                        self.say_writable(id);
-                    }
+                    flow.accepted = true;
+                    self.events.push_back(Event::FlowAccepted(id));
+                    self.say_writable(id);
                 }
                 Ok(())
             }
@@ -108,43 +117,41 @@ impl Link {
                 code,
                 text,
             } => {
-                if let Some(flow) = self.flow_on(lane, id)? {
-                    if !flow.opened_here || (flow.accepted && !flow.abandoned) {
+                self.end_strand(lane, id);
+                if let Some(flow) = self.flow_of(id)? {
+                    if !flow.opened_here || flow.accepted || flow.home != lane {
                         return Err(LaneFault::Protocol("a refusal out of place").into());
                     }
-                    flow.receive.is_over = true;
-                    let (said_all, abandoned) = (flow.send.is_over, flow.abandoned);
-                    if !said_all {
+                    let is_to_answer = !flow.send.is_over;
+                    let text = text.to_owned();
+                    self.events.push_back(Event::FlowRefused {
+                        flow: id,
+                        code,
+                        text,
+                    });
+                    if is_to_answer {
                         self.say_reset(id, code);
                     }
-                    if !abandoned {
-                        let text = text.to_owned();
-                        self.events.push_back(Event::FlowRefused {
-                            flow: id,
-                            code,
-                            text,
-                        });
-                    }
-                    self.abandon_flow(id);
+                    self.forget_flow(id);
                 }
                 Ok(())
             }
-            Frame::End { flow: id, check } => {
-                if let Some(flow) = self.flow_on(lane, id)? {
-                    if check != end_check(id, flow.receive.counters.app_bytes) {
-                        return Err(LaneFault::Protocol("a flow's end in the wrong place").into());
-                    }
-                    if core::mem::replace(&mut flow.receive.is_over, true) {
-                        return Err(LaneFault::Protocol("a flow ended twice").into());
-                    }
-                    if !flow.abandoned {
-                        self.events.push_back(Event::Readable(id));
-                    }
-                    self.forget_if_gone(id);
+            Frame::End {
+                flow: id,
+                plain_bytes,
+                check,
+                lanes,
+            } => {
+                if check != end_check(id, plain_bytes) {
+                    return Err(LaneFault::Protocol("a flow's end in the wrong place").into());
                 }
-                Ok(())
+                self.end_strand(lane, id);
+                self.receive_end(id, plain_bytes, lanes)
             }
-            Frame::Reset { flow: id, code } => self.receive_reset(lane, id, code),
+            Frame::Reset { flow: id, code } => {
+                self.end_strand(lane, id);
+                self.receive_reset(id, code)
+            }
             Frame::Credit { flow: id, bytes } => {
                 if let Some(flow) = self.flow_of(id)? {
                     flow.send.add_credit(bytes)?;
@@ -161,12 +168,10 @@ impl Link {
                     .acknowledged(lane, blocks)
                     .map_err(|_| LaneFault::Protocol("an impossible acknowledgement"))?;
                 if news {
-                    self.finish_moves(lane);
                     self.say_transmit_all();
                 }
                 Ok(())
             }
-            Frame::Move { flow, to } => self.move_came(now, lane, flow, to),
             Frame::LaneClosed {
                 lane: dead,
                 blocks,
@@ -191,13 +196,8 @@ impl Link {
                 }
                 Ok(())
             }
-            Frame::Pressure { held_up } => {
-                if let Some(state) = self.lanes.get_mut(&lane) {
-                    state.peer_held_up = held_up;
-                }
-                if held_up {
-                    self.loss_seen(now);
-                }
+            Frame::Stalled => {
+                self.stall_seen(now, lane);
                 Ok(())
             }
             Frame::Abort { .. } => Err(LinkFault::AbortedByPeer.into()),
@@ -224,9 +224,6 @@ impl Link {
         if is_replay || self.flows.contains_key(&id) {
             return Err(LaneFault::Protocol("a flow opened twice").into());
         }
-        if self.flows.len() >= 2 * self.config.flows_max {
-            return Err(LaneFault::Protocol("far too many flows").into());
-        }
         let end = FlowId(id.0.saturating_add(2));
         self.peer_flows_end = self.peer_flows_end.max(end);
         if let Some(state) = self.lanes.get_mut(&lane) {
@@ -251,25 +248,54 @@ impl Link {
         Ok(())
     }
 
-    fn receive_reset(&mut self, lane: LaneId, id: FlowId, code: u8) -> Result<(), Fault> {
+    /// The last word of a flow came on `lane`: none of its blocks follows there.
+    fn end_strand(&mut self, lane: LaneId, id: FlowId) {
+        if let Some(state) = self.lanes.get_mut(&lane) {
+            state.strands.remove(&id);
+        }
+    }
+
+    fn receive_end(
+        &mut self,
+        id: FlowId,
+        plain_bytes: u64,
+        lanes: LaneList<'_>,
+    ) -> Result<(), Fault> {
         let Some(flow) = self.flow_of(id)? else {
             return Ok(());
         };
-        let in_place = flow.receive.lane == lane || flow.receive.left_lane == Some(lane);
-        // The flow's lane is dead at the other end, and maybe not yet here: what was sent on it
-        // may still come.
-        let by_lane = code == RESET_LANE_LOST;
-        if !in_place && !by_lane && !flow.receive.is_over {
-            return Err(LaneFault::Protocol("a flow on another's lane").into());
+        let receive = &mut flow.receive;
+        let is_first = receive.total_bytes.is_none();
+        if is_first {
+            receive.ends_awaited = 1 + lanes.iter().count();
+            lanes.iter().for_each(|lane| receive.travels_on_too(lane));
         }
-        flow.receive.is_over |= in_place;
-        flow.receive.is_lost = true;
+        let known = *receive.total_bytes.get_or_insert(plain_bytes);
+        receive.ends_awaited = receive.ends_awaited.saturating_sub(1);
+        let is_over = receive.is_over();
+        let all_came = is_over || receive.ends_awaited > 0;
+        if known != plain_bytes || plain_bytes < receive.counters.app_bytes || !all_came {
+            return Err(LaneFault::Protocol("a flow's end in the wrong place").into());
+        }
+        if is_over && is_first {
+            self.events.push_back(Event::Readable(id));
+            self.forget_if_gone(id);
+        } else if !is_over && lanes.iter().any(|lane| !self.lanes.contains_key(&lane)) {
+            self.lose_flow(id);
+        }
+        Ok(())
+    }
+
+    fn receive_reset(&mut self, id: FlowId, code: u8) -> Result<(), Fault> {
+        let Some(flow) = self.flow_of(id)? else {
+            return Ok(());
+        };
         if !flow.send.is_over {
             self.say_reset(id, code);
         }
-        let reason = match by_lane {
-            true => ResetReason::LaneLost,
-            false => ResetReason::ByPeer(code),
+        let reason = match code {
+            RESET_LANE_LOST => ResetReason::LaneLost,
+            code => ResetReason::ByPeer(code),
         };
         self.end_flow(id, reason);
         Ok(())
@@ -281,48 +307,60 @@ impl Link {
         lane: LaneId,
         block: &BlockFrame<'_>,
     ) -> Result<(), Fault> {
-        let caches = self
-            .caches
-            .as_mut()
-            .ok_or(LaneFault::Protocol("a block before the hello"))?;
-        let flow = self
-            .flows
-            .get_mut(&block.flow)
-            .filter(|flow| flow.receive.lane == lane && !flow.receive.is_over)
-            .ok_or(LaneFault::Protocol("a block of no flow"))?;
-        flow.receive
-            .credit
-            .received(block.len)
-            .map_err(|_| LaneFault::Protocol("a block beyond its flow's credit"))?;
-        let was_empty = flow.receive.ready.is_empty();
-        let plain_start = flow.receive.ready.len();
+        self.flow_of(block.flow)?;
+        let (Some(caches), Some(state)) = (&mut self.caches, self.lanes.get_mut(&lane)) else {
+            return Err(LaneFault::Protocol("a block before the hello").into());
+        };
+        if state.strands.len() >= STRANDS_TIMES_FLOWS * self.config.flows_max
+            && !state.strands.contains_key(&block.flow)
+        {
+            return Err(LaneFault::Protocol("far too many flows").into());
+        }
+        let strand = state.strands.entry(block.flow).or_default();
+        let offset = strand.locate(block.offset, block.len);
+        let mut flow = self.flows.get_mut(&block.flow);
+        let is_next = match &mut flow {
+            Some(flow) => flow.receive.admit(lane, offset, block.len)?,
+            None => false,
+        };
+        let mut elsewhere = Vec::new();
+        let plain = match &mut flow {
+            Some(flow) if is_next => flow.receive.bytes.next(),
+            _ => &mut elsewhere,
+        };
+        let plain_start = plain.len();
         let mut counted = LayerCounters::default();
         caches
             .receiver
-            .receive(
-                lane,
-                block,
-                &mut flow.receive.cursor,
-                &mut flow.receive.ready,
-                &mut counted,
-            )
+            .receive(lane, block, offset, &mut strand.cursor, plain, &mut counted)
             .map_err(|rejected| match rejected {
                 Rejected::Lane(why) => LaneFault::Protocol(why).into(),
                 Rejected::Cache(violation) => Fault::from(violation),
             })?;
-        let first_block = flow.receive.counters.blocks == 0;
-        flow.receive.counters.add(&counted);
+        let is_excluded = offset == 0
+            && TrafficClass::Unknown.after(&plain[plain_start..]) == TrafficClass::Excluded;
         self.totals.received.add(&counted);
-        if first_block {
-            let class = TrafficClass::Unknown.after(&flow.receive.ready[plain_start..]);
-            if class == TrafficClass::Excluded {
+        if let Some(flow) = flow {
+            if is_excluded {
                 flow.send.class = TrafficClass::Excluded;
             }
-        }
-        if flow.abandoned {
-            flow.receive.ready = Vec::new();
-        } else if was_empty {
-            self.events.push_back(Event::Readable(block.flow));
+            let bytes = &mut flow.receive.bytes;
+            self.early_runs -= bytes.early_runs();
+            if is_next {
+                let was_ready = plain_start > 0;
+                bytes.appended(block.len);
+                if !was_ready {
+                    self.events.push_back(Event::Readable(block.flow));
+                }
+            } else {
+                bytes.keep(offset, elsewhere);
+            }
+            self.early_runs += bytes.early_runs();
+            flow.receive.counters.add(&counted);
+            // A gap is a block on its way, of which a sender has only so many.
+            if self.early_runs > OUTSTANDING_BLOCKS_MAX {
+                return Err(LaneFault::Protocol("more early blocks than can be").into());
+            }
         }
         self.acknowledge_soon(now, lane, block.len);
         Ok(())
@@ -345,21 +383,6 @@ impl Link {
             if due == now {
                 self.say_transmit(lane);
             }
-        }
-    }
-
-    /// The flow that a frame names which has to come on the flow's own lane; `None` if it is
-    /// over already.
-    pub(super) fn flow_on(
-        &mut self,
-        lane: LaneId,
-        id: FlowId,
-    ) -> Result<Option<&mut Flow>, LaneFault> {
-        match self.flow_of(id)? {
-            Some(flow) if flow.receive.lane != lane => {
-                Err(LaneFault::Protocol("a flow on another's lane"))
-            }
-            flow => Ok(flow),
         }
     }
 
@@ -392,7 +415,27 @@ impl Link {
         self.fault = Some(fault);
         let flows: Vec<FlowId> = self.flows.keys().copied().collect();
         for id in flows {
-            self.drop_flow(id, ResetReason::LaneLost);
+            self.end_flow(id, ResetReason::LaneLost);
         }
+    }
+}
+
+impl ReceiveHalf {
+    /// Whether a block that comes on `lane` may; says whether its bytes are the next ones.
+    fn admit(&mut self, lane: LaneId, offset: u64, len: usize) -> Result<bool, LaneFault> {
+        let is_next = self
+            .bytes
+            .is_next(offset, len)
+            .map_err(|Misplaced| LaneFault::Protocol("a block in the wrong place"))?;
+        let end = offset + len as u64;
+        if self.total_bytes.is_some_and(|total| end > total) {
+            return Err(LaneFault::Protocol("a block behind its flow's end"));
+        }
+        self.credit
+            .received(len)
+            .map_err(|_| LaneFault::Protocol("a block beyond its flow's credit"))?;
+        self.latest_lane = lane;
+        self.travels_on_too(lane);
+        Ok(is_next)
     }
 }

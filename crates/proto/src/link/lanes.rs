@@ -14,17 +14,18 @@ use std::collections::{BTreeMap, VecDeque};
 
 use refrain_codec::geometry::CacheGeometry;
 
-use super::{Caches, Event, Fault, LaneFault, Link, Role};
+use super::{Caches, Event, Fault, LaneFault, Link};
 use crate::{
+    arrivals::Arrivals,
     by_sender::{
         receiver::{CacheViolation, Receiver},
         sender::Sender,
     },
+    flow::Strand,
     frame::{FlowId, Frame, LaneId},
     hello::Hello,
-    limits::{LANES_EVER_MAX, LOSS_REMEMBERED},
+    limits::{HELD_UP_SHOWN, LANES_EVER_MAX},
     moment::Moment,
-    pressure::Pressure,
 };
 
 /// A lane that is alive.
@@ -44,6 +45,10 @@ pub(super) struct Lane {
     pub(super) long_flows: VecDeque<FlowId>,
     /// Short flows served since a long one was.
     pub(super) short_turns: u32,
+    /// What flows have sent here, and not yet ended. Lives on when a flow is over at this end.
+    pub(super) strands: BTreeMap<FlowId, Strand>,
+    /// Whether its transport still takes what was last given to it.
+    pub(super) is_writing: bool,
     /// Whether [`Event::Transmit`] was said and not yet followed.
     pub(super) transmit_said: bool,
     pub(super) acked_blocks: u64,
@@ -52,8 +57,9 @@ pub(super) struct Lane {
     pub(super) heard_at: Moment,
     pub(super) ping: Option<(u64, Moment)>,
     pub(super) ping_due: Moment,
-    pub(super) pressure: Pressure,
-    pub(super) peer_held_up: bool,
+    pub(super) arrivals: Arrivals,
+    /// When loss last held it up, either way.
+    pub(super) stalled_at: Option<Moment>,
     pub(super) sent_bytes: u64,
     pub(super) received_bytes: u64,
 }
@@ -111,6 +117,8 @@ impl Lane {
             short_flows: VecDeque::new(),
             long_flows: VecDeque::new(),
             short_turns: 0,
+            strands: BTreeMap::new(),
+            is_writing: false,
             transmit_said: false,
             acked_blocks: 0,
             unacked_bytes: 0,
@@ -118,8 +126,8 @@ impl Lane {
             heard_at: now,
             ping: None,
             ping_due: now,
-            pressure: Pressure::default(),
-            peer_held_up: false,
+            arrivals: Arrivals::default(),
+            stalled_at: None,
             sent_bytes: 0,
             received_bytes: 0,
         }
@@ -129,8 +137,9 @@ impl Lane {
         !self.short_flows.is_empty() || !self.long_flows.is_empty()
     }
 
-    pub(super) fn is_held_up(&self) -> bool {
-        self.peer_held_up || self.pressure.is_held_up()
+    pub(super) fn is_held_up(&self, now: Moment) -> bool {
+        self.stalled_at
+            .is_some_and(|at| now.since(at) < HELD_UP_SHOWN)
     }
 }
 
@@ -281,11 +290,9 @@ impl Link {
         for dead in unsettled {
             self.say_final_count(dead, lane);
         }
-        if self.is_lossy(now) {
-            let crowded: Vec<LaneId> = self.lanes.keys().copied().collect();
-            for lane in crowded {
-                self.spread_flows(lane);
-            }
+        if self.is_lossy() {
+            // There may be flows that wait for lanes which are held up.
+            self.say_transmit(lane);
         }
     }
 
@@ -310,7 +317,6 @@ impl Link {
         );
         self.events.push_back(Event::LaneDown(lane, fault));
 
-        self.cancel_moves_to(lane);
         let flows: Vec<FlowId> = self
             .flows
             .iter()
@@ -318,7 +324,7 @@ impl Link {
             .map(|(&id, _)| id)
             .collect();
         for id in flows {
-            self.lose_flow(id, lane);
+            self.lose_flow(id);
         }
         let unheard: Vec<LaneId> = self
             .dead_lanes
@@ -396,45 +402,31 @@ impl Link {
     }
 
     /// The lane for a new flow to `target`: the one that the target hashes to, so that
-    /// flows of a kind find each other at once. Where loss was seen of late, the one that
-    /// has the fewest flows, so that a stall holds up as few as it would without us.
-    pub(super) fn lane_for(&mut self, now: Moment, target: &str) -> Option<LaneId> {
-        let up: Vec<LaneId> = self
+    /// flows of a kind find each other at once. Where loss was seen of late, one that is not
+    /// held up and has few flows.
+    pub(super) fn lane_for(&mut self, target: &str) -> Option<LaneId> {
+        let up: Vec<(LaneId, bool)> = self
             .lanes
             .iter()
             .filter(|(_, lane)| lane.is_up)
-            .map(|(&id, _)| id)
+            .map(|(&id, lane)| (id, lane.is_writing))
             .collect();
         if up.is_empty() {
             return None;
         }
         let home = refrain_codec::check(0, target.as_bytes()) as usize % up.len();
         let mut turns = (0..up.len()).map(|turn| up[(home + turn) % up.len()]);
-        if !self.is_lossy(now) {
-            return turns.next();
+        if !self.is_lossy() {
+            return turns.next().map(|(lane, _)| lane);
         }
         let mut flows: BTreeMap<LaneId, usize> = BTreeMap::new();
         for flow in self.flows.values() {
-            *flows.entry(flow.send.lane).or_default() += 1;
+            *flows.entry(flow.home).or_default() += 1;
         }
-        turns.min_by_key(|lane| flows.get(lane).copied().unwrap_or_default())
-    }
-
-    /// Loss held up a lane, at this end or the other.
-    pub(super) fn loss_seen(&mut self, now: Moment) {
-        self.loss_seen_at = Some(now);
-        // Before the next flows come, which no lane may leave again.
-        if self.role == Role::Near && self.lanes.len() < self.config.lanes_max {
-            self.events.push_back(Event::WantLanes);
-        }
-    }
-
-    fn is_lossy(&self, now: Moment) -> bool {
-        let is_held_up = self.lanes.values().any(Lane::is_held_up);
-        is_held_up
-            || self
-                .loss_seen_at
-                .is_some_and(|at| now.since(at) < LOSS_REMEMBERED)
+        let few = |lane| flows.get(&lane).copied().unwrap_or_default();
+        turns
+            .min_by_key(|&(lane, is_writing)| (is_writing, few(lane)))
+            .map(|(lane, _)| lane)
     }
 }
 

@@ -16,15 +16,15 @@
 //! | `frames` | what comes: frames to events |
 //! | `transmit` | what goes: flows in turn, blocks, acknowledgements |
 //! | `flows` | the applications' side |
-//! | `moves` | flows that change lanes because loss holds theirs up |
+//! | `strands` | flows on several lanes, because loss holds theirs up |
 //! | `timers` | deadlines |
 //! | `status` | what users see |
 
 mod flows;
 mod frames;
 mod lanes;
-mod moves;
 mod status;
+mod strands;
 mod timers;
 mod transmit;
 
@@ -118,11 +118,11 @@ pub struct Link {
     link_was_full: bool,
     /// Flows whose full-entropy bytes lie in the log and were not referred to yet.
     unproven_flows: Vec<FlowId>,
-    /// Flows whose move to another lane was decided and not yet read.
-    moving_flows: Vec<FlowId>,
+    /// Runs of bytes that came early, of all flows.
+    early_runs: usize,
     effort: EffortControl,
     round_trip: Option<Duration>,
-    /// When loss last held up a lane.
+    /// When loss last held up a lane; forgotten after a while.
     loss_seen_at: Option<Moment>,
     /// Since when the window is full, and where *done* stood then.
     window_wait: Option<WindowWait>,
@@ -156,7 +156,7 @@ struct Totals {
     link_bytes_received: u64,
     flows_opened: u64,
     flows_reset: u64,
-    flows_moved: u64,
+    strands_added: u64,
     holes_made: u64,
     lanes_lost: u64,
     lanes_settled: u64,
@@ -310,7 +310,7 @@ impl Link {
             pending_bytes: 0,
             link_was_full: false,
             unproven_flows: Vec::new(),
-            moving_flows: Vec::new(),
+            early_runs: 0,
             effort: EffortControl::new(config.effort),
             config,
             round_trip: None,

@@ -32,8 +32,8 @@ pub struct LinkStatus {
     pub flows_opened: u64,
     /// Flows that ended with a reset.
     pub flows_reset: u64,
-    /// Directions of flows that moved to another lane.
-    pub flows_moved: u64,
+    /// Further lanes that directions of flows took because loss held theirs up.
+    pub strands_added: u64,
     /// Holes that this end's log has now.
     pub holes: usize,
     /// Holes that this end's log ever had.
@@ -68,7 +68,7 @@ pub struct LaneStatus {
     pub id: LaneId,
     /// Whether it carries flows.
     pub is_up: bool,
-    /// Whether loss holds it up.
+    /// Whether loss held it up within the last seconds.
     pub is_held_up: bool,
     /// Bytes sent, inside of its encryption.
     pub sent_bytes: u64,
@@ -81,7 +81,7 @@ pub struct LaneStatus {
 pub struct FlowStatus {
     /// Its number.
     pub id: FlowId,
-    /// Its lane.
+    /// The lane that it sends on next.
     pub lane: LaneId,
     /// `host:port`.
     pub target: String,
@@ -131,7 +131,7 @@ impl Link {
                 .map(|(&id, lane)| LaneStatus {
                     id,
                     is_up: lane.is_up,
-                    is_held_up: lane.is_held_up(),
+                    is_held_up: lane.is_held_up(now),
                     sent_bytes: lane.sent_bytes,
                     received_bytes: lane.received_bytes,
                 })
@@ -139,7 +139,6 @@ impl Link {
             flows: self
                 .flows
                 .iter()
-                .filter(|(_, flow)| !flow.abandoned)
                 .map(|(&id, flow)| FlowStatus {
                     id,
                     lane: flow.send.lane,
@@ -158,7 +157,7 @@ impl Link {
             round_trip: self.round_trip,
             flows_opened: self.totals.flows_opened,
             flows_reset: self.totals.flows_reset,
-            flows_moved: self.totals.flows_moved,
+            strands_added: self.totals.strands_added,
             holes,
             holes_made: self.totals.holes_made,
             lanes_lost: self.totals.lanes_lost,

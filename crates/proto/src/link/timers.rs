@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::{LaneFault, Link, lanes::Lane};
 use crate::{
     frame::{Frame, LaneId},
-    limits::{PING_INTERVAL, PING_INTERVAL_IDLE},
+    limits::{LOSS_REMEMBERED, PING_INTERVAL, PING_INTERVAL_IDLE},
     moment::Moment,
 };
 
@@ -34,6 +34,9 @@ impl Link {
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Moment) {
+        self.loss_seen_at = self
+            .loss_seen_at
+            .filter(|&at| now.since(at) < LOSS_REMEMBERED);
         let lanes: Vec<LaneId> = self.lanes.keys().copied().collect();
         for lane in lanes {
             self.lane_timeout(now, lane);

@@ -3,13 +3,13 @@
 
 use core::time::Duration;
 
-use super::{Event, LaneFault, Link, WindowWait};
+use super::{Event, LaneFault, Link, WindowWait, lanes::Lane};
 use crate::{
     by_sender::sender::Passage,
     counters::LayerCounters,
     effort::Effort,
     flow::SendHalf,
-    frame::{FlowId, Frame, LaneId, end_check},
+    frame::{FlowId, Frame, LaneId, LaneList, end_check},
     limits::{CONTROL_BYTES_MAX, CREDIT_BYTES_MAX, WINDOW_WAIT_MAX, WINDOW_WAIT_MIN},
     moment::Moment,
     traffic::TrafficClass,
@@ -63,11 +63,12 @@ impl Link {
         self.totals.link_bytes_sent += sent;
         if let Some(state) = self.lanes.get_mut(&lane) {
             state.sent_bytes += sent;
+            state.is_writing = sent > 0;
         }
     }
 
     /// Reports how long encoding and then sending what [`poll_transmit`](Self::poll_transmit)
-    /// gave took: what effort and pressure are judged by.
+    /// gave took: what effort is judged by.
     pub fn transmitted(
         &mut self,
         now: Moment,
@@ -83,20 +84,8 @@ impl Link {
         {
             caches.sender.set_level(level);
         }
-        let Some(state) = self.lanes.get_mut(&lane).filter(|state| state.is_up) else {
-            return;
-        };
-        let was_held_up = state.pressure.is_held_up();
-        if let Some(held_up) = state.pressure.observe(now, sending) {
-            if held_up {
-                self.spread_flows(lane);
-            }
-            if held_up || was_held_up {
-                self.send_control(lane, &Frame::Pressure { held_up });
-                if held_up {
-                    self.loss_seen(now);
-                }
-            }
+        if let Some(state) = self.lanes.get_mut(&lane) {
+            state.is_writing = false;
         }
     }
 
@@ -123,6 +112,7 @@ impl Link {
             } else {
                 state.long_flows.push_back(id);
             }
+            self.offer_to_idle_lane(lane);
             self.say_transmit(lane);
         }
     }
@@ -205,6 +195,12 @@ impl Link {
 
     /// Sends the next flow's next block, or its end.
     fn send_next(&mut self, now: Moment, lane: LaneId, out: &mut Vec<u8>) -> Turn {
+        if !self.lanes.get(&lane).is_some_and(Lane::has_queued_flows)
+            && let Some(id) = self.take_over(lane)
+            && let Some(state) = self.lanes.get_mut(&lane)
+        {
+            state.long_flows.push_back(id);
+        }
         let Some(state) = self.lanes.get_mut(&lane) else {
             return Turn::Nothing;
         };
@@ -225,11 +221,6 @@ impl Link {
             }
             return Turn::Sent;
         };
-        if flow.send.moving.is_some() {
-            queue.pop_front();
-            self.say_move(id, out);
-            return Turn::Sent;
-        }
         let len = flow.next_block_bytes();
         if len > 0 {
             let class = flow.send.class.after(&flow.send.pending[..len]);
@@ -251,15 +242,39 @@ impl Link {
         if let Some(flow) = self.flows.get_mut(&id) {
             flow.send.queued = false;
             if flow.send.ending && flow.send.pending.is_empty() && !flow.send.is_over {
-                flow.send.is_over = true;
-                let check = end_check(id, flow.send.counters.app_bytes);
-                Frame::End { flow: id, check }.write(out);
+                self.say_end(id, lane, out);
             }
         }
         self.queue_flow(id);
         self.say_writable(id);
         self.forget_if_gone(id);
         Turn::Sent
+    }
+
+    /// Says that a flow's direction is over, behind the last block of each of its strands.
+    fn say_end(&mut self, id: FlowId, lane: LaneId, out: &mut Vec<u8>) {
+        let Some(flow) = self.flows.get_mut(&id) else {
+            return;
+        };
+        flow.send.is_over = true;
+        let home = flow.home;
+        let plain_bytes = flow.send.counters.app_bytes;
+        let strands: Vec<LaneId> = flow.send.strands.iter().map(|&(on, _)| on).collect();
+        let further = strands.iter().copied().filter(|&on| on != home);
+        let mut listed = Vec::new();
+        let end = Frame::End {
+            flow: id,
+            plain_bytes,
+            check: end_check(id, plain_bytes),
+            lanes: LaneList::write(further, &mut listed),
+        };
+        for on in strands {
+            if on == lane {
+                end.write(out);
+            } else {
+                self.send_control(on, &end);
+            }
+        }
     }
 
     /// How a block of `len` bytes may travel now; `None` while it shall wait.
@@ -331,18 +346,20 @@ impl Link {
         caches.sender.set_period(period);
         flow.send.class = class;
         let mut counted = LayerCounters::default();
-        let SendHalf {
-            pending, cursor, ..
-        } = &mut flow.send;
+        let offset = flow.send.counters.app_bytes;
+        let mut strand = *flow.send.strand(lane);
         let sent = caches.sender.send(
             lane,
             id,
-            &pending[..len],
+            offset,
+            &flow.send.pending[..len],
             passage,
-            cursor,
+            &mut strand,
             out,
             &mut counted,
         );
+        *flow.send.strand(lane) = strand;
+        let pending = &mut flow.send.pending;
         pending.drain(..len);
         if pending.is_empty() {
             // Ten thousand idle flows shall not each keep their largest write.

@@ -273,7 +273,8 @@ impl World {
         };
         let status = side.link.status(now);
         self.kinds.note_many(Kind::Hole, status.holes_made);
-        self.kinds.note_many(Kind::FlowMoved, status.flows_moved);
+        self.kinds
+            .note_many(Kind::StrandAdded, status.strands_added);
         self.kinds
             .note_many(Kind::BypassedBlock, status.sent.layers.bypassed_blocks);
         let wrapped = status.sent.cache_bytes > 0

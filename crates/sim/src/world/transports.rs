@@ -40,7 +40,11 @@ impl World {
             return Ok(());
         };
         side.transports.insert(lane, number);
-        let mut transport = Transport::new(&mut self.rng, self.plan.delay_ms_max);
+        let mut transport = Transport::new(
+            &mut self.rng,
+            self.plan.delay_ms_max,
+            self.plan.stalls_one_of,
+        );
         transport.end(End::Near).lane = Some((link, lane));
         self.transports.push(transport);
         self.schedule.after(HELLO_TIMEOUT, Step::HelloDue(number));
@@ -71,7 +75,7 @@ impl World {
             }
             let number = self.parcels_sent[end as usize];
             self.parcels_sent[end as usize] += 1;
-            let (harm, arrival) = pipe.send(&mut self.rng, now, number, bytes);
+            let (harm, arrivals) = pipe.send(&mut self.rng, now, number, bytes);
             if let Some(at) = pipe.free_at {
                 let took = at.since(now);
                 self.schedule.at(
@@ -83,7 +87,7 @@ impl World {
                     },
                 );
             }
-            if let Some(at) = arrival {
+            for at in arrivals {
                 let from = end;
                 self.schedule.at(at, Step::Arrive { transport, from });
             }

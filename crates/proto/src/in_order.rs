@@ -1,0 +1,162 @@
+//! Plain bytes of one direction of a flow, put in the order in which they were sent.
+//!
+//! On one lane they come in order. Where loss holds lanes up a flow travels on several, and
+//! what comes early waits here until the bytes before it have come, within the flow's credit.
+//! Only the application waits then: blocks are decoded as they come, whatever their flow has.
+
+use std::collections::BTreeMap;
+
+/// Bytes that came, those that can be taken and those that are early.
+#[derive(Debug, Default)]
+pub(crate) struct InOrder {
+    /// What the application can take.
+    ready: Vec<u8>,
+    /// The offset behind `ready`: all before it has come.
+    end: u64,
+    /// What came early, by offset: runs that are disjoint, never adjacent, and beyond `end`.
+    early: BTreeMap<u64, Vec<u8>>,
+}
+
+/// Bytes that came before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Misplaced;
+
+impl InOrder {
+    /// The offset up to which all has come.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Whether there is something to take.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Swaps what can be taken with `buffer`, which is empty.
+    pub(crate) fn take(&mut self, buffer: &mut Vec<u8>) {
+        core::mem::swap(buffer, &mut self.ready);
+    }
+
+    /// Runs that wait for bytes before them.
+    pub(crate) fn early_runs(&self) -> usize {
+        self.early.len()
+    }
+
+    /// Whether `len` bytes at `offset` are the next ones; otherwise they are early.
+    pub(crate) fn is_next(&self, offset: u64, len: usize) -> Result<bool, Misplaced> {
+        let end = offset.checked_add(len as u64).ok_or(Misplaced)?;
+        let next = self.early.range(offset..).next();
+        let before = self.run_before(offset);
+        if offset < self.end
+            || before.is_some_and(|(_, end)| end > offset)
+            || next.is_some_and(|(&start, _)| start < end)
+        {
+            return Err(Misplaced);
+        }
+        Ok(offset == self.end)
+    }
+
+    /// Where to append the next bytes; [`appended`](Self::appended) follows.
+    pub(crate) fn next(&mut self) -> &mut Vec<u8> {
+        &mut self.ready
+    }
+
+    /// `len` bytes were appended to the next ones: those that waited for them follow.
+    pub(crate) fn appended(&mut self, len: usize) {
+        self.end += len as u64;
+        if let Some(after) = self.early.remove(&self.end) {
+            self.end += after.len() as u64;
+            self.ready.extend(after);
+        }
+    }
+
+    /// Keeps early bytes until those before them come.
+    pub(crate) fn keep(&mut self, offset: u64, bytes: Vec<u8>) {
+        let after = self.early.remove(&(offset + bytes.len() as u64));
+        let start = match self.run_before(offset) {
+            Some((start, end)) if end == offset => start,
+            _ => offset,
+        };
+        let run = self.early.entry(start).or_default();
+        if run.is_empty() {
+            *run = bytes;
+        } else {
+            run.extend(bytes);
+        }
+        run.extend(after.into_iter().flatten());
+    }
+
+    fn run_before(&self, offset: u64) -> Option<(u64, u64)> {
+        let (&start, bytes) = self.early.range(..=offset).next_back()?;
+        Some((start, start + bytes.len() as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn put(order: &mut InOrder, offset: u64, bytes: &[u8]) -> Result<(), Misplaced> {
+        if order.is_next(offset, bytes.len())? {
+            order.next().extend_from_slice(bytes);
+            order.appended(bytes.len());
+        } else {
+            order.keep(offset, bytes.to_vec());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn bytes_that_came_before_are_refused() {
+        let mut order = InOrder::default();
+        assert_eq!(put(&mut order, 0, b"ab"), Ok(()));
+        assert_eq!(put(&mut order, 4, b"ef"), Ok(()));
+        for (offset, bytes) in [
+            (0, &b"a"[..]),
+            (1, b"b"),
+            (2, b"cde"),
+            (3, b"def"),
+            (4, b"e"),
+            (5, b"f"),
+            (u64::MAX, b"zz"),
+        ] {
+            assert_eq!(put(&mut order, offset, bytes), Err(Misplaced), "{offset}");
+        }
+        assert_eq!((order.end(), order.early_runs()), (2, 1));
+        assert_eq!(put(&mut order, 2, b"cd"), Ok(()));
+        assert_eq!((order.end(), order.early_runs()), (6, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_gives_the_same_bytes(
+            lens in prop::collection::vec(1usize..9, 1..40),
+            keys in prop::collection::vec(any::<u32>(), 40),
+        ) {
+            let total: usize = lens.iter().sum();
+            let plain: Vec<u8> = (0..total).map(|at| at as u8).collect();
+            let mut start = 0;
+            let mut pieces: Vec<_> = lens
+                .iter()
+                .zip(keys)
+                .map(|(&len, key)| {
+                    start += len;
+                    (key, start - len, len)
+                })
+                .collect();
+            pieces.sort_unstable();
+            let mut order = InOrder::default();
+            let (mut taken, mut buffer) = (Vec::new(), Vec::new());
+            for (_, start, len) in pieces {
+                put(&mut order, start as u64, &plain[start..start + len]).expect("comes once");
+                order.take(&mut buffer);
+                taken.append(&mut buffer);
+                prop_assert_eq!(order.end() as usize, taken.len());
+                prop_assert!(plain.starts_with(&taken));
+            }
+            prop_assert_eq!(taken, plain);
+            prop_assert_eq!(order.early_runs(), 0);
+        }
+    }
+}

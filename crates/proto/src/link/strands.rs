@@ -1,0 +1,79 @@
+//! Flows on several lanes.
+//!
+//! A lane that lost a segment stands still for a time-out, and would hold up all of its flows,
+//! longer together than on connections of their own. So where loss was seen, a lane that has
+//! nothing to send takes over flows that wait for one whose transport is busy, block by block.
+//! The receiver decodes blocks as they come, whatever their lane, and puts the flow's bytes in
+//! order; no lane waits for another. A single flow then has all lanes' congestion windows.
+//!
+//! Without loss flows stay on the lane that their target hashes to, where they find each other
+//! at once.
+
+use super::{Event, Link, ResetReason, Role, lanes::Lane};
+use crate::{
+    frame::{FlowId, LaneId},
+    moment::Moment,
+};
+
+/// Code of the reset that says that a flow's lane died.
+pub(super) const RESET_LANE_LOST: u8 = 0;
+
+impl Link {
+    /// Whether loss held up a lane of late, at this end or the other.
+    pub(super) fn is_lossy(&self) -> bool {
+        self.loss_seen_at.is_some()
+    }
+
+    /// Loss held up `lane`.
+    pub(super) fn stall_seen(&mut self, now: Moment, lane: LaneId) {
+        if let Some(state) = self.lanes.get_mut(&lane) {
+            state.stalled_at = Some(now);
+        }
+        self.loss_seen_at = Some(now);
+        if self.role == Role::Near && self.lanes.len() < self.config.lanes_max {
+            self.events.push_back(Event::WantLanes);
+        }
+        let lanes: Vec<LaneId> = self.lanes.keys().copied().collect();
+        lanes.into_iter().for_each(|lane| self.say_transmit(lane));
+    }
+
+    /// A flow waits for `lane`: another one that has nothing to do may take it over.
+    pub(super) fn offer_to_idle_lane(&mut self, lane: LaneId) {
+        let is_busy = |lane: &Lane| lane.is_writing || lane.transmit_said;
+        if !self.is_lossy() || !self.lanes.get(&lane).is_some_and(is_busy) {
+            return;
+        }
+        let mut lanes = self.lanes.iter().filter(|(_, lane)| lane.is_up);
+        if let Some((&idle, _)) = lanes.find(|(_, lane)| !is_busy(lane)) {
+            self.say_transmit(idle);
+        }
+    }
+
+    /// Takes a flow over to `lane` that waits for one whose transport is busy.
+    pub(super) fn take_over(&mut self, lane: LaneId) -> Option<FlowId> {
+        if !self.is_lossy() {
+            return None;
+        }
+        let flows = &self.flows;
+        let may_leave = |id: &FlowId| flows.get(id).is_some_and(|flow| flow.accepted);
+        let busy = self.lanes.values_mut().filter(|other| other.is_writing);
+        let busiest = busy.max_by_key(|other| other.short_flows.len() + other.long_flows.len())?;
+        let queues = [&mut busiest.short_flows, &mut busiest.long_flows];
+        let id = queues.into_iter().find_map(|queue| {
+            let at = queue.iter().position(may_leave)?;
+            queue.remove(at)
+        })?;
+        let flow = self.flows.get_mut(&id)?;
+        flow.send.lane = lane;
+        let is_new = !flow.send.strands.iter().any(|&(on, _)| on == lane);
+        self.totals.strands_added += u64::from(is_new);
+        Some(id)
+    }
+
+    /// `lane`, which `id` depends on, is dead. The other end may not know that the flow
+    /// travelled there, so this end says it on the lanes that are left.
+    pub(super) fn lose_flow(&mut self, id: FlowId) {
+        self.say_reset(id, RESET_LANE_LOST);
+        self.end_flow(id, ResetReason::LaneLost);
+    }
+}
