@@ -158,6 +158,7 @@ fn say(attack: Attack, flow: FlowId, target: &str, frames: &mut Vec<u8>) {
             Frame::Block(BlockFrame {
                 flow,
                 len: BLOCK_BYTES_MAX,
+                offset: None,
                 position_step: Some(0),
                 check: 0,
                 tokens: Stream {

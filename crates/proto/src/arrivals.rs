@@ -4,7 +4,7 @@
 //! a segment brings nothing for a time-out, then all that waited behind it. In the middle of
 //! a frame the sender surely has more to send, so a pause there that is far longer than usual
 //! and than a round trip (a connection that has just begun pauses for that long) is a stall. A
-//! single one may be chance: a busy machine, a moment of radio.
+//! single one that is not very long may be chance: a busy machine, a moment of radio.
 
 use core::time::Duration;
 
@@ -15,6 +15,10 @@ const STALL_MIN: Duration = Duration::from_millis(80);
 
 /// A stall takes so many times as long as a usual pause.
 const STALL_TIMES_USUAL: u32 = 6;
+
+/// A stall so long, and so many times as long as usual, is loss by itself.
+const LONG_STALL_MIN: Duration = Duration::from_millis(150);
+const LONG_STALL_TIMES_USUAL: u32 = 20;
 
 /// Nothing is usual before so many pauses were seen.
 const PAUSES_MIN: u32 = 8;
@@ -34,7 +38,7 @@ pub(crate) struct Arrivals {
 
 impl Arrivals {
     /// Something came, and ended in the middle of a frame or not. Says whether it came after
-    /// a stall that was not the only one of late.
+    /// a stall that is taken for loss.
     pub(crate) fn came(&mut self, now: Moment, in_mid_frame: bool, round_trip: Duration) -> bool {
         let waited_since = self.waits_since.take();
         self.waits_since = in_mid_frame.then_some(now);
@@ -54,7 +58,8 @@ impl Arrivals {
             return false;
         }
         let earlier = self.stalled_at.replace(now);
-        earlier.is_some_and(|at| now.since(at) < STALLS_WITHIN)
+        let is_long = pause >= LONG_STALL_MIN && pause >= self.usual * LONG_STALL_TIMES_USUAL;
+        is_long || earlier.is_some_and(|at| now.since(at) < STALLS_WITHIN)
     }
 }
 
@@ -79,8 +84,9 @@ mod tests {
         assert!(!is_loss(20, [130; 500]), "1 Mbit/s, 16 KiB at a time");
         let slow_start = (1..100).map(|n| if n % 10 == 0 { 550 } else { 1 });
         assert!(!is_loss(600, slow_start));
-        let once = (1..500).map(|n| if n == 100 { 900 } else { 1 });
-        assert!(!is_loss(20, once), "a single pause");
+        let once = |pause| (1..500).map(move |n| if n == 100 { pause } else { 4 });
+        assert!(!is_loss(20, once(100)), "a single pause");
+        assert!(is_loss(20, once(200)), "one as TCP makes it");
     }
 
     #[test]

@@ -36,11 +36,20 @@ pub(crate) struct Sender {
 struct SendLane {
     tokens: Compressor,
     literals: Compressor,
-    /// Blocks sent and not acknowledged, in order; `None` for a bypassed one.
-    outstanding: VecDeque<Option<LogPosition>>,
+    /// Blocks sent and not acknowledged, in order.
+    outstanding: VecDeque<Outstanding>,
+    outstanding_bytes: usize,
     blocks_acked: u64,
     /// End of the last logged block, from which the next one's position is told.
     logged_end: LogPosition,
+}
+
+/// A block on its way.
+#[derive(Clone, Copy)]
+struct Outstanding {
+    /// Where it lies in the log; `None` for a bypassed one.
+    start: Option<LogPosition>,
+    frame_bytes: usize,
 }
 
 /// How a block travels.
@@ -107,6 +116,13 @@ impl Sender {
     /// Blocks that were sent and neither acknowledged nor lost with their lane.
     pub(crate) fn outstanding_blocks(&self) -> usize {
         self.outstanding_blocks
+    }
+
+    /// Bytes of blocks that were sent on `lane` and not acknowledged.
+    pub(crate) fn outstanding_bytes(&self, lane: LaneId) -> usize {
+        self.lanes
+            .get(&lane)
+            .map_or(0, |lane| lane.outstanding_bytes)
     }
 
     /// Whether one more block may be outstanding at all.
@@ -181,7 +197,11 @@ impl Sender {
         if let Some(at) = at {
             lane.logged_end = at + plain.len() as u64;
         }
-        lane.outstanding.push_back(at);
+        lane.outstanding.push_back(Outstanding {
+            start: at,
+            frame_bytes: out.len() - frame_start,
+        });
+        lane.outstanding_bytes += out.len() - frame_start;
         self.outstanding_blocks += 1;
         Sent {
             at,
@@ -205,9 +225,10 @@ impl Sender {
         if news > lane.outstanding.len() as u64 {
             return Err(ImpossibleCount);
         }
-        for start in lane.outstanding.drain(..news as usize) {
+        for block in lane.outstanding.drain(..news as usize) {
             self.outstanding_blocks -= 1;
-            if let Some(start) = start {
+            lane.outstanding_bytes -= block.frame_bytes;
+            if let Some(start) = block.start {
                 self.books.applied(start);
             }
         }
@@ -220,9 +241,9 @@ impl Sender {
     pub(crate) fn settle_lane(&mut self, lane: LaneId, blocks: u64) -> Result<(), ImpossibleCount> {
         self.acknowledged(lane, blocks)?;
         if let Some(lane) = self.lanes.remove(&lane) {
-            for start in lane.outstanding {
+            for block in lane.outstanding {
                 self.outstanding_blocks -= 1;
-                match start {
+                match block.start {
                     // Planted: the simulator must find that these may never have come.
                     Some(start) if cfg!(feature = "plant-no-settlement") => {
                         self.books.applied(start);
@@ -260,6 +281,7 @@ impl SendLane {
             tokens: Compressor::new(StreamKind::Tokens, level),
             literals: Compressor::new(StreamKind::Literals, level),
             outstanding: VecDeque::new(),
+            outstanding_bytes: 0,
             blocks_acked: 0,
             logged_end: LogPosition(0),
         }

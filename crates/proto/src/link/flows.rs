@@ -4,7 +4,7 @@ use super::{Event, Link, ResetReason};
 use crate::{
     flow::Flow,
     frame::{FlowId, Frame, LaneId},
-    limits::{PING_INTERVAL, REASON_BYTES_MAX, TARGET_BYTES_MAX},
+    limits::{PING_INTERVAL, REASON_BYTES_MAX, STALL_LASTS, TARGET_BYTES_MAX},
     moment::Moment,
     traffic::TrafficClass,
 };
@@ -173,7 +173,11 @@ impl Link {
 
     /// `bytes` of what was taken have reached the application: the other end may send more.
     pub fn taken(&mut self, now: Moment, id: FlowId, bytes: usize) {
-        let round_trip = self.smoothed_round_trip();
+        let mut round_trip = self.smoothed_round_trip();
+        if self.is_lossy() {
+            // What came early waits for it.
+            round_trip += STALL_LASTS;
+        }
         let Some(flow) = self
             .flows
             .get_mut(&id)

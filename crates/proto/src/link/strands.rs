@@ -18,6 +18,10 @@ use crate::{
 /// Code of the reset that says that a flow's lane died.
 pub(super) const RESET_LANE_LOST: u8 = 0;
 
+/// A flow that waits for a lane counts as so many bytes on their way; and a lane is not left
+/// for one that has only so many fewer, since history on a lane is worth something.
+const FLOW_LOAD_BYTES: usize = 16 << 10;
+
 impl Link {
     /// Whether loss held up a lane of late, at this end or the other.
     pub(super) fn is_lossy(&self) -> bool {
@@ -63,11 +67,28 @@ impl Link {
             let at = queue.iter().position(may_leave)?;
             queue.remove(at)
         })?;
-        let flow = self.flows.get_mut(&id)?;
-        flow.send.lane = lane;
-        let is_new = !flow.send.strands.iter().any(|&(on, _)| on == lane);
-        self.totals.strands_added += u64::from(is_new);
+        self.flows.get_mut(&id)?.send.lane = lane;
         Some(id)
+    }
+
+    /// The lane that a flow with something to send, now on `present`, had best travel on.
+    pub(super) fn lightest_lane(&self, present: LaneId) -> LaneId {
+        let Some(caches) = &self.caches else {
+            return present;
+        };
+        let load = |id: LaneId, lane: &Lane| {
+            let waiting = lane.short_flows.len() + lane.long_flows.len();
+            caches.sender.outstanding_bytes(id) + waiting * FLOW_LOAD_BYTES
+        };
+        let lanes = self.lanes.iter().filter(|(_, lane)| lane.is_up);
+        let lightest = lanes.min_by_key(|&(&id, lane)| load(id, lane));
+        let (Some(present_lane), Some((&id, lane))) = (self.lanes.get(&present), lightest) else {
+            return present;
+        };
+        match load(present, present_lane) > load(id, lane) + 4 * FLOW_LOAD_BYTES {
+            true => id,
+            false => present,
+        }
     }
 
     /// `lane`, which `id` depends on, is dead. The other end may not know that the flow

@@ -99,13 +99,17 @@ impl Link {
     pub(super) fn queue_flow(&mut self, id: FlowId) {
         let Some(flow) = self
             .flows
-            .get_mut(&id)
+            .get(&id)
             .filter(|flow| !flow.send.queued && flow.wants_lane())
         else {
             return;
         };
-        let lane = flow.send.lane;
-        if let Some(state) = self.lanes.get_mut(&lane) {
+        let mut lane = flow.send.lane;
+        if self.is_lossy() && flow.accepted {
+            lane = self.lightest_lane(lane);
+        }
+        if let (Some(state), Some(flow)) = (self.lanes.get_mut(&lane), self.flows.get_mut(&id)) {
+            flow.send.lane = lane;
             flow.send.queued = true;
             if flow.send.counters.app_bytes < SHORT_FLOW_BYTES {
                 state.short_flows.push_back(id);
@@ -347,7 +351,9 @@ impl Link {
         flow.send.class = class;
         let mut counted = LayerCounters::default();
         let offset = flow.send.counters.app_bytes;
+        let strands = flow.send.strands.len();
         let mut strand = *flow.send.strand(lane);
+        self.totals.strands_added += (flow.send.strands.len() - strands) as u64;
         let sent = caches.sender.send(
             lane,
             id,
