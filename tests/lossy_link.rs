@@ -6,15 +6,15 @@
 //! ```
 #![allow(missing_docs, reason = "a test's own")]
 
-mod support;
+mod common;
 
 use std::time::Duration;
 
-use refrain_relay::{LinkConfig, Rate, Relay, RelayConfig};
-use support::{
+use common::{
     applications::{Outcome, Plan, Server, run_client},
     gateways::{Gateway, Keys},
 };
+use refrain_relay::{LinkConfig, Rate, Relay, RelayConfig};
 use tokio::task::JoinSet;
 
 const FLOW_BYTES_MAX: u64 = 2 << 20;

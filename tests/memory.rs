@@ -2,11 +2,11 @@
 //! with a good key or ten thousand clients do; and caches take memory only as they fill.
 #![allow(missing_docs, reason = "a test's own")]
 
-mod support;
+mod common;
 
 use std::time::Duration;
 
-use support::{
+use common::{
     applications::{Outcome, Plan, Server, run_client},
     gateways::{Gateway, Keys, PROCESS_BYTES_MAX},
     hostile::{ATTACKS, attack},
@@ -216,7 +216,7 @@ async fn serve_endlessly() -> std::net::SocketAddr {
     tokio::spawn(async move {
         while let Ok((mut tcp, _)) = listener.accept().await {
             tokio::spawn(async move {
-                let content = support::content::Content::new(7, support::content::Kind::Noise);
+                let content = common::content::Content::new(7, common::content::Kind::Noise);
                 let mut piece = vec![0; 64 << 10];
                 content.fill(0, &mut piece);
                 while tcp.write_all(&piece).await.is_ok() {}

@@ -1,7 +1,7 @@
 //! What repeats whole is sent once, even noise; what looks encrypted stays out of the cache.
 #![allow(missing_docs, reason = "a test's own")]
 
-mod support;
+mod common;
 
 use std::{
     io::{Read, Write},
@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use support::{
+use common::{
     content::{Content, Kind},
     gateways::{Gateway, Keys},
 };

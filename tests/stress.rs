@@ -10,11 +10,11 @@
 //! `REFRAIN_STRESS_SEED` takes another seed; a failing run says which it had.
 #![allow(missing_docs, reason = "a test's own")]
 
-mod support;
+mod common;
 
 use std::{sync::Arc, time::Duration};
 
-use support::{
+use common::{
     applications::{Outcome, Plan, Server, run_client},
     content::mix,
     gateways::{Gateway, Keys, PROCESS_BYTES_MAX},

@@ -5,8 +5,12 @@
     reason = "each file of tests is a program of its own, and uses its part"
 )]
 
+pub mod applications;
+pub mod content;
 pub mod fake_peer;
 pub mod gateway;
+pub mod gateways;
+pub mod hostile;
 pub mod origin;
 pub mod programs;
 pub mod websocket;
