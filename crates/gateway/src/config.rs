@@ -4,6 +4,8 @@
 //! reads the keys and tables that they name, and checks what only shows when options meet. What
 //! it returns is trusted from then on.
 
+mod changes;
+
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;

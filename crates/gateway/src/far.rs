@@ -162,7 +162,7 @@ impl Far {
         tcp: TcpStream,
         address: SocketAddr,
     ) -> Result<Option<BegunLane>, String> {
-        let within = self.config.common.timeouts.connect;
+        let within = self.policy.load().timeouts.connect;
         lane::prepare(&tcp, self.config.common.timeouts.dead_after)
             .map_err(|error| error.to_string())?;
         let (mut stream, peer) = self
