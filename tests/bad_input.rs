@@ -11,12 +11,14 @@ use std::{
 };
 
 use common::{
-    PATIENCE, eventually,
+    PATIENCE,
+    addresses::{free_address, has_ipv6},
+    command::{keygen, refrain, refrain_fails},
+    eventually,
     fake_peer::{FakeLane, hello_of_versions},
-    free_address,
-    gateway::{Pair, Site, http_get, keygen, refrain, refrain_fails},
-    has_ipv6,
+    http,
     origin::{self, Download},
+    site::{Pair, Site},
 };
 use refrain_proto::{
     FlowId,
@@ -589,10 +591,10 @@ fn an_admin_page_with_a_token_answers_nobody_else() {
     let far = site.far(&["--admin-token-file", &token_file]);
     for page in ["/healthz", "/status", "/metrics"] {
         for token in [None, Some("correct-horse-batterx"), Some("")] {
-            let (status, body) = http_get(far.admin, page, token).expect("an answer");
+            let (status, body) = http::get(far.admin, page, token).expect("an answer");
             assert_eq!(status, 401, "{page} with {token:?}: {body}");
         }
-        let (status, _) = http_get(far.admin, page, Some(TOKEN)).expect("an answer");
+        let (status, _) = http::get(far.admin, page, Some(TOKEN)).expect("an answer");
         assert_eq!(status, 200, "{page}");
     }
     let admin = far.admin.to_string();

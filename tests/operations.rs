@@ -11,17 +11,13 @@ use std::{
 };
 
 use common::{
-    digest, eventually, free_address,
-    gateway::{Pair, Site, http_get, keygen, refrain, refrain_fails},
+    addresses::{forward, free_address},
+    command::{keygen, refrain, refrain_fails},
+    content, digest, eventually, http,
     origin::{self, Download},
+    site::{Pair, Site},
 };
 use refrain_relay::{LinkConfig, Rate, Relay, RelayConfig};
-
-/// A forward option from a free address to `target`.
-fn forward(target: SocketAddr) -> (SocketAddr, String) {
-    let listen = free_address();
-    (listen, format!("{listen}={target}"))
-}
 
 /// Whether a connection there comes to nothing.
 fn is_refused(address: SocketAddr) -> bool {
@@ -107,7 +103,7 @@ fn a_drain_delivers_what_is_still_on_its_way() {
     stream.read_exact(&mut received).expect("the first byte");
     far.signal("TERM");
     stream.read_to_end(&mut received).expect("no reset");
-    assert_eq!(digest(&received), digest(&origin::content(8, BYTES)));
+    assert_eq!(digest(&received), digest(&content::letters(8, BYTES)));
     assert_eq!(far.wait_for_exit().code(), Some(0));
 }
 
@@ -336,7 +332,7 @@ fn caches_survive_a_cut_and_start_anew_with_a_new_far_end() {
         let carried = || cable.relay.counts().down.delivered_bytes;
         let before = carried();
         let received = origin::fetch(listen, &format!("send 9 {BYTES}")).expect("no reset");
-        assert_eq!(digest(&received), digest(&origin::content(9, BYTES)));
+        assert_eq!(digest(&received), digest(&content::letters(9, BYTES)));
         carried() - before
     };
     let first = download();
@@ -453,7 +449,7 @@ fn metrics_are_prometheus_text_with_stable_names() {
     eventually("a round trip is measured", || {
         pair.near.peer().round_trip_ms
     });
-    let (status, page) = http_get(pair.near.admin, "/metrics", None).expect("the page");
+    let (status, page) = http::get(pair.near.admin, "/metrics", None).expect("the page");
     assert_eq!(status, 200);
     let mut types: Vec<(&str, &str)> = Vec::new();
     for line in page.lines().filter(|line| !line.is_empty()) {

@@ -5,80 +5,24 @@ mod common;
 use std::{
     fs,
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::TcpStream,
     path::Path,
-    process::Output,
 };
 
 use common::{
-    PATIENCE, digest, eventually, free_address,
-    gateway::Pair,
-    has_ipv6, origin,
-    programs::{Nginx, are_installed, find, run, run_ok},
+    PATIENCE,
+    addresses::has_ipv6,
+    content::{letters, noise},
+    digest, eventually,
+    listeners::AllListeners,
+    nginx::Nginx,
+    programs::{are_installed, find, run_ok},
     websocket,
 };
-use tempfile::TempDir;
-
-/// A pair with all three kinds of listener; the forward leads to `target`.
-struct AllListeners {
-    pair: Pair,
-    forward: SocketAddr,
-    socks: SocketAddr,
-    http: SocketAddr,
-    scratch: TempDir,
-}
-
-impl AllListeners {
-    fn to(target: SocketAddr) -> AllListeners {
-        let [forward, socks, http] = [(); 3].map(|()| free_address());
-        let pair = Pair::start(
-            &[],
-            &[
-                "--forward",
-                &format!("{forward}={target}"),
-                "--socks5",
-                &socks.to_string(),
-                "--http-proxy",
-                &http.to_string(),
-            ],
-        );
-        AllListeners {
-            pair,
-            forward,
-            socks,
-            http,
-            scratch: tempfile::tempdir().expect("a temporary directory"),
-        }
-    }
-
-    /// The URL of the HTTP proxy.
-    fn proxy(&self) -> String {
-        format!("http://{}", self.http)
-    }
-
-    /// Runs curl, which must succeed; gives what it wrote.
-    #[track_caller]
-    fn curl(&self, arguments: &[&str]) -> Vec<u8> {
-        let output = self.curl_output(arguments);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "curl {arguments:?}: {error}");
-        output.stdout
-    }
-
-    fn curl_output(&self, arguments: &[&str]) -> Output {
-        let quiet = ["--disable", "--silent", "--show-error", "--max-time", "30"];
-        run("curl", self.scratch.path(), &[&quiet, arguments].concat())
-    }
-
-    /// Bytes that the link has carried to the near end.
-    fn link_bytes(&self) -> u64 {
-        self.pair.near.peer().received.link_bytes
-    }
-}
 
 /// A page of text, as its origin serves it.
 fn page(nginx: &Nginx, name: &str, seed: u64, bytes: usize) -> Vec<u8> {
-    let content = origin::content(seed, bytes);
+    let content = letters(seed, bytes);
     nginx.serve(name, &content);
     content
 }
@@ -111,17 +55,17 @@ fn curl_through_every_listener() {
         ways.push(vec!["--globoff", "--proxy", &proxy, &ipv6]);
         ways.push(vec!["--globoff", "--proxy", &proxy, "--proxytunnel", &ipv6]);
     }
-    let before = world.link_bytes();
+    let before = world.pair.near.link_bytes();
     world.curl(&ways[0]);
-    let first = world.link_bytes() - before;
+    let first = world.pair.near.link_bytes() - before;
     assert!(
         first > 100_000,
         "letters at random do not fit into {first} bytes"
     );
     for way in &ways {
-        let before = world.link_bytes();
+        let before = world.pair.near.link_bytes();
         let received = world.curl(way);
-        let again = world.link_bytes() - before;
+        let again = world.pair.near.link_bytes() - before;
         assert_eq!(digest(&received), digest(&page), "curl {way:?}");
         // The page itself, the client's and the lane's words.
         assert!(
@@ -160,9 +104,9 @@ fn requests_of_all_kinds_through_the_http_proxy() {
     let both = curl(&[&url("first"), &url("second")]);
     assert_eq!(digest(&both), digest(&[first, second].concat()));
     let part = curl(&["--range", "100-199", &url("second")]);
-    assert_eq!(part, origin::content(3, 50_000)[100..200]);
+    assert_eq!(part, letters(3, 50_000)[100..200]);
 
-    let body = origin::noise(4, 2_000_000);
+    let body = noise(4, 2_000_000);
     fs::write(world.scratch.path().join("body"), &body).expect("a new file");
     let post = url("post");
     let uploads: [&[&str]; 3] = [
@@ -192,7 +136,7 @@ fn uploads_through_the_other_listeners() {
     }
     let nginx = Nginx::start();
     let world = AllListeners::to(nginx.http);
-    let body = origin::content(5, 1_000_000);
+    let body = letters(5, 1_000_000);
     fs::write(world.scratch.path().join("body"), &body).expect("a new file");
     let upload = ["--data-binary", "@body"];
     let forward = format!("http://{}/post", world.forward);
@@ -272,8 +216,8 @@ fn git_clones_over_http() {
     );
     for version in 0..5 {
         for file in 0..20 {
-            let mut text = origin::content(file, 5_000);
-            text.extend(origin::content(1000 + version, 100));
+            let mut text = letters(file, 5_000);
+            text.extend(letters(1000 + version, 100));
             fs::write(work.join(format!("file-{file}")), text).expect("a new file");
         }
         git(&work, &["add", "--all"]);
@@ -297,7 +241,7 @@ fn git_clones_over_http() {
 
     let world = AllListeners::to(nginx.http);
     let clone = |into: &str, proxy: &str, url: &str| {
-        let before = world.link_bytes();
+        let before = world.pair.near.link_bytes();
         let through = format!("http.proxy={proxy}");
         git(
             folder.path(),
@@ -307,7 +251,7 @@ fn git_clones_over_http() {
         assert_eq!(git(&cloned, &["rev-parse", "HEAD^{tree}"]), tree, "{into}");
         assert_eq!(git(&cloned, &["status", "--porcelain"]), "", "{into}");
         git(&cloned, &["fsck", "--strict"]);
-        world.link_bytes() - before
+        world.pair.near.link_bytes() - before
     };
     let direct = format!("http://{}/project.git", nginx.http);
     let first = clone(

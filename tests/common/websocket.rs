@@ -1,27 +1,21 @@
 //! A WebSocket server that sends back what it hears, and a client that checks it.
 
-use std::{
-    net::{SocketAddr, TcpListener, TcpStream},
-    thread,
-};
+use std::net::{SocketAddr, TcpStream};
 
 use tungstenite::{Message, WebSocket};
 
-use super::origin::{content, noise};
+use super::{
+    content::{letters, noise},
+    server::serve,
+};
 
 /// Starts the server on any port of loopback, for as long as the test's process runs.
 pub fn start_echo() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("an address to listen on");
-    let address = listener.local_addr().expect("a bound listener's address");
-    thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            thread::spawn(move || {
-                // A client that leaves without a close is none of its business.
-                let _ = tungstenite::accept(client).map(echo);
-            });
-        }
-    });
-    address
+    serve(|client| {
+        // A client that leaves without a close is none of its business.
+        let _ = tungstenite::accept(client).map(echo);
+        Ok(())
+    })
 }
 
 /// Shakes hands over `stream` with the server that it leads to, and has texts and bytes of
@@ -30,7 +24,7 @@ pub fn talk(stream: TcpStream, server: SocketAddr) {
     let greeted = tungstenite::client(format!("ws://{server}/echo"), stream);
     let (mut socket, _) = greeted.expect("a handshake");
     for bytes in [0, 1, 125, 126, 70_000, 1 << 20] {
-        let text = String::from_utf8(content(bytes as u64, bytes)).expect("letters");
+        let text = String::from_utf8(letters(bytes as u64, bytes)).expect("letters");
         for message in [
             Message::text(text),
             Message::binary(noise(bytes as u64, bytes)),
