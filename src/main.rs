@@ -15,8 +15,8 @@ use std::{io::IsTerminal, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use refrain_gateway::{
-    options::{FarOptions, NearOptions},
-    settings::ConfigError,
+    options::{FarOptions, NearOptions, Role},
+    settings::{ConfigError, environment::UnreadVariable},
 };
 use tracing::level_filters::LevelFilter;
 
@@ -93,4 +93,11 @@ fn log_to_stderr(level: LevelFilter) {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
+}
+
+/// Warns of variables that were meant as options, it seems, and are none.
+fn warn_of_unread_variables(role: Role) {
+    for variable in UnreadVariable::find(role, std::env::vars_os()) {
+        tracing::warn!("{variable}");
+    }
 }

@@ -14,7 +14,7 @@ use refrain_gateway::{
     gateway::{Gateway, Tasks, drain},
     listeners,
     near::Near,
-    options::{FarOptions, NearOptions, OptionSpec},
+    options::{FarOptions, NearOptions, OptionSpec, Role},
     settings::ConfigError,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -25,6 +25,7 @@ const LEAVE: Duration = Duration::from_millis(200);
 pub fn near(options: &NearOptions) -> anyhow::Result<()> {
     let started = options.resolve()?;
     crate::log_to_stderr(started.common.log);
+    crate::warn_of_unread_variables(Role::Near);
     block_on(async {
         let mut tasks = Tasks::default();
         let near = Near::start(started.clone(), &mut tasks).await?;
@@ -44,6 +45,7 @@ pub fn near(options: &NearOptions) -> anyhow::Result<()> {
 pub fn far(options: &FarOptions) -> anyhow::Result<()> {
     let started = options.resolve()?;
     crate::log_to_stderr(started.common.log);
+    crate::warn_of_unread_variables(Role::Far);
     block_on(async {
         let mut tasks = Tasks::default();
         let far = Far::start(started.clone(), &mut tasks).await?;

@@ -102,7 +102,7 @@ impl OptionSpec {
 
     /// The environment variable, such as `REFRAIN_LANES_MAX`.
     pub fn environment(&self) -> String {
-        format!("REFRAIN_{}", self.key.to_ascii_uppercase())
+        environment_variable(self.key)
     }
 
     fn long(&self) -> String {
@@ -128,6 +128,14 @@ impl OptionSpec {
         }
     }
 }
+
+/// The environment variable of a key.
+pub(crate) fn environment_variable(key: &str) -> String {
+    format!("{ENVIRONMENT_PREFIX}{}", key.to_ascii_uppercase())
+}
+
+/// What the variables of all options begin with.
+pub(crate) const ENVIRONMENT_PREFIX: &str = "REFRAIN_";
 
 /// Defines the options, and the list of them all.
 macro_rules! options {
