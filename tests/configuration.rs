@@ -3,15 +3,12 @@
 
 mod common;
 
-use std::net::SocketAddr;
-
-use common::{addresses::free_address, command::command, eventually, origin, site::Site};
-
-/// A forward option from a free address to `target`.
-fn forward(target: SocketAddr) -> (SocketAddr, String) {
-    let listen = free_address();
-    (listen, format!("{listen}={target}"))
-}
+use common::{
+    addresses::{forward, free_address},
+    command::command,
+    eventually, origin,
+    site::Site,
+};
 
 #[test]
 fn sighup_names_what_only_a_restart_applies_and_reloads_the_rest() {

@@ -13,7 +13,7 @@ use std::{
 use common::{
     addresses::{forward, free_address},
     command::{keygen, refrain, refrain_fails},
-    content, digest, eventually, http,
+    content, digest, eventually, exposition, http,
     origin::{self, Download},
     site::{Pair, Site},
 };
@@ -415,7 +415,7 @@ fn status_shows_peers_and_flows_while_they_run() {
 }
 
 /// Names that dashboards rely on: removing one is a change that users must hear of.
-const METRICS: [(&str, &str); 23] = [
+const METRICS: [(&str, &str); 24] = [
     ("refrain_app_bytes_total", "counter"),
     ("refrain_blocks_total", "counter"),
     ("refrain_bypassed_blocks_total", "counter"),
@@ -435,6 +435,7 @@ const METRICS: [(&str, &str); 23] = [
     ("refrain_matching_saved_bytes", "gauge"),
     ("refrain_memory_allocated_bytes", "gauge"),
     ("refrain_memory_bound_bytes", "gauge"),
+    ("refrain_memory_reserved_bytes", "gauge"),
     ("refrain_peer_up", "gauge"),
     ("refrain_round_trip_seconds", "gauge"),
     ("refrain_uptime_seconds", "gauge"),
@@ -443,34 +444,37 @@ const METRICS: [(&str, &str); 23] = [
 
 #[test]
 fn metrics_are_prometheus_text_with_stable_names() {
+    // A name that has to be escaped.
+    let site = Site::new();
+    let peers = site.write("peers", &format!("{} \"a\" & \\b\n", site.near_key));
     let (listen, option) = forward(origin::start());
-    let pair = Pair::start(&[], &["--forward", &option]);
+    let far = site.far(&["--peer-key", &peers]);
+    let near = site.near(site.far_listen, &["--forward", &option]);
+    near.wait_until_up();
     assert!(origin::answers(listen));
-    eventually("a round trip is measured", || {
-        pair.near.peer().round_trip_ms
-    });
-    let (status, page) = http::get(pair.near.admin, "/metrics", None).expect("the page");
-    assert_eq!(status, 200);
-    let mut types: Vec<(&str, &str)> = Vec::new();
-    for line in page.lines().filter(|line| !line.is_empty()) {
-        if let Some(declared) = line.strip_prefix("# TYPE ") {
-            types.push(declared.split_once(' ').expect("a name and a type"));
-        } else if !line.starts_with('#') {
-            let (series, value) = line.rsplit_once(' ').expect("a series and a value");
-            let name = series.split('{').next().expect("a first part");
-            assert!(
-                types.iter().any(|(declared, _)| *declared == name),
-                "{line}"
-            );
-            assert!(
-                series.len() == name.len() || series.ends_with('}'),
-                "{line}"
-            );
-            value.parse::<f64>().expect("a number");
+    for gateway in [&near, &far] {
+        eventually("a round trip is measured", || gateway.peer().round_trip_ms);
+        let (status, page) = http::get(gateway.admin, "/metrics", None).expect("the page");
+        assert_eq!(status, 200);
+        let families = exposition::parse(&page);
+        let types = families.iter().map(|family| (family.name, family.kind));
+        let mut types: Vec<_> = types.collect();
+        types.sort_unstable();
+        assert_eq!(types, METRICS);
+        for family in &families {
+            let is_counter = family.kind == "counter";
+            assert_eq!(family.name.ends_with("_total"), is_counter, "{family:?}");
+            assert!(family.help.ends_with('.'), "{family:?}");
+            assert!(!family.series.is_empty(), "{family:?}");
         }
     }
-    types.sort_unstable();
-    assert_eq!(types, METRICS);
+    let (_, page) = http::get(far.admin, "/metrics", None).expect("the page");
+    let up = exposition::parse(&page)
+        .into_iter()
+        .find(|family| family.name == "refrain_peer_up")
+        .expect("it is among the names");
+    let labels = vec![("peer".to_owned(), "\"a\" & \\b".to_owned())];
+    assert_eq!(up.series, [(labels, 1.0)]);
 }
 
 #[test]
