@@ -1,4 +1,4 @@
-//! nginx, curl, git, a WebSocket and a browser, through a pair of gateways, unmodified.
+//! nginx, curl, a WebSocket and a browser, through a pair of gateways, unmodified.
 
 mod common;
 
@@ -187,84 +187,6 @@ fn https_is_sent_as_it_is_and_stays_out_of_the_cache() {
     assert_eq!(sent.matching_saved_bytes, 0, "{sent:?}");
     assert_eq!(sent.cache_filled_bytes, 0, "{sent:?}");
     assert_eq!(sent.bypassed_blocks, sent.blocks, "{sent:?}");
-}
-
-/// Runs git with a user's name, and without anybody's settings.
-#[track_caller]
-fn git(folder: &Path, arguments: &[&str]) -> String {
-    let who = [
-        "-c",
-        "user.name=Tester",
-        "-c",
-        "user.email=tester@example.org",
-    ];
-    let written = run_ok("git", folder, &[&who, arguments].concat());
-    String::from_utf8(written).expect("text").trim().to_owned()
-}
-
-#[test]
-fn git_clones_over_http() {
-    if !are_installed(&["nginx", "git"]) {
-        return;
-    }
-    let nginx = Nginx::start();
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let work = folder.path().join("work");
-    git(
-        folder.path(),
-        &["init", "--quiet", "--initial-branch=main", "work"],
-    );
-    for version in 0..5 {
-        for file in 0..20 {
-            let mut text = letters(file, 5_000);
-            text.extend(letters(1000 + version, 100));
-            fs::write(work.join(format!("file-{file}")), text).expect("a new file");
-        }
-        git(&work, &["add", "--all"]);
-        git(
-            &work,
-            &[
-                "commit",
-                "--quiet",
-                "--message",
-                &format!("version {version}"),
-            ],
-        );
-    }
-    let served = nginx.www().join("project.git").display().to_string();
-    git(
-        folder.path(),
-        &["clone", "--quiet", "--bare", "work", &served],
-    );
-    git(Path::new(&served), &["update-server-info"]);
-    let tree = git(&work, &["rev-parse", "HEAD^{tree}"]);
-
-    let world = AllListeners::to(nginx.http);
-    let clone = |into: &str, proxy: &str, url: &str| {
-        let before = world.pair.near.link_bytes();
-        let through = format!("http.proxy={proxy}");
-        git(
-            folder.path(),
-            &["-c", &through, "clone", "--quiet", url, into],
-        );
-        let cloned = folder.path().join(into);
-        assert_eq!(git(&cloned, &["rev-parse", "HEAD^{tree}"]), tree, "{into}");
-        assert_eq!(git(&cloned, &["status", "--porcelain"]), "", "{into}");
-        git(&cloned, &["fsck", "--strict"]);
-        world.pair.near.link_bytes() - before
-    };
-    let direct = format!("http://{}/project.git", nginx.http);
-    let first = clone(
-        "forwarded",
-        "",
-        &format!("http://{}/project.git", world.forward),
-    );
-    assert!(first > 30_000, "a clone does not fit into {first} bytes");
-    let socks = format!("socks5h://{}", world.socks);
-    for (into, proxy) in [("proxied", world.proxy()), ("socks", socks)] {
-        let again = clone(into, &proxy, &direct);
-        assert!(again < first / 2, "{into}: {again} bytes, {first} at first");
-    }
 }
 
 #[test]

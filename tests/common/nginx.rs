@@ -28,15 +28,20 @@ pub struct Nginx {
 impl Nginx {
     /// Starts it over HTTP.
     pub fn start() -> Nginx {
-        Nginx::start_with(None)
+        Nginx::start_with(None, "")
     }
 
     /// Starts it over HTTP and, with a certificate that nobody signed, HTTPS.
     pub fn start_with_tls() -> Nginx {
-        Nginx::start_with(Some(free_address()))
+        Nginx::start_with(Some(free_address()), "")
     }
 
-    fn start_with(https: Option<SocketAddr>) -> Nginx {
+    /// Starts it over HTTP, with further locations in its configuration.
+    pub fn start_with_locations(locations: &str) -> Nginx {
+        Nginx::start_with(None, locations)
+    }
+
+    fn start_with(https: Option<SocketAddr>, locations: &str) -> Nginx {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let folder = dir.path();
         fs::create_dir(folder.join("www")).expect("a new directory");
@@ -48,7 +53,7 @@ impl Nginx {
         }
         let http = free_address();
         let config = folder.join("nginx.conf");
-        fs::write(&config, configuration(folder, http, https)).expect("a new file");
+        fs::write(&config, configuration(folder, http, https, locations)).expect("a new file");
         let child = Command::new(find("nginx").expect("its presence was tested"))
             .arg("-p")
             .arg(folder)
@@ -94,7 +99,12 @@ impl Drop for Nginx {
     }
 }
 
-fn configuration(folder: &Path, http: SocketAddr, https: Option<SocketAddr>) -> String {
+fn configuration(
+    folder: &Path,
+    http: SocketAddr,
+    https: Option<SocketAddr>,
+    locations: &str,
+) -> String {
     let folder = folder.display();
     let mut listen = format!("listen {http};");
     if has_ipv6() {
@@ -124,6 +134,7 @@ fn configuration(folder: &Path, http: SocketAddr, https: Option<SocketAddr>) -> 
                      proxy_set_header X-Kept-In $request_body_file;
                  }}
                  location = /kept {{ return 200 $http_x_kept_in; }}
+                 {locations}
              }}
          }}"
     )
