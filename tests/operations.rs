@@ -3,16 +3,17 @@
 mod common;
 
 use std::{
-    io::{ErrorKind, Read, Write},
+    io::{BufRead, BufReader, ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
     os::unix::fs::PermissionsExt,
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use common::{
     addresses::{forward, free_address},
-    command::{keygen, refrain, refrain_fails},
+    command::{command, keygen, refrain, refrain_fails},
     content, digest, eventually, exposition, http,
     origin::{self, Download},
     site::{Pair, Site},
@@ -401,6 +402,7 @@ fn status_shows_peers_and_flows_while_they_run() {
             &target.to_string(),
             "matching",
             "zstd",
+            "overhead",
             "effort",
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
@@ -412,6 +414,38 @@ fn status_shows_peers_and_flows_while_they_run() {
     });
     let received = pair.near.peer().received;
     assert!(received.app_bytes >= 100_000, "{received:?}");
+}
+
+#[test]
+fn watch_shows_the_status_again_until_it_is_told_to_stop() {
+    let mut pair = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
+    let admin = pair.near.admin.to_string();
+    let mut watch = command(&["status", "--admin", &admin, "--watch", "0.1"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut lines = BufReader::new(watch.stdout.take().expect("it is piped")).lines();
+    let mut wait_for = |part: &str| {
+        let mut soon = lines.by_ref().take(5000);
+        let found = soon.find(|line| line.as_ref().expect("text").contains(part));
+        assert!(found.is_some(), "it ended without {part:?}");
+    };
+    wait_for("refrain near");
+    wait_for("refrain near");
+    pair.near.kill();
+    wait_for("no gateway answers");
+    pair.near.restart();
+    wait_for("refrain near");
+    let stop = format!("kill -INT {}", watch.id());
+    let sent = Command::new("sh").args(["-c", &stop]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "{stop}");
+    let ended = eventually("it ends", || watch.try_wait().expect("a child's status"));
+    assert_eq!(ended.code(), Some(0));
+
+    let nobody = free_address().to_string();
+    let (code, error) = refrain_fails(&["status", "--admin", &nobody, "--watch"]);
+    assert_eq!(code, 1, "{error}");
+    assert!(error.contains("no gateway answers"), "{error}");
 }
 
 /// Names that dashboards rely on: removing one is a change that users must hear of.
