@@ -19,13 +19,29 @@ use refrain_gateway::{
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::dry_run;
+
 /// How long lanes may take to say that the gateway leaves.
 const LEAVE: Duration = Duration::from_millis(200);
 
-pub fn near(options: &NearOptions) -> anyhow::Result<()> {
+/// What `refrain near` and `refrain far` take.
+#[derive(clap::Args)]
+pub struct RunArguments<O: clap::Args> {
+    #[command(flatten)]
+    options: O,
+    /// Read the configuration and all files that it names, say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
+    let options = &arguments.options;
     let started = options.resolve()?;
     crate::log_to_stderr(started.common.log);
     crate::warn_of_unread_variables(Role::Near);
+    if arguments.dry_run {
+        return Ok(dry_run::near(&started, &mut std::io::stdout().lock())?);
+    }
     block_on(async {
         let mut tasks = Tasks::default();
         let near = Near::start(started.clone(), &mut tasks).await?;
@@ -42,10 +58,14 @@ pub fn near(options: &NearOptions) -> anyhow::Result<()> {
     })
 }
 
-pub fn far(options: &FarOptions) -> anyhow::Result<()> {
+pub fn far(arguments: &RunArguments<FarOptions>) -> anyhow::Result<()> {
+    let options = &arguments.options;
     let started = options.resolve()?;
     crate::log_to_stderr(started.common.log);
     crate::warn_of_unread_variables(Role::Far);
+    if arguments.dry_run {
+        return Ok(dry_run::far(&started, &mut std::io::stdout().lock())?);
+    }
     block_on(async {
         let mut tasks = Tasks::default();
         let far = Far::start(started.clone(), &mut tasks).await?;

@@ -195,6 +195,26 @@ fn an_admin_page_that_others_can_reach_needs_a_token() {
 }
 
 #[test]
+fn an_address_is_listened_on_once() {
+    let fixture = Fixture::new();
+    let forward = ["--forward", "127.0.0.1:9000=intranet:80"];
+    let admin = ["--admin", "127.0.0.1:9000"];
+    let error = fixture.far_fault(&[forward, admin].concat());
+    assert_eq!(
+        error,
+        "--admin '127.0.0.1:9000': two listeners at 127.0.0.1:9000"
+    );
+    let socks = ["--socks5", "127.0.0.1:9000"];
+    let error = fixture.near(&[forward, socks].concat()).unwrap_err();
+    assert!(
+        error.to_string().starts_with("--forward '127.0.0.1:9000="),
+        "{error}"
+    );
+    let any_port = ["--socks5", "127.0.0.1:0", "--http-proxy", "127.0.0.1:0"];
+    assert!(fixture.near(&any_port).is_ok());
+}
+
+#[test]
 fn an_error_never_shows_a_token() {
     let fixture = Fixture::new();
     let error = fixture.far_fault(&["--admin", "[::]:9000", "--admin-token", "hunter2"]);
