@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 use super::{
     addresses::{free_address, has_ipv6},
-    eventually, http,
+    content::letters,
+    digest, eventually, http,
     programs::{find, run_ok},
 };
 
@@ -81,10 +82,30 @@ impl Nginx {
         fs::write(self.www().join(name), bytes).expect("the served folder can be written to");
     }
 
+    /// Serves a page of letters, and returns it.
+    pub fn serve_letters(&self, name: &str, seed: u64, bytes: usize) -> Vec<u8> {
+        let page = letters(seed, bytes);
+        self.serve(name, &page);
+        page
+    }
+
+    /// The URL of a page.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.http)
+    }
+
     /// The served folder.
     pub fn www(&self) -> PathBuf {
         self.dir.path().join("www")
     }
+}
+
+/// Holds what nginx kept of a `POST /post` against what was sent; `answer` is its answer.
+#[track_caller]
+pub fn assert_kept(answer: &[u8], body: &[u8]) {
+    let path = String::from_utf8_lossy(answer);
+    let kept = fs::read(&*path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    assert_eq!(digest(&kept), digest(body));
 }
 
 impl Drop for Nginx {
