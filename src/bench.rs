@@ -1,12 +1,13 @@
 //! `refrain bench`: how fast this machine does what a gateway does, and beside it what
 //! everybody knows: reading and copying memory, zstd.
 //!
-//! Single core, but for the pair's rows at the end. Each is measured beside its peer in turns, so that a busy machine slows both;
-//! speeds and ratios are medians over the turns.
+//! Single core, but for the pair's rows at the end. Each is measured beside its peer in turns,
+//! so that a busy machine slows both; speeds and ratios are medians over the turns.
 
 mod codec;
 mod contest;
 mod pair;
+mod workload;
 
 use std::{
     fs,

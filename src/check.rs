@@ -1,6 +1,9 @@
 //! `refrain check`: does this pair work, and how fast is the way between.
 
-use refrain_gateway::{check, options::CheckOptions};
+use refrain_gateway::{
+    check,
+    options::{CheckOptions, Role},
+};
 
 #[derive(clap::Args)]
 pub struct CheckArguments {
@@ -14,6 +17,7 @@ pub struct CheckArguments {
 pub fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
     let config = arguments.options.resolve()?;
     crate::log_to_stderr(config.log);
+    crate::warn_of_unread_variables(Role::Check);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -6,6 +6,7 @@
 mod bench;
 mod check;
 mod demo;
+mod dry_run;
 mod keygen;
 mod run;
 mod status;
@@ -15,8 +16,8 @@ use std::{io::IsTerminal, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use refrain_gateway::{
-    options::{FarOptions, NearOptions},
-    settings::ConfigError,
+    options::{FarOptions, NearOptions, Role},
+    settings::{ConfigError, environment::UnreadVariable},
 };
 use tracing::level_filters::LevelFilter;
 
@@ -43,9 +44,9 @@ enum Command {
     /// Make a private key and print its public one
     Keygen(keygen::KeygenArguments),
     /// Run the end beside the service: takes lanes, connects to targets
-    Far(FarOptions),
+    Far(run::RunArguments<FarOptions>),
     /// Run the end beside the users: dials lanes, serves forwards, SOCKS5 and HTTP
-    Near(NearOptions),
+    Near(run::RunArguments<NearOptions>),
     /// Show a running gateway: its peers, flows and savings
     Status(status::StatusArguments),
     /// Find out whether a pair works, and how fast the way between is
@@ -58,8 +59,8 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
-        Command::Far(options) => run::far(&options),
-        Command::Near(options) => run::near(&options),
+        Command::Far(arguments) => run::far(&arguments),
+        Command::Near(arguments) => run::near(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments).map_err(anyhow::Error::from),
@@ -93,4 +94,11 @@ fn log_to_stderr(level: LevelFilter) {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
+}
+
+/// Warns of variables that were meant as options, it seems, and are none.
+fn warn_of_unread_variables(role: Role) {
+    for variable in UnreadVariable::find(role, std::env::vars_os()) {
+        tracing::warn!("{variable}");
+    }
 }

@@ -1,7 +1,8 @@
 //! `refrain near` and `refrain far`: run until told to stop.
 //!
 //! SIGTERM and Ctrl-C drain: no new flows, open ones go on for the drain time-out; a second
-//! signal stops at once. SIGHUP reloads keys, rules and time-outs; open flows go on.
+//! signal stops at once. SIGHUP reloads keys, rules and time-outs, and names what else changed;
+//! open flows go on.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -13,48 +14,72 @@ use refrain_gateway::{
     gateway::{Gateway, Tasks, drain},
     listeners,
     near::Near,
-    options::{FarOptions, NearOptions},
+    options::{FarOptions, NearOptions, OptionSpec, Role},
     settings::ConfigError,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::dry_run;
+
 /// How long lanes may take to say that the gateway leaves.
 const LEAVE: Duration = Duration::from_millis(200);
 
-pub fn near(options: &NearOptions) -> anyhow::Result<()> {
-    let config = options.resolve()?;
-    crate::log_to_stderr(config.common.log);
+/// What `refrain near` and `refrain far` take.
+#[derive(clap::Args)]
+pub struct RunArguments<O: clap::Args> {
+    #[command(flatten)]
+    options: O,
+    /// Read the configuration and all files that it names, say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
+    let options = &arguments.options;
+    let started = options.resolve()?;
+    crate::log_to_stderr(started.common.log);
+    crate::warn_of_unread_variables(Role::Near);
+    if arguments.dry_run {
+        return Ok(dry_run::near(&started, &mut std::io::stdout().lock())?);
+    }
     block_on(async {
-        let common = config.common.clone();
         let mut tasks = Tasks::default();
-        let near = Near::start(config, &mut tasks).await?;
+        let near = Near::start(started.clone(), &mut tasks).await?;
         for address in near.addresses() {
             tracing::info!(%address, "listening");
         }
-        let reload = {
-            let near = Arc::clone(&near);
-            move || options.resolve().map(|config| near.reload(&config))
+        let reload = || {
+            let new = options.resolve()?;
+            near.reload(&new);
+            Ok(started.needs_restart(&new))
         };
-        serve(near, &common, tasks, reload).await
+        let gateway = Arc::clone(&near);
+        serve(gateway, &started.common, tasks, reload).await
     })
 }
 
-pub fn far(options: &FarOptions) -> anyhow::Result<()> {
-    let config = options.resolve()?;
-    crate::log_to_stderr(config.common.log);
+pub fn far(arguments: &RunArguments<FarOptions>) -> anyhow::Result<()> {
+    let options = &arguments.options;
+    let started = options.resolve()?;
+    crate::log_to_stderr(started.common.log);
+    crate::warn_of_unread_variables(Role::Far);
+    if arguments.dry_run {
+        return Ok(dry_run::far(&started, &mut std::io::stdout().lock())?);
+    }
     block_on(async {
-        let common = config.common.clone();
         let mut tasks = Tasks::default();
-        let far = Far::start(config, &mut tasks).await?;
+        let far = Far::start(started.clone(), &mut tasks).await?;
         tracing::info!(address = %far.address(), "listening for peers");
         for address in far.forward_addresses() {
             tracing::info!(%address, "listening");
         }
-        let reload = {
-            let far = Arc::clone(&far);
-            move || options.resolve().map(|config| far.reload(&config))
+        let reload = || {
+            let new = options.resolve()?;
+            far.reload(&new);
+            Ok(started.needs_restart(&new))
         };
-        serve(far, &common, tasks, reload).await
+        let gateway = Arc::clone(&far);
+        serve(gateway, &started.common, tasks, reload).await
     })
 }
 
@@ -72,7 +97,7 @@ async fn serve(
     gateway: Arc<dyn Gateway>,
     common: &CommonConfig,
     mut tasks: Tasks,
-    reload: impl Fn() -> Result<(), ConfigError>,
+    reload: impl Fn() -> Result<Vec<&'static OptionSpec>, ConfigError>,
 ) -> anyhow::Result<()> {
     if let Some(config) = common.admin.clone() {
         tasks
@@ -82,7 +107,16 @@ async fn serve(
     let mut signals = Signals::new()?;
     while let Told::Reload = signals.next().await {
         match reload() {
-            Ok(()) => tracing::info!("reloaded keys, rules and time-outs"),
+            Ok(unapplied) => {
+                tracing::info!("reloaded keys, rules and time-outs");
+                if !unapplied.is_empty() {
+                    let keys: Vec<_> = unapplied.iter().map(|spec| spec.key).collect();
+                    tracing::warn!(
+                        "changed, but applied only by a restart: {}",
+                        keys.join(", ")
+                    );
+                }
+            }
             Err(error) => tracing::error!("kept the old configuration: {error}"),
         }
     }

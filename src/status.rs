@@ -1,13 +1,14 @@
 //! `refrain status`: what a running gateway does.
 
+mod tables;
+mod watch;
+
 use std::{io::Write, net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
-use refrain_gateway::status::{Direction, Peer, Status};
+use refrain_gateway::status::Status;
 
-use crate::table::{Table, bytes, percent};
-
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 pub struct StatusArguments {
     /// The gateway's admin listener
     #[arg(long, env = "REFRAIN_ADMIN", value_name = "IP:PORT")]
@@ -18,17 +19,37 @@ pub struct StatusArguments {
     /// Print the status as JSON
     #[arg(long)]
     json: bool,
+    /// Show it again and again, each SECONDS, until Ctrl-C [default: 2]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "2",
+        value_parser = parse_interval,
+        conflicts_with = "json"
+    )]
+    watch: Option<Duration>,
 }
 
 pub fn run(arguments: &StatusArguments) -> anyhow::Result<()> {
-    let text = fetch(arguments)?;
-    if arguments.json {
-        println!("{text}");
-        return Ok(());
+    if let Some(interval) = arguments.watch {
+        return watch::watch(arguments, interval);
     }
-    let status: Status = serde_json::from_str(&text).context("the answer is no status")?;
-    print(&status, &mut std::io::stdout().lock())?;
+    let mut out = std::io::stdout().lock();
+    match arguments.json {
+        true => writeln!(out, "{}", fetch(arguments)?)?,
+        false => write!(out, "{}", show(arguments)?)?,
+    }
     Ok(())
+}
+
+/// The status as tables.
+fn show(arguments: &StatusArguments) -> anyhow::Result<String> {
+    let text = fetch(arguments)?;
+    let status: Status = serde_json::from_str(&text).context("the answer is no status")?;
+    let mut tables = Vec::new();
+    tables::print(&status, &mut tables)?;
+    Ok(String::from_utf8(tables)?)
 }
 
 fn fetch(arguments: &StatusArguments) -> anyhow::Result<String> {
@@ -58,124 +79,22 @@ fn fetch(arguments: &StatusArguments) -> anyhow::Result<String> {
     }
 }
 
-fn print(status: &Status, out: &mut impl Write) -> std::io::Result<()> {
-    writeln!(
-        out,
-        "refrain {} {}, up {:.0} s; memory {} of {} reserved, {} in use",
-        status.role,
-        status.version,
-        status.uptime_s,
-        bytes(status.memory.reserved_bytes),
-        bytes(status.memory.bound_bytes),
-        bytes(status.memory.allocated_bytes),
-    )?;
-    let mut peers = Table::new(&[
-        "peer",
-        "lanes",
-        "rtt",
-        "direction",
-        "app",
-        "link",
-        "saved",
-        "matching",
-        "zstd",
-        "cache",
-        "bypassed",
-        "holes",
-        "effort",
-    ]);
-    for peer in &status.peers {
-        add_peer(&mut peers, peer);
-    }
-    writeln!(out)?;
-    peers.print(out)?;
-    for peer in &status.peers {
-        if let Some(effort) = &peer.effort {
-            writeln!(
-                out,
-                "effort: p = {}, zstd {} ({})",
-                effort.period_bytes, effort.zstd_level, effort.reason
-            )?;
-        }
-        if let Some(error) = &peer.last_error {
-            writeln!(out, "{}: {error}", name(peer))?;
-        }
-    }
-    if status.flows.is_empty() {
-        return writeln!(out, "\nno open flows");
-    }
-    let mut flows = Table::new(&[
-        "flow",
-        "target",
-        "opened",
-        "age",
-        "class",
-        "direction",
-        "app",
-        "link",
-        "saved",
-    ]);
-    for flow in &status.flows {
-        for (direction, counts) in [("sent", &flow.sent), ("received", &flow.received)] {
-            flows.row([
-                flow.id.to_string(),
-                flow.target.clone(),
-                flow.opened.clone(),
-                format!("{:.0} s", flow.age_s),
-                flow.class.clone(),
-                direction.to_owned(),
-                bytes(counts.app_bytes),
-                bytes(counts.link_bytes),
-                saved(counts),
-            ]);
-        }
-    }
-    writeln!(out)?;
-    flows.print(out)
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|&seconds: &f64| seconds >= 0.1);
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "expected a number of seconds, 0.1 or more".to_owned())
 }
 
-fn add_peer(table: &mut Table, peer: &Peer) {
-    for (direction, counts) in [("sent", &peer.sent), ("received", &peer.received)] {
-        let is_sent = direction == "sent";
-        table.row([
-            name(peer),
-            if peer.up {
-                peer.lanes.to_string()
-            } else {
-                "down".to_owned()
-            },
-            peer.round_trip_ms
-                .map_or("-".to_owned(), |time| format!("{time:.1} ms")),
-            direction.to_owned(),
-            bytes(counts.app_bytes),
-            bytes(counts.link_bytes),
-            saved(counts),
-            percent(counts.matching_saved_bytes as f64, counts.app_bytes as f64),
-            percent(counts.zstd_saved_bytes as f64, counts.app_bytes as f64),
-            percent(counts.cache_filled_bytes as f64, counts.cache_bytes as f64),
-            counts.bypassed_blocks.to_string(),
-            if is_sent {
-                peer.holes.to_string()
-            } else {
-                "-".to_owned()
-            },
-            match &peer.effort {
-                Some(effort) if is_sent => {
-                    format!("p{} z{}", effort.period_bytes, effort.zstd_level)
-                }
-                _ => "-".to_owned(),
-            },
-        ]);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_a_tenth_of_a_second_or_more() {
+        assert_eq!(parse_interval("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["0", "0.01", "-1", "NaN", "inf", "1e300", "1s", ""] {
+            assert!(parse_interval(text).is_err(), "{text}");
+        }
     }
-}
-
-fn name(peer: &Peer) -> String {
-    peer.name.clone().unwrap_or_else(|| peer.key.clone())
-}
-
-fn saved(counts: &Direction) -> String {
-    percent(
-        counts.app_bytes as f64 - counts.link_bytes as f64,
-        counts.app_bytes as f64,
-    )
 }

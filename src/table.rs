@@ -2,16 +2,25 @@
 
 use std::io::Write;
 
-/// Rows of text under a head, the first column to the left and the others to the right.
+/// Rows of text under a head, the first column to the left and the others to the right unless
+/// they hold words.
 pub struct Table {
     rows: Vec<Vec<String>>,
+    words: Vec<&'static str>,
 }
 
 impl Table {
     pub fn new(head: &[&str]) -> Self {
         Self {
             rows: vec![head.iter().map(|&cell| cell.to_owned()).collect()],
+            words: Vec::new(),
         }
+    }
+
+    /// The columns under these heads hold words, and go to the left.
+    pub fn words(mut self, heads: &[&'static str]) -> Self {
+        self.words = heads.to_vec();
+        self
     }
 
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
@@ -31,8 +40,10 @@ impl Table {
         for row in &self.rows {
             let mut line = String::new();
             for (index, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+                let head = self.rows[0][index].as_str();
                 match index {
                     0 => line.push_str(&format!("{cell:<width$}")),
+                    _ if self.words.contains(&head) => line.push_str(&format!("  {cell:<width$}")),
                     _ => line.push_str(&format!("  {cell:>width$}")),
                 }
             }
@@ -88,13 +99,13 @@ mod tests {
 
     #[test]
     fn columns_align() {
-        let mut table = Table::new(&["a", "long"]);
-        table.row(["xyz".to_owned(), "1".to_owned()]);
+        let mut table = Table::new(&["a", "long", "words"]).words(&["words"]);
+        table.row(["xyz", "1", "so"].map(str::to_owned));
         let mut out = Vec::new();
         table.print(&mut out).expect("memory");
         assert_eq!(
             String::from_utf8(out).expect("text"),
-            "a    long\nxyz     1\n"
+            "a    long  words\nxyz     1  so\n"
         );
     }
 }

@@ -11,12 +11,15 @@ use std::{
 };
 
 use common::{
-    PATIENCE, eventually,
+    PATIENCE,
+    addresses::{free_address, has_ipv6},
+    command::{keygen, refrain, refrain_fails},
+    eventually,
     fake_peer::{FakeLane, hello_of_versions},
-    free_address,
-    gateway::{Pair, Site, http_get, keygen, refrain, refrain_fails},
-    has_ipv6,
+    gateway::Gateway,
+    http,
     origin::{self, Download},
+    site::{Pair, Site},
 };
 use refrain_proto::{
     FlowId,
@@ -136,6 +139,50 @@ fn a_far_end_of_another_version() {
         error.contains("2 to 3") && error.contains("1 to 1"),
         "{error}"
     );
+}
+
+/// What the newcomer's log, its status, `refrain check` with its key, and the far end say when
+/// there is no room.
+#[track_caller]
+fn assert_refused_with(site: &Site, far: &Gateway, near: &Gateway, key: &str, reason: &str) {
+    near.wait_for_log(&["WARN", "the peer refused it", reason]);
+    let shown = eventually("the status names the error", || near.peer().last_error);
+    assert!(shown.contains(reason), "{shown}");
+    let error = check_fails(site, site.far_listen, key, &site.far_key);
+    assert!(error.contains(reason), "{error}");
+    far.wait_for_log(&["WARN", reason]);
+    let peers = far.status().peers;
+    let says = |error: &Option<String>| error.as_ref().is_some_and(|text| text.contains(reason));
+    assert!(peers.iter().any(|peer| says(&peer.last_error)), "{peers:?}");
+}
+
+#[test]
+fn too_many_near_ends_with_one_key() {
+    let site = Site::new();
+    let far = site.far(&[]);
+    let options = ["--socks5", "127.0.0.1:0", "--lanes", "1"];
+    let first: Vec<_> = (0..4)
+        .map(|_| site.near(site.far_listen, &options))
+        .collect();
+    first.iter().for_each(Gateway::wait_until_up);
+    let fifth = site.near(site.far_listen, &options);
+    assert_refused_with(&site, &far, &fifth, "near.key", "has 4 links already");
+    assert!(first.iter().all(|near| near.peer().lanes_lost == 0));
+}
+
+#[test]
+fn a_far_end_without_memory_for_another_link() {
+    let site = Site::new();
+    let other = keygen(&site.path("other.key"));
+    let peers = [site.near_key.as_str(), &other].join(",");
+    let far = site.far(&["--peer-key", &peers, "--memory", "40MiB"]);
+    let options = ["--socks5", "127.0.0.1:0"];
+    let first = site.near(site.far_listen, &options);
+    first.wait_until_up();
+    let second = site.near_with_key("other.key", site.far_listen, &options);
+    assert_refused_with(&site, &far, &second, "other.key", "raise its --memory");
+    drop(first);
+    second.wait_until_up();
 }
 
 /// A pair with a flow under way, and a second near key for a peer that misbehaves meanwhile.
@@ -589,10 +636,10 @@ fn an_admin_page_with_a_token_answers_nobody_else() {
     let far = site.far(&["--admin-token-file", &token_file]);
     for page in ["/healthz", "/status", "/metrics"] {
         for token in [None, Some("correct-horse-batterx"), Some("")] {
-            let (status, body) = http_get(far.admin, page, token).expect("an answer");
+            let (status, body) = http::get(far.admin, page, token).expect("an answer");
             assert_eq!(status, 401, "{page} with {token:?}: {body}");
         }
-        let (status, _) = http_get(far.admin, page, Some(TOKEN)).expect("an answer");
+        let (status, _) = http::get(far.admin, page, Some(TOKEN)).expect("an answer");
         assert_eq!(status, 200, "{page}");
     }
     let admin = far.admin.to_string();

@@ -6,15 +6,16 @@
 //! ```
 #![allow(missing_docs, reason = "a test's own")]
 
-mod support;
+mod common;
 
 use std::time::Duration;
 
-use refrain_relay::{LinkConfig, Rate, Relay, RelayConfig};
-use support::{
+use common::{
+    addresses::forward,
     applications::{Outcome, Plan, Server, run_client},
-    gateways::{Gateway, Keys},
+    site::Site,
 };
+use refrain_relay::{LinkConfig, Rate, Relay, RelayConfig};
 use tokio::task::JoinSet;
 
 const FLOW_BYTES_MAX: u64 = 2 << 20;
@@ -23,11 +24,11 @@ const FLOW_BYTES_MAX: u64 = 2 << 20;
 fn everything_arrives_equal_and_lanes_are_added() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let server = runtime.block_on(Server::start()).expect("a server");
-    let keys = Keys::new();
-    let far = Gateway::far(&keys, 0, &[]);
+    let site = Site::new();
+    let _far = site.far(&[]);
     let relay = {
         let _inside = runtime.enter();
-        let mut config = RelayConfig::to(far.addresses[0]);
+        let mut config = RelayConfig::to(site.far_listen);
         config.link = LinkConfig {
             rate: Some(Rate::mbit(100)),
             delay: Duration::from_millis(5),
@@ -38,10 +39,9 @@ fn everything_arrives_equal_and_lanes_are_added() {
         };
         Relay::start(config).expect("a relay")
     };
-    let forward = format!("127.0.0.1:0={}", server.address);
-    let near = Gateway::near(&keys, relay.address(), 1, &["--forward", &forward]);
-    near.wait_until_up(4);
-    let address = near.addresses[0];
+    let (address, option) = forward(server.address);
+    let near = site.near(relay.address(), &["--forward", &option]);
+    near.wait_for_lanes(4);
     let outcomes = runtime.block_on(async {
         let mut flows = JoinSet::new();
         let plans = (0..).map(|id| Plan::draw(id, FLOW_BYTES_MAX));
@@ -59,7 +59,7 @@ fn everything_arrives_equal_and_lanes_are_added() {
         "{outcomes:?}"
     );
     assert!(relay.counts().down_stalls > 0, "the link stalled");
-    let peer = near.status().peers.remove(0);
+    let peer = near.peer();
     assert!(peer.lanes > 4, "no lane was added: {peer:?}");
     assert_eq!(peer.lanes_lost, 0, "{peer:?}");
 }

@@ -2,14 +2,18 @@
 //! with a good key or ten thousand clients do; and caches take memory only as they fill.
 #![allow(missing_docs, reason = "a test's own")]
 
-mod support;
+mod common;
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
-use support::{
+use common::{
+    addresses::forward,
     applications::{Outcome, Plan, Server, run_client},
-    gateways::{Gateway, Keys, PROCESS_BYTES_MAX},
-    hostile::{ATTACKS, attack},
+    attacks::{ATTACKS, attack},
+    command::keygen,
+    content::noise,
+    resident::{PROCESS_BYTES_MAX, resident_bytes, resident_bytes_max},
+    site::{Pair, Site},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -29,36 +33,36 @@ fn a_hostile_peer_gets_no_more_than_its_link() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let server = runtime.block_on(Server::start()).expect("a server");
     let endless = runtime.block_on(serve_endlessly());
-    let (keys, hostile) = (Keys::new(), Keys::new());
+    let site = Site::new();
+    let hostile = site.path("hostile.key");
+    let hostile_key = keygen(&hostile);
     let small = ["--memory", "160MiB", "--cache", "4MiB", "--lanes", "1"];
-    let second_peer = ["--peer-key", &hostile.near_public];
-    let far = Gateway::far(&keys, 0, &[&small[..], &second_peer].concat());
-    let forward = format!("127.0.0.1:0={}", server.address);
-    let near = Gateway::near(
-        &keys,
-        far.addresses[0],
-        1,
-        &[&small[..], &["--forward", &forward]].concat(),
+    let peers = ["--peer-key", &site.near_key, "--peer-key", &hostile_key];
+    let far = site.far(&[&small[..], &peers].concat());
+    let (listen, option) = forward(server.address);
+    let near = site.near(
+        site.far_listen,
+        &[&small[..], &["--forward", &option]].concat(),
     );
-    near.wait_until_up(1);
+    near.wait_until_up();
 
     for (round, what) in ATTACKS.into_iter().enumerate() {
-        let (address, key) = (far.addresses[0], hostile.near_key());
-        let far_key = keys.far_public.clone();
+        let (address, key) = (site.far_listen, hostile.clone());
+        let far_key = site.far_key.clone();
         let attacking = runtime.spawn(async move {
-            attack(what, address, key.as_ref(), &far_key, 4, endless).await;
+            attack(what, address, &key, &far_key, 4, endless).await;
         });
-        let flows = run_flows(&runtime, &near, &server, round as u64 * 100);
+        let flows = run_flows(&runtime, listen, &server, round as u64 * 100);
         runtime.block_on(attacking).expect("no panic");
         assert_eq!(flows, Vec::<String>::new(), "while attacked by {what:?}");
-        let resident = far.resident_bytes_max();
+        let resident = resident_bytes_max(&far);
         println!("{what:?}: {} MiB resident at most", resident / MEBIBYTE);
         assert!(
             resident <= MEMORY_BYTES + PROCESS_BYTES_MAX,
             "{what:?}: {resident} bytes of memory"
         );
     }
-    assert_eq!(near.status().peers[0].lanes_lost, 0, "the honest peer's");
+    assert_eq!(near.peer().lanes_lost, 0, "the honest peer's");
 }
 
 #[test]
@@ -74,19 +78,11 @@ fn ten_thousand_connections_fit() {
     }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let echo = runtime.block_on(serve_echo());
-    let keys = Keys::new();
     let bounds = ["--memory", MEMORY, "--cache", "16MiB"];
-    let far = Gateway::far(&keys, 0, &bounds);
-    let forward = format!("127.0.0.1:0={echo}");
-    let near = Gateway::near(
-        &keys,
-        far.addresses[0],
-        1,
-        &[&bounds[..], &["--forward", &forward]].concat(),
-    );
-    near.wait_until_up(4);
+    let (address, option) = forward(echo);
+    let pair = Pair::start(&bounds, &[&bounds[..], &["--forward", &option]].concat());
+    pair.near.wait_for_lanes(4);
 
-    let address = near.addresses[0];
     let open = runtime.block_on(async {
         let mut open = Vec::new();
         // The listeners' backlogs are shorter than this is.
@@ -107,9 +103,9 @@ fn ten_thousand_connections_fit() {
         }
         open
     });
-    assert_eq!(near.status().peers[0].flows_open, connections);
-    for (name, gateway) in [("near", &near), ("far", &far)] {
-        let resident = gateway.resident_bytes_max();
+    assert_eq!(pair.near.peer().flows_open, connections);
+    for (name, gateway) in pair.ends() {
+        let resident = resident_bytes_max(gateway);
         println!("{name}: {} MiB resident at most", resident / MEBIBYTE);
         assert!(
             resident <= MEMORY_BYTES + PROCESS_BYTES_MAX,
@@ -124,28 +120,22 @@ fn caches_take_memory_as_they_fill() {
     for (cache, cache_bytes) in [("1MiB", MEBIBYTE), ("128MiB", 128 * MEBIBYTE)] {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let server = runtime.block_on(Server::start()).expect("a server");
-        let keys = Keys::new();
         let bounds = ["--cache", cache, "--memory", "1GiB"];
-        let far = Gateway::far(&keys, 0, &bounds);
-        let forward = format!("127.0.0.1:0={}", server.address);
-        let near = Gateway::near(
-            &keys,
-            far.addresses[0],
-            1,
-            &[&bounds[..], &["--forward", &forward]].concat(),
-        );
-        near.wait_until_up(4);
-        for gateway in [&near, &far] {
-            let resident = gateway.resident_bytes();
+        let (listen, option) = forward(server.address);
+        let pair = Pair::start(&bounds, &[&bounds[..], &["--forward", &option]].concat());
+        pair.near.wait_for_lanes(4);
+        for (_, gateway) in pair.ends() {
+            let resident = resident_bytes(gateway);
             println!("{cache}, empty: {} MiB", resident / MEBIBYTE);
             assert!(resident < PROCESS_BYTES_MAX, "{resident} bytes for nothing");
         }
-        assert_eq!(run_flows(&runtime, &near, &server, 0), Vec::<String>::new());
-        for gateway in [&near, &far] {
-            let peer = gateway.status().peers.remove(0);
+        let flows = run_flows(&runtime, listen, &server, 0);
+        assert_eq!(flows, Vec::<String>::new());
+        for (_, gateway) in pair.ends() {
+            let peer = gateway.peer();
             let filled = peer.sent.cache_filled_bytes + peer.received.cache_filled_bytes;
             assert!(filled > 0 && filled <= 2 * cache_bytes, "{peer:?}");
-            let resident = gateway.resident_bytes_max();
+            let resident = resident_bytes_max(gateway);
             println!(
                 "{cache}, {} MiB in it: {} MiB",
                 filled / MEBIBYTE,
@@ -162,37 +152,32 @@ fn caches_take_memory_as_they_fill() {
 fn little_memory_makes_a_small_link() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let server = runtime.block_on(Server::start()).expect("a server");
-    let keys = Keys::new();
-    let far = Gateway::far(&keys, 0, &["--memory", "64MiB"]);
-    let forward = format!("127.0.0.1:0={}", server.address);
-    let near = Gateway::near(
-        &keys,
-        far.addresses[0],
-        1,
-        &["--memory", "64MiB", "--forward", &forward],
+    let (listen, option) = forward(server.address);
+    let pair = Pair::start(
+        &["--memory", "64MiB"],
+        &["--memory", "64MiB", "--forward", &option],
     );
-    near.wait_until_up(1);
-    assert_eq!(run_flows(&runtime, &near, &server, 0), Vec::<String>::new());
-    for gateway in [&near, &far] {
-        let resident = gateway.resident_bytes_max();
+    let flows = run_flows(&runtime, listen, &server, 0);
+    assert_eq!(flows, Vec::<String>::new());
+    for (_, gateway) in pair.ends() {
+        let resident = resident_bytes_max(gateway);
         println!("64MiB: {} MiB resident at most", resident / MEBIBYTE);
         assert!(resident <= 64 * MEBIBYTE + PROCESS_BYTES_MAX, "{resident}");
     }
 }
 
-/// Thirty flows through the near end; says what went wrong.
+/// Thirty flows through the near end's listener; says what went wrong.
 fn run_flows(
     runtime: &tokio::runtime::Runtime,
-    near: &Gateway,
+    listen: SocketAddr,
     server: &Server,
     first: u64,
 ) -> Vec<String> {
-    let address = near.addresses[0];
     runtime.block_on(async {
         let mut flows = JoinSet::new();
         let plans = (first..).map(|number| Plan::draw(number, FLOW_BYTES_MAX));
         for plan in plans.filter(|plan| plan.reset.is_none()).take(30) {
-            flows.spawn(async move { (plan, run_client(address, plan, FLOW_BYTES_MAX).await.0) });
+            flows.spawn(async move { (plan, run_client(listen, plan, FLOW_BYTES_MAX).await.0) });
         }
         let ended = tokio::time::timeout(Duration::from_secs(300), flows.join_all());
         let ended = ended.await.expect("no flow hangs");
@@ -210,15 +195,13 @@ fn run_flows(
 }
 
 /// A server that sends noise to whoever connects, as fast as it is taken.
-async fn serve_endlessly() -> std::net::SocketAddr {
+async fn serve_endlessly() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
         while let Ok((mut tcp, _)) = listener.accept().await {
             tokio::spawn(async move {
-                let content = support::content::Content::new(7, support::content::Kind::Noise);
-                let mut piece = vec![0; 64 << 10];
-                content.fill(0, &mut piece);
+                let piece = noise(7, 64 << 10);
                 while tcp.write_all(&piece).await.is_ok() {}
             });
         }
@@ -226,7 +209,7 @@ async fn serve_endlessly() -> std::net::SocketAddr {
     address
 }
 
-async fn serve_echo() -> std::net::SocketAddr {
+async fn serve_echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {

@@ -3,25 +3,22 @@
 mod common;
 
 use std::{
-    io::{ErrorKind, Read, Write},
+    io::{BufRead, BufReader, ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
     os::unix::fs::PermissionsExt,
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use common::{
-    digest, eventually, free_address,
-    gateway::{Pair, Site, http_get, keygen, refrain, refrain_fails},
+    addresses::{forward, free_address},
+    command::{command, keygen, refrain, refrain_fails},
+    content, digest, eventually, exposition, http,
     origin::{self, Download},
+    site::{Pair, Site},
 };
 use refrain_relay::{LinkConfig, Rate, Relay, RelayConfig};
-
-/// A forward option from a free address to `target`.
-fn forward(target: SocketAddr) -> (SocketAddr, String) {
-    let listen = free_address();
-    (listen, format!("{listen}={target}"))
-}
 
 /// Whether a connection there comes to nothing.
 fn is_refused(address: SocketAddr) -> bool {
@@ -107,7 +104,7 @@ fn a_drain_delivers_what_is_still_on_its_way() {
     stream.read_exact(&mut received).expect("the first byte");
     far.signal("TERM");
     stream.read_to_end(&mut received).expect("no reset");
-    assert_eq!(digest(&received), digest(&origin::content(8, BYTES)));
+    assert_eq!(digest(&received), digest(&content::letters(8, BYTES)));
     assert_eq!(far.wait_for_exit().code(), Some(0));
 }
 
@@ -336,7 +333,7 @@ fn caches_survive_a_cut_and_start_anew_with_a_new_far_end() {
         let carried = || cable.relay.counts().down.delivered_bytes;
         let before = carried();
         let received = origin::fetch(listen, &format!("send 9 {BYTES}")).expect("no reset");
-        assert_eq!(digest(&received), digest(&origin::content(9, BYTES)));
+        assert_eq!(digest(&received), digest(&content::letters(9, BYTES)));
         carried() - before
     };
     let first = download();
@@ -405,6 +402,7 @@ fn status_shows_peers_and_flows_while_they_run() {
             &target.to_string(),
             "matching",
             "zstd",
+            "overhead",
             "effort",
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
@@ -418,8 +416,40 @@ fn status_shows_peers_and_flows_while_they_run() {
     assert!(received.app_bytes >= 100_000, "{received:?}");
 }
 
+#[test]
+fn watch_shows_the_status_again_until_it_is_told_to_stop() {
+    let mut pair = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
+    let admin = pair.near.admin.to_string();
+    let mut watch = command(&["status", "--admin", &admin, "--watch", "0.1"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut lines = BufReader::new(watch.stdout.take().expect("it is piped")).lines();
+    let mut wait_for = |part: &str| {
+        let mut soon = lines.by_ref().take(5000);
+        let found = soon.find(|line| line.as_ref().expect("text").contains(part));
+        assert!(found.is_some(), "it ended without {part:?}");
+    };
+    wait_for("refrain near");
+    wait_for("refrain near");
+    pair.near.kill();
+    wait_for("no gateway answers");
+    pair.near.restart();
+    wait_for("refrain near");
+    let stop = format!("kill -INT {}", watch.id());
+    let sent = Command::new("sh").args(["-c", &stop]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "{stop}");
+    let ended = eventually("it ends", || watch.try_wait().expect("a child's status"));
+    assert_eq!(ended.code(), Some(0));
+
+    let nobody = free_address().to_string();
+    let (code, error) = refrain_fails(&["status", "--admin", &nobody, "--watch"]);
+    assert_eq!(code, 1, "{error}");
+    assert!(error.contains("no gateway answers"), "{error}");
+}
+
 /// Names that dashboards rely on: removing one is a change that users must hear of.
-const METRICS: [(&str, &str); 23] = [
+const METRICS: [(&str, &str); 24] = [
     ("refrain_app_bytes_total", "counter"),
     ("refrain_blocks_total", "counter"),
     ("refrain_bypassed_blocks_total", "counter"),
@@ -439,6 +469,7 @@ const METRICS: [(&str, &str); 23] = [
     ("refrain_matching_saved_bytes", "gauge"),
     ("refrain_memory_allocated_bytes", "gauge"),
     ("refrain_memory_bound_bytes", "gauge"),
+    ("refrain_memory_reserved_bytes", "gauge"),
     ("refrain_peer_up", "gauge"),
     ("refrain_round_trip_seconds", "gauge"),
     ("refrain_uptime_seconds", "gauge"),
@@ -447,34 +478,37 @@ const METRICS: [(&str, &str); 23] = [
 
 #[test]
 fn metrics_are_prometheus_text_with_stable_names() {
+    // A name that has to be escaped.
+    let site = Site::new();
+    let peers = site.write("peers", &format!("{} \"a\" & \\b\n", site.near_key));
     let (listen, option) = forward(origin::start());
-    let pair = Pair::start(&[], &["--forward", &option]);
+    let far = site.far(&["--peer-key", &peers]);
+    let near = site.near(site.far_listen, &["--forward", &option]);
+    near.wait_until_up();
     assert!(origin::answers(listen));
-    eventually("a round trip is measured", || {
-        pair.near.peer().round_trip_ms
-    });
-    let (status, page) = http_get(pair.near.admin, "/metrics", None).expect("the page");
-    assert_eq!(status, 200);
-    let mut types: Vec<(&str, &str)> = Vec::new();
-    for line in page.lines().filter(|line| !line.is_empty()) {
-        if let Some(declared) = line.strip_prefix("# TYPE ") {
-            types.push(declared.split_once(' ').expect("a name and a type"));
-        } else if !line.starts_with('#') {
-            let (series, value) = line.rsplit_once(' ').expect("a series and a value");
-            let name = series.split('{').next().expect("a first part");
-            assert!(
-                types.iter().any(|(declared, _)| *declared == name),
-                "{line}"
-            );
-            assert!(
-                series.len() == name.len() || series.ends_with('}'),
-                "{line}"
-            );
-            value.parse::<f64>().expect("a number");
+    for gateway in [&near, &far] {
+        eventually("a round trip is measured", || gateway.peer().round_trip_ms);
+        let (status, page) = http::get(gateway.admin, "/metrics", None).expect("the page");
+        assert_eq!(status, 200);
+        let families = exposition::parse(&page);
+        let types = families.iter().map(|family| (family.name, family.kind));
+        let mut types: Vec<_> = types.collect();
+        types.sort_unstable();
+        assert_eq!(types, METRICS);
+        for family in &families {
+            let is_counter = family.kind == "counter";
+            assert_eq!(family.name.ends_with("_total"), is_counter, "{family:?}");
+            assert!(family.help.ends_with('.'), "{family:?}");
+            assert!(!family.series.is_empty(), "{family:?}");
         }
     }
-    types.sort_unstable();
-    assert_eq!(types, METRICS);
+    let (_, page) = http::get(far.admin, "/metrics", None).expect("the page");
+    let up = exposition::parse(&page)
+        .into_iter()
+        .find(|family| family.name == "refrain_peer_up")
+        .expect("it is among the names");
+    let labels = vec![("peer".to_owned(), "\"a\" & \\b".to_owned())];
+    assert_eq!(up.series, [(labels, 1.0)]);
 }
 
 #[test]

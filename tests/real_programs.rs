@@ -1,87 +1,17 @@
-//! nginx, curl, git, a WebSocket and a browser, through a pair of gateways, unmodified.
+//! nginx, curl and a browser through a pair of gateways, unmodified.
 
 mod common;
 
-use std::{
-    fs,
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
-    path::Path,
-    process::Output,
-};
+use std::fs;
 
 use common::{
-    PATIENCE, digest, eventually, free_address,
-    gateway::Pair,
-    has_ipv6, origin,
-    programs::{Nginx, are_installed, find, run, run_ok},
-    websocket,
+    addresses::has_ipv6,
+    content::letters,
+    digest, eventually,
+    listeners::AllListeners,
+    nginx::{Nginx, assert_kept},
+    programs::{are_installed, find, run_ok},
 };
-use tempfile::TempDir;
-
-/// A pair with all three kinds of listener; the forward leads to `target`.
-struct AllListeners {
-    pair: Pair,
-    forward: SocketAddr,
-    socks: SocketAddr,
-    http: SocketAddr,
-    scratch: TempDir,
-}
-
-impl AllListeners {
-    fn to(target: SocketAddr) -> AllListeners {
-        let [forward, socks, http] = [(); 3].map(|()| free_address());
-        let pair = Pair::start(
-            &[],
-            &[
-                "--forward",
-                &format!("{forward}={target}"),
-                "--socks5",
-                &socks.to_string(),
-                "--http-proxy",
-                &http.to_string(),
-            ],
-        );
-        AllListeners {
-            pair,
-            forward,
-            socks,
-            http,
-            scratch: tempfile::tempdir().expect("a temporary directory"),
-        }
-    }
-
-    /// The URL of the HTTP proxy.
-    fn proxy(&self) -> String {
-        format!("http://{}", self.http)
-    }
-
-    /// Runs curl, which must succeed; gives what it wrote.
-    #[track_caller]
-    fn curl(&self, arguments: &[&str]) -> Vec<u8> {
-        let output = self.curl_output(arguments);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "curl {arguments:?}: {error}");
-        output.stdout
-    }
-
-    fn curl_output(&self, arguments: &[&str]) -> Output {
-        let quiet = ["--disable", "--silent", "--show-error", "--max-time", "30"];
-        run("curl", self.scratch.path(), &[&quiet, arguments].concat())
-    }
-
-    /// Bytes that the link has carried to the near end.
-    fn link_bytes(&self) -> u64 {
-        self.pair.near.peer().received.link_bytes
-    }
-}
-
-/// A page of text, as its origin serves it.
-fn page(nginx: &Nginx, name: &str, seed: u64, bytes: usize) -> Vec<u8> {
-    let content = origin::content(seed, bytes);
-    nginx.serve(name, &content);
-    content
-}
 
 #[test]
 fn curl_through_every_listener() {
@@ -89,7 +19,7 @@ fn curl_through_every_listener() {
         return;
     }
     let nginx = Nginx::start();
-    let page = page(&nginx, "page", 1, 300_000);
+    let page = nginx.serve_letters("page", 1, 300_000);
     let world = AllListeners::to(nginx.http);
     let (socks, proxy) = (world.socks.to_string(), world.proxy());
     let port = nginx.http.port();
@@ -111,17 +41,17 @@ fn curl_through_every_listener() {
         ways.push(vec!["--globoff", "--proxy", &proxy, &ipv6]);
         ways.push(vec!["--globoff", "--proxy", &proxy, "--proxytunnel", &ipv6]);
     }
-    let before = world.link_bytes();
+    let before = world.pair.near.link_bytes();
     world.curl(&ways[0]);
-    let first = world.link_bytes() - before;
+    let first = world.pair.near.link_bytes() - before;
     assert!(
         first > 100_000,
         "letters at random do not fit into {first} bytes"
     );
     for way in &ways {
-        let before = world.link_bytes();
+        let before = world.pair.near.link_bytes();
         let received = world.curl(way);
-        let again = world.link_bytes() - before;
+        let again = world.pair.near.link_bytes() - before;
         assert_eq!(digest(&received), digest(&page), "curl {way:?}");
         // The page itself, the client's and the lane's words.
         assert!(
@@ -132,67 +62,13 @@ fn curl_through_every_listener() {
 }
 
 #[test]
-fn requests_of_all_kinds_through_the_http_proxy() {
-    if !are_installed(&["nginx", "curl"]) {
-        return;
-    }
-    let nginx = Nginx::start();
-    let first = page(&nginx, "first", 2, 50_000);
-    let second = page(&nginx, "second", 3, 50_000);
-    let world = AllListeners::to(nginx.http);
-    let url = |path: &str| format!("http://{}/{path}", nginx.http);
-    let proxy = world.proxy();
-    let curl = |arguments: &[&str]| world.curl(&[&["--proxy", &proxy], arguments].concat());
-
-    let head = String::from_utf8(curl(&["--head", &url("first")])).expect("text");
-    assert!(
-        head.starts_with("HTTP/1.1 200 ") && head.contains("50000"),
-        "{head}"
-    );
-    let missing = curl(&[
-        "--write-out",
-        "%{http_code}",
-        "--output",
-        "lost",
-        &url("lost"),
-    ]);
-    assert_eq!(missing, b"404");
-    let both = curl(&[&url("first"), &url("second")]);
-    assert_eq!(digest(&both), digest(&[first, second].concat()));
-    let part = curl(&["--range", "100-199", &url("second")]);
-    assert_eq!(part, origin::content(3, 50_000)[100..200]);
-
-    let body = origin::noise(4, 2_000_000);
-    fs::write(world.scratch.path().join("body"), &body).expect("a new file");
-    let post = url("post");
-    let uploads: [&[&str]; 3] = [
-        &["--header", "Expect:"],
-        &[
-            "--header",
-            "Expect:",
-            "--header",
-            "Transfer-Encoding: chunked",
-        ],
-        &["--header", "Expect: 100-continue"],
-    ];
-    for upload in uploads {
-        let command = [upload, &["--data-binary", "@body", &post]].concat();
-        assert_kept(&curl(&command), &body);
-    }
-    let told = [&["--proxy", &proxy, "--verbose"], uploads[2]].concat();
-    let told = world.curl_output(&[&told[..], &["--data-binary", "@body", &post]].concat());
-    let told = String::from_utf8_lossy(&told.stderr);
-    assert!(told.contains("HTTP/1.1 100 Continue"), "{told}");
-}
-
-#[test]
 fn uploads_through_the_other_listeners() {
     if !are_installed(&["nginx", "curl"]) {
         return;
     }
     let nginx = Nginx::start();
     let world = AllListeners::to(nginx.http);
-    let body = origin::content(5, 1_000_000);
+    let body = letters(5, 1_000_000);
     fs::write(world.scratch.path().join("body"), &body).expect("a new file");
     let upload = ["--data-binary", "@body"];
     let forward = format!("http://{}/post", world.forward);
@@ -205,21 +81,13 @@ fn uploads_through_the_other_listeners() {
     assert_kept(&world.curl(&command), &body);
 }
 
-/// `answer` is the path of the file in which nginx kept a body.
-#[track_caller]
-fn assert_kept(answer: &[u8], body: &[u8]) {
-    let path = String::from_utf8_lossy(answer);
-    let kept = fs::read(Path::new(&*path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-    assert_eq!(digest(&kept), digest(body));
-}
-
 #[test]
 fn https_is_sent_as_it_is_and_stays_out_of_the_cache() {
     if !are_installed(&["nginx", "curl", "openssl"]) {
         return;
     }
     let nginx = Nginx::start_with_tls();
-    let page = page(&nginx, "page", 6, 3_000_000);
+    let page = nginx.serve_letters("page", 6, 3_000_000);
     let https = nginx.https.expect("it was asked for");
     let world = AllListeners::to(https);
     let (proxy, url) = (world.proxy(), format!("https://{https}/page"));
@@ -245,116 +113,14 @@ fn https_is_sent_as_it_is_and_stays_out_of_the_cache() {
     assert_eq!(sent.bypassed_blocks, sent.blocks, "{sent:?}");
 }
 
-/// Runs git with a user's name, and without anybody's settings.
-#[track_caller]
-fn git(folder: &Path, arguments: &[&str]) -> String {
-    let who = [
-        "-c",
-        "user.name=Tester",
-        "-c",
-        "user.email=tester@example.org",
-    ];
-    let written = run_ok("git", folder, &[&who, arguments].concat());
-    String::from_utf8(written).expect("text").trim().to_owned()
-}
-
-#[test]
-fn git_clones_over_http() {
-    if !are_installed(&["nginx", "git"]) {
-        return;
-    }
-    let nginx = Nginx::start();
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let work = folder.path().join("work");
-    git(
-        folder.path(),
-        &["init", "--quiet", "--initial-branch=main", "work"],
-    );
-    for version in 0..5 {
-        for file in 0..20 {
-            let mut text = origin::content(file, 5_000);
-            text.extend(origin::content(1000 + version, 100));
-            fs::write(work.join(format!("file-{file}")), text).expect("a new file");
-        }
-        git(&work, &["add", "--all"]);
-        git(
-            &work,
-            &[
-                "commit",
-                "--quiet",
-                "--message",
-                &format!("version {version}"),
-            ],
-        );
-    }
-    let served = nginx.www().join("project.git").display().to_string();
-    git(
-        folder.path(),
-        &["clone", "--quiet", "--bare", "work", &served],
-    );
-    git(Path::new(&served), &["update-server-info"]);
-    let tree = git(&work, &["rev-parse", "HEAD^{tree}"]);
-
-    let world = AllListeners::to(nginx.http);
-    let clone = |into: &str, proxy: &str, url: &str| {
-        let before = world.link_bytes();
-        let through = format!("http.proxy={proxy}");
-        git(
-            folder.path(),
-            &["-c", &through, "clone", "--quiet", url, into],
-        );
-        let cloned = folder.path().join(into);
-        assert_eq!(git(&cloned, &["rev-parse", "HEAD^{tree}"]), tree, "{into}");
-        assert_eq!(git(&cloned, &["status", "--porcelain"]), "", "{into}");
-        git(&cloned, &["fsck", "--strict"]);
-        world.link_bytes() - before
-    };
-    let direct = format!("http://{}/project.git", nginx.http);
-    let first = clone(
-        "forwarded",
-        "",
-        &format!("http://{}/project.git", world.forward),
-    );
-    assert!(first > 30_000, "a clone does not fit into {first} bytes");
-    let socks = format!("socks5h://{}", world.socks);
-    for (into, proxy) in [("proxied", world.proxy()), ("socks", socks)] {
-        let again = clone(into, &proxy, &direct);
-        assert!(again < first / 2, "{into}: {again} bytes, {first} at first");
-    }
-}
-
-#[test]
-fn a_websocket_echoes() {
-    let server = websocket::start_echo();
-    let world = AllListeners::to(server);
-    let connect = |address| {
-        let stream = TcpStream::connect(address).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
-        stream
-    };
-    websocket::talk(connect(world.forward), server);
-    let mut tunnel = connect(world.http);
-    let request = format!("CONNECT {server} HTTP/1.1\r\nHost: {server}\r\n\r\n");
-    tunnel.write_all(request.as_bytes()).expect("a connection");
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        tunnel.read_exact(&mut byte).expect("an answer");
-        answer.push(byte[0]);
-    }
-    assert!(
-        answer.starts_with(b"HTTP/1.1 200 "),
-        "{}",
-        String::from_utf8_lossy(&answer)
-    );
-    websocket::talk(tunnel, server);
-}
-
 #[test]
 fn a_browser_shows_a_page() {
     // Too large for `lab/setup`: used where somebody has one.
-    if find("chromium").is_none() || !are_installed(&["nginx"]) {
+    if find("chromium").is_none() {
         eprintln!("skipped: chromium is not installed");
+        return;
+    }
+    if !are_installed(&["nginx"]) {
         return;
     }
     let nginx = Nginx::start();

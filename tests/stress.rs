@@ -10,14 +10,17 @@
 //! `REFRAIN_STRESS_SEED` takes another seed; a failing run says which it had.
 #![allow(missing_docs, reason = "a test's own")]
 
-mod support;
+mod common;
 
 use std::{sync::Arc, time::Duration};
 
-use support::{
+use common::{
+    addresses::forward,
     applications::{Outcome, Plan, Server, run_client},
     content::mix,
-    gateways::{Gateway, Keys, PROCESS_BYTES_MAX},
+    eventually,
+    resident::{PROCESS_BYTES_MAX, resident_bytes_max},
+    site::Pair,
 };
 use tokio::{sync::Semaphore, task::JoinSet};
 
@@ -73,27 +76,19 @@ fn run(load: &Load) {
         .expect("servers");
     let (near_server, far_server) = (Arc::new(near_server), Arc::new(far_server));
 
-    let keys = Keys::new();
     let bounds = ["--memory", "320MiB", "--cache", "32MiB", "--log", "info"];
-    let backwards = format!("127.0.0.1:0={}", near_server.address);
-    let far = Gateway::far(
-        &keys,
-        1,
-        &[&bounds[..], &["--forward", &backwards]].concat(),
-    );
-    let forwards = format!("127.0.0.1:0={}", far_server.address);
+    let (from_far, backwards) = forward(near_server.address);
+    let (from_near, forwards) = forward(far_server.address);
     let allow = near_server.address.to_string();
-    let near = Gateway::near(
-        &keys,
-        far.addresses[0],
-        1,
+    let pair = Pair::start(
+        &[&bounds[..], &["--forward", &backwards]].concat(),
         &[&bounds[..], &["--forward", &forwards, "--allow", &allow]].concat(),
     );
-    near.wait_until_up(4);
+    pair.near.wait_for_lanes(4);
 
     let directions = [
-        (near.addresses[0], Arc::clone(&far_server)),
-        (far.addresses[1], Arc::clone(&near_server)),
+        (from_near, Arc::clone(&far_server)),
+        (from_far, Arc::clone(&near_server)),
     ];
     let permits = Arc::new(Semaphore::new(load.at_once));
     let bytes_max = load.flow_bytes_max;
@@ -122,17 +117,16 @@ fn run(load: &Load) {
         ended.await.unwrap_or_else(|_| {
             panic!(
                 "flows hang; near: {:#?}, far: {:#?}",
-                near.status(),
-                far.status()
+                pair.near.status(),
+                pair.far.status()
             )
         })
     });
     // The servers hear of the last resets after the clients.
-    let forgotten = std::time::Instant::now() + load.within;
-    while near.status().peers[0].flows_open + far.status().peers[0].flows_open > 0 {
-        assert!(std::time::Instant::now() < forgotten, "flows are left over");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    eventually("no flow is left over", || {
+        let open = pair.ends().map(|(_, end)| end.peer().flows_open);
+        (open == [0, 0]).then_some(())
+    });
 
     let mut resets = 0;
     let mut bytes = near_server.received_bytes() + far_server.received_bytes();
@@ -148,14 +142,14 @@ fn run(load: &Load) {
     }
     assert!(bytes >= load.bytes_min, "only {bytes} bytes were carried");
     assert!(resets >= load.resets_min, "only {resets} flows were reset");
-    for (name, gateway) in [("near", &near), ("far", &far)] {
-        let resident = gateway.resident_bytes_max();
+    for (name, gateway) in pair.ends() {
+        let resident = resident_bytes_max(gateway);
         println!("{name}: {} MiB resident at most", resident >> 20);
         assert!(
             resident <= MEMORY_BYTES + PROCESS_BYTES_MAX,
             "{name}: {resident} bytes of memory"
         );
-        let peer = &gateway.status().peers[0];
+        let peer = gateway.peer();
         assert_eq!(peer.lanes_lost, 0, "{peer:?}");
         println!("{name}: {:?}", gateway.status().memory);
     }

@@ -1,5 +1,6 @@
-//! A request to the HTTP proxy: however the bytes are split, the answer is the same, and the head
-//! for the origin is one well-formed request that no reader can take for two.
+//! A request to the HTTP proxy: however the bytes are split, the answer is the same, the head
+//! for the origin is one well-formed request that no reader can take for two, and its body ends in
+//! one place.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -21,7 +22,13 @@ fuzz_target!(|received: &[u8]| {
         return;
     };
     assert!(length <= received.len());
-    if let ProxyRequest::Forward { head, .. } = request {
+    if let ProxyRequest::Forward { head, exchange, .. } = request {
+        let rest = &received[length..];
+        let whole = exchange.body.clone().take(rest);
+        let mut body = exchange.body;
+        let pieces = rest.chunks(1).map(|piece| body.take(piece)).sum();
+        assert_eq!(whole, pieces);
+
         let end = head.windows(4).position(|window| window == b"\r\n\r\n");
         assert_eq!(end, Some(head.len() - 4));
         // It is in origin form now, so the proxy would have nothing to do with it; and with its

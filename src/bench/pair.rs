@@ -10,7 +10,7 @@ use std::{
 
 use refrain_gateway::{loopback::Keys, status::Status};
 
-use super::{Report, contest::Contest};
+use super::{Report, contest::Contest, workload::Noise};
 
 /// Bytes of one turn: a stream long enough that its start does not matter.
 const TURN_BYTES: usize = 32 << 20;
@@ -72,15 +72,10 @@ fn serve_noise() -> io::Result<SocketAddr> {
     serve(|mut stream| {
         let mut seed = [0; 8];
         stream.read_exact(&mut seed)?;
-        let mut state = u64::from_le_bytes(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut noise = Noise::new(u64::from_le_bytes(seed));
         let mut piece = vec![0; PIECE_BYTES];
         for _ in 0..TURN_BYTES / PIECE_BYTES {
-            for word in piece.chunks_exact_mut(8) {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                word.copy_from_slice(&state.to_le_bytes());
-            }
+            noise.fill(&mut piece);
             stream.write_all(&piece)?;
         }
         stream.shutdown(Shutdown::Both)

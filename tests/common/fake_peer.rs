@@ -1,22 +1,26 @@
 //! A peer that makes a good TLS handshake and then says what no gateway would.
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use refrain_gateway::{
     keys::{PeerKeys, PrivateKey, PublicKey, SharedPeerKeys},
+    near::connect,
     tls::{ClientTls, ServerTls},
     wire::LaneStream,
 };
 use refrain_proto::hello::Hello;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     time::timeout,
 };
 
 use super::PATIENCE;
 
 const WITHIN: Duration = Duration::from_secs(10);
+
+/// What a far end's hello has at least; a lane that is refused hears less.
+const ANSWER_BYTES_MIN: usize = 13;
 
 /// A lane under the test's control.
 pub struct FakeLane {
@@ -26,14 +30,20 @@ pub struct FakeLane {
 impl FakeLane {
     /// Connects as the near end that has the private key in `key`.
     pub async fn connect(far: SocketAddr, key: &Path, far_key: &str) -> FakeLane {
-        let tcp = TcpStream::connect(far).await.expect("the far end listens");
+        let connected = FakeLane::try_connect(far, key, far_key).await;
+        connected.expect("the far end listens, and shakes hands")
+    }
+
+    /// Connects to a far end that may have had enough.
+    pub async fn try_connect(
+        far: SocketAddr,
+        key: &Path,
+        far_key: &str,
+    ) -> Result<FakeLane, String> {
         let key = PrivateKey::load(key).expect("a key");
         let tls = ClientTls::new(&key, public(far_key));
-        let (stream, _) = tls
-            .connect(tcp, far, WITHIN)
-            .await
-            .expect("a good handshake");
-        FakeLane { stream }
+        let (stream, _) = connect(&far.to_string(), &tls, WITHIN).await?;
+        Ok(FakeLane { stream })
     }
 
     /// Accepts one lane as the far end that has the private key in `key`.
@@ -49,8 +59,13 @@ impl FakeLane {
     }
 
     pub async fn send(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).await.expect("a connection");
-        self.stream.flush().await.expect("a connection");
+        self.try_send(bytes).await.expect("a connection");
+    }
+
+    /// Sends to a peer that may have had enough.
+    pub async fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await?;
+        self.stream.flush().await
     }
 
     /// The next bytes of the peer, at least `bytes_min`.
@@ -66,8 +81,23 @@ impl FakeLane {
 
     /// Exchanges hellos as a near end does, so that frames may follow.
     pub async fn greet(&mut self) {
-        self.send(&hello()).await;
-        self.receive(13).await;
+        let greeted = self.greet_with(Hello {
+            instance: 77,
+            peer_instance: None,
+            lane: 0,
+            send_cache_bytes: 1 << 20,
+            receive_cache_bytes: 1 << 20,
+        });
+        greeted.await.expect("an answer");
+    }
+
+    /// The same with another hello, which the far end may refuse.
+    pub async fn greet_with(&mut self, hello: Hello) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        hello.write(&mut bytes);
+        self.try_send(&bytes).await?;
+        self.stream.read_exact(&mut [0; ANSWER_BYTES_MIN]).await?;
+        Ok(())
     }
 
     /// All that the peer still says until it closes, by an end or by a failure.
@@ -81,20 +111,6 @@ impl FakeLane {
 
     /// Closes as a peer does whose process was killed.
     pub fn drop_at_once(self) {}
-}
-
-/// A near end's first hello.
-pub fn hello() -> Vec<u8> {
-    let mut bytes = Vec::new();
-    Hello {
-        instance: 77,
-        peer_instance: None,
-        lane: 0,
-        send_cache_bytes: 1 << 20,
-        receive_cache_bytes: 1 << 20,
-    }
-    .write(&mut bytes);
-    bytes
 }
 
 /// A hello of wire versions `oldest` to `newest`: only its first 12 bytes mean anything here.

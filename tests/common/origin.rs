@@ -3,21 +3,26 @@
 //! A connection begins with a line that says what to do:
 //!
 //! ```text
-//! send SEED BYTES                 content, at once
-//! send SEED BYTES PIECE MILLIS    content, a piece at a time with pauses in between
-//! halves SEED BYTES               half of the content; the rest when a byte comes
+//! send SEED BYTES                 letters, at once
+//! send SEED BYTES PIECE MILLIS    letters, a piece at a time with pauses in between
+//! halves SEED BYTES               half of the letters; the rest when a byte comes
 //! count                           how many bytes came until the client's end
 //! hold                            nothing, for ever
 //! ```
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    thread::{self, sleep},
+    net::{Shutdown, SocketAddr, TcpStream},
+    thread::sleep,
     time::Duration,
 };
 
-use super::{PATIENCE, digest};
+use super::{
+    PATIENCE,
+    content::letters,
+    digest,
+    server::{serve, serve_on},
+};
 
 /// A download that is under way until the test lets it end.
 pub struct Download {
@@ -40,7 +45,7 @@ impl Download {
         self.stream.write_all(b".").expect("a connection");
         let rest = self.stream.read_to_end(&mut self.received);
         rest.expect("the rest of the download, without a reset");
-        assert_eq!(digest(&self.received), digest(&content(7, DOWNLOAD_BYTES)));
+        assert_eq!(digest(&self.received), digest(&letters(7, DOWNLOAD_BYTES)));
     }
 }
 
@@ -48,39 +53,12 @@ const DOWNLOAD_BYTES: usize = 100_000;
 
 /// Starts an origin on any port of loopback, for as long as the test's process runs.
 pub fn start() -> SocketAddr {
-    start_on("127.0.0.1:0".parse().expect("an address"))
+    serve(answer)
 }
 
 /// Starts an origin there.
 pub fn start_on(address: SocketAddr) -> SocketAddr {
-    let listener = TcpListener::bind(address).expect("an address to listen on");
-    let address = listener.local_addr().expect("a bound listener's address");
-    thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            // Clients that leave early are part of the tests.
-            thread::spawn(move || serve(client));
-        }
-    });
-    address
-}
-
-/// Text of made-up words, so that it looks like most traffic: the same for the same seed.
-pub fn content(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut random = Random::new(seed);
-    let mut text = Vec::with_capacity(bytes + 16);
-    while text.len() < bytes {
-        let letters = 2 + random.next() % 9;
-        text.extend((0..letters).map(|_| b'a' + (random.next() % 26) as u8));
-        text.push(b' ');
-    }
-    text.truncate(bytes);
-    text
-}
-
-/// Random bytes, which nothing compresses: the same for the same seed.
-pub fn noise(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut random = Random::new(seed);
-    (0..bytes).map(|_| random.next() as u8).collect()
+    serve_on(address, answer)
 }
 
 /// Connects, and gives a command.
@@ -100,10 +78,10 @@ pub fn fetch(address: SocketAddr, command: &str) -> io::Result<Vec<u8>> {
 
 /// Whether a connection to the origin is served.
 pub fn answers(address: SocketAddr) -> bool {
-    fetch(address, "send 1 100").is_ok_and(|received| received == content(1, 100))
+    fetch(address, "send 1 100").is_ok_and(|received| received == letters(1, 100))
 }
 
-fn serve(mut client: TcpStream) -> io::Result<()> {
+fn answer(mut client: TcpStream) -> io::Result<()> {
     let mut reader = BufReader::new(client.try_clone()?);
     let mut command = String::new();
     reader.read_line(&mut command)?;
@@ -111,7 +89,7 @@ fn serve(mut client: TcpStream) -> io::Result<()> {
     let number = |index: usize| words[index].parse().expect("a number in the command");
     match words.first() {
         Some(&"send") => {
-            let content = content(number(1), number(2) as usize);
+            let content = letters(number(1), number(2) as usize);
             if words.len() == 3 {
                 client.write_all(&content)?;
             } else {
@@ -125,7 +103,7 @@ fn serve(mut client: TcpStream) -> io::Result<()> {
             Ok(())
         }
         Some(&"halves") => {
-            let content = content(number(1), number(2) as usize);
+            let content = letters(number(1), number(2) as usize);
             let (first, second) = content.split_at(content.len() / 2);
             client.write_all(first)?;
             reader.read_exact(&mut [0])?;
@@ -140,22 +118,5 @@ fn serve(mut client: TcpStream) -> io::Result<()> {
             io::copy(&mut reader, &mut io::sink())?;
             Ok(())
         }
-    }
-}
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
     }
 }

@@ -1,36 +1,64 @@
 //! A WebSocket server that sends back what it hears, and a client that checks it.
 
-use std::{
-    net::{SocketAddr, TcpListener, TcpStream},
-    thread,
+use std::net::{SocketAddr, TcpStream};
+
+use tungstenite::{
+    Message, WebSocket,
+    handshake::{client::generate_key, derive_accept_key},
+    protocol::Role,
 };
 
-use tungstenite::{Message, WebSocket};
-
-use super::origin::{content, noise};
+use super::{
+    content::{letters, noise},
+    http::HandMadeClient,
+    server::serve,
+};
 
 /// Starts the server on any port of loopback, for as long as the test's process runs.
 pub fn start_echo() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("an address to listen on");
-    let address = listener.local_addr().expect("a bound listener's address");
-    thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            thread::spawn(move || {
-                // A client that leaves without a close is none of its business.
-                let _ = tungstenite::accept(client).map(echo);
-            });
-        }
-    });
-    address
+    serve(|client| {
+        // A client that leaves without a close is none of its business.
+        let _ = tungstenite::accept(client).map(echo);
+        Ok(())
+    })
 }
 
-/// Shakes hands over `stream` with the server that it leads to, and has texts and bytes of
-/// several sizes sent back; both close as the protocol says.
+/// Shakes hands over `stream` with the server that it leads to, and talks.
 pub fn talk(stream: TcpStream, server: SocketAddr) {
     let greeted = tungstenite::client(format!("ws://{server}/echo"), stream);
-    let (mut socket, _) = greeted.expect("a handshake");
+    converse(greeted.expect("a handshake").0);
+}
+
+/// The same through an HTTP proxy that is asked for the server's URL, without a tunnel.
+pub fn talk_through(proxy: SocketAddr, server: SocketAddr) {
+    let key = generate_key();
+    let mut client = HandMadeClient::say(
+        proxy,
+        &format!(
+            "GET http://{server}/echo HTTP/1.1\r\nHost: {server}\r\n\
+             Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
+             Proxy-Connection: keep-alive\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
+        ),
+    );
+    let head = client.head();
+    let accept = derive_accept_key(key.as_bytes());
+    for part in [
+        "HTTP/1.1 101 ",
+        "\r\nConnection: Upgrade\r\n",
+        "\r\nUpgrade: websocket\r\n",
+        &accept,
+    ] {
+        assert!(head.contains(part), "{part:?} is not in {head}");
+    }
+    let stream = client.into_stream();
+    converse(WebSocket::from_raw_socket(stream, Role::Client, None));
+}
+
+/// Has texts and bytes of several sizes sent back; both close as the protocol says.
+fn converse(mut socket: WebSocket<TcpStream>) {
     for bytes in [0, 1, 125, 126, 70_000, 1 << 20] {
-        let text = String::from_utf8(content(bytes as u64, bytes)).expect("letters");
+        let text = String::from_utf8(letters(bytes as u64, bytes)).expect("letters");
         for message in [
             Message::text(text),
             Message::binary(noise(bytes as u64, bytes)),

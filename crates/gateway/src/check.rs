@@ -15,7 +15,8 @@ use tokio::{
 };
 
 use crate::{
-    config::CheckConfig, gateway::random_instance, near::connect, tls::ClientTls, wire::LaneStream,
+    config::CheckConfig, gateway::random_instance, greeting, near::connect, tls::ClientTls,
+    wire::LaneStream,
 };
 
 /// How many round trips are measured.
@@ -106,6 +107,8 @@ struct Lane<'a> {
 
 #[derive(Debug, thiserror::Error)]
 enum CheckError {
+    #[error("the peer refused the lane: {0}")]
+    Refused(String),
     #[error("{0}")]
     Hello(#[from] HelloError),
     #[error("{0}")]
@@ -127,11 +130,17 @@ impl Lane<'_> {
         .write(&mut hello);
         self.send(&hello).await?;
         loop {
-            if let Some((_, read)) = Hello::read(&self.received)? {
-                self.received.drain(..read);
-                return Ok(());
+            match Hello::read(&self.received) {
+                Ok(Some((_, read))) => {
+                    self.received.drain(..read);
+                    return Ok(());
+                }
+                Ok(None) => self.receive().await?,
+                Err(error) => {
+                    let refusal = greeting::refusal(&self.received);
+                    return Err(refusal.map_or(error.into(), CheckError::Refused));
+                }
             }
-            self.receive().await?;
         }
     }
 
@@ -187,6 +196,8 @@ impl Lane<'_> {
     }
 
     async fn receive(&mut self) -> io::Result<()> {
+        // A whole TLS record at once, as a refusal comes.
+        self.received.reserve(PADDING_BYTES_MAX);
         match self.stream.read_buf(&mut self.received).await? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),

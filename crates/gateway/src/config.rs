@@ -4,6 +4,9 @@
 //! reads the keys and tables that they name, and checks what only shows when options meet. What
 //! it returns is trusted from then on.
 
+mod changes;
+mod listeners;
+
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -194,6 +197,7 @@ impl Options<Near> {
         if !listens && !settings.is_given(&ALLOW) {
             return Err(settings.wrong(&FORWARD, Mismatch::NothingToDo));
         }
+        listeners::check_distinct(&config.listeners(), &settings)?;
         Ok(config)
     }
 }
@@ -209,11 +213,13 @@ impl Options<Far> {
             (name, _) => peers.find(name).ok_or(Mismatch::UnknownPeer),
         };
         let common = CommonConfig::resolve(&settings, AllowRules::loopback(), find_peer)?;
-        Ok(FarConfig {
+        let config = FarConfig {
             listen: settings.one_with(&LISTEN, parse_listener)?,
             peers,
             common,
-        })
+        };
+        listeners::check_distinct(&config.listeners(), &settings)?;
+        Ok(config)
     }
 }
 
@@ -370,6 +376,9 @@ pub enum Mismatch {
     /// A listener's address that is not an IP address and a port.
     #[error("expected IP:PORT, such as 127.0.0.1:1080 or [::]:1080")]
     Listener,
+    /// An address that another listener has.
+    #[error("two listeners at {0}")]
+    ListenerTwice(SocketAddr),
     /// A forward without `=`.
     #[error("expected LISTEN=TARGET, such as 127.0.0.1:8080=intranet:80")]
     Forward,

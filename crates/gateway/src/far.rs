@@ -7,15 +7,8 @@ use std::{
     time::Duration,
 };
 
-use refrain_codec::geometry::CACHE_BYTES_MIN;
-use refrain_proto::{
-    Fault, LaneId, Link, Role,
-    hello::{Hello, HelloError},
-    limits::HELLO_BYTES_MAX,
-    link::LaneRefused,
-};
+use refrain_proto::{Fault, LaneId, Link, Role, hello::Hello, link::LaneRefused};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     time::{Instant, sleep, timeout},
@@ -24,6 +17,7 @@ use tokio::{
 use crate::{
     config::FarConfig,
     gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
+    greeting,
     keys::{PublicKey, SharedPeerKeys},
     lane::{self, LaneEnd},
     link::{LaneSignals, SharedLink},
@@ -162,7 +156,7 @@ impl Far {
         tcp: TcpStream,
         address: SocketAddr,
     ) -> Result<Option<BegunLane>, String> {
-        let within = self.config.common.timeouts.connect;
+        let within = self.policy.load().timeouts.connect;
         lane::prepare(&tcp, self.config.common.timeouts.dead_after)
             .map_err(|error| error.to_string())?;
         let (mut stream, peer) = self
@@ -170,18 +164,14 @@ impl Far {
             .accept(tcp, address, within)
             .await
             .map_err(|error| error.to_string())?;
-        let greeting = timeout(within, read_hello(&mut stream)).await;
+        let greeting = timeout(within, greeting::read_hello(&mut stream)).await;
         let (hello, rest) = match greeting {
             Ok(Ok(greeting)) => greeting,
             Ok(Err(error)) => {
-                let error = format!("the peer at {address} ({peer}): {error}");
-                self.last_errors
-                    .lock()
-                    .expect("held for a moment")
-                    .insert(peer, error.clone());
+                self.note_error(peer, format!("the peer at {address} ({peer}): {error}"));
                 // A peer of another version is told ours, so that both ends' logs name both.
-                answer_and_close(&mut stream, None).await;
-                return Err(error);
+                greeting::answer_and_close(&mut stream, None).await;
+                return Ok(None);
             }
             Err(_) => {
                 return Err(format!(
@@ -189,11 +179,20 @@ impl Far {
                 ));
             }
         };
-        let Some(joined) = self.link_for(peer, &hello)? else {
-            tracing::debug!(%peer, %address, "the lane's link is gone: the peer begins anew");
-            answer_and_close(&mut stream, Some(&hello)).await;
-            return Ok(None);
+        let joined = match self.link_for(peer, &hello) {
+            Ok(Some(joined)) => joined,
+            Ok(None) => {
+                tracing::debug!(%peer, %address, "the lane's link is gone: the peer begins anew");
+                greeting::answer_and_close(&mut stream, Some(&hello)).await;
+                return Ok(None);
+            }
+            Err(reason) => {
+                greeting::refuse_and_close(&mut stream, &reason).await;
+                self.note_error(peer, reason);
+                return Ok(None);
+            }
         };
+        self.forget_error(peer);
         Ok(Some(BegunLane {
             joined,
             stream,
@@ -248,7 +247,8 @@ impl Far {
             }
             if !forget_oldest_idle(&mut all) {
                 return Err(format!(
-                    "no memory for the caches of {peer}: raise --memory or lower --cache"
+                    "the far end has no memory for the caches of {peer}: raise its --memory or \
+                     lower its --cache"
                 ));
             }
         };
@@ -263,10 +263,6 @@ impl Far {
             Arc::clone(&self.policy),
         ));
         all.entry(peer).or_default().push(Arc::clone(&link));
-        self.last_errors
-            .lock()
-            .expect("held for a moment")
-            .remove(&peer);
         Ok(Some(JoinedLane {
             link,
             lane,
@@ -292,6 +288,20 @@ impl Far {
             }
             all.retain(|_, links| !links.is_empty());
         }
+    }
+
+    /// Peers try again and again: only what is new is logged.
+    fn note_error(&self, peer: PublicKey, error: String) {
+        let mut errors = self.last_errors.lock().expect("held for a moment");
+        if errors.get(&peer) != Some(&error) {
+            tracing::warn!("{error}");
+            errors.insert(peer, error);
+        }
+    }
+
+    fn forget_error(&self, peer: PublicKey) {
+        let mut errors = self.last_errors.lock().expect("held for a moment");
+        errors.remove(&peer);
     }
 
     fn name_of(&self, key: &PublicKey) -> Option<String> {
@@ -336,10 +346,8 @@ impl BegunLane {
             LaneEnd::Io(_) => {
                 tracing::debug!(%peer, %address, lane = lane.0, "a lane ended: {end}")
             }
-            LaneEnd::Lane(_) | LaneEnd::Link(_) => {
-                tracing::warn!(%peer, %address, "a lane ended: {end}");
-                let mut errors = far.last_errors.lock().expect("held for a moment");
-                errors.insert(peer, format!("a lane ended: {end}"));
+            LaneEnd::Lane(_) | LaneEnd::Link(_) | LaneEnd::Refused(_) => {
+                far.note_error(peer, format!("a lane of {peer} ended: {end}"));
             }
         }
         if link.fault().is_some() {
@@ -411,46 +419,4 @@ fn forget_oldest_idle(all: &mut BTreeMap<PublicKey, Vec<Arc<SharedLink>>>) -> bo
         links.retain(|link| !Arc::ptr_eq(link, &oldest));
     }
     true
-}
-
-async fn read_hello(stream: &mut LaneStream) -> Result<(Hello, Vec<u8>), HelloReadError> {
-    let mut received = Vec::new();
-    loop {
-        if let Some((hello, read)) = Hello::read(&received)? {
-            received.drain(..read);
-            return Ok((hello, received));
-        }
-        let mut piece = [0; HELLO_BYTES_MAX];
-        match stream.read(&mut piece).await? {
-            0 => return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
-            read => received.extend_from_slice(&piece[..read]),
-        }
-    }
-}
-
-/// Answers a hello with one of no link. The instance is new: a near end that knew another sees
-/// that its link is gone.
-async fn answer_and_close(stream: &mut LaneStream, to: Option<&Hello>) {
-    let mut hello = Vec::new();
-    Hello {
-        instance: random_instance(),
-        peer_instance: to.map(|hello| hello.instance),
-        lane: to.map_or(0, |hello| hello.lane),
-        send_cache_bytes: CACHE_BYTES_MIN as u64,
-        receive_cache_bytes: CACHE_BYTES_MIN as u64,
-    }
-    .write(&mut hello);
-    let answering = async {
-        stream.write_all(&hello).await?;
-        stream.shutdown().await
-    };
-    let _ = timeout(Duration::from_secs(1), answering).await;
-}
-
-#[derive(Debug, thiserror::Error)]
-enum HelloReadError {
-    #[error("{0}")]
-    Hello(#[from] HelloError),
-    #[error("{0}")]
-    Io(#[from] std::io::Error),
 }

@@ -21,7 +21,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::link::{FlowSignals, SharedLink, Standing};
+use crate::{
+    http_proxy::{Answer, Exchange, RequestBody},
+    link::{FlowSignals, SharedLink, Standing},
+};
 
 /// Codes of resets, for the other end's log.
 pub mod reset_code {
@@ -91,14 +94,15 @@ impl FlowHandle {
         self.link.with(|link, _| link.write(self.id, bytes))
     }
 
-    /// Passes bytes both ways until both have ended, `rest` first.
-    pub async fn run(mut self, tcp: TcpStream, rest: Vec<u8>, idle: Duration) {
+    /// Passes bytes both ways until both have ended, `rest` first, as far as `exchange` lets
+    /// them.
+    pub async fn run(mut self, tcp: TcpStream, rest: Vec<u8>, exchange: Exchange, idle: Duration) {
         prepare(&tcp);
         let activity = Activity::new();
         let both = async {
             tokio::try_join!(
-                self.upwards(&tcp, rest, &activity),
-                self.downwards(&tcp, &activity)
+                self.upwards(&tcp, rest, exchange.body, &activity),
+                self.downwards(&tcp, exchange.answer, &activity)
             )
         };
         let ended = tokio::select! {
@@ -118,7 +122,13 @@ impl FlowHandle {
     }
 
     /// From the application to the link.
-    async fn upwards(&self, tcp: &TcpStream, rest: Vec<u8>, activity: &Activity) -> io::Result<()> {
+    async fn upwards(
+        &self,
+        tcp: &TcpStream,
+        rest: Vec<u8>,
+        mut body: RequestBody,
+        activity: &Activity,
+    ) -> io::Result<()> {
         let mut rest = &rest[..];
         while !rest.is_empty() {
             let taken = self.link.with(|link, _| link.write(self.id, rest));
@@ -143,14 +153,15 @@ impl FlowHandle {
             let read = SCRATCH.with_borrow_mut(|buffer| {
                 let wanted = room.min(buffer.len());
                 let read = tcp.try_read(&mut buffer[..wanted])?;
+                let passed = body.take(&buffer[..read]).map_err(io::Error::other)?;
                 let taken = self.link.with(|link, _| match read {
                     0 => {
                         link.finish(self.id);
                         0
                     }
-                    read => link.write(self.id, &buffer[..read]),
+                    _ => link.write(self.id, &buffer[..passed]),
                 });
-                Ok::<_, io::Error>((read, buffer[taken..read].to_vec()))
+                Ok::<_, io::Error>((read, buffer[taken..passed].to_vec()))
             });
             match read {
                 Ok((0, _)) => return Ok(()),
@@ -171,13 +182,28 @@ impl FlowHandle {
     }
 
     /// From the link to the application.
-    async fn downwards(&self, tcp: &TcpStream, activity: &Activity) -> io::Result<()> {
+    async fn downwards(
+        &self,
+        tcp: &TcpStream,
+        mut answer: Answer,
+        activity: &Activity,
+    ) -> io::Result<()> {
         let mut buffer = Vec::new();
         loop {
             let finished = self.link.with(|link, _| {
                 link.take_ready(self.id, &mut buffer);
                 link.take_end(self.id)
             });
+            let came = buffer.len();
+            let passes_all = answer.passes_all();
+            if !passes_all {
+                // Credit is for what came, whatever becomes of it.
+                self.link.with(|link, now| link.taken(now, self.id, came));
+                answer.pass(&mut buffer);
+                if finished {
+                    buffer.extend(answer.finish());
+                }
+            }
             let mut rest = &buffer[..];
             while !rest.is_empty() {
                 tcp.writable().await?;
@@ -185,8 +211,10 @@ impl FlowHandle {
                     Ok(written) => {
                         activity.note();
                         rest = &rest[written..];
-                        self.link
-                            .with(|link, now| link.taken(now, self.id, written));
+                        if passes_all {
+                            self.link
+                                .with(|link, now| link.taken(now, self.id, written));
+                        }
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) => return Err(error),
@@ -196,7 +224,7 @@ impl FlowHandle {
                 // The last bytes came with the end, and nobody tells of it twice.
                 return socket2::SockRef::from(tcp).shutdown(std::net::Shutdown::Write);
             }
-            if !buffer.is_empty() {
+            if came > 0 {
                 continue;
             }
             tokio::select! {

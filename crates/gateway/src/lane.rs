@@ -14,6 +14,7 @@ use tokio::{
 };
 
 use crate::{
+    greeting,
     link::{LaneSignals, SharedLink},
     pace::Pace,
     wire::LaneStream,
@@ -40,6 +41,9 @@ pub enum LaneEnd {
     /// The link is over.
     #[error("{0}")]
     Link(LinkFault),
+    /// The far end said in place of its hello why it takes no lane.
+    #[error("the peer refused it: {0}")]
+    Refused(String),
 }
 
 /// Makes a lane's connection fit to carry many flows.
@@ -88,6 +92,10 @@ async fn read(link: &SharedLink, lane: LaneId, mut reader: ReadHalf<LaneStream>)
         };
         match link.with(|link, now| link.receive(now, lane, &buffer[..read])) {
             Ok(()) => {}
+            Err(Fault::Lane(LaneFault::Hello(fault))) => {
+                let refusal = greeting::refusal(&buffer[..read]);
+                return refusal.map_or(LaneEnd::Lane(fault.into()), LaneEnd::Refused);
+            }
             Err(Fault::Lane(fault)) => return LaneEnd::Lane(fault),
             Err(Fault::Link(_)) => {
                 // The writer says why, and ends the lane.

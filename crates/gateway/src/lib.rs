@@ -24,6 +24,7 @@ pub mod refusal;
 pub mod socks5;
 
 pub mod flow;
+pub mod greeting;
 pub mod lane;
 pub mod link;
 pub mod offered;

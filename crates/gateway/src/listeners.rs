@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::{
     flow::FlowHandle,
-    http_proxy::{self, ProxyRequest},
+    http_proxy::{self, Exchange, ProxyRequest},
     link::{SharedLink, Standing},
     policy::SharedPolicy,
     refusal::Refusal,
@@ -152,7 +152,7 @@ impl Client {
         match self.open(target).await {
             Ok(flow) => {
                 // Bytes flow before the target has answered: a refusal resets them.
-                self.run(flow, Vec::new()).await;
+                self.run(flow, Vec::new(), Exchange::TUNNEL).await;
                 Ok(())
             }
             Err(refusal) => {
@@ -195,7 +195,7 @@ impl Client {
             Ok(flow) => {
                 let bound = self.tcp.local_addr()?;
                 self.tcp.write_all(&socks5::reply_granted(bound)).await?;
-                self.run(flow, received).await;
+                self.run(flow, received, Exchange::TUNNEL).await;
                 Ok(())
             }
             Err(refusal) => {
@@ -212,9 +212,17 @@ impl Client {
             http_proxy::HEAD_BYTES_MAX,
             http_proxy::parse_head,
         );
-        let (target, head) = match request.await? {
-            Ok(ProxyRequest::Connect { target }) => (target, None),
-            Ok(ProxyRequest::Forward { target, head }) => (target, Some(head)),
+        let request = request.await?.and_then(|mut request| {
+            request.claim(&mut received)?;
+            Ok(request)
+        });
+        let (target, head, exchange) = match request {
+            Ok(ProxyRequest::Connect { target }) => (target, None, Exchange::TUNNEL),
+            Ok(ProxyRequest::Forward {
+                target,
+                head,
+                exchange,
+            }) => (target, Some(head), exchange),
             Err(error) => {
                 tracing::info!(%error, "an HTTP client was refused");
                 return self.answer(&error.response()).await;
@@ -222,15 +230,15 @@ impl Client {
         };
         let early = head.as_deref().unwrap_or_default();
         match self.open_and_wait(&target, early).await {
-            Ok(flow) => {
+            Ok(opened) => {
                 match head {
                     None => self.tcp.write_all(http_proxy::TUNNEL_OPEN).await?,
                     Some(head) => {
-                        let sent = flow.early_bytes;
+                        let sent = opened.early_bytes;
                         received.splice(..0, head[sent..].iter().copied());
                     }
                 }
-                self.run(flow, received).await;
+                self.run(opened, received, exchange).await;
                 Ok(())
             }
             Err(refusal) => {
@@ -334,9 +342,9 @@ impl Client {
         timeout(LINK_WAIT, up).await.map_err(|_| Refusal::LinkDown)
     }
 
-    async fn run(self, opened: Opened, rest: Vec<u8>) {
+    async fn run(self, opened: Opened, rest: Vec<u8>, exchange: Exchange) {
         let idle = self.policy.load().timeouts.idle;
-        opened.flow.run(self.tcp, rest, idle).await;
+        opened.flow.run(self.tcp, rest, exchange, idle).await;
     }
 }
 

@@ -7,7 +7,7 @@
 //! first. How many lanes and flows a link may have follows the share, and so do its caches,
 //! down to 1 MiB; when not even that fits, there is no link.
 //!
-//! The process itself comes on top: `PROCESS_BYTES_MAX` in `tests/support/gateways.rs`.
+//! The process itself comes on top: `PROCESS_BYTES_MAX` in `tests/common/resident.rs`.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -107,7 +107,7 @@ impl Near {
             let is_over = link.with(|link, _| link.fault().is_some() || link.is_out_of_lanes());
             let expired = link
                 .lanes_gone_at()
-                .is_some_and(|at| at.elapsed() > self.config.common.timeouts.keep_link);
+                .is_some_and(|at| at.elapsed() > self.policy.load().timeouts.keep_link);
             if !is_over && !expired {
                 return Some(Arc::clone(link));
             }
@@ -252,12 +252,15 @@ impl Dialer {
 
 /// Dials a lane and carries it until it ends; says how long it lived.
 async fn keep_lane(near: Arc<Near>, link: Arc<SharedLink>) -> Duration {
-    let timeouts = near.config.common.timeouts;
+    let within = near.policy.load().timeouts.connect;
     let peer = near.config.peer.to_string();
     let dialled = async {
-        let (stream, address) = connect(&peer, &near.tls, timeouts.connect).await?;
-        lane::prepare(stream.get_ref().0.tcp(), timeouts.dead_after)
-            .map_err(|error| error.to_string())?;
+        let (stream, address) = connect(&peer, &near.tls, within).await?;
+        lane::prepare(
+            stream.get_ref().0.tcp(),
+            near.config.common.timeouts.dead_after,
+        )
+        .map_err(|error| error.to_string())?;
         let (lane, signals) =
             link.begin_lane(|link, now| link.dial_lane(now).ok_or("the link has no lane left"))?;
         Ok::<_, String>((stream, address, lane, signals))

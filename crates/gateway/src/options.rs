@@ -102,7 +102,7 @@ impl OptionSpec {
 
     /// The environment variable, such as `REFRAIN_LANES_MAX`.
     pub fn environment(&self) -> String {
-        format!("REFRAIN_{}", self.key.to_ascii_uppercase())
+        environment_variable(self.key)
     }
 
     fn long(&self) -> String {
@@ -129,6 +129,14 @@ impl OptionSpec {
     }
 }
 
+/// The environment variable of a key.
+pub(crate) fn environment_variable(key: &str) -> String {
+    format!("{ENVIRONMENT_PREFIX}{}", key.to_ascii_uppercase())
+}
+
+/// What the variables of all options begin with.
+pub(crate) const ENVIRONMENT_PREFIX: &str = "REFRAIN_";
+
 /// Defines the options, and the list of them all.
 macro_rules! options {
     ($($name:ident = $spec:expr;)*) => {
@@ -150,8 +158,8 @@ options! {
         "This end's private key, made with `refrain keygen`; only its owner may read the file.");
     PEER_KEY = OptionSpec::new(ALL, "peer_key", "KEY|FILE", Required,
         "A public key that this end accepts, or a file of them: one a line, with an optional \
-         name behind it. The far end takes several, the near end exactly one. Reloaded on \
-         SIGHUP, for new lanes.").repeats();
+         name behind it. The far end takes several, the near end exactly one. A far end reloads \
+         them on SIGHUP, for new lanes.").repeats();
     FORWARD = OptionSpec::new(BOTH, "forward", "LISTEN=TARGET[@PEER]", Nothing,
         "Listens on an IP:PORT and opens a flow to the HOST:PORT behind the peer for each \
          connection. A far end with several peers names one, by its name or key.").repeats();
@@ -215,13 +223,13 @@ options! {
         "What names chunks in Chunk-Match. SHA-1 is there to reproduce the paper.");
     CONNECT_TIMEOUT = OptionSpec::new(ALL, "connect_timeout", "TIME", Value("10s"),
         "How long a connection to a target or to the peer may take to open, each with its \
-         handshake.");
+         handshake. Reloaded on SIGHUP.");
     IDLE_TIMEOUT = OptionSpec::new(BOTH, "idle_timeout", "TIME", Value("1h"),
-        "A flow on which nothing moves for this long is reset.");
+        "A flow on which nothing moves for this long is reset. Reloaded on SIGHUP, for new flows.");
     DEAD_AFTER = OptionSpec::new(BOTH, "dead_after", "TIME", Value("4s"),
         "A lane whose peer is silent for this long is dead, and its flows are reset.");
     KEEP_LINK = OptionSpec::new(BOTH, "keep_link", "TIME", Value("1h"),
-        "How long the caches of a link are kept after its last lane is gone.");
+        "How long the caches of a link are kept after its last lane is gone. Reloaded on SIGHUP.");
     DRAIN_TIMEOUT = OptionSpec::new(BOTH, "drain_timeout", "TIME", Value("30s"),
         "How long open flows may go on after SIGTERM.");
     LOG = OptionSpec::new(ALL, "log", "error|warn|info|debug|trace", Value("info"),

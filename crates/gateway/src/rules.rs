@@ -52,8 +52,7 @@ impl AllowRules {
         if self.rules.is_empty() {
             return "nothing; name targets with allow".into();
         }
-        let rules: Vec<String> = self.rules.iter().map(Rule::to_string).collect();
-        rules.join(", ")
+        describe(&self.rules)
     }
 }
 
@@ -69,12 +68,25 @@ impl ExcludeRules {
         ExcludeRules { rules }
     }
 
+    /// What is excluded, for `--dry-run`.
+    pub fn describe(&self) -> String {
+        if self.rules.is_empty() {
+            return "nothing".into();
+        }
+        describe(&self.rules)
+    }
+
     /// Whether a flow to `requested_host` is excluded. `resolved` is its address where this end
     /// knows it; the end that opens a flow by name does not, and an address rule then says nothing.
     pub fn excludes(&self, requested_host: &str, resolved: Option<IpAddr>, port: u16) -> bool {
         let covers = |rule: &Rule| rule.covers(requested_host, resolved, port);
         self.rules.iter().any(covers)
     }
+}
+
+fn describe(rules: &[Rule]) -> String {
+    let rules: Vec<String> = rules.iter().map(Rule::to_string).collect();
+    rules.join(", ")
 }
 
 /// One rule: a set of hosts and a set of ports.

@@ -3,6 +3,8 @@
 //! Nothing is interpreted until a value is asked for with its type; an error then names the flag,
 //! the variable, or the file, line and key where the user can mend it.
 
+pub mod environment;
+
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
@@ -322,11 +324,7 @@ fn find_key(
     path: &Path,
     line: usize,
 ) -> Result<&'static OptionSpec, ConfigError> {
-    // A check of a pair reads the near end's file.
-    let role = match role {
-        Role::Check => Role::Near,
-        role => role,
-    };
+    let role = configured_role(role);
     match OPTIONS.iter().find(|spec| spec.key == key) {
         Some(spec) if spec.roles.contains(&role) => Ok(spec),
         Some(spec) => Err(ConfigError::OtherEnd {
@@ -343,9 +341,17 @@ fn find_key(
     }
 }
 
+/// Whose options a configuration may have: a check of a pair reads the near end's.
+fn configured_role(role: Role) -> Role {
+    match role {
+        Role::Check => Role::Near,
+        role => role,
+    }
+}
+
 const TEXT_CHARS_SHOWN: usize = 64;
 
-fn hint(nearest: &Option<&'static str>) -> String {
+fn hint(nearest: &Option<impl fmt::Display>) -> String {
     match nearest {
         Some(key) => format!("; did you mean '{key}'?"),
         None => String::new(),

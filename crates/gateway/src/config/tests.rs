@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fs;
 
 use clap::Parser;
@@ -5,7 +6,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::options::{CheckOptions, FarOptions, NearOptions};
+use crate::options::{CheckOptions, FarOptions, NearOptions, Role};
 
 #[derive(Parser)]
 enum Program {
@@ -194,6 +195,26 @@ fn an_admin_page_that_others_can_reach_needs_a_token() {
 }
 
 #[test]
+fn an_address_is_listened_on_once() {
+    let fixture = Fixture::new();
+    let forward = ["--forward", "127.0.0.1:9000=intranet:80"];
+    let admin = ["--admin", "127.0.0.1:9000"];
+    let error = fixture.far_fault(&[forward, admin].concat());
+    assert_eq!(
+        error,
+        "--admin '127.0.0.1:9000': two listeners at 127.0.0.1:9000"
+    );
+    let socks = ["--socks5", "127.0.0.1:9000"];
+    let error = fixture.near(&[forward, socks].concat()).unwrap_err();
+    assert!(
+        error.to_string().starts_with("--forward '127.0.0.1:9000="),
+        "{error}"
+    );
+    let any_port = ["--socks5", "127.0.0.1:0", "--http-proxy", "127.0.0.1:0"];
+    assert!(fixture.near(&any_port).is_ok());
+}
+
+#[test]
 fn an_error_never_shows_a_token() {
     let fixture = Fixture::new();
     let error = fixture.far_fault(&["--admin", "[::]:9000", "--admin-token", "hunter2"]);
@@ -281,6 +302,93 @@ fn a_near_end_has_one_peer() {
     let flags = ["--socks5", "127.0.0.1:1080", "--peer-key", &other];
     let error = fixture.near(&flags).unwrap_err().to_string();
     assert!(error.contains("exactly one key, found 2"), "{error}");
+}
+
+/// The keys that SIGHUP names when `spec` changes to `value`.
+fn named_on_change(fixture: &Fixture, role: Role, spec: &OptionSpec, value: &str) -> Vec<String> {
+    let (key, peer) = (fixture.dir.path().join("own.key"), fixture.peer.to_string());
+    let mut flags = BTreeMap::from([
+        (KEY.flag(), key.display().to_string()),
+        (PEER_KEY.flag(), peer),
+        (ADMIN.flag(), "127.0.0.1:9000".to_owned()),
+        (CACHE.flag(), "1MiB".to_owned()),
+    ]);
+    let program = if role == Role::Far { "far" } else { "near" };
+    match program {
+        "far" => flags.extend([(LISTEN.flag(), "[::]:7000".to_owned())]),
+        _ => flags.extend([
+            (PEER.flag(), "far.example:7000".to_owned()),
+            (SOCKS5.flag(), "127.0.0.1:1080".to_owned()),
+        ]),
+    }
+    let parse = |flags: &BTreeMap<String, String>| {
+        let words = flags.iter().flat_map(|(flag, value)| [flag, value]);
+        let words = words.map(String::as_str);
+        Program::try_parse_from(["refrain", program].into_iter().chain(words)).unwrap()
+    };
+    let old = parse(&flags);
+    flags.insert(spec.flag(), value.to_owned());
+    let named = match (old, parse(&flags)) {
+        (Program::Far(old), Program::Far(new)) => {
+            let old = old.resolve().unwrap();
+            assert!(old.needs_restart(&old.clone()).is_empty());
+            old.needs_restart(&new.resolve().unwrap())
+        }
+        (Program::Near(old), Program::Near(new)) => {
+            let old = old.resolve().unwrap();
+            assert!(old.needs_restart(&old.clone()).is_empty());
+            old.needs_restart(&new.resolve().unwrap())
+        }
+        _ => unreachable!("both are of the same program"),
+    };
+    named.iter().map(|spec| spec.key.to_owned()).collect()
+}
+
+#[test]
+fn each_change_is_reloaded_as_documented_or_named() {
+    let fixture = Fixture::new();
+    let other = PrivateKey::generate().unwrap();
+    let other_file = fixture.dir.path().join("other.key");
+    other.write_new(&other_file).unwrap();
+    let token_file = fixture.write("token", "0123456789abcdef");
+    let table_file = fixture.write("table", "1 2 3");
+    let changed = |spec: &OptionSpec| match spec.key {
+        "key" => other_file.display().to_string(),
+        "peer_key" => other.public().to_string(),
+        "admin_token_file" => token_file.clone(),
+        "marker_table" => table_file.clone(),
+        key => match key {
+            "listen" | "socks5" | "http_proxy" | "admin" => "127.0.0.1:7001",
+            "peer" | "allow" | "exclude" => "other.example:7000",
+            "forward" => "127.0.0.1:8080=intranet:80",
+            "admin_token" => "fedcba9876543210",
+            "rate" => "5Mbit",
+            "effort" => "max",
+            "cache" | "memory" => "64MiB",
+            "lanes" | "lanes_max" => "5",
+            "matching" => "chunk",
+            "marker" => "modp",
+            "sampling_period" | "window_bytes" => "64",
+            "chunk_hash" => "sha1",
+            "log" => "debug",
+            _ => "90s",
+        }
+        .to_owned(),
+    };
+    for role in [Role::Near, Role::Far] {
+        for spec in role.options() {
+            let documented = spec.help.contains("SIGHUP");
+            let expected: &[&str] = match spec.key {
+                // A near end has the one peer that it was started for.
+                "peer_key" if role == Role::Near => &["peer_key"],
+                "admin_token_file" => &["admin_token"],
+                _ if documented => &[],
+                key => &[key],
+            };
+            let named = named_on_change(&fixture, role, spec, &changed(spec));
+            assert_eq!(named, expected, "{role:?}: {}", spec.key);
+        }
+    }
 }
 
 proptest! {

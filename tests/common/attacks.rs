@@ -1,26 +1,22 @@
 //! A peer with a good key that wants the gateway's memory.
 
-use std::{net::SocketAddr, path::Path, sync::OnceLock, time::Duration};
+use std::{io, net::SocketAddr, path::Path, sync::OnceLock, time::Duration};
 
-use refrain_gateway::{keys::PrivateKey, near::connect, tls::ClientTls, wire::LaneStream};
 use refrain_proto::{
     FlowId,
     frame::{BlockFrame, Frame, Stream},
     hello::Hello,
     limits::{BLOCK_BYTES_MAX, PADDING_BYTES_MAX},
 };
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    time::{Instant, sleep, timeout},
-};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{PATIENCE, fake_peer::FakeLane};
 
 /// How long an attack goes on unless the gateway ends it.
 const ATTACK: Duration = Duration::from_secs(3);
 
 /// Much that packs well.
 static BOMB: OnceLock<Vec<u8>> = OnceLock::new();
-
-const WITHIN: Duration = Duration::from_secs(30);
 
 /// What a hostile peer says on a lane, over and over.
 #[derive(Clone, Copy, Debug)]
@@ -58,24 +54,22 @@ pub async fn attack(
     lanes: u32,
     target: SocketAddr,
 ) {
-    let key = PrivateKey::load(key).expect("a key");
-    let tls = ClientTls::new(&key, far_key.parse().expect("a key"));
     let mut running = Vec::new();
-    let until = Instant::now() + WITHIN;
-    for lane in 0..lanes {
-        let mut taken = open_lane(&tls, far, lane, attack).await;
+    let until = Instant::now() + PATIENCE;
+    for number in 0..lanes {
+        let mut taken = open_lane(attack, far, key, far_key, number).await;
         // The memory of the link before comes back when its last task has ended.
-        while lane == 0 && taken.is_none() && Instant::now() < until {
+        while number == 0 && taken.is_none() && Instant::now() < until {
             sleep(Duration::from_millis(50)).await;
-            taken = open_lane(&tls, far, lane, attack).await;
+            taken = open_lane(attack, far, key, far_key, number).await;
         }
-        let Some(stream) = taken else {
+        let Some(lane) = taken else {
             // The gateway has had enough of the lanes before.
             break;
         };
         running.push(tokio::spawn(async move {
             // What ends it is the gateway, or the time.
-            let _ = timeout(ATTACK, say_for_ever(attack, stream, lane, target)).await;
+            let _ = timeout(ATTACK, say_for_ever(attack, lane, number, target)).await;
         }));
     }
     assert!(!running.is_empty(), "the gateway takes a lane");
@@ -86,36 +80,33 @@ pub async fn attack(
 
 /// A lane that the far end has taken, if it does. All lanes name the same instance.
 async fn open_lane(
-    tls: &ClientTls,
-    far: SocketAddr,
-    lane: u32,
     attack: Attack,
-) -> Option<LaneStream> {
-    let (mut stream, _) = connect(&far.to_string(), tls, WITHIN).await.ok()?;
-    let mut hello = Vec::new();
-    Hello {
+    far: SocketAddr,
+    key: &Path,
+    far_key: &str,
+    number: u32,
+) -> Option<FakeLane> {
+    let mut lane = FakeLane::try_connect(far, key, far_key).await.ok()?;
+    let hello = Hello {
         instance: 1000 + attack as u64,
         peer_instance: None,
-        lane,
+        lane: number,
         send_cache_bytes: 128 << 20,
         receive_cache_bytes: 128 << 20,
-    }
-    .write(&mut hello);
-    stream.write_all(&hello).await.ok()?;
-    stream.flush().await.ok()?;
-    stream.read_exact(&mut [0; 13]).await.ok()?;
-    Some(stream)
+    };
+    lane.greet_with(hello).await.ok()?;
+    Some(lane)
 }
 
 async fn say_for_ever(
     attack: Attack,
-    mut stream: LaneStream,
-    lane: u32,
+    mut lane: FakeLane,
+    number: u32,
     target: SocketAddr,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let target = target.to_string();
     // Each lane opens its own.
-    let mut next_flow = u64::from(lane) << 32;
+    let mut next_flow = u64::from(number) << 32;
     let mut frames = Vec::new();
     loop {
         frames.clear();
@@ -124,8 +115,7 @@ async fn say_for_ever(
             let flow = FlowId(next_flow);
             say(attack, flow, &target, &mut frames);
         }
-        stream.write_all(&frames).await?;
-        stream.flush().await?;
+        lane.try_send(&frames).await?;
         if let Attack::HalfFrames = attack {
             std::future::pending::<()>().await;
         }

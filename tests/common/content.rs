@@ -1,13 +1,15 @@
 //! What flows carry: bytes that follow from a seed and an offset alone, so that both sides
-//! make them piece by piece and compare without keeping any.
+//! can make them piece by piece and compare without keeping any.
 
 /// What a flow carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Blocks that other flows carry too, text, and noise.
     Mixed,
-    /// Noise: nothing repeats.
+    /// Noise: nothing repeats, nothing shrinks.
     Noise,
+    /// Words of letters at random: nothing repeats, and zstd takes a third.
+    Letters,
 }
 
 /// One direction of one flow.
@@ -51,11 +53,28 @@ impl Content {
     fn block(&self, index: u64, block: &mut [u8; BLOCK_BYTES as usize]) {
         let drawn = mix(self.seed ^ mix(index));
         match (self.kind, drawn % 10) {
-            (Kind::Mixed, 0..=4) => noise(mix(drawn / 10 % SHARED_BLOCKS), block),
-            (Kind::Mixed, 5..=7) => text(drawn, block),
-            _ => noise(drawn, block),
+            (Kind::Mixed, 0..=4) => fill_with_noise(mix(drawn / 10 % SHARED_BLOCKS), block),
+            (Kind::Mixed, 5..=7) => fill_with_text(drawn, block),
+            (Kind::Letters, _) => fill_with_letters(drawn, block),
+            _ => fill_with_noise(drawn, block),
         }
     }
+}
+
+/// The start of [`Kind::Noise`].
+pub fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+    start(seed, Kind::Noise, bytes)
+}
+
+/// The start of [`Kind::Letters`].
+pub fn letters(seed: u64, bytes: usize) -> Vec<u8> {
+    start(seed, Kind::Letters, bytes)
+}
+
+fn start(seed: u64, kind: Kind, bytes: usize) -> Vec<u8> {
+    let mut content = vec![0; bytes];
+    Content::new(seed, kind).fill(0, &mut content);
+    content
 }
 
 /// SplitMix64's output function.
@@ -66,15 +85,25 @@ pub fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-fn noise(seed: u64, out: &mut [u8]) {
+fn fill_with_noise(seed: u64, out: &mut [u8]) {
     for (index, word) in out.chunks_mut(8).enumerate() {
         let bytes = mix(seed.wrapping_add(index as u64 * 0x9e37_79b9)).to_le_bytes();
         word.copy_from_slice(&bytes[..word.len()]);
     }
 }
 
+fn fill_with_letters(seed: u64, out: &mut [u8]) {
+    fill_with_noise(seed, out);
+    for byte in out {
+        *byte = match *byte {
+            0..=31 => b' ',
+            drawn => b'a' + drawn % 26,
+        };
+    }
+}
+
 /// Words of a small vocabulary, which zstd likes.
-fn text(seed: u64, out: &mut [u8]) {
+fn fill_with_text(seed: u64, out: &mut [u8]) {
     const WORDS: [&[u8]; 16] = [
         b"refrain ",
         b"verse ",

@@ -1,0 +1,208 @@
+//! The status as Prometheus reads it: its text format, version 0.0.4.
+//!
+//! Names end in their unit, those of counters in `_total`; bytes and seconds are the only units.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use metrics::{Key, KeyName, Label, Level, Metadata, Recorder};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
+
+use crate::status::{Direction, Peer, Status};
+
+/// What a page is.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The page of a status.
+pub fn page(status: &Status) -> String {
+    // The engine has the counts; a recorder made for each page turns them into text, so that a
+    // link that ended leaves no stale series.
+    let recorder = PrometheusBuilder::new().build_recorder();
+    add_gateway(&Series::new(&recorder, &[]), status);
+    for (name, peer) in by_name(&status.peers) {
+        add_peer(&Series::new(&recorder, &[("peer", &name)]), &peer);
+        for (direction, counts) in [("sent", &peer.sent), ("received", &peer.received)] {
+            let labels = [("peer", name.as_str()), ("direction", direction)];
+            add_direction(&Series::new(&recorder, &labels), counts);
+        }
+    }
+    recorder.handle().render()
+}
+
+fn add_gateway(series: &Series<'_>, status: &Status) {
+    let memory = &status.memory;
+    series.gauge(
+        "refrain_uptime_seconds",
+        "Time since the gateway started.",
+        status.uptime_s,
+    );
+    series.gauge(
+        "refrain_memory_bound_bytes",
+        "What all links may hold together.",
+        memory.bound_bytes as f64,
+    );
+    series.gauge(
+        "refrain_memory_reserved_bytes",
+        "What the links have reserved of the bound.",
+        memory.reserved_bytes as f64,
+    );
+    series.gauge(
+        "refrain_memory_allocated_bytes",
+        "What caches, tables and second stages take now.",
+        memory.allocated_bytes as f64,
+    );
+}
+
+fn add_peer(series: &Series<'_>, peer: &Peer) {
+    series.gauge(
+        "refrain_peer_up",
+        "1 if a lane to the peer is up, else 0.",
+        f64::from(u8::from(peer.up)),
+    );
+    series.gauge("refrain_lanes", "Lanes that are up.", peer.lanes as f64);
+    series.gauge(
+        "refrain_lanes_held_up",
+        "Lanes that are up and held up by loss.",
+        peer.lanes_held_up as f64,
+    );
+    series.counter(
+        "refrain_lanes_lost_total",
+        "Lanes that came up and died.",
+        peer.lanes_lost,
+    );
+    series.gauge(
+        "refrain_flows_open",
+        "Flows that are open.",
+        peer.flows_open as f64,
+    );
+    series.counter(
+        "refrain_flows_opened_total",
+        "Flows that were opened, by either end.",
+        peer.flows_opened,
+    );
+    series.counter(
+        "refrain_flows_reset_total",
+        "Flows that ended with a reset.",
+        peer.flows_reset,
+    );
+    series.gauge(
+        "refrain_holes",
+        "Holes in the log of what this end sends.",
+        peer.holes as f64,
+    );
+    series.counter(
+        "refrain_holes_made_total",
+        "Holes that this log ever had.",
+        peer.holes_made,
+    );
+    if let Some(time) = peer.round_trip_ms {
+        series.gauge(
+            "refrain_round_trip_seconds",
+            "Smoothed round trip over TCP, TLS and both programs.",
+            time / 1e3,
+        );
+    }
+    if let Some(effort) = &peer.effort {
+        series.gauge(
+            "refrain_effort_period_bytes",
+            "Sampling period of the moment: less is more effort.",
+            effort.period_bytes.into(),
+        );
+        series.gauge(
+            "refrain_effort_zstd_level",
+            "Level of zstd of the moment.",
+            effort.zstd_level.into(),
+        );
+    }
+}
+
+fn add_direction(series: &Series<'_>, counts: &Direction) {
+    series.counter(
+        "refrain_app_bytes_total",
+        "Plain bytes of applications.",
+        counts.app_bytes,
+    );
+    series.counter(
+        "refrain_link_bytes_total",
+        "Bytes of the lanes' TCP connections, TLS included.",
+        counts.link_bytes,
+    );
+    series.counter("refrain_blocks_total", "Blocks.", counts.blocks);
+    series.counter(
+        "refrain_bypassed_blocks_total",
+        "Blocks outside of the cache.",
+        counts.bypassed_blocks,
+    );
+    // Savings of a moment may be negative: gauges.
+    series.gauge(
+        "refrain_matching_saved_bytes",
+        "What matching saved since the link began, net of its tokens.",
+        counts.matching_saved_bytes as f64,
+    );
+    series.gauge(
+        "refrain_zstd_saved_bytes",
+        "What zstd saved of the rest since the link began.",
+        counts.zstd_saved_bytes as f64,
+    );
+    series.gauge(
+        "refrain_cache_bytes",
+        "Size of the cache.",
+        counts.cache_bytes as f64,
+    );
+    series.gauge(
+        "refrain_cache_filled_bytes",
+        "How much of the cache is filled.",
+        counts.cache_filled_bytes as f64,
+    );
+}
+
+/// Several links of one peer are one series.
+fn by_name(links: &[Peer]) -> BTreeMap<String, Peer> {
+    let mut peers: BTreeMap<String, Peer> = BTreeMap::new();
+    for link in links {
+        let name = link.name.clone().unwrap_or_else(|| link.key.clone());
+        match peers.entry(name) {
+            Entry::Vacant(place) => {
+                place.insert(link.clone());
+            }
+            Entry::Occupied(mut sum) => sum.get_mut().add(link),
+        }
+    }
+    peers
+}
+
+/// Series of a page with the same labels.
+struct Series<'a> {
+    recorder: &'a PrometheusRecorder,
+    labels: Vec<Label>,
+}
+
+impl Series<'_> {
+    fn new<'a>(recorder: &'a PrometheusRecorder, labels: &[(&'static str, &str)]) -> Series<'a> {
+        let label = |&(name, value): &(&'static str, &str)| Label::new(name, value.to_owned());
+        Series {
+            recorder,
+            labels: labels.iter().map(label).collect(),
+        }
+    }
+
+    fn gauge(&self, name: &'static str, help: &'static str, value: f64) {
+        let described = KeyName::from_const_str(name);
+        self.recorder.describe_gauge(described, None, help.into());
+        let gauge = self.recorder.register_gauge(&self.key(name), &METADATA);
+        gauge.set(value);
+    }
+
+    fn counter(&self, name: &'static str, help: &'static str, value: u64) {
+        let described = KeyName::from_const_str(name);
+        self.recorder.describe_counter(described, None, help.into());
+        let counter = self.recorder.register_counter(&self.key(name), &METADATA);
+        counter.absolute(value);
+    }
+
+    fn key(&self, name: &'static str) -> Key {
+        Key::from_parts(name, self.labels.clone())
+    }
+}
+
+const METADATA: Metadata<'static> =
+    Metadata::new(module_path!(), Level::INFO, Some(module_path!()));

@@ -1,0 +1,125 @@
+//! What a running gateway cannot take from a configuration that changed.
+//!
+//! SIGHUP applies keys, rules and some time-outs; what else differs from the configuration that
+//! the gateway started with is named, so that nobody takes it for applied.
+
+use super::{AdminConfig, CommonConfig, FarConfig, MatchingConfig, NearConfig, Timeouts};
+use crate::options::{
+    ADMIN, ADMIN_TOKEN, CACHE, CHUNK_HASH, DEAD_AFTER, DRAIN_TIMEOUT, EFFORT, FORWARD, HTTP_PROXY,
+    KEY, LANES, LANES_MAX, LISTEN, LOG, MARKER, MARKER_TABLE, MATCHING, MEMORY, OptionSpec, PEER,
+    PEER_KEY, RATE, SAMPLING_PERIOD, SOCKS5, WINDOW_BYTES,
+};
+
+impl NearConfig {
+    /// The options in which `new` differs and which only a restart applies.
+    pub fn needs_restart(&self, new: &NearConfig) -> Vec<&'static OptionSpec> {
+        // All fields, here and below, so that a new one cannot be forgotten.
+        let NearConfig {
+            peer,
+            peer_key,
+            socks5,
+            http_proxy,
+            common,
+        } = self;
+        let own = named([
+            (&PEER, *peer != new.peer),
+            (&PEER_KEY, *peer_key != new.peer_key),
+            (&SOCKS5, *socks5 != new.socks5),
+            (&HTTP_PROXY, *http_proxy != new.http_proxy),
+        ]);
+        own.chain(common.needs_restart(&new.common)).collect()
+    }
+}
+
+impl FarConfig {
+    /// The options in which `new` differs and which only a restart applies.
+    pub fn needs_restart(&self, new: &FarConfig) -> Vec<&'static OptionSpec> {
+        let FarConfig {
+            listen,
+            peers: _,
+            common,
+        } = self;
+        let own = named([(&LISTEN, *listen != new.listen)]);
+        own.chain(common.needs_restart(&new.common)).collect()
+    }
+}
+
+impl CommonConfig {
+    fn needs_restart(&self, new: &CommonConfig) -> impl Iterator<Item = &'static OptionSpec> {
+        let CommonConfig {
+            key,
+            forwards,
+            allow: _,
+            exclude: _,
+            admin,
+            rate,
+            effort,
+            cache,
+            memory,
+            lanes,
+            lanes_max,
+            matching,
+            timeouts,
+            log,
+        } = self;
+        let MatchingConfig {
+            algorithm,
+            marker,
+            marker_table,
+            sampling_period,
+            window,
+            chunk_hash,
+        } = matching;
+        let Timeouts {
+            connect: _,
+            idle: _,
+            dead_after,
+            keep_link: _,
+            drain,
+        } = timeouts;
+        named([
+            (&KEY, key.public() != new.key.public()),
+            (&FORWARD, *forwards != new.forwards),
+            (&ADMIN, listen(admin) != listen(&new.admin)),
+            (&ADMIN_TOKEN, !same_token(admin, &new.admin)),
+            (&RATE, *rate != new.rate),
+            (&EFFORT, *effort != new.effort),
+            (&CACHE, *cache != new.cache),
+            (&MEMORY, *memory != new.memory),
+            (&LANES, *lanes != new.lanes),
+            (&LANES_MAX, *lanes_max != new.lanes_max),
+            (&MATCHING, *algorithm != new.matching.algorithm),
+            (&MARKER, *marker != new.matching.marker),
+            (&MARKER_TABLE, *marker_table != new.matching.marker_table),
+            (
+                &SAMPLING_PERIOD,
+                *sampling_period != new.matching.sampling_period,
+            ),
+            (&WINDOW_BYTES, *window != new.matching.window),
+            (&CHUNK_HASH, *chunk_hash != new.matching.chunk_hash),
+            (&DEAD_AFTER, *dead_after != new.timeouts.dead_after),
+            (&DRAIN_TIMEOUT, *drain != new.timeouts.drain),
+            (&LOG, *log != new.log),
+        ])
+    }
+}
+
+fn named<const N: usize>(
+    options: [(&'static OptionSpec, bool); N],
+) -> impl Iterator<Item = &'static OptionSpec> {
+    let differing = options.into_iter().filter(|(_, differs)| *differs);
+    differing.map(|(spec, _)| spec)
+}
+
+fn listen(admin: &Option<AdminConfig>) -> Option<std::net::SocketAddr> {
+    admin.as_ref().map(|admin| admin.listen)
+}
+
+/// Wherever the token stands: which of its two options gave it is not kept.
+fn same_token(old: &Option<AdminConfig>, new: &Option<AdminConfig>) -> bool {
+    let token = |admin: &Option<AdminConfig>| admin.as_ref()?.token.clone();
+    match (token(old), token(new)) {
+        (Some(old), Some(new)) => old.matches(&new.0),
+        (old, new) => old.is_none() && new.is_none(),
+    }
+}

@@ -1,0 +1,52 @@
+//! Every address that a gateway listens on, with the option that names it.
+
+use std::net::SocketAddr;
+
+use super::{CommonConfig, FarConfig, Mismatch, NearConfig};
+use crate::options::{ADMIN, FORWARD, HTTP_PROXY, LISTEN, OptionSpec, SOCKS5};
+use crate::settings::{ConfigError, Settings};
+
+/// An option and an address that it has the gateway listen on.
+pub type Listener = (&'static OptionSpec, SocketAddr);
+
+impl NearConfig {
+    /// Where applications and the admin page's clients connect.
+    pub fn listeners(&self) -> Vec<Listener> {
+        let proxies = [(&SOCKS5, self.socks5), (&HTTP_PROXY, self.http_proxy)];
+        let proxies = proxies
+            .into_iter()
+            .filter_map(|(spec, address)| Some((spec, address?)));
+        proxies.chain(self.common.listeners()).collect()
+    }
+}
+
+impl FarConfig {
+    /// Where peers, applications and the admin page's clients connect.
+    pub fn listeners(&self) -> Vec<Listener> {
+        let own = [(&LISTEN, self.listen)];
+        own.into_iter().chain(self.common.listeners()).collect()
+    }
+}
+
+impl CommonConfig {
+    fn listeners(&self) -> impl Iterator<Item = Listener> {
+        let forwards = self.forwards.iter();
+        let forwards = forwards.map(|forward| (&FORWARD, forward.listen));
+        let admin = self.admin.iter().map(|admin| (&ADMIN, admin.listen));
+        forwards.chain(admin)
+    }
+}
+
+/// Each address is listened on once; port 0 is another port each time.
+pub(super) fn check_distinct(
+    listeners: &[Listener],
+    settings: &Settings,
+) -> Result<(), ConfigError> {
+    for (index, (spec, address)) in listeners.iter().enumerate() {
+        let taken = |(_, other): &Listener| other == address;
+        if address.port() != 0 && listeners[..index].iter().any(taken) {
+            return Err(settings.wrong(spec, Mismatch::ListenerTwice(*address)));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,542 @@
+//! A client's request: where it goes, and its head as the origin is to see it.
+
+use httparse::{EMPTY_HEADER, Header, Status};
+
+use super::{Answer, Exchange, HEAD_BYTES_MAX, MalformedBody, RequestBody, fields, response};
+use crate::target::{Host, Target};
+
+/// A request to a proxy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProxyRequest {
+    /// A tunnel: answer with [`TUNNEL_OPEN`](super::TUNNEL_OPEN) once the flow is open, then pass all bytes.
+    Connect {
+        /// Where to.
+        target: Target,
+    },
+    /// One request for an origin: send the head first, then pass what the exchange lets.
+    Forward {
+        /// The origin.
+        target: Target,
+        /// The request's head, as the origin is to see it.
+        head: Vec<u8>,
+        /// The rest of the request, and the answer.
+        exchange: Exchange,
+    },
+}
+
+/// Why a request is not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HttpProxyError {
+    /// Not HTTP/1, or malformed in a way that could hide another request.
+    #[error("not a well-formed HTTP/1 request")]
+    Malformed,
+    /// More than [`HEAD_BYTES_MAX`] bytes or more header fields than are counted.
+    #[error("the request's head is too large")]
+    TooLarge,
+    /// A request for this server itself.
+    #[error(
+        "this is a proxy, not a web server: name it as your client's HTTP proxy, \
+         as in curl --proxy http://HOST:PORT http://example.org/"
+    )]
+    NotProxied,
+    /// Another scheme than `http:`, which goes through CONNECT.
+    #[error("only http: URLs are fetched here; for https: the client sends CONNECT")]
+    Scheme,
+    /// The request's target is not a host and a port.
+    #[error("the request's target is not a host with a valid name and port")]
+    Target,
+    /// `Max-Forwards` says that this is the last that may see it.
+    #[error("the request may not be forwarded any further")]
+    NoForwardsLeft,
+    /// The body's length is given twice, or in a way that has no one reading.
+    #[error("where the request's body ends is ambiguous")]
+    BodyLength,
+}
+
+/// Reads a request's head from all bytes received so far: `Ok(None)` while it needs more, else
+/// the request and the head's length in bytes; what follows belongs to the request.
+pub fn parse_head(received: &[u8]) -> Result<Option<(ProxyRequest, usize)>, HttpProxyError> {
+    let mut parsed_fields = [EMPTY_HEADER; fields::FIELDS_MAX];
+    let mut request = httparse::Request::new(&mut parsed_fields);
+    let searched = &received[..received.len().min(HEAD_BYTES_MAX)];
+    let head_bytes = match request.parse(searched) {
+        Ok(Status::Complete(length)) => length,
+        Ok(Status::Partial) if received.len() < HEAD_BYTES_MAX => return Ok(None),
+        Ok(Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            return Err(HttpProxyError::TooLarge);
+        }
+        Err(_) => return Err(HttpProxyError::Malformed),
+    };
+    if !has_strict_lines(&received[..head_bytes]) {
+        return Err(HttpProxyError::Malformed);
+    }
+    let (Some(method), Some(uri), Some(minor)) = (request.method, request.path, request.version)
+    else {
+        return Err(HttpProxyError::Malformed);
+    };
+    let request = if method == "CONNECT" {
+        let target = uri.parse().map_err(|_| HttpProxyError::Target)?;
+        ProxyRequest::Connect { target }
+    } else {
+        forward(method, uri, minor, request.headers)?
+    };
+    Ok(Some((request, head_bytes)))
+}
+
+impl ProxyRequest {
+    /// Of the bytes that came behind the head, keeps those that belong to this request.
+    pub fn claim(&mut self, received: &mut Vec<u8>) -> Result<(), HttpProxyError> {
+        if let ProxyRequest::Forward { exchange, .. } = self {
+            let own = exchange.body.take(received);
+            received.truncate(own.map_err(|MalformedBody| HttpProxyError::BodyLength)?);
+        }
+        Ok(())
+    }
+}
+
+impl HttpProxyError {
+    /// The response to send before closing.
+    pub fn response(&self) -> Vec<u8> {
+        let status = match self {
+            HttpProxyError::TooLarge => "431 Request Header Fields Too Large",
+            HttpProxyError::NoForwardsLeft => "501 Not Implemented",
+            _ => "400 Bad Request",
+        };
+        response(status, &self.to_string())
+    }
+}
+
+/// The one protocol that an upgrade may lead to.
+pub const WEBSOCKET: &str = "websocket";
+
+const MAX_FORWARDS: &str = "Max-Forwards";
+
+/// A request that goes to an origin.
+fn forward(
+    method: &str,
+    uri: &str,
+    minor: u8,
+    received: &[Header],
+) -> Result<ProxyRequest, HttpProxyError> {
+    let (target, path) = split_absolute(uri)?;
+    let path = match path {
+        // RFC 9112, section 3.2.4.
+        "" if method == "OPTIONS" => "*".into(),
+        "" => "/".into(),
+        query if query.starts_with('?') => format!("/{query}"),
+        path => path.into(),
+    };
+    if fields::values(received, "Host").count() > 1 {
+        return Err(HttpProxyError::Malformed);
+    }
+    let body = body_of(received, minor)?;
+    // RFC 9110, section 7.8: not in HTTP/1.0.
+    let may_switch = minor == 1
+        && fields::lists(received, "Connection", "upgrade")
+        && fields::lists(received, "Upgrade", WEBSOCKET);
+
+    // An HTTP/1.0 client could not read an answer in chunks.
+    let mut head = format!("{method} {path} HTTP/1.{minor}\r\n").into_bytes();
+    fields::push(&mut head, "Host", host_field(&target).as_bytes());
+    let mut passed = received.to_vec();
+    passed.retain(|field| !field.name.eq_ignore_ascii_case("Host"));
+    if matches!(method, "TRACE" | "OPTIONS") {
+        let forwards = forwards_left(received)?;
+        passed.retain(|field| !field.name.eq_ignore_ascii_case(MAX_FORWARDS));
+        if let Some(forwards) = forwards {
+            fields::push(&mut head, MAX_FORWARDS, forwards.to_string().as_bytes());
+        }
+    }
+    fields::push_end_to_end(&mut head, &passed, minor);
+    if may_switch {
+        fields::push(&mut head, "Connection", b"Upgrade");
+        fields::push(&mut head, "Upgrade", WEBSOCKET.as_bytes());
+    } else {
+        fields::push(&mut head, "Connection", b"close");
+    }
+    head.extend(b"\r\n");
+    let exchange = Exchange {
+        // What follows may be the other protocol's.
+        body: if may_switch {
+            RequestBody::Endless
+        } else {
+            body
+        },
+        answer: Answer::new(may_switch),
+    };
+    Ok(ProxyRequest::Forward {
+        target,
+        head,
+        exchange,
+    })
+}
+
+/// Each CR is followed by LF and each LF preceded by CR. The parser alone would take a bare LF.
+fn has_strict_lines(head: &[u8]) -> bool {
+    let mut previous = 0;
+    head.iter().all(|&byte| {
+        let strict = (previous == b'\r') == (byte == b'\n');
+        previous = byte;
+        strict
+    })
+}
+
+/// Splits `http://authority/path` into its target and the rest, which begins with `/` or `?`, or
+/// is empty.
+fn split_absolute(uri: &str) -> Result<(Target, &str), HttpProxyError> {
+    const SCHEME: &str = "http://";
+    if uri.starts_with('/') || uri == "*" {
+        return Err(HttpProxyError::NotProxied);
+    }
+    let rest = match uri.split_at_checked(SCHEME.len()) {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case(SCHEME) => rest,
+        _ => return Err(HttpProxyError::Scheme),
+    };
+    let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(authority_end);
+    if path.contains('#') {
+        return Err(HttpProxyError::Malformed);
+    }
+    Ok((parse_authority(authority)?, path))
+}
+
+/// `host` or `host:port`. Credentials before an `@` are refused with other bad names.
+fn parse_authority(authority: &str) -> Result<Target, HttpProxyError> {
+    const DEFAULT_PORT: u16 = 80;
+    let has_port = match authority.rfind(']') {
+        Some(bracket) => authority[bracket..].contains(':'),
+        None => authority.contains(':'),
+    };
+    let target = match has_port && !authority.ends_with(':') {
+        true => authority.parse(),
+        false => {
+            let host = authority.strip_suffix(':').unwrap_or(authority);
+            host.parse::<Host>()
+                .and_then(|host| Target::new(host, DEFAULT_PORT))
+        }
+    };
+    target.map_err(|_| HttpProxyError::Target)
+}
+
+/// RFC 9112, section 6.3: where the body ends must have one reading.
+fn body_of(received: &[Header], minor: u8) -> Result<RequestBody, HttpProxyError> {
+    let mut lengths = fields::values(received, "Content-Length");
+    let mut encodings = fields::values(received, "Transfer-Encoding");
+    let length = (lengths.next(), lengths.next());
+    let encoding = (encodings.next(), encodings.next());
+    let body = match (length, encoding) {
+        ((None, _), (None, _)) => Some(RequestBody::Counted(0)),
+        ((Some(length), None), (None, _)) => decimal(length).map(RequestBody::Counted),
+        ((None, _), (Some(encoding), None)) => (minor == 1
+            && encoding.eq_ignore_ascii_case(b"chunked"))
+        .then_some(RequestBody::chunked()),
+        _ => None,
+    };
+    body.ok_or(HttpProxyError::BodyLength)
+}
+
+/// RFC 9110, section 7.6.2: how often a TRACE or OPTIONS request may be forwarded from here on.
+fn forwards_left(received: &[Header]) -> Result<Option<u64>, HttpProxyError> {
+    let Some(value) = fields::values(received, MAX_FORWARDS).next() else {
+        return Ok(None);
+    };
+    match decimal(value) {
+        Some(0) => Err(HttpProxyError::NoForwardsLeft),
+        Some(forwards) => Ok(Some(forwards - 1)),
+        None => Err(HttpProxyError::Malformed),
+    }
+}
+
+/// Digits and nothing else, not more than fit.
+fn decimal(value: &[u8]) -> Option<u64> {
+    let digits = str::from_utf8(value).ok()?;
+    let is_decimal = value.iter().all(u8::is_ascii_digit);
+    digits.parse().ok().filter(|_| is_decimal)
+}
+
+/// As browsers write it: without the port that `http:` implies.
+fn host_field(target: &Target) -> String {
+    match target.port {
+        80 => target.host.to_string(),
+        _ => target.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn forward(text: &str) -> (String, String) {
+        match parse_head(text.as_bytes()) {
+            Ok(Some((ProxyRequest::Forward { target, head, .. }, _))) => {
+                (target.to_string(), String::from_utf8(head).unwrap())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn fault(text: &str) -> HttpProxyError {
+        parse_head(text.as_bytes()).unwrap_err()
+    }
+
+    #[test]
+    fn connect_opens_a_tunnel_and_leaves_what_follows() {
+        let head = "CONNECT Example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\n";
+        let text = format!("{head}\x16\x03\x01");
+        let (request, length) = parse_head(text.as_bytes()).unwrap().unwrap();
+        let target = "example.org:443".parse().unwrap();
+        assert_eq!(request, ProxyRequest::Connect { target });
+        assert_eq!(length, head.len());
+        assert_eq!(
+            fault("CONNECT example.org HTTP/1.1\r\n\r\n"),
+            HttpProxyError::Target
+        );
+    }
+
+    #[test]
+    fn an_absolute_request_becomes_an_origin_request() {
+        // As curl and browsers send it.
+        let (target, head) = forward(
+            "GET http://example.org:8080/a?b=c HTTP/1.1\r\n\
+             Host: elsewhere.example\r\n\
+             Proxy-Connection: Keep-Alive\r\n\
+             Proxy-Authorization: Basic c2VjcmV0\r\n\
+             Connection: keep-alive, X-Hop\r\n\
+             X-Hop: 1\r\n\
+             TE: trailers\r\n\
+             Accept: */*\r\n\r\n",
+        );
+        assert_eq!(target, "example.org:8080");
+        let expected = "GET /a?b=c HTTP/1.1\r\n\
+             Host: example.org:8080\r\n\
+             Accept: */*\r\n\
+             Via: 1.1 refrain\r\n\
+             Connection: close\r\n\r\n";
+        assert_eq!(head, expected);
+    }
+
+    #[test]
+    fn the_target_has_the_default_port_and_the_path_its_slash() {
+        let cases = [
+            ("GET", "http://a", "a:80", "GET / HTTP/1.1\r\nHost: a\r\n"),
+            (
+                "GET",
+                "HTTP://a:?x",
+                "a:80",
+                "GET /?x HTTP/1.1\r\nHost: a\r\n",
+            ),
+            (
+                "OPTIONS",
+                "http://a:81",
+                "a:81",
+                "OPTIONS * HTTP/1.1\r\nHost: a:81\r\n",
+            ),
+            (
+                "GET",
+                "http://[::1]/",
+                "[::1]:80",
+                "GET / HTTP/1.1\r\nHost: [::1]\r\n",
+            ),
+            (
+                "GET",
+                "http://[::1]:81/",
+                "[::1]:81",
+                "GET / HTTP/1.1\r\nHost: [::1]:81\r\n",
+            ),
+        ];
+        for (method, uri, expected, start) in cases {
+            let (target, head) = forward(&format!("{method} {uri} HTTP/1.1\r\n\r\n"));
+            assert_eq!(target, expected);
+            assert!(head.starts_with(start), "{head}");
+        }
+    }
+
+    fn exchange(text: &str) -> Exchange {
+        match parse_head(text.as_bytes()) {
+            Ok(Some((ProxyRequest::Forward { exchange, .. }, _))) => exchange,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_body_streams_behind_the_head() {
+        for (framing, body) in [
+            ("Content-Length: 4\r\n", RequestBody::Counted(4)),
+            ("Transfer-Encoding: chunked\r\n", RequestBody::chunked()),
+            ("", RequestBody::Counted(0)),
+        ] {
+            let head = format!("POST http://a/ HTTP/1.1\r\n{framing}\r\n");
+            let text = format!("{head}body");
+            let (_, length) = parse_head(text.as_bytes()).unwrap().unwrap();
+            assert_eq!(length, head.len());
+            assert!(forward(&text).1.contains(framing));
+            assert_eq!(exchange(&text).body, body);
+        }
+    }
+
+    #[test]
+    fn what_follows_the_body_is_not_the_origins() {
+        let head = "POST http://a/ HTTP/1.1\r\nContent-Length: 4\r\n\r\n";
+        let (mut request, _) = parse_head(head.as_bytes()).unwrap().unwrap();
+        let mut received = b"bodyGET http://b/".to_vec();
+        request.claim(&mut received).unwrap();
+        assert_eq!(received, b"body");
+        let mut connect = ProxyRequest::Connect {
+            target: "a:1".parse().unwrap(),
+        };
+        connect.claim(&mut received).unwrap();
+        assert_eq!(received, b"body");
+    }
+
+    #[test]
+    fn a_websocket_upgrade_passes_and_others_do_not() {
+        let upgrade = |protocol: &str| {
+            forward(&format!(
+                "GET http://a/ws HTTP/1.1\r\nConnection: keep-alive, Upgrade\r\n\
+                 Upgrade: {protocol}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+            ))
+            .1
+        };
+        let head = upgrade("websocket");
+        assert!(head.contains("Connection: Upgrade\r\nUpgrade: websocket\r\n"));
+        assert!(head.contains("Sec-WebSocket-Version: 13"));
+        let head = upgrade("h2c");
+        assert!(!head.contains("Upgrade") && head.contains("Connection: close"));
+        let old = "GET http://a/ HTTP/1.0\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+        assert!(!forward(old).1.contains("Upgrade"));
+        assert_eq!(exchange(old).answer, Answer::new(false));
+    }
+
+    #[test]
+    fn the_way_of_a_trace_is_counted_down() {
+        let trace = |forwards: &str| {
+            format!("TRACE http://a/ HTTP/1.1\r\nMax-Forwards: {forwards}\r\n\r\n")
+        };
+        assert!(forward(&trace("10")).1.contains("\r\nMax-Forwards: 9\r\n"));
+        assert_eq!(fault(&trace("0")), HttpProxyError::NoForwardsLeft);
+        assert_eq!(fault(&trace("x")), HttpProxyError::Malformed);
+        let get = "GET http://a/ HTTP/1.1\r\nMax-Forwards: 0\r\n\r\n";
+        assert!(forward(get).1.contains("\r\nMax-Forwards: 0\r\n"));
+    }
+
+    #[test]
+    fn those_who_passed_it_on_before_are_named_first() {
+        let (_, head) = forward("GET http://a/ HTTP/1.0\r\nVia: 1.1 other\r\n\r\n");
+        assert!(
+            head.contains("Via: 1.1 other\r\nVia: 1.0 refrain\r\n"),
+            "{head}"
+        );
+    }
+
+    #[test]
+    fn a_request_for_this_server_is_told_how_to_use_a_proxy() {
+        let error = fault("GET /index.html HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(error, HttpProxyError::NotProxied);
+        let response = String::from_utf8(error.response()).unwrap();
+        assert!(response.starts_with("HTTP/1.1 400 "));
+        assert!(response.contains("curl --proxy"));
+    }
+
+    #[test]
+    fn nothing_can_be_smuggled() {
+        let ambiguous = [
+            "Content-Length: 4\r\nContent-Length: 5",
+            "Content-Length: 4\r\nContent-Length: 4",
+            "Content-Length: 4\r\nTransfer-Encoding: chunked",
+            "Content-Length: +4",
+            "Content-Length: 4, 4",
+            "Content-Length:",
+            "Content-Length: 99999999999999999999",
+            "Content-Length: 4\r\nContent-Length:",
+            "Transfer-Encoding: gzip, chunked",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        ];
+        for fields in ambiguous {
+            let text = format!("POST http://a/ HTTP/1.1\r\n{fields}\r\n\r\n");
+            assert_eq!(fault(&text), HttpProxyError::BodyLength, "{fields}");
+        }
+        let text = "POST http://a/ HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assert_eq!(fault(text), HttpProxyError::BodyLength);
+        let malformed = [
+            "GET http://a/ HTTP/1.1\nHost: a\n\n",
+            "GET http://a/ HTTP/1.1\r\nX: 1\nY: 2\r\n\r\n",
+            "GET http://a/ HTTP/1.1\r\nX: 1\rY: 2\r\n\r\n",
+            "GET http://a/ HTTP/1.1\r\nX : 1\r\n\r\n",
+            "GET http://a/ HTTP/1.1\r\nX: 1\r\n Y: 2\r\n\r\n",
+            "GET http://a/ HTTP/1.1\r\nX: \0\r\n\r\n",
+            "GET http://a/#b HTTP/1.1\r\n\r\n",
+            "GET http://a/ HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+            "GET http://a/ b HTTP/1.1\r\n\r\n",
+            "GET http://a/ HTTP/2.0\r\n\r\n",
+            "\x16\x03\x01\x02\x00\x01\x00",
+        ];
+        for text in malformed {
+            assert_eq!(fault(text), HttpProxyError::Malformed, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_connection_field_cannot_take_away_a_bodys_length() {
+        let (_, head) = forward(
+            "POST http://a/ HTTP/1.1\r\nConnection: content-length\r\nContent-Length: 4\r\n\r\n",
+        );
+        assert!(head.contains("Content-Length: 4"));
+    }
+
+    #[test]
+    fn other_targets_are_refused() {
+        let error = |uri: &str| fault(&format!("GET {uri} HTTP/1.1\r\n\r\n"));
+        assert_eq!(error("https://a/"), HttpProxyError::Scheme);
+        assert_eq!(error("ftp://a/"), HttpProxyError::Scheme);
+        for uri in [
+            "http:///",
+            "http://user@a/",
+            "http://a:0/",
+            "http://a:x/",
+            "http://::1/",
+        ] {
+            assert_eq!(error(uri), HttpProxyError::Target, "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_head_without_end_is_too_large() {
+        let mut text = String::from("GET http://a/ HTTP/1.1\r\nX: ");
+        text.push_str(&"a".repeat(HEAD_BYTES_MAX - text.len() - 1));
+        assert_eq!(parse_head(text.as_bytes()), Ok(None));
+        text.push('a');
+        assert_eq!(fault(&text), HttpProxyError::TooLarge);
+        let fields = "X: 1\r\n".repeat(fields::FIELDS_MAX + 1);
+        let text = format!("GET http://a/ HTTP/1.1\r\n{fields}\r\n");
+        assert_eq!(fault(&text), HttpProxyError::TooLarge);
+    }
+
+    const REQUEST: &str = "POST http://example.org:81/a HTTP/1.1\r\nHost: example.org:81\r\n\
+         Connection: keep-alive\r\nContent-Length: 10\r\n\r\n";
+
+    proptest! {
+        #[test]
+        fn a_part_needs_more(end in 0..REQUEST.len()) {
+            prop_assert_eq!(parse_head(&REQUEST.as_bytes()[..end]), Ok(None));
+        }
+
+        #[test]
+        fn a_flipped_request_is_read_strictly_or_refused(at in 0..REQUEST.len(), byte in any::<u8>()) {
+            let mut bytes = REQUEST.as_bytes().to_vec();
+            bytes[at] = byte;
+            if let Ok(Some((ProxyRequest::Forward { head, .. }, _))) = parse_head(&bytes) {
+                prop_assert!(has_strict_lines(&head));
+                prop_assert!(head.ends_with(b"\r\n\r\n"));
+                let ends = head.windows(4).filter(|four| four == b"\r\n\r\n").count();
+                prop_assert_eq!(ends, 1);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = parse_head(&bytes);
+            let _ = parse_head(&[b"GET http://".as_slice(), &bytes].concat());
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Variables of the environment that look like options and are none.
+//!
+//! A misspelt key in a file is an error, since the file is refrain's own. The environment is
+//! not: Kubernetes alone puts seven variables into it for a service called `refrain`. So a
+//! variable that no option reads is a warning, and what Kubernetes makes is passed over.
+
+use std::ffi::OsString;
+use std::fmt;
+
+use super::{configured_role, hint, nearest_key};
+use crate::options::{ENVIRONMENT_PREFIX, OPTIONS, Role, environment_variable};
+
+/// A `REFRAIN_…` variable that the program does not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadVariable {
+    name: String,
+    meant: Meant,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Meant {
+    OtherEnd,
+    Perhaps(Option<String>),
+}
+
+impl UnreadVariable {
+    /// Those of `variables` that seem meant for this program, sorted by their names.
+    pub fn find(
+        role: Role,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Vec<UnreadVariable> {
+        let unread = variables.into_iter().filter_map(|(name, value)| {
+            // What is no text is no misspelling.
+            let name = name.into_string().ok()?;
+            let rest = name.strip_prefix(ENVIRONMENT_PREFIX)?;
+            if READ_ELSEWHERE.contains(&rest) || is_service_link(rest, &value.to_string_lossy()) {
+                return None;
+            }
+            let key = rest.to_ascii_lowercase();
+            let spec = OPTIONS.iter().find(|spec| spec.environment() == name);
+            let meant = match spec {
+                Some(spec) if spec.roles.contains(&configured_role(role)) => return None,
+                Some(_) => Meant::OtherEnd,
+                None => Meant::Perhaps(nearest_key(&key, role).map(environment_variable)),
+            };
+            Some(UnreadVariable { name, meant })
+        });
+        let mut unread: Vec<_> = unread.collect();
+        unread.sort_by(|one, other| one.name.cmp(&other.name));
+        unread
+    }
+}
+
+impl fmt::Display for UnreadVariable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.escape_debug();
+        match &self.meant {
+            Meant::OtherEnd => write!(f, "{name} is ignored: it is an option of the other end"),
+            Meant::Perhaps(nearest) => {
+                write!(
+                    f,
+                    "{name} is ignored: no option has this name{}",
+                    hint(nearest)
+                )
+            }
+        }
+    }
+}
+
+/// Variables that are read, though not as options of a gateway.
+const READ_ELSEWHERE: [&str; 1] = ["CONFIG"];
+
+/// Whether Kubernetes, or Docker's links, made this for a service whose name begins with
+/// `refrain`: `…_SERVICE_HOST`, `…_SERVICE_PORT`, `…_SERVICE_PORT_NAME`, `…_PORT` with a URL, and
+/// `…_PORT_7000_TCP` with what follows it.
+fn is_service_link(rest: &str, value: &str) -> bool {
+    let words: Vec<&str> = rest.split('_').collect();
+    words.iter().enumerate().any(|(index, word)| {
+        let next = words.get(index + 1).copied();
+        match (*word, next) {
+            ("SERVICE", Some("HOST" | "PORT")) => true,
+            ("PORT", None) => value.contains("://"),
+            ("PORT", Some(port)) => port.parse::<u16>().is_ok(),
+            _ => false,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of `variables`, each `NAME=value`.
+    fn said(role: Role, variables: &[&str]) -> Vec<String> {
+        let pair = |variable: &&str| {
+            let (name, value) = variable.split_once('=').expect("NAME=value");
+            (name.into(), value.into())
+        };
+        let unread = UnreadVariable::find(role, variables.iter().map(pair));
+        unread.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn options_and_what_others_read_are_passed_over() {
+        let known = [
+            "REFRAIN_LANES=4",
+            "REFRAIN_CONFIG=f",
+            "PATH=/bin",
+            "REFRAIN=1",
+        ];
+        for role in [Role::Near, Role::Far, Role::Check] {
+            assert!(said(role, &known).is_empty(), "{role:?}");
+            for spec in role.options() {
+                let given = format!("{}=x", spec.environment());
+                assert!(said(role, &[&given]).is_empty(), "{role:?}: {given}");
+            }
+        }
+        assert!(said(Role::Check, &["REFRAIN_SOCKS5=127.0.0.1:1080"]).is_empty());
+    }
+
+    #[test]
+    fn a_misspelt_option_is_named_with_the_nearest() {
+        assert_eq!(
+            said(Role::Far, &["REFRAIN_RATES=5Mbit", "REFRAIN_LANE_MAX=3"]),
+            [
+                "REFRAIN_LANE_MAX is ignored: no option has this name; \
+                 did you mean 'REFRAIN_LANES_MAX'?",
+                "REFRAIN_RATES is ignored: no option has this name; did you mean 'REFRAIN_RATE'?",
+            ]
+        );
+        assert_eq!(
+            said(Role::Far, &["REFRAIN_PORT=7000", "REFRAIN_lanes=3"]),
+            [
+                "REFRAIN_PORT is ignored: no option has this name",
+                "REFRAIN_lanes is ignored: no option has this name; \
+                 did you mean 'REFRAIN_LANES'?",
+            ]
+        );
+        let near = said(Role::Near, &["REFRAIN_LISTEN=[::]:7000"]);
+        assert_eq!(
+            near,
+            ["REFRAIN_LISTEN is ignored: it is an option of the other end"]
+        );
+    }
+
+    #[test]
+    fn what_kubernetes_makes_is_passed_over() {
+        let made = [
+            "REFRAIN_SERVICE_HOST=10.0.0.11",
+            "REFRAIN_SERVICE_PORT=7000",
+            "REFRAIN_SERVICE_PORT_LANES=7000",
+            "REFRAIN_PORT=tcp://10.0.0.11:7000",
+            "REFRAIN_PORT_7000_TCP=tcp://10.0.0.11:7000",
+            "REFRAIN_PORT_7000_TCP_PROTO=tcp",
+            "REFRAIN_PORT_7000_TCP_PORT=7000",
+            "REFRAIN_PORT_7000_TCP_ADDR=10.0.0.11",
+            "REFRAIN_FAR_ADMIN_SERVICE_HOST=10.0.0.12",
+            "REFRAIN_FAR_ADMIN_PORT_9001_TCP_ADDR=10.0.0.12",
+        ];
+        assert!(said(Role::Far, &made).is_empty());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn names_and_values_that_are_no_text_are_survived() {
+        use std::os::unix::ffi::OsStringExt;
+        let bytes = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        let variables = [
+            (bytes(b"REFRAIN_\xff"), bytes(b"1")),
+            (bytes(b"REFRAIN_LANE"), bytes(b"\xff")),
+            (bytes(b"REFRAIN_\x1b[2J"), bytes(b"")),
+        ];
+        let found = UnreadVariable::find(Role::Near, variables);
+        assert_eq!(found.len(), 2);
+        assert!(
+            found[0]
+                .to_string()
+                .starts_with("REFRAIN_\\u{1b}[2J is ignored")
+        );
+    }
+}

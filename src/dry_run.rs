@@ -1,0 +1,107 @@
+//! `refrain near --dry-run` and `refrain far --dry-run`: what a configuration means.
+//!
+//! It was resolved before it comes here, so it is sound in itself. Nothing is listened on: a
+//! gateway that runs may hold the ports.
+
+use std::io::{self, Write};
+
+use refrain_gateway::{
+    config::{CommonConfig, FarConfig, NearConfig},
+    keys::{PeerKeys, PublicKey},
+    memory::MemoryBudget,
+};
+
+use crate::table::bytes;
+
+/// What a near end would do.
+pub fn near(config: &NearConfig, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "refrain near: the configuration is good")?;
+    let mut line = |key: &str, value: String| writeln!(out, "  {key:<12}{value}");
+    line("peer", format!("{}, key {}", config.peer, config.peer_key))?;
+    for (spec, address) in [("socks5", config.socks5), ("http_proxy", config.http_proxy)] {
+        if let Some(address) = address {
+            line(spec, address.to_string())?;
+        }
+    }
+    let peers = [config.peer_key].into_iter().collect();
+    common(&config.common, &peers, &mut line)?;
+    writeln!(
+        out,
+        "nothing was started; `refrain check` tries the way to the peer"
+    )
+}
+
+/// What a far end would do.
+pub fn far(config: &FarConfig, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "refrain far: the configuration is good")?;
+    let mut line = |key: &str, value: String| writeln!(out, "  {key:<12}{value}");
+    line("listen", config.listen.to_string())?;
+    for key in config.peers.iter() {
+        line("peer_key", named(&config.peers, &key))?;
+    }
+    common(&config.common, &config.peers, &mut line)?;
+    writeln!(out, "nothing was started")
+}
+
+fn common(
+    config: &CommonConfig,
+    peers: &PeerKeys,
+    line: &mut impl FnMut(&str, String) -> io::Result<()>,
+) -> io::Result<()> {
+    line("key", format!("{}, its public part", config.key.public()))?;
+    for forward in &config.forwards {
+        let (listen, target) = (forward.listen, &forward.target);
+        let behind = match (peers.len(), peers.name(&forward.peer)) {
+            (1, _) => "the peer".to_owned(),
+            (_, Some(name)) => name.to_owned(),
+            (_, None) => forward.peer.to_string(),
+        };
+        line("forward", format!("{listen} to {target} behind {behind}"))?;
+    }
+    if let Some(admin) = &config.admin {
+        let token = match admin.token {
+            Some(_) => "with a token",
+            None => "without a token",
+        };
+        line("admin", format!("{}, {token}", admin.listen))?;
+    }
+    line("allow", config.allow.describe())?;
+    line("exclude", config.exclude.describe())?;
+    line("memory", memory(config, peers.len()))?;
+    line(
+        "lanes",
+        format!("{}, at most {}", config.lanes, config.lanes_max),
+    )?;
+    let rate = config.rate.map(|rate| rate.to_string());
+    line(
+        "rate",
+        rate.unwrap_or_else(|| "whatever the links take".to_owned()),
+    )?;
+    line("effort", config.effort.to_string())
+}
+
+/// What a link gets of the memory, as it would when it begins.
+fn memory(config: &CommonConfig, peers: usize) -> String {
+    let budget = MemoryBudget::new(config.memory.0, peers);
+    let whole = bytes(config.memory.0);
+    let Some((link, _reserved)) = budget.link(config) else {
+        return format!("{whole}, too little for any link");
+    };
+    let link_bytes = config.memory.0 - budget.free_bytes();
+    let links = (config.memory.0 / link_bytes) as usize;
+    if links < peers {
+        tracing::warn!("memory has room for the links of {links} peers, and there are {peers}");
+    }
+    format!(
+        "{whole}, of which a link takes at most {}, with caches of {}",
+        bytes(link_bytes),
+        bytes(link.send_cache.cache_bytes() as u64)
+    )
+}
+
+fn named(peers: &PeerKeys, key: &PublicKey) -> String {
+    match peers.name(key) {
+        Some(name) => format!("{name}, {key}"),
+        None => key.to_string(),
+    }
+}

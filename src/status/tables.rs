@@ -1,0 +1,265 @@
+//! A status as tables for people.
+//!
+//! Traffic is shown as a sum that adds up: what applications sent, less what each layer saved,
+//! plus what the link costs by itself, is what went over the link.
+
+use std::io::{self, Write};
+
+use refrain_gateway::status::{Direction, Flow, Peer, Status};
+
+use crate::table::{Table, bytes, percent};
+
+/// Writes the tables of `status`.
+pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "refrain {} {}, up {}; memory {} of {} reserved, {} in use",
+        status.role,
+        status.version,
+        age(status.uptime_s),
+        bytes(status.memory.reserved_bytes),
+        bytes(status.memory.bound_bytes),
+        bytes(status.memory.allocated_bytes),
+    )?;
+    writeln!(out)?;
+    links(&status.peers).print(out)?;
+    for peer in &status.peers {
+        if let Some(error) = &peer.last_error {
+            writeln!(out, "{}: {error}", name(peer))?;
+        }
+    }
+    writeln!(out)?;
+    traffic(&status.peers).print(out)?;
+    writeln!(out)?;
+    match status.flows.as_slice() {
+        [] => writeln!(out, "no open flows"),
+        open => flows(open).print(out),
+    }
+}
+
+fn links(peers: &[Peer]) -> Table {
+    let mut table = Table::new(&[
+        "peer",
+        "lanes",
+        "rtt",
+        "flows",
+        "bypassed",
+        "holes",
+        "cache sent",
+        "received",
+        "effort",
+    ])
+    .words(&["effort"]);
+    for peer in peers {
+        let lanes = match peer.up {
+            true => peer.lanes.to_string(),
+            false => "down".to_owned(),
+        };
+        let bypassed = peer.sent.bypassed_blocks + peer.received.bypassed_blocks;
+        let filled = |counts: &Direction| {
+            percent(counts.cache_filled_bytes as f64, counts.cache_bytes as f64)
+        };
+        let effort = peer.effort.as_ref().map_or("-".to_owned(), |effort| {
+            let (period, level) = (effort.period_bytes, effort.zstd_level);
+            format!("p = {period}, zstd {level} ({})", effort.reason)
+        });
+        table.row([
+            name(peer),
+            lanes,
+            peer.round_trip_ms
+                .map_or("-".to_owned(), |time| format!("{time:.1} ms")),
+            peer.flows_open.to_string(),
+            bypassed.to_string(),
+            peer.holes.to_string(),
+            filled(&peer.sent),
+            filled(&peer.received),
+            effort,
+        ]);
+    }
+    table
+}
+
+fn traffic(peers: &[Peer]) -> Table {
+    let mut table = Table::new(&[
+        "peer",
+        "direction",
+        "app",
+        "matching",
+        "zstd",
+        "overhead",
+        "link",
+        "saved",
+    ])
+    .words(&["direction"]);
+    for peer in peers {
+        for (direction, counts) in [("sent", &peer.sent), ("received", &peer.received)] {
+            let [app, matching, zstd, overhead, link, saved] = sum(counts);
+            let direction = direction.to_owned();
+            table.row([
+                name(peer),
+                direction,
+                app,
+                matching,
+                zstd,
+                overhead,
+                link,
+                saved,
+            ]);
+        }
+    }
+    table
+}
+
+fn flows(flows: &[Flow]) -> Table {
+    let mut table = Table::new(&[
+        "flow",
+        "target",
+        "opened",
+        "class",
+        "direction",
+        "age",
+        "app",
+        "matching",
+        "zstd",
+        "overhead",
+        "link",
+        "saved",
+    ])
+    .words(&["target", "opened", "class", "direction"]);
+    for flow in flows {
+        for (direction, counts) in [("sent", &flow.sent), ("received", &flow.received)] {
+            let [app, matching, zstd, overhead, link, saved] = sum(counts);
+            table.row([
+                flow.id.to_string(),
+                flow.target.clone(),
+                flow.opened.clone(),
+                flow.class.clone(),
+                direction.to_owned(),
+                age(flow.age_s),
+                app,
+                matching,
+                zstd,
+                overhead,
+                link,
+                saved,
+            ]);
+        }
+    }
+    table
+}
+
+fn name(peer: &Peer) -> String {
+    peer.name.clone().unwrap_or_else(|| peer.key.clone())
+}
+
+/// Application bytes, what each layer made of them, what the link cost, what went over it, and
+/// the share that was saved.
+fn sum(counts: &Direction) -> [String; 6] {
+    let saved_by_layers = counts.matching_saved_bytes + counts.zstd_saved_bytes;
+    let overhead = counts.link_bytes as i64 - (counts.app_bytes as i64 - saved_by_layers);
+    // Less than nothing while bytes that were encoded wait in a socket.
+    let overhead = overhead.max(0);
+    // A share says nothing about a link that has carried less than it costs by itself.
+    let saved = match counts.app_bytes as i64 > overhead {
+        true => percent(
+            counts.app_bytes as f64 - counts.link_bytes as f64,
+            counts.app_bytes as f64,
+        ),
+        false => "-".to_owned(),
+    };
+    [
+        amount(counts.app_bytes),
+        change(-counts.matching_saved_bytes),
+        change(-counts.zstd_saved_bytes),
+        change(overhead),
+        amount(counts.link_bytes),
+        saved,
+    ]
+}
+
+/// Bytes whose digits align, whatever their unit.
+fn amount(count: u64) -> String {
+    let text = bytes(count);
+    match text.strip_suffix(" B") {
+        Some(number) => format!("{number}  B"),
+        None => text,
+    }
+}
+
+/// Bytes that come on top, or go.
+fn change(count: i64) -> String {
+    let sign = match count {
+        0 => "",
+        1.. => "+",
+        _ => "-",
+    };
+    format!("{sign}{}", amount(count.unsigned_abs()))
+}
+
+/// A time in the two largest of its units.
+fn age(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, _, _) => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_adds_up_and_shows_a_share_only_of_what_outweighs_the_links_own_cost() {
+        let mut counts = Direction {
+            app_bytes: 7_000_000,
+            link_bytes: 3_500_000,
+            matching_saved_bytes: 3_300_000,
+            zstd_saved_bytes: 250_000,
+            ..Direction::default()
+        };
+        assert_eq!(
+            sum(&counts),
+            [
+                "7.00 MB", "-3.30 MB", "-250 kB", "+50.0 kB", "3.50 MB", "50.0 %"
+            ]
+        );
+        // What does not shrink costs its overhead, and that is a share worth showing.
+        (counts.matching_saved_bytes, counts.zstd_saved_bytes) = (0, -3_000);
+        counts.link_bytes = 7_013_000;
+        assert_eq!(
+            sum(&counts),
+            [
+                "7.00 MB", "0  B", "+3.00 kB", "+10.0 kB", "7.01 MB", "-0.2 %"
+            ]
+        );
+        let tiny = Direction {
+            app_bytes: 113,
+            link_bytes: 2310,
+            zstd_saved_bytes: -1,
+            ..Direction::default()
+        };
+        let [app, .., overhead, link, saved] = sum(&tiny);
+        assert_eq!(
+            [app, overhead, link, saved],
+            ["113  B", "+2.20 kB", "2.31 kB", "-"]
+        );
+        assert_eq!(sum(&Direction::default())[5], "-");
+    }
+
+    #[test]
+    fn times_have_two_units() {
+        for (seconds, text) in [
+            (0.4, "0 s"),
+            (59.9, "59 s"),
+            (61.0, "1 min 1 s"),
+            (7260.0, "2 h 1 min"),
+            (90_000.0, "1 d 1 h"),
+        ] {
+            assert_eq!(age(seconds), text);
+        }
+    }
+}

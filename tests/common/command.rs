@@ -1,0 +1,52 @@
+//! The program, run to its end.
+
+use std::{
+    io,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use super::eventually;
+
+/// Runs `refrain` to its end, without the environment's own options.
+pub fn refrain(arguments: &[&str]) -> Output {
+    command(arguments).output().expect("the program runs")
+}
+
+/// Runs `refrain`, which must fail: its exit code and standard error.
+#[track_caller]
+pub fn refrain_fails(arguments: &[&str]) -> (i32, String) {
+    let mut child = command(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let ended = eventually(&format!("refrain {} ends", arguments.join(" ")), || {
+        child.try_wait().expect("a child's status")
+    });
+    let error = io::read_to_string(child.stderr.take().expect("it is piped"));
+    assert!(
+        !ended.success(),
+        "refrain {} succeeded",
+        arguments.join(" ")
+    );
+    (
+        ended.code().expect("no signal ended it"),
+        error.expect("messages are text"),
+    )
+}
+
+/// Makes a key, and returns its public one.
+pub fn keygen(path: &Path) -> String {
+    let made = refrain(&["keygen", &path.display().to_string()]);
+    let error = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "refrain keygen: {error}");
+    String::from_utf8_lossy(&made.stdout).trim().to_owned()
+}
+
+/// `refrain` with `arguments`, not yet run.
+pub fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_refrain"));
+    command.env_clear().args(arguments).stdin(Stdio::null());
+    command
+}

@@ -1,0 +1,101 @@
+//! A pair of gateways and what belongs to it: keys, configurations, logs, addresses.
+
+use std::{fs, net::SocketAddr, path::PathBuf};
+
+use tempfile::TempDir;
+
+use super::{addresses::free_address, command::keygen, gateway::Gateway};
+
+/// Both ends, with keys of their own, and a link between them.
+pub struct Pair {
+    pub near: Gateway,
+    pub far: Gateway,
+    pub site: Site,
+}
+
+/// Where a pair's keys, configurations and logs lie, and where its far end listens.
+pub struct Site {
+    dir: TempDir,
+    pub far_listen: SocketAddr,
+    pub near_key: String,
+    pub far_key: String,
+}
+
+impl Pair {
+    /// Starts both ends with these options and the necessary ones.
+    pub fn start(far_options: &[&str], near_options: &[&str]) -> Pair {
+        let site = Site::new();
+        let far = site.far(far_options);
+        let near = site.near(site.far_listen, near_options);
+        near.wait_until_up();
+        Pair { near, far, site }
+    }
+
+    /// Both ends, by name.
+    pub fn ends(&self) -> [(&'static str, &Gateway); 2] {
+        [("near", &self.near), ("far", &self.far)]
+    }
+}
+
+impl Site {
+    pub fn new() -> Site {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let near_key = keygen(&dir.path().join("near.key"));
+        let far_key = keygen(&dir.path().join("far.key"));
+        Site {
+            dir,
+            far_listen: free_address(),
+            near_key,
+            far_key,
+        }
+    }
+
+    /// The path of a file of the site.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes a file of the site, and returns its path.
+    pub fn write(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        fs::write(&path, text).expect("the site's directory can be written to");
+        path.display().to_string()
+    }
+
+    /// Starts a far end that accepts the near key.
+    pub fn far(&self, options: &[&str]) -> Gateway {
+        let listen = self.far_listen.to_string();
+        let mut all = vec!["--listen", &listen];
+        if !options.contains(&"--peer-key") && !options.contains(&"--config") {
+            all.extend(["--peer-key", &self.near_key]);
+        }
+        all.extend(options);
+        self.gateway("far", "far.key", &all)
+    }
+
+    /// Starts a near end that dials `peer`.
+    pub fn near(&self, peer: SocketAddr, options: &[&str]) -> Gateway {
+        self.near_with_key("near.key", peer, options)
+    }
+
+    /// Starts a near end that has another key than the far end expects, or a further one.
+    pub fn near_with_key(&self, key: &str, peer: SocketAddr, options: &[&str]) -> Gateway {
+        let peer = peer.to_string();
+        let mut all = vec!["--peer", &peer];
+        if !options.contains(&"--peer-key") {
+            all.extend(["--peer-key", &self.far_key]);
+        }
+        all.extend(options);
+        self.gateway("near", key, &all)
+    }
+
+    fn gateway(&self, role: &str, key: &str, options: &[&str]) -> Gateway {
+        let key = self.path(key).display().to_string();
+        let admin = free_address();
+        let admin_text = admin.to_string();
+        let own = [role, "--key", &key, "--admin", &admin_text];
+        let command = own.iter().chain(options).map(|&word| word.to_owned());
+        let log = self.path(&format!("{role}-{}.log", admin.port()));
+        Gateway::start(command.collect(), log, admin)
+    }
+}

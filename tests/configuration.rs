@@ -1,0 +1,214 @@
+//! What the program says about its configuration: on a reload, about the environment, and when
+//! it is only asked.
+
+mod common;
+
+use common::{
+    addresses::{forward, free_address},
+    command::{command, keygen, refrain, refrain_fails},
+    eventually, origin,
+    site::Site,
+};
+
+#[test]
+fn sighup_names_what_only_a_restart_applies_and_reloads_the_rest() {
+    let target = origin::start();
+    let (listen, option) = forward(target);
+    let site = Site::new();
+    let config = |rest: &str| format!("peer_key = [\"{}\"]\n{rest}", site.near_key);
+    let file = site.write(
+        "far.toml",
+        &config("allow = [\"127.0.0.1:1\"]\nlanes = 2\n"),
+    );
+    let far = site.far(&["--config", &file]);
+    let near = site.near(site.far_listen, &["--forward", &option]);
+    near.wait_until_up();
+
+    // The default of a moment ago, said in so many words, is no change.
+    let changed =
+        format!("allow = [\"{target}\"]\nlanes = 3\nrate = \"90Mbit\"\neffort = \"auto\"\n");
+    site.write("far.toml", &config(&changed));
+    far.signal("HUP");
+    let warning = far.wait_for_log(&["WARN", "restart"]);
+    assert!(warning.ends_with(": rate, lanes"), "{warning}");
+    eventually("the rule is reloaded all the same", || {
+        origin::answers(listen).then_some(())
+    });
+
+    site.write("far.toml", &config("lanes = 2\n"));
+    far.signal("HUP");
+    eventually("a second reload", || {
+        (far.log().matches("reloaded").count() == 2).then_some(())
+    });
+    site.write("far.toml", "lanes = \n");
+    far.signal("HUP");
+    far.wait_for_log(&["kept the old configuration"]);
+    assert_eq!(
+        far.log().matches("restart").count(),
+        1,
+        "nothing to restart for"
+    );
+}
+
+#[test]
+fn a_misspelt_variable_is_a_warning_that_names_the_nearest() {
+    let site = Site::new();
+    let key = site.path("near.key").display().to_string();
+    let nobody = free_address().to_string();
+    let check = [
+        "check",
+        "--peer",
+        &nobody,
+        "--key",
+        &key,
+        "--peer-key",
+        &site.far_key,
+    ];
+    let run = command(&check)
+        .env("REFRAIN_CONECT_TIMEOUT", "1s")
+        .env("REFRAIN_LISTEN", "127.0.0.1:7000")
+        .env("REFRAIN_PORT", "tcp://10.0.0.11:7000")
+        .env("REFRAIN_LOG", "warn")
+        .output()
+        .expect("the program runs");
+    let said = String::from_utf8_lossy(&run.stderr);
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(run.status.code(), Some(1), "{said}");
+    assert_eq!(
+        lines.len(),
+        3,
+        "two warnings and why the check fails: {said}"
+    );
+    for (line, parts) in [
+        (
+            lines[0],
+            [
+                "WARN",
+                "REFRAIN_CONECT_TIMEOUT",
+                "'REFRAIN_CONNECT_TIMEOUT'",
+            ],
+        ),
+        (lines[1], ["WARN", "REFRAIN_LISTEN", "other end"]),
+        (lines[2], ["refrain:", "cannot connect", &nobody]),
+    ] {
+        assert!(
+            parts.iter().all(|part| line.contains(part)),
+            "{parts:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_done_and_does_nothing() {
+    let site = Site::new();
+    // Held by a gateway that runs, as on a machine whose next configuration is tried.
+    let far = site.far(&[]);
+    let office = keygen(&site.path("office.key"));
+    let peers = format!("{} bonn\n{office} office\n", site.near_key);
+    let peers = site.write("peers", &peers);
+    let config = site.write(
+        "far.toml",
+        &format!(
+            "listen = \"{}\"\nadmin = \"{}\"\npeer_key = \"{peers}\"\n\
+             allow = [\"10.20.0.0/16:80\"]\nforward = \"127.0.0.1:1=intranet:80@bonn\"\n\
+             memory = \"1GiB\"\n",
+            site.far_listen, far.admin
+        ),
+    );
+    let key = site.path("far.key").display().to_string();
+    let tried = refrain(&["far", "--key", &key, "--config", &config, "--dry-run"]);
+    let said = String::from_utf8_lossy(&tried.stdout);
+    assert_eq!(tried.status.code(), Some(0), "{tried:?}");
+    assert!(tried.stderr.is_empty(), "{tried:?}");
+    for part in [
+        "the configuration is good",
+        &site.far_listen.to_string(),
+        &site.far_key,
+        &format!("bonn, {}", site.near_key),
+        &format!("office, {office}"),
+        "127.0.0.1:1 to intranet:80 behind bonn",
+        &format!("{}, without a token", far.admin),
+        "10.20.0.0/16:80",
+        "1.07 GB",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in\n{said}");
+    }
+
+    let key = site.path("near.key").display().to_string();
+    let near = [
+        "near",
+        "--peer",
+        "far.invalid:7000",
+        "--key",
+        &key,
+        "--dry-run",
+    ];
+    let options = ["--peer-key", &site.far_key, "--socks5", "127.0.0.1:1080"];
+    let tried = refrain(&[near.as_slice(), &options].concat());
+    let said = String::from_utf8_lossy(&tried.stdout);
+    assert_eq!(tried.status.code(), Some(0), "{tried:?}");
+    assert!(
+        said.contains("far.invalid:7000") && said.contains("refrain check"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_dry_run_finds_what_would_keep_a_gateway_from_starting() {
+    let site = Site::new();
+    let key = site.path("far.key").display().to_string();
+    let listen = site.far_listen.to_string();
+    let own = ["far", "--key", &key, "--listen", &listen, "--dry-run"];
+    let peer = site.near_key.as_str();
+    let empty = site.write("empty", "# no key yet\n");
+    let table = site.write("table", "1 2 300\n");
+    let misspelt = site.write("misspelt.toml", "lanes = 2\nalow = []\n");
+    let rule = site.write(
+        "rule.toml",
+        "allow = [\n  \"a:80\",\n  \"10.0.0.1/8:80\",\n]\n",
+    );
+    for (options, parts) in [
+        (vec!["--peer-key", &empty], vec!["--peer-key", "no key"]),
+        (vec!["--peer-key", "nowhere/peers"], vec!["nowhere/peers"]),
+        (vec!["--config", "nowhere.toml"], vec!["nowhere.toml"]),
+        (
+            vec!["--config", &misspelt],
+            vec!["misspelt.toml:2", "'allow'"],
+        ),
+        (vec!["--config", &rule], vec!["rule.toml:3", "10.0.0.1/8"]),
+        (vec!["--marker-table", &table], vec!["--marker-table"]),
+        (
+            vec!["--admin", "localhost:9001"],
+            vec!["--admin", "IP:PORT"],
+        ),
+        (vec!["--admin", &listen], vec!["--admin", "two listeners"]),
+    ] {
+        let mut command = own.to_vec();
+        if !options.contains(&"--peer-key") {
+            command.extend(["--peer-key", peer]);
+        }
+        command.extend(&options);
+        let (code, error) = refrain_fails(&command);
+        assert_eq!(code, 2, "{options:?}: {error}");
+        assert_eq!(error.lines().count(), 1, "{options:?}: {error}");
+        assert!(
+            parts.iter().all(|part| error.contains(part)),
+            "{parts:?}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_dry_run_warns_of_peers_that_the_memory_has_no_room_for() {
+    let site = Site::new();
+    let key = site.path("far.key").display().to_string();
+    let peers = [site.near_key.as_str(), &site.far_key].join(",");
+    let own = ["far", "--key", &key, "--listen", "127.0.0.1:0", "--dry-run"];
+    let tried = refrain(&[&own[..], &["--peer-key", &peers, "--memory", "40MiB"]].concat());
+    let warned = String::from_utf8_lossy(&tried.stderr);
+    assert_eq!(tried.status.code(), Some(0), "{warned}");
+    assert!(
+        warned.contains("room for the links of 1 peers, and there are 2"),
+        "{warned}"
+    );
+}
