@@ -355,6 +355,7 @@ fn open_and_block(target: SocketAddr, literals: &[u8], check: u64, tokens: &[u8]
     Frame::Block(BlockFrame {
         flow: FlowId(0),
         len: if tokens.is_empty() { literals.len() } else { 8 },
+        offset: None,
         position_step: Some(0),
         check,
         tokens: plain(tokens),

@@ -50,6 +50,7 @@ impl Arrivals {
             .max(round_trip * 3 / 2)
             .max(self.usual * STALL_TIMES_USUAL);
         let is_stall = self.pauses >= PAUSES_MIN && pause >= limit;
+        let is_long = pause >= LONG_STALL_MIN && pause >= self.usual * LONG_STALL_TIMES_USUAL;
         self.pauses = self.pauses.saturating_add(1);
         // What is always slow is no stall for long.
         let weight = if is_stall { 32 } else { 8 };
@@ -58,7 +59,6 @@ impl Arrivals {
             return false;
         }
         let earlier = self.stalled_at.replace(now);
-        let is_long = pause >= LONG_STALL_MIN && pause >= self.usual * LONG_STALL_TIMES_USUAL;
         is_long || earlier.is_some_and(|at| now.since(at) < STALLS_WITHIN)
     }
 }

@@ -72,6 +72,22 @@ impl Ends {
 
     /// What `from` has to say on `lane` goes to the other end.
     fn say(&mut self, from: Role, lane: LaneId) {
+        let record = self.next_record(from, lane);
+        self.deliver(&record);
+    }
+
+    /// The same, with a pause in the middle.
+    fn say_haltingly(&mut self, from: Role, lane: LaneId, pause: Duration) {
+        let record = self.next_record(from, lane);
+        let (first, rest) = record.bytes.split_at(record.bytes.len() / 2);
+        for (bytes, pause) in [(first, pause), (rest, Duration::ZERO)] {
+            let bytes = bytes.to_vec();
+            self.deliver(&Record { bytes, ..record });
+            self.now = self.now + pause;
+        }
+    }
+
+    fn next_record(&mut self, from: Role, lane: LaneId) -> Record {
         let mut bytes = Vec::new();
         let speaker = match from {
             Role::Near => &mut self.near,
@@ -85,7 +101,7 @@ impl Ends {
             Some(given) => given.pop_front().expect("as many records as are said"),
         };
         assert_eq!((record.from, record.lane), (from, lane));
-        self.deliver(&record);
+        record
     }
 
     fn deliver(&mut self, record: &Record) {
@@ -208,17 +224,31 @@ fn everything(ends: &mut Ends) {
     ends.far.finish(last);
     ends.say(Role::Far, left);
 
-    // A write that stood still for long, a ping that is due, an end that leaves.
+    // A ping that is due, an end that leaves.
     let (open, _) = ends.open("a:1", b"the last");
+    let (forged_upon, _) = ends.open("a:1", b"the very last");
     ends.wait(Duration::from_millis(1000));
-    let stall = Duration::from_millis(300);
-    ends.near.transmitted(ends.now, left, Duration::ZERO, stall);
     ends.near.drain();
     ends.say(Role::Near, left);
     ends.say(Role::Far, left);
 
+    // Loss holds a lane up, and another one takes its flow over.
+    for pause in [1, 1, 1, 1, 1, 1, 1, 1, 1, 300] {
+        ends.near.write(open, b"haltingly");
+        ends.say_haltingly(Role::Near, left, Duration::from_millis(pause));
+    }
+    ends.say(Role::Far, left);
+    let free = ends.dial();
+    ends.near.write(open, b" but in order");
+    ends.say(Role::Near, free);
+    ends.near.finish(open);
+    ends.say(Role::Near, left);
+    ends.say(Role::Near, free);
+    let halting = [&b"the last"[..], &b"haltingly".repeat(10), b" but in order"].concat();
+    assert_eq!(ends.arrived_far[&open], halting);
+
     // The caches contradict each other: the end that finds it says so.
-    let forged = block_with_a_wrong_check(open);
+    let forged = block_with_a_wrong_check(forged_upon);
     ends.deliver(&Record {
         from: Role::Near,
         lane: left,
@@ -248,6 +278,7 @@ fn block_with_a_wrong_check(flow: FlowId) -> Vec<u8> {
     BlockFrame {
         flow,
         len: 1,
+        offset: None,
         position_step: None,
         check: 0,
         tokens: stream(b""),
@@ -377,6 +408,7 @@ fn version_1_as_it_was_recorded_is_understood() {
     // Nothing is left out.
     let mut types = BTreeSet::new();
     let mut passages = BTreeSet::new();
+    let mut has_offset = false;
     for record in &golden {
         let mut bytes = &record.bytes[..];
         if let Ok(Some((_, read))) = Hello::read(bytes) {
@@ -385,6 +417,7 @@ fn version_1_as_it_was_recorded_is_understood() {
         while let Some((frame, read)) = Frame::read(bytes).expect("frames") {
             types.insert(bytes[0]);
             if let Frame::Block(block) = frame {
+                has_offset |= block.offset.is_some();
                 let logged = block.position_step.is_some();
                 let compressed = [block.tokens, block.literals].map(|stream| stream.compressed);
                 passages.insert((logged, compressed));
@@ -393,6 +426,7 @@ fn version_1_as_it_was_recorded_is_understood() {
         }
     }
     assert!(types.into_iter().eq(1..=14), "a frame of each type");
+    assert!(has_offset, "a block whose flow took another lane");
     for passage in [
         (true, [true, true]),
         (true, [false, false]),
