@@ -38,6 +38,8 @@ struct DirectionRecord {
     /// All that its application will ever write.
     content: Vec<u8>,
     written: usize,
+    /// Before a changed bit made the flow begin anew, more may have been.
+    ever_written: usize,
     finished: bool,
     delivered: usize,
 }
@@ -77,7 +79,9 @@ impl FlowRecord {
     }
 
     pub(crate) fn written(&mut self, from: End, bytes: usize) {
-        self.directions[from as usize].written += bytes;
+        let direction = &mut self.directions[from as usize];
+        direction.written += bytes;
+        direction.ever_written = direction.ever_written.max(direction.written);
     }
 
     pub(crate) fn finished(&mut self, from: End) {
@@ -112,7 +116,7 @@ impl FlowRecord {
     ) -> Result<(), Failure> {
         let direction = &mut self.directions[from as usize];
         let at = direction.delivered;
-        if direction.content[at..direction.written].starts_with(bytes) {
+        if direction.content[at..direction.ever_written].starts_with(bytes) {
             direction.delivered += bytes.len();
             Ok(())
         } else {
