@@ -101,8 +101,7 @@ impl FlowRecord {
             if !pardonable {
                 return Err(Failure::OfferedTwice(flow));
             }
-            let answers = &mut self.directions[end as usize];
-            (answers.written, answers.finished) = (0, false);
+            self.directions[end as usize].written = 0;
         }
         Ok(())
     }
