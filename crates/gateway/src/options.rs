@@ -227,7 +227,8 @@ options! {
     IDLE_TIMEOUT = OptionSpec::new(BOTH, "idle_timeout", "TIME", Value("1h"),
         "A flow on which nothing moves for this long is reset. Reloaded on SIGHUP, for new flows.");
     DEAD_AFTER = OptionSpec::new(BOTH, "dead_after", "TIME", Value("4s"),
-        "A lane whose peer is silent for this long is dead, and its flows are reset.");
+        "A peer that is silent for this long is gone: its lanes are dead, and their flows are reset. \
+         A lane that alone is silent is given four times as long.");
     KEEP_LINK = OptionSpec::new(BOTH, "keep_link", "TIME", Value("1h"),
         "How long the caches of a link are kept after its last lane is gone. Reloaded on SIGHUP.");
     DRAIN_TIMEOUT = OptionSpec::new(BOTH, "drain_timeout", "TIME", Value("30s"),

@@ -87,6 +87,9 @@ pub const STALL_LASTS: Duration = Duration::from_secs(1);
 /// For so long users see that loss held up a lane.
 pub const HELD_UP_SHOWN: Duration = Duration::from_secs(10);
 
+/// A silent lane is dead after so many times the dead-after time, while others are not silent.
+pub const PATIENCE_TIMES: u32 = 4;
+
 /// Between pings while flows are open.
 pub const PING_INTERVAL: Duration = Duration::from_secs(1);
 

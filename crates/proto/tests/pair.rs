@@ -292,26 +292,44 @@ fn a_link_outlives_all_its_lanes() {
     );
 }
 
-#[test]
-fn silence_kills_a_lane() {
-    let mut pair = Pair::new(1);
+/// When the near end gives up lane 0, which goes silent at once; others may go on.
+fn silence_found_after(lanes: usize, others_go_on: bool) -> Duration {
+    let mut pair = Pair::new(lanes);
     pair.open("a:1");
-    let mut events = Vec::new();
-    while events.is_empty() {
-        pair.now = pair
-            .near
-            .poll_timeout()
-            .expect("pings are due")
-            .max(pair.now);
-        assert!(pair.now.0 < Duration::from_secs(7), "noticed in time");
+    let silent_at = pair.now;
+    loop {
+        let due = [pair.near.poll_timeout(), pair.far.poll_timeout()];
+        let due = due.into_iter().flatten().min().expect("pings are due");
+        pair.now = pair.now.max(due);
         pair.near.handle_timeout(pair.now);
-        pair.near
-            .poll_transmit(pair.now, LaneId(0), &mut Vec::new());
-        events.extend(
-            std::iter::from_fn(|| pair.near.poll_event())
-                .filter(|event| matches!(event, Event::LaneDown(_, LaneFault::Silent))),
-        );
+        pair.far.handle_timeout(pair.now);
+        for lane in (0..lanes as u32).map(LaneId) {
+            let said = transmit(&mut pair.near, pair.now, lane);
+            let answered = transmit(&mut pair.far, pair.now, lane);
+            if others_go_on && lane != LaneId(0) {
+                pair.far.receive(pair.now, lane, &said).expect("no fault");
+                pair.near
+                    .receive(pair.now, lane, &answered)
+                    .expect("no fault");
+            }
+        }
+        while let Some(event) = pair.near.poll_event() {
+            if event == Event::LaneDown(LaneId(0), LaneFault::Silent) {
+                return pair.now.since(silent_at);
+            }
+        }
     }
+}
+
+#[test]
+fn silence_kills_a_lane_later_while_others_are_not_silent() {
+    let seconds = Duration::from_secs;
+    for lanes in [1, 3] {
+        let found = silence_found_after(lanes, false);
+        assert!((seconds(3)..seconds(5)).contains(&found), "{found:?}");
+    }
+    let found = silence_found_after(3, true);
+    assert!((seconds(15)..seconds(18)).contains(&found), "{found:?}");
 }
 
 #[test]

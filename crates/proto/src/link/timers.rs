@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::{LaneFault, Link, lanes::Lane};
 use crate::{
     frame::{Frame, LaneId},
-    limits::{LOSS_REMEMBERED, PING_INTERVAL, PING_INTERVAL_IDLE},
+    limits::{LOSS_REMEMBERED, PATIENCE_TIMES, PING_INTERVAL, PING_INTERVAL_IDLE},
     moment::Moment,
 };
 
@@ -13,11 +13,12 @@ impl Link {
     /// When [`handle_timeout`](Self::handle_timeout) is to be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Moment> {
+        let heard_at = self.heard_at();
         let lanes = self.lanes.values().flat_map(|lane| {
             // What was said to be ready to send waits for its transport, not for time.
             let ack_due = lane.ack_due.filter(|_| !lane.transmit_said);
             let ping_due = lane.is_up.then_some(lane.ping_due);
-            [ack_due, self.silence_ends(lane), ping_due]
+            [ack_due, self.silence_ends(lane, heard_at), ping_due]
                 .into_iter()
                 .flatten()
         });
@@ -69,11 +70,20 @@ impl Link {
             .max(4 * self.round_trip.unwrap_or_default())
     }
 
-    /// When the lane is dead unless something comes. An idle lane may have been silent for
-    /// long before it was pinged, so the answer has its own time.
-    fn silence_ends(&self, lane: &Lane) -> Option<Moment> {
+    /// When anything last came, on any lane.
+    fn heard_at(&self) -> Moment {
+        let heard = self.lanes.values().map(|lane| lane.heard_at);
+        heard.max().unwrap_or_default()
+    }
+
+    /// When the lane is dead unless something comes. While others bring something the peer
+    /// lives, and a lane that loses segment after segment is given as long as its connection
+    /// would give it. An idle lane may have been silent for long before it was pinged, so the
+    /// answer has its own time.
+    fn silence_ends(&self, lane: &Lane, any_heard_at: Moment) -> Option<Moment> {
         let dead_after = self.dead_after();
-        let unheard = lane.heard_at + dead_after;
+        let alone = lane.heard_at + PATIENCE_TIMES * dead_after;
+        let unheard = alone.min(any_heard_at + dead_after);
         match lane.ping {
             Some((_, sent)) => Some(unheard.max(sent + dead_after * 3 / 4)),
             None => (!lane.is_up).then_some(unheard),
@@ -89,7 +99,8 @@ impl Link {
         let Some(state) = self.lanes.get(&lane) else {
             return;
         };
-        if self.silence_ends(state).is_some_and(|ends| ends <= now) {
+        let silence_ends = self.silence_ends(state, self.heard_at());
+        if silence_ends.is_some_and(|ends| ends <= now) {
             self.lane_down(lane, LaneFault::Silent);
             return;
         }
