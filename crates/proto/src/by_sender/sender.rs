@@ -236,6 +236,19 @@ impl Sender {
         Ok(news > 0)
     }
 
+    /// Planted: the simulator must find that late blocks overwrite newer bytes when holes are
+    /// made before the receiver has said that it reads no more.
+    #[cfg(feature = "plant-early-holes")]
+    pub(crate) fn settle_unasked(&mut self, lane: LaneId) {
+        if let Some(lane) = self.lanes.get_mut(&lane) {
+            for block in &mut lane.outstanding {
+                if let Some(start) = block.start.take() {
+                    self.books.lost(start);
+                }
+            }
+        }
+    }
+
     /// `lane` is dead, and its receiver says that it applied `blocks` blocks and will
     /// apply no more: the rest become holes.
     pub(crate) fn settle_lane(&mut self, lane: LaneId, blocks: u64) -> Result<(), ImpossibleCount> {

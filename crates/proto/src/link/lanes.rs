@@ -304,6 +304,10 @@ impl Link {
             .caches
             .as_mut()
             .map_or(0, |caches| caches.receiver.close_lane(lane));
+        #[cfg(feature = "plant-early-holes")]
+        if let Some(caches) = &mut self.caches {
+            caches.sender.settle_unasked(lane);
+        }
         self.totals.lanes_lost += u64::from(state.is_up);
         self.dead_lanes.insert(
             lane,
