@@ -18,9 +18,12 @@ use crate::{
 /// Code of the reset that says that a flow's lane died.
 pub(super) const RESET_LANE_LOST: u8 = 0;
 
-/// A flow that waits for a lane counts as so many bytes on their way; and a lane is not left
-/// for one that has only so many fewer, since history on a lane is worth something.
-const FLOW_LOAD_BYTES: usize = 16 << 10;
+/// A flow that waits for a lane counts as so many bytes on their way.
+const WAITING_FLOW_BYTES: usize = 16 << 10;
+
+/// A lane is not left for one that has only so many bytes fewer on their way: history on a
+/// lane is worth something, and a flow on few lanes waits for few stalls.
+const LEFT_FOR_BYTES: usize = 64 << 10;
 
 impl Link {
     /// Whether loss held up a lane of late, at this end or the other.
@@ -78,14 +81,14 @@ impl Link {
         };
         let load = |id: LaneId, lane: &Lane| {
             let waiting = lane.short_flows.len() + lane.long_flows.len();
-            caches.sender.outstanding_bytes(id) + waiting * FLOW_LOAD_BYTES
+            caches.sender.outstanding_bytes(id) + waiting * WAITING_FLOW_BYTES
         };
         let lanes = self.lanes.iter().filter(|(_, lane)| lane.is_up);
         let lightest = lanes.min_by_key(|&(&id, lane)| load(id, lane));
         let (Some(present_lane), Some((&id, lane))) = (self.lanes.get(&present), lightest) else {
             return present;
         };
-        match load(present, present_lane) > load(id, lane) + 4 * FLOW_LOAD_BYTES {
+        match load(present, present_lane) > load(id, lane) + LEFT_FOR_BYTES {
             true => id,
             false => present,
         }
