@@ -41,10 +41,11 @@ impl Link {
         lanes.into_iter().for_each(|lane| self.say_transmit(lane));
     }
 
-    /// A flow waits for `lane`: another one that has nothing to do may take it over.
+    /// If flows wait for `lane`, another one that has nothing to do may take them over.
     pub(super) fn offer_to_idle_lane(&mut self, lane: LaneId) {
         let is_busy = |lane: &Lane| lane.is_writing || lane.transmit_said;
-        if !self.is_lossy() || !self.lanes.get(&lane).is_some_and(is_busy) {
+        let waited_for = |lane: &Lane| lane.has_queued_flows() && is_busy(lane);
+        if !self.is_lossy() || !self.lanes.get(&lane).is_some_and(waited_for) {
             return;
         }
         let mut lanes = self.lanes.iter().filter(|(_, lane)| lane.is_up);

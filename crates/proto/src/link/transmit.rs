@@ -65,6 +65,8 @@ impl Link {
             state.sent_bytes += sent;
             state.is_writing = sent > 0;
         }
+        // What is left waits for this lane now. Others may have looked before it was busy.
+        self.offer_to_idle_lane(lane);
     }
 
     /// Reports how long encoding and then sending what [`poll_transmit`](Self::poll_transmit)

@@ -1,0 +1,152 @@
+//! Flows on several lanes, where what waits, what dies and what is said of it happen in an
+//! order that is not the usual one.
+
+use std::time::Duration;
+
+use refrain_codec::geometry::CacheGeometry;
+use refrain_proto::{
+    Event, FlowId, LaneId, Link, LinkConfig, Moment, Role, frame::Frame, hello::Hello,
+};
+
+/// Both ends, some lanes between them, and a clock.
+struct Pair {
+    now: Moment,
+    near: Link,
+    far: Link,
+    lanes: Vec<LaneId>,
+}
+
+impl Pair {
+    fn new(lanes: usize) -> Self {
+        Self::with_config(
+            lanes,
+            LinkConfig::with_cache(CacheGeometry::new(4 << 20).expect("valid")),
+        )
+    }
+
+    fn with_config(lanes: usize, config: LinkConfig) -> Self {
+        let mut pair = Self {
+            now: Moment::default(),
+            near: Link::new(Role::Near, 1, config.clone()),
+            far: Link::new(Role::Far, 2, config),
+            lanes: Vec::new(),
+        };
+        for _ in 0..lanes {
+            let lane = pair.near.dial_lane(pair.now).expect("a number is left");
+            let hello = transmit(&mut pair.near, pair.now, lane);
+            let (hello, _) = Hello::read(&hello).expect("a hello").expect("whole");
+            assert_eq!(pair.far.accept_lane(pair.now, &hello), Ok(lane));
+            pair.lanes.push(lane);
+            pair.settle();
+        }
+        pair
+    }
+
+    /// Loss is seen at both ends.
+    fn lose(&mut self) {
+        let mut stalled = Vec::new();
+        Frame::Stalled.write(&mut stalled);
+        for link in [&mut self.near, &mut self.far] {
+            link.receive(self.now, self.lanes[0], &stalled)
+                .expect("no fault");
+        }
+        self.settle();
+    }
+
+    /// Carries everything that either end has to say, until both are silent.
+    fn settle(&mut self) {
+        loop {
+            let mut silent = true;
+            for &lane in &self.lanes {
+                silent &= carry(&mut self.near, &mut self.far, self.now, lane);
+                silent &= carry(&mut self.far, &mut self.near, self.now, lane);
+            }
+            if silent {
+                return;
+            }
+        }
+    }
+
+    /// An open flow to a target that has the `home`th lane for its home.
+    fn open_on(&mut self, home: LaneId) -> FlowId {
+        let flow = self.offer_on(home);
+        self.settle();
+        self.far.accept_flow(flow, false);
+        self.settle();
+        flow
+    }
+
+    /// A flow on `home` that its opener has said, or will say, and nobody has accepted.
+    fn offer_on(&mut self, home: LaneId) -> FlowId {
+        for target in 0..1000 {
+            let target = format!("{target}.example:80");
+            let flow = self
+                .near
+                .open_flow(self.now, &target, false)
+                .expect("the link is up");
+            if lane_of(&self.near, self.now, flow) == home {
+                return flow;
+            }
+            self.near.reset(flow, 1);
+        }
+        unreachable!("some target has the lane for its home");
+    }
+}
+
+fn transmit(link: &mut Link, now: Moment, lane: LaneId) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    link.poll_transmit(now, lane, &mut bytes);
+    bytes
+}
+
+/// Carries what `from` has to say on `lane`; says whether that was nothing.
+fn carry(from: &mut Link, to: &mut Link, now: Moment, lane: LaneId) -> bool {
+    let bytes = transmit(from, now, lane);
+    from.transmitted(now, lane, Duration::ZERO, Duration::ZERO);
+    to.receive(now, lane, &bytes).expect("no fault");
+    bytes.is_empty()
+}
+
+fn lane_of(link: &Link, now: Moment, flow: FlowId) -> LaneId {
+    let flows = link.status(now).flows;
+    let row = flows.iter().find(|row| row.id == flow);
+    row.expect("open").lane
+}
+
+fn events(link: &mut Link) -> Vec<Event> {
+    std::iter::from_fn(|| link.poll_event()).collect()
+}
+
+fn noise(len: usize, mut seed: u64) -> Vec<u8> {
+    (0..len)
+        .map(|_| {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 56) as u8
+        })
+        .collect()
+}
+
+const A: LaneId = LaneId(0);
+const B: LaneId = LaneId(1);
+
+#[test]
+fn a_lane_that_fills_with_flows_left_offers_them_to_one_that_looked_too_early() {
+    let mut pair = Pair::new(2);
+    let flows = [pair.open_on(A), pair.open_on(A)];
+    pair.lose();
+    events(&mut pair.near);
+    for (flow, seed) in flows.into_iter().zip(1..) {
+        assert_eq!(pair.near.write(flow, &noise(60_000, seed)), 60_000);
+    }
+    let woken = events(&mut pair.near);
+    // Which of two tasks that were woken runs first is chance.
+    if woken.contains(&Event::Transmit(B)) {
+        assert!(transmit(&mut pair.near, pair.now, B).is_empty());
+    }
+    assert!(transmit(&mut pair.near, pair.now, A).len() > 48 << 10);
+    // That lane stands still now. The second flow has nothing on it.
+    assert!(events(&mut pair.near).contains(&Event::Transmit(B)));
+    assert!(transmit(&mut pair.near, pair.now, B).len() > 48 << 10);
+}
