@@ -130,6 +130,7 @@ fn noise(len: usize, mut seed: u64) -> Vec<u8> {
 
 const A: LaneId = LaneId(0);
 const B: LaneId = LaneId(1);
+const C: LaneId = LaneId(2);
 
 #[test]
 fn a_lane_that_fills_with_flows_left_offers_them_to_one_that_looked_too_early() {
@@ -149,4 +150,43 @@ fn a_lane_that_fills_with_flows_left_offers_them_to_one_that_looked_too_early() 
     // That lane stands still now. The second flow has nothing on it.
     assert!(events(&mut pair.near).contains(&Event::Transmit(B)));
     assert!(transmit(&mut pair.near, pair.now, B).len() > 48 << 10);
+}
+
+#[test]
+fn an_accepted_flow_that_waits_for_a_busy_lane_is_offered_to_an_idle_one() {
+    let mut pair = Pair::new(2);
+    let heavy = pair.open_on(A);
+    let flow = pair.offer_on(A);
+    pair.settle();
+    pair.lose();
+    assert_eq!(pair.near.write(heavy, &noise(60_000, 5)), 60_000);
+    transmit(&mut pair.near, pair.now, A);
+    // The home lane stands still.
+    assert_eq!(pair.near.write(flow, b"a request"), 9);
+    transmit(&mut pair.near, pair.now, B);
+    events(&mut pair.near);
+    pair.far.accept_flow(flow, false);
+    let accept = transmit(&mut pair.far, pair.now, A);
+    pair.near.receive(pair.now, A, &accept).expect("no fault");
+    assert!(events(&mut pair.near).contains(&Event::Transmit(B)));
+    assert!(!transmit(&mut pair.near, pair.now, B).is_empty());
+}
+
+#[test]
+fn flows_that_may_not_leave_their_lane_hide_none_that_may() {
+    let mut pair = Pair::new(3);
+    let heavy = [pair.open_on(A), pair.open_on(B)];
+    let waits = pair.open_on(B);
+    let offered: Vec<FlowId> = (0..3).map(|_| pair.offer_on(A)).collect();
+    pair.settle();
+    pair.lose();
+    for (flow, lane) in heavy.into_iter().zip([A, B]) {
+        assert_eq!(pair.near.write(flow, &noise(60_000, 6)), 60_000);
+        transmit(&mut pair.near, pair.now, lane);
+    }
+    for flow in offered {
+        assert_eq!(pair.near.write(flow, b"a request"), 9);
+    }
+    assert_eq!(pair.near.write(waits, b"an answer"), 9);
+    assert!(!transmit(&mut pair.near, pair.now, C).is_empty());
 }

@@ -134,7 +134,11 @@ impl Lane {
     }
 
     pub(super) fn has_queued_flows(&self) -> bool {
-        !self.short_flows.is_empty() || !self.long_flows.is_empty()
+        self.queued_flows() > 0
+    }
+
+    pub(super) fn queued_flows(&self) -> usize {
+        self.short_flows.len() + self.long_flows.len()
     }
 
     pub(super) fn is_held_up(&self, now: Moment) -> bool {

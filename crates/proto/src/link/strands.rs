@@ -61,12 +61,18 @@ impl Link {
         }
         let flows = &self.flows;
         let may_leave = |id: &FlowId| flows.get(id).is_some_and(|flow| flow.accepted);
-        let busy = self.lanes.values_mut().filter(|other| other.is_writing);
-        let busiest = busy.max_by_key(|other| other.short_flows.len() + other.long_flows.len())?;
-        let queues = [&mut busiest.short_flows, &mut busiest.long_flows];
-        let id = queues.into_iter().find_map(|queue| {
-            let at = queue.iter().position(may_leave)?;
-            queue.remove(at)
+        let mut busy: Vec<&mut Lane> = self
+            .lanes
+            .values_mut()
+            .filter(|other| other.is_writing && other.has_queued_flows())
+            .collect();
+        busy.sort_by_key(|other| core::cmp::Reverse(other.queued_flows()));
+        let id = busy.into_iter().find_map(|other| {
+            let queues = [&mut other.short_flows, &mut other.long_flows];
+            queues.into_iter().find_map(|queue| {
+                let at = queue.iter().position(may_leave)?;
+                queue.remove(at)
+            })
         })?;
         self.flows.get_mut(&id)?.send.lane = lane;
         Some(id)
@@ -78,8 +84,7 @@ impl Link {
             return present;
         };
         let load = |id: LaneId, lane: &Lane| {
-            let waiting = lane.short_flows.len() + lane.long_flows.len();
-            caches.sender.outstanding_bytes(id) + waiting * FLOW_LOAD_BYTES
+            caches.sender.outstanding_bytes(id) + lane.queued_flows() * FLOW_LOAD_BYTES
         };
         let lanes = self.lanes.iter().filter(|(_, lane)| lane.is_up);
         let lightest = lanes.min_by_key(|&(&id, lane)| load(id, lane));
