@@ -35,7 +35,7 @@ pub(crate) struct Flow {
 /// What this end sends on a flow.
 #[derive(Debug)]
 pub(crate) struct SendHalf {
-    /// The lane that the next block travels on.
+    /// Where the last block went, and the next one goes unless another lane is better.
     pub(crate) lane: LaneId,
     /// Lanes that blocks were sent on, the home lane always among them.
     pub(crate) strands: Vec<(LaneId, Strand)>,
@@ -47,7 +47,7 @@ pub(crate) struct SendHalf {
     pub(crate) ending: bool,
     /// The end has been said.
     pub(crate) is_over: bool,
-    /// Whether the flow stands in its lane's queue.
+    /// Whether the flow stands in a lane's queue.
     pub(crate) queued: bool,
     /// Whether a writer was told to wait and wants to hear when it may go on.
     pub(crate) writer_waits: bool,
@@ -153,7 +153,7 @@ impl Flow {
     /// Whether anything of it depends on `lane`.
     pub(crate) fn travels_on(&self, lane: LaneId) -> bool {
         let sends_there = self.send.strands.iter().any(|&(on, _)| on == lane);
-        sends_there || self.send.lane == lane || self.receive.lanes.contains(&lane)
+        sends_there || self.receive.lanes.contains(&lane)
     }
 
     pub(crate) fn next_block_bytes(&self) -> usize {

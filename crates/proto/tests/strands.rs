@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use refrain_codec::geometry::CacheGeometry;
 use refrain_proto::{
-    Event, FlowId, LaneId, Link, LinkConfig, Moment, Role, frame::Frame, hello::Hello,
+    Event, FlowId, LaneFault, LaneId, Link, LinkConfig, Moment, ResetReason, Role, frame::Frame,
+    hello::Hello,
 };
 
 /// Both ends, some lanes between them, and a clock.
@@ -150,6 +151,40 @@ fn a_lane_that_fills_with_flows_left_offers_them_to_one_that_looked_too_early() 
     // That lane stands still now. The second flow has nothing on it.
     assert!(events(&mut pair.near).contains(&Event::Transmit(B)));
     assert!(transmit(&mut pair.near, pair.now, B).len() > 48 << 10);
+}
+
+#[test]
+fn a_flow_is_not_lost_with_a_lane_that_it_only_waited_for() {
+    for way in ["queued", "ended there", "taken over"] {
+        let mut pair = Pair::new(2);
+        let (moved, heavy) = (pair.open_on(A), pair.open_on(A));
+        pair.lose();
+        // So much is on its way on the home lane that the next block had better not follow.
+        assert_eq!(pair.near.write(heavy, &noise(64 << 10, 3)), 64 << 10);
+        let on_home = transmit(&mut pair.near, pair.now, A);
+        match way {
+            "queued" => {
+                assert_eq!(pair.near.write(moved, b"a few words"), 11);
+            }
+            "ended there" => {
+                pair.near.finish(moved);
+                transmit(&mut pair.near, pair.now, B);
+            }
+            _ => {}
+        }
+        pair.far.receive(pair.now, A, &on_home).expect("no fault");
+        pair.lanes.retain(|&lane| lane != B);
+        pair.near.close_lane(B, LaneFault::TransportClosed);
+        pair.settle();
+        let lost = Event::FlowReset(moved, ResetReason::LaneLost);
+        assert!(!events(&mut pair.near).contains(&lost), "{way}");
+        assert!(!events(&mut pair.far).contains(&lost), "{way}");
+        if way == "queued" {
+            let mut buffer = Vec::new();
+            pair.far.take_ready(moved, &mut buffer);
+            assert_eq!(buffer, b"a few words");
+        }
+    }
 }
 
 #[test]

@@ -330,6 +330,13 @@ impl Link {
         for id in flows {
             self.lose_flow(id);
         }
+        // Others only waited for it, and have sent nothing there.
+        for id in state.short_flows.into_iter().chain(state.long_flows) {
+            if let Some(flow) = self.flows.get_mut(&id) {
+                flow.send.queued = false;
+                self.queue_flow(id);
+            }
+        }
         let unheard: Vec<LaneId> = self
             .dead_lanes
             .iter()

@@ -54,8 +54,8 @@ impl Link {
         }
     }
 
-    /// Takes a flow over to `lane` that waits for one whose transport is busy.
-    pub(super) fn take_over(&mut self, lane: LaneId) -> Option<FlowId> {
+    /// Takes a flow out of the queue of a lane whose transport is busy.
+    pub(super) fn take_over(&mut self) -> Option<FlowId> {
         if !self.is_lossy() {
             return None;
         }
@@ -67,15 +67,13 @@ impl Link {
             .filter(|other| other.is_writing && other.has_queued_flows())
             .collect();
         busy.sort_by_key(|other| core::cmp::Reverse(other.queued_flows()));
-        let id = busy.into_iter().find_map(|other| {
+        busy.into_iter().find_map(|other| {
             let queues = [&mut other.short_flows, &mut other.long_flows];
             queues.into_iter().find_map(|queue| {
                 let at = queue.iter().position(may_leave)?;
                 queue.remove(at)
             })
-        })?;
-        self.flows.get_mut(&id)?.send.lane = lane;
-        Some(id)
+        })
     }
 
     /// The lane that a flow with something to send, now on `present`, had best travel on.

@@ -111,7 +111,6 @@ impl Link {
             lane = self.lightest_lane(lane);
         }
         if let (Some(state), Some(flow)) = (self.lanes.get_mut(&lane), self.flows.get_mut(&id)) {
-            flow.send.lane = lane;
             flow.send.queued = true;
             if flow.send.counters.app_bytes < SHORT_FLOW_BYTES {
                 state.short_flows.push_back(id);
@@ -202,7 +201,7 @@ impl Link {
     /// Sends the next flow's next block, or its end.
     fn send_next(&mut self, now: Moment, lane: LaneId, out: &mut Vec<u8>) -> Turn {
         if !self.lanes.get(&lane).is_some_and(Lane::has_queued_flows)
-            && let Some(id) = self.take_over(lane)
+            && let Some(id) = self.take_over()
             && let Some(state) = self.lanes.get_mut(&lane)
         {
             state.long_flows.push_back(id);
@@ -367,6 +366,7 @@ impl Link {
             &mut counted,
         );
         *flow.send.strand(lane) = strand;
+        flow.send.lane = lane;
         let pending = &mut flow.send.pending;
         pending.drain(..len);
         if pending.is_empty() {
