@@ -150,10 +150,14 @@ impl Flow {
         has_something && !self.send.is_over
     }
 
-    /// Whether anything of it depends on `lane`.
+    /// Whether anything of it depends on `lane`. Once a direction has ended, its receiver alone
+    /// knows what is missing.
     pub(crate) fn travels_on(&self, lane: LaneId) -> bool {
-        let sends_there = self.send.strands.iter().any(|&(on, _)| on == lane);
-        sends_there || self.receive.lanes.contains(&lane)
+        let (send, receive) = (&self.send, &self.receive);
+        let sends_there = send.strands.iter().any(|&(on, _)| on == lane);
+        self.home == lane
+            || !send.is_over && sends_there
+            || !receive.is_over() && receive.lanes.contains(&lane)
     }
 
     pub(crate) fn next_block_bytes(&self) -> usize {

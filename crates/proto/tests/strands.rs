@@ -225,3 +225,35 @@ fn flows_that_may_not_leave_their_lane_hide_none_that_may() {
     assert_eq!(pair.near.write(waits, b"an answer"), 9);
     assert!(!transmit(&mut pair.near, pair.now, C).is_empty());
 }
+
+#[test]
+fn a_direction_that_has_ended_depends_on_no_further_lane() {
+    for dead in [A, B] {
+        let mut pair = Pair::new(2);
+        let (flow, heavy) = (pair.open_on(A), pair.open_on(A));
+        pair.lose();
+        // One block on each lane, then the end.
+        assert_eq!(pair.near.write(flow, b"one"), 3);
+        pair.settle();
+        assert_eq!(pair.near.write(heavy, &noise(60_000, 7)), 60_000);
+        let held_up = transmit(&mut pair.near, pair.now, A);
+        assert_eq!(pair.near.write(flow, b"two"), 3);
+        let other = transmit(&mut pair.near, pair.now, B);
+        assert!(!other.is_empty());
+        pair.far.receive(pair.now, A, &held_up).expect("no fault");
+        pair.far.receive(pair.now, B, &other).expect("no fault");
+        pair.near.finish(flow);
+        pair.settle();
+        let mut buffer = Vec::new();
+        pair.far.take_ready(flow, &mut buffer);
+        assert!(buffer == b"onetwo" && pair.far.take_end(flow));
+
+        pair.lanes.retain(|&lane| lane != dead);
+        pair.near.close_lane(dead, LaneFault::TransportClosed);
+        pair.settle();
+        let lost = Event::FlowReset(flow, ResetReason::LaneLost);
+        // With its home lane a flow is lost whatever else holds.
+        assert_eq!(events(&mut pair.near).contains(&lost), dead == A);
+        assert_eq!(events(&mut pair.far).contains(&lost), dead == A);
+    }
+}
