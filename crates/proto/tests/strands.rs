@@ -68,6 +68,14 @@ impl Pair {
         }
     }
 
+    /// Lets time pass, and everything that is due with it.
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.near.handle_timeout(self.now);
+        self.far.handle_timeout(self.now);
+        self.settle();
+    }
+
     /// An open flow to a target that has the `home`th lane for its home.
     fn open_on(&mut self, home: LaneId) -> FlowId {
         let flow = self.offer_on(home);
@@ -256,4 +264,38 @@ fn a_direction_that_has_ended_depends_on_no_further_lane() {
         assert_eq!(events(&mut pair.near).contains(&lost), dead == A);
         assert_eq!(events(&mut pair.far).contains(&lost), dead == A);
     }
+}
+
+#[test]
+fn one_flow_that_grows_leaves_credit_for_others() {
+    let config = LinkConfig {
+        credit_pool_bytes: 4 << 20,
+        ..LinkConfig::with_cache(CacheGeometry::new(4 << 20).expect("valid"))
+    };
+    let mut pair = Pair::with_config(2, config);
+    let greedy = pair.open_on(A);
+    pair.lose();
+    let mut buffer = Vec::new();
+    for seed in 0..400 {
+        pair.near.write(greedy, &noise(64 << 10, seed));
+        pair.settle();
+        pair.far.take_ready(greedy, &mut buffer);
+        pair.far.taken(pair.now, greedy, buffer.len());
+        pair.settle();
+        pair.pass(Duration::from_millis(20));
+    }
+    let late = pair.near.open_flow(pair.now, "late:80", false).expect("up");
+    pair.settle();
+    pair.far.accept_flow(late, false);
+    pair.settle();
+    let mut sent = 0;
+    loop {
+        let written = pair.near.write(late, &noise(64 << 10, 9));
+        pair.pass(Duration::from_millis(20));
+        if written == 0 {
+            break;
+        }
+        sent += written;
+    }
+    assert!(sent > 32 << 10, "{sent} bytes at a time");
 }
