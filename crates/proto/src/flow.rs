@@ -26,7 +26,7 @@ pub(crate) struct Flow {
     /// The target was reached, and the other end knows the flow whatever lane speaks of it.
     pub(crate) accepted: bool,
     pub(crate) opened_at: Moment,
-    /// Where its OPEN went, and all control but credit goes.
+    /// Where its OPEN went. ACCEPT, REFUSE, and a RESET after the END, go there alone.
     pub(crate) home: LaneId,
     pub(crate) send: SendHalf,
     pub(crate) receive: ReceiveHalf,
