@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use refrain_proto::{Link, Role};
+use refrain_proto::{Link, Role, limits::LOSS_REMEMBERED};
 use tokio::{
     net::{TcpStream, lookup_host},
     task::JoinSet,
@@ -148,8 +148,8 @@ struct Dialer {
     link: Option<Arc<SharedLink>>,
     /// The tasks of the link's lanes, each of which says how long its lane lived.
     lanes: JoinSet<Duration>,
-    /// Loss held lanes up: as many are kept as there may be.
-    wants_all_lanes: bool,
+    /// When loss last held lanes up: as many are kept as there may be, for a while.
+    wants_all_lanes: Option<Instant>,
     /// The far end took no more than so many lanes, not long ago.
     enough: Option<(usize, Instant)>,
     retry: Duration,
@@ -161,7 +161,7 @@ impl Dialer {
             near,
             link: None,
             lanes: JoinSet::new(),
-            wants_all_lanes: false,
+            wants_all_lanes: None,
             enough: None,
             retry: RETRY_MIN,
         }
@@ -182,6 +182,7 @@ impl Dialer {
             {
                 // The lanes of the link before end by themselves.
                 self.lanes.detach_all();
+                self.wants_all_lanes = None;
                 self.link = Some(Arc::clone(&link));
             }
             let mut up = link.lanes_up();
@@ -199,7 +200,7 @@ impl Dialer {
                         self.near.clear_error();
                     }
                 }
-                () = link.want_lanes.notified() => self.wants_all_lanes = true,
+                () = link.want_lanes.notified() => self.wants_all_lanes = Some(Instant::now()),
                 // The link may have expired or faulted.
                 () = sleep(Duration::from_secs(1)) => {}
             }
@@ -214,8 +215,8 @@ impl Dialer {
         }
         let most = link.with(|link, _| link.lanes_max());
         let wanted = match self.wants_all_lanes {
-            true => most,
-            false => most.min(self.near.config.common.lanes.into()),
+            Some(since) if since.elapsed() < LOSS_REMEMBERED => most,
+            _ => most.min(self.near.config.common.lanes.into()),
         };
         match self.enough {
             Some((lanes, since)) if since.elapsed() < ENOUGH => wanted.min(lanes),

@@ -19,6 +19,8 @@ const SHARE_BYTES_MAX: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct CreditPool {
     free_bytes: u64,
+    /// What flows that grow leave for those that begin.
+    kept_bytes: u64,
 }
 
 /// The receiver's side of one flow's credit.
@@ -41,7 +43,10 @@ pub(crate) struct CreditExceeded;
 
 impl CreditPool {
     pub(crate) fn new(free_bytes: u64) -> Self {
-        Self { free_bytes }
+        Self {
+            free_bytes,
+            kept_bytes: free_bytes / 4,
+        }
     }
 
     fn take(&mut self, bytes: u64) -> u64 {
@@ -58,6 +63,11 @@ impl CreditPool {
     fn share(&mut self) -> u64 {
         let share = (self.free_bytes / 32).min(SHARE_BYTES_MAX);
         self.take(share)
+    }
+
+    /// What a flow gets that wants to grow.
+    fn growth(&mut self, wanted: u64) -> u64 {
+        self.take(wanted.min(self.free_bytes.saturating_sub(self.kept_bytes)))
     }
 }
 
@@ -112,7 +122,7 @@ impl ReceiveCredit {
                 now.since(self.window_began) <= 2 * round_trip.max(Duration::from_millis(1));
             if quick {
                 let wanted = self.window_bytes.min(CREDIT_BYTES_MAX - self.window_bytes);
-                self.window_bytes += pool.take(wanted);
+                self.window_bytes += pool.growth(wanted);
             }
             self.taken_in_window_bytes = 0;
             self.window_began = now;

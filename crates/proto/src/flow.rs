@@ -26,7 +26,7 @@ pub(crate) struct Flow {
     /// The target was reached, and the other end knows the flow whatever lane speaks of it.
     pub(crate) accepted: bool,
     pub(crate) opened_at: Moment,
-    /// Where its OPEN went, and all control but credit goes.
+    /// Where its OPEN went. ACCEPT, REFUSE, and a RESET after the END, go there alone.
     pub(crate) home: LaneId,
     pub(crate) send: SendHalf,
     pub(crate) receive: ReceiveHalf,
@@ -35,7 +35,7 @@ pub(crate) struct Flow {
 /// What this end sends on a flow.
 #[derive(Debug)]
 pub(crate) struct SendHalf {
-    /// The lane that the next block travels on.
+    /// Where the last block went, and the next one goes unless another lane is better.
     pub(crate) lane: LaneId,
     /// Lanes that blocks were sent on, the home lane always among them.
     pub(crate) strands: Vec<(LaneId, Strand)>,
@@ -47,7 +47,7 @@ pub(crate) struct SendHalf {
     pub(crate) ending: bool,
     /// The end has been said.
     pub(crate) is_over: bool,
-    /// Whether the flow stands in its lane's queue.
+    /// Whether the flow stands in a lane's queue.
     pub(crate) queued: bool,
     /// Whether a writer was told to wait and wants to hear when it may go on.
     pub(crate) writer_waits: bool,
@@ -150,10 +150,14 @@ impl Flow {
         has_something && !self.send.is_over
     }
 
-    /// Whether anything of it depends on `lane`.
+    /// Whether anything of it depends on `lane`. Once a direction has ended, its receiver alone
+    /// knows what is missing.
     pub(crate) fn travels_on(&self, lane: LaneId) -> bool {
-        let sends_there = self.send.strands.iter().any(|&(on, _)| on == lane);
-        sends_there || self.send.lane == lane || self.receive.lanes.contains(&lane)
+        let (send, receive) = (&self.send, &self.receive);
+        let sends_there = send.strands.iter().any(|&(on, _)| on == lane);
+        self.home == lane
+            || !send.is_over && sends_there
+            || !receive.is_over() && receive.lanes.contains(&lane)
     }
 
     pub(crate) fn next_block_bytes(&self) -> usize {

@@ -69,7 +69,7 @@ pub enum Frame<'a> {
         plain_bytes: u64,
         /// See [`end_check`].
         check: u64,
-        /// The lanes of its strands.
+        /// The lanes of its strands, but for the home lane.
         lanes: LaneList<'a>,
     },
     /// The flow is over, both ways, at once. Said on each lane that has one of its strands.

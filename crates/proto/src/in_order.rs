@@ -4,7 +4,7 @@
 //! what comes early waits here until the bytes before it have come, within the flow's credit.
 //! Only the application waits then: blocks are decoded as they come, whatever their flow has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes that came, those that can be taken and those that are early.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(crate) struct InOrder {
     /// The offset behind `ready`: all before it has come.
     end: u64,
     /// What came early, by offset: runs that are disjoint, never adjacent, and beyond `end`.
-    early: BTreeMap<u64, Vec<u8>>,
+    early: BTreeMap<u64, VecDeque<u8>>,
 }
 
 /// Bytes that came before.
@@ -66,30 +66,41 @@ impl InOrder {
         self.end += len as u64;
         if let Some(after) = self.early.remove(&self.end) {
             self.end += after.len() as u64;
-            self.ready.extend(after);
+            let (first, second) = after.as_slices();
+            self.ready.extend_from_slice(first);
+            self.ready.extend_from_slice(second);
         }
     }
 
     /// Keeps early bytes until those before them come.
     pub(crate) fn keep(&mut self, offset: u64, bytes: Vec<u8>) {
         let after = self.early.remove(&(offset + bytes.len() as u64));
-        let start = match self.run_before(offset) {
-            Some((start, end)) if end == offset => start,
-            _ => offset,
+        let (start, before) = match self.run_before(offset) {
+            Some((start, end)) if end == offset => (start, self.early.remove(&start)),
+            _ => (offset, None),
         };
-        let run = self.early.entry(start).or_default();
-        if run.is_empty() {
-            *run = bytes;
-        } else {
-            run.extend(bytes);
-        }
-        run.extend(after.into_iter().flatten());
+        let run = join(before.unwrap_or_default(), bytes.into());
+        let run = join(run, after.unwrap_or_default());
+        self.early.insert(start, run);
     }
 
     fn run_before(&self, offset: u64) -> Option<(u64, u64)> {
         let (&start, bytes) = self.early.range(..=offset).next_back()?;
         Some((start, start + bytes.len() as u64))
     }
+}
+
+/// One run of two. It costs what the smaller one has, so that no order of blocks makes a long
+/// run travel again and again.
+fn join(mut before: VecDeque<u8>, mut after: VecDeque<u8>) -> VecDeque<u8> {
+    if before.len() >= after.len() {
+        before.append(&mut after);
+        return before;
+    }
+    while let Some(byte) = before.pop_back() {
+        after.push_front(byte);
+    }
+    after
 }
 
 #[cfg(test)]
@@ -126,6 +137,20 @@ mod tests {
         assert_eq!((order.end(), order.early_runs()), (2, 1));
         assert_eq!(put(&mut order, 2, b"cd"), Ok(()));
         assert_eq!((order.end(), order.early_runs()), (6, 0));
+    }
+
+    /// If each block cost a copy of the run, this would not end today.
+    #[test]
+    fn blocks_that_come_from_the_last_to_the_first_cost_no_more_than_others() {
+        const BLOCKS: u64 = 500_000;
+        let mut order = InOrder::default();
+        put(&mut order, BLOCKS, &[7; 8 << 20]).expect("comes once");
+        for at in (1..BLOCKS).rev() {
+            put(&mut order, at, &[1]).expect("comes once");
+        }
+        assert_eq!((order.end(), order.early_runs()), (0, 1));
+        put(&mut order, 0, &[0]).expect("comes once");
+        assert_eq!(order.end(), BLOCKS + (8 << 20));
     }
 
     proptest! {

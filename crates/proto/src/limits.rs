@@ -80,6 +80,9 @@ pub const WINDOW_WAIT_MIN: Duration = Duration::from_millis(2);
 /// two sites does not mend in a minute.
 pub const LOSS_REMEMBERED: Duration = Duration::from_secs(300);
 
+/// How often an end that sees loss asks for further lanes.
+pub const WANT_LANES_AGAIN: Duration = Duration::from_secs(1);
+
 /// How long a lane stands still that lost a segment, if it was not lost again: TCP waits
 /// for 200 ms and a round trip.
 pub const STALL_LASTS: Duration = Duration::from_secs(1);

@@ -92,6 +92,8 @@ enum Step {
         end: End,
         took: Duration,
     },
+    /// A lane's task follows a wish to transmit.
+    Pump { end: End, link: u64, lane: LaneId },
     /// An end notices that a transport broke.
     Notice { transport: usize, end: End },
     /// An engine's deadline.
@@ -181,6 +183,10 @@ impl World {
                 end,
                 took,
             } => self.room(transport, end, took),
+            Step::Pump { end, link, lane } => {
+                self.pump(end, link, lane);
+                self.settle(end, link)
+            }
             Step::Notice { transport, end } => self.transport_broke(transport, end),
             Step::Timer { end, link, at } => self.timer(end, link, at),
             Step::Turn { end, flow } => self.turn(end, flow),

@@ -134,7 +134,11 @@ impl Lane {
     }
 
     pub(super) fn has_queued_flows(&self) -> bool {
-        !self.short_flows.is_empty() || !self.long_flows.is_empty()
+        self.queued_flows() > 0
+    }
+
+    pub(super) fn queued_flows(&self) -> usize {
+        self.short_flows.len() + self.long_flows.len()
     }
 
     pub(super) fn is_held_up(&self, now: Moment) -> bool {
@@ -330,6 +334,13 @@ impl Link {
         for id in flows {
             self.lose_flow(id);
         }
+        // Others only waited for it, and have sent nothing there.
+        for id in state.short_flows.into_iter().chain(state.long_flows) {
+            if let Some(flow) = self.flows.get_mut(&id) {
+                flow.send.queued = false;
+                self.queue_flow(id);
+            }
+        }
         let unheard: Vec<LaneId> = self
             .dead_lanes
             .iter()
@@ -406,31 +417,27 @@ impl Link {
     }
 
     /// The lane for a new flow to `target`: the one that the target hashes to, so that
-    /// flows of a kind find each other at once. Where loss was seen of late, one that is not
-    /// held up and has few flows.
-    pub(super) fn lane_for(&mut self, target: &str) -> Option<LaneId> {
-        let up: Vec<(LaneId, bool)> = self
-            .lanes
-            .iter()
-            .filter(|(_, lane)| lane.is_up)
-            .map(|(&id, lane)| (id, lane.is_writing))
-            .collect();
-        if up.is_empty() {
+    /// flows of a kind find each other at once. Where loss was seen of late, lanes in turn,
+    /// those that are held up left out if there are others.
+    pub(super) fn lane_for(&self, target: &str) -> Option<LaneId> {
+        let lanes = |may: fn(&Lane) -> bool| -> Vec<LaneId> {
+            let lanes = self
+                .lanes
+                .iter()
+                .filter(|(_, lane)| lane.is_up && may(lane));
+            lanes.map(|(&id, _)| id).collect()
+        };
+        let all = lanes(|_| true);
+        if all.is_empty() {
             return None;
         }
-        let home = refrain_codec::check(0, target.as_bytes()) as usize % up.len();
-        let mut turns = (0..up.len()).map(|turn| up[(home + turn) % up.len()]);
+        let pick = |lanes: &[LaneId], turn: u64| lanes[turn as usize % lanes.len()];
         if !self.is_lossy() {
-            return turns.next().map(|(lane, _)| lane);
+            return Some(pick(&all, refrain_codec::check(0, target.as_bytes())));
         }
-        let mut flows: BTreeMap<LaneId, usize> = BTreeMap::new();
-        for flow in self.flows.values() {
-            *flows.entry(flow.home).or_default() += 1;
-        }
-        let few = |lane| flows.get(&lane).copied().unwrap_or_default();
-        turns
-            .min_by_key(|&(lane, is_writing)| (is_writing, few(lane)))
-            .map(|(lane, _)| lane)
+        let free = lanes(|lane| !lane.is_writing);
+        let choice = if free.is_empty() { &all } else { &free };
+        Some(pick(choice, self.next_flow.0 / 2))
     }
 }
 

@@ -12,6 +12,7 @@
 use super::{Event, Link, ResetReason, Role, lanes::Lane};
 use crate::{
     frame::{FlowId, LaneId},
+    limits::WANT_LANES_AGAIN,
     moment::Moment,
 };
 
@@ -36,7 +37,10 @@ impl Link {
         if let Some(state) = self.lanes.get_mut(&lane) {
             state.stalled_at = Some(now);
         }
-        self.loss_seen_at = Some(now);
+        let seen_before = self.loss_seen_at.replace(now);
+        if seen_before.is_some_and(|at| now.since(at) < WANT_LANES_AGAIN) {
+            return;
+        }
         if self.role == Role::Near && self.lanes.len() < self.config.lanes_max {
             self.events.push_back(Event::WantLanes);
         }
@@ -44,10 +48,11 @@ impl Link {
         lanes.into_iter().for_each(|lane| self.say_transmit(lane));
     }
 
-    /// A flow waits for `lane`: another one that has nothing to do may take it over.
+    /// If flows wait for `lane`, another one that has nothing to do may take them over.
     pub(super) fn offer_to_idle_lane(&mut self, lane: LaneId) {
         let is_busy = |lane: &Lane| lane.is_writing || lane.transmit_said;
-        if !self.is_lossy() || !self.lanes.get(&lane).is_some_and(is_busy) {
+        let waited_for = |lane: &Lane| lane.has_queued_flows() && is_busy(lane);
+        if !self.is_lossy() || !self.lanes.get(&lane).is_some_and(waited_for) {
             return;
         }
         let mut lanes = self.lanes.iter().filter(|(_, lane)| lane.is_up);
@@ -56,22 +61,26 @@ impl Link {
         }
     }
 
-    /// Takes a flow over to `lane` that waits for one whose transport is busy.
-    pub(super) fn take_over(&mut self, lane: LaneId) -> Option<FlowId> {
+    /// Takes a flow out of the queue of a lane whose transport is busy.
+    pub(super) fn take_over(&mut self) -> Option<FlowId> {
         if !self.is_lossy() {
             return None;
         }
         let flows = &self.flows;
         let may_leave = |id: &FlowId| flows.get(id).is_some_and(|flow| flow.accepted);
-        let busy = self.lanes.values_mut().filter(|other| other.is_writing);
-        let busiest = busy.max_by_key(|other| other.short_flows.len() + other.long_flows.len())?;
-        let queues = [&mut busiest.short_flows, &mut busiest.long_flows];
-        let id = queues.into_iter().find_map(|queue| {
-            let at = queue.iter().position(may_leave)?;
-            queue.remove(at)
-        })?;
-        self.flows.get_mut(&id)?.send.lane = lane;
-        Some(id)
+        let mut busy: Vec<&mut Lane> = self
+            .lanes
+            .values_mut()
+            .filter(|other| other.is_writing && other.has_queued_flows())
+            .collect();
+        busy.sort_by_key(|other| core::cmp::Reverse(other.queued_flows()));
+        busy.into_iter().find_map(|other| {
+            let queues = [&mut other.short_flows, &mut other.long_flows];
+            queues.into_iter().find_map(|queue| {
+                let at = queue.iter().position(may_leave)?;
+                queue.remove(at)
+            })
+        })
     }
 
     /// The lane that a flow with something to send, now on `present`, had best travel on.
@@ -80,8 +89,7 @@ impl Link {
             return present;
         };
         let load = |id: LaneId, lane: &Lane| {
-            let waiting = lane.short_flows.len() + lane.long_flows.len();
-            caches.sender.outstanding_bytes(id) + waiting * WAITING_FLOW_BYTES
+            caches.sender.outstanding_bytes(id) + lane.queued_flows() * WAITING_FLOW_BYTES
         };
         let lanes = self.lanes.iter().filter(|(_, lane)| lane.is_up);
         let lightest = lanes.min_by_key(|&(&id, lane)| load(id, lane));

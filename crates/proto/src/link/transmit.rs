@@ -65,6 +65,8 @@ impl Link {
             state.sent_bytes += sent;
             state.is_writing = sent > 0;
         }
+        // What is left waits for this lane now. Others may have looked before it was busy.
+        self.offer_to_idle_lane(lane);
     }
 
     /// Reports how long encoding and then sending what [`poll_transmit`](Self::poll_transmit)
@@ -109,7 +111,6 @@ impl Link {
             lane = self.lightest_lane(lane);
         }
         if let (Some(state), Some(flow)) = (self.lanes.get_mut(&lane), self.flows.get_mut(&id)) {
-            flow.send.lane = lane;
             flow.send.queued = true;
             if flow.send.counters.app_bytes < SHORT_FLOW_BYTES {
                 state.short_flows.push_back(id);
@@ -200,7 +201,7 @@ impl Link {
     /// Sends the next flow's next block, or its end.
     fn send_next(&mut self, now: Moment, lane: LaneId, out: &mut Vec<u8>) -> Turn {
         if !self.lanes.get(&lane).is_some_and(Lane::has_queued_flows)
-            && let Some(id) = self.take_over(lane)
+            && let Some(id) = self.take_over()
             && let Some(state) = self.lanes.get_mut(&lane)
         {
             state.long_flows.push_back(id);
@@ -365,6 +366,7 @@ impl Link {
             &mut counted,
         );
         *flow.send.strand(lane) = strand;
+        flow.send.lane = lane;
         let pending = &mut flow.send.pending;
         pending.drain(..len);
         if pending.is_empty() {

@@ -1,5 +1,7 @@
 //! Engines: what they say, when they want to be called, how their links begin and end.
 
+use std::time::Duration;
+
 use refrain_codec::{
     geometry::CacheGeometry,
     marker::{MarkerFinder, SampleByteTable, SamplingPeriod, WindowBytes},
@@ -109,7 +111,14 @@ impl World {
 
     fn event(&mut self, end: End, link: u64, event: Event) -> Result<(), Failure> {
         match event {
-            Event::Transmit(lane) => self.pump(end, link, lane),
+            Event::Transmit(lane) => match self.rng.u8(..4) {
+                // A task that was woken runs when its turn comes.
+                0 => {
+                    let after = Duration::from_micros(self.rng.u64(..3_000));
+                    self.schedule.after(after, Step::Pump { end, link, lane });
+                }
+                _ => self.pump(end, link, lane),
+            },
             Event::LaneUp(_) => self.lane_up(end, link),
             Event::LaneDown(lane, fault) => self.lane_down(end, link, lane, fault)?,
             Event::WantLanes => {

@@ -1,0 +1,301 @@
+//! Flows on several lanes, where what waits, what dies and what is said of it happen in an
+//! order that is not the usual one.
+
+use std::time::Duration;
+
+use refrain_codec::geometry::CacheGeometry;
+use refrain_proto::{
+    Event, FlowId, LaneFault, LaneId, Link, LinkConfig, Moment, ResetReason, Role, frame::Frame,
+    hello::Hello,
+};
+
+/// Both ends, some lanes between them, and a clock.
+struct Pair {
+    now: Moment,
+    near: Link,
+    far: Link,
+    lanes: Vec<LaneId>,
+}
+
+impl Pair {
+    fn new(lanes: usize) -> Self {
+        Self::with_config(
+            lanes,
+            LinkConfig::with_cache(CacheGeometry::new(4 << 20).expect("valid")),
+        )
+    }
+
+    fn with_config(lanes: usize, config: LinkConfig) -> Self {
+        let mut pair = Self {
+            now: Moment::default(),
+            near: Link::new(Role::Near, 1, config.clone()),
+            far: Link::new(Role::Far, 2, config),
+            lanes: Vec::new(),
+        };
+        for _ in 0..lanes {
+            let lane = pair.near.dial_lane(pair.now).expect("a number is left");
+            let hello = transmit(&mut pair.near, pair.now, lane);
+            let (hello, _) = Hello::read(&hello).expect("a hello").expect("whole");
+            assert_eq!(pair.far.accept_lane(pair.now, &hello), Ok(lane));
+            pair.lanes.push(lane);
+            pair.settle();
+        }
+        pair
+    }
+
+    /// Loss is seen at both ends.
+    fn lose(&mut self) {
+        let mut stalled = Vec::new();
+        Frame::Stalled.write(&mut stalled);
+        for link in [&mut self.near, &mut self.far] {
+            link.receive(self.now, self.lanes[0], &stalled)
+                .expect("no fault");
+        }
+        self.settle();
+    }
+
+    /// Carries everything that either end has to say, until both are silent.
+    fn settle(&mut self) {
+        loop {
+            let mut silent = true;
+            for &lane in &self.lanes {
+                silent &= carry(&mut self.near, &mut self.far, self.now, lane);
+                silent &= carry(&mut self.far, &mut self.near, self.now, lane);
+            }
+            if silent {
+                return;
+            }
+        }
+    }
+
+    /// Lets time pass, and everything that is due with it.
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.near.handle_timeout(self.now);
+        self.far.handle_timeout(self.now);
+        self.settle();
+    }
+
+    /// An open flow to a target that has the `home`th lane for its home.
+    fn open_on(&mut self, home: LaneId) -> FlowId {
+        let flow = self.offer_on(home);
+        self.settle();
+        self.far.accept_flow(flow, false);
+        self.settle();
+        flow
+    }
+
+    /// A flow on `home` that its opener has said, or will say, and nobody has accepted.
+    fn offer_on(&mut self, home: LaneId) -> FlowId {
+        for target in 0..1000 {
+            let target = format!("{target}.example:80");
+            let flow = self
+                .near
+                .open_flow(self.now, &target, false)
+                .expect("the link is up");
+            if lane_of(&self.near, self.now, flow) == home {
+                return flow;
+            }
+            self.near.reset(flow, 1);
+        }
+        unreachable!("some target has the lane for its home");
+    }
+}
+
+fn transmit(link: &mut Link, now: Moment, lane: LaneId) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    link.poll_transmit(now, lane, &mut bytes);
+    bytes
+}
+
+/// Carries what `from` has to say on `lane`; says whether that was nothing.
+fn carry(from: &mut Link, to: &mut Link, now: Moment, lane: LaneId) -> bool {
+    let bytes = transmit(from, now, lane);
+    from.transmitted(now, lane, Duration::ZERO, Duration::ZERO);
+    to.receive(now, lane, &bytes).expect("no fault");
+    bytes.is_empty()
+}
+
+fn lane_of(link: &Link, now: Moment, flow: FlowId) -> LaneId {
+    let flows = link.status(now).flows;
+    let row = flows.iter().find(|row| row.id == flow);
+    row.expect("open").lane
+}
+
+fn events(link: &mut Link) -> Vec<Event> {
+    std::iter::from_fn(|| link.poll_event()).collect()
+}
+
+fn noise(len: usize, mut seed: u64) -> Vec<u8> {
+    (0..len)
+        .map(|_| {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 56) as u8
+        })
+        .collect()
+}
+
+const A: LaneId = LaneId(0);
+const B: LaneId = LaneId(1);
+const C: LaneId = LaneId(2);
+
+#[test]
+fn a_lane_that_fills_with_flows_left_offers_them_to_one_that_looked_too_early() {
+    let mut pair = Pair::new(2);
+    let flows = [pair.open_on(A), pair.open_on(A)];
+    pair.lose();
+    events(&mut pair.near);
+    for (flow, seed) in flows.into_iter().zip(1..) {
+        assert_eq!(pair.near.write(flow, &noise(60_000, seed)), 60_000);
+    }
+    let woken = events(&mut pair.near);
+    // Which of two tasks that were woken runs first is chance.
+    if woken.contains(&Event::Transmit(B)) {
+        assert!(transmit(&mut pair.near, pair.now, B).is_empty());
+    }
+    assert!(transmit(&mut pair.near, pair.now, A).len() > 48 << 10);
+    // That lane stands still now. The second flow has nothing on it.
+    assert!(events(&mut pair.near).contains(&Event::Transmit(B)));
+    assert!(transmit(&mut pair.near, pair.now, B).len() > 48 << 10);
+}
+
+#[test]
+fn a_flow_is_not_lost_with_a_lane_that_it_only_waited_for() {
+    for way in ["queued", "ended there", "taken over"] {
+        let mut pair = Pair::new(2);
+        let (moved, heavy) = (pair.open_on(A), pair.open_on(A));
+        pair.lose();
+        // So much is on its way on the home lane that the next block had better not follow.
+        assert_eq!(pair.near.write(heavy, &noise(64 << 10, 3)), 64 << 10);
+        let on_home = transmit(&mut pair.near, pair.now, A);
+        match way {
+            "queued" => {
+                assert_eq!(pair.near.write(moved, b"a few words"), 11);
+            }
+            "ended there" => {
+                pair.near.finish(moved);
+                transmit(&mut pair.near, pair.now, B);
+            }
+            _ => {}
+        }
+        pair.far.receive(pair.now, A, &on_home).expect("no fault");
+        pair.lanes.retain(|&lane| lane != B);
+        pair.near.close_lane(B, LaneFault::TransportClosed);
+        pair.settle();
+        let lost = Event::FlowReset(moved, ResetReason::LaneLost);
+        assert!(!events(&mut pair.near).contains(&lost), "{way}");
+        assert!(!events(&mut pair.far).contains(&lost), "{way}");
+        if way == "queued" {
+            let mut buffer = Vec::new();
+            pair.far.take_ready(moved, &mut buffer);
+            assert_eq!(buffer, b"a few words");
+        }
+    }
+}
+
+#[test]
+fn an_accepted_flow_that_waits_for_a_busy_lane_is_offered_to_an_idle_one() {
+    let mut pair = Pair::new(2);
+    let heavy = pair.open_on(A);
+    let flow = pair.offer_on(A);
+    pair.settle();
+    pair.lose();
+    assert_eq!(pair.near.write(heavy, &noise(60_000, 5)), 60_000);
+    transmit(&mut pair.near, pair.now, A);
+    // The home lane stands still.
+    assert_eq!(pair.near.write(flow, b"a request"), 9);
+    transmit(&mut pair.near, pair.now, B);
+    events(&mut pair.near);
+    pair.far.accept_flow(flow, false);
+    let accept = transmit(&mut pair.far, pair.now, A);
+    pair.near.receive(pair.now, A, &accept).expect("no fault");
+    assert!(events(&mut pair.near).contains(&Event::Transmit(B)));
+    assert!(!transmit(&mut pair.near, pair.now, B).is_empty());
+}
+
+#[test]
+fn flows_that_may_not_leave_their_lane_hide_none_that_may() {
+    let mut pair = Pair::new(3);
+    let heavy = [pair.open_on(A), pair.open_on(B)];
+    let waits = pair.open_on(B);
+    let offered: Vec<FlowId> = (0..3).map(|_| pair.offer_on(A)).collect();
+    pair.settle();
+    pair.lose();
+    for (flow, lane) in heavy.into_iter().zip([A, B]) {
+        assert_eq!(pair.near.write(flow, &noise(60_000, 6)), 60_000);
+        transmit(&mut pair.near, pair.now, lane);
+    }
+    for flow in offered {
+        assert_eq!(pair.near.write(flow, b"a request"), 9);
+    }
+    assert_eq!(pair.near.write(waits, b"an answer"), 9);
+    assert!(!transmit(&mut pair.near, pair.now, C).is_empty());
+}
+
+#[test]
+fn a_direction_that_has_ended_depends_on_no_further_lane() {
+    for dead in [A, B] {
+        let mut pair = Pair::new(2);
+        let (flow, heavy) = (pair.open_on(A), pair.open_on(A));
+        pair.lose();
+        // One block on each lane, then the end.
+        assert_eq!(pair.near.write(flow, b"one"), 3);
+        pair.settle();
+        assert_eq!(pair.near.write(heavy, &noise(60_000, 7)), 60_000);
+        let held_up = transmit(&mut pair.near, pair.now, A);
+        assert_eq!(pair.near.write(flow, b"two"), 3);
+        let other = transmit(&mut pair.near, pair.now, B);
+        assert!(!other.is_empty());
+        pair.far.receive(pair.now, A, &held_up).expect("no fault");
+        pair.far.receive(pair.now, B, &other).expect("no fault");
+        pair.near.finish(flow);
+        pair.settle();
+        let mut buffer = Vec::new();
+        pair.far.take_ready(flow, &mut buffer);
+        assert!(buffer == b"onetwo" && pair.far.take_end(flow));
+
+        pair.lanes.retain(|&lane| lane != dead);
+        pair.near.close_lane(dead, LaneFault::TransportClosed);
+        pair.settle();
+        let lost = Event::FlowReset(flow, ResetReason::LaneLost);
+        // With its home lane a flow is lost whatever else holds.
+        assert_eq!(events(&mut pair.near).contains(&lost), dead == A);
+        assert_eq!(events(&mut pair.far).contains(&lost), dead == A);
+    }
+}
+
+#[test]
+fn one_flow_that_grows_leaves_credit_for_others() {
+    let config = LinkConfig {
+        credit_pool_bytes: 4 << 20,
+        ..LinkConfig::with_cache(CacheGeometry::new(4 << 20).expect("valid"))
+    };
+    let mut pair = Pair::with_config(2, config);
+    let greedy = pair.open_on(A);
+    pair.lose();
+    let mut buffer = Vec::new();
+    for seed in 0..400 {
+        pair.near.write(greedy, &noise(64 << 10, seed));
+        pair.settle();
+        pair.far.take_ready(greedy, &mut buffer);
+        pair.far.taken(pair.now, greedy, buffer.len());
+        pair.settle();
+        pair.pass(Duration::from_millis(20));
+    }
+    let late = pair.near.open_flow(pair.now, "late:80", false).expect("up");
+    pair.settle();
+    pair.far.accept_flow(late, false);
+    pair.settle();
+    let mut sent = 0;
+    loop {
+        let written = pair.near.write(late, &noise(64 << 10, 9));
+        pair.pass(Duration::from_millis(20));
+        if written == 0 {
+            break;
+        }
+        sent += written;
+    }
+    assert!(sent > 32 << 10, "{sent} bytes at a time");
+}
