@@ -61,7 +61,7 @@ fn add_peer(series: &Series<'_>, peer: &Peer) {
     series.gauge("refrain_lanes", "Lanes that are up.", peer.lanes as f64);
     series.gauge(
         "refrain_lanes_held_up",
-        "Lanes that are up and held up by loss.",
+        "Lanes that are up and were held up by loss within 10 s.",
         peer.lanes_held_up as f64,
     );
     series.counter(
