@@ -16,7 +16,7 @@ pub struct CheckArguments {
 
 pub fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
     let config = arguments.options.resolve()?;
-    crate::log_to_stderr(config.log);
+    let _log = crate::log_to_stderr(config.log);
     crate::warn_of_unread_variables(Role::Check);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

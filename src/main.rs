@@ -20,6 +20,10 @@ use refrain_gateway::{
     settings::{ConfigError, environment::UnreadVariable},
 };
 use tracing::level_filters::LevelFilter;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+
+/// Lines of the log that wait for standard error's reader: a few MB.
+const LOG_LINES_WAITING_MAX: usize = 16_384;
 
 /// Keeps bytes off the wire that the other side already has: two gateways, one at each end
 /// of a link, that send what repeats once.
@@ -87,13 +91,20 @@ fn in_words(error: &anyhow::Error) -> String {
     text
 }
 
-/// Logs to standard error, which standard output and its JSON stay clear of.
-fn log_to_stderr(level: LevelFilter) {
+/// Logs to standard error, which standard output and its JSON stay clear of. No line waits for
+/// a reader that is stuck: what does not fit is lost. The guard's end writes what is left.
+#[must_use]
+fn log_to_stderr(level: LevelFilter) -> WorkerGuard {
+    let (writer, guard) = NonBlockingBuilder::default()
+        .lossy(true)
+        .buffered_lines_limit(LOG_LINES_WAITING_MAX)
+        .finish(std::io::stderr());
     tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
+        .with_writer(writer)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
+    guard
 }
 
 /// Warns of variables that were meant as options, it seems, and are none.

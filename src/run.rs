@@ -37,7 +37,7 @@ pub struct RunArguments<O: clap::Args> {
 pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
     let options = &arguments.options;
     let started = options.resolve()?;
-    crate::log_to_stderr(started.common.log);
+    let _log = crate::log_to_stderr(started.common.log);
     crate::warn_of_unread_variables(Role::Near);
     if arguments.dry_run {
         return Ok(dry_run::near(&started, &mut std::io::stdout().lock())?);
@@ -61,7 +61,7 @@ pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
 pub fn far(arguments: &RunArguments<FarOptions>) -> anyhow::Result<()> {
     let options = &arguments.options;
     let started = options.resolve()?;
-    crate::log_to_stderr(started.common.log);
+    let _log = crate::log_to_stderr(started.common.log);
     crate::warn_of_unread_variables(Role::Far);
     if arguments.dry_run {
         return Ok(dry_run::far(&started, &mut std::io::stdout().lock())?);

@@ -5,7 +5,10 @@ mod common;
 use std::{
     io::{BufRead, BufReader, ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
-    os::unix::fs::PermissionsExt,
+    os::{
+        fd::OwnedFd,
+        unix::{fs::PermissionsExt, net::UnixStream},
+    },
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -243,6 +246,55 @@ fn assert_refused_within_1_s(address: SocketAddr) {
         .collect();
     times.sort();
     assert!(times[2] < Duration::from_secs(1), "refusals took {times:?}");
+}
+
+/// A standard error as a service manager gives it, full and with a reader that never reads.
+fn stuck_stderr() -> (UnixStream, Stdio) {
+    let (reader, mut writer) = UnixStream::pair().expect("a pair of sockets");
+    writer.set_nonblocking(true).expect("a socket");
+    for piece_bytes in [4096, 1] {
+        while writer.write(&vec![b'.'; piece_bytes]).is_ok() {}
+    }
+    writer.set_nonblocking(false).expect("a socket");
+    (reader, Stdio::from(OwnedFd::from(writer)))
+}
+
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let (listen, option) = forward(origin::start());
+    let site = Site::new();
+    let (_reader, stderr) = stuck_stderr();
+    // It serves /healthz, or this waits in vain.
+    let mut far = site.far_with_stderr(stderr, &["--log", "debug"]);
+    let near = site.near(site.far_listen, &["--forward", &option]);
+    near.wait_until_up();
+    assert!(origin::answers(listen));
+    far.signal("TERM");
+    assert_eq!(far.wait_for_exit().code(), Some(0));
+}
+
+#[test]
+fn the_log_is_complete_when_the_program_ends() {
+    let mut pair = Pair::start(&[], &["--socks5", &free_address().to_string()]);
+    pair.far.signal("TERM");
+    assert_eq!(pair.far.wait_for_exit().code(), Some(0));
+    assert!(pair.far.log().contains("draining"), "{}", pair.far.log());
+
+    // A taken address is the first thing that fails behind a first line.
+    let taken = pair.near.admin.to_string();
+    let key = pair.site.path("far.key").display().to_string();
+    let mut far = command(&["far", "--key", &key, "--peer-key", &pair.site.near_key]);
+    let options = ["--listen", "127.0.0.1:0", "--admin", &taken];
+    let ended = far.args(options).output().expect("the program runs");
+    let error = String::from_utf8_lossy(&ended.stderr);
+    let lines: Vec<_> = error.lines().collect();
+    assert!(lines[0].contains("allows its peers"), "{error}");
+    assert!(
+        lines
+            .last()
+            .is_some_and(|line| line.starts_with("refrain: ")),
+        "{error}"
+    );
 }
 
 #[test]

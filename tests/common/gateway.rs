@@ -26,8 +26,19 @@ pub struct Gateway {
 impl Gateway {
     /// Starts `refrain` with the words of `command`, which name the address `admin`.
     pub fn start(command: Vec<String>, log: PathBuf, admin: SocketAddr) -> Gateway {
+        let stderr = append_to(&log).expect("a file for the log");
+        Gateway::start_with_stderr(command, log, stderr.into(), admin)
+    }
+
+    /// Starts it with another standard error than `log`, until it is restarted.
+    pub fn start_with_stderr(
+        command: Vec<String>,
+        log: PathBuf,
+        stderr: Stdio,
+        admin: SocketAddr,
+    ) -> Gateway {
         let mut gateway = Gateway {
-            child: spawn(&command, &log).expect("the program starts"),
+            child: spawn(&command, stderr).expect("the program starts"),
             command,
             log,
             admin,
@@ -38,7 +49,8 @@ impl Gateway {
 
     /// Starts it again, after [`Gateway::kill`], with the same options.
     pub fn restart(&mut self) {
-        self.child = spawn(&self.command, &self.log).expect("the program starts");
+        let stderr = append_to(&self.log).expect("a file for the log");
+        self.child = spawn(&self.command, stderr.into()).expect("the program starts");
         self.wait_until_healthy();
     }
 
@@ -141,8 +153,11 @@ impl Drop for Gateway {
     }
 }
 
-fn spawn(words: &[String], log: &Path) -> io::Result<Child> {
-    let log = File::options().create(true).append(true).open(log)?;
+fn append_to(log: &Path) -> io::Result<File> {
+    File::options().create(true).append(true).open(log)
+}
+
+fn spawn(words: &[String], stderr: Stdio) -> io::Result<Child> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    command(&words).stdout(Stdio::null()).stderr(log).spawn()
+    command(&words).stdout(Stdio::null()).stderr(stderr).spawn()
 }

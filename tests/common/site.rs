@@ -1,6 +1,6 @@
 //! A pair of gateways and what belongs to it: keys, configurations, logs, addresses.
 
-use std::{fs, net::SocketAddr, path::PathBuf};
+use std::{fs, net::SocketAddr, path::PathBuf, process::Stdio};
 
 use tempfile::TempDir;
 
@@ -64,13 +64,28 @@ impl Site {
 
     /// Starts a far end that accepts the near key.
     pub fn far(&self, options: &[&str]) -> Gateway {
+        self.far_gateway(options, Gateway::start)
+    }
+
+    /// The same with another standard error than its log.
+    pub fn far_with_stderr(&self, stderr: Stdio, options: &[&str]) -> Gateway {
+        self.far_gateway(options, |command, log, admin| {
+            Gateway::start_with_stderr(command, log, stderr, admin)
+        })
+    }
+
+    fn far_gateway(
+        &self,
+        options: &[&str],
+        start: impl FnOnce(Vec<String>, PathBuf, SocketAddr) -> Gateway,
+    ) -> Gateway {
         let listen = self.far_listen.to_string();
         let mut all = vec!["--listen", &listen];
         if !options.contains(&"--peer-key") && !options.contains(&"--config") {
             all.extend(["--peer-key", &self.near_key]);
         }
         all.extend(options);
-        self.gateway("far", "far.key", &all)
+        self.gateway("far", "far.key", &all, start)
     }
 
     /// Starts a near end that dials `peer`.
@@ -86,16 +101,22 @@ impl Site {
             all.extend(["--peer-key", &self.far_key]);
         }
         all.extend(options);
-        self.gateway("near", key, &all)
+        self.gateway("near", key, &all, Gateway::start)
     }
 
-    fn gateway(&self, role: &str, key: &str, options: &[&str]) -> Gateway {
+    fn gateway(
+        &self,
+        role: &str,
+        key: &str,
+        options: &[&str],
+        start: impl FnOnce(Vec<String>, PathBuf, SocketAddr) -> Gateway,
+    ) -> Gateway {
         let key = self.path(key).display().to_string();
         let admin = free_address();
         let admin_text = admin.to_string();
         let own = [role, "--key", &key, "--admin", &admin_text];
         let command = own.iter().chain(options).map(|&word| word.to_owned());
         let log = self.path(&format!("{role}-{}.log", admin.port()));
-        Gateway::start(command.collect(), log, admin)
+        start(command.collect(), log, admin)
     }
 }
