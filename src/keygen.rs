@@ -1,6 +1,9 @@
 //! `refrain keygen FILE`.
 
-use std::path::PathBuf;
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
 
 use refrain_gateway::keys::PrivateKey;
 
@@ -21,6 +24,5 @@ pub fn run(arguments: &KeygenArguments) -> anyhow::Result<()> {
         key.write_new(&arguments.file)?;
         key
     };
-    println!("{}", key.public());
-    Ok(())
+    Ok(writeln!(io::stdout(), "{}", key.public())?)
 }

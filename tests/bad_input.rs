@@ -8,6 +8,7 @@ use std::{
     io::{Read, Write},
     net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::unix::fs::PermissionsExt,
+    process::Command,
 };
 
 use common::{
@@ -570,6 +571,7 @@ fn keys_that_are_missing_or_open_to_others_or_no_keys() {
         error.contains("--key") && error.contains("nowhere/far.key"),
         "{error}"
     );
+    assert!(error.contains("refrain keygen"), "{error}");
 
     let path = site.path("far.key");
     let open = fs::Permissions::from_mode(0o644);
@@ -597,6 +599,38 @@ fn keys_that_are_missing_or_open_to_others_or_no_keys() {
         error.contains("--peer-key") && error.contains("nowhere/peers"),
         "{error}"
     );
+}
+
+#[test]
+fn a_key_that_does_not_fit_the_disk_leaves_nothing() {
+    let site = Site::new();
+    let folder = site.path("keys");
+    fs::create_dir(&folder).expect("a folder");
+    let file = folder.join("near.key");
+    // A limit on files' size stands for the full disk; its signal would kill before any error.
+    let limited = "trap '' XFSZ; ulimit -f 0; exec \"$0\" keygen \"$1\"";
+    let made = Command::new("sh")
+        .args(["-c", limited, env!("CARGO_BIN_EXE_refrain")])
+        .arg(&file)
+        .output()
+        .expect("a shell");
+    let error = String::from_utf8_lossy(&made.stderr);
+    assert_eq!(made.status.code(), Some(1), "{error}");
+    assert!(error.contains("near.key"), "{error}");
+    assert!(made.stdout.is_empty(), "no key was made");
+    let left = fs::read_dir(&folder).expect("the folder").count();
+    assert_eq!(left, 0, "files are left");
+    keygen(&file);
+}
+
+#[test]
+fn an_empty_file_is_no_key_and_is_not_overwritten() {
+    let site = Site::new();
+    let file = site.write("empty.key", "");
+    let (code, error) = refrain_fails(&["keygen", &file]);
+    assert_eq!(code, 1);
+    assert!(error.contains("empty"), "{error}");
+    assert_eq!(fs::read(&file).expect("it is there"), b"");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! a flag. There is no authority and no certificate: each end names the keys that it accepts.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -14,6 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair};
+use tempfile::{NamedTempFile, PersistError};
 
 mod peers;
 
@@ -51,6 +52,12 @@ pub enum KeyError {
     /// A file of that name is there already; a key is never overwritten.
     #[error("{}: exists already; a private key is never overwritten", .0.display())]
     Exists(PathBuf),
+    /// The file is there, and empty: what a program leaves that ran out of disk.
+    #[error("{}: is an empty file; remove it, then: refrain keygen {}", .0.display(), .0.display())]
+    Empty(PathBuf),
+    /// There is no private key file of that name.
+    #[error("{}: no such file; make a key with: refrain keygen {}", .0.display(), .0.display())]
+    Missing(PathBuf),
     /// Others than the owner can read the file.
     #[error("{}: others can read this secret (mode {mode:o}); run: chmod 600 {}", path.display(), path.display())]
     Exposed {
@@ -114,8 +121,14 @@ impl PrivateKey {
         let text = read_secret_file(path).map_err(|error| match error {
             // Public keys are often readable by all; that is not what is wrong.
             KeyError::Exposed { .. } if holds_public_key(path) => KeyError::IsPublic(path.into()),
+            KeyError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                KeyError::Missing(path.into())
+            }
             other => other,
         })?;
+        if text.is_empty() {
+            return Err(KeyError::Empty(path.into()));
+        }
         if let Some(der) = pem_body(&text, "PRIVATE KEY") {
             let key = PrivateKey::from_der(der);
             return key.ok_or_else(|| KeyError::NotPrivate(path.into()));
@@ -126,20 +139,28 @@ impl PrivateKey {
         })
     }
 
-    /// Writes the key to a new file that its owner alone can read; never over another file.
+    /// Writes the key to a new file that its owner alone can read; never over another file. The
+    /// file appears whole or not at all.
     pub fn write_new(&self, path: &Path) -> Result<(), KeyError> {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(path).map_err(|source| match source.kind() {
-            io::ErrorKind::AlreadyExists => KeyError::Exists(path.into()),
-            _ => io_error(path)(source),
-        })?;
-        let written = file.write_all(self.to_pem().as_bytes());
+        // In the same folder, for only there it can get its name in one step.
+        let folder = match path.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        // Its mode is 0600, and it goes when this returns early.
+        let mut file = NamedTempFile::new_in(folder).map_err(io_error(path))?;
+        let written = file.as_file_mut().write_all(self.to_pem().as_bytes());
         written
-            .and_then(|()| file.sync_all())
-            .map_err(io_error(path))
+            .and_then(|()| file.as_file().sync_all())
+            .map_err(io_error(path))?;
+        match file.persist_noclobber(path) {
+            Ok(_) => Ok(()),
+            Err(PersistError { error, .. }) => Err(match error.kind() {
+                io::ErrorKind::AlreadyExists if is_empty_file(path) => KeyError::Empty(path.into()),
+                io::ErrorKind::AlreadyExists => KeyError::Exists(path.into()),
+                _ => io_error(path)(error),
+            }),
+        }
     }
 
     /// The public half.
@@ -231,6 +252,10 @@ impl<'de> serde::Deserialize<'de> for PublicKey {
         let text = String::deserialize(deserializer)?;
         text.parse().map_err(serde::de::Error::custom)
     }
+}
+
+fn is_empty_file(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0)
 }
 
 fn holds_public_key(path: &Path) -> bool {
@@ -330,6 +355,11 @@ mod tests {
         key.write_new(&path).unwrap();
         assert_eq!(PrivateKey::load(&path).unwrap().public(), key.public());
         assert!(matches!(key.write_new(&path), Err(KeyError::Exists(_))));
+        let empty = write(&dir, "empty.key", "");
+        assert!(matches!(key.write_new(&empty), Err(KeyError::Empty(_))));
+        assert_eq!(fs::read(&empty).unwrap(), b"");
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 2, "nothing else");
+        assert_eq!(PrivateKey::load(&path).unwrap().public(), key.public());
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
@@ -366,7 +396,10 @@ mod tests {
     fn what_is_no_private_key_is_told_apart() {
         let dir = TempDir::new().unwrap();
         let missing = PrivateKey::load(&dir.path().join("missing"));
-        assert!(matches!(missing, Err(KeyError::Io { .. })));
+        let missing = missing.unwrap_err().to_string();
+        assert!(missing.contains("refrain keygen"), "{missing}");
+        let empty = PrivateKey::load(&write(&dir, "empty", ""));
+        assert!(matches!(empty, Err(KeyError::Empty(_))));
         let by_mistake = write(&dir, "near.pub", &format!("{} near\n", public()));
         let by_mistake = PrivateKey::load(&by_mistake);
         assert!(matches!(by_mistake, Err(KeyError::IsPublic(_))));
