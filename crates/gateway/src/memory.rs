@@ -20,12 +20,13 @@ use refrain_proto::{
     LinkConfig,
     effort::EffortMode,
     limits::{
-        CREDIT_BYTES_INITIAL, CREDIT_POOL_BYTES, FLOWS_MAX, LANE_MEMORY_BYTES_MAX,
+        BLOCK_BYTES_MAX, CREDIT_BYTES_INITIAL, CREDIT_POOL_BYTES, FLOWS_MAX, LANE_MEMORY_BYTES_MAX,
         PENDING_BYTES_LINK_MAX,
     },
 };
 
 use crate::config::{CommonConfig, Effort};
+use crate::pace;
 
 /// What a flow takes before it has any share of the pools: what its opener may send at
 /// once, and its task, signals and state, measured and rounded up.
@@ -133,6 +134,7 @@ fn link_config(config: &CommonConfig, memory: u64, cache: CacheGeometry) -> Link
             Effort::Auto => EffortMode::Auto,
             Effort::Max => EffortMode::Max,
         },
+        block_bytes_max: config.rate.map_or(BLOCK_BYTES_MAX, pace::block_bytes),
         dead_after: config.timeouts.dead_after,
         lanes_max: lanes_that_fit.clamp(1, config.lanes_max.into()) as usize,
         flows_max: (memory / 8 / FLOW_BYTES).min(FLOWS_MAX as u64) as usize,

@@ -2,6 +2,7 @@
 
 use std::{sync::Mutex, time::Duration};
 
+use refrain_proto::limits::BLOCK_BYTES_MAX;
 use tokio::time::{Instant, sleep_until};
 
 use crate::units::BitRate;
@@ -12,6 +13,17 @@ const BURST: Duration = Duration::from_millis(5);
 /// Bytes that TLS, TCP and IP add, for each so many bytes of a lane: a record of 22 bytes
 /// each 16 KiB, headers of 52 each 1448.
 const OVERHEAD: (u64, u64) = (1039, 1000);
+
+/// No block shall take longer than this, since others wait for it; none is shorter than
+/// what its own header is small beside.
+const BLOCK_TAKES: Duration = Duration::from_millis(40);
+const BLOCK_BYTES_MIN: u64 = 2 << 10;
+
+/// Most plain bytes in a block where a link has this rate.
+pub fn block_bytes(rate: BitRate) -> usize {
+    let bytes = (rate.0 / 8).saturating_mul(BLOCK_TAKES.as_millis() as u64) / 1000;
+    bytes.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX as u64) as usize
+}
 
 /// Lets bytes through at a rate, in the order in which they ask.
 #[derive(Debug)]
@@ -50,6 +62,17 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_are_short_on_slow_links() {
+        for (rate, bytes) in [
+            (64_000, 2048),
+            (1_000_000, 5000),
+            (u64::MAX, BLOCK_BYTES_MAX),
+        ] {
+            assert_eq!(block_bytes(BitRate(rate)), bytes);
+        }
+    }
 
     #[test]
     fn bytes_leave_at_the_rate_and_idle_time_is_not_saved_up() {

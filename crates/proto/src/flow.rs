@@ -13,7 +13,7 @@ use crate::{
     credit::ReceiveCredit,
     frame::LaneId,
     in_order::InOrder,
-    limits::{BLOCK_BYTES_MAX, CREDIT_BYTES_INITIAL, PENDING_BYTES_MAX},
+    limits::{CREDIT_BYTES_INITIAL, PENDING_BYTES_MAX},
     moment::Moment,
     traffic::TrafficClass,
 };
@@ -158,10 +158,6 @@ impl Flow {
         self.home == lane
             || !send.is_over && sends_there
             || !receive.is_over() && receive.lanes.contains(&lane)
-    }
-
-    pub(crate) fn next_block_bytes(&self) -> usize {
-        self.send.pending.len().min(BLOCK_BYTES_MAX)
     }
 }
 

@@ -629,6 +629,31 @@ fn final_counts_are_not_said_again_for_ever() {
 }
 
 #[test]
+fn what_is_sent_at_once_on_a_slow_link_is_short() {
+    let config = LinkConfig {
+        block_bytes_max: 5000,
+        ..LinkConfig::with_cache(CacheGeometry::new(4 << 20).expect("valid"))
+    };
+    let mut pair = Pair::with_config(1, config);
+    let (bulk, talk) = (pair.open("a:1"), pair.open("a:1"));
+    pair.near.write(bulk, &noise(60_000, 80));
+    pair.near.write(talk, b"a word");
+    for turn in 0.. {
+        let bytes = transmit(&mut pair.near, pair.now, LaneId(0));
+        assert!(bytes.len() < 5100, "{}", bytes.len());
+        pair.far
+            .receive(pair.now, LaneId(0), &bytes)
+            .expect("no fault");
+        let mut heard = Vec::new();
+        pair.far.take_ready(talk, &mut heard);
+        if heard == b"a word" {
+            break;
+        }
+        assert!(turn < 2, "a word waits for few blocks");
+    }
+}
+
+#[test]
 fn as_many_blocks_as_may_be_outstanding_wait_for_an_acknowledgement() {
     let mut pair = Pair::new(1);
     let flow = pair.open("a:1");

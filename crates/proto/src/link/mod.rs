@@ -53,7 +53,7 @@ use crate::{
     flow::Flow,
     frame::{FlowId, FrameError, LaneId},
     hello::HelloError,
-    limits::{CREDIT_POOL_BYTES, FLOWS_MAX, LANES_MAX, PENDING_BYTES_LINK_MAX},
+    limits::{BLOCK_BYTES_MAX, CREDIT_POOL_BYTES, FLOWS_MAX, LANES_MAX, PENDING_BYTES_LINK_MAX},
     moment::Moment,
 };
 use lanes::{DeadLane, Lane};
@@ -91,6 +91,9 @@ pub struct LinkConfig {
     pub credit_pool_bytes: u64,
     /// Plain bytes that all flows may have waiting for their lanes.
     pub pending_bytes_max: usize,
+    /// Most plain bytes in a block, 1 to [`BLOCK_BYTES_MAX`]. What a slow link takes long to
+    /// carry, other flows wait for.
+    pub block_bytes_max: usize,
     /// A lane on which nothing came for so long although it was pinged is dead; never less
     /// than four round trips.
     pub dead_after: Duration,
@@ -268,6 +271,7 @@ impl LinkConfig {
             lanes_max: LANES_MAX,
             credit_pool_bytes: CREDIT_POOL_BYTES,
             pending_bytes_max: PENDING_BYTES_LINK_MAX,
+            block_bytes_max: BLOCK_BYTES_MAX,
             dead_after: Duration::from_secs(4),
         }
     }

@@ -16,7 +16,8 @@ use crate::{
 };
 use refrain_codec::{LogPosition, marker::SamplingPeriod, matching::MatchingAlgorithm};
 
-/// A lane is given about this much at a time, so that control never waits long.
+/// A lane is given about this much at a time, so that control never waits long; less where
+/// blocks are shorter.
 const TRANSMIT_BYTES: usize = 48 << 10;
 
 /// A flow counts as short until it has sent this much.
@@ -51,7 +52,8 @@ impl Link {
         let is_up = state.is_up && self.fault.is_none();
         if is_up {
             self.acknowledge(now, lane, out);
-            while out.len() - start < TRANSMIT_BYTES {
+            let enough = TRANSMIT_BYTES.min(self.config.block_bytes_max);
+            while out.len() - start < enough {
                 match self.send_next(now, lane, out) {
                     Turn::Sent => {}
                     Turn::Nothing | Turn::Wait => break,
@@ -226,7 +228,7 @@ impl Link {
             }
             return Turn::Sent;
         };
-        let len = flow.next_block_bytes();
+        let len = flow.send.pending.len().min(self.config.block_bytes_max);
         if len > 0 {
             let class = flow.send.class.after(&flow.send.pending[..len]);
             let Some(passage) = self.passage(now, id, class, len) else {
