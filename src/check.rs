@@ -41,11 +41,11 @@ pub fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
         report.round_trips_ms[report.round_trips_ms.len() - 1]
     );
     println!(
-        "throughput   {:9.1} Mbit/s from there to here",
+        "throughput   {:10.2} Mbit/s from there to here",
         report.receive_mbit_per_s
     );
     println!(
-        "             {:9.1} Mbit/s from here to there",
+        "             {:10.2} Mbit/s from here to there",
         report.send_mbit_per_s
     );
     Ok(())

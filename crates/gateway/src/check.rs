@@ -1,6 +1,6 @@
 //! `refrain check`: does this pair work, and how fast is the way between.
 
-use std::{io, time::Duration};
+use std::{collections::VecDeque, io, time::Duration};
 
 use refrain_codec::geometry::CACHE_BYTES_MIN;
 use refrain_proto::{
@@ -29,6 +29,9 @@ const MEASURING_BYTES: usize = 4 << 20;
 
 /// Padding that is on its way at once; the answers of a peer are bounded as well.
 const IN_FLIGHT: usize = 32;
+
+/// No more is sent at once where an answer takes this long.
+const QUEUE: Duration = Duration::from_millis(500);
 
 /// What a check found.
 #[derive(Debug, Clone, Serialize)]
@@ -77,7 +80,7 @@ pub async fn check(config: &CheckConfig) -> Result<CheckReport, String> {
         let send = lane.throughput(PADDING_BYTES_MAX, 0).await?;
         Ok((hello, round_trips, receive, send))
     };
-    let exchanged = timeout(within + 2 * MEASURING, exchange)
+    let exchanged = timeout(within + 6 * MEASURING, exchange)
         .await
         .map_err(|_| {
             format!("{peer} accepted the connection but did not answer within {within:?}")
@@ -161,7 +164,17 @@ impl Lane<'_> {
         loop {
             while let Some((frame, read)) = Frame::read(&self.received)? {
                 let answered = matches!(frame, Frame::Pong { nonce: 1, .. });
+                let asked = match frame {
+                    Frame::Ping { nonce, .. } => Some(nonce),
+                    _ => None,
+                };
                 self.received.drain(..read);
+                if let Some(nonce) = asked {
+                    let mut pong = Vec::new();
+                    let padding = &[];
+                    Frame::Pong { nonce, padding }.write(&mut pong);
+                    self.send(&pong).await?;
+                }
                 if answered {
                     return Ok(());
                 }
@@ -170,21 +183,33 @@ impl Lane<'_> {
         }
     }
 
-    /// Mbit/s of padding with many pings on their way.
+    /// Mbit/s of padding with as many pings on their way as the way takes without a queue that
+    /// keep-alives would stand in.
     async fn throughput(&mut self, bytes: usize, answer_bytes: usize) -> Result<f64, CheckError> {
-        for _ in 0..IN_FLIGHT {
-            self.ask(bytes, answer_bytes).await?;
-        }
-        // What left before anything came back says nothing about the way.
-        self.answer().await?;
-        let (began, mut answered) = (Instant::now(), 0);
-        while began.elapsed() < MEASURING && answered * (bytes + answer_bytes) < MEASURING_BYTES {
-            self.ask(bytes, answer_bytes).await?;
+        let mut asked = VecDeque::new();
+        let mut wanted = 1;
+        let began = Instant::now();
+        let (mut measured_from, mut answered, mut moved) = (began, 0, 0);
+        while measured_from.elapsed() < MEASURING
+            && began.elapsed() < 2 * MEASURING
+            && moved < MEASURING_BYTES
+        {
+            while asked.len() < wanted {
+                asked.push_back(Instant::now());
+                moved += bytes + answer_bytes;
+                self.ask(bytes, answer_bytes).await?;
+            }
             self.answer().await?;
             answered += 1;
+            let took = asked.pop_front().map_or(MEASURING, |at| at.elapsed());
+            if wanted < IN_FLIGHT && took < QUEUE {
+                wanted += 1;
+                // What was answered before says little about the way.
+                (measured_from, answered) = (Instant::now(), 0);
+            }
         }
-        let took = began.elapsed();
-        for _ in 1..IN_FLIGHT {
+        let took = measured_from.elapsed();
+        for _ in asked {
             self.answer().await?;
         }
         Ok((answered * (bytes + answer_bytes) * 8) as f64 / took.as_secs_f64() / 1e6)
