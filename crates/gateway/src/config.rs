@@ -176,7 +176,8 @@ impl Options<Near> {
     /// The near end's configuration.
     pub fn resolve(&self) -> Result<NearConfig, ConfigError> {
         let settings = self.settings()?;
-        let peer_key = only_peer(&settings)?;
+        let key = load_key(&settings)?;
+        let peer_key = only_peer(&settings, &key)?;
         let find_peer = |name: &str| {
             let peers: PeerKeys = [peer_key].into_iter().collect();
             match name {
@@ -189,14 +190,8 @@ impl Options<Near> {
             peer_key,
             socks5: settings.optional_listener(&SOCKS5)?,
             http_proxy: settings.optional_listener(&HTTP_PROXY)?,
-            common: CommonConfig::resolve(&settings, AllowRules::new(Vec::new()), find_peer)?,
+            common: CommonConfig::resolve(&settings, key, AllowRules::new(Vec::new()), find_peer)?,
         };
-        let listens = config.socks5.is_some()
-            || config.http_proxy.is_some()
-            || !config.common.forwards.is_empty();
-        if !listens && !settings.is_given(&ALLOW) {
-            return Err(settings.wrong(&FORWARD, Mismatch::NothingToDo));
-        }
         listeners::check_distinct(&config.listeners(), &settings)?;
         Ok(config)
     }
@@ -206,13 +201,14 @@ impl Options<Far> {
     /// The far end's configuration.
     pub fn resolve(&self) -> Result<FarConfig, ConfigError> {
         let settings = self.settings()?;
-        let peers = load_peers(&settings)?;
+        let key = load_key(&settings)?;
+        let peers = load_peers(&settings, &key)?;
         let find_peer = |name: &str| match (name, peers.len()) {
             ("", 1) => Ok(peers.iter().next().expect("a set of one")),
             ("", _) => Err(Mismatch::WhichPeer),
             (name, _) => peers.find(name).ok_or(Mismatch::UnknownPeer),
         };
-        let common = CommonConfig::resolve(&settings, AllowRules::loopback(), find_peer)?;
+        let common = CommonConfig::resolve(&settings, key, AllowRules::loopback(), find_peer)?;
         let config = FarConfig {
             listen: settings.one_with(&LISTEN, parse_listener)?,
             peers,
@@ -227,10 +223,11 @@ impl Options<Check> {
     /// What to check.
     pub fn resolve(&self) -> Result<CheckConfig, ConfigError> {
         let settings = self.settings()?;
+        let key = load_key(&settings)?;
         Ok(CheckConfig {
             peer: settings.one(&PEER)?,
-            peer_key: only_peer(&settings)?,
-            key: load_key(&settings)?,
+            peer_key: only_peer(&settings, &key)?,
+            key,
             connect_timeout: settings.timeout(&CONNECT_TIMEOUT)?,
             log: settings.one(&LOG)?,
         })
@@ -239,17 +236,19 @@ impl Options<Check> {
 
 impl<P: Program> Options<P> {
     fn settings(&self) -> Result<Settings, ConfigError> {
-        let given = self.given.clone();
-        match &self.file {
-            Some(path) => Ok(given.over(Settings::read_file(path, P::ROLE)?)),
-            None => Ok(given),
+        let mut settings = self.given.clone();
+        if let Some(path) = &self.file {
+            settings = settings.over(Settings::read_file(path, P::ROLE)?);
         }
+        settings.check_complete(P::ROLE)?;
+        Ok(settings)
     }
 }
 
 impl CommonConfig {
     fn resolve(
         settings: &Settings,
+        key: PrivateKey,
         default_allow: AllowRules,
         find_peer: impl Fn(&str) -> Result<PublicKey, Mismatch>,
     ) -> Result<CommonConfig, ConfigError> {
@@ -264,7 +263,7 @@ impl CommonConfig {
             false => default_allow,
         };
         Ok(CommonConfig {
-            key: load_key(settings)?,
+            key,
             forwards: settings.many_with(&FORWARD, |text| parse_forward(text, &find_peer))?,
             allow,
             exclude: ExcludeRules::new(settings.many(&EXCLUDE)?),
@@ -394,9 +393,9 @@ pub enum Mismatch {
     /// A far end whose files of peers are empty.
     #[error("holds no key, so nobody could connect")]
     NoPeers,
-    /// A near end that neither listens nor connects.
-    #[error("nothing to do: give --forward, --socks5, --http-proxy, or --allow for the far end")]
-    NothingToDo,
+    /// A peer that has this gateway's own key.
+    #[error("that is this gateway's own key; the other end's is printed by its `refrain keygen`")]
+    OwnKey,
     /// An admin page that anyone could read.
     #[error("other machines can reach this address: give --admin-token-file, or use loopback")]
     AdminExposed,
@@ -467,8 +466,14 @@ fn load_key(settings: &Settings) -> Result<PrivateKey, ConfigError> {
     settings.one_with(&KEY, |path| PrivateKey::load(Path::new(path)))
 }
 
-fn load_peers(settings: &Settings) -> Result<PeerKeys, ConfigError> {
-    let values: Vec<String> = settings.many(&PEER_KEY)?;
+fn load_peers(settings: &Settings, own: &PrivateKey) -> Result<PeerKeys, ConfigError> {
+    // Each alone at first, so that an error is about the value that it names.
+    let values = settings.many_with(&PEER_KEY, |value| {
+        match PeerKeys::load(&[value])?.contains(&own.public()) {
+            true => Err(BoxedError::from(Mismatch::OwnKey)),
+            false => Ok(value.to_owned()),
+        }
+    })?;
     let peers = PeerKeys::load(&values).map_err(|error| settings.wrong(&PEER_KEY, error))?;
     match peers.is_empty() {
         true => Err(settings.wrong(&PEER_KEY, Mismatch::NoPeers)),
@@ -476,8 +481,8 @@ fn load_peers(settings: &Settings) -> Result<PeerKeys, ConfigError> {
     }
 }
 
-fn only_peer(settings: &Settings) -> Result<PublicKey, ConfigError> {
-    let peers = load_peers(settings)?;
+fn only_peer(settings: &Settings, own: &PrivateKey) -> Result<PublicKey, ConfigError> {
+    let peers = load_peers(settings, own)?;
     let mut keys = peers.iter();
     match (keys.next(), keys.next()) {
         (Some(key), None) => Ok(key),

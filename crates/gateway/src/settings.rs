@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use toml::de::{DeTable, DeValue};
 
-use crate::options::{DefaultValue, OPTIONS, OptionSpec, Role};
+use crate::options::{ALLOW, DefaultValue, FORWARD, HTTP_PROXY, OPTIONS, OptionSpec, Role, SOCKS5};
 
 /// The options that were given, as texts.
 #[derive(Debug, Clone, Default)]
@@ -108,9 +108,23 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: Box<dyn Error + Send + Sync>,
     },
-    /// An option that has to be given.
-    #[error("{} is missing (in a configuration file: {})", .0.flag(), .0.key)]
-    Missing(&'static OptionSpec),
+    /// Options that have to be given.
+    #[error("{}", missing_in_words(required, one_of))]
+    Missing {
+        /// These, each of them.
+        required: Vec<&'static OptionSpec>,
+        /// And any of these.
+        one_of: &'static [&'static OptionSpec],
+    },
+}
+
+impl ConfigError {
+    fn missing(spec: &'static OptionSpec) -> ConfigError {
+        ConfigError::Missing {
+            required: vec![spec],
+            one_of: &[],
+        }
+    }
 }
 
 impl Settings {
@@ -179,6 +193,23 @@ impl Settings {
         values.push(Given { text, origin });
     }
 
+    /// That all is given without which the program cannot run: everything that is missing is
+    /// named at once.
+    pub(crate) fn check_complete(&self, role: Role) -> Result<(), ConfigError> {
+        let is_missing =
+            |spec: &&OptionSpec| spec.default == DefaultValue::Required && !self.is_given(spec);
+        let required: Vec<_> = role.options().filter(is_missing).collect();
+        let has_value = |spec: &&OptionSpec| !self.values.get(spec.key).is_none_or(Vec::is_empty);
+        // A near end without one may still connect for the far end's applications.
+        let has_purpose =
+            role != Role::Near || self.is_given(&ALLOW) || WAYS_IN.iter().any(has_value);
+        let one_of = if has_purpose { &[] } else { WAYS_IN };
+        match required.is_empty() && one_of.is_empty() {
+            true => Ok(()),
+            false => Err(ConfigError::Missing { required, one_of }),
+        }
+    }
+
     /// Whether the option was given at all, if only as an empty list.
     pub(crate) fn is_given(&self, spec: &OptionSpec) -> bool {
         self.values.contains_key(spec.key)
@@ -218,7 +249,7 @@ impl Settings {
         E: Into<Box<dyn Error + Send + Sync>>,
     {
         let last = self.many_with(spec, parse)?.pop();
-        last.ok_or(ConfigError::Missing(spec))
+        last.ok_or_else(|| ConfigError::missing(spec))
     }
 
     /// The option's value, if it was given, read by `parse`.
@@ -254,7 +285,7 @@ impl Settings {
                 .map(|given| read(&given.text, &given.origin))
                 .collect(),
             (None, DefaultValue::Value(text)) => Ok(vec![read(text, &Origin::Default)?]),
-            (None, DefaultValue::Required) => Err(ConfigError::Missing(spec)),
+            (None, DefaultValue::Required) => Err(ConfigError::missing(spec)),
             (None, _) => Ok(Vec::new()),
         }
     }
@@ -351,6 +382,25 @@ fn configured_role(role: Role) -> Role {
 
 const TEXT_CHARS_SHOWN: usize = 64;
 
+/// What a near end's applications connect to.
+const WAYS_IN: &[&OptionSpec] = &[&FORWARD, &SOCKS5, &HTTP_PROXY];
+
+fn missing_in_words(required: &[&OptionSpec], one_of: &[&OptionSpec]) -> String {
+    let list = |name: fn(&OptionSpec) -> String| {
+        let mut items: Vec<String> = required.iter().copied().map(name).collect();
+        if !one_of.is_empty() {
+            let names: Vec<String> = one_of.iter().copied().map(name).collect();
+            items.push(format!("one of {}", names.join(", ")));
+        }
+        items.join(", ")
+    };
+    let keys = list(|spec| spec.key.to_owned());
+    format!(
+        "missing: {} (in a configuration file: {keys})",
+        list(OptionSpec::flag)
+    )
+}
+
 fn hint(nearest: &Option<impl fmt::Display>) -> String {
     match nearest {
         Some(key) => format!("; did you mean '{key}'?"),
@@ -405,7 +455,7 @@ fn edit_distance(from: &[u8], to: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{ALLOW, CACHE, KEY, LANES, MEMORY, PEER_KEY};
+    use crate::options::{CACHE, KEY, LANES, MEMORY, PEER_KEY};
     use crate::units::ByteSize;
     use proptest::prelude::*;
 
@@ -439,7 +489,40 @@ mod tests {
         assert_eq!(settings.one::<ByteSize>(&CACHE).unwrap(), ByteSize(2 << 20));
         assert_eq!(settings.optional::<ByteSize>(&MEMORY).unwrap(), None);
         let missing = settings.one::<String>(&KEY).unwrap_err();
-        assert!(missing.to_string().starts_with("--key is missing"));
+        assert!(missing.to_string().starts_with("missing: --key "));
+    }
+
+    #[test]
+    fn all_that_is_missing_is_named_at_once() {
+        let missing = |text: &str, role| {
+            let settings = Settings::parse(text, Path::new("a.toml"), role).unwrap();
+            let checked = settings.check_complete(role);
+            checked.err().map(|error| error.to_string())
+        };
+        let far = missing("key = 'K'", Role::Far).unwrap();
+        for part in ["--listen", "--peer-key", "peer_key"] {
+            assert!(far.contains(part), "{part} is not in: {far}");
+        }
+        assert!(!far.contains("--key") && !far.contains("one of"), "{far}");
+        let near = missing("forward = []", Role::Near).unwrap();
+        for part in [
+            "--peer,",
+            "--peer-key",
+            "--key",
+            "one of --forward, --socks5, --http-proxy",
+        ] {
+            assert!(near.contains(part), "{part} is not in: {near}");
+        }
+        let given = "peer = 'a:1'\npeer_key = 'K'\nkey = 'K'\n";
+        assert!(
+            missing(given, Role::Near)
+                .unwrap()
+                .starts_with("missing: one of")
+        );
+        for enough in ["socks5 = '127.0.0.1:1'", "allow = []"] {
+            assert_eq!(missing(&format!("{given}{enough}"), Role::Near), None);
+        }
+        assert_eq!(missing(given, Role::Check), None);
     }
 
     #[test]

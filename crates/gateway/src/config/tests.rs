@@ -116,9 +116,29 @@ fn a_near_end_serves_what_it_is_told_and_allows_nothing_by_itself() {
             .near(&[])
             .unwrap_err()
             .to_string()
-            .contains("nothing to do")
+            .contains("one of --forward")
     );
     assert!(fixture.near(&["--allow", "10.0.0.0/8:80"]).is_ok());
+}
+
+#[test]
+fn its_own_key_is_no_peers() {
+    let fixture = Fixture::new();
+    let own = PrivateKey::load(&fixture.dir.path().join("own.key")).unwrap();
+    let own = own.public().to_string();
+    let peers = fixture.write("peers", &format!("{} near\n{own} far\n", fixture.peer));
+    for value in [&own, &peers] {
+        let fault = fixture.far_fault(&["--peer-key", value]);
+        let start = format!("--peer-key '{value}': that is this gateway's own key");
+        assert!(fault.starts_with(&start), "{fault}");
+    }
+    // The fixture's peer is the same end's key here.
+    let fixture = Fixture {
+        peer: own.parse().unwrap(),
+        ..fixture
+    };
+    let fault = fixture.near(&["--socks5", "127.0.0.1:0"]).unwrap_err();
+    assert!(fault.to_string().contains("own key"), "{fault}");
 }
 
 #[test]
@@ -290,7 +310,7 @@ fn a_missing_key_file_is_named() {
     fs::remove_file(fixture.dir.path().join("own.key")).unwrap();
     let error = fixture.far_fault(&[]);
     assert!(
-        error.starts_with("--key") && error.contains("own.key: No such file"),
+        error.starts_with("--key") && error.contains("own.key: no such file"),
         "{error}"
     );
 }
