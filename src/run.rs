@@ -138,7 +138,7 @@ async fn serve_admin(
     config: AdminConfig,
     gateway: Arc<dyn Gateway>,
 ) -> anyhow::Result<impl Future<Output = ()>> {
-    let listener = listeners::bind(config.listen, "admin").await?;
+    let listener = listeners::bind(config.listen, "admin")?;
     if let Ok(address) = listener.local_addr() {
         tracing::info!(%address, "serving /healthz, /metrics and /status");
     }

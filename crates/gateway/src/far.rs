@@ -63,11 +63,11 @@ struct LinkOf {
 impl Far {
     /// Binds the listeners. They run in `tasks`.
     pub async fn start(config: FarConfig, tasks: &mut Tasks) -> Result<Arc<Far>, StartError> {
-        let listener = listeners::bind(config.listen, "listen").await?;
+        let listener = listeners::bind(config.listen, "listen")?;
         let common = &config.common;
         let mut listening = Vec::new();
         for forward in &common.forwards {
-            let listener = listeners::bind(forward.listen, "forward").await?;
+            let listener = listeners::bind(forward.listen, "forward")?;
             listening.push((listener, forward.clone()));
         }
         let peers = Arc::new(SharedPeerKeys::new(config.peers.clone()));

@@ -8,7 +8,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     time::{Instant, sleep, timeout},
 };
 
@@ -48,14 +48,27 @@ pub enum Service {
     HttpProxy,
 }
 
+/// Connections that wait in the kernel to be accepted: bursts of many are ordinary here.
+const BACKLOG: u32 = 4096;
+
 /// Binds a listener; an error names the address and what to do.
-pub async fn bind(address: SocketAddr, what: &str) -> Result<TcpListener, BindError> {
-    let bound = TcpListener::bind(address).await;
-    bound.map_err(|error| BindError {
+pub fn bind(address: SocketAddr, what: &str) -> Result<TcpListener, BindError> {
+    listen(address).map_err(|error| BindError {
         what: what.to_owned(),
         address,
         error,
     })
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // A restart need not wait for the old connections' last states.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// An address that cannot be listened on.
@@ -352,4 +365,23 @@ impl Client {
 struct Opened {
     flow: FlowHandle,
     early_bytes: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_burst_of_clients_waits_to_be_accepted() {
+        let listener = bind(([127, 0, 0, 1], 0).into(), "forward").expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let mut clients = Vec::new();
+        for index in 0..300 {
+            let connecting = timeout(Duration::from_secs(30), TcpStream::connect(address));
+            let connected = connecting
+                .await
+                .unwrap_or_else(|_| panic!("client {index}"));
+            clients.push(connected.expect("it listens"));
+        }
+    }
 }

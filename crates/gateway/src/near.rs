@@ -52,15 +52,15 @@ impl Near {
     pub async fn start(config: NearConfig, tasks: &mut Tasks) -> Result<Arc<Near>, StartError> {
         let mut listening = Vec::new();
         for forward in &config.common.forwards {
-            let listener = listeners::bind(forward.listen, "forward").await?;
+            let listener = listeners::bind(forward.listen, "forward")?;
             listening.push((listener, Service::Forward(forward.target.clone())));
         }
         if let Some(address) = config.socks5 {
-            listening.push((listeners::bind(address, "socks5").await?, Service::Socks5));
+            listening.push((listeners::bind(address, "socks5")?, Service::Socks5));
         }
         if let Some(address) = config.http_proxy {
             listening.push((
-                listeners::bind(address, "http_proxy").await?,
+                listeners::bind(address, "http_proxy")?,
                 Service::HttpProxy,
             ));
         }
