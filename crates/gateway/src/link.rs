@@ -318,8 +318,16 @@ impl SharedLink {
             0 => state.lanes_gone_at.or_else(|| Some(Instant::now())),
             _ => None,
         };
-        self.lanes_up
-            .send_if_modified(|count| core::mem::replace(count, up) != up);
+        let mut before = up;
+        self.lanes_up.send_if_modified(|count| {
+            before = core::mem::replace(count, up);
+            before != up
+        });
+        match (before, up) {
+            (0, 1..) => tracing::info!(peer = %self.peer, "the link is up"),
+            (1.., 0) => tracing::info!(peer = %self.peer, "the link is down: it has no lane"),
+            _ => {}
+        }
     }
 }
 

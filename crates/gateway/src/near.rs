@@ -59,10 +59,7 @@ impl Near {
             listening.push((listeners::bind(address, "socks5")?, Service::Socks5));
         }
         if let Some(address) = config.http_proxy {
-            listening.push((
-                listeners::bind(address, "http_proxy")?,
-                Service::HttpProxy,
-            ));
+            listening.push((listeners::bind(address, "http_proxy")?, Service::HttpProxy));
         }
         let common = &config.common;
         let near = Arc::new(Near {
@@ -135,10 +132,7 @@ impl Near {
     }
 
     fn clear_error(&self) {
-        let error = self.last_error.lock().expect("held for a moment").take();
-        if error.is_some() {
-            tracing::info!(peer = %self.config.peer, "the link is up");
-        }
+        *self.last_error.lock().expect("held for a moment") = None;
     }
 }
 
