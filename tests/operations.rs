@@ -274,6 +274,39 @@ fn a_log_that_nobody_reads_stops_nothing() {
 }
 
 #[test]
+fn a_crowd_of_strangers_costs_few_lines_of_the_log() {
+    let site = Site::new();
+    let far = site.far(&[]);
+    for _ in 0..300 {
+        let mut stranger = TcpStream::connect(site.far_listen).expect("it listens");
+        stranger
+            .write_all(b"GET / HTTP/1.1\r\n\r\n")
+            .expect("a connection");
+    }
+    let counted = "more like it";
+    far.wait_for_log(&["WARN", "127.0.0.1", counted]);
+    let lines = far.log().matches("WARN").count();
+    assert!(lines < 30, "{lines} lines for 300 strangers");
+}
+
+#[test]
+fn both_logs_say_once_when_a_link_comes_and_when_it_goes() {
+    let mut pair = Pair::start(&[], &["--socks5", &free_address().to_string()]);
+    pair.near.wait_for_lanes(2);
+    for (gateway, peer) in [
+        (&pair.far, &pair.site.near_key),
+        (&pair.near, &pair.site.far_key),
+    ] {
+        gateway.wait_for_log(&["INFO", "the link is up", peer]);
+        assert_eq!(gateway.log().matches("the link is up").count(), 1);
+    }
+    pair.near.kill();
+    let down = "the link is down";
+    pair.far.wait_for_log(&["INFO", down, &pair.site.near_key]);
+    assert_eq!(pair.far.log().matches(down).count(), 1);
+}
+
+#[test]
 fn the_log_is_complete_when_the_program_ends() {
     let mut pair = Pair::start(&[], &["--socks5", &free_address().to_string()]);
     pair.far.signal("TERM");

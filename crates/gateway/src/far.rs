@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -16,6 +16,7 @@ use tokio::{
 
 use crate::{
     config::FarConfig,
+    folded::Folded,
     gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
     greeting,
     keys::{PublicKey, SharedPeerKeys},
@@ -26,7 +27,7 @@ use crate::{
     offered,
     pace::Pace,
     policy::SharedPolicy,
-    tls::ServerTls,
+    tls::{ServerTls, TlsError},
     wire::LaneStream,
 };
 
@@ -46,6 +47,7 @@ pub struct Far {
     peers: Arc<SharedPeerKeys>,
     links: Mutex<BTreeMap<PublicKey, Vec<Arc<SharedLink>>>>,
     last_errors: Mutex<BTreeMap<PublicKey, String>>,
+    strangers: Mutex<Strangers>,
     budget: MemoryBudget,
     pace: Option<Arc<Pace>>,
     tls: ServerTls,
@@ -80,6 +82,7 @@ impl Far {
             policy: Arc::new(SharedPolicy::new(common)),
             links: Mutex::default(),
             last_errors: Mutex::default(),
+            strangers: Mutex::default(),
             budget: MemoryBudget::new(common.memory.0, config.peers.len()),
             pace: common.rate.map(|rate| Arc::new(Pace::new(rate))),
             tls: ServerTls::new(&common.key, Arc::clone(&peers)),
@@ -138,7 +141,7 @@ impl Far {
                         match begun {
                             Ok(Some(lane)) => lane.run(far).await,
                             Ok(None) => {}
-                            Err(error) => tracing::warn!("{error}"),
+                            Err(error) => far.lock_strangers().complain_of(&error),
                         }
                     });
                 }
@@ -155,28 +158,30 @@ impl Far {
         self: &Arc<Self>,
         tcp: TcpStream,
         address: SocketAddr,
-    ) -> Result<Option<BegunLane>, String> {
+    ) -> Result<Option<BegunLane>, TlsError> {
         let within = self.policy.load().timeouts.connect;
-        lane::prepare(&tcp, self.config.common.timeouts.dead_after)
-            .map_err(|error| error.to_string())?;
-        let (mut stream, peer) = self
-            .tls
-            .accept(tcp, address, within)
-            .await
-            .map_err(|error| error.to_string())?;
+        lane::prepare(&tcp, self.config.common.timeouts.dead_after).map_err(|source| {
+            TlsError::Io {
+                peer: address,
+                source,
+            }
+        })?;
+        let (mut stream, peer) = self.tls.accept(tcp, address, within).await?;
+        // Without its port, which is another at each try.
+        let host = address.ip();
         let greeting = timeout(within, greeting::read_hello(&mut stream)).await;
         let (hello, rest) = match greeting {
             Ok(Ok(greeting)) => greeting,
             Ok(Err(error)) => {
-                self.note_error(peer, format!("the peer at {address} ({peer}): {error}"));
+                self.note_error(peer, format!("the peer at {host} ({peer}): {error}"));
                 // A peer of another version is told ours, so that both ends' logs name both.
                 greeting::answer_and_close(&mut stream, None).await;
                 return Ok(None);
             }
             Err(_) => {
-                return Err(format!(
-                    "the peer at {address} said no hello within {within:?}"
-                ));
+                let error = format!("the peer at {host} ({peer}) said no hello within {within:?}");
+                self.note_error(peer, error);
+                return Ok(None);
             }
         };
         let joined = match self.link_for(peer, &hello) {
@@ -274,6 +279,7 @@ impl Far {
     async fn sweep(self: Arc<Self>) {
         loop {
             sleep(SWEEP_INTERVAL).await;
+            self.lock_strangers().say_what_is_due();
             let keep = self.policy.load().timeouts.keep_link;
             let mut all = self.links.lock().expect("held for a moment");
             for links in all.values_mut() {
@@ -304,8 +310,42 @@ impl Far {
         errors.remove(&peer);
     }
 
+    fn lock_strangers(&self) -> MutexGuard<'_, Strangers> {
+        self.strangers.lock().expect("held for a moment")
+    }
+
     fn name_of(&self, key: &PublicKey) -> Option<String> {
         self.peers.load().name(key).map(str::to_owned)
+    }
+}
+
+/// Complaints of connections that prove no accepted key: anybody can cause them, again and
+/// again. Those of keys stand apart, so that no flood of others hides them.
+#[derive(Default)]
+struct Strangers {
+    keys: Folded,
+    others: Folded,
+}
+
+impl Strangers {
+    fn complain_of(&mut self, error: &TlsError) {
+        let folded = match error {
+            TlsError::WrongKey { .. } | TlsError::KeyRefused { .. } => &mut self.keys,
+            _ => &mut self.others,
+        };
+        if let Some(line) = folded.add(Instant::now(), error.to_string()) {
+            tracing::warn!("{line}");
+        }
+    }
+
+    fn say_what_is_due(&mut self) {
+        let now = Instant::now();
+        for line in [&mut self.keys, &mut self.others]
+            .into_iter()
+            .filter_map(|folded| folded.due(now))
+        {
+            tracing::warn!("{line}");
+        }
     }
 }
 

@@ -33,6 +33,7 @@ pub mod tls;
 pub mod wire;
 
 pub mod far;
+pub mod folded;
 pub mod gateway;
 pub mod near;
 
