@@ -24,7 +24,8 @@ use world::World;
 
 #[derive(clap::Args)]
 pub struct DemoArguments {
-    /// Files to move instead of the built-in content, in this order
+    /// Files to move instead of the built-in content, in this order; of a folder, all files in
+    /// it and below, in the order of their paths
     files: Vec<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
@@ -79,10 +80,10 @@ pub fn run(arguments: &DemoArguments) -> anyhow::Result<()> {
         false => content::from_files(&arguments.files)?,
     };
     let report = measure(objects, arguments)?;
-    if arguments.json {
-        println!("{}", serde_json::to_string(&report)?);
-    } else {
-        print(&report, &mut std::io::stdout().lock())?;
+    let mut out = std::io::stdout().lock();
+    match arguments.json {
+        true => writeln!(out, "{}", serde_json::to_string(&report)?)?,
+        false => print(&report, &mut out)?,
     }
     anyhow::ensure!(
         report.verified,

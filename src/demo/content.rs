@@ -1,6 +1,10 @@
 //! What a demo moves: embedded releases and pages, or the user's files.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs::{self, File},
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, ensure};
 
@@ -42,19 +46,71 @@ pub fn embedded() -> anyhow::Result<Vec<Object>> {
     Ok(objects)
 }
 
-/// The user's files.
+/// The user's files, those in folders included.
 pub fn from_files(paths: &[PathBuf]) -> anyhow::Result<Vec<Object>> {
-    paths
-        .iter()
-        .map(|path| {
-            let bytes =
-                fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            Ok(Object {
-                name: path.display().to_string(),
-                bytes,
-            })
-        })
-        .collect()
+    let mut files = Vec::new();
+    for path in paths {
+        match path.is_dir() {
+            true => files.extend(files_below(path)?),
+            false => files.push(path.clone()),
+        }
+    }
+    ensure!(!files.is_empty(), "the folder holds no files");
+    read_within(&files, BYTES_MAX)
+}
+
+/// More than a demo shows anything with: the folder was most likely another one.
+const FILES_MAX: usize = 10_000;
+
+/// All objects are held in memory.
+const BYTES_MAX: u64 = 2 << 30;
+
+/// All files in a folder and its folders, in the order of their paths. Links are not followed, as
+/// they may lead in circles.
+fn files_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let cannot_read = || format!("cannot read {}", folder.display());
+        for entry in fs::read_dir(&folder).with_context(cannot_read)? {
+            let entry = entry.with_context(cannot_read)?;
+            let kind = entry.file_type().with_context(cannot_read)?;
+            if kind.is_dir() {
+                folders.push(entry.path());
+            } else if kind.is_file() {
+                files.push(entry.path());
+            }
+        }
+        ensure!(
+            files.len() <= FILES_MAX,
+            "more than {FILES_MAX} files: give a smaller folder"
+        );
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn read_within(files: &[PathBuf], bytes_max: u64) -> anyhow::Result<Vec<Object>> {
+    let mut bytes_left = bytes_max;
+    let mut objects = Vec::new();
+    for path in files {
+        let mut bytes = Vec::new();
+        // A byte more tells what is too long, even of what has no length, such as a pipe.
+        File::open(path)
+            .and_then(|file| file.take(bytes_left + 1).read_to_end(&mut bytes))
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        bytes_left = bytes_left
+            .checked_sub(bytes.len() as u64)
+            .with_context(|| {
+                let most = crate::table::bytes(bytes_max);
+                format!("more than {most} in all: give fewer files or a smaller folder")
+            })?;
+        objects.push(Object {
+            name: path.display().to_string(),
+            bytes,
+        });
+    }
+    Ok(objects)
 }
 
 #[cfg(test)]
@@ -75,5 +131,42 @@ mod tests {
             assert_eq!(hex, sum, "{}", object.name);
         }
         assert_eq!(objects.len(), CORPUS_OBJECTS.lines().count() - 1);
+    }
+
+    #[test]
+    fn of_a_folder_all_files_are_taken_in_order_of_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir_all(path("b/below")).expect("a folder");
+        for name in ["c", "b/below/x", "a"] {
+            fs::write(path(name), name).expect("a file");
+        }
+        std::os::unix::fs::symlink(folder.path(), path("b/circle")).expect("a link");
+        let folder_and_file = [folder.path().to_owned(), path("a")];
+        let objects = from_files(&folder_and_file).expect("readable");
+        let contents: Vec<_> = objects.iter().map(|object| &object.bytes[..]).collect();
+        assert_eq!(contents, [&b"a"[..], b"b/below/x", b"c", b"a"]);
+        assert_eq!(objects[1].name, path("b/below/x").display().to_string());
+    }
+
+    #[test]
+    fn what_is_too_much_or_nothing_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let error = |result: anyhow::Result<Vec<Object>>| match result {
+            Ok(objects) => panic!("{} objects", objects.len()),
+            Err(error) => error.to_string(),
+        };
+        let path = folder.path().to_owned();
+        assert!(error(from_files(std::slice::from_ref(&path))).contains("no files"));
+        let files = ["a", "b"].map(|name| path.join(name));
+        for file in &files {
+            fs::write(file, "12345").expect("a file");
+        }
+        assert_eq!(read_within(&files, 10).expect("they fit").len(), 2);
+        assert!(error(read_within(&files, 9)).contains("more than 9 B"));
+        for number in 0..FILES_MAX {
+            File::create(path.join(number.to_string())).expect("a file");
+        }
+        assert!(error(from_files(&[path])).contains("more than 10000 files"));
     }
 }
