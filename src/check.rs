@@ -1,7 +1,9 @@
 //! `refrain check`: does this pair work, and how fast is the way between.
 
+use std::io::{self, Write};
+
 use refrain_gateway::{
-    check,
+    check::{self, CheckReport},
     options::{CheckOptions, Role},
 };
 
@@ -24,29 +26,37 @@ pub fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
     let report = runtime
         .block_on(check::check(&config))
         .map_err(anyhow::Error::msg)?;
-    if arguments.json {
-        println!("{}", serde_json::to_string(&report)?);
-        return Ok(());
+    let mut out = io::stdout().lock();
+    match arguments.json {
+        true => writeln!(out, "{}", serde_json::to_string(&report)?)?,
+        false => print(&report, &mut out)?,
     }
+    Ok(())
+}
+
+fn print(report: &CheckReport, out: &mut impl Write) -> io::Result<()> {
     let median = report.round_trips_ms[report.round_trips_ms.len() / 2];
-    println!(
+    writeln!(
+        out,
         "{} works: both keys are right, both speak wire version {}",
         report.peer, report.wire_version
-    );
-    println!("handshake    {:9.1} ms", report.handshake_ms);
-    println!("hello        {:9.1} ms", report.hello_ms);
-    println!(
+    )?;
+    writeln!(out, "handshake    {:9.1} ms", report.handshake_ms)?;
+    writeln!(out, "hello        {:9.1} ms", report.hello_ms)?;
+    writeln!(
+        out,
         "round trip   {median:9.1} ms, {:.1} to {:.1}",
         report.round_trips_ms[0],
         report.round_trips_ms[report.round_trips_ms.len() - 1]
-    );
-    println!(
+    )?;
+    writeln!(
+        out,
         "throughput   {:10.2} Mbit/s from there to here",
         report.receive_mbit_per_s
-    );
-    println!(
+    )?;
+    writeln!(
+        out,
         "             {:10.2} Mbit/s from here to there",
         report.send_mbit_per_s
-    );
-    Ok(())
+    )
 }

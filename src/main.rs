@@ -12,7 +12,10 @@ mod run;
 mod status;
 mod table;
 
-use std::{io::IsTerminal, process::ExitCode};
+use std::{
+    io::{self, IsTerminal},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 use refrain_gateway::{
@@ -71,11 +74,19 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_of_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("refrain: {}", in_words(&error));
             ExitCode::from(if error.is::<ConfigError>() { 2 } else { 1 })
         }
     }
+}
+
+/// Whether standard output's reader went, such as `head`: it has read enough. Errors of
+/// connections are never bare ones of input and output.
+fn is_of_closed_pipe(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// An error with its causes, those left out that its own text already has.
@@ -98,11 +109,11 @@ fn log_to_stderr(level: LevelFilter) -> WorkerGuard {
     let (writer, guard) = NonBlockingBuilder::default()
         .lossy(true)
         .buffered_lines_limit(LOG_LINES_WAITING_MAX)
-        .finish(std::io::stderr());
+        .finish(io::stderr());
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(writer)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(io::stderr().is_terminal())
         .init();
     guard
 }

@@ -5,7 +5,7 @@ mod common;
 
 use std::{
     fs,
-    io::{Read, Write},
+    io::{self, Read, Write},
     net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::unix::fs::PermissionsExt,
     process::Command,
@@ -14,7 +14,7 @@ use std::{
 use common::{
     PATIENCE,
     addresses::{free_address, has_ipv6},
-    command::{keygen, refrain, refrain_fails},
+    command::{command, keygen, refrain, refrain_fails},
     eventually,
     fake_peer::{FakeLane, hello_of_versions},
     gateway::Gateway,
@@ -565,6 +565,13 @@ fn a_port_in_use() {
 #[test]
 fn keys_that_are_missing_or_open_to_others_or_no_keys() {
     let site = Site::new();
+    let (code, error) = far_fails(&site, &["--peer-key", "nowhere/peers"]);
+    assert_eq!(code, 2);
+    assert!(
+        error.contains("--peer-key") && error.contains("nowhere/peers"),
+        "{error}"
+    );
+
     let (code, error) = far_fails(&site, &["--key", "nowhere/far.key"]);
     assert_eq!(code, 2);
     assert!(
@@ -590,13 +597,6 @@ fn keys_that_are_missing_or_open_to_others_or_no_keys() {
     assert_eq!(code, 2);
     assert!(
         error.contains("far.key") && error.contains("refrain keygen"),
-        "{error}"
-    );
-
-    let (code, error) = far_fails(&site, &["--peer-key", "nowhere/peers"]);
-    assert_eq!(code, 2);
-    assert!(
-        error.contains("--peer-key") && error.contains("nowhere/peers"),
         "{error}"
     );
 }
@@ -631,6 +631,66 @@ fn an_empty_file_is_no_key_and_is_not_overwritten() {
     assert_eq!(code, 1);
     assert!(error.contains("empty"), "{error}");
     assert_eq!(fs::read(&file).expect("it is there"), b"");
+}
+
+#[test]
+fn the_gateways_own_key_as_its_peers() {
+    let site = Site::new();
+    for mode in [&[][..], &["--dry-run"]] {
+        let own = [&["--peer-key", &site.far_key], mode].concat();
+        let (code, error) = far_fails(&site, &own);
+        assert_eq!(code, 2);
+        assert!(error.contains("this gateway's own key"), "{error}");
+    }
+}
+
+#[test]
+fn all_missing_options_are_named_at_once() {
+    let far = ["--listen", "--key", "--peer-key"];
+    let near = ["--peer", "--key", "--peer-key", "one of --forward"];
+    for (end, options) in [("far", &far[..]), ("near", &near)] {
+        let (code, error) = refrain_fails(&[end]);
+        assert_eq!(code, 2);
+        for option in options {
+            assert!(error.contains(option), "{option} is not in: {error}");
+        }
+    }
+}
+
+#[test]
+fn output_into_a_closed_pipe_ends_quietly() {
+    let Pair {
+        site,
+        far,
+        near: _near,
+    } = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
+    let key = site.path("far.key").display().to_string();
+    let near_key = site.path("near.key").display().to_string();
+    let (admin, listen) = (far.admin.to_string(), site.far_listen.to_string());
+    let file = site.write("file", "to move");
+    let status = ["status", "--admin", &admin];
+    let check = ["check", "--peer", &listen, "--key", &near_key];
+    let check = [&check[..], &["--peer-key", &site.far_key]].concat();
+    let dry_run = ["far", "--dry-run", "--listen", &listen, "--key", &key];
+    let dry_run = [&dry_run[..], &["--peer-key", &site.near_key]].concat();
+    for arguments in [
+        &["keygen", "--show", &key][..],
+        &dry_run,
+        &status,
+        &[&status[..], &["--json"]].concat(),
+        &[&status[..], &["--watch", "0.1"]].concat(),
+        &check,
+        &[&check[..], &["--json"]].concat(),
+        &["demo", &file],
+        &["demo", "--json", &file],
+    ] {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        drop(reader);
+        let ended = command(arguments).stdout(writer).output().expect("it runs");
+        let error = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{arguments:?}: {error}");
+        assert!(!error.contains("pipe"), "{arguments:?}: {error}");
+    }
 }
 
 #[test]
