@@ -6,7 +6,7 @@ use fastrand::Rng;
 use refrain_codec::{
     geometry::CACHE_BYTES_MIN, marker::MarkerAlgorithm, matching::MatchingAlgorithm,
 };
-use refrain_proto::effort::EffortMode;
+use refrain_proto::{effort::EffortMode, limits::BLOCK_BYTES_MAX};
 
 use crate::{End, kinds::Kind};
 
@@ -64,6 +64,8 @@ pub(crate) struct Plan {
     pub(crate) flows_max: usize,
     pub(crate) credit_pool_bytes: u64,
     pub(crate) pending_bytes_max: usize,
+    /// As where a link has a rate.
+    pub(crate) block_bytes_max: usize,
 }
 
 impl Plan {
@@ -127,6 +129,7 @@ impl Plan {
             },
             flows_max: [4, 30, 1000, 1000][rng.usize(..4)],
             credit_pool_bytes: [0, 100_000, 1 << 20, 64 << 20][rng.usize(..4)],
+            block_bytes_max: [2 << 10, BLOCK_BYTES_MAX, BLOCK_BYTES_MAX][rng.usize(..3)],
             pending_bytes_max: [5_000, 100_000, 1 << 20, 16 << 20][rng.usize(..4)],
         }
     }

@@ -33,6 +33,7 @@ impl LinkSide {
             flows_max: plan.flows_max,
             credit_pool_bytes: plan.credit_pool_bytes,
             pending_bytes_max: plan.pending_bytes_max,
+            block_bytes_max: plan.block_bytes_max,
             ..LinkConfig::with_cache(cache)
         };
         Self {
