@@ -127,13 +127,17 @@ fn flows(flows: &[Flow]) -> Table {
     ])
     .words(&["target", "opened", "class", "direction"]);
     for flow in flows {
-        for (direction, counts) in [("sent", &flow.sent), ("received", &flow.received)] {
+        // What is received was classed at the other end.
+        for (direction, class, counts) in [
+            ("sent", flow.class.as_str(), &flow.sent),
+            ("received", "-", &flow.received),
+        ] {
             let [app, matching, zstd, overhead, link, saved] = sum(counts);
             table.row([
                 flow.id.to_string(),
                 flow.target.clone(),
                 flow.opened.clone(),
-                flow.class.clone(),
+                class.to_owned(),
                 direction.to_owned(),
                 age(flow.age_s),
                 app,
@@ -248,6 +252,27 @@ mod tests {
             ["113  B", "+2.20 kB", "2.31 kB", "-"]
         );
         assert_eq!(sum(&Direction::default())[5], "-");
+    }
+
+    #[test]
+    fn a_flows_class_is_shown_for_what_this_end_sends() {
+        let flow = Flow {
+            id: 1,
+            peer: "far".to_owned(),
+            target: "target:80".to_owned(),
+            opened: "out".to_owned(),
+            age_s: 1.0,
+            class: "ordinary".to_owned(),
+            lane: 0,
+            sent: Direction::default(),
+            received: Direction::default(),
+        };
+        let mut out = Vec::new();
+        flows(&[flow]).print(&mut out).expect("memory");
+        let out = String::from_utf8(out).expect("text");
+        let class = |line: &str| line.split_whitespace().nth(3).map(str::to_owned);
+        let classes: Vec<_> = out.lines().skip(1).filter_map(class).collect();
+        assert_eq!(classes, ["ordinary", "-"], "{out}");
     }
 
     #[test]
