@@ -104,7 +104,6 @@ fn in_words(error: &anyhow::Error) -> String {
 
 /// Logs to standard error, which standard output and its JSON stay clear of. No line waits for
 /// a reader that is stuck: what does not fit is lost. The guard's end writes what is left.
-#[must_use]
 fn log_to_stderr(level: LevelFilter) -> WorkerGuard {
     let (writer, guard) = NonBlockingBuilder::default()
         .lossy(true)
