@@ -24,6 +24,7 @@ use tokio::{
 use crate::{
     http_proxy::{Answer, Exchange, RequestBody},
     link::{FlowSignals, SharedLink, Standing},
+    refusal::Refusal,
 };
 
 /// Codes of resets, for the other end's log.
@@ -95,8 +96,14 @@ impl FlowHandle {
     }
 
     /// Passes bytes both ways until both have ended, `rest` first, as far as `exchange` lets
-    /// them.
-    pub async fn run(mut self, tcp: TcpStream, rest: Vec<u8>, exchange: Exchange, idle: Duration) {
+    /// them. Says why the other end refused the flow, if it did so meanwhile.
+    pub async fn run(
+        mut self,
+        tcp: TcpStream,
+        rest: Vec<u8>,
+        exchange: Exchange,
+        idle: Duration,
+    ) -> Option<Refusal> {
         prepare(&tcp);
         let activity = Activity::new();
         let both = async {
@@ -105,6 +112,7 @@ impl FlowHandle {
                 self.downwards(&tcp, exchange.answer, &activity)
             )
         };
+        let mut refused = None;
         let ended = tokio::select! {
             result = both => match result {
                 Ok(_) => Ending::Finished,
@@ -112,13 +120,14 @@ impl FlowHandle {
             },
             standing = self.signals.over() => {
                 if let Standing::Refused(refusal) = standing {
-                    tracing::info!(%refusal, "the other side refused a connection");
+                    refused = Some(refusal);
                 }
                 Ending::ResetByLink
             }
             () = activity.idle_for(idle) => Ending::Idle,
         };
         self.end(&tcp, ended);
+        refused
     }
 
     /// From the application to the link.

@@ -99,11 +99,15 @@ pub async fn serve(
     policy: Arc<SharedPolicy>,
 ) {
     let mut complaint = AcceptComplaint::default();
+    let Ok(address) = listener.local_addr() else {
+        return;
+    };
     loop {
         match listener.accept().await {
             Ok((tcp, _)) => {
                 let client = Client {
                     tcp,
+                    listener: address,
                     links: Arc::clone(&links),
                     policy: Arc::clone(&policy),
                 };
@@ -148,6 +152,8 @@ impl AcceptComplaint {
 /// A client's connection before it is a flow.
 struct Client {
     tcp: TcpStream,
+    /// Which listener took it, for the log.
+    listener: SocketAddr,
     links: Arc<dyn Links>,
     policy: Arc<SharedPolicy>,
 }
@@ -162,14 +168,17 @@ impl Client {
     }
 
     async fn forward(self, target: &Target) -> io::Result<()> {
+        let listener = self.listener;
         match self.open(target).await {
             Ok(flow) => {
                 // Bytes flow before the target has answered: a refusal resets them.
-                self.run(flow, Vec::new(), Exchange::TUNNEL).await;
+                if let Some(refusal) = self.run(flow, Vec::new(), Exchange::TUNNEL).await {
+                    tracing::info!(%listener, %target, %refusal, "refused a forwarded connection");
+                }
                 Ok(())
             }
             Err(refusal) => {
-                tracing::info!(%target, %refusal, "refused a forwarded connection");
+                tracing::info!(%listener, %target, %refusal, "refused a forwarded connection");
                 socket2::SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO))
             }
         }
@@ -212,7 +221,7 @@ impl Client {
                 Ok(())
             }
             Err(refusal) => {
-                tracing::info!(%target, %refusal, "refused a SOCKS5 connection");
+                tracing::info!(listener = %self.listener, %target, %refusal, "refused a SOCKS5 connection");
                 self.tcp.write_all(&socks5::reply_refused(refusal)).await
             }
         }
@@ -255,7 +264,7 @@ impl Client {
                 Ok(())
             }
             Err(refusal) => {
-                tracing::info!(%target, %refusal, "refused a connection through the HTTP proxy");
+                tracing::info!(listener = %self.listener, %target, %refusal, "refused a connection through the HTTP proxy");
                 self.answer(&http_proxy::refused_response(refusal, &target))
                     .await
             }
@@ -355,9 +364,9 @@ impl Client {
         timeout(LINK_WAIT, up).await.map_err(|_| Refusal::LinkDown)
     }
 
-    async fn run(self, opened: Opened, rest: Vec<u8>, exchange: Exchange) {
+    async fn run(self, opened: Opened, rest: Vec<u8>, exchange: Exchange) -> Option<Refusal> {
         let idle = self.policy.load().timeouts.idle;
-        opened.flow.run(self.tcp, rest, exchange, idle).await;
+        opened.flow.run(self.tcp, rest, exchange, idle).await
     }
 }
 

@@ -57,7 +57,12 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, policy: Arc<SharedP
                 .await;
         }
         Err(refusal) => {
-            tracing::info!(target = %offer.target, %refusal, "refused a connection for the peer");
+            tracing::info!(
+                peer = %link.peer,
+                target = %offer.target,
+                refusal = refusal.in_own_words(),
+                "refused a connection for the peer"
+            );
             let text = refusal.to_string();
             link.with(|link, _| link.refuse_flow(offer.flow, refusal.wire_code(), &text));
         }

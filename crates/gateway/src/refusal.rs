@@ -55,6 +55,28 @@ impl Refusal {
         known.copied().unwrap_or(Refusal::Other)
     }
 
+    /// In the words of the end that refused, for its own log. Displayed, a refusal is in those
+    /// of the end that asked.
+    pub fn in_own_words(self) -> String {
+        self.describe("this end")
+    }
+
+    fn describe(self, connecting_end: &str) -> String {
+        match self {
+            Refusal::Other => format!("{connecting_end} could not connect"),
+            Refusal::NotAllowed => format!("no allow rule of {connecting_end} covers the target"),
+            Refusal::NameNotResolved => {
+                format!("{connecting_end} could not resolve the target's name")
+            }
+            Refusal::ConnectionRefused => "the target refused the connection".to_owned(),
+            Refusal::Unreachable => format!("{connecting_end} has no route to the target"),
+            Refusal::TimedOut => "the target did not answer in time".to_owned(),
+            Refusal::LinkDown => "the link to the other side is down".to_owned(),
+            Refusal::Limit => "a limit on open flows or memory was reached".to_owned(),
+            Refusal::Draining => "one of the gateways is shutting down".to_owned(),
+        }
+    }
+
     /// What a failed `connect(2)` to the target means to the client.
     pub fn from_connect_error(error: &io::Error) -> Refusal {
         match error.kind() {
@@ -73,17 +95,7 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Refusal::Other => "the other side could not connect",
-            Refusal::NotAllowed => "no allow rule of the other side covers the target",
-            Refusal::NameNotResolved => "the other side could not resolve the target's name",
-            Refusal::ConnectionRefused => "the target refused the connection",
-            Refusal::Unreachable => "the other side has no route to the target",
-            Refusal::TimedOut => "the target did not answer in time",
-            Refusal::LinkDown => "the link to the other side is down",
-            Refusal::Limit => "a limit on open flows or memory was reached",
-            Refusal::Draining => "one of the gateways is shutting down",
-        })
+        f.write_str(&self.describe("the other side"))
     }
 }
 
@@ -102,6 +114,17 @@ mod tests {
         for code in Refusal::ALL.len()..=255 {
             assert_eq!(Refusal::from_wire_code(code as u8), Refusal::Other);
         }
+    }
+
+    #[test]
+    fn only_the_end_that_asked_speaks_of_the_other_side() {
+        let refusal = Refusal::NotAllowed;
+        let shown = "no allow rule of the other side covers the target";
+        assert_eq!(refusal.to_string(), shown);
+        assert_eq!(
+            refusal.in_own_words(),
+            shown.replace("the other side", "this end")
+        );
     }
 
     #[test]
