@@ -377,12 +377,48 @@ fn a_killed_near_end_resets_flows_of_the_far_listeners_and_may_come_back() {
 
 #[test]
 fn a_near_end_without_allow_rules_connects_nowhere_for_its_peer() {
-    let (listen, option) = forward(origin::start());
+    let target = origin::start();
+    let (listen, option) = forward(target);
     let socks = free_address().to_string();
     let pair = Pair::start(&["--forward", &option], &["--socks5", &socks]);
     assert!(is_refused(listen));
-    pair.near
-        .wait_for_log(&["refused a connection for the peer", "no allow rule"]);
+    let (listen, target) = (listen.to_string(), target.to_string());
+    pair.near.wait_for_log(&[
+        "refused a connection for the peer",
+        "no allow rule of this end",
+        &pair.site.far_key,
+        &target,
+    ]);
+    pair.far.wait_for_log(&[
+        "refused a forwarded connection",
+        "no allow rule of the other side",
+        &listen,
+        &target,
+    ]);
+}
+
+#[test]
+fn status_says_for_how_long_the_link_of_an_earlier_life_is_down() {
+    let (listen, option) = forward(origin::start());
+    let mut pair = Pair::start(&[], &["--forward", &option]);
+    assert!(origin::answers(listen));
+    pair.near.kill();
+    pair.near.restart();
+    pair.near.wait_until_up();
+    let down_s = |up| {
+        let peers = pair.far.status().peers;
+        let mut alike = peers.into_iter().filter(|peer| peer.up == up);
+        let peer = alike.next()?;
+        assert_eq!(peer.key, pair.site.near_key);
+        Some(peer.down_s)
+    };
+    eventually("the new link is up", || {
+        down_s(true)?.is_none().then_some(())
+    });
+    eventually("the old link is down", || down_s(false)?);
+    let shown = refrain(&["status", "--admin", &pair.far.admin.to_string()]);
+    let text = String::from_utf8(shown.stdout).expect("text");
+    assert!(text.contains("down "), "{text}");
 }
 
 #[test]

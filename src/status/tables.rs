@@ -51,9 +51,10 @@ fn links(peers: &[Peer]) -> Table {
     ])
     .words(&["effort"]);
     for peer in peers {
-        let lanes = match peer.up {
-            true => peer.lanes.to_string(),
-            false => "down".to_owned(),
+        let lanes = match (peer.up, peer.down_s) {
+            (true, _) => peer.lanes.to_string(),
+            (false, Some(seconds)) => format!("down {}", age(seconds)),
+            (false, None) => "down".to_owned(),
         };
         let bypassed = peer.sent.bypassed_blocks + peer.received.bypassed_blocks;
         let filled = |counts: &Direction| {

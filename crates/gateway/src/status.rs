@@ -45,6 +45,8 @@ pub struct Peer {
     pub key: String,
     /// Whether a lane is up.
     pub up: bool,
+    /// Seconds since its link lost its last lane; `None` while it is up, or without a link.
+    pub down_s: Option<f64>,
     /// What last went wrong.
     pub last_error: Option<String>,
     /// Lanes that are up.
@@ -174,6 +176,7 @@ impl Peer {
             name: report.name.clone(),
             key: report.key.to_string(),
             up: false,
+            down_s: None,
             last_error: report.last_error.clone(),
             lanes: 0,
             lanes_held_up: 0,
@@ -194,6 +197,10 @@ impl Peer {
         let up = link.lanes.iter().filter(|lane| lane.is_up);
         peer.lanes = up.clone().count();
         peer.up = peer.lanes > 0;
+        if !peer.up {
+            let gone_at = report.link.as_ref().and_then(|link| link.lanes_gone_at());
+            peer.down_s = gone_at.map(|at| at.elapsed().as_secs_f64());
+        }
         peer.lanes_held_up = up.filter(|lane| lane.is_held_up).count();
         peer.lanes_lost = link.lanes_lost;
         peer.round_trip_ms = link.round_trip.map(|time| time.as_secs_f64() * 1e3);
@@ -227,6 +234,11 @@ impl Peer {
         self.holes_made += other.holes_made;
         self.sent.add(&other.sent);
         self.received.add(&other.received);
+        self.down_s = match (self.up, self.down_s, other.down_s) {
+            (true, ..) => None,
+            (false, Some(one), Some(other)) => Some(one.min(other)),
+            (false, one, other) => one.or(other),
+        };
         if other.up {
             self.round_trip_ms = other.round_trip_ms;
             self.effort = other.effort.clone();
