@@ -202,7 +202,8 @@ fn a_dry_run_finds_what_would_keep_a_gateway_from_starting() {
 fn a_dry_run_warns_of_peers_that_the_memory_has_no_room_for() {
     let site = Site::new();
     let key = site.path("far.key").display().to_string();
-    let peers = [site.near_key.as_str(), &site.far_key].join(",");
+    let other = keygen(&site.path("other.key"));
+    let peers = [site.near_key.as_str(), &other].join(",");
     let own = ["far", "--key", &key, "--listen", "127.0.0.1:0", "--dry-run"];
     let tried = refrain(&[&own[..], &["--peer-key", &peers, "--memory", "40MiB"]].concat());
     let warned = String::from_utf8_lossy(&tried.stderr);
