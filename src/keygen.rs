@@ -5,6 +5,7 @@ use std::{
     path::PathBuf,
 };
 
+use anyhow::Context;
 use refrain_gateway::keys::PrivateKey;
 
 #[derive(clap::Args)]
@@ -24,5 +25,8 @@ pub fn run(arguments: &KeygenArguments) -> anyhow::Result<()> {
         key.write_new(&arguments.file)?;
         key
     };
-    Ok(writeln!(io::stdout(), "{}", key.public())?)
+    writeln!(io::stdout(), "{}", key.public()).with_context(|| {
+        let file = arguments.file.display();
+        format!("the key is in {file}, but its public part cannot be printed")
+    })
 }

@@ -624,6 +624,23 @@ fn a_key_that_does_not_fit_the_disk_leaves_nothing() {
 }
 
 #[test]
+fn a_public_key_that_cannot_be_printed() {
+    let site = Site::new();
+    let file = site.path("new.key").display().to_string();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full");
+    let mut keygen = command(&["keygen", &file]);
+    let made = keygen.stdout(full.expect("Linux has it")).output();
+    let made = made.expect("it runs");
+    let error = String::from_utf8_lossy(&made.stderr);
+    assert_eq!(made.status.code(), Some(1), "{error}");
+    assert!(
+        error.contains("the key is in") && error.contains(&file),
+        "{error}"
+    );
+    assert!(refrain(&["keygen", "--show", &file]).status.success());
+}
+
+#[test]
 fn an_empty_file_is_no_key_and_is_not_overwritten() {
     let site = Site::new();
     let file = site.write("empty.key", "");
