@@ -1,0 +1,152 @@
+use super::*;
+use crate::options::{CACHE, KEY, LANES, MEMORY, PEER_KEY};
+use crate::units::ByteSize;
+use proptest::prelude::*;
+
+fn parse(text: &str) -> Result<Settings, ConfigError> {
+    Settings::parse(text, Path::new("near.toml"), Role::Near)
+}
+
+fn fault(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn values_are_strings_or_numbers_and_lists_where_an_option_repeats() {
+    let text = "lanes = 1_2\nallow = ['a:80', 'b:81']\npeer_key = 'K'\ncache = '1MiB'\n";
+    let settings = parse(text).unwrap();
+    assert_eq!(settings.one::<u8>(&LANES).unwrap(), 12);
+    assert_eq!(settings.many::<String>(&ALLOW).unwrap(), ["a:80", "b:81"]);
+    assert_eq!(settings.many::<String>(&PEER_KEY).unwrap(), ["K"]);
+    assert_eq!(settings.one::<ByteSize>(&CACHE).unwrap(), ByteSize(1 << 20));
+}
+
+#[test]
+fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
+    let mut flags = Settings::default();
+    flags.add(&LANES, "7".into(), Origin::Flag);
+    flags.add(&ALLOW, "c:80".into(), Origin::Flag);
+    let file = parse("lanes = 5\ncache = '2MiB'\nallow = ['a:80', 'b:80']").unwrap();
+    let settings = flags.over(file);
+    assert_eq!(settings.one::<u8>(&LANES).unwrap(), 7);
+    assert_eq!(settings.many::<String>(&ALLOW).unwrap(), ["c:80"]);
+    assert_eq!(settings.one::<ByteSize>(&CACHE).unwrap(), ByteSize(2 << 20));
+    assert_eq!(settings.optional::<ByteSize>(&MEMORY).unwrap(), None);
+    let missing = settings.one::<String>(&KEY).unwrap_err();
+    assert!(missing.to_string().starts_with("missing: --key "));
+}
+
+#[test]
+fn all_that_is_missing_is_named_at_once() {
+    let missing = |text: &str, role| {
+        let settings = Settings::parse(text, Path::new("a.toml"), role).unwrap();
+        let checked = settings.check_complete(role);
+        checked.err().map(|error| error.to_string())
+    };
+    let far = missing("key = 'K'", Role::Far).unwrap();
+    for part in ["--listen", "--peer-key", "peer_key"] {
+        assert!(far.contains(part), "{part} is not in: {far}");
+    }
+    assert!(!far.contains("--key") && !far.contains("one of"), "{far}");
+    let near = missing("forward = []", Role::Near).unwrap();
+    for part in [
+        "--peer,",
+        "--peer-key",
+        "--key",
+        "one of --forward, --socks5, --http-proxy",
+    ] {
+        assert!(near.contains(part), "{part} is not in: {near}");
+    }
+    let given = "peer = 'a:1'\npeer_key = 'K'\nkey = 'K'\n";
+    assert!(
+        missing(given, Role::Near)
+            .unwrap()
+            .starts_with("missing: one of")
+    );
+    for enough in ["socks5 = '127.0.0.1:1'", "allow = []"] {
+        assert_eq!(missing(&format!("{given}{enough}"), Role::Near), None);
+    }
+    assert_eq!(missing(given, Role::Check), None);
+}
+
+#[test]
+fn an_empty_list_counts_as_given() {
+    let settings = parse("allow = []").unwrap();
+    assert!(settings.is_given(&ALLOW));
+    assert!(settings.many::<String>(&ALLOW).unwrap().is_empty());
+}
+
+#[test]
+fn an_unknown_key_names_the_nearest() {
+    let error = fault("lanes = 4\n\nidle_timeot = '1h'\n");
+    let expected = "near.toml:3: unknown key 'idle_timeot'; did you mean 'idle_timeout'?";
+    assert_eq!(error, expected);
+    assert!(fault("peer_keys = []").contains("did you mean 'peer_key'?"));
+    assert_eq!(fault("xyz = 1"), "near.toml:1: unknown key 'xyz'");
+    assert!(fault("listen = 'a'").contains("an option of the other end"));
+}
+
+#[test]
+fn an_error_names_where_the_value_stands() {
+    let message = |settings: &Settings| settings.one::<ByteSize>(&CACHE).unwrap_err().to_string();
+    let file = parse("lanes = 4\ncache = '12 parsecs'").unwrap();
+    assert!(message(&file).starts_with("near.toml:2: cache '12 parsecs': an unknown unit"));
+    for (origin, start) in [
+        (Origin::Flag, "--cache '12 parsecs': an unknown"),
+        (
+            Origin::Environment,
+            "REFRAIN_CACHE '12 parsecs': an unknown",
+        ),
+    ] {
+        let mut settings = Settings::default();
+        settings.add(&CACHE, "12 parsecs".into(), origin);
+        assert!(message(&settings).starts_with(start));
+    }
+}
+
+#[test]
+fn values_of_other_types_and_bad_syntax_name_their_line() {
+    assert!(fault("\ncache = true").starts_with("near.toml:2: cache: expected \"SIZE\""));
+    assert!(fault("cache = ['1MiB']").starts_with("near.toml:1: cache: expected"));
+    assert!(fault("allow = [\n'a:80',\n['b']]").starts_with("near.toml:3: allow: expected"));
+    assert!(fault("lanes = 4\nlanes = 5").starts_with("near.toml:2: "));
+    assert!(fault("lanes = 4\n\ncache = \n").starts_with("near.toml:3: "));
+}
+
+#[test]
+fn distances_count_edits() {
+    let distance = |from: &str, to: &str| edit_distance(from.as_bytes(), to.as_bytes());
+    assert_eq!(distance("", "abc"), 3);
+    assert_eq!(distance("lanes", "lanes"), 0);
+    assert_eq!(distance("kitten", "sitting"), 3);
+}
+
+proptest! {
+    #[test]
+    fn any_text_parses_or_fails(text in any::<String>()) {
+        let _ = parse(&text);
+    }
+
+    #[test]
+    fn any_value_parses_or_fails(
+        key in prop::sample::select(OPTIONS),
+        value in "[0-9]{1,30}|'[^\n]{0,20}'|\\[.{0,20}\\]|\\{.{0,20}\\}",
+    ) {
+        if let Ok(settings) = parse(&format!("{} = {value}", key.key)) {
+            let _ = settings.many::<crate::rules::Rule>(&ALLOW);
+            let _ = settings.one::<ByteSize>(&CACHE);
+        }
+    }
+
+    #[test]
+    fn a_flipped_or_truncated_file_is_survived(
+        at in 0..EXAMPLE.len(), byte in any::<u8>(), end in 0..=EXAMPLE.len(),
+    ) {
+        let mut bytes = EXAMPLE.as_bytes().to_vec();
+        bytes[at] = byte;
+        bytes.truncate(end);
+        let _ = parse(&String::from_utf8_lossy(&bytes));
+    }
+}
+
+const EXAMPLE: &str = "peer = \"far.example:7000\"\nallow = [\n  \"a:80\", # one\n]\nlanes = 4\n";
