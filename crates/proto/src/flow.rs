@@ -77,7 +77,7 @@ pub(crate) struct ReceiveHalf {
 }
 
 /// One direction of a flow on one lane, at either end.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Strand {
     /// Offset behind its last block, 0 before the first.
     end: u64,
@@ -161,16 +161,14 @@ impl Flow {
     }
 }
 
-impl SendHalf {
-    /// Its strand on `lane`, a new one if there is none.
-    pub(crate) fn strand(&mut self, lane: LaneId) -> &mut Strand {
-        let known = self.strands.iter().position(|&(on, _)| on == lane);
-        let index = known.unwrap_or_else(|| {
-            self.strands.push((lane, Strand::default()));
-            self.strands.len() - 1
-        });
-        &mut self.strands[index].1
-    }
+/// The strand on `lane` among those of a direction, a new one if there is none.
+pub(crate) fn strand_on(strands: &mut Vec<(LaneId, Strand)>, lane: LaneId) -> &mut Strand {
+    let known = strands.iter().position(|&(on, _)| on == lane);
+    let index = known.unwrap_or_else(|| {
+        strands.push((lane, Strand::default()));
+        strands.len() - 1
+    });
+    &mut strands[index].1
 }
 
 impl ReceiveHalf {

@@ -58,7 +58,7 @@ pub(super) struct Lane {
     pub(super) ping: Option<(u64, Moment)>,
     pub(super) ping_due: Moment,
     pub(super) arrivals: Arrivals,
-    /// When loss last held it up, either way.
+    /// When loss last held it up, either way; for users to see.
     pub(super) stalled_at: Option<Moment>,
     pub(super) sent_bytes: u64,
     pub(super) received_bytes: u64,

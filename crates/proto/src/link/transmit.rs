@@ -8,7 +8,7 @@ use crate::{
     by_sender::sender::Passage,
     counters::LayerCounters,
     effort::Effort,
-    flow::SendHalf,
+    flow::{SendHalf, strand_on},
     frame::{FlowId, Frame, LaneId, LaneList, end_check},
     limits::{CONTROL_BYTES_MAX, CREDIT_BYTES_MAX, WINDOW_WAIT_MAX, WINDOW_WAIT_MIN},
     moment::Moment,
@@ -354,27 +354,27 @@ impl Link {
         flow.send.class = class;
         let mut counted = LayerCounters::default();
         let offset = flow.send.counters.app_bytes;
-        let strands = flow.send.strands.len();
-        let mut strand = *flow.send.strand(lane);
-        self.totals.strands_added += (flow.send.strands.len() - strands) as u64;
+        let SendHalf {
+            strands, pending, ..
+        } = &mut flow.send;
+        let known_strands = strands.len();
         let sent = caches.sender.send(
             lane,
             id,
             offset,
-            &flow.send.pending[..len],
+            &pending[..len],
             passage,
-            &mut strand,
+            strand_on(strands, lane),
             out,
             &mut counted,
         );
-        *flow.send.strand(lane) = strand;
-        flow.send.lane = lane;
-        let pending = &mut flow.send.pending;
+        self.totals.strands_added += (strands.len() - known_strands) as u64;
         pending.drain(..len);
         if pending.is_empty() {
             // Ten thousand idle flows shall not each keep their largest write.
             *pending = Vec::new();
         }
+        flow.send.lane = lane;
         self.pending_bytes -= len;
         flow.send.counters.add(&counted);
         self.totals.sent.add(&counted);
