@@ -23,8 +23,8 @@ impl Table {
         self
     }
 
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.into());
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
     }
 
     pub fn print(&self, out: &mut impl Write) -> std::io::Result<()> {

@@ -94,18 +94,8 @@ fn traffic(peers: &[Peer]) -> Table {
     .words(&["direction"]);
     for peer in peers {
         for (direction, counts) in [("sent", &peer.sent), ("received", &peer.received)] {
-            let [app, matching, zstd, overhead, link, saved] = sum(counts);
-            let direction = direction.to_owned();
-            table.row([
-                name(peer),
-                direction,
-                app,
-                matching,
-                zstd,
-                overhead,
-                link,
-                saved,
-            ]);
+            let cells = [name(peer), direction.to_owned()];
+            table.row(cells.into_iter().chain(sum(counts)));
         }
     }
     table
@@ -133,21 +123,15 @@ fn flows(flows: &[Flow]) -> Table {
             ("sent", flow.class.as_str(), &flow.sent),
             ("received", "-", &flow.received),
         ] {
-            let [app, matching, zstd, overhead, link, saved] = sum(counts);
-            table.row([
+            let cells = [
                 flow.id.to_string(),
                 flow.target.clone(),
                 flow.opened.clone(),
                 class.to_owned(),
                 direction.to_owned(),
                 age(flow.age_s),
-                app,
-                matching,
-                zstd,
-                overhead,
-                link,
-                saved,
-            ]);
+            ];
+            table.row(cells.into_iter().chain(sum(counts)));
         }
     }
     table
