@@ -11,6 +11,7 @@ use refrain_codec::{
     geometry::{CACHE_BYTES_MIN, CacheGeometry},
     marker::{MarkerAlgorithm, MarkerFinder, SampleByteTable, SamplingPeriod, WindowBytes},
     matching::{Everything, MatchingAlgorithm},
+    simd::Backend,
 };
 
 const BLOCK_BYTES_MAX: usize = 64 << 10;
@@ -94,6 +95,7 @@ impl Ends {
                 },
                 markers: MarkerFinder::new(algorithm, period, window, table),
                 chunk_hasher: ChunkHasher::default(),
+                backend: Backend::best(),
             }),
             near_cursors: Default::default(),
             decoder: Decoder::new(geometry),

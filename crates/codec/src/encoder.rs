@@ -12,6 +12,7 @@ use crate::{
         BlockPlace, BlockWriter, MatchingAlgorithm, Reach, chunk_match::ChunkMatch,
         max_match::MaxMatch,
     },
+    simd::Backend,
     token::{SourceCursor, TokenWriter},
 };
 
@@ -26,6 +27,8 @@ pub struct EncoderConfig {
     pub markers: MarkerFinder,
     /// The digest of Chunk-Match.
     pub chunk_hasher: ChunkHasher,
+    /// The kernels to use, those of `markers` among them.
+    pub backend: Backend,
 }
 
 /// Encodes blocks against the cache that the other end's [`Decoder`](crate::Decoder)
@@ -96,6 +99,7 @@ impl EncoderConfig {
             matching: MatchingAlgorithm::default(),
             markers: MarkerFinder::default(),
             chunk_hasher: ChunkHasher::default(),
+            backend: Backend::best(),
         }
     }
 
@@ -119,14 +123,15 @@ impl Encoder {
     pub fn new(config: EncoderConfig) -> Self {
         let cache_bytes = config.geometry.cache_bytes();
         let period = config.markers.period();
+        let markers = config.markers.with_backend(config.backend);
         let matcher = match config.matching {
             MatchingAlgorithm::MaxMatch => {
-                Matcher::Max(MaxMatch::new(cache_bytes, period, config.markers))
+                Matcher::Max(MaxMatch::new(cache_bytes, period, markers))
             }
             MatchingAlgorithm::ChunkMatch => Matcher::Chunk(ChunkMatch::new(
                 cache_bytes,
                 period,
-                config.markers,
+                markers,
                 config.chunk_hasher,
             )),
         };

@@ -110,6 +110,7 @@ fn link_bytes(link: &LinkConfig) -> u64 {
         matching: link.matching,
         markers: link.markers.clone(),
         chunk_hasher: link.chunk_hasher,
+        backend: link.backend,
     };
     encoder.memory_bytes_max() as u64
         + link.receive_cache.cache_bytes() as u64

@@ -24,6 +24,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{FindMarkers, SamplingPeriod, WindowBytes, candidates};
+use crate::simd::Backend;
 
 /// Bytes that make up a position's value; no more than the shortest window has.
 pub(crate) const VALUE_BYTES: usize = 8;
@@ -33,13 +34,18 @@ pub(crate) const VALUE_BYTES: usize = 8;
 pub struct Maxp {
     pub(super) period: SamplingPeriod,
     pub(super) window: WindowBytes,
+    pub(super) backend: Backend,
 }
 
 impl Maxp {
     /// A finder with this period and window.
     #[must_use]
     pub fn new(period: SamplingPeriod, window: WindowBytes) -> Self {
-        Self { period, window }
+        Self {
+            period,
+            window,
+            backend: Backend::best(),
+        }
     }
 }
 

@@ -33,6 +33,8 @@ pub use samplebyte::{SampleByte, SampleByteTable, TableError};
 use alloc::vec::Vec;
 use core::{fmt, str::FromStr};
 
+use crate::simd::Backend;
+
 /// Finds the markers of one block after another.
 ///
 /// Blocks stand alone: nothing is carried from one to the next.
@@ -140,6 +142,19 @@ impl MarkerFinder {
             MarkerAlgorithm::Maxp => Self::Maxp(Maxp::new(period, window)),
             MarkerAlgorithm::Fixed => Self::Fixed(Fixed::new(period, window)),
         }
+    }
+
+    /// The same finder on the kernels of `backend`, instead of the machine's best.
+    #[must_use]
+    pub fn with_backend(mut self, backend: Backend) -> Self {
+        match &mut self {
+            Self::SampleByte(finder) => finder.backend = backend,
+            Self::Modp(finder) => finder.backend = backend,
+            Self::Maxp(finder) => finder.backend = backend,
+            // It has nothing to compute.
+            Self::Fixed(_) => {}
+        }
+        self
     }
 
     /// The period with which the next block is sampled.

@@ -23,6 +23,7 @@
 use alloc::{boxed::Box, vec::Vec};
 
 use super::{FindMarkers, SamplingPeriod, WindowBytes, candidates};
+use crate::simd::Backend;
 
 /// The modulus, without its x^64: the first irreducible polynomial of degree 64 from the
 /// first 64 bits of pi's fraction on.
@@ -44,6 +45,7 @@ pub(crate) fn mask(period: SamplingPeriod) -> u64 {
 pub struct Modp {
     pub(super) period: SamplingPeriod,
     pub(super) window: WindowBytes,
+    pub(super) backend: Backend,
     rabin: Box<Rabin>,
 }
 
@@ -54,6 +56,7 @@ impl Modp {
         Self {
             period,
             window,
+            backend: Backend::best(),
             rabin: Box::new(Rabin::new(window)),
         }
     }

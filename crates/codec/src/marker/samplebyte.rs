@@ -30,12 +30,14 @@ use alloc::{
 use core::fmt;
 
 use super::{FindMarkers, SamplingPeriod, WindowBytes, candidates};
+use crate::simd::Backend;
 
 /// Finds SAMPLEBYTE markers.
 #[derive(Clone, Debug)]
 pub struct SampleByte {
     pub(super) period: SamplingPeriod,
     pub(super) window: WindowBytes,
+    pub(super) backend: Backend,
     table: Box<SampleByteTable>,
 }
 
@@ -46,6 +48,7 @@ impl SampleByte {
         Self {
             period,
             window,
+            backend: Backend::best(),
             table: Box::new(table),
         }
     }

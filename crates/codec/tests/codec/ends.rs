@@ -8,6 +8,7 @@ use refrain_codec::{
     geometry::CacheGeometry,
     marker::{MarkerAlgorithm, MarkerFinder, SampleByteTable, SamplingPeriod, WindowBytes},
     matching::{MatchingAlgorithm, Reach},
+    simd::Backend,
 };
 
 /// The smallest cache, so that it wraps soon.
@@ -34,6 +35,7 @@ pub fn config(matching: MatchingAlgorithm, markers: MarkerFinder) -> EncoderConf
         matching,
         markers,
         chunk_hasher: ChunkHasher::default(),
+        backend: Backend::best(),
     }
 }
 

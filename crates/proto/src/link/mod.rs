@@ -35,7 +35,7 @@ use std::{
 
 use refrain_codec::{
     EncoderConfig, LogPosition, chunk::hash::ChunkHasher, geometry::CacheGeometry,
-    marker::MarkerFinder, matching::MatchingAlgorithm,
+    marker::MarkerFinder, matching::MatchingAlgorithm, simd::Backend,
 };
 
 pub use flows::OpenError;
@@ -80,6 +80,8 @@ pub struct LinkConfig {
     pub markers: MarkerFinder,
     /// The digest of Chunk-Match.
     pub chunk_hasher: ChunkHasher,
+    /// The kernels to encode with.
+    pub backend: Backend,
     /// How effort is chosen.
     pub effort: EffortMode,
     /// Most flows at once.
@@ -266,6 +268,7 @@ impl LinkConfig {
             matching: MatchingAlgorithm::default(),
             markers: MarkerFinder::default(),
             chunk_hasher: ChunkHasher::default(),
+            backend: Backend::best(),
             effort: EffortMode::default(),
             flows_max: FLOWS_MAX,
             lanes_max: LANES_MAX,
@@ -282,6 +285,7 @@ impl LinkConfig {
             matching: self.matching,
             markers: self.markers.clone(),
             chunk_hasher: self.chunk_hasher,
+            backend: self.backend,
         }
     }
 }

@@ -1,0 +1,189 @@
+//! Kernels: the loops that touch every byte, written for each processor.
+//!
+//! One folder a kernel. Its `mod.rs` says in pseudocode what it computes and picks the version;
+//! the files beside it are the versions, `portable.rs` always among them. All are held equal to
+//! [`reference`](crate::reference), on every [`Backend`] that the machine has.
+//!
+//! A [`Backend`] can only be had where its instructions were found. That is what makes the
+//! calls from a kernel's `mod.rs` into `avx2.rs`, `avx512.rs` and `neon.rs` sound.
+//!
+//! Deviation: a processor with AVX-512 but without the instructions that came with Ice Lake
+//! (GFNI, VBMI and the others below) is given AVX2. The kernels that gain most from AVX-512
+//! consist of those instructions, and such processors clock down for the rest.
+
+use core::{fmt, str::FromStr};
+
+/// A set of instructions that kernels are written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InstructionSet {
+    /// What every processor has, and a compiler makes of it.
+    Portable,
+    /// x86-64 with AVX2, BMI1 and 2, POPCNT, PCLMULQDQ: from Haswell (2013) and Zen (2017) on.
+    Avx2,
+    /// x86-64 with AVX-512 F, BW, CD, DQ, VL, VBMI, VBMI2, BITALG, VPOPCNTDQ, GFNI and
+    /// VPCLMULQDQ: from Ice Lake (2019) and Zen 4 (2022) on.
+    Avx512,
+    /// 64-bit ARM, all of which has NEON.
+    Neon,
+}
+
+impl InstructionSet {
+    /// All of them, the one that helps least first.
+    pub const ALL: [Self; 4] = [Self::Portable, Self::Neon, Self::Avx2, Self::Avx512];
+}
+
+/// The kernels to use: proof that this machine has their instructions.
+///
+/// ```
+/// use refrain_codec::simd::{Backend, InstructionSet};
+///
+/// // The fastest that this machine has, and a given one.
+/// let best = Backend::best();
+/// let portable = Backend::new(InstructionSet::Portable).expect("every machine has it");
+/// assert!(Backend::available().any(|backend| backend == best));
+/// assert!(Backend::available().any(|backend| backend == portable));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Backend(InstructionSet);
+
+impl Backend {
+    /// The backend that every machine has.
+    pub const PORTABLE: Self = Self(InstructionSet::Portable);
+
+    /// The backend for `set`; `None` where the machine lacks its instructions.
+    #[must_use]
+    pub fn new(set: InstructionSet) -> Option<Self> {
+        is_present(set).then_some(Self(set))
+    }
+
+    /// The fastest that this machine has.
+    #[must_use]
+    pub fn best() -> Self {
+        Self::available().last().unwrap_or(Self::PORTABLE)
+    }
+
+    /// All that this machine has, the slowest first.
+    pub fn available() -> impl Iterator<Item = Self> {
+        InstructionSet::ALL.into_iter().filter_map(Self::new)
+    }
+
+    /// The instructions that its kernels use.
+    #[must_use]
+    pub fn instruction_set(self) -> InstructionSet {
+        self.0
+    }
+}
+
+impl Default for Backend {
+    fn default() -> Self {
+        Self::best()
+    }
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+// A target without SSE2 passes floats and vectors in its own way (kernels, bootloaders).
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+fn is_present(set: InstructionSet) -> bool {
+    cpufeatures::new!(avx2, "avx2", "bmi1", "bmi2", "popcnt", "pclmulqdq");
+    cpufeatures::new!(
+        avx512,
+        "avx512f",
+        "avx512bw",
+        "avx512cd",
+        "avx512dq",
+        "avx512vl",
+        "avx512vbmi",
+        "avx512vbmi2",
+        "avx512bitalg",
+        "avx512vpopcntdq",
+        "gfni",
+        "vpclmulqdq"
+    );
+    match set {
+        InstructionSet::Portable => true,
+        InstructionSet::Avx2 => avx2::get(),
+        InstructionSet::Avx512 => avx2::get() && avx512::get(),
+        InstructionSet::Neon => false,
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
+fn is_present(set: InstructionSet) -> bool {
+    match set {
+        InstructionSet::Portable => true,
+        InstructionSet::Avx2 | InstructionSet::Avx512 => false,
+        InstructionSet::Neon => cfg!(all(target_arch = "aarch64", target_feature = "neon")),
+    }
+}
+
+impl fmt::Display for InstructionSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+            Self::Neon => "neon",
+        })
+    }
+}
+
+impl FromStr for InstructionSet {
+    type Err = UnknownInstructionSet;
+
+    fn from_str(name: &str) -> Result<Self, UnknownInstructionSet> {
+        match name {
+            "portable" => Ok(Self::Portable),
+            "avx2" => Ok(Self::Avx2),
+            "avx512" => Ok(Self::Avx512),
+            "neon" => Ok(Self::Neon),
+            _ => Err(UnknownInstructionSet),
+        }
+    }
+}
+
+/// A name that no instruction set has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownInstructionSet;
+
+impl fmt::Display for UnknownInstructionSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected `portable`, `avx2`, `avx512` or `neon`")
+    }
+}
+
+impl core::error::Error for UnknownInstructionSet {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn names_are_read_back() {
+        for set in InstructionSet::ALL {
+            assert_eq!(set.to_string().parse(), Ok(set));
+        }
+        assert_eq!("sse9".parse::<InstructionSet>(), Err(UnknownInstructionSet));
+    }
+
+    #[test]
+    fn the_best_is_the_last_available() {
+        assert_eq!(Backend::available().next(), Some(Backend::PORTABLE));
+        assert_eq!(Backend::available().last(), Some(Backend::best()));
+    }
+
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+    #[test]
+    fn what_the_standard_library_finds_is_found() {
+        let avx2 = std::is_x86_feature_detected!("avx2");
+        assert_eq!(Backend::new(InstructionSet::Avx2).is_some(), avx2);
+        let vbmi2 = std::is_x86_feature_detected!("avx512vbmi2");
+        assert_eq!(Backend::new(InstructionSet::Avx512).is_some(), vbmi2);
+        assert_eq!(Backend::new(InstructionSet::Neon), None);
+    }
+}
