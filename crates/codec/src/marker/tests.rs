@@ -72,9 +72,11 @@ proptest! {
         let table = SampleByteTable::default();
         for algorithm in MarkerAlgorithm::ALL {
             for (p, w) in PERIODS.into_iter().flat_map(|p| WINDOWS.map(|w| (p, w))) {
-                let found = find(&finder(algorithm, p, w), &block);
                 let expected = reference::markers::find(algorithm, &block, period(p), window(w), &table);
-                prop_assert_eq!(&found, &expected, "{} at p = {}, w = {}", algorithm, p, w);
+                for backend in Backend::available() {
+                    let found = find(&finder(algorithm, p, w).with_backend(backend), &block);
+                    prop_assert_eq!(&found, &expected, "{} at p = {}, w = {}, {:?}", algorithm, p, w, backend);
+                }
             }
         }
     }
@@ -86,11 +88,12 @@ proptest! {
         p in select(&PERIODS[..]),
     ) {
         let table = SampleByteTable::from_bytes(&values).expect("not empty");
-        let found = find(
-            &MarkerFinder::new(MarkerAlgorithm::SampleByte, period(p), window(32), table.clone()),
-            &block,
-        );
-        prop_assert_eq!(found, reference::markers::samplebyte(&block, period(p), window(32), &table));
+        let expected = reference::markers::samplebyte(&block, period(p), window(32), &table);
+        let finder = MarkerFinder::new(MarkerAlgorithm::SampleByte, period(p), window(32), table);
+        for backend in Backend::available() {
+            let found = find(&finder.clone().with_backend(backend), &block);
+            prop_assert_eq!(&found, &expected, "{:?}", backend);
+        }
     }
 
     #[test]
