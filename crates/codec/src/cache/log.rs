@@ -7,7 +7,14 @@
 
 use alloc::vec::Vec;
 
-use crate::LogPosition;
+use crate::{
+    LogPosition,
+    simd::{
+        Backend,
+        compare::{common_prefix, common_suffix},
+        prefetch::prefetch,
+    },
+};
 
 /// Step in which a log's memory grows until it reaches its capacity.
 const GROWTH_BYTES_MIN: usize = 1 << 20;
@@ -17,6 +24,11 @@ const GROWTH_BYTES_MIN: usize = 1 << 20;
 pub struct Log {
     bytes: Vec<u8>,
     capacity: usize,
+    /// Where the last write ended, and its offset: others are counted from it, which is
+    /// quicker than a division each.
+    end: LogPosition,
+    end_offset: usize,
+    backend: Backend,
 }
 
 impl Log {
@@ -25,11 +37,14 @@ impl Log {
     /// # Panics
     /// If `capacity` is 0.
     #[must_use]
-    pub fn new(capacity: usize) -> Self {
+    pub fn new(capacity: usize, backend: Backend) -> Self {
         assert!(capacity > 0, "a log needs a capacity");
         Self {
             bytes: Vec::new(),
             capacity,
+            end: LogPosition(0),
+            end_offset: 0,
+            backend,
         }
     }
 
@@ -57,6 +72,8 @@ impl Log {
         self.bytes[offset..offset + first].copy_from_slice(&data[..first]);
         let rest = &data[first..];
         self.bytes[..rest.len()].copy_from_slice(rest);
+        self.end_offset = self.offset(at + data.len() as u64);
+        self.end = at + data.len() as u64;
     }
 
     /// The `len` bytes from `from`, in at most two pieces where the range wraps;
@@ -73,11 +90,35 @@ impl Log {
         Some((head, tail))
     }
 
-    /// The eight bytes from `from` on; `None` where they wrap, or memory for them was never
+    /// All bytes from `from` to where the log wraps, or where nothing was written yet.
+    #[inline]
+    pub(crate) fn run(&self, from: LogPosition) -> &[u8] {
+        self.bytes.get(self.offset(from)..).unwrap_or_default()
+    }
+
+    /// Asks the processor for the bytes at `offset`.
+    #[inline]
+    pub(crate) fn prefetch(&self, offset: u32) {
+        prefetch(&self.bytes, offset as usize);
+    }
+
+    /// The eight bytes at `offset`; `None` where they wrap, or memory for them was never
     /// written.
     #[inline]
-    pub(crate) fn chunk(&self, from: LogPosition) -> Option<&[u8; 8]> {
-        self.bytes.get(self.offset(from)..)?.first_chunk()
+    pub(crate) fn chunk(&self, offset: u32) -> Option<&[u8; 8]> {
+        self.bytes.get(offset as usize..)?.first_chunk()
+    }
+
+    /// The latest position before `at` whose byte lies at `offset`; `None` where there was
+    /// none.
+    #[inline]
+    pub(crate) fn latest(&self, offset: u32, at: LogPosition) -> Option<LogPosition> {
+        let (offset, at_offset) = (offset as usize, self.offset(at));
+        let distance = match at_offset.checked_sub(offset) {
+            Some(distance @ 1..) => distance,
+            _ => at_offset + self.capacity - offset,
+        };
+        at.0.checked_sub(distance as u64).map(LogPosition)
     }
 
     /// How many bytes of `block` equal the log from `from` on, up to `len` of them.
@@ -86,11 +127,11 @@ impl Log {
         let Some((head, tail)) = self.pieces(from, len.min(block.len())) else {
             return 0;
         };
-        let equal = common_prefix(head, block);
+        let equal = common_prefix(self.backend, head, block);
         if equal < head.len() {
             return equal;
         }
-        equal + common_prefix(tail, &block[head.len()..])
+        equal + common_prefix(self.backend, tail, &block[head.len()..])
     }
 
     /// How many bytes at the end of `block` equal the log before `before`, up to `len`.
@@ -100,16 +141,25 @@ impl Log {
         let Some((head, tail)) = self.pieces(before.back(len as u64), len) else {
             return 0;
         };
-        let equal = common_suffix(tail, block);
+        let equal = common_suffix(self.backend, tail, block);
         if equal < tail.len() {
             return equal;
         }
-        equal + common_suffix(head, &block[..block.len() - tail.len()])
+        equal + common_suffix(self.backend, head, &block[..block.len() - tail.len()])
     }
 
-    fn offset(&self, at: LogPosition) -> usize {
-        // The capacity is a usize, so is the remainder.
-        (at.0 % self.capacity as u64) as usize
+    /// Where the byte at `at` lies in memory.
+    #[inline]
+    pub(crate) fn offset(&self, at: LogPosition) -> usize {
+        let capacity = self.capacity as u64;
+        let back = self.end.0.wrapping_sub(at.0);
+        if back <= self.end_offset as u64 {
+            self.end_offset - back as usize
+        } else if back <= capacity {
+            self.end_offset + (capacity - back) as usize
+        } else {
+            (at.0 % capacity) as usize
+        }
     }
 
     fn grow_to(&mut self, len: usize) {
@@ -124,47 +174,6 @@ impl Log {
     }
 }
 
-/// Length of the common prefix of `a` and `b`, eight bytes at a time.
-fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    let mut equal = 0;
-    for (x, y) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
-        let difference = word(x) ^ word(y);
-        if difference != 0 {
-            return equal + (difference.trailing_zeros() / 8) as usize;
-        }
-        equal += 8;
-    }
-    equal
-        + a[equal..]
-            .iter()
-            .zip(&b[equal..])
-            .take_while(|(x, y)| x == y)
-            .count()
-}
-
-/// Length of the common suffix of `a` and `b`, eight bytes at a time.
-fn common_suffix(a: &[u8], b: &[u8]) -> usize {
-    let mut equal = 0;
-    for (x, y) in a.rchunks_exact(8).zip(b.rchunks_exact(8)) {
-        let difference = word(x) ^ word(y);
-        if difference != 0 {
-            return equal + (difference.leading_zeros() / 8) as usize;
-        }
-        equal += 8;
-    }
-    let (a, b) = (&a[..a.len() - equal], &b[..b.len() - equal]);
-    equal
-        + a.iter()
-            .rev()
-            .zip(b.iter().rev())
-            .take_while(|(x, y)| x == y)
-            .count()
-}
-
-fn word(bytes: &[u8]) -> u64 {
-    u64::from_le_bytes(bytes.try_into().expect("chunks of eight"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,7 +186,7 @@ mod tests {
 
     #[test]
     fn keeps_the_last_capacity_bytes() {
-        let mut log = Log::new(10);
+        let mut log = Log::new(10, Backend::best());
         log.write(LogPosition(0), b"abcdefgh");
         log.write(LogPosition(8), b"ijklm");
         assert_eq!(read(&log, 3, 10), b"defghijklm");
@@ -186,15 +195,27 @@ mod tests {
 
     #[test]
     fn allocates_as_it_fills() {
-        let mut log = Log::new(64 << 20);
+        let mut log = Log::new(64 << 20, Backend::best());
         assert_eq!(log.allocated_bytes(), 0);
         log.write(LogPosition(0), &[1; 1000]);
         assert_eq!(log.allocated_bytes(), GROWTH_BYTES_MIN);
     }
 
     #[test]
+    fn an_offset_means_the_latest_position_before() {
+        let mut log = Log::new(100, Backend::best());
+        log.write(LogPosition(1000), &[0; 30]);
+        let latest = |offset, at| log.latest(offset, LogPosition(at)).map(|at| at.0);
+        assert_eq!(latest(7, 1010), Some(1007));
+        assert_eq!(latest(10, 1010), Some(910));
+        assert_eq!(latest(99, 1010), Some(999));
+        assert_eq!(latest(99, 10), None);
+        assert_eq!(latest(10, 1110), Some(1010));
+    }
+
+    #[test]
     fn unwritten_memory_is_not_read() {
-        let log = Log::new(4096);
+        let log = Log::new(4096, Backend::best());
         assert!(log.pieces(LogPosition(5), 1).is_none());
         assert_eq!(log.common_prefix(LogPosition(5), b"abc", 3), 0);
     }
@@ -206,7 +227,7 @@ mod tests {
             b in proptest::collection::vec(0u8..2, 0..60),
             at in 0u64..200,
         ) {
-            let mut log = Log::new(64);
+            let mut log = Log::new(64, Backend::best());
             log.write(LogPosition(at), &[9; 64]);
             log.write(LogPosition(at), &a);
             let prefix = a.iter().zip(&b).take_while(|(x, y)| x == y).count();

@@ -11,6 +11,9 @@
 //! (GFNI, VBMI and the others below) is given AVX2. The kernels that gain most from AVX-512
 //! consist of those instructions, and such processors clock down for the rest.
 
+pub(crate) mod compare;
+pub(crate) mod prefetch;
+
 use core::{fmt, str::FromStr};
 
 /// A set of instructions that kernels are written for.
