@@ -12,6 +12,8 @@ use crate::{
     LogPosition,
     cache::log::Log,
     geometry::CacheGeometry,
+    matching::append,
+    simd::Backend,
     token::{SourceCursor, TokenReader},
 };
 
@@ -63,7 +65,7 @@ impl Decoder {
     pub fn new(geometry: CacheGeometry) -> Self {
         Self {
             geometry,
-            log: Log::new(geometry.cache_bytes()),
+            log: Log::new(geometry.cache_bytes(), Backend::best()),
         }
     }
 
@@ -124,15 +126,15 @@ impl Decoder {
             .next(cursor)
             .map_err(|_| DecodeError::MalformedTokens)?
         {
-            let (run, rest) = literals
-                .split_at_checked(region.literals)
+            let rest = literals
+                .get(region.literals..)
                 .ok_or(DecodeError::WrongLength)?;
-            literals = rest;
             let room = len - (plain.len() - start);
-            if run.len() > room || region.len > room - run.len() {
+            if region.literals > room || region.len > room - region.literals {
                 return Err(DecodeError::WrongLength);
             }
-            plain.extend_from_slice(run);
+            append(plain, literals, region.literals);
+            literals = rest;
             let done = plain.len() - start;
             let out_of_cache = DecodeError::SourceOutOfCache {
                 source: region.source,
@@ -167,6 +169,11 @@ impl Decoder {
         plain: &mut Vec<u8>,
     ) -> Option<()> {
         let from_log = at.since(source).min(len as u64) as usize;
+        let run = self.log.run(source);
+        if from_log == len && len <= run.len() {
+            append(plain, run, len);
+            return Some(());
+        }
         if from_log > 0 {
             let (head, tail) = self.log.pieces(source, from_log)?;
             plain.extend_from_slice(head);

@@ -126,7 +126,7 @@ impl Encoder {
         let markers = config.markers.with_backend(config.backend);
         let matcher = match config.matching {
             MatchingAlgorithm::MaxMatch => {
-                Matcher::Max(MaxMatch::new(cache_bytes, period, markers))
+                Matcher::Max(MaxMatch::new(cache_bytes, period, markers, config.backend))
             }
             MatchingAlgorithm::ChunkMatch => Matcher::Chunk(ChunkMatch::new(
                 cache_bytes,

@@ -94,12 +94,20 @@ impl<'a> TokenWriter<'a> {
         debug_assert!(region.len >= REGION_BYTES_MIN);
         self.cursor.skip(region.literals);
         let expected = self.cursor.expected().unwrap_or(self.block_at);
-        push_varint(self.tokens, region.literals as u64);
-        push_varint(self.tokens, (region.len - REGION_BYTES_MIN) as u64);
-        push_varint(
-            self.tokens,
+        let values = [
+            region.literals as u64,
+            (region.len - REGION_BYTES_MIN) as u64,
             zigzag(region.source.0.wrapping_sub(expected.0) as i64),
-        );
+        ];
+        if (values[0] | values[1] | values[2]) < 0x80 {
+            // What most regions are: close to the last one, and short.
+            self.tokens
+                .extend_from_slice(&values.map(|value| value as u8));
+        } else {
+            for value in values {
+                push_varint(self.tokens, value);
+            }
+        }
         self.cursor.set(region.source + region.len as u64);
     }
 
@@ -133,12 +141,20 @@ impl<'a> TokenReader<'a> {
         if self.tokens.is_empty() {
             return Ok(None);
         }
-        let literals = self.length()?;
-        let len = self
-            .length()?
-            .checked_add(REGION_BYTES_MIN)
-            .ok_or(MalformedTokens)?;
-        let step = unzigzag(take_varint(&mut self.tokens).ok_or(MalformedTokens)?);
+        let (literals, len, step) = match self.tokens.split_first_chunk() {
+            // What most regions are: three varints of a byte each.
+            Some((&[literals, len, step], rest)) if (literals | len | step) < 0x80 => {
+                self.tokens = rest;
+                (usize::from(literals), usize::from(len), u64::from(step))
+            }
+            _ => {
+                let (literals, len) = (self.length()?, self.length()?);
+                let step = take_varint(&mut self.tokens).ok_or(MalformedTokens)?;
+                (literals, len, step)
+            }
+        };
+        let len = len.checked_add(REGION_BYTES_MIN).ok_or(MalformedTokens)?;
+        let step = unzigzag(step);
         cursor.skip(literals);
         let expected = cursor.expected().unwrap_or(self.block_at);
         let source = LogPosition(expected.0.wrapping_add(step as u64));
@@ -171,6 +187,10 @@ pub fn push_varint(out: &mut Vec<u8>, mut value: u64) {
 /// Takes one varint off the front of `bytes`; `None` if it is cut short or has more
 /// than 64 bits.
 pub fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    if let Some((&byte @ ..0x80, rest)) = bytes.split_first() {
+        *bytes = rest;
+        return Some(byte.into());
+    }
     let mut value = 0u64;
     for (index, &byte) in bytes.iter().take(VARINT_BYTES_MAX).enumerate() {
         let group = u64::from(byte & 0x7f);

@@ -1,26 +1,25 @@
 //! The sender's fingerprint table (EndRE, section 5.2.2 and Table 1).
 //!
 //! A plain array of 4-byte entries, indexed by the fingerprint's low bits, which
-//! the index therefore stands for. Up to a cache of 16 MiB an entry is 24 bits of
-//! offset and 8 more bits of the fingerprint (the *tag*); above, it is the offset
-//! alone. Entries are overwritten in place and never deleted: an entry is a hint,
-//! and the caller compares bytes before it believes one.
+//! the index therefore stands for. An entry is an offset into the log and, in the bits
+//! that an offset of this log leaves free, the top bits of the fingerprint (the *tag*):
+//! 8 bits at 16 MiB, as in the paper, 5 at 128 MiB, none at 4 GiB. A tag that differs
+//! spares a look into the log. Entries are overwritten in place and never deleted: an
+//! entry is a hint, and the caller compares bytes before it believes one.
 //!
 //! Its size follows the cache's: `cache / p` entries, rounded down to a power of
 //! two, so at most 6.25 % of the cache at p = 64 and 12.5 % at p = 32.
 
 use alloc::{vec, vec::Vec};
 
-use crate::{LogPosition, fingerprint::Fingerprint, marker::SamplingPeriod};
+use crate::{fingerprint::Fingerprint, marker::SamplingPeriod, simd::prefetch::prefetch};
 
-/// Caches up to this size leave room for a tag in each entry.
-const TAGGED_CACHE_BYTES_MAX: u64 = 1 << 24;
-
-/// Maps fingerprints to the last log position at which they were seen.
+/// Maps fingerprints to the last offset in the log at which they were seen.
 #[derive(Debug)]
 pub struct FingerprintTable {
     entries: Vec<u32>,
-    cache_bytes: u64,
+    /// The bits of an entry that hold its tag.
+    tag_bits: u32,
 }
 
 impl FingerprintTable {
@@ -34,7 +33,7 @@ impl FingerprintTable {
         let entries = Self::entries_for(cache_bytes, period);
         Self {
             entries: vec![0; entries],
-            cache_bytes: cache_bytes as u64,
+            tag_bits: !(((cache_bytes as u64).next_power_of_two() - 1) as u32),
         }
     }
 
@@ -50,30 +49,22 @@ impl FingerprintTable {
         self.entries.len() * size_of::<u32>()
     }
 
-    /// Remembers `at` for `fingerprint` and says what was remembered before.
-    ///
-    /// The answer is a hint: the latest position before `at` with the offset that
-    /// the entry holds. The bytes there may be others, or never written.
+    /// Asks the processor for the entry of `fingerprint`, which
+    /// [`replace`](Self::replace) will need.
     #[inline]
-    pub fn replace(&mut self, fingerprint: Fingerprint, at: LogPosition) -> Option<LogPosition> {
+    pub(crate) fn prefetch(&self, fingerprint: Fingerprint) {
+        prefetch(&self.entries, self.slot(fingerprint));
+    }
+
+    /// Remembers the log's `offset` for `fingerprint` and says which one was remembered before.
+    ///
+    /// The answer is a hint: the bytes there may be others, or never written.
+    #[inline]
+    pub fn replace(&mut self, fingerprint: Fingerprint, offset: u32) -> Option<u32> {
         let slot = self.slot(fingerprint);
-        let offset = (at.0 % self.cache_bytes) as u32;
-        let (entry, tag_bits) = if self.is_tagged() {
-            (offset | tag(fingerprint), 0xff00_0000)
-        } else {
-            (offset, 0)
-        };
+        let entry = offset | ((fingerprint.0 >> 32) as u32 & self.tag_bits);
         let before = core::mem::replace(&mut self.entries[slot], entry);
-        if (before ^ entry) & tag_bits != 0 {
-            return None;
-        }
-        let before_offset = u64::from(before & !tag_bits);
-        let distance = match u64::from(offset).checked_sub(before_offset) {
-            Some(0) => self.cache_bytes,
-            Some(distance) => distance,
-            None => u64::from(offset) + self.cache_bytes - before_offset,
-        };
-        at.0.checked_sub(distance).map(LogPosition)
+        ((before ^ entry) & self.tag_bits == 0).then_some(before & !self.tag_bits)
     }
 
     fn entries_for(cache_bytes: usize, period: SamplingPeriod) -> usize {
@@ -81,19 +72,10 @@ impl FingerprintTable {
         1 << wanted.ilog2()
     }
 
-    fn is_tagged(&self) -> bool {
-        self.cache_bytes <= TAGGED_CACHE_BYTES_MAX
-    }
-
     fn slot(&self, fingerprint: Fingerprint) -> usize {
         // The number of entries is a power of two.
         fingerprint.0 as usize & (self.entries.len() - 1)
     }
-}
-
-/// The fingerprint's top 8 bits, which no index covers, in an entry's top 8.
-fn tag(fingerprint: Fingerprint) -> u32 {
-    (fingerprint.0 >> 56 << 24) as u32
 }
 
 #[cfg(test)]
@@ -116,34 +98,28 @@ mod tests {
     }
 
     #[test]
-    fn remembers_the_latest_position_across_wraps() {
-        for cache_bytes in [1u64 << 20, 32 << 20] {
+    fn says_what_was_remembered_last() {
+        for cache_bytes in [1u64 << 20, 5_000_000, 32 << 20, 1 << 32] {
             let mut table = FingerprintTable::new(cache_bytes as usize, SamplingPeriod::default());
             let fingerprint = Fingerprint(0x1234_5678_9abc_def0);
-            assert_eq!(table.replace(fingerprint, LogPosition(0)), None);
-            assert_eq!(
-                table.replace(fingerprint, LogPosition(100)),
-                Some(LogPosition(0))
-            );
-            let later = LogPosition(cache_bytes + 50);
-            assert_eq!(table.replace(fingerprint, later), Some(LogPosition(100)));
-            let last = LogPosition(3 * cache_bytes + 50);
-            let hint = table.replace(fingerprint, last);
-            assert_eq!(
-                hint,
-                Some(LogPosition(2 * cache_bytes + 50)),
-                "the latest with that offset"
-            );
+            let last = (cache_bytes - 1) as u32;
+            table.replace(fingerprint, 0);
+            assert_eq!(table.replace(fingerprint, 100), Some(0));
+            assert_eq!(table.replace(fingerprint, last), Some(100));
+            assert_eq!(table.replace(fingerprint, last), Some(last));
+            assert_eq!(table.replace(fingerprint, 5), Some(last));
         }
     }
 
     #[test]
     fn a_tag_tells_fingerprints_of_one_slot_apart() {
-        let mut table = FingerprintTable::new(1 << 20, SamplingPeriod::default());
-        table.replace(Fingerprint(5), LogPosition(10));
-        assert_eq!(
-            table.replace(Fingerprint(5 | 1 << 60), LogPosition(20)),
-            None
-        );
+        for (cache_bytes, tag_bits) in [(1 << 20, 12), (16 << 20, 8), (128 << 20, 5), (1 << 32, 0)]
+        {
+            let mut table = FingerprintTable::new(cache_bytes, SamplingPeriod::MAX);
+            assert_eq!(table.tag_bits.count_ones(), tag_bits);
+            table.replace(Fingerprint(5), 10);
+            let is_told_apart = table.replace(Fingerprint(5 | 1 << 63), 20).is_none();
+            assert_eq!(is_told_apart, tag_bits > 0);
+        }
     }
 }

@@ -26,8 +26,12 @@ use super::{BlockPlace, BlockWriter, Match, Reach};
 use crate::{
     LogPosition,
     cache::{fingerprint_table::FingerprintTable, log::Log},
-    fingerprint::fingerprint,
+    fingerprint::{Fingerprint, fingerprint},
     marker::{FindMarkers, MarkerFinder, SamplingPeriod},
+    simd::{
+        Backend,
+        compare::{EQUAL_BYTES_MAX, equal_bytes},
+    },
     token::REGION_BYTES_MIN,
 };
 
@@ -41,7 +45,7 @@ const LOOKED_UP_BYTES_MIN: usize = 12;
 const REMEMBER_ONE_IN: usize = 4;
 
 /// So many markers are looked up at once.
-const BATCH: usize = 16;
+const BATCH: usize = 32;
 
 /// The Max-Match sender: plain bytes, fingerprints, markers.
 #[derive(Debug)]
@@ -50,15 +54,30 @@ pub(crate) struct MaxMatch {
     table: FingerprintTable,
     markers: MarkerFinder,
     found: Vec<u32>,
+    backend: Backend,
+}
+
+/// A marker whose window may lie in the log.
+#[derive(Clone, Copy, Debug)]
+struct Hint {
+    marker: u32,
+    /// Where in the log.
+    offset: u32,
 }
 
 impl MaxMatch {
-    pub(crate) fn new(cache_bytes: usize, period: SamplingPeriod, markers: MarkerFinder) -> Self {
+    pub(crate) fn new(
+        cache_bytes: usize,
+        period: SamplingPeriod,
+        markers: MarkerFinder,
+        backend: Backend,
+    ) -> Self {
         Self {
-            log: Log::new(cache_bytes),
+            log: Log::new(cache_bytes, backend),
             table: FingerprintTable::new(cache_bytes, period),
             markers,
             found: Vec::new(),
+            backend,
         }
     }
 
@@ -84,15 +103,16 @@ impl MaxMatch {
         self.markers.find(block, &mut found);
 
         self.resume(block, place, reach, out);
-        let mut hints = [None; BATCH];
+        let mut hints = Hints::default();
         for batch in found.chunks(BATCH) {
             self.look_up(block, place, batch, out.covered(), &mut hints);
-            for (&marker, hint) in batch.iter().zip(hints) {
+            for &Hint { marker, offset } in hints.as_slice() {
+                let at = place.at + u64::from(marker);
                 let marker = marker as usize;
                 if marker >= out.covered()
-                    && let Some(hint) = hint
+                    && let Some(source) = self.log.latest(offset, at)
                     && let Some(match_) =
-                        self.grow(block, place, reach, hint, marker, out.covered())
+                        self.grow(block, place, reach, source, marker, out.covered())
                     && match_.len() >= LOOKED_UP_BYTES_MIN
                 {
                     out.push(match_);
@@ -103,33 +123,52 @@ impl MaxMatch {
         self.found = found;
     }
 
-    /// Says for each marker of `batch` where its window may lie in the log, and remembers it.
+    /// Finds the markers of `batch` outside of what is covered whose windows may lie in the
+    /// log, and remembers all of those, and some of the others.
     ///
-    /// Table and log are larger than a processor's caches. Two loops with nothing else in
-    /// them let it wait for many entries at once, and then for many places in the log.
+    /// Table and log are larger than a processor's caches. Loops with nothing else in them,
+    /// which ask for what the next one needs, let it wait for many entries at once, and then
+    /// for many places in the log.
     fn look_up(
         &mut self,
         block: &[u8],
         place: BlockPlace,
         batch: &[u32],
         covered: usize,
-        hints: &mut [Option<LogPosition>; BATCH],
+        hints: &mut Hints,
     ) {
         let window = self.markers.window().bytes();
-        for (index, (&marker, hint)) in batch.iter().zip(hints.iter_mut()).enumerate() {
-            let marker = marker as usize;
-            let inside = marker < covered;
-            *hint = None;
-            if !inside || index % REMEMBER_ONE_IN == 0 {
-                let fingerprint = fingerprint(&block[marker..marker + window]);
-                let before = self.table.replace(fingerprint, place.at + marker as u64);
-                *hint = before.filter(|_| !inside);
-            }
+        let fingerprint_at = |marker: u32| fingerprint(&block[marker as usize..][..window]);
+        let block_offset = self.log.offset(place.at);
+        let until_wrap = self.log.capacity() - block_offset;
+        let offset_of = |marker: u32| match (marker as usize).checked_sub(until_wrap) {
+            Some(wrapped) => wrapped as u32,
+            None => block_offset as u32 + marker,
+        };
+        let inside = batch.partition_point(|&marker| (marker as usize) < covered);
+        let (inside, outside) = batch.split_at(inside);
+        for &marker in inside.iter().step_by(REMEMBER_ONE_IN) {
+            self.table
+                .replace(fingerprint_at(marker), offset_of(marker));
         }
-        for (&marker, hint) in batch.iter().zip(hints) {
-            let wanted = block[marker as usize..].first_chunk();
-            *hint = hint.filter(|&hint| self.log.chunk(hint) == wanted);
+        let mut fingerprints = [Fingerprint(0); BATCH];
+        for (&marker, fingerprint) in outside.iter().zip(&mut fingerprints) {
+            *fingerprint = fingerprint_at(marker);
+            self.table.prefetch(*fingerprint);
         }
+        hints.clear();
+        for (&marker, &fingerprint) in outside.iter().zip(&fingerprints) {
+            let before = self.table.replace(fingerprint, offset_of(marker));
+            let offset = before.unwrap_or_default();
+            // Without a branch: nobody can foresee which of them are hints.
+            hints.push_if(before.is_some(), Hint { marker, offset });
+        }
+        for hint in hints.as_slice() {
+            self.log.prefetch(hint.offset);
+        }
+        hints.retain(|hint| {
+            self.log.chunk(hint.offset) == block[hint.marker as usize..].first_chunk()
+        });
     }
 
     /// Goes on with the flow's last source for as long as something near it matches.
@@ -148,6 +187,8 @@ impl MaxMatch {
         }
     }
 
+    /// The next match with its source at the distance of `expected` from `block[covered]`. One
+    /// comparison finds where it begins, and most often where it ends.
     fn resume_once(
         &self,
         block: &[u8],
@@ -156,26 +197,26 @@ impl MaxMatch {
         expected: LogPosition,
         covered: usize,
     ) -> Option<Match> {
-        let wanted = (RESUME_BYTES + REGION_BYTES_MIN).min(block.len() - covered);
+        let ahead = &block[covered..];
         let sources = place.sources(reach, expected, covered)?;
-        let near =
-            usize::try_from(sources.end.since(expected)).map_or(wanted, |len| len.min(wanted));
+        let room = sources.end.since(expected).min(ahead.len() as u64) as usize;
+        let near = room.min(EQUAL_BYTES_MAX);
         let (head, tail) = self.log.pieces(expected, near)?;
-        let mut ahead = [0; RESUME_BYTES + REGION_BYTES_MIN];
-        ahead[..head.len()].copy_from_slice(head);
-        ahead[head.len()..near].copy_from_slice(tail);
-        let offset = ahead[..near]
-            .windows(REGION_BYTES_MIN)
-            .zip(block[covered..].windows(REGION_BYTES_MIN))
-            .position(|(old, new)| old == new)?;
-        self.grow(
-            block,
-            place,
-            reach,
-            expected + offset as u64,
-            covered + offset,
-            covered,
-        )
+        let mut equal = equal_bytes(self.backend, head, ahead);
+        if !tail.is_empty() {
+            equal |= equal_bytes(self.backend, tail, &ahead[head.len()..]) << head.len();
+        }
+        let offset = first_run(equal).filter(|&offset| offset <= RESUME_BYTES)?;
+        let mut end = offset + (!(equal >> offset)).trailing_zeros() as usize;
+        if end == near {
+            let rest = expected + near as u64;
+            end += self.log.common_prefix(rest, &ahead[near..], room - near);
+        }
+        Some(Match {
+            start: covered + offset,
+            end: covered + end,
+            source: expected + offset as u64,
+        })
     }
 
     /// The maximal match around `block[index]` and the log at `hint`, not reaching back
@@ -207,5 +248,60 @@ impl MaxMatch {
             source: hint.back(backward as u64),
         };
         (match_.len() >= REGION_BYTES_MIN).then_some(match_)
+    }
+}
+
+/// Where the first [`REGION_BYTES_MIN`] set bits in a row begin.
+fn first_run(bits: u64) -> Option<usize> {
+    const { assert!(REGION_BYTES_MIN == 8) };
+    let twos = bits & bits >> 1;
+    let fours = twos & twos >> 2;
+    let eights = fours & fours >> 4;
+    (eights != 0).then(|| eights.trailing_zeros() as usize)
+}
+
+/// The hints of a batch.
+#[derive(Debug)]
+struct Hints {
+    hints: [Hint; BATCH],
+    count: usize,
+}
+
+impl Hints {
+    fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    fn as_slice(&self) -> &[Hint] {
+        &self.hints[..self.count]
+    }
+
+    #[inline]
+    fn push_if(&mut self, is_one: bool, hint: Hint) {
+        self.hints[self.count] = hint;
+        self.count += usize::from(is_one);
+    }
+
+    #[inline]
+    fn retain(&mut self, keep: impl Fn(&Hint) -> bool) {
+        let before = self.count;
+        self.count = 0;
+        for index in 0..before {
+            let hint = self.hints[index];
+            self.push_if(keep(&hint), hint);
+        }
+    }
+}
+
+impl Default for Hints {
+    fn default() -> Self {
+        let none = Hint {
+            marker: 0,
+            offset: 0,
+        };
+        Self {
+            hints: [none; BATCH],
+            count: 0,
+        }
     }
 }

@@ -124,6 +124,23 @@ impl Match {
     }
 }
 
+/// Appends the first `len` bytes of `from` to `out`.
+///
+/// Most runs are a few bytes long. Where more can be read and there is room, a fixed number of
+/// bytes is copied, which takes two instructions, and what is too much is taken back.
+#[inline]
+pub(crate) fn append(out: &mut Vec<u8>, from: &[u8], len: usize) {
+    const SHORT_BYTES: usize = 32;
+    match from.first_chunk::<SHORT_BYTES>() {
+        Some(short) if len <= SHORT_BYTES && out.capacity() - out.len() >= SHORT_BYTES => {
+            let end = out.len() + len;
+            out.extend_from_slice(short);
+            out.truncate(end);
+        }
+        _ => out.extend_from_slice(&from[..len]),
+    }
+}
+
 /// Takes a block's matches in order and writes its two streams, tokens and literals.
 #[derive(Debug)]
 pub(crate) struct BlockWriter<'a> {
@@ -158,10 +175,10 @@ impl<'a> BlockWriter<'a> {
     }
 
     pub(crate) fn push(&mut self, match_: Match) {
-        let run = &self.block[self.covered..match_.start];
-        self.literals.extend_from_slice(run);
+        let literals = match_.start - self.covered;
+        append(self.literals, &self.block[self.covered..], literals);
         self.tokens.push(Region {
-            literals: run.len(),
+            literals,
             len: match_.len(),
             source: match_.source,
         });
