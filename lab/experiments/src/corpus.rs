@@ -45,6 +45,24 @@ pub fn load_all(data: &Path) -> anyhow::Result<Vec<Corpus>> {
     ])
 }
 
+/// The seven Silesia files that WANProxy was measured with.
+pub fn silesia_seven(data: &Path) -> anyhow::Result<Corpus> {
+    let names = ["dickens", "mr", "nci", "ooffice", "osdb", "reymont", "xml"];
+    let objects = names.map(|name| unpacked(&data.join("silesia").join(format!("{name}.zst"))));
+    Ok(Corpus {
+        name: "Silesia, 7 files",
+        objects: objects.into_iter().collect::<Result<_, _>>()?,
+    })
+}
+
+/// The first releases of Linux 2.0, as tars.
+pub fn linux_releases(data: &Path, count: usize) -> anyhow::Result<Corpus> {
+    Ok(Corpus {
+        name: "Linux 2.0, successive releases",
+        objects: members(&data.join("linux-2.0.1-2.0.40.tar.zst"), count)?,
+    })
+}
+
 fn silesia(folder: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let listing = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let mut paths: Vec<_> = listing

@@ -11,6 +11,7 @@ mod pair;
 mod savings;
 mod speed;
 mod ways;
+mod writes;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -55,6 +56,21 @@ enum Experiment {
         #[arg(long)]
         write: Option<PathBuf>,
     },
+    /// Speed and savings by the size of an application's writes
+    Writes {
+        /// The program to measure
+        #[arg(long, default_value = "target/release/refrain")]
+        refrain: PathBuf,
+        /// The folder of test data
+        #[arg(long, env = "REFRAIN_DATA", default_value = "../shared/data")]
+        data: PathBuf,
+        /// How often each thing is measured
+        #[arg(long, default_value_t = 5)]
+        runs: usize,
+        /// Write the page to this file instead of standard output
+        #[arg(long)]
+        write: Option<PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -63,6 +79,12 @@ fn main() -> ExitCode {
         Experiment::Speed { refrain, write } => (speed::run(&refrain), write),
         Experiment::Lossy { write } => (lossy::run(), write),
         Experiment::Latency { write } => (latency::run(), write),
+        Experiment::Writes {
+            refrain,
+            data,
+            runs,
+            write,
+        } => (writes::run(&refrain, &data, runs), write),
     };
     let result = page.and_then(|page| match write {
         Some(path) => Ok(std::fs::write(path, page)?),
