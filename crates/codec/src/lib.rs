@@ -24,6 +24,8 @@ pub mod fingerprint;
 
 pub mod cache;
 pub mod geometry;
+#[allow(unsafe_code)]
+mod memory;
 mod position;
 
 pub mod matching;

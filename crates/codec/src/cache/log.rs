@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use crate::{
     LogPosition,
+    memory::{HUGE_PAGE_BYTES, zeroed},
     simd::{
         Backend,
         compare::{common_prefix, common_suffix},
@@ -16,14 +17,12 @@ use crate::{
     },
 };
 
-/// Step in which a log's memory grows until it reaches its capacity.
-const GROWTH_BYTES_MIN: usize = 1 << 20;
-
-/// A circular log of `capacity` bytes, allocated as it fills.
+/// A circular log of `capacity` bytes, which takes memory as it fills.
 #[derive(Debug)]
 pub struct Log {
     bytes: Vec<u8>,
-    capacity: usize,
+    /// How far into `bytes` anything was written yet.
+    filled: usize,
     /// Where the last write ended, and its offset: others are counted from it, which is
     /// quicker than a division each.
     end: LogPosition,
@@ -32,7 +31,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// An empty log of `capacity` bytes; nothing is allocated yet.
+    /// An empty log of `capacity` bytes, none of which takes memory yet.
     ///
     /// # Panics
     /// If `capacity` is 0.
@@ -40,8 +39,8 @@ impl Log {
     pub fn new(capacity: usize, backend: Backend) -> Self {
         assert!(capacity > 0, "a log needs a capacity");
         Self {
-            bytes: Vec::new(),
-            capacity,
+            bytes: zeroed(capacity),
+            filled: 0,
             end: LogPosition(0),
             end_offset: 0,
             backend,
@@ -51,13 +50,14 @@ impl Log {
     /// How many bytes the log keeps.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.capacity
+        self.bytes.len()
     }
 
-    /// How much memory the log holds now; at most its capacity.
+    /// How much memory the log takes now, in whole huge pages; at most its capacity.
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {
-        self.bytes.capacity()
+        let touched = self.filled.next_multiple_of(HUGE_PAGE_BYTES);
+        touched.min(self.capacity())
     }
 
     /// Writes `data` at `at`, over whatever lay there a capacity earlier.
@@ -65,10 +65,10 @@ impl Log {
     /// # Panics
     /// If `data` is longer than the log.
     pub fn write(&mut self, at: LogPosition, data: &[u8]) {
-        assert!(data.len() <= self.capacity, "a block longer than the log");
+        assert!(data.len() <= self.capacity(), "a block longer than the log");
         let offset = self.offset(at);
-        let first = data.len().min(self.capacity - offset);
-        self.grow_to(offset + first);
+        let first = data.len().min(self.capacity() - offset);
+        self.filled = self.filled.max(offset + first);
         self.bytes[offset..offset + first].copy_from_slice(&data[..first]);
         let rest = &data[first..];
         self.bytes[..rest.len()].copy_from_slice(rest);
@@ -80,20 +80,20 @@ impl Log {
     /// `None` where memory for them was never written.
     #[must_use]
     pub fn pieces(&self, from: LogPosition, len: usize) -> Option<(&[u8], &[u8])> {
-        if len > self.capacity {
+        if len > self.capacity() {
             return None;
         }
         let offset = self.offset(from);
-        let first = len.min(self.capacity - offset);
-        let head = self.bytes.get(offset..offset + first)?;
-        let tail = self.bytes.get(..len - first)?;
+        let first = len.min(self.capacity() - offset);
+        let head = self.written().get(offset..offset + first)?;
+        let tail = self.written().get(..len - first)?;
         Some((head, tail))
     }
 
     /// All bytes from `from` to where the log wraps, or where nothing was written yet.
     #[inline]
     pub(crate) fn run(&self, from: LogPosition) -> &[u8] {
-        self.bytes.get(self.offset(from)..).unwrap_or_default()
+        self.written().get(self.offset(from)..).unwrap_or_default()
     }
 
     /// Asks the processor for the bytes at `offset`.
@@ -106,7 +106,7 @@ impl Log {
     /// written.
     #[inline]
     pub(crate) fn chunk(&self, offset: u32) -> Option<&[u8; 8]> {
-        self.bytes.get(offset as usize..)?.first_chunk()
+        self.written().get(offset as usize..)?.first_chunk()
     }
 
     /// The latest position before `at` whose byte lies at `offset`; `None` where there was
@@ -116,7 +116,7 @@ impl Log {
         let (offset, at_offset) = (offset as usize, self.offset(at));
         let distance = match at_offset.checked_sub(offset) {
             Some(distance @ 1..) => distance,
-            _ => at_offset + self.capacity - offset,
+            _ => at_offset + self.capacity() - offset,
         };
         at.0.checked_sub(distance as u64).map(LogPosition)
     }
@@ -151,7 +151,7 @@ impl Log {
     /// Where the byte at `at` lies in memory.
     #[inline]
     pub(crate) fn offset(&self, at: LogPosition) -> usize {
-        let capacity = self.capacity as u64;
+        let capacity = self.capacity() as u64;
         let back = self.end.0.wrapping_sub(at.0);
         if back <= self.end_offset as u64 {
             self.end_offset - back as usize
@@ -162,15 +162,8 @@ impl Log {
         }
     }
 
-    fn grow_to(&mut self, len: usize) {
-        if len <= self.bytes.len() {
-            return;
-        }
-        let step = GROWTH_BYTES_MIN.max(self.bytes.len() / 8);
-        let target = len.max(self.bytes.len() + step).min(self.capacity);
-        // Exact: a doubling vector would break the promise on memory.
-        self.bytes.reserve_exact(target - self.bytes.len());
-        self.bytes.resize(target, 0);
+    fn written(&self) -> &[u8] {
+        &self.bytes[..self.filled]
     }
 }
 
@@ -194,11 +187,11 @@ mod tests {
     }
 
     #[test]
-    fn allocates_as_it_fills() {
+    fn takes_memory_as_it_fills() {
         let mut log = Log::new(64 << 20, Backend::best());
         assert_eq!(log.allocated_bytes(), 0);
         log.write(LogPosition(0), &[1; 1000]);
-        assert_eq!(log.allocated_bytes(), GROWTH_BYTES_MIN);
+        assert_eq!(log.allocated_bytes(), HUGE_PAGE_BYTES);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! Most regions are short, so that a version lives by what it does with the first and the last
 //! few bytes: AVX-512 reads them with masks, the others step down from vectors to words.
 
-use super::{Backend, InstructionSet};
+use super::Backend;
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod avx2;
@@ -28,10 +28,10 @@ pub(crate) fn common_prefix(backend: Backend, a: &[u8], b: &[u8]) -> usize {
     match backend.instruction_set() {
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
         // SAFETY: the backend exists, so its instructions do.
-        InstructionSet::Avx512 => unsafe { avx512::common_prefix(a, b) },
+        super::InstructionSet::Avx512 => unsafe { avx512::common_prefix(a, b) },
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
         // SAFETY: as above.
-        InstructionSet::Avx2 => unsafe { avx2::common_prefix(a, b) },
+        super::InstructionSet::Avx2 => unsafe { avx2::common_prefix(a, b) },
         _ => portable::common_prefix(a, b),
     }
 }
@@ -44,10 +44,10 @@ pub(crate) fn common_suffix(backend: Backend, a: &[u8], b: &[u8]) -> usize {
     match backend.instruction_set() {
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
         // SAFETY: the backend exists, so its instructions do.
-        InstructionSet::Avx512 => unsafe { avx512::common_suffix(a, b) },
+        super::InstructionSet::Avx512 => unsafe { avx512::common_suffix(a, b) },
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
         // SAFETY: as above.
-        InstructionSet::Avx2 => unsafe { avx2::common_suffix(a, b) },
+        super::InstructionSet::Avx2 => unsafe { avx2::common_suffix(a, b) },
         _ => portable::common_suffix(a, b),
     }
 }
@@ -61,10 +61,10 @@ pub(crate) fn equal_bytes(backend: Backend, a: &[u8], b: &[u8]) -> u64 {
     match backend.instruction_set() {
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
         // SAFETY: the backend exists, so its instructions do.
-        InstructionSet::Avx512 => unsafe { avx512::equal_bytes(a, b) },
+        super::InstructionSet::Avx512 => unsafe { avx512::equal_bytes(a, b) },
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
         // SAFETY: as above.
-        InstructionSet::Avx2 => unsafe { avx2::equal_bytes(a, b) },
+        super::InstructionSet::Avx2 => unsafe { avx2::equal_bytes(a, b) },
         _ => portable::equal_bytes(a, b),
     }
 }
