@@ -6,9 +6,8 @@
 use alloc::vec::Vec;
 
 use crate::marker::{
-    MarkerAlgorithm, SampleByteTable, SamplingPeriod, WindowBytes,
-    maxp::VALUE_BYTES,
-    modp::{self, POLYNOMIAL},
+    MarkerAlgorithm, SampleByteTable, SamplingPeriod, WindowBytes, maxp::VALUE_BYTES,
+    modp::POLYNOMIAL,
 };
 
 /// The markers of `block` by `algorithm`.
@@ -52,10 +51,10 @@ pub fn samplebyte(
 /// window's fingerprint from its bits.
 #[must_use]
 pub fn modp(block: &[u8], period: SamplingPeriod, window: WindowBytes) -> Vec<u32> {
-    let mask = modp::mask(period);
+    let p = period.bytes() as u64;
     let passes: Vec<bool> = block
         .windows(window.bytes())
-        .map(|window| rabin_fingerprint(window) & mask == mask)
+        .map(|window| rabin_fingerprint(window) % p == p - 1)
         .collect();
     (0..passes.len())
         .filter(|&i| passes[i] && (i == 0 || !passes[i - 1]))
@@ -63,12 +62,14 @@ pub fn modp(block: &[u8], period: SamplingPeriod, window: WindowBytes) -> Vec<u3
         .collect()
 }
 
-/// Remainder of a window, as a polynomial over GF(2), by the modulus: long division.
-fn rabin_fingerprint(window: &[u8]) -> u64 {
+/// Remainder of a window, as a polynomial over GF(2), times x^64, by the modulus: long
+/// division.
+pub(crate) fn rabin_fingerprint(window: &[u8]) -> u64 {
     let mut remainder = 0_u64;
     for bit in window
         .iter()
-        .flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1))
+        .chain(&[0; 8])
+        .flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1))
     {
         let overflows = remainder >> 63 == 1;
         remainder = remainder << 1 | u64::from(bit);

@@ -12,6 +12,7 @@
 //! consist of those instructions, and such processors clock down for the rest.
 
 pub(crate) mod compare;
+pub(crate) mod modp;
 pub(crate) mod positions;
 pub(crate) mod prefetch;
 
