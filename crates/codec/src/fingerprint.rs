@@ -26,11 +26,10 @@ pub fn fingerprint(window: &[u8]) -> Fingerprint {
         ([first, second], []) => fold(first, KEYS[0]) ^ fold(second, KEYS[1]),
         _ => fold_any(window),
     };
-    let mixed = wide_fold(folded ^ window.len() as u64, LAST_KEY);
     Fingerprint(if cfg!(refrain_weak_hashes) {
-        mixed & 7
+        folded & 7
     } else {
-        mixed
+        folded
     })
 }
 
@@ -64,7 +63,6 @@ const KEYS: [(u64, u64); 4] = [
     (0x1f83_d9ab_fb41_bd6b, 0x5be0_cd19_137e_2179),
 ];
 const TAIL_KEY: (u64, u64) = (0xcbbb_9d5d_c105_9ed8, 0x629a_292a_367c_d507);
-const LAST_KEY: u64 = 0x9159_015a_3070_dd17;
 
 #[inline]
 fn fold(piece: &[u8; 16], key: (u64, u64)) -> u64 {

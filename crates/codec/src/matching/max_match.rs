@@ -103,22 +103,15 @@ impl MaxMatch {
         self.markers.find(block, &mut found);
 
         self.resume(block, place, reach, out);
-        let mut hints = Hints::default();
-        for batch in found.chunks(BATCH) {
-            self.look_up(block, place, batch, out.covered(), &mut hints);
-            for &Hint { marker, offset } in hints.as_slice() {
-                let at = place.at + u64::from(marker);
-                let marker = marker as usize;
-                if marker >= out.covered()
-                    && let Some(source) = self.log.latest(offset, at)
-                    && let Some(match_) =
-                        self.grow(block, place, reach, source, marker, out.covered())
-                    && match_.len() >= LOOKED_UP_BYTES_MIN
-                {
-                    out.push(match_);
-                    self.resume(block, place, reach, out);
-                }
+        // The hints of a batch wait while the next one is looked up: until then, the bytes that
+        // they point to have come.
+        let (mut hints, mut next) = (Hints::default(), Hints::default());
+        for batch in found.chunks(BATCH).chain([&[][..]]) {
+            self.look_up(block, place, batch, out.covered(), &mut next);
+            for &hint in hints.as_slice() {
+                self.follow(block, place, reach, hint, out);
             }
+            core::mem::swap(&mut hints, &mut next);
         }
         self.found = found;
     }
@@ -127,8 +120,7 @@ impl MaxMatch {
     /// log, and remembers all of those, and some of the others.
     ///
     /// Table and log are larger than a processor's caches. Loops with nothing else in them,
-    /// which ask for what the next one needs, let it wait for many entries at once, and then
-    /// for many places in the log.
+    /// which ask for what comes after them, let it wait for many places at once.
     fn look_up(
         &mut self,
         block: &[u8],
@@ -166,9 +158,28 @@ impl MaxMatch {
         for hint in hints.as_slice() {
             self.log.prefetch(hint.offset);
         }
-        hints.retain(|hint| {
-            self.log.chunk(hint.offset) == block[hint.marker as usize..].first_chunk()
-        });
+    }
+
+    /// Emits the region around `hint`, if there is one outside of what is covered.
+    #[inline]
+    fn follow(
+        &self,
+        block: &[u8],
+        place: BlockPlace,
+        reach: &impl Reach,
+        hint: Hint,
+        out: &mut BlockWriter<'_>,
+    ) {
+        let marker = hint.marker as usize;
+        if marker >= out.covered()
+            && self.log.chunk(hint.offset) == block[marker..].first_chunk()
+            && let Some(source) = self.log.latest(hint.offset, place.at + marker as u64)
+            && let Some(match_) = self.grow(block, place, reach, source, marker, out.covered())
+            && match_.len() >= LOOKED_UP_BYTES_MIN
+        {
+            out.push(match_);
+            self.resume(block, place, reach, out);
+        }
     }
 
     /// Goes on with the flow's last source for as long as something near it matches.
@@ -280,16 +291,6 @@ impl Hints {
     fn push_if(&mut self, is_one: bool, hint: Hint) {
         self.hints[self.count] = hint;
         self.count += usize::from(is_one);
-    }
-
-    #[inline]
-    fn retain(&mut self, keep: impl Fn(&Hint) -> bool) {
-        let before = self.count;
-        self.count = 0;
-        for index in 0..before {
-            let hint = self.hints[index];
-            self.push_if(keep(&hint), hint);
-        }
     }
 }
 
