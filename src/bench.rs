@@ -1,116 +1,151 @@
 //! `refrain bench`: how fast this machine does what a gateway does, and beside it what
-//! everybody knows: reading and copying memory, zstd.
+//! everybody knows: reading and copying memory, compressors, hashes, chunkers, and our own
+//! kernels without vectors.
 //!
-//! Single core, but for the pair's rows at the end. Each is measured beside its peer in turns,
-//! so that a busy machine slows both; speeds and ratios are medians over the turns.
+//! Single core, but for the pair's rows at the end. All of a row take turns, so that a busy
+//! machine slows all of them; speeds and ratios are medians over the turns.
 
-mod codec;
-mod contest;
+mod contests;
+mod machine;
+mod measure;
 mod pair;
-mod workload;
+mod report;
+mod targets;
 
 use std::{
-    fs,
     io::{self, IsTerminal, Write},
-    thread,
+    path::PathBuf,
     time::Duration,
 };
 
+use anyhow::{Context, ensure};
 use clap::Args;
+use refrain_codec::simd::{Backend, InstructionSet};
 
-use crate::table::Table;
-use contest::{Contest, Row};
+use crate::demo::content;
+use contests::{Contest, Inputs, RowName};
+use machine::{Machine, Steadiness};
+use report::{Report, Row};
 
 /// What `bench` measures, and for how long.
 #[derive(Args)]
 pub struct BenchArguments {
-    /// Print a JSON list instead of a table
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
 
-    /// Time for each measurement, in seconds
+    /// Time for each row, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
     seconds: Duration,
+
+    /// Only rows whose names have this text in them
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+
+    /// Only kernels for these instructions: portable, avx2, avx512 or neon
+    #[arg(long, value_name = "SET", env = "REFRAIN_SIMD")]
+    simd: Option<InstructionSet>,
+
+    /// Folder with the Silesia corpus and Linux releases; without it the demo's content is taken
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "REFRAIN_DATA",
+        default_value = "../shared/data"
+    )]
+    data: PathBuf,
 }
 
 /// Measures everything and prints it.
-pub fn run(arguments: &BenchArguments) -> io::Result<()> {
-    let mut report = Report {
-        time: arguments.seconds,
+pub fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
+    let backends = backends(arguments.simd)?;
+    say_progress("making content");
+    let machine = Machine::this();
+    let inputs = Inputs::load(&arguments.data, content::archive)?;
+    let mut measuring = Measuring {
+        arguments,
+        instructions: backends[0].instruction_set(),
+        steadiness: Steadiness::default(),
         rows: Vec::new(),
     };
-    codec::measure(&mut report)?;
-    pair::measure(&mut report)?;
+    for contest in contests::all(&inputs, &backends) {
+        measuring.measure(contest);
+    }
+    if pair::NAMES.iter().any(|name| measuring.wants(name)) {
+        pair::measure(&mut measuring)?;
+    }
     clear_progress();
+    ensure!(
+        !measuring.rows.is_empty(),
+        "no row's name has `{}` in it",
+        arguments.filter
+    );
 
+    let report = Report {
+        machine,
+        backend: measuring.instructions.to_string(),
+        seconds_a_row: arguments.seconds.as_secs_f64(),
+        data: inputs.note,
+        unsteadiness: measuring.steadiness.slowest_over_fastest(),
+        rows: measuring.rows,
+    };
     let mut out = io::stdout().lock();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &report.rows)?;
-        writeln!(out)
+        serde_json::to_writer_pretty(&mut out, &report)?;
+        writeln!(out)?;
     } else {
-        print_table(&report.rows, &mut out)
+        report.print(&mut out)?;
     }
+    Ok(())
 }
 
 /// What was measured so far.
-struct Report {
-    /// For each contest.
-    time: Duration,
+struct Measuring<'a> {
+    arguments: &'a BenchArguments,
+    instructions: InstructionSet,
+    steadiness: Steadiness,
     rows: Vec<Row>,
 }
 
-impl Report {
-    /// Measures `contest`, whose rows bear `name`.
-    fn add(&mut self, name: &str, contest: Contest<'_>) {
-        say_progress(name);
-        self.rows.extend(contest.measure(name, self.time));
+impl Measuring<'_> {
+    fn wants(&self, name: &RowName) -> bool {
+        name.to_string().contains(&self.arguments.filter)
+    }
+
+    /// Measures `contest`, if its name is wanted.
+    fn measure(&mut self, mut contest: Contest<'_>) {
+        if !self.wants(&contest.name) {
+            return;
+        }
+        say_progress(&format!("measuring {}", contest.name));
+        self.steadiness.sample();
+        let speeds = measure::measure(&mut contest, self.arguments.seconds);
+        self.rows
+            .push(Row::new(contest.name, speeds, self.instructions));
     }
 }
 
-fn print_table(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{}, one core of {}\n", processor(), cores())?;
-    let mut table = Table::new(&["", "GB/s", "beside", "GB/s", "ratio"]);
-    for row in rows {
-        let [peer, peer_speed, ratio] = match &row.peer {
-            None => ["", "", ""].map(str::to_owned),
-            Some(peer) => [
-                peer.name.to_owned(),
-                format!("{:.2}", peer.gb_per_s),
-                format!("{:.2}", peer.ratio),
-            ],
-        };
-        let speed = format!("{:.2}", row.gb_per_s);
-        table.row([row.name.clone(), speed, peer, peer_speed, ratio]);
-    }
-    table.print(out)
+/// The backend to measure, and then those to set beside it.
+fn backends(wanted: Option<InstructionSet>) -> anyhow::Result<Vec<Backend>> {
+    let Some(wanted) = wanted else {
+        let mut available: Vec<Backend> = Backend::available().collect();
+        available.reverse();
+        return Ok(available);
+    };
+    let backend = Backend::new(wanted);
+    let backend = backend.with_context(|| format!("this machine does not have {wanted}"))?;
+    Ok(vec![backend])
 }
 
 /// On one line of a terminal; nothing elsewhere.
-fn say_progress(name: &str) {
+fn say_progress(text: &str) {
     if io::stderr().is_terminal() {
-        eprint!("\r\x1b[Kmeasuring {name}");
+        eprint!("\r\x1b[K{text}");
     }
 }
 
 fn clear_progress() {
-    if io::stderr().is_terminal() {
-        eprint!("\r\x1b[K");
-    }
-}
-
-fn processor() -> String {
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let models = cpuinfo
-        .lines()
-        .filter_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    models
-        .map(|(_, model)| model.trim().to_owned())
-        .next()
-        .unwrap_or_else(|| "unknown processor".to_owned())
-}
-
-fn cores() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
+    say_progress("");
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
@@ -133,17 +168,10 @@ mod tests {
     }
 
     #[test]
-    fn rows_without_a_peer_name_none() {
-        let row = Row {
-            name: "decode".to_owned(),
-            gb_per_s: 1.5,
-            peer: None,
-        };
-        let json = serde_json::to_value(&row).expect("JSON");
-        assert_eq!(json, serde_json::json!({"name": "decode", "gb_per_s": 1.5}));
-        let mut out = Vec::new();
-        print_table(&[row], &mut out).expect("memory");
-        let out = String::from_utf8(out).expect("text");
-        assert!(out.ends_with("decode  1.50\n"), "{out}");
+    fn the_best_backend_comes_first_unless_another_is_wanted() {
+        assert_eq!(backends(None).expect("any")[0], Backend::best());
+        let portable = backends(Some(InstructionSet::Portable)).expect("any machine");
+        assert_eq!(portable, [Backend::PORTABLE]);
+        assert!(cfg!(target_arch = "aarch64") || backends(Some(InstructionSet::Neon)).is_err());
     }
 }

@@ -3,7 +3,7 @@
 //! An origin web server, a far and a near gateway and a client, each with threads of its
 //! own, talk over loopback; the bytes on the link are counted on its TCP connections.
 
-mod content;
+pub mod content;
 mod cpu;
 mod world;
 

@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         Command::Near(arguments) => run::near(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
-        Command::Bench(arguments) => bench::run(&arguments).map_err(anyhow::Error::from),
+        Command::Bench(arguments) => bench::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,15 +10,32 @@ use std::{
 
 use refrain_gateway::{loopback::Keys, status::Status};
 
-use super::{Report, contest::Contest, workload::Noise};
+use super::{
+    Measuring,
+    contests::{Contest, Noise, Place, RowName},
+};
 
 /// Bytes of one turn: a stream long enough that its start does not matter.
 const TURN_BYTES: usize = 32 << 20;
 
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Adds the pair's rows to the report.
-pub fn measure(report: &mut Report) -> io::Result<()> {
+/// The pair's rows.
+pub const NAMES: [RowName; 2] = [
+    RowName {
+        kernel: "pair",
+        data: "random",
+        place: Place::Loopback,
+    },
+    RowName {
+        kernel: "pair",
+        data: "redundant",
+        place: Place::Loopback,
+    },
+];
+
+/// Measures the pair's rows.
+pub fn measure(measuring: &mut Measuring<'_>) -> io::Result<()> {
     let origin = serve_noise()?;
     let relay = serve_relay(origin)?;
     let keys = Keys::new().map_err(io::Error::other)?;
@@ -37,19 +54,26 @@ pub fn measure(report: &mut Report) -> io::Result<()> {
     }
 
     let mut seeds = 1..;
-    let mut fresh = || seeds.next().expect("without end");
     let mut relay_seeds = 1..;
-    let contest = Contest::new(|| fetch(entrance, fresh())).beside("TCP relay", || {
-        fetch(relay, relay_seeds.next().expect("without end"))
-    });
-    report.add("pair on loopback, new random bytes", contest);
-    let contest = Contest::new(|| fetch(entrance, 0)).beside("TCP relay", || fetch(relay, 0));
-    report.add("pair on loopback, the same bytes again", contest);
+    let [random, redundant] = NAMES;
+    let contest = Contest::new(random)
+        .turn("refrain", TURN_BYTES, || {
+            fetch(entrance, seeds.next().expect("without end"))
+        })
+        .turn("TCP relay", TURN_BYTES, || {
+            fetch(relay, relay_seeds.next().expect("without end"))
+        });
+    measuring.measure(contest);
+    let contest = Contest::new(redundant)
+        .turn("refrain", TURN_BYTES, || fetch(entrance, 0))
+        .turn("TCP relay", TURN_BYTES, || fetch(relay, 0));
+    measuring.measure(contest);
     Ok(())
 }
 
-/// Reads one turn of the noise of `seed`; how many bytes came.
-fn fetch(address: SocketAddr, seed: u64) -> usize {
+/// Reads one turn of the noise of `seed`; how long that took.
+fn fetch(address: SocketAddr, seed: u64) -> Duration {
+    let start = Instant::now();
     let fetching = || -> io::Result<usize> {
         let mut stream = TcpStream::connect(address)?;
         stream.write_all(&seed.to_le_bytes())?;
@@ -64,7 +88,7 @@ fn fetch(address: SocketAddr, seed: u64) -> usize {
     };
     let received = fetching().expect("loopback connections do not fail");
     assert_eq!(received, TURN_BYTES, "a connection ended early");
-    received
+    start.elapsed()
 }
 
 /// Answers each connection's 8 bytes, a seed, with one turn of its noise.

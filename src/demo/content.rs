@@ -23,9 +23,14 @@ pub struct Object {
     pub bytes: Vec<u8>,
 }
 
+/// The built-in content as it is packed: a tar.
+pub fn archive() -> anyhow::Result<Vec<u8>> {
+    zstd::decode_all(CORPUS).context("the built-in content is damaged")
+}
+
 /// The built-in content, in the order in which a client would fetch it.
 pub fn embedded() -> anyhow::Result<Vec<Object>> {
-    let archive = zstd::decode_all(CORPUS).context("the built-in content is damaged")?;
+    let archive = archive()?;
     let mut rest = &archive[..];
     let mut objects = Vec::new();
     for line in CORPUS_OBJECTS.lines().skip(1) {

@@ -40,6 +40,9 @@ enum Experiment {
         /// The program to measure
         #[arg(long, default_value = "target/release/refrain")]
         refrain: PathBuf,
+        /// The folder of test data
+        #[arg(long, env = "REFRAIN_DATA", default_value = "../shared/data")]
+        data: PathBuf,
         /// Write the page to this file instead of standard output
         #[arg(long)]
         write: Option<PathBuf>,
@@ -76,7 +79,11 @@ enum Experiment {
 fn main() -> ExitCode {
     let (page, write) = match Arguments::parse().experiment {
         Experiment::Savings { data, write } => (savings::run(&data), write),
-        Experiment::Speed { refrain, write } => (speed::run(&refrain), write),
+        Experiment::Speed {
+            refrain,
+            data,
+            write,
+        } => (speed::run(&refrain, &data), write),
         Experiment::Lossy { write } => (lossy::run(), write),
         Experiment::Latency { write } => (latency::run(), write),
         Experiment::Writes {

@@ -1,26 +1,51 @@
-//! How fast: the rows of `refrain bench`, as a page.
+//! How fast: what `refrain bench` measures, as a page.
 
 use std::{fmt::Write, path::Path, process::Command};
 
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-use crate::machine;
+/// What `refrain bench --json` prints.
+#[derive(Deserialize)]
+struct Report {
+    machine: Machine,
+    backend: String,
+    seconds_a_row: f64,
+    data: String,
+    unsteadiness: f64,
+    rows: Vec<Row>,
+}
 
-/// A row of `refrain bench --json`.
+#[derive(Deserialize)]
+struct Machine {
+    processor: String,
+    cores: usize,
+    instructions: Vec<String>,
+}
+
 #[derive(Deserialize)]
 struct Row {
-    name: String,
+    kernel: String,
+    data: String,
+    place: String,
     gb_per_s: f64,
-    peer: Option<String>,
-    peer_gb_per_s: Option<f64>,
-    ratio: Option<f64>,
+    target_gb_per_s: Option<f64>,
+    beside: Vec<Beside>,
+}
+
+#[derive(Deserialize)]
+struct Beside {
+    peer: String,
+    gb_per_s: f64,
+    ratio: f64,
+    target_ratio: Option<f64>,
 }
 
 /// The page of results, from the program at `refrain`.
-pub fn run(refrain: &Path) -> anyhow::Result<String> {
+pub fn run(refrain: &Path, data: &Path) -> anyhow::Result<String> {
     let output = Command::new(refrain)
-        .args(["bench", "--json", "--seconds", "2"])
+        .args(["bench", "--json", "--seconds", "2", "--data"])
+        .arg(data)
         .output()
         .with_context(|| format!("cannot run {}", refrain.display()))?;
     ensure!(
@@ -28,31 +53,150 @@ pub fn run(refrain: &Path) -> anyhow::Result<String> {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let rows: Vec<Row> = serde_json::from_slice(&output.stdout)?;
-    let mut page = format!(
+    let report: Report = serde_json::from_slice(&output.stdout)?;
+    Ok([introduction(&report), overview(&report), peers(&report)].concat())
+}
+
+fn introduction(report: &Report) -> String {
+    let Machine {
+        processor, cores, ..
+    } = &report.machine;
+    format!(
         "# How fast it is\n\n\
          Written by `cargo run --release -p refrain-experiments -- speed --write \
-         docs/performance.md`,\nfrom `refrain bench --json --seconds 2`. {}.\n\n\
-         GB/s = 10^9 plain bytes a second, on one core but for the pair's rows, where origin,\n\
-         both gateways, client and relay share the machine. Each row and its peer took turns in\n\
-         one run; speeds and ratios are medians. Below 1, the peer is faster. Blocks of 64 KiB come\n\
-         from 64 MiB of memory (16 MiB where all is known), the log has 32 MiB: neither fits the\n\
-         processor's second-level cache.\n\n\
-         | what | GB/s | beside | GB/s | ratio |\n|---|---|---|---|---|\n",
-        machine::describe(),
-    );
-    for row in rows {
-        let number =
-            |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.2}"));
+         docs/performance.md`,\nfrom `refrain bench --json --seconds {}`. {processor}, {cores} \
+         cores (virtual). A fixed loop's slowest\nrun took {:.2} times its fastest.\n\n\
+         GB/s = 10^9 plain bytes a second, on one core but for the pair's rows, where origin, both \
+         gateways,\nclient and relay share the machine. All in a row of the second table took turns \
+         in one run, and so\ndid a row's backends; speeds and ratios are medians.\n\n\
+         - *Hot*: 64 KiB blocks whose bytes are in the second-level cache: the same MiB again for \
+         what only\n  scans; for encoders and decoders new content, fetched just before, and a log of \
+         16 MiB.\n\
+         - *File*: each byte read once from memory, the caches filled with others before; the log \
+         has 64 MiB.\n\
+         - *memcpy* copies the same blocks into a ring as large as the log. *scalar* and *naive \
+         twin* are\n  our algorithms as programs without vectors.\n\
+         - *random* is new, *redundant* was seen before; {}.\n\n",
+        report.seconds_a_row, report.unsteadiness, report.data,
+    )
+}
+
+/// A line for each kernel and kind of data: hot and file, all backends.
+fn overview(report: &Report) -> String {
+    let mut sets = report.machine.instructions.clone();
+    sets.reverse();
+    let speeds = |row: Option<&Row>| -> String {
+        let cells = sets.iter().map(|set| {
+            let speed = row.and_then(|row| row.speed_on(set, &report.backend));
+            speed.map_or_else(|| " |".to_owned(), |speed| format!(" {speed:.2} |"))
+        });
+        cells.collect()
+    };
+    let mut page = "## Kernels\n\n| kernel | data |".to_owned();
+    for place in ["hot", "file"] {
+        for set in &sets {
+            write!(page, " {place}, {set} |").expect("memory");
+        }
+        page += match place {
+            "hot" => " target | reached |",
+            _ => " share of a read | of a memcpy |",
+        };
+    }
+    page += "\n|---|---|";
+    page += &"---|".repeat(2 * sets.len() + 4);
+    page.push('\n');
+    for row in report.rows.iter().filter(|row| row.place == "hot") {
+        // Text is too little to be streamed past the larger log.
+        let data = if row.data == "text" {
+            "real"
+        } else {
+            &row.data
+        };
+        let file = report.rows.iter().find(|other| {
+            other.kernel == row.kernel && other.place == "file" && other.data == data
+        });
+        let label = match file {
+            Some(file) if file.data != row.data => format!("{}; {}", row.data, file.data),
+            _ => row.data.clone(),
+        };
+        let target = row.target_gb_per_s;
+        let share = |peer: &str| {
+            let ratio = file
+                .and_then(|file| file.beside(peer))
+                .map(|peer| peer.ratio);
+            ratio.map_or_else(String::new, |ratio| format!("{:.0} %", 100.0 * ratio))
+        };
         writeln!(
             page,
-            "| {} | {:.2} | {} | {} | {} |",
-            row.name,
-            row.gb_per_s,
-            row.peer.as_deref().unwrap_or(""),
-            number(row.peer_gb_per_s),
-            number(row.ratio),
-        )?;
+            "| {} | {label} |{} {} | {} |{} {} | {} |",
+            row.kernel,
+            speeds(Some(row)),
+            target.map_or_else(String::new, |target| target.to_string()),
+            reached(target.map(|target| row.gb_per_s >= target)),
+            speeds(file),
+            share("read"),
+            share("memcpy"),
+        )
+        .expect("memory");
     }
-    Ok(page)
+    page
+}
+
+/// A line for each peer in each row.
+fn peers(report: &Report) -> String {
+    let mut page = "\n## Beside others\n\n\
+        Below 1, the other one is faster.\n\n\
+        | what | GB/s | beside | GB/s | ratio | target | reached |\n\
+        |---|---|---|---|---|---|---|\n"
+        .to_owned();
+    for row in &report.rows {
+        let peers = row.beside.iter().filter(|peer| !peer.is_ours());
+        for peer in peers {
+            writeln!(
+                page,
+                "| {}, {}, {} | {:.2} | {} | {:.2} | {:.2} | {} | {} |",
+                row.kernel,
+                row.data,
+                row.place,
+                row.gb_per_s,
+                peer.peer,
+                peer.gb_per_s,
+                peer.ratio,
+                peer.target_ratio
+                    .map_or_else(String::new, |target| target.to_string()),
+                reached(peer.target_ratio.map(|target| peer.ratio >= target)),
+            )
+            .expect("memory");
+        }
+    }
+    page
+}
+
+impl Row {
+    fn beside(&self, peer: &str) -> Option<&Beside> {
+        self.beside.iter().find(|beside| beside.peer == peer)
+    }
+
+    /// Our speed with the instructions of `set`; the row's own is that of `backend`.
+    fn speed_on(&self, set: &str, backend: &str) -> Option<f64> {
+        if set == backend {
+            return Some(self.gb_per_s);
+        }
+        let beside = self.beside(&format!("refrain, {set}"))?;
+        Some(beside.gb_per_s)
+    }
+}
+
+impl Beside {
+    fn is_ours(&self) -> bool {
+        self.peer.starts_with("refrain, ")
+    }
+}
+
+fn reached(reached: Option<bool>) -> &'static str {
+    match reached {
+        Some(true) => "yes",
+        Some(false) => "**no**",
+        None => "",
+    }
 }

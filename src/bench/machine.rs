@@ -1,0 +1,100 @@
+//! The machine that figures come from, and how steadily it ran.
+
+use std::{
+    fs,
+    hint::black_box,
+    thread,
+    time::{Duration, Instant},
+};
+
+use refrain_codec::simd::Backend;
+use serde::Serialize;
+
+/// What has to stand beside any figure.
+#[derive(Debug, Serialize)]
+pub struct Machine {
+    pub processor: String,
+    pub cores: usize,
+    /// The sets of instructions that there are kernels for, and that it has.
+    pub instructions: Vec<String>,
+    /// Processes that wanted to run in the last minute, before ours; `None` if unknown.
+    pub load: Option<f64>,
+}
+
+impl Machine {
+    pub fn this() -> Self {
+        let available = Backend::available().map(|backend| backend.instruction_set().to_string());
+        Self {
+            processor: processor(),
+            cores: thread::available_parallelism().map_or(1, usize::from),
+            instructions: available.collect(),
+            load: load(),
+        }
+    }
+}
+
+fn processor() -> String {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo
+        .lines()
+        .find_map(|line| Some(line.strip_prefix("model name")?.split_once(": ")?.1));
+    model.map_or_else(
+        || "unknown processor".to_owned(),
+        |model| model.trim().to_owned(),
+    )
+}
+
+fn load() -> Option<f64> {
+    let loads = fs::read_to_string("/proc/loadavg").ok()?;
+    loads.split(' ').next()?.parse().ok()
+}
+
+/// Whether the processor's clock, and others' work, left ours alone: the time that the same
+/// loop takes again and again.
+#[derive(Debug, Default)]
+pub struct Steadiness {
+    times: Vec<Duration>,
+}
+
+impl Steadiness {
+    pub fn sample(&mut self) {
+        let times = [(); 3].map(|()| {
+            let start = Instant::now();
+            fixed_loop();
+            start.elapsed()
+        });
+        self.times.extend(times.into_iter().min());
+    }
+
+    /// The slowest sample over the fastest: 1 on a machine of one's own with a fixed clock.
+    pub fn slowest_over_fastest(&self) -> f64 {
+        let seconds = self.times.iter().map(Duration::as_secs_f64);
+        let slowest = seconds.clone().fold(0.0, f64::max);
+        let fastest = seconds.fold(f64::INFINITY, f64::min);
+        if self.times.is_empty() {
+            1.0
+        } else {
+            slowest / fastest
+        }
+    }
+}
+
+/// About a millisecond; each step waits for the one before.
+fn fixed_loop() {
+    let value = (0..300_000_u64).fold(1_u64, |value, step| {
+        black_box(value.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ step)
+    });
+    black_box(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_is_compared_to_the_fastest() {
+        assert_eq!(Steadiness::default().slowest_over_fastest(), 1.0);
+        let times = [20, 10, 15].map(Duration::from_micros).to_vec();
+        assert_eq!(Steadiness { times }.slowest_over_fastest(), 2.0);
+    }
+}

@@ -1,0 +1,256 @@
+//! What `bench` prints: JSON, or a table with the same names.
+
+use std::io::{self, Write};
+
+use refrain_codec::simd::InstructionSet;
+use serde::Serialize;
+
+use super::{contests::RowName, machine::Machine, measure::Speed, targets::Target};
+use crate::table::Table;
+
+/// All that was measured.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub machine: Machine,
+    /// What our kernels ran on, but for the rows that say another.
+    pub backend: String,
+    pub seconds_a_row: f64,
+    /// What the bytes were.
+    pub data: String,
+    /// The slowest run of a fixed loop over the fastest, of one a row.
+    pub unsteadiness: f64,
+    pub rows: Vec<Row>,
+}
+
+/// One of our kernels, on some bytes.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    pub name: String,
+    pub kernel: &'static str,
+    pub data: &'static str,
+    pub place: String,
+    /// Plain bytes, 10^9 of them, in a second.
+    pub gb_per_s: f64,
+    #[serde(flatten)]
+    pub target: SpeedTarget,
+    pub beside: Vec<Beside>,
+}
+
+/// How fast another was in the same turns.
+#[derive(Debug, Serialize)]
+pub struct Beside {
+    pub peer: String,
+    pub gb_per_s: f64,
+    /// Our speed over the peer's, the median of all turns.
+    pub ratio: f64,
+    #[serde(flatten)]
+    pub target: SpeedTarget,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio_met: Option<bool>,
+}
+
+/// A speed to reach, and whether it was; nothing where none is set.
+#[derive(Debug, Serialize)]
+pub struct SpeedTarget {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_gb_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    met: Option<bool>,
+}
+
+impl Row {
+    /// The first of `speeds` is ours, on `instructions`; others of ours are called so.
+    pub fn new(name: RowName, speeds: Vec<Speed>, instructions: InstructionSet) -> Self {
+        let target = Target::of(name);
+        let mut speeds = speeds.into_iter();
+        let ours = speeds.next().expect("ours takes part");
+        let beside = speeds.map(|speed| Beside::new(speed, target, instructions));
+        Self {
+            name: name.to_string(),
+            kernel: name.kernel,
+            data: name.data,
+            place: name.place.to_string(),
+            gb_per_s: ours.gb_per_s,
+            target: SpeedTarget::new(ours.gb_per_s, target, instructions),
+            beside: beside.collect(),
+        }
+    }
+}
+
+impl Beside {
+    fn new(speed: Speed, target: Option<&Target>, ours: InstructionSet) -> Self {
+        let backend = InstructionSet::ALL
+            .into_iter()
+            .find(|&backend| speed.name == super::contests::name_of(backend));
+        let target_ratio = target
+            .filter(|_| ours == InstructionSet::Avx512)
+            .and_then(|target| target.ratio(&speed.name));
+        Self {
+            target: match backend {
+                Some(backend) => SpeedTarget::new(speed.gb_per_s, target, backend),
+                None => SpeedTarget::NONE,
+            },
+            target_ratio,
+            ratio_met: target_ratio.map(|target| speed.ratio >= target),
+            peer: speed.name,
+            gb_per_s: speed.gb_per_s,
+            ratio: speed.ratio,
+        }
+    }
+}
+
+impl SpeedTarget {
+    const NONE: Self = Self {
+        target_gb_per_s: None,
+        met: None,
+    };
+
+    fn new(gb_per_s: f64, target: Option<&Target>, instructions: InstructionSet) -> Self {
+        let target_gb_per_s = target.and_then(|target| target.gb_per_s(instructions));
+        Self {
+            target_gb_per_s,
+            met: target_gb_per_s.map(|target| gb_per_s >= target),
+        }
+    }
+
+    fn cells(&self) -> [String; 2] {
+        let target = self.target_gb_per_s;
+        [
+            target.map_or_else(String::new, |target| format!("{target:.1} GB/s")),
+            in_words(self.met),
+        ]
+    }
+}
+
+impl Report {
+    pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let machine = &self.machine;
+        writeln!(out, "{}, one core of {}", machine.processor, machine.cores)?;
+        let instructions = machine.instructions.join(", ");
+        writeln!(out, "kernels: {} (of {instructions})", self.backend)?;
+        writeln!(out, "{}", self.data)?;
+        let load = machine.load.unwrap_or(f64::NAN);
+        writeln!(
+            out,
+            "load before: {load:.1}; a fixed loop's slowest run took {:.2} times its fastest\n",
+            self.unsteadiness
+        )?;
+        let mut table = Table::new(&["", "GB/s", "ours over it", "target", "met"]).words(&["met"]);
+        for row in &self.rows {
+            let [target, met] = row.target.cells();
+            let speed = format!("{:.2}", row.gb_per_s);
+            table.row([row.name.clone(), speed, String::new(), target, met]);
+            for beside in &row.beside {
+                let [mut target, mut met] = beside.target.cells();
+                if let Some(ratio) = beside.target_ratio {
+                    target = ratio.to_string();
+                    met = in_words(beside.ratio_met);
+                }
+                table.row([
+                    format!("    {}", beside.peer),
+                    format!("{:.2}", beside.gb_per_s),
+                    format!("{:.2}", beside.ratio),
+                    target,
+                    met,
+                ]);
+            }
+        }
+        table.print(out)
+    }
+}
+
+fn in_words(met: Option<bool>) -> String {
+    match met {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "",
+    }
+    .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::contests::Place;
+
+    fn row(gb_per_s: f64, peers: &[(&str, f64)]) -> Row {
+        let name = RowName {
+            kernel: "SAMPLEBYTE p = 64",
+            data: "random",
+            place: Place::Hot,
+        };
+        let speed = |name: &str, speed: f64| Speed {
+            name: name.to_owned(),
+            gb_per_s: speed,
+            ratio: gb_per_s / speed,
+        };
+        let peers = peers.iter().map(|&(peer, peers)| speed(peer, peers));
+        let speeds = [speed("refrain, avx512", gb_per_s)]
+            .into_iter()
+            .chain(peers);
+        Row::new(name, speeds.collect(), InstructionSet::Avx512)
+    }
+
+    #[test]
+    fn a_row_says_what_it_was_to_reach() {
+        let peers = [("refrain, avx2", 4.0), ("scalar", 1.0), ("read", 64.0)];
+        assert_eq!(
+            serde_json::to_value(row(16.0, &peers)).expect("JSON"),
+            serde_json::json!({
+                "name": "SAMPLEBYTE p = 64, random, hot",
+                "kernel": "SAMPLEBYTE p = 64",
+                "data": "random",
+                "place": "hot",
+                "gb_per_s": 16.0,
+                "target_gb_per_s": 15.0,
+                "met": true,
+                "beside": [
+                    {
+                        "peer": "refrain, avx2",
+                        "gb_per_s": 4.0,
+                        "ratio": 4.0,
+                        "target_gb_per_s": 5.0,
+                        "met": false
+                    },
+                    {
+                        "peer": "scalar",
+                        "gb_per_s": 1.0,
+                        "ratio": 16.0,
+                        "target_ratio": 10.0,
+                        "ratio_met": true
+                    },
+                    { "peer": "read", "gb_per_s": 64.0, "ratio": 0.25 }
+                ]
+            })
+        );
+    }
+
+    #[test]
+    fn the_table_says_the_same() {
+        let report = Report {
+            machine: Machine {
+                processor: "a processor".to_owned(),
+                cores: 2,
+                instructions: vec!["portable".to_owned(), "avx512".to_owned()],
+                load: Some(0.5),
+            },
+            backend: "avx512".to_owned(),
+            seconds_a_row: 1.0,
+            data: "noise".to_owned(),
+            unsteadiness: 1.0,
+            rows: vec![row(16.0, &[("scalar", 2.0)])],
+        };
+        let mut out = Vec::new();
+        report.print(&mut out).expect("memory");
+        let out = String::from_utf8(out).expect("text");
+        let (_, table) = out.split_once("\n\n").expect("a header");
+        assert_eq!(
+            table,
+            "                                 GB/s  ours over it     target  met\n\
+             SAMPLEBYTE p = 64, random, hot  16.00                15.0 GB/s  yes\n    \
+             scalar                       2.00          8.00         10  no\n"
+        );
+    }
+}
