@@ -17,6 +17,7 @@ use std::time::Duration;
 use refrain_codec::chunk::hash::ChunkHasher;
 use refrain_codec::marker::{MarkerAlgorithm, SampleByteTable, SamplingPeriod, WindowBytes};
 use refrain_codec::matching::MatchingAlgorithm;
+use refrain_codec::simd::{Backend, InstructionSet};
 use tracing::level_filters::LevelFilter;
 
 use crate::keys::{PeerKeys, PrivateKey, PublicKey, read_secret_file};
@@ -26,7 +27,7 @@ use crate::options::{
     ADMIN, ADMIN_TOKEN, ADMIN_TOKEN_FILE, ALLOW, CACHE, CHUNK_HASH, CONNECT_TIMEOUT, Check,
     DEAD_AFTER, DRAIN_TIMEOUT, EFFORT, EXCLUDE, FORWARD, Far, HTTP_PROXY, IDLE_TIMEOUT, KEEP_LINK,
     KEY, LANES, LANES_MAX, LISTEN, LOG, MARKER, MARKER_TABLE, MATCHING, MEMORY, Near, OptionSpec,
-    Options, PEER, PEER_KEY, Program, RATE, SAMPLING_PERIOD, SOCKS5, WINDOW_BYTES,
+    Options, PEER, PEER_KEY, Program, RATE, SAMPLING_PERIOD, SIMD, SOCKS5, WINDOW_BYTES,
 };
 use crate::rules::{AllowRules, ExcludeRules};
 use crate::settings::{ConfigError, Settings, read_text};
@@ -120,6 +121,8 @@ pub struct MatchingConfig {
     pub sampling_period: SamplingPeriod,
     /// The shortest repeat.
     pub window: WindowBytes,
+    /// The kernels to look for repeats with.
+    pub backend: Backend,
     /// What names chunks.
     pub chunk_hash: ChunkHasher,
 }
@@ -301,9 +304,23 @@ impl MatchingConfig {
             window: settings.one_with(&WINDOW_BYTES, |text| {
                 Ok::<_, BoxedError>(WindowBytes::new(text.parse()?)?)
             })?,
+            backend: settings
+                .optional_with(&SIMD, parse_backend)?
+                .unwrap_or_default(),
             chunk_hash: settings.one(&CHUNK_HASH)?,
         })
     }
+}
+
+/// The kernels of a set of instructions, which this machine must have.
+fn parse_backend(text: &str) -> Result<Backend, BoxedError> {
+    let set: InstructionSet = text.parse()?;
+    let backend = Backend::new(set).ok_or_else(|| {
+        let available = Backend::available().map(|backend| backend.instruction_set().to_string());
+        let available = available.collect::<Vec<_>>().join(", ");
+        format!("this machine does not have these instructions; it has {available}")
+    })?;
+    Ok(backend)
 }
 
 impl Timeouts {

@@ -131,6 +131,7 @@ fn link_config(config: &CommonConfig, memory: u64, cache: CacheGeometry) -> Link
             matching.marker_table.clone(),
         ),
         chunk_hasher: matching.chunk_hash,
+        backend: matching.backend,
         effort: match config.effort {
             Effort::Auto => EffortMode::Auto,
             Effort::Max => EffortMode::Max,

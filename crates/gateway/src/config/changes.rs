@@ -7,7 +7,7 @@ use super::{AdminConfig, CommonConfig, FarConfig, MatchingConfig, NearConfig, Ti
 use crate::options::{
     ADMIN, ADMIN_TOKEN, CACHE, CHUNK_HASH, DEAD_AFTER, DRAIN_TIMEOUT, EFFORT, FORWARD, HTTP_PROXY,
     KEY, LANES, LANES_MAX, LISTEN, LOG, MARKER, MARKER_TABLE, MATCHING, MEMORY, OptionSpec, PEER,
-    PEER_KEY, RATE, SAMPLING_PERIOD, SOCKS5, WINDOW_BYTES,
+    PEER_KEY, RATE, SAMPLING_PERIOD, SIMD, SOCKS5, WINDOW_BYTES,
 };
 
 impl NearConfig {
@@ -68,6 +68,7 @@ impl CommonConfig {
             marker_table,
             sampling_period,
             window,
+            backend,
             chunk_hash,
         } = matching;
         let Timeouts {
@@ -97,6 +98,7 @@ impl CommonConfig {
             ),
             (&WINDOW_BYTES, *window != new.matching.window),
             (&CHUNK_HASH, *chunk_hash != new.matching.chunk_hash),
+            (&SIMD, *backend != new.matching.backend),
             (&DEAD_AFTER, *dead_after != new.timeouts.dead_after),
             (&DRAIN_TIMEOUT, *drain != new.timeouts.drain),
             (&LOG, *log != new.log),

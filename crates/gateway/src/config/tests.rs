@@ -71,6 +71,23 @@ impl Fixture {
 }
 
 #[test]
+fn instructions_that_this_machine_lacks_are_named_with_those_it_has() {
+    let fixture = Fixture::new();
+    let portable = fixture.far(&["--simd", "portable"]).unwrap();
+    assert_eq!(portable.common.matching.backend, Backend::PORTABLE);
+    let lacking = InstructionSet::ALL
+        .into_iter()
+        .find(|&set| Backend::new(set).is_none());
+    let lacking = lacking
+        .expect("no machine has both NEON and AVX2")
+        .to_string();
+    let error = fixture.far(&["--simd", &lacking]).unwrap_err().to_string();
+    assert!(error.contains("it has portable"), "{error}");
+    let error = fixture.far(&["--simd", "mmx"]).unwrap_err().to_string();
+    assert!(error.contains("expected `portable`, `avx2`"), "{error}");
+}
+
+#[test]
 fn the_defaults_are_those_of_the_documentation() {
     let config = Fixture::new().far(&["--memory", "1GiB"]).unwrap();
     let common = config.common;
@@ -86,6 +103,7 @@ fn the_defaults_are_those_of_the_documentation() {
         marker_table: SampleByteTable::default(),
         sampling_period: SamplingPeriod::DEFAULT,
         window: WindowBytes::DEFAULT,
+        backend: Backend::best(),
         chunk_hash: ChunkHasher::Blake3,
     };
     assert_eq!(common.matching, matching);
@@ -390,6 +408,7 @@ fn each_change_is_reloaded_as_documented_or_named() {
             "marker" => "modp",
             "sampling_period" | "window_bytes" => "64",
             "chunk_hash" => "sha1",
+            "simd" => "portable",
             "log" => "debug",
             _ => "90s",
         }
