@@ -29,22 +29,49 @@ pub fn folder() -> Option<PathBuf> {
 
 /// The first `len` bytes of a file of the Silesia corpus.
 pub fn silesia(name: &str, len: usize) -> Option<Vec<u8>> {
-    let mut file = unpack(folder()?.join("silesia").join(name).with_extension("zst"));
-    Some(take(&mut file, len))
+    let path = folder()?.join("silesia").join(name).with_extension("zst");
+    Some(beginning_of(path, len))
+}
+
+/// The first `len` bytes of a mailbox.
+pub fn mail(len: usize) -> Option<Vec<u8>> {
+    Some(beginning_of(
+        folder()?.join("mail/spamassassin-ham.mbox.zst"),
+        len,
+    ))
 }
 
 /// The first `len` bytes of each of the first `count` Linux 2.0 releases: one tar of tars.
 pub fn linux_releases(count: usize, len: usize) -> Option<Vec<Vec<u8>>> {
-    let mut outer = unpack(folder()?.join("linux-2.0.1-2.0.40.tar.zst"));
-    let releases = (0..count).map(|_| {
-        let header = take(&mut outer, 512);
+    let mut releases = members("linux-2.0.1-2.0.40.tar.zst", count)?;
+    for release in &mut releases {
+        release.truncate(len);
+    }
+    Some(releases)
+}
+
+/// The first `count` files of a tar.
+pub fn members(path: &str, count: usize) -> Option<Vec<Vec<u8>>> {
+    const RECORD_BYTES: usize = 512;
+    let mut archive = unpack(folder()?.join(path));
+    let mut members = Vec::new();
+    while members.len() < count {
+        let header = take(&mut archive, RECORD_BYTES);
         let size = std::str::from_utf8(&header[124..135]).expect("octal digits");
         let size = usize::from_str_radix(size, 8).expect("octal digits");
-        let mut release = take(&mut outer, size.next_multiple_of(512));
-        release.truncate(len);
-        release
-    });
-    Some(releases.collect())
+        let mut member = take(&mut archive, size.next_multiple_of(RECORD_BYTES));
+        member.truncate(size);
+        // A folder is a member, too.
+        if size > 0 {
+            members.push(member);
+        }
+    }
+    Some(members)
+}
+
+/// The first `len` bytes of what is packed at `path`.
+pub fn beginning_of(path: PathBuf, len: usize) -> Vec<u8> {
+    take(&mut unpack(path), len)
 }
 
 fn unpack(path: PathBuf) -> impl Read {

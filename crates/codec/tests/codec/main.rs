@@ -17,3 +17,5 @@ mod reach;
 mod round_trips;
 #[cfg(not(refrain_weak_hashes))]
 mod savings;
+#[cfg(not(refrain_weak_hashes))]
+mod savings_pinned;
