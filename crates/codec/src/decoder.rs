@@ -13,7 +13,7 @@ use crate::{
     cache::log::Log,
     geometry::CacheGeometry,
     matching::append,
-    simd::Backend,
+    simd::{Backend, xxh3::xxh3},
     token::{SourceCursor, TokenReader},
 };
 
@@ -22,6 +22,7 @@ use crate::{
 pub struct Decoder {
     geometry: CacheGeometry,
     log: Log,
+    backend: Backend,
 }
 
 /// One block as it came.
@@ -63,9 +64,16 @@ impl Decoder {
     /// A decoder with an empty cache.
     #[must_use]
     pub fn new(geometry: CacheGeometry) -> Self {
+        Self::with_backend(geometry, Backend::best())
+    }
+
+    /// A decoder with an empty cache, on the kernels of `backend`.
+    #[must_use]
+    pub fn with_backend(geometry: CacheGeometry, backend: Backend) -> Self {
         Self {
             geometry,
-            log: Log::new(geometry.cache_bytes(), Backend::best()),
+            log: Log::new(geometry.cache_bytes(), backend),
+            backend,
         }
     }
 
@@ -73,6 +81,12 @@ impl Decoder {
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {
         self.log.allocated_bytes()
+    }
+
+    /// The check of a block that travelled without the log's help.
+    #[must_use]
+    pub fn check(&self, number: u64, plain: &[u8]) -> u64 {
+        xxh3(self.backend, number, plain)
     }
 
     /// Appends the block's plain bytes to `plain` and writes them to the log.
@@ -94,7 +108,7 @@ impl Decoder {
         let start = plain.len();
         plain.reserve(block.len);
         let decoded = self.decode_regions(&block, cursor, plain).and_then(|()| {
-            match crate::check(block.number, &plain[start..]) == block.check {
+            match self.check(block.number, &plain[start..]) == block.check {
                 true => Ok(()),
                 false => Err(DecodeError::CheckMismatch),
             }

@@ -12,7 +12,7 @@ use crate::{
         BlockPlace, BlockWriter, MatchingAlgorithm, Reach, chunk_match::ChunkMatch,
         max_match::MaxMatch,
     },
-    simd::Backend,
+    simd::{Backend, xxh3::xxh3},
     token::{SourceCursor, TokenWriter},
 };
 
@@ -67,6 +67,7 @@ pub struct Encoder {
     geometry: CacheGeometry,
     matcher: Matcher,
     head: LogPosition,
+    backend: Backend,
 }
 
 #[derive(Debug)]
@@ -139,6 +140,7 @@ impl Encoder {
             geometry: config.geometry,
             matcher,
             head: LogPosition(0),
+            backend: config.backend,
         }
     }
 
@@ -163,6 +165,12 @@ impl Encoder {
             Matcher::Max(matcher) => matcher.set_period(period),
             Matcher::Chunk(matcher) => matcher.set_period(period),
         }
+    }
+
+    /// The check of a block that travels without the log's help.
+    #[must_use]
+    pub fn check(&self, number: u64, plain: &[u8]) -> u64 {
+        xxh3(self.backend, number, plain)
     }
 
     /// Takes the next log positions for `block` and encodes it into `out`, whose former
@@ -201,7 +209,7 @@ impl Encoder {
             Matcher::Chunk(matcher) => matcher.encode(block, place, reach, &mut writer),
         }
         (out.region_bytes, out.longest_source) = writer.finish();
-        out.check = crate::check(number, block);
+        out.check = self.check(number, block);
         at
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use refrain_codec::{
-    Block, DecodeError, Decoder, LogPosition, SourceCursor, check, geometry::CacheGeometry,
+    Block, DecodeError, Decoder, LogPosition, SourceCursor, geometry::CacheGeometry, simd::Backend,
 };
 
 use super::check_seed;
@@ -61,10 +61,10 @@ pub enum CacheViolation {
 }
 
 impl Receiver {
-    pub(crate) fn new(geometry: CacheGeometry) -> Self {
+    pub(crate) fn new(geometry: CacheGeometry, backend: Backend) -> Self {
         Self {
             geometry,
-            decoder: Decoder::new(geometry),
+            decoder: Decoder::with_backend(geometry, backend),
             written: BTreeMap::new(),
             lanes: BTreeMap::new(),
         }
@@ -132,7 +132,7 @@ impl Receiver {
                 if !tokens.is_empty() || literals.len() != block.len {
                     return Err(Rejected::Lane("a bypassed block with references"));
                 }
-                if check(seed, literals) != block.check {
+                if self.decoder.check(seed, literals) != block.check {
                     return Err(Rejected::Cache(DecodeError::CheckMismatch.into()));
                 }
                 plain.extend_from_slice(literals);

@@ -6,9 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use refrain_codec::{
-    EncodedBlock, Encoder, EncoderConfig, LogPosition, check, marker::SamplingPeriod,
-};
+use refrain_codec::{EncodedBlock, Encoder, EncoderConfig, LogPosition, marker::SamplingPeriod};
 
 use super::{
     books::Books,
@@ -167,7 +165,7 @@ impl Sender {
                 self.encoded.tokens.clear();
                 self.encoded.literals.clear();
                 self.encoded.literals.extend_from_slice(plain);
-                self.encoded.check = check(seed, plain);
+                self.encoded.check = self.encoder.check(seed, plain);
                 self.encoded.region_bytes = 0;
                 self.encoded.longest_source = None;
                 (None, compress)

@@ -447,7 +447,7 @@ impl Caches {
         let receive_geometry = smaller(config.receive_cache, hello.send_cache_bytes);
         Self {
             sender: Sender::new(config.encoder(send_geometry), level),
-            receiver: Receiver::new(receive_geometry),
+            receiver: Receiver::new(receive_geometry, config.backend),
             send_geometry,
             receive_geometry,
         }
