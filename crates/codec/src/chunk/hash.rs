@@ -10,9 +10,12 @@
 //! Built with `--cfg refrain_weak_hashes`, 16 bits are left, so that different chunks do
 //! collide: tests then show that the check of each block finds it.
 
-use core::{fmt, str::FromStr};
+use alloc::vec::Vec;
+use core::{fmt, ops::Range, str::FromStr};
 
 use sha1::{Digest, Sha1};
+
+use crate::simd::{Backend, blake3::hash_many};
 
 /// Digest of a chunk, 160 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,10 +48,57 @@ impl ChunkHasher {
             Self::Blake3 => digest.copy_from_slice(&blake3::hash(chunk).as_bytes()[..20]),
             Self::Sha1 => digest.copy_from_slice(&Sha1::digest(chunk)),
         }
-        if cfg!(refrain_weak_hashes) {
-            digest[2..].fill(0);
+        let mut hash = ChunkHash(digest);
+        hash.weaken();
+        hash
+    }
+
+    /// The digests of all `chunks` of a block, into `hashes`, whose former content is dropped.
+    ///
+    /// BLAKE3 of many chunks at once is several times as fast as one after another.
+    ///
+    /// ```
+    /// use refrain_codec::{chunk::hash::ChunkHasher, simd::Backend};
+    ///
+    /// let (block, mut hashes) = (b"verse refrain verse", Vec::new());
+    /// let hasher = ChunkHasher::default();
+    /// hasher.hash_all(Backend::best(), block, &[0..5, 6..13, 14..19], &mut hashes);
+    /// assert_eq!(hashes[0], hashes[2]);
+    /// assert_eq!(hashes[1], hasher.hash(b"refrain"));
+    /// ```
+    ///
+    /// # Panics
+    /// If a chunk reaches beyond the block.
+    pub fn hash_all(
+        self,
+        backend: Backend,
+        block: &[u8],
+        chunks: &[Range<usize>],
+        hashes: &mut Vec<ChunkHash>,
+    ) {
+        hashes.resize(chunks.len(), ChunkHash([0; 20]));
+        let chunks = chunks.iter().map(|chunk| &block[chunk.clone()]);
+        match self {
+            Self::Blake3 => {
+                let digests = hashes.iter_mut().map(|ChunkHash(digest)| digest);
+                hash_many(backend, chunks.zip(digests));
+                hashes.iter_mut().for_each(ChunkHash::weaken);
+            }
+            Self::Sha1 => {
+                for (chunk, hash) in chunks.zip(hashes) {
+                    *hash = self.hash(chunk);
+                }
+            }
         }
-        ChunkHash(digest)
+    }
+}
+
+impl ChunkHash {
+    /// With `--cfg refrain_weak_hashes`, leaves 16 bits.
+    fn weaken(&mut self) {
+        if cfg!(refrain_weak_hashes) {
+            self.0[2..].fill(0);
+        }
     }
 }
 
@@ -106,6 +156,27 @@ mod tests {
             hex(ChunkHasher::Blake3),
             "6437b3ac38465133ffb63b75273a8db548c55846"
         );
+    }
+
+    #[test]
+    fn all_at_once_are_as_one_by_one() {
+        let block: Vec<u8> = (0..40_000_u32).map(|n| ((n * n) >> 7) as u8).collect();
+        let chunks: Vec<Range<usize>> = (0..300)
+            .map(|n| n * 37..n * 37 + [1, 64, 65, 256, 2000, 9000][n % 6])
+            .collect();
+        for hasher in [ChunkHasher::Blake3, ChunkHasher::Sha1] {
+            for backend in Backend::available() {
+                let mut hashes = alloc::vec![hasher.hash(b"of another block"); 7];
+                hasher.hash_all(backend, &block, &chunks, &mut hashes);
+                let one_by_one = chunks
+                    .iter()
+                    .map(|chunk| hasher.hash(&block[chunk.clone()]));
+                assert!(
+                    one_by_one.eq(hashes.iter().copied()),
+                    "{hasher}, {backend:?}"
+                );
+            }
+        }
     }
 
     #[test]

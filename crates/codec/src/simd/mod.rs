@@ -11,6 +11,7 @@
 //! (GFNI, VBMI and the others below) is given AVX2. The kernels that gain most from AVX-512
 //! consist of those instructions, and such processors clock down for the rest.
 
+pub(crate) mod blake3;
 pub(crate) mod compare;
 pub(crate) mod modp;
 pub(crate) mod positions;
