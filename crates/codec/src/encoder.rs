@@ -134,6 +134,7 @@ impl Encoder {
                 period,
                 markers,
                 config.chunk_hasher,
+                config.backend,
             )),
         };
         Self {

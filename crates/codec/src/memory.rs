@@ -31,6 +31,10 @@ impl Zeroed for u32 {
     const ZERO: Self = 0;
 }
 
+impl<const WORDS: usize> Zeroed for [u64; WORDS] {
+    const ZERO: Self = [0; WORDS];
+}
+
 /// Asks the system to back the whole huge pages within `memory` by such.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn advise_huge_pages<T>(memory: &mut [T]) {

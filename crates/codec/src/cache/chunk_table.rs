@@ -29,12 +29,14 @@
 //!
 //! [`insert`]: ChunkTable::insert
 
-use alloc::{vec, vec::Vec};
+use alloc::vec::Vec;
 
 use crate::{
     LogPosition,
     chunk::{CHUNK_BYTES_MAX, hash::ChunkHash},
     marker::SamplingPeriod,
+    memory::zeroed,
+    simd::prefetch::prefetch,
 };
 
 /// Maps chunk hashes to the last log position at which the chunk was inserted.
@@ -72,6 +74,16 @@ impl ChunkTable {
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {
         self.slots.len() * size_of::<[u64; 3]>()
+    }
+
+    /// Asks the processor for the slot of `hash`, which [`get`](Self::get) and
+    /// [`insert`](Self::insert) will need.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: &ChunkHash) {
+        // A slot may begin in one cache line and end in the next.
+        let [first, last] = [0, 2].map(|word| self.index(hash) * 3 + word);
+        prefetch(self.slots.as_flattened(), first);
+        prefetch(self.slots.as_flattened(), last);
     }
 
     /// Where the chunk with this digest and length lies in the log, if the table knows and
@@ -133,7 +145,7 @@ impl ChunkTable {
         debug_assert!(slots.is_power_of_two());
         debug_assert!(position_bits <= CODE_LOW_BITS + slots.ilog2());
         Self {
-            slots: vec![[0; 3]; slots],
+            slots: zeroed(slots),
             position_bits,
             positions_from: LogPosition(0),
         }
