@@ -79,7 +79,7 @@ fn decoder(path: &Path) -> anyhow::Result<impl Read> {
     Ok(decoder)
 }
 
-fn unpacked(path: &Path) -> anyhow::Result<Vec<u8>> {
+pub fn unpacked(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     decoder(path)?.read_to_end(&mut bytes)?;
     Ok(bytes)

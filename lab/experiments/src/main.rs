@@ -1,12 +1,13 @@
 //! Experiments whose tables stand in `docs/`.
 //!
-//! Each runs real gateways on this machine, between them a relay where a slower link is
-//! wanted, and prints a page of Markdown, or writes it to a file.
+//! Most run real gateways on this machine, between them a relay where a slower link is
+//! wanted. Each prints a page of Markdown, or writes it to a file.
 
 mod corpus;
 mod latency;
 mod lossy;
 mod machine;
+mod markers;
 mod pair;
 mod savings;
 mod speed;
@@ -17,7 +18,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-/// Experiments on real gateways; each prints Markdown.
+/// Experiments, most of them on real gateways; each prints Markdown.
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -44,6 +45,15 @@ enum Experiment {
         #[arg(long, env = "REFRAIN_DATA", default_value = "../shared/data")]
         data: PathBuf,
         /// Write the page to this file instead of standard output
+        #[arg(long)]
+        write: Option<PathBuf>,
+    },
+    /// What each marker algorithm selects, and what that saves
+    Markers {
+        /// The folder of test data
+        #[arg(long, env = "REFRAIN_DATA", default_value = "../shared/data")]
+        data: PathBuf,
+        /// Put the table into this page instead of on standard output
         #[arg(long)]
         write: Option<PathBuf>,
     },
@@ -84,6 +94,7 @@ fn main() -> ExitCode {
             data,
             write,
         } => (speed::run(&refrain, &data), write),
+        Experiment::Markers { data, write } => (markers::run(&data, write.as_deref()), write),
         Experiment::Lossy { write } => (lossy::run(), write),
         Experiment::Latency { write } => (latency::run(), write),
         Experiment::Writes {

@@ -12,36 +12,45 @@ use super::{
     walk::{Circle, Pass, Work},
 };
 
-/// The table's names of the algorithms.
-const KERNELS: [(&str, MarkerAlgorithm); 3] = [
-    ("SAMPLEBYTE p = 64", MarkerAlgorithm::SampleByte),
-    ("MODP p = 64", MarkerAlgorithm::Modp),
-    ("MAXP 8-byte values", MarkerAlgorithm::Maxp),
+/// The table's names of the algorithms, and how their twins come about.
+const KERNELS: [(&str, MarkerAlgorithm, MakeTwin); 3] = [
+    ("SAMPLEBYTE p = 64", MarkerAlgorithm::SampleByte, || {
+        let table = SampleByteTable::default();
+        Box::new(move |block, found| twins::samplebyte(block, PERIOD, &table, found))
+    }),
+    ("MODP p = 64", MarkerAlgorithm::Modp, || {
+        let modp = twins::Modp::new(WindowBytes::DEFAULT.bytes());
+        Box::new(move |block, found| modp.find(block, PERIOD, found))
+    }),
+    ("MAXP 8-byte values", MarkerAlgorithm::Maxp, || {
+        Box::new(|block, found| twins::maxp(block, PERIOD, found))
+    }),
 ];
+
+type MakeTwin = fn() -> Find;
+
+/// Puts a block's markers into a list.
+type Find = Box<dyn Fn(&[u8], &mut Vec<u32>)>;
 
 pub fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
     let mut contests = Vec::new();
-    for (kernel, algorithm) in KERNELS {
-        for (data, bytes) in [("random", inputs.random()), ("text", inputs.text())] {
-            let circle = Circle::again(bytes);
-            let name = RowName {
+    for (kernel, algorithm, twin) in KERNELS {
+        let row = |data, place| {
+            Contest::new(RowName {
                 kernel,
                 data,
-                place: Place::Hot,
-            };
-            let contest = finders(Contest::new(name), &circle, algorithm, backends);
-            let contest =
-                contest.with_slow("scalar", &circle, move || on_blocks(scalar(algorithm)));
+                place,
+            })
+        };
+        for (data, bytes) in [("random", inputs.random()), ("text", inputs.text())] {
+            let circle = Circle::again(bytes);
+            let contest = finders(row(data, Place::Hot), &circle, algorithm, backends);
+            let contest = contest.with_slow("scalar", &circle, move || on_blocks(twin()));
             contests.push(peers::with_read(contest, &circle));
         }
         for (data, bytes) in [("random", inputs.random()), ("real", inputs.real())] {
             let circle = Circle::streamed(bytes, inputs.evicting());
-            let name = RowName {
-                kernel,
-                data,
-                place: Place::File,
-            };
-            let contest = finders(Contest::new(name), &circle, algorithm, backends);
+            let contest = finders(row(data, Place::File), &circle, algorithm, backends);
             contests.push(peers::with_read(contest, &circle));
         }
     }
@@ -60,24 +69,6 @@ fn finders<'a>(
             on_blocks(move |block, found| finder.find(block, found))
         })
     })
-}
-
-type Find = Box<dyn Fn(&[u8], &mut Vec<u32>)>;
-
-/// The algorithm's twin, as a good program without vectors would have it.
-fn scalar(algorithm: MarkerAlgorithm) -> Find {
-    match algorithm {
-        MarkerAlgorithm::SampleByte => {
-            let table = SampleByteTable::default();
-            Box::new(move |block, found| twins::samplebyte(block, PERIOD, &table, found))
-        }
-        MarkerAlgorithm::Modp => {
-            let modp = twins::Modp::new(WindowBytes::DEFAULT.bytes());
-            Box::new(move |block, found| modp.find(block, PERIOD, found))
-        }
-        MarkerAlgorithm::Maxp => Box::new(|block, found| twins::maxp(block, PERIOD, found)),
-        MarkerAlgorithm::Fixed => unreachable!("it computes nothing"),
-    }
 }
 
 fn on_blocks<'a>(find: impl Fn(&[u8], &mut Vec<u32>)) -> impl Work<'a> {
