@@ -30,7 +30,10 @@ use alloc::{
 use core::fmt;
 
 use super::{FindMarkers, SamplingPeriod, WindowBytes, candidates};
-use crate::simd::Backend;
+use crate::simd::{
+    Backend,
+    samplebyte::{self, ByteSet},
+};
 
 /// Finds SAMPLEBYTE markers.
 #[derive(Clone, Debug)]
@@ -56,17 +59,9 @@ impl SampleByte {
 
 impl FindMarkers for SampleByte {
     fn find(&self, block: &[u8], markers: &mut Vec<u32>) {
-        markers.clear();
         let candidates = candidates(block, self.window);
         let stride = self.period.bytes() / 2 + 1;
-        let mut start = 0;
-        while let Some(rest) = candidates.get(start..) {
-            let Some(offset) = self.table.position_in(rest) else {
-                break;
-            };
-            markers.push((start + offset) as u32);
-            start += offset + stride;
-        }
+        samplebyte::find(self.backend, &self.table.0, candidates, stride, markers);
     }
 }
 
@@ -75,7 +70,7 @@ impl FindMarkers for SampleByte {
 /// The default are the eight that the paper's authors found by training on an
 /// enterprise's traffic: 0, 32, 48, 101, 105, 115, 116 and 255.
 #[derive(Clone, PartialEq, Eq)]
-pub struct SampleByteTable([bool; 256]);
+pub struct SampleByteTable(ByteSet);
 
 impl SampleByteTable {
     /// The table of these values, in any order; repeated ones count once.
@@ -112,7 +107,7 @@ impl SampleByteTable {
             }
         }
         if values.contains(&true) {
-            Ok(Self(values))
+            Ok(Self(ByteSet::new(values)))
         } else {
             Err(TableError::Empty)
         }
@@ -121,7 +116,7 @@ impl SampleByteTable {
     /// Whether a byte of this value may be a marker.
     #[must_use]
     pub fn contains(&self, value: u8) -> bool {
-        self.0[usize::from(value)]
+        self.0.contains(value)
     }
 
     const fn of(values: &[u8]) -> Self {
@@ -131,13 +126,7 @@ impl SampleByteTable {
             table[values[index] as usize] = true;
             index += 1;
         }
-        Self(table)
-    }
-
-    /// Index of the first byte that is in the table.
-    #[inline]
-    fn position_in(&self, bytes: &[u8]) -> Option<usize> {
-        bytes.iter().position(|&byte| self.contains(byte))
+        Self(ByteSet::new(table))
     }
 }
 

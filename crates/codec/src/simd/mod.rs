@@ -16,6 +16,7 @@ pub(crate) mod compare;
 pub(crate) mod modp;
 pub(crate) mod positions;
 pub(crate) mod prefetch;
+pub(crate) mod samplebyte;
 pub(crate) mod xxh3;
 
 use core::{fmt, str::FromStr};
