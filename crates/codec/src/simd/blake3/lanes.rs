@@ -101,42 +101,52 @@ pub(super) fn run<'m, 'd, const LANES: usize, const BYTES: usize>(
         flags: [0; LANES],
         values: [[0; DIGEST_BYTES]; LANES],
     };
+    let all = u32::MAX >> (u32::BITS as usize - LANES);
+    let mut idle = all;
     let mut rest: [&[u8]; LANES] = [&[]; LANES];
+    let mut blocks = rest;
+    let mut first_flags = [0; LANES];
     let mut last_flags = [0; LANES];
     let mut outputs = [const { None }; LANES];
     loop {
-        let mut ended: u32 = 0;
-        let mut busy: u32 = 0;
-        let mut blocks: [&[u8]; LANES] = [&[]; LANES];
+        while idle != 0 {
+            let Some(node) = nodes.next() else { break };
+            let lane = take_lane(&mut idle);
+            rest[lane] = node.bytes;
+            lanes.counter[lane] = node.counter;
+            first_flags[lane] = node.first_flags;
+            last_flags[lane] = node.last_flags;
+            outputs[lane] = Some(node.out);
+        }
+        if idle == all {
+            return;
+        }
+        let mut ended = 0;
         for lane in 0..LANES {
-            let mut flags = 0;
-            if outputs[lane].is_none() {
-                let Some(node) = nodes.next() else { continue };
-                rest[lane] = node.bytes;
-                lanes.counter[lane] = node.counter;
-                flags = node.first_flags;
-                last_flags[lane] = node.last_flags;
-                outputs[lane] = Some(node.out);
-            }
-            busy |= 1 << lane;
             (blocks[lane], rest[lane]) = rest[lane].split_at(rest[lane].len().min(BLOCK_BYTES));
             lanes.block_bytes[lane] = blocks[lane].len() as u32;
+            let mut flags = core::mem::take(&mut first_flags[lane]);
             if rest[lane].is_empty() {
                 flags |= last_flags[lane];
                 ended |= 1 << lane;
             }
             lanes.flags[lane] = u32::from(flags);
         }
-        if busy == 0 {
-            return;
-        }
         compress(&mut lanes, &blocks);
+        idle |= ended;
         while ended != 0 {
-            let lane = ended.trailing_zeros() as usize;
-            ended &= ended - 1;
+            let lane = take_lane(&mut ended);
             if let Some(output) = outputs[lane].take() {
                 output.write(&lanes.values[lane]);
             }
         }
     }
+}
+
+/// Takes the lowest out of a set of lanes.
+#[inline]
+fn take_lane(lanes: &mut u32) -> usize {
+    let lane = lanes.trailing_zeros() as usize;
+    *lanes &= *lanes - 1;
+    lane
 }
