@@ -88,6 +88,7 @@ impl ChunkTable {
 
     /// Where the chunk with this digest and length lies in the log, if the table knows and
     /// it lies wholly in `oldest..head`.
+    #[inline]
     #[must_use]
     pub fn get(
         &self,
@@ -112,6 +113,7 @@ impl ChunkTable {
     ///
     /// # Panics
     /// If the chunk is empty or longer than [`CHUNK_BYTES_MAX`].
+    #[inline]
     pub fn insert(
         &mut self,
         hash: &ChunkHash,
@@ -160,12 +162,14 @@ impl ChunkTable {
         self.slots.len() as u64 - 1
     }
 
+    #[inline]
     fn index(&self, hash: &ChunkHash) -> usize {
         let [low, ..] = words(hash);
         (low & self.index_mask()) as usize
     }
 
     /// Where a slot's chunk begins, if the slot is not empty and its code is still unique.
+    #[inline]
     fn position(&self, slot: [u64; 3], head: LogPosition) -> Option<LogPosition> {
         let code = (slot[0] & self.index_mask()) << CODE_LOW_BITS | slot[2] & CODE_LOW_MASK;
         if code == 0 || head.since(self.positions_from) >= self.positions_apart() {
@@ -195,15 +199,17 @@ const CODE_LOW_BITS: u32 = 24;
 const CODE_LOW_MASK: u64 = (1 << CODE_LOW_BITS) - 1;
 
 /// A digest as the 64, 64 and 32 bits of a slot's words.
+#[inline]
 fn words(ChunkHash(digest): &ChunkHash) -> [u64; 3] {
-    let mut bytes = [0; 24];
-    bytes[..20].copy_from_slice(digest);
-    let (words, _) = bytes.as_chunks::<8>();
-    [words[0], words[1], words[2]].map(u64::from_le_bytes)
+    let (long, rest) = digest.as_chunks::<8>();
+    let (short, _) = rest.as_chunks::<4>();
+    let [first, second] = [long[0], long[1]].map(u64::from_le_bytes);
+    [first, second, u64::from(u32::from_le_bytes(short[0]))]
 }
 
 /// A slot with all of the digest and the chunk's length, and no position; none for a length
 /// that no chunk has.
+#[inline]
 fn tag(hash: &ChunkHash, chunk_bytes: usize) -> Option<[u64; 3]> {
     if !(1..=CHUNK_BYTES_MAX).contains(&chunk_bytes) {
         return None;

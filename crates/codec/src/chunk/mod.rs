@@ -49,6 +49,7 @@ impl<'a> Chunks<'a> {
 impl Iterator for Chunks<'_> {
     type Item = Range<usize>;
 
+    #[inline]
     fn next(&mut self) -> Option<Range<usize>> {
         if self.start == self.block_bytes {
             return None;

@@ -106,21 +106,18 @@ impl ChunkMatch {
                     .sources(reach, source, chunk.start)
                     .is_some_and(|sources| source + chunk.len() as u64 <= sources.end)
             });
-            let Some(source) = source else {
-                push(out, pending.take());
-                continue;
-            };
+            let Some(source) = source else { continue };
             match &mut pending {
                 Some(before) if continues(before, place, chunk.clone(), source) => {
                     before.end = chunk.end;
                 }
                 _ => {
-                    push(out, pending.take());
-                    pending = Some(Match {
+                    let started = Match {
                         start: chunk.start,
                         end: chunk.end,
                         source,
-                    });
+                    };
+                    push(out, pending.replace(started));
                 }
             }
         }
