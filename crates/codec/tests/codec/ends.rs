@@ -20,6 +20,14 @@ pub fn geometry() -> CacheGeometry {
     CacheGeometry::new(CACHE_BYTES).expect("a valid size")
 }
 
+/// The backend that `REFRAIN_SIMD` names, as for the program; the machine's best without.
+pub fn backend() -> Backend {
+    std::env::var("REFRAIN_SIMD").map_or(Backend::best(), |name| {
+        let set = name.parse().expect("the name of a set of instructions");
+        Backend::new(set).expect("a set of instructions that this machine has")
+    })
+}
+
 pub fn markers(algorithm: MarkerAlgorithm, period: usize, window: usize) -> MarkerFinder {
     MarkerFinder::new(
         algorithm,
@@ -35,7 +43,7 @@ pub fn config(matching: MatchingAlgorithm, markers: MarkerFinder) -> EncoderConf
         matching,
         markers,
         chunk_hasher: ChunkHasher::default(),
-        backend: Backend::best(),
+        backend: backend(),
     }
 }
 
@@ -107,7 +115,7 @@ pub struct Receiver {
 impl Receiver {
     pub fn new() -> Self {
         Self {
-            decoder: Decoder::new(geometry()),
+            decoder: Decoder::with_backend(geometry(), backend()),
             cursors: BTreeMap::new(),
         }
     }
