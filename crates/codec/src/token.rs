@@ -90,6 +90,7 @@ impl<'a> TokenWriter<'a> {
         self.cursor.expected()
     }
 
+    #[inline(always)]
     pub(crate) fn push(&mut self, region: Region) {
         debug_assert!(region.len >= REGION_BYTES_MIN);
         self.cursor.skip(region.literals);

@@ -78,6 +78,7 @@ impl Log {
 
     /// The `len` bytes from `from`, in at most two pieces where the range wraps;
     /// `None` where memory for them was never written.
+    #[inline(always)]
     #[must_use]
     pub fn pieces(&self, from: LogPosition, len: usize) -> Option<(&[u8], &[u8])> {
         if len > self.capacity() {
@@ -122,6 +123,7 @@ impl Log {
     }
 
     /// How many bytes of `block` equal the log from `from` on, up to `len` of them.
+    #[inline(always)]
     #[must_use]
     pub fn common_prefix(&self, from: LogPosition, block: &[u8], len: usize) -> usize {
         let Some((head, tail)) = self.pieces(from, len.min(block.len())) else {
@@ -135,6 +137,7 @@ impl Log {
     }
 
     /// How many bytes at the end of `block` equal the log before `before`, up to `len`.
+    #[inline(always)]
     #[must_use]
     pub fn common_suffix(&self, before: LogPosition, block: &[u8], len: usize) -> usize {
         let len = len.min(block.len());
@@ -162,6 +165,7 @@ impl Log {
         }
     }
 
+    #[inline(always)]
     fn written(&self) -> &[u8] {
         &self.bytes[..self.filled]
     }

@@ -101,7 +101,23 @@ impl MaxMatch {
         let mut found = core::mem::take(&mut self.found);
         found.clear();
         self.markers.find(block, &mut found);
+        self.backend.run(
+            #[inline(always)]
+            || self.match_markers(block, place, reach, &found, out),
+        );
+        self.found = found;
+    }
 
+    /// Emits the regions around the markers `found`.
+    #[inline(always)]
+    fn match_markers(
+        &mut self,
+        block: &[u8],
+        place: BlockPlace,
+        reach: &impl Reach,
+        found: &[u32],
+        out: &mut BlockWriter<'_>,
+    ) {
         self.resume(block, place, reach, out);
         // The hints of a batch wait while the next one is looked up: until then, the bytes that
         // they point to have come.
@@ -113,7 +129,6 @@ impl MaxMatch {
             }
             core::mem::swap(&mut hints, &mut next);
         }
-        self.found = found;
     }
 
     /// Finds the markers of `batch` outside of what is covered whose windows may lie in the
@@ -121,6 +136,7 @@ impl MaxMatch {
     ///
     /// Table and log are larger than a processor's caches. Loops with nothing else in them,
     /// which ask for what comes after them, let it wait for many places at once.
+    #[inline(always)]
     fn look_up(
         &mut self,
         block: &[u8],
@@ -161,7 +177,7 @@ impl MaxMatch {
     }
 
     /// Emits the region around `hint`, if there is one outside of what is covered.
-    #[inline]
+    #[inline(always)]
     fn follow(
         &self,
         block: &[u8],
@@ -183,6 +199,7 @@ impl MaxMatch {
     }
 
     /// Goes on with the flow's last source for as long as something near it matches.
+    #[inline(always)]
     fn resume(
         &self,
         block: &[u8],
@@ -200,6 +217,7 @@ impl MaxMatch {
 
     /// The next match with its source at the distance of `expected` from `block[covered]`. One
     /// comparison finds where it begins, and most often where it ends.
+    #[inline(always)]
     fn resume_once(
         &self,
         block: &[u8],
@@ -232,6 +250,7 @@ impl MaxMatch {
 
     /// The maximal match around `block[index]` and the log at `hint`, not reaching back
     /// before `covered`; `None` if it is shorter than a token can name.
+    #[inline(always)]
     fn grow(
         &self,
         block: &[u8],

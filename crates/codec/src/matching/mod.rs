@@ -91,6 +91,7 @@ pub(crate) struct BlockPlace {
 
 impl BlockPlace {
     /// Where a source around `hint` may lie for bytes from `index` of the block on.
+    #[inline(always)]
     pub(crate) fn sources(
         &self,
         reach: &impl Reach,
@@ -128,7 +129,7 @@ impl Match {
 ///
 /// Most runs are a few bytes long. Where more can be read and there is room, a fixed number of
 /// bytes is copied, which takes two instructions, and what is too much is taken back.
-#[inline]
+#[inline(always)]
 pub(crate) fn append(out: &mut Vec<u8>, from: &[u8], len: usize) {
     const SHORT_BYTES: usize = 32;
     match from.first_chunk::<SHORT_BYTES>() {
@@ -174,6 +175,7 @@ impl<'a> BlockWriter<'a> {
         self.tokens.expected()
     }
 
+    #[inline(always)]
     pub(crate) fn push(&mut self, match_: Match) {
         let literals = match_.start - self.covered;
         append(self.literals, &self.block[self.covered..], literals);

@@ -75,6 +75,22 @@ impl Backend {
         InstructionSet::ALL.into_iter().filter_map(Self::new)
     }
 
+    /// Runs `work` compiled for this backend's instructions, as far as the compiler takes it in:
+    /// it, and what it calls, must be `#[inline(always)]`. Kernels that it calls are taken in as
+    /// well, which a short one gains most from.
+    #[inline]
+    pub(crate) fn run<R>(self, work: impl FnOnce() -> R) -> R {
+        match self.0 {
+            #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+            // SAFETY: the backend exists, so its instructions do.
+            InstructionSet::Avx512 => unsafe { run_avx512(work) },
+            #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+            // SAFETY: as above.
+            InstructionSet::Avx2 => unsafe { run_avx2(work) },
+            _ => work(),
+        }
+    }
+
     /// The instructions that its kernels use.
     #[must_use]
     pub fn instruction_set(self) -> InstructionSet {
@@ -92,6 +108,21 @@ impl fmt::Debug for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
+}
+
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt,pclmulqdq")]
+fn run_avx2<R>(work: impl FnOnce() -> R) -> R {
+    work()
+}
+
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+#[target_feature(
+    enable = "avx2,bmi1,bmi2,popcnt,pclmulqdq,avx512f,avx512bw,avx512cd,avx512dq,avx512vl,\
+              avx512vbmi,avx512vbmi2,avx512bitalg,avx512vpopcntdq,gfni,vpclmulqdq"
+)]
+fn run_avx512<R>(work: impl FnOnce() -> R) -> R {
+    work()
 }
 
 // A target without SSE2 passes floats and vectors in its own way (kernels, bootloaders).

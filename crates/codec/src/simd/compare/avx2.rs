@@ -6,6 +6,7 @@ use super::portable;
 
 const STEP: usize = size_of::<__m256i>();
 
+#[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let (steps_a, rest_a) = a.as_chunks::<STEP>();
@@ -19,6 +20,7 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     steps_a.len() * STEP + portable::common_prefix(rest_a, rest_b)
 }
 
+#[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 pub(super) fn common_suffix(a: &[u8], b: &[u8]) -> usize {
     let (rest_a, steps_a) = a.as_rchunks::<STEP>();
@@ -32,6 +34,7 @@ pub(super) fn common_suffix(a: &[u8], b: &[u8]) -> usize {
     steps_a.len() * STEP + portable::common_suffix(rest_a, rest_b)
 }
 
+#[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 pub(super) fn equal_bytes(a: &[u8], b: &[u8]) -> u64 {
     let (steps_a, rest_a) = a.as_chunks::<STEP>();

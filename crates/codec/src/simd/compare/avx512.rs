@@ -4,6 +4,7 @@ use core::arch::x86_64::{_mm512_cmpneq_epu8_mask, _mm512_maskz_loadu_epi8};
 
 const STEP: usize = 64;
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2")]
 pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let mut equal = 0;
@@ -17,6 +18,7 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.len()
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2")]
 pub(super) fn common_suffix(a: &[u8], b: &[u8]) -> usize {
     let mut end = a.len();
@@ -32,6 +34,7 @@ pub(super) fn common_suffix(a: &[u8], b: &[u8]) -> usize {
     a.len()
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2")]
 pub(super) fn equal_bytes(a: &[u8], b: &[u8]) -> u64 {
     if a.is_empty() {
