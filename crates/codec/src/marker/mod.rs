@@ -15,10 +15,13 @@
 //! | [`Modp`] | Rabin fingerprint of the window | 1 in p | yes |
 //! | [`Maxp`] | local maximum over p bytes | 1 in p + 1 | yes |
 //! | [`Fixed`] | position | 1 in p | no |
+//!
+//! Streams, which come in pieces, have their own: the anchors of PACK, by [`AnchorFinder`].
 
 pub mod fixed;
 pub mod maxp;
 pub mod modp;
+pub mod pack;
 mod parameters;
 pub mod samplebyte;
 #[cfg(test)]
@@ -27,6 +30,7 @@ mod tests;
 pub use fixed::Fixed;
 pub use maxp::Maxp;
 pub use modp::Modp;
+pub use pack::{AnchorFinder, InvalidPackMask, PackMask};
 pub use parameters::{InvalidSamplingPeriod, InvalidWindow, SamplingPeriod, WindowBytes};
 pub use samplebyte::{SampleByte, SampleByteTable, TableError};
 

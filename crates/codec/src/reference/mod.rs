@@ -4,3 +4,4 @@
 
 pub mod markers;
 pub mod max_match;
+pub mod pack;

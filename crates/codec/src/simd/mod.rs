@@ -14,6 +14,7 @@
 pub(crate) mod blake3;
 pub(crate) mod compare;
 pub(crate) mod modp;
+pub(crate) mod pack;
 pub(crate) mod positions;
 pub(crate) mod prefetch;
 pub(crate) mod samplebyte;

@@ -4,26 +4,40 @@
 
 use std::{
     env,
-    fs::File,
+    fs::{self, File},
     io::{BufReader, Read},
     path::PathBuf,
 };
 
 /// The folder; `None` where it may be missing, and is.
 pub fn folder() -> Option<PathBuf> {
-    let folder = match env::var_os("REFRAIN_DATA") {
+    if_here(path(), "../shared/data")
+}
+
+/// The test vectors of this name, made by others' code: they lie beside the folder.
+pub fn vectors(name: &str) -> Option<String> {
+    let path = if_here(path().join("../vectors").join(name), name)?;
+    Some(fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+}
+
+fn path() -> PathBuf {
+    match env::var_os("REFRAIN_DATA") {
         Some(folder) => PathBuf::from(folder),
         None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-    };
-    if folder.is_dir() {
-        return Some(folder);
+    }
+}
+
+/// `path`; `None` where it may be missing, and is.
+pub fn if_here(path: PathBuf, name: &str) -> Option<PathBuf> {
+    if path.exists() {
+        return Some(path);
     }
     assert!(
         env::var_os("REFRAIN_REQUIRE_DATA").is_none_or(|value| value != "1"),
         "{} is not here, and REFRAIN_REQUIRE_DATA=1",
-        folder.display()
+        path.display()
     );
-    println!("skipped: ../shared/data is not here");
+    println!("skipped: {name} is not here");
     None
 }
 

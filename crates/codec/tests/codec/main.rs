@@ -13,6 +13,8 @@ mod model;
 mod collisions;
 mod diverged;
 mod hostile;
+#[cfg(not(refrain_weak_hashes))]
+mod pack;
 mod reach;
 mod round_trips;
 #[cfg(not(refrain_weak_hashes))]
