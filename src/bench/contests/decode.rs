@@ -10,6 +10,7 @@ use refrain_codec::{
 use super::{
     BLOCK_BYTES, Contest, Inputs, PERIOD, Place, RowName,
     encode::{Encoding, FILE_LOG_BYTES, HOT_LOG_BYTES},
+    name_of,
     peers::{self, Lz4, Lz4Flex, Zstd},
     walk::{Circle, Pass, Work, read},
 };
@@ -19,7 +20,7 @@ use super::{
 const HOT_CIRCLE_BYTES: usize = 32 << 20;
 const FILE_CIRCLE_BYTES: usize = 96 << 20;
 
-pub fn all<'a>(inputs: &'a Inputs, _backends: &'a [Backend]) -> Vec<Contest<'a>> {
+pub fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
     let hot = [
         ("random", inputs.random()),
         ("text", inputs.text()),
@@ -27,7 +28,8 @@ pub fn all<'a>(inputs: &'a Inputs, _backends: &'a [Backend]) -> Vec<Contest<'a>>
     ];
     let hot = hot.map(|(data, bytes)| {
         let bytes = &bytes[..bytes.len().min(HOT_CIRCLE_BYTES)];
-        contest(data, Place::Hot, &Circle::fetched(bytes), HOT_LOG_BYTES)
+        let circle = Circle::fetched(bytes);
+        contest(data, Place::Hot, &circle, HOT_LOG_BYTES, backends)
     });
     let file = [
         ("random", inputs.random()),
@@ -37,7 +39,7 @@ pub fn all<'a>(inputs: &'a Inputs, _backends: &'a [Backend]) -> Vec<Contest<'a>>
     let file = file.map(|(data, bytes)| {
         let bytes = &bytes[..bytes.len().min(FILE_CIRCLE_BYTES)];
         let circle = Circle::streamed(bytes, inputs.evicting());
-        contest(data, Place::File, &circle, FILE_LOG_BYTES)
+        contest(data, Place::File, &circle, FILE_LOG_BYTES, backends)
     });
     hot.into_iter().chain(file).collect()
 }
@@ -47,18 +49,23 @@ fn contest<'a>(
     place: Place,
     circle: &Rc<Circle<'a>>,
     log_bytes: usize,
+    backends: &'a [Backend],
 ) -> Contest<'a> {
     let bytes = circle.bytes();
-    let encoded = OnceCell::new();
+    let encoded = Rc::new(OnceCell::new());
     let name = RowName {
         kernel: "decode",
         data,
         place,
     };
-    let mut contest = Contest::new(name).with("refrain", circle, move || {
-        let encoded = encoded.get_or_init(|| encoded_again(bytes, log_bytes));
-        Decoding::new(bytes, log_bytes, encoded.clone())
-    });
+    let mut contest = Contest::new(name);
+    for &backend in backends {
+        let encoded = Rc::clone(&encoded);
+        contest = contest.with(&name_of(backend.instruction_set()), circle, move || {
+            let encoded = encoded.get_or_init(|| encoded_again(bytes, log_bytes));
+            Decoding::new(bytes, log_bytes, encoded.clone(), backend)
+        });
+    }
     contest = peers::with_memcpy(contest, circle, log_bytes);
     contest = peers::with_decompressor::<Lz4>(contest, circle);
     contest = peers::with_decompressor::<Lz4Flex>(contest, circle);
@@ -88,9 +95,10 @@ struct Decoding {
 }
 
 impl Decoding {
-    fn new(circle: &[u8], log_bytes: usize, encoded: Rc<[EncodedBlock]>) -> Self {
+    fn new(circle: &[u8], log_bytes: usize, encoded: Rc<[EncodedBlock]>, backend: Backend) -> Self {
+        let geometry = CacheGeometry::new(log_bytes).expect("a valid size");
         let mut decoding = Self {
-            decoder: Decoder::new(CacheGeometry::new(log_bytes).expect("a valid size")),
+            decoder: Decoder::with_backend(geometry, backend),
             head: LogPosition(0),
             cursor: SourceCursor::default(),
             encoded,
@@ -157,7 +165,7 @@ mod tests {
         for circle in [&noise[..], &noise.repeat(4)] {
             let circle_of = Circle::fetched(circle);
             let encoded = encoded_again(circle_of.bytes(), log_bytes);
-            let mut decoding = Decoding::new(circle, log_bytes, encoded);
+            let mut decoding = Decoding::new(circle, log_bytes, encoded, Backend::best());
             let mut walk = super::super::walk::Walk::new(circle_of);
             for _ in 0..2 {
                 walk.turn(&mut decoding);
