@@ -4,17 +4,26 @@ use std::hint::black_box;
 
 use refrain_codec::{
     Decoder,
+    chunk::hash::ChunkHasher,
     geometry::{CACHE_BYTES_MIN, CacheGeometry},
     simd::Backend,
 };
 
 use super::{
     Contest, Inputs, Place, RowName, name_of, peers,
-    walk::{Circle, Pass},
+    walk::{Circle, Pass, SCANNED_BYTES},
 };
 
 pub fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
-    vec![block_check(inputs, backends)]
+    let mut contests = vec![block_check(inputs, backends)];
+    for (kernel, chunk_bytes) in [
+        ("chunk hashes, 64 B", 64),
+        ("chunk hashes, 2 KiB", 2 << 10),
+        ("chunk hashes, 8 KiB", 8 << 10),
+    ] {
+        contests.push(chunk_hashes(kernel, chunk_bytes, inputs, backends));
+    }
+    contests
 }
 
 fn block_check<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Contest<'a> {
@@ -37,4 +46,31 @@ fn block_check<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Contest<'a> {
         });
     }
     peers::with_read(contest, &circle)
+}
+
+/// Digests of chunks of one length, a MiB of them together.
+fn chunk_hashes<'a>(
+    kernel: &'static str,
+    chunk_bytes: usize,
+    inputs: &'a Inputs,
+    backends: &'a [Backend],
+) -> Contest<'a> {
+    let circle = Circle::again(inputs.random());
+    let mut contest = Contest::new(RowName {
+        kernel,
+        data: "random",
+        place: Place::Hot,
+    });
+    for &backend in backends {
+        contest = contest.with(&name_of(backend.instruction_set()), &circle, move || {
+            let starts = (0..SCANNED_BYTES).step_by(chunk_bytes);
+            let chunks: Vec<_> = starts.map(|start| start..start + chunk_bytes).collect();
+            let mut hashes = Vec::new();
+            move |pass: Pass<'a>| {
+                ChunkHasher::Blake3.hash_all(backend, pass.bytes, &chunks, &mut hashes);
+                black_box(&hashes);
+            }
+        });
+    }
+    peers::with_digests(contest, &circle, chunk_bytes)
 }
