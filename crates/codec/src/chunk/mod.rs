@@ -4,8 +4,11 @@
 //! end to end. The bytes before the first marker and those after the last are chunks too.
 //! A chunk is at most 256 bytes long, so that 8 bits hold its length (section 5.2.1); where
 //! markers are further apart, a new chunk begins every 256 bytes after the last marker.
+//!
+//! Those of a stream, longer ones, are in [`stream`].
 
 pub mod hash;
+pub mod stream;
 
 use core::ops::Range;
 
