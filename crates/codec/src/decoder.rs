@@ -107,12 +107,17 @@ impl Decoder {
         }
         let start = plain.len();
         plain.reserve(block.len);
-        let decoded = self.decode_regions(&block, cursor, plain).and_then(|()| {
-            match self.check(block.number, &plain[start..]) == block.check {
-                true => Ok(()),
-                false => Err(DecodeError::CheckMismatch),
-            }
-        });
+        let decoded = self.backend.run(
+            #[inline(always)]
+            || self.decode_regions(&block, cursor, plain),
+        );
+        let decoded =
+            decoded.and_then(
+                |()| match self.check(block.number, &plain[start..]) == block.check {
+                    true => Ok(()),
+                    false => Err(DecodeError::CheckMismatch),
+                },
+            );
         match decoded {
             Ok(()) => self.log.write(block.at, &plain[start..]),
             Err(_) => plain.truncate(start),
@@ -120,6 +125,7 @@ impl Decoder {
         decoded
     }
 
+    #[inline(always)]
     fn decode_regions(
         &self,
         block: &Block<'_>,
@@ -174,6 +180,7 @@ impl Decoder {
 
     /// Appends the `len` bytes at `source`, the first of which may lie in the log and the
     /// last in this block's own decoded part.
+    #[inline(always)]
     fn copy(
         &self,
         at: LogPosition,

@@ -135,6 +135,7 @@ impl<'a> TokenReader<'a> {
     }
 
     /// The next region, whose bounds nobody has checked yet; `None` after the last.
+    #[inline(always)]
     pub(crate) fn next(
         &mut self,
         cursor: &mut SourceCursor,
@@ -167,6 +168,7 @@ impl<'a> TokenReader<'a> {
         }))
     }
 
+    #[inline(always)]
     fn length(&mut self) -> Result<usize, MalformedTokens> {
         let value = take_varint(&mut self.tokens).ok_or(MalformedTokens)?;
         // No block is longer than 32 bits.
@@ -187,6 +189,7 @@ pub fn push_varint(out: &mut Vec<u8>, mut value: u64) {
 
 /// Takes one varint off the front of `bytes`; `None` if it is cut short or has more
 /// than 64 bits.
+#[inline]
 pub fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     if let Some((&byte @ ..0x80, rest)) = bytes.split_first() {
         *bytes = rest;

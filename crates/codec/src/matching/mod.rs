@@ -127,11 +127,11 @@ impl Match {
 
 /// Appends the first `len` bytes of `from` to `out`.
 ///
-/// Most runs are a few bytes long. Where more can be read and there is room, a fixed number of
-/// bytes is copied, which takes two instructions, and what is too much is taken back.
+/// Most runs are short. Where more can be read and there is room, a fixed number of bytes is
+/// copied, which takes a few instructions, and what is too much is taken back.
 #[inline(always)]
 pub(crate) fn append(out: &mut Vec<u8>, from: &[u8], len: usize) {
-    const SHORT_BYTES: usize = 32;
+    const SHORT_BYTES: usize = 64;
     match from.first_chunk::<SHORT_BYTES>() {
         Some(short) if len <= SHORT_BYTES && out.capacity() - out.len() >= SHORT_BYTES => {
             let end = out.len() + len;
