@@ -1,9 +1,13 @@
-//! Finding markers: each algorithm beside a scalar twin and a plain read.
+//! Finding anchors and markers: each algorithm beside a scalar twin and a plain read, and
+//! anchors beside others' chunkers.
 
 use std::{hint::black_box, rc::Rc};
 
 use refrain_codec::{
-    marker::{FindMarkers, MarkerAlgorithm, MarkerFinder, SampleByteTable, WindowBytes},
+    marker::{
+        AnchorFinder, FindMarkers, MarkerAlgorithm, MarkerFinder, PackMask, SampleByteTable,
+        WindowBytes,
+    },
     simd::Backend,
 };
 
@@ -12,71 +16,135 @@ use super::{
     walk::{Circle, Pass, Work},
 };
 
-/// The table's names of the algorithms, and how their twins come about.
-const KERNELS: [(&str, MarkerAlgorithm, MakeTwin); 3] = [
-    ("SAMPLEBYTE p = 64", MarkerAlgorithm::SampleByte, || {
-        let table = SampleByteTable::default();
-        Box::new(move |block, found| twins::samplebyte(block, PERIOD, &table, found))
-    }),
-    ("MODP p = 64", MarkerAlgorithm::Modp, || {
-        let modp = twins::Modp::new(WindowBytes::DEFAULT.bytes());
-        Box::new(move |block, found| modp.find(block, PERIOD, found))
-    }),
-    ("MAXP 8-byte values", MarkerAlgorithm::Maxp, || {
-        Box::new(|block, found| twins::maxp(block, PERIOD, found))
-    }),
+/// What only reads, and writes down where.
+struct Scanner {
+    /// The table's name.
+    kernel: &'static str,
+    ours: fn(Backend) -> Find,
+    twin: fn() -> Find,
+}
+
+/// Finds what there is in a block.
+type Find = Box<dyn FnMut(&[u8])>;
+
+const ANCHORS: Scanner = Scanner {
+    kernel: "PACK anchors",
+    ours: |backend| {
+        let mut finder = AnchorFinder::new(PackMask::DEFAULT).with_backend(backend);
+        let mut found = Vec::new();
+        Box::new(move |block| {
+            found.clear();
+            finder.feed(block, &mut found);
+            black_box(&found);
+        })
+    },
+    twin: || {
+        let mut found = Vec::new();
+        Box::new(move |block| {
+            twins::anchors(block, PackMask::DEFAULT, &mut found);
+            black_box(&found);
+        })
+    },
+};
+
+const MARKERS: [Scanner; 3] = [
+    Scanner {
+        kernel: "SAMPLEBYTE p = 64",
+        ours: |backend| ours(MarkerAlgorithm::SampleByte, backend),
+        twin: || {
+            let table = SampleByteTable::default();
+            listing(move |block, found| twins::samplebyte(block, PERIOD, &table, found))
+        },
+    },
+    Scanner {
+        kernel: "MODP p = 64",
+        ours: |backend| ours(MarkerAlgorithm::Modp, backend),
+        twin: || {
+            let modp = twins::Modp::new(WindowBytes::DEFAULT.bytes());
+            listing(move |block, found| modp.find(block, PERIOD, found))
+        },
+    },
+    Scanner {
+        kernel: "MAXP 8-byte values",
+        ours: |backend| ours(MarkerAlgorithm::Maxp, backend),
+        twin: || listing(|block, found| twins::maxp(block, PERIOD, found)),
+    },
 ];
-
-type MakeTwin = fn() -> Find;
-
-/// Puts a block's markers into a list.
-type Find = Box<dyn Fn(&[u8], &mut Vec<u32>)>;
 
 pub fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
     let mut contests = Vec::new();
-    for (kernel, algorithm, twin) in KERNELS {
-        let row = |data, place| {
-            Contest::new(RowName {
-                kernel,
-                data,
-                place,
-            })
-        };
-        for (data, bytes) in [("random", inputs.random()), ("text", inputs.text())] {
-            let circle = Circle::again(bytes);
-            let contest = finders(row(data, Place::Hot), &circle, algorithm, backends);
-            let contest = contest.with_slow("scalar", &circle, move || on_blocks(twin()));
-            contests.push(peers::with_read(contest, &circle));
-        }
-        for (data, bytes) in [("random", inputs.random()), ("real", inputs.real())] {
-            let circle = Circle::streamed(bytes, inputs.evicting());
-            let contest = finders(row(data, Place::File), &circle, algorithm, backends);
-            contests.push(peers::with_read(contest, &circle));
-        }
+    for (contest, circle) in ANCHORS.contests(inputs, backends) {
+        contests.push(peers::with_chunkers(contest, &circle));
+    }
+    for scanner in &MARKERS {
+        let scanned = scanner.contests(inputs, backends);
+        contests.extend(scanned.into_iter().map(|(contest, _)| contest));
     }
     contests
 }
 
-fn finders<'a>(
-    contest: Contest<'a>,
-    circle: &Rc<Circle<'a>>,
-    algorithm: MarkerAlgorithm,
-    backends: &'a [Backend],
-) -> Contest<'a> {
-    backends.iter().fold(contest, |contest, &backend| {
-        contest.with(&name_of(backend.instruction_set()), circle, move || {
-            let finder = finder(algorithm, PERIOD).with_backend(backend);
-            on_blocks(move |block, found| finder.find(block, found))
-        })
+impl Scanner {
+    fn contests<'a>(
+        &self,
+        inputs: &'a Inputs,
+        backends: &'a [Backend],
+    ) -> Vec<(Contest<'a>, Rc<Circle<'a>>)> {
+        let mut contests = Vec::new();
+        for (data, bytes) in [("random", inputs.random()), ("text", inputs.text())] {
+            let circle = Circle::again(bytes);
+            let twin = self.twin;
+            let contest = self.contest(data, Place::Hot, &circle, backends);
+            let contest = contest.with_slow("scalar", &circle, move || on_blocks(twin()));
+            contests.push((contest, circle));
+        }
+        for (data, bytes) in [("random", inputs.random()), ("real", inputs.real())] {
+            let circle = Circle::streamed(bytes, inputs.evicting());
+            let contest = self.contest(data, Place::File, &circle, backends);
+            contests.push((contest, circle));
+        }
+        contests
+    }
+
+    fn contest<'a>(
+        &self,
+        data: &'static str,
+        place: Place,
+        circle: &Rc<Circle<'a>>,
+        backends: &'a [Backend],
+    ) -> Contest<'a> {
+        let mut contest = Contest::new(RowName {
+            kernel: self.kernel,
+            data,
+            place,
+        });
+        for &backend in backends {
+            let ours = self.ours;
+            contest = contest.with(&name_of(backend.instruction_set()), circle, move || {
+                on_blocks(ours(backend))
+            });
+        }
+        peers::with_read(contest, circle)
+    }
+}
+
+fn ours(algorithm: MarkerAlgorithm, backend: Backend) -> Find {
+    let finder = finder(algorithm, PERIOD).with_backend(backend);
+    listing(move |block, found| finder.find(block, found))
+}
+
+/// Keeps the list of what is found, for its memory.
+fn listing(find: impl Fn(&[u8], &mut Vec<u32>) + 'static) -> Find {
+    let mut found = Vec::new();
+    Box::new(move |block| {
+        find(block, &mut found);
+        black_box(&found);
     })
 }
 
-fn on_blocks<'a>(find: impl Fn(&[u8], &mut Vec<u32>)) -> impl Work<'a> {
-    let mut found = Vec::new();
+fn on_blocks<'a>(mut find: Find) -> impl Work<'a> {
     move |pass: Pass<'a>| {
         for (_, block) in pass.blocks() {
-            find(block, &mut found);
-            black_box(&found);
+            find(block);
         }
     }
 }

@@ -188,6 +188,33 @@ impl Compressor for Zstd {
     }
 }
 
+/// Beside the chunkers that others cut streams with, at about 8 KiB.
+pub fn with_chunkers<'a>(contest: Contest<'a>, circle: &Rc<Circle<'a>>) -> Contest<'a> {
+    const CHUNK_BYTES: usize = 8 << 10;
+    /// As many bits as chunks of [`CHUNK_BYTES`] take.
+    const MASK: u64 = !(u64::MAX >> CHUNK_BYTES.ilog2());
+    let fastcdc = || {
+        |pass: Pass<'a>| {
+            let (min, max) = (CHUNK_BYTES / 4, CHUNK_BYTES * 8);
+            let chunks = fastcdc::v2020::FastCDC::new(pass.bytes, min, CHUNK_BYTES, max);
+            black_box(chunks.count());
+        }
+    };
+    let gearhash = || {
+        |pass: Pass<'a>| {
+            let mut hasher = gearhash::Hasher::default();
+            let mut rest = pass.bytes;
+            while let Some(boundary) = hasher.next_match(rest, MASK) {
+                rest = &rest[boundary..];
+            }
+            black_box(rest);
+        }
+    };
+    contest
+        .with("fastcdc", circle, fastcdc)
+        .with("gearhash", circle, gearhash)
+}
+
 /// Beside digests of pieces of `piece_bytes`, one after another.
 pub fn with_digests<'a>(
     contest: Contest<'a>,

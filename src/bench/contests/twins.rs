@@ -2,7 +2,10 @@
 //! measured from. The references of `codec` are slower still: they are written to be read.
 
 use refrain_codec::{
-    marker::{MarkerFinder, SampleByteTable, WindowBytes},
+    marker::{
+        MarkerFinder, PackMask, SampleByteTable, WindowBytes,
+        pack::WINDOW_BYTES as PACK_WINDOW_BYTES,
+    },
     reference::max_match::MaxMatch,
 };
 
@@ -10,6 +13,21 @@ use super::{
     BLOCK_BYTES,
     walk::{Pass, Work},
 };
+
+/// PACK's anchors as in Proc. 8 of the paper, of a stream that begins with `block`.
+pub fn anchors(block: &[u8], mask: PackMask, found: &mut Vec<u64>) {
+    found.clear();
+    let mask = mask.bits();
+    let mut rolling = 0_u64;
+    for (index, &byte) in block.iter().enumerate() {
+        rolling = (rolling << 1) ^ u64::from(byte);
+        if rolling & mask == mask
+            && let Some(first) = (index + 1).checked_sub(PACK_WINDOW_BYTES)
+        {
+            found.push(first as u64);
+        }
+    }
+}
 
 /// SAMPLEBYTE as in Figure 3 of EndRE: a look-up a byte, and the skip.
 pub fn samplebyte(block: &[u8], period: usize, table: &SampleByteTable, found: &mut Vec<u32>) {
@@ -149,7 +167,7 @@ impl<'a> Work<'a> for NaiveMaxMatch<'a> {
 #[cfg(test)]
 mod tests {
     use super::{super::markers::finder, *};
-    use refrain_codec::marker::{FindMarkers, MarkerAlgorithm};
+    use refrain_codec::marker::{AnchorFinder, FindMarkers, MarkerAlgorithm};
 
     fn blocks() -> impl Iterator<Item = Vec<u8>> {
         let text = include_bytes!("twins.rs").to_vec();
@@ -167,6 +185,10 @@ mod tests {
             assert_eq!(twin, ours);
             finder(MarkerAlgorithm::Maxp, 64).find(&block, &mut ours);
             maxp(&block, 64, &mut twin);
+            assert_eq!(twin, ours);
+            let (mut ours, mut twin) = (Vec::new(), Vec::new());
+            AnchorFinder::new(PackMask::DEFAULT).feed(&block, &mut ours);
+            anchors(&block, PackMask::DEFAULT, &mut twin);
             assert_eq!(twin, ours);
         }
     }
