@@ -84,7 +84,7 @@ impl Ends {
         let geometry = CacheGeometry::new(CACHE_BYTES_MIN).expect("a valid size");
         let period = SamplingPeriod::new(32 << (period % 5)).expect("a valid period");
         let window = WindowBytes::new(12 + usize::from(window % 53)).expect("a valid window");
-        let algorithm = MarkerAlgorithm::ALL[usize::from(algorithm % 4)];
+        let algorithm = MarkerAlgorithm::ALL[usize::from(algorithm) % MarkerAlgorithm::ALL.len()];
         let table = SampleByteTable::default();
         Self {
             encoder: Encoder::new(EncoderConfig {

@@ -208,7 +208,7 @@ options! {
     MATCHING = OptionSpec::new(BOTH, "matching", "max|chunk", Value("max"),
         "How repeats are found: Max-Match finds the most, Chunk-Match keeps no payload at the \
          sender.");
-    MARKER = OptionSpec::new(BOTH, "marker", "samplebyte|modp|maxp|fixed", Value("samplebyte"),
+    MARKER = OptionSpec::new(BOTH, "marker", "samplebyte|modp|maxp|maxp-bytes|fixed", Value("samplebyte"),
         "How the positions are chosen at which repeats are looked for.");
     MARKER_TABLE = OptionSpec::new(BOTH, "marker_table", "FILE",
         Described("the eight bytes of the paper"),

@@ -13,7 +13,7 @@
 //! |---|---|---|---|
 //! | [`SampleByte`] | one byte's value | 1 in p/2 + 256/n, for n values in the table | yes |
 //! | [`Modp`] | Rabin fingerprint of the window | 1 in p | yes |
-//! | [`Maxp`] | local maximum over p bytes | 1 in p + 1 | yes |
+//! | [`Maxp`] | local maximum over p bytes, of eight-byte values or of bytes | 1 in p + 1 | yes |
 //! | [`Fixed`] | position | 1 in p | no |
 //!
 //! Streams, which come in pieces, have their own: the anchors of PACK, by [`AnchorFinder`].
@@ -61,15 +61,23 @@ pub enum MarkerAlgorithm {
     SampleByte,
     /// Windows of a few Rabin fingerprints; see [`Modp`].
     Modp,
-    /// Local maxima; see [`Maxp`].
+    /// Local maxima of eight-byte values; see [`Maxp`].
     Maxp,
+    /// Local maxima of bytes; see [`Maxp`].
+    MaxpBytes,
     /// Every p-th position; see [`Fixed`].
     Fixed,
 }
 
 impl MarkerAlgorithm {
     /// All of them, the default first.
-    pub const ALL: [Self; 4] = [Self::SampleByte, Self::Modp, Self::Maxp, Self::Fixed];
+    pub const ALL: [Self; 5] = [
+        Self::SampleByte,
+        Self::Modp,
+        Self::Maxp,
+        Self::MaxpBytes,
+        Self::Fixed,
+    ];
 }
 
 impl fmt::Display for MarkerAlgorithm {
@@ -78,6 +86,7 @@ impl fmt::Display for MarkerAlgorithm {
             Self::SampleByte => "samplebyte",
             Self::Modp => "modp",
             Self::Maxp => "maxp",
+            Self::MaxpBytes => "maxp-bytes",
             Self::Fixed => "fixed",
         })
     }
@@ -91,6 +100,7 @@ impl FromStr for MarkerAlgorithm {
             "samplebyte" => Ok(Self::SampleByte),
             "modp" => Ok(Self::Modp),
             "maxp" => Ok(Self::Maxp),
+            "maxp-bytes" => Ok(Self::MaxpBytes),
             "fixed" => Ok(Self::Fixed),
             _ => Err(UnknownMarkerAlgorithm),
         }
@@ -103,7 +113,7 @@ pub struct UnknownMarkerAlgorithm;
 
 impl fmt::Display for UnknownMarkerAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected `samplebyte`, `modp`, `maxp` or `fixed`")
+        f.write_str("expected `samplebyte`, `modp`, `maxp`, `maxp-bytes` or `fixed`")
     }
 }
 
@@ -144,6 +154,7 @@ impl MarkerFinder {
             MarkerAlgorithm::SampleByte => Self::SampleByte(SampleByte::new(period, window, table)),
             MarkerAlgorithm::Modp => Self::Modp(Modp::new(period, window)),
             MarkerAlgorithm::Maxp => Self::Maxp(Maxp::new(period, window)),
+            MarkerAlgorithm::MaxpBytes => Self::Maxp(Maxp::of_bytes(period, window)),
             MarkerAlgorithm::Fixed => Self::Fixed(Fixed::new(period, window)),
         }
     }

@@ -127,11 +127,11 @@ fn share_that_moved(algorithm: MarkerAlgorithm, p: usize, block: &[u8], inserted
 
 #[test]
 fn content_defined_markers_move_with_their_content() {
-    use MarkerAlgorithm::{Fixed, Maxp, Modp, SampleByte};
+    use MarkerAlgorithm::{Fixed, Maxp, MaxpBytes, Modp, SampleByte};
     for (block, is_text) in [(random(3, 1 << 17), false), (text(5, 1 << 17), true)] {
         for p in PERIODS {
             for inserted in [1, 17, 31, 100, 1000] {
-                for algorithm in [SampleByte, Modp, Maxp] {
+                for algorithm in [SampleByte, Modp, Maxp, MaxpBytes] {
                     let share = share_that_moved(algorithm, p, &block, inserted);
                     // On text the two walks move alike and may take megabytes to meet.
                     let is_slow_to_meet = algorithm == SampleByte && p == 512 && is_text;
@@ -156,7 +156,7 @@ fn random_data_has_the_markers_that_are_promised() {
         for p in PERIODS {
             let spacing = match algorithm {
                 MarkerAlgorithm::SampleByte => p / 2 + 256 / 8,
-                MarkerAlgorithm::Maxp => p + 1,
+                MarkerAlgorithm::Maxp | MarkerAlgorithm::MaxpBytes => p + 1,
                 MarkerAlgorithm::Modp | MarkerAlgorithm::Fixed => p,
             };
             let expected = block.len() / spacing;

@@ -5,9 +5,9 @@
 
 use alloc::vec::Vec;
 
-use crate::marker::{
-    MarkerAlgorithm, SampleByteTable, SamplingPeriod, WindowBytes, maxp::VALUE_BYTES,
-    modp::POLYNOMIAL,
+use crate::{
+    marker::{MarkerAlgorithm, SampleByteTable, SamplingPeriod, WindowBytes, modp::POLYNOMIAL},
+    simd::maxp::VALUE_BYTES,
 };
 
 /// The markers of `block` by `algorithm`.
@@ -22,7 +22,8 @@ pub fn find(
     match algorithm {
         MarkerAlgorithm::SampleByte => samplebyte(block, period, window, table),
         MarkerAlgorithm::Modp => modp(block, period, window),
-        MarkerAlgorithm::Maxp => maxp(block, period, window),
+        MarkerAlgorithm::Maxp => maxp(block, period, window, VALUE_BYTES),
+        MarkerAlgorithm::MaxpBytes => maxp(block, period, window, 1),
         MarkerAlgorithm::Fixed => fixed(block, period, window),
     }
 }
@@ -80,14 +81,19 @@ pub(crate) fn rabin_fingerprint(window: &[u8]) -> u64 {
     remainder
 }
 
-/// MAXP, as [`Maxp`](crate::marker::Maxp) defines it.
+/// MAXP, as [`Maxp`](crate::marker::Maxp) defines it, by values of so many bytes.
 #[must_use]
-pub fn maxp(block: &[u8], period: SamplingPeriod, window: WindowBytes) -> Vec<u32> {
+pub fn maxp(
+    block: &[u8],
+    period: SamplingPeriod,
+    window: WindowBytes,
+    value_bytes: usize,
+) -> Vec<u32> {
     let reach = period.bytes() / 2;
     // Slices compare byte by byte, from the first on.
     let values: Vec<&[u8]> = block
         .windows(window.bytes())
-        .map(|window| &window[..VALUE_BYTES])
+        .map(|window| &window[..value_bytes])
         .collect();
     let mut markers: Vec<u32> = Vec::new();
     for i in 0..values.len() {

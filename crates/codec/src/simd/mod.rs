@@ -13,6 +13,7 @@
 
 pub(crate) mod blake3;
 pub(crate) mod compare;
+pub(crate) mod maxp;
 pub(crate) mod modp;
 pub(crate) mod pack;
 pub(crate) mod positions;

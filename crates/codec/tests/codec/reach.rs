@@ -43,7 +43,7 @@ impl Reach for Forbidden {
 
 fn forbidden_ranges_are_left_alone(matching: MatchingAlgorithm) {
     for seed in 0..6 {
-        let algorithm = MarkerAlgorithm::ALL[seed as usize % 4];
+        let algorithm = MarkerAlgorithm::ALL[seed as usize % MarkerAlgorithm::ALL.len()];
         let mut content = Content::new(seed);
         let mut random = Random::new(seed);
         let mut sender = Sender::new(config(matching, markers(algorithm, 32, 32)));
