@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cut the block at its markers
-//! digest all of its chunks
+//! digest its chunks
 //! for each chunk:
 //!     look its digest up; if the chunk is still in the other end's log, refer to it
 //!     remember the chunk at its new position
@@ -14,9 +14,9 @@
 //! Deviation: chunks that follow each other both here and in the log are named by one
 //! token, not one each.
 //!
-//! A block's chunks are hashed together, which is several times as fast as one by one, and
-//! their slots of the table are fetched ahead, so that cache misses overlap. Look-ups and
-//! insertions keep the order of the chunks: a chunk may repeat one of the same block.
+//! Chunks are hashed in large batches, which is several times as fast as one by one, and their
+//! slots of the table are fetched ahead, so that cache misses overlap. Look-ups and insertions
+//! keep the order of the chunks: a chunk may repeat one of the same block.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -34,6 +34,9 @@ use crate::{
     token::REGION_BYTES_MIN,
 };
 
+/// So many chunks are hashed at once: all of 64 KiB at p = 64.
+const BATCH: usize = 2048;
+
 /// How many chunks ahead of its look-up a slot is fetched.
 const FETCH_AHEAD: usize = 16;
 
@@ -46,6 +49,7 @@ pub(crate) struct ChunkMatch {
     backend: Backend,
     /// Of the present block; kept for their memory.
     found: Vec<u32>,
+    /// Of the present batch, at most [`BATCH`].
     chunks: Vec<Range<usize>>,
     hashes: Vec<ChunkHash>,
 }
@@ -85,43 +89,61 @@ impl ChunkMatch {
         reach: &impl Reach,
         out: &mut BlockWriter<'_>,
     ) {
-        self.found.clear();
-        self.markers.find(block, &mut self.found);
-        self.chunks.clear();
-        self.chunks.extend(Chunks::new(block.len(), &self.found));
-        self.hasher
-            .hash_all(self.backend, block, &self.chunks, &mut self.hashes);
-
+        let mut found = core::mem::take(&mut self.found);
+        found.clear();
+        self.markers.find(block, &mut found);
         let mut pending: Option<Match> = None;
-        for (index, chunk) in self.chunks.iter().enumerate() {
-            if let Some(later) = self.hashes.get(index + FETCH_AHEAD) {
-                self.table.prefetch(later);
+        let mut chunks = Chunks::new(block.len(), &found);
+        loop {
+            self.chunks.clear();
+            self.chunks.extend(chunks.by_ref().take(BATCH));
+            if self.chunks.is_empty() {
+                break;
             }
-            let at = place.at + chunk.start as u64;
-            let hash = &self.hashes[index];
-            let known = self.table.get(hash, chunk.len(), at, place.oldest);
-            self.table.insert(hash, at, chunk.len(), place.oldest);
-            let source = known.filter(|&source| {
-                place
-                    .sources(reach, source, chunk.start)
-                    .is_some_and(|sources| source + chunk.len() as u64 <= sources.end)
-            });
-            let Some(source) = source else { continue };
-            match &mut pending {
-                Some(before) if continues(before, place, chunk.clone(), source) => {
-                    before.end = chunk.end;
-                }
-                _ => {
-                    let started = Match {
-                        start: chunk.start,
-                        end: chunk.end,
-                        source,
-                    };
-                    push(out, pending.replace(started));
+            self.hasher
+                .hash_all(self.backend, block, &self.chunks, &mut self.hashes);
+            for index in 0..self.chunks.len() {
+                let chunk = self.chunks[index].clone();
+                let Some(source) = self.look_up(index, place, reach) else {
+                    continue;
+                };
+                match &mut pending {
+                    Some(before) if continues(before, place, chunk.clone(), source) => {
+                        before.end = chunk.end;
+                    }
+                    _ => {
+                        let started = Match {
+                            start: chunk.start,
+                            end: chunk.end,
+                            source,
+                        };
+                        push(out, pending.replace(started));
+                    }
                 }
             }
         }
         push(out, pending);
+        self.found = found;
+    }
+
+    /// Where the bytes of the batch's chunk `index` lie in the log; remembers the chunk itself.
+    #[inline]
+    fn look_up(
+        &mut self,
+        index: usize,
+        place: BlockPlace,
+        reach: &impl Reach,
+    ) -> Option<LogPosition> {
+        if let Some(later) = self.hashes.get(index + FETCH_AHEAD) {
+            self.table.prefetch(later);
+        }
+        let (chunk, hash) = (&self.chunks[index], &self.hashes[index]);
+        let at = place.at + chunk.start as u64;
+        let known = self.table.get(hash, chunk.len(), at, place.oldest);
+        self.table.insert(hash, at, chunk.len(), place.oldest);
+        let source = known?;
+        let sources = place.sources(reach, source, chunk.start)?;
+        (source + chunk.len() as u64 <= sources.end).then_some(source)
     }
 }
 
@@ -136,5 +158,72 @@ fn continues(before: &Match, place: BlockPlace, chunk: Range<usize>, source: Log
 fn push(out: &mut BlockWriter<'_>, match_: Option<Match>) {
     if let Some(match_) = match_.filter(|match_| match_.len() >= REGION_BYTES_MIN) {
         out.push(match_);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        EncodedBlock, Encoder, EncoderConfig, SourceCursor,
+        geometry::CacheGeometry,
+        matching::{Everything, MatchingAlgorithm},
+    };
+
+    /// Several batches of chunks that begin with a verse, and end with it once more.
+    fn verse_and_refrain() -> Vec<u8> {
+        let mut state = 1_u64;
+        let noise = core::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005) + 1;
+            (state >> 56) as u8
+        });
+        let mut bytes: Vec<u8> = noise.take(200_000).collect();
+        bytes.extend_from_within(..20_000);
+        bytes
+    }
+
+    fn encoded(backend: Backend, blocks: &[&[u8]]) -> Vec<EncodedBlock> {
+        let geometry = CacheGeometry::new(1 << 20).expect("a valid size");
+        let mut encoder = Encoder::new(EncoderConfig {
+            matching: MatchingAlgorithm::ChunkMatch,
+            backend,
+            ..EncoderConfig::with_defaults(geometry)
+        });
+        let mut cursor = SourceCursor::default();
+        let encode = |(number, block): (usize, &&[u8])| {
+            let mut out = EncodedBlock::default();
+            encoder.encode(number as u64, block, &Everything, &mut cursor, &mut out);
+            out
+        };
+        blocks.iter().enumerate().map(encode).collect()
+    }
+
+    #[test]
+    fn a_later_batch_repeats_an_earlier_one_of_the_same_block() {
+        let block = verse_and_refrain();
+        let [first, again] = &encoded(Backend::best(), &[&block, &block])[..] else {
+            panic!("two blocks");
+        };
+        assert!((15_000..=20_000).contains(&first.region_bytes) || cfg!(refrain_weak_hashes));
+        assert!(again.region_bytes > block.len() / 4 * 3 || cfg!(refrain_weak_hashes));
+    }
+
+    #[test]
+    fn every_backend_writes_the_same_tokens() {
+        let bytes = verse_and_refrain();
+        let blocks = [
+            &bytes[..],
+            &bytes[..1],
+            &bytes[100..70_000],
+            &[],
+            &bytes[7..],
+        ];
+        let expected = encoded(Backend::PORTABLE, &blocks);
+        for backend in Backend::available() {
+            for (block, expected) in encoded(backend, &blocks).iter().zip(&expected) {
+                assert_eq!(block.tokens, expected.tokens, "{backend:?}");
+                assert_eq!(block.literals, expected.literals, "{backend:?}");
+            }
+        }
     }
 }
