@@ -44,7 +44,8 @@ pub(super) const SCHEDULE: [[usize; 16]; 7] = {
     schedule
 };
 
-/// Mixes four columns, or the four diagonals, with message words `x` and `y`.
+/// Mixes four columns, or the four diagonals, with the message words that `x` and `y` count;
+/// that they are below 16 is said by a mask, which a compiler understands.
 macro_rules! mix {
     ($v:ident, $m:ident, $four:expr, $x:expr, $y:expr) => {
         for ([a, b, _, _], x) in $four.into_iter().zip($x) {
@@ -79,8 +80,8 @@ pub(super) use mix;
 /// where it stands. A macro, because no function is generic over what its caller may use.
 macro_rules! rounds {
     ($v:ident, $m:ident) => {
-        // What the compiler knows, it writes out, one vector after another: then each step
-        // waits for the one before.
+        // A schedule that the compiler knew would be written out, all rounds of one vector before
+        // those of the next: then each step waits for the one before.
         for word in core::hint::black_box(&$crate::simd::blake3::rounds::SCHEDULE) {
             use $crate::simd::blake3::rounds::{COLUMNS, DIAGONALS, mix};
             let [a, b, c, d, e, f, g, h, i, j, k, l, o, p, q, r] = *word;
