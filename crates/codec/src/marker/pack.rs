@@ -28,8 +28,8 @@ use crate::simd::{Backend, pack};
 /// Length of the window that an anchor depends on.
 pub const WINDOW_BYTES: usize = 48;
 
-/// Shorter pieces are left to the rolling value: the kernels need a run-up.
-const KERNEL_BYTES_MIN: usize = 2 * WINDOW_BYTES;
+/// Shorter pieces are left to the rolling value: the kernels have not paid off by then.
+const KERNEL_BYTES_MIN: usize = 8 * WINDOW_BYTES;
 
 /// The bits that are set in the rolling value of an anchor: 6 to 15 of them, each of which
 /// halves the number of anchors.
@@ -256,7 +256,7 @@ pub(crate) mod streams {
 
     /// Lengths of pieces, which repeat.
     pub(crate) fn cuts() -> impl Strategy<Value = Vec<usize>> {
-        let length = prop_oneof![0_usize..4, 40_usize..60, 90_usize..100, 0_usize..2000];
+        let length = prop_oneof![0_usize..4, 40_usize..60, 375_usize..400, 0_usize..2000];
         vec(length, 1..8).prop_filter("progress", |cuts| cuts.iter().any(|&cut| cut > 0))
     }
 

@@ -146,28 +146,24 @@ fn planes(group: &[u8; GROUP_BYTES + 1]) -> [__m512i; 4] {
     let (blocks, _) = group.as_chunks();
     let (blocks_ahead, _) = group[1..].as_chunks();
     let odd_bits = _mm512_set1_epi8(0b1010_1010_u8 as i8);
-    // odd_bits ? blocks_ahead : blocks
+    // odd_bits ? ahead : here
     let pairs = |index: usize| {
-        const SELECT: i32 = 0xCA;
-        _mm512_ternarylogic_epi64::<SELECT>(
-            odd_bits,
-            load(&blocks_ahead[index]),
-            load(&blocks[index]),
-        )
+        let (ahead, here) = (load(&blocks_ahead[index]), load(&blocks[index]));
+        _mm512_ternarylogic_epi64::<0xCA>(odd_bits, ahead, here)
     };
-    // The instruction takes the rows of its matrix, here eight positions, from the last byte to
-    // the first, and has a bit in each byte of its result for the parity of each row's product
-    // with the first operand's byte, here of one pair of bits.
+    // An affine transform whose matrix is the data: byte v of each word of its result has a bit
+    // for each of eight bytes of data, the first on top, the parity of those bits that byte v
+    // of the other operand selects.
     let low = _mm512_set1_epi64(0x0000_0000_C030_0C03);
     let high = _mm512_set1_epi64(0xC030_0C03_0000_0000_u64 as i64);
-    let planes = |index: usize| {
-        const HIGH_HALVES: u64 = 0xF0F0_F0F0_F0F0_F0F0;
+    let two_words = |index: usize| {
+        const HIGH_BYTES: u64 = 0xF0F0_F0F0_F0F0_F0F0;
         let first = _mm512_gf2p8affine_epi64_epi8::<0>(low, pairs(index));
-        let both =
-            _mm512_mask_gf2p8affine_epi64_epi8::<0>(first, HIGH_HALVES, high, pairs(index + 4));
+        let second = pairs(index + 4);
+        let both = _mm512_mask_gf2p8affine_epi64_epi8::<0>(first, HIGH_BYTES, high, second);
         _mm512_permutexvar_epi8(load(&BYTES_TO_WORDS), both)
     };
-    [planes(0), planes(1), planes(2), planes(3)]
+    [two_words(0), two_words(1), two_words(2), two_words(3)]
 }
 
 /// Gathers byte i of all words into word i, that of the first word on top.
@@ -195,7 +191,8 @@ fn diagonals(planes: [__m512i; 4], next_group: __m512i) -> __m512i {
     let aligned_b = _mm512_shldv_epi64(b, c, distances);
     let aligned_c = _mm512_shldv_epi64(c, d, distances);
     let aligned_d = _mm512_shldv_epi64(d, e, distances);
-    // The XOR of each vector's words 0 to 3 and of its words 4 to 7, in order.
+    // Each half of a vector is four bits of like 64 diagonals: their XOR, by pairs, then pairs
+    // of pairs.
     let halved = |a, b| _mm512_xor_si512(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
     let ab = halved(aligned_a, aligned_b);
     let cd = halved(aligned_c, aligned_d);

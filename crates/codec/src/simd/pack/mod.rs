@@ -39,9 +39,15 @@ pub(crate) fn roll(value: u64, byte: u8) -> u64 {
     value << 1 ^ u64::from(byte)
 }
 
-/// PACK's rolling value after `bytes`.
+/// PACK's rolling value after the 64 bytes at most of `bytes`.
 pub(crate) fn rolling_value(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |value, &byte| roll(value, byte))
+    // Not byte by byte, each waiting for the one before.
+    let shifted = bytes
+        .iter()
+        .rev()
+        .zip(0..64)
+        .map(|(&byte, age)| u64::from(byte) << age);
+    shifted.fold(0, |value, byte| value ^ byte)
 }
 
 /// Appends the anchors among the windows of `bytes`, as offsets of their first bytes in a
