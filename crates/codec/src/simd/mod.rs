@@ -127,8 +127,9 @@ fn run_avx512<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-// A target without SSE2 passes floats and vectors in its own way (kernels, bootloaders).
-#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+// A target without SSE2 passes floats and vectors in its own way (kernels, bootloaders); Miri
+// has no processor to ask.
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
 fn is_present(set: InstructionSet) -> bool {
     cpufeatures::new!(avx2, "avx2", "bmi1", "bmi2", "popcnt", "pclmulqdq");
     cpufeatures::new!(
@@ -153,7 +154,7 @@ fn is_present(set: InstructionSet) -> bool {
     }
 }
 
-#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
+#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(miri))))]
 fn is_present(set: InstructionSet) -> bool {
     match set {
         InstructionSet::Portable => true,
@@ -218,7 +219,7 @@ mod tests {
         assert_eq!(Backend::available().last(), Some(Backend::best()));
     }
 
-    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
     #[test]
     fn what_the_standard_library_finds_is_found() {
         let avx2 = std::is_x86_feature_detected!("avx2");
