@@ -1,16 +1,19 @@
-//! What each marker algorithm selects, and what that is good for: not how fast it is.
+//! What each marker algorithm selects, and PACK's anchors, and what that is good for: not how
+//! fast it is.
 //!
-//! Each kind of content is sent twice, the second time edited: 1 to 16 bytes put in every 4 KiB
-//! or so, as newer releases of a text, or files in another archive, are.
+//! Each kind of content is sent twice, the second time edited: 1 to 16 bytes put in now and
+//! then, as newer releases of a text, or files in another archive, are.
 
-use std::{fmt::Write, path::Path};
+use std::{collections::HashSet, fmt::Write, path::Path};
 
 use anyhow::{Context, ensure};
 use refrain_codec::{
     EncodedBlock, Encoder, EncoderConfig, SourceCursor,
+    chunk::stream::StreamChunks,
     geometry::CacheGeometry,
     marker::{
-        FindMarkers, MarkerAlgorithm, MarkerFinder, SampleByteTable, SamplingPeriod, WindowBytes,
+        AnchorFinder, FindMarkers, MarkerAlgorithm, MarkerFinder, PackMask, SampleByteTable,
+        SamplingPeriod, WindowBytes,
     },
     matching::Everything,
 };
@@ -28,34 +31,39 @@ const PERIODS: [usize; 3] = [32, 64, 256];
 /// One of [`PERIODS`].
 const GAP_PERIOD: usize = 64;
 
-/// About so many bytes lie between two edits.
-const EDIT_DISTANCE: usize = 4096;
+/// About so many bytes lie between two edits; where whole chunks count, more.
+const EDIT_DISTANCE: usize = 4 << 10;
+const CHUNK_EDIT_DISTANCE: usize = 64 << 10;
 const EDIT_BYTES_MAX: usize = 16;
 
 const BEGIN: &str = "<!-- written by `cargo run --release -p refrain-experiments -- markers \
                      --write docs/algorithms.md` -->\n";
 const END: &str = "<!-- end of what is written -->\n";
 
-/// The table from the folder of test data; within the page at `path`, if there is one.
+/// The tables from the folder of test data; within the page at `path`, if there is one.
 pub fn run(data: &Path, path: Option<&Path>) -> anyhow::Result<String> {
-    let table = table(data)?;
+    let contents = contents(data)?;
+    let tables = [marker_table(&contents)?, anchor_table(&contents)?].join("\n");
     let Some(path) = path else {
-        return Ok(table);
+        return Ok(tables);
     };
     let page = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    replaced(&page, &table)
+    replaced(&page, &tables)
 }
 
-/// `page` with `table` between the two comments.
-fn replaced(page: &str, table: &str) -> anyhow::Result<String> {
+/// `page` with `tables` between the two comments.
+fn replaced(page: &str, tables: &str) -> anyhow::Result<String> {
     let parts = page.split_once(BEGIN);
-    let (before, rest) = parts.context("the page has no comment at which the table begins")?;
+    let (before, rest) = parts.context("the page has no comment at which the tables begin")?;
     let parts = rest.split_once(END);
-    let (_, after) = parts.context("the page has no comment at which the table ends")?;
-    Ok([before, BEGIN, "\n", table, "\n", END, after].concat())
+    let (_, after) = parts.context("the page has no comment at which the tables end")?;
+    Ok([before, BEGIN, "\n", tables, "\n", END, after].concat())
 }
 
-fn table(data: &Path) -> anyhow::Result<String> {
+/// A kind of content, and its bytes.
+type Content = (&'static str, Vec<u8>);
+
+fn marker_table(contents: &[Content]) -> anyhow::Result<String> {
     let mut table = "| content | `marker` |".to_owned();
     for period in PERIODS {
         write!(table, " selected, p = {period} |")?;
@@ -67,15 +75,15 @@ fn table(data: &Path) -> anyhow::Result<String> {
     table += "\n|---|---|";
     table += &"---|".repeat(2 * PERIODS.len() + 1);
     table.push('\n');
-    for (name, content) in contents(data)? {
-        let twice = [&content[..], &edited(&content)].concat();
+    for (name, content) in contents {
+        let twice = [&content[..], &edited(content, EDIT_DISTANCE)].concat();
         for algorithm in MarkerAlgorithm::ALL {
             write!(table, "| {name} | `{algorithm}` |")?;
             for period in PERIODS {
-                let selected = Selected::of(algorithm, period, &content);
+                let selected = Selected::of(algorithm, period, content);
                 write!(table, " {:.2} |", selected.over_expected())?;
             }
-            let gap = Selected::of(algorithm, GAP_PERIOD, &content).longest_gap;
+            let gap = Selected::of(algorithm, GAP_PERIOD, content).longest_gap;
             write!(table, " {} |", with_separators(gap))?;
             for period in PERIODS {
                 write!(
@@ -90,7 +98,43 @@ fn table(data: &Path) -> anyhow::Result<String> {
     Ok(table)
 }
 
-fn contents(data: &Path) -> anyhow::Result<[(&'static str, Vec<u8>); 4]> {
+fn anchor_table(contents: &[Content]) -> anyhow::Result<String> {
+    let mut table = "| content | anchors, 13 bits | longest gap | mean chunk | saved by chunks |\n\
+                     |---|---|---|---|---|\n"
+        .to_owned();
+    for (name, content) in contents {
+        let mut anchors = Vec::new();
+        AnchorFinder::new(PackMask::DEFAULT).feed(content, &mut anchors);
+        let expected = (content.len() >> PackMask::DEFAULT.count()) as f64;
+        let ends = anchors.iter().copied().chain([content.len() as u64]);
+        let gaps = ends.scan(0, |start, end| Some(end - std::mem::replace(start, end)));
+
+        let twice = [&content[..], &edited(content, CHUNK_EDIT_DISTANCE)].concat();
+        let mut chunks = Vec::new();
+        let mut stream = StreamChunks::default();
+        stream.feed(&twice, &mut chunks);
+        stream.finish(&mut chunks);
+        let chunks: Vec<&[u8]> = chunks
+            .iter()
+            .map(|chunk| &twice[chunk.start as usize..chunk.end as usize])
+            .collect();
+        let sent: usize = HashSet::<&[u8]>::from_iter(chunks.iter().copied())
+            .iter()
+            .map(|chunk| chunk.len())
+            .sum();
+        writeln!(
+            table,
+            "| {name} | {:.2} | {} | {} | {:.1} % |",
+            anchors.len() as f64 / expected,
+            with_separators(gaps.max().unwrap_or(0) as usize),
+            with_separators(twice.len() / chunks.len()),
+            100.0 * (1.0 - sent as f64 / twice.len() as f64),
+        )?;
+    }
+    Ok(table)
+}
+
+fn contents(data: &Path) -> anyhow::Result<[Content; 4]> {
     let silesia = |name: &str| corpus::unpacked(&data.join("silesia").join(name));
     let mut text = silesia("dickens.zst")?;
     text.truncate(CONTENT_BYTES / 2);
@@ -192,7 +236,8 @@ fn finder(algorithm: MarkerAlgorithm, period: usize) -> MarkerFinder {
     )
 }
 
-fn edited(content: &[u8]) -> Vec<u8> {
+/// `content` with a few bytes put in, twice `distance` apart at most.
+fn edited(content: &[u8], distance: usize) -> Vec<u8> {
     let mut edited = Vec::with_capacity(content.len() + content.len() / 128);
     let mut random = 1_u64;
     let mut below = |end: usize| {
@@ -204,7 +249,7 @@ fn edited(content: &[u8]) -> Vec<u8> {
     };
     let mut rest = content;
     while !rest.is_empty() {
-        let (kept, after) = rest.split_at(rest.len().min(below(2 * EDIT_DISTANCE)));
+        let (kept, after) = rest.split_at(rest.len().min(below(2 * distance)));
         edited.extend_from_slice(kept);
         let inserted = 1 + below(EDIT_BYTES_MAX);
         edited.extend((0..inserted).map(|_| below(256) as u8));
@@ -216,7 +261,7 @@ fn edited(content: &[u8]) -> Vec<u8> {
 fn with_separators(number: usize) -> String {
     match number {
         0..1000 => number.to_string(),
-        _ => format!("{},{:03}", number / 1000, number % 1000),
+        _ => format!("{},{:03}", with_separators(number / 1000), number % 1000),
     }
 }
 
@@ -242,7 +287,7 @@ mod tests {
     #[test]
     fn an_edited_copy_is_hardly_longer() {
         let content = vec![7; 1_000_000];
-        let added = edited(&content).len() - content.len();
+        let added = edited(&content, EDIT_DISTANCE).len() - content.len();
         assert!((1000..4000).contains(&added), "{added}");
     }
 }
