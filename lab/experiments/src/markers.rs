@@ -205,9 +205,8 @@ fn distance_expected(algorithm: MarkerAlgorithm, period: usize) -> f64 {
             let values = (0..=255).filter(|&value| table.contains(value)).count();
             period / 2.0 + 256.0 / values as f64
         }
+        MarkerAlgorithm::Maxp | MarkerAlgorithm::MaxpBytes => period + 1.0,
         MarkerAlgorithm::Modp | MarkerAlgorithm::Fixed => period,
-        // Local maxima.
-        _ => period + 1.0,
     }
 }
 

@@ -47,7 +47,7 @@ const ANCHORS: Scanner = Scanner {
     },
 };
 
-const MARKERS: [Scanner; 3] = [
+const MARKERS: [Scanner; 4] = [
     Scanner {
         kernel: "SAMPLEBYTE p = 64",
         ours: |backend| ours(MarkerAlgorithm::SampleByte, backend),
@@ -63,6 +63,11 @@ const MARKERS: [Scanner; 3] = [
             let modp = twins::Modp::new(WindowBytes::DEFAULT.bytes());
             listing(move |block, found| modp.find(block, PERIOD, found))
         },
+    },
+    Scanner {
+        kernel: "MAXP bytes",
+        ours: |backend| ours(MarkerAlgorithm::MaxpBytes, backend),
+        twin: || listing(|block, found| twins::maxp_of_bytes(block, PERIOD, found)),
     },
     Scanner {
         kernel: "MAXP 8-byte values",

@@ -94,15 +94,25 @@ impl Modp {
     }
 }
 
-/// MAXP over eight-byte values: looks ahead as long as values fall, then back.
+/// MAXP over bytes.
+pub fn maxp_of_bytes(block: &[u8], period: usize, found: &mut Vec<u32>) {
+    maxp_of(block, period, |at| block[at], found);
+}
+
+/// MAXP over eight-byte values.
 pub fn maxp(block: &[u8], period: usize, found: &mut Vec<u32>) {
-    found.clear();
-    let reach = period / 2;
-    let count = (block.len() + 1).saturating_sub(WindowBytes::DEFAULT.bytes());
     let value = |at: usize| {
         let bytes = block[at..].first_chunk().expect("a window has eight bytes");
         u64::from_be_bytes(*bytes)
     };
+    maxp_of(block, period, value, found);
+}
+
+/// Looks ahead as long as values fall, then back.
+fn maxp_of<V: Ord>(block: &[u8], period: usize, value: impl Fn(usize) -> V, found: &mut Vec<u32>) {
+    found.clear();
+    let reach = period / 2;
+    let count = (block.len() + 1).saturating_sub(WindowBytes::DEFAULT.bytes());
     let mut i = 0;
     while i < count {
         let peak = value(i);
@@ -185,6 +195,9 @@ mod tests {
             assert_eq!(twin, ours);
             finder(MarkerAlgorithm::Maxp, 64).find(&block, &mut ours);
             maxp(&block, 64, &mut twin);
+            assert_eq!(twin, ours);
+            finder(MarkerAlgorithm::MaxpBytes, 64).find(&block, &mut ours);
+            maxp_of_bytes(&block, 64, &mut twin);
             assert_eq!(twin, ours);
             let (mut ours, mut twin) = (Vec::new(), Vec::new());
             AnchorFinder::new(PackMask::DEFAULT).feed(&block, &mut ours);
