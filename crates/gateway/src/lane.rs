@@ -4,7 +4,13 @@
 //! every byte. Writing asks the engine for the next piece when the last one is gone, so
 //! that blocks are encoded when they can leave, not before.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    io,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use refrain_proto::{Fault, LaneFault, LaneId, LinkFault};
 use tokio::{
@@ -120,7 +126,6 @@ async fn write(
             link.poll_transmit(now, lane, &mut out);
             link.fault()
         });
-        let encoded = Instant::now();
         if let Some(fault) = fault {
             let last_words = async {
                 writer.write_all(&out).await?;
@@ -133,16 +138,37 @@ async fn write(
             signals.transmit.notified().await;
             continue;
         }
-        if let Some(pace) = pace {
-            pace.wait(out.len()).await;
-        }
-        let sent = async {
+        let sending = async {
+            if let Some(pace) = pace {
+                pace.wait(out.len()).await;
+            }
             writer.write_all(&out).await?;
             writer.flush().await
         };
-        if let Err(error) = sent.await {
+        let (sent, waiting) = measure_waiting(sending).await;
+        if let Err(error) = sent {
             return LaneEnd::Io(error);
         }
-        link.with(|link, now| link.transmitted(now, lane, encoded - began, encoded.elapsed()));
+        let working = began.elapsed().saturating_sub(waiting);
+        link.with(|link, now| link.transmitted(now, lane, working, waiting));
     }
+}
+
+/// Awaits `future`, and says how long after it first had to wait it was ready. A write that
+/// the socket takes at once is all work, however long that took.
+async fn measure_waiting<F: Future>(future: F) -> (F::Output, Duration) {
+    let mut future = pin!(future);
+    let mut waits_since = None;
+    let output = poll_fn(|context| {
+        let poll = future.as_mut().poll(context);
+        if poll.is_pending() {
+            waits_since.get_or_insert_with(Instant::now);
+        }
+        poll
+    });
+    let output = output.await;
+    (
+        output,
+        waits_since.map_or(Duration::ZERO, |since| since.elapsed()),
+    )
 }

@@ -2,8 +2,11 @@
 //!
 //! A slow link gets all the effort, a saturated processor sheds it (EndRE, section 5.1,
 //! adapts p to the server's load; ours adapts zstd's level as well). The caller reports
-//! for each write how long encoding and sending took; once an interval the balance of
-//! the two decides whether to climb or descend the [`LADDER`].
+//! for each write how long the processor worked and how long the link kept it waiting; the
+//! balance of the two decides whether to climb or descend the [`LADDER`].
+//!
+//! What is shed too soon costs a few bytes, what is shed too late costs time: so a short press
+//! of the processor is enough to descend, and climbing takes a long one of the link.
 
 use core::{fmt, time::Duration};
 
@@ -55,11 +58,16 @@ pub const LADDER: [Effort; 7] = [
 /// Where `auto` begins.
 const FIRST_RUNG: usize = 3;
 
-/// How often the balance is looked at.
-const INTERVAL: Duration = Duration::from_millis(250);
+/// How often the balance is looked at, at most. Socket buffers that still have room hide a slow
+/// link for less.
+const INTERVAL: Duration = Duration::from_millis(20);
 
-/// A changed level ends a zstd frame and its history, so rungs are not climbed at whim.
-const INTERVALS_BEFORE_CHANGE: u32 = 2;
+/// How long the processor has to be what takes the time before a rung is shed.
+const SHED_AFTER: Duration = Duration::from_millis(40);
+
+/// How long the link has to be before one is climbed: a changed level ends a zstd frame and its
+/// history, so rungs are not climbed at whim.
+const CLIMB_AFTER: Duration = Duration::from_millis(500);
 
 /// How the effort is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,9 +101,10 @@ pub(crate) struct EffortControl {
     rung: usize,
     reason: EffortReason,
     interval_began: Moment,
-    encoding: Duration,
-    sending: Duration,
-    pressed: i32,
+    working: Duration,
+    waiting: Duration,
+    /// For how long `reason` has been the same.
+    pressed: Duration,
 }
 
 impl Effort {
@@ -117,9 +126,9 @@ impl EffortControl {
             rung,
             reason,
             interval_began: Moment::default(),
-            encoding: Duration::ZERO,
-            sending: Duration::ZERO,
-            pressed: 0,
+            working: Duration::ZERO,
+            waiting: Duration::ZERO,
+            pressed: Duration::ZERO,
         }
     }
 
@@ -135,53 +144,52 @@ impl EffortControl {
     pub(crate) fn observe(
         &mut self,
         now: Moment,
-        encoding: Duration,
-        sending: Duration,
+        working: Duration,
+        waiting: Duration,
     ) -> Option<Effort> {
         if self.mode == EffortMode::Max {
             return None;
         }
-        self.encoding += encoding;
-        self.sending += sending;
+        self.working += working;
+        self.waiting += waiting;
         let interval = now.since(self.interval_began);
         if interval < INTERVAL {
             return None;
         }
-        let (encoding, sending) = (self.encoding, self.sending);
-        (self.encoding, self.sending, self.interval_began) = (Duration::ZERO, Duration::ZERO, now);
-        if interval > 4 * INTERVAL {
-            // The link was idle for most of it.
-            return None;
+        let reason = self.judge(interval);
+        (self.working, self.waiting, self.interval_began) = (Duration::ZERO, Duration::ZERO, now);
+        if reason != self.reason {
+            self.pressed = Duration::ZERO;
         }
-        let direction =
-            if sending > 2 * encoding && encoding < interval / 3 && sending > interval / 4 {
-                self.reason = EffortReason::LinkIsSlow;
-                1
-            } else if encoding > 2 * sending && encoding > interval / 2 {
-                self.reason = EffortReason::ProcessorIsBusy;
-                -1
-            } else {
-                self.reason = EffortReason::Balanced;
-                0
-            };
-        self.pressed = if direction == 0 || direction != self.pressed.signum() {
-            direction
-        } else {
-            self.pressed + direction
+        self.reason = reason;
+        self.pressed += interval;
+        let rung = match reason {
+            EffortReason::ProcessorIsBusy if self.pressed >= SHED_AFTER => {
+                self.rung.saturating_sub(1)
+            }
+            EffortReason::LinkIsSlow if self.pressed >= CLIMB_AFTER => {
+                (self.rung + 1).min(LADDER.len() - 1)
+            }
+            _ => return None,
         };
-        if self.pressed.unsigned_abs() < INTERVALS_BEFORE_CHANGE {
-            return None;
-        }
-        self.pressed = 0;
-        let rung = self
-            .rung
-            .saturating_add_signed(direction as isize)
-            .min(LADDER.len() - 1);
+        self.pressed = Duration::ZERO;
         if rung == self.rung {
             return None;
         }
         self.rung = rung;
         Some(self.effort())
+    }
+
+    /// What took the time. An idle link is neither slow nor busy.
+    fn judge(&self, interval: Duration) -> EffortReason {
+        let (working, waiting) = (self.working, self.waiting);
+        if waiting > 2 * working && working < interval / 3 && waiting > interval / 4 {
+            EffortReason::LinkIsSlow
+        } else if working > 2 * waiting && working > interval / 2 {
+            EffortReason::ProcessorIsBusy
+        } else {
+            EffortReason::Balanced
+        }
     }
 }
 
@@ -201,16 +209,16 @@ impl fmt::Display for EffortReason {
 mod tests {
     use super::*;
 
-    fn run(encoding_ms: u64, sending_ms: u64, writes: u32) -> (Effort, EffortReason) {
+    fn run(working_ms: u64, waiting_ms: u64, writes: u32) -> (Effort, EffortReason) {
         let mut control = EffortControl::new(EffortMode::Auto);
         let mut now = Moment::default();
         for _ in 0..writes {
-            let (encoding, sending) = (
-                Duration::from_millis(encoding_ms),
-                Duration::from_millis(sending_ms),
+            let (working, waiting) = (
+                Duration::from_millis(working_ms),
+                Duration::from_millis(waiting_ms),
             );
-            now = now + encoding + sending;
-            control.observe(now, encoding, sending);
+            now = now + working + waiting;
+            control.observe(now, working, waiting);
         }
         (control.effort(), control.reason())
     }
@@ -226,6 +234,33 @@ mod tests {
     #[test]
     fn a_busy_processor_sheds_it() {
         assert_eq!(run(49, 1, 500), (LADDER[0], EffortReason::ProcessorIsBusy));
+    }
+
+    #[test]
+    fn effort_is_shed_sooner_than_it_is_taken_up() {
+        let (shed, _) = run(1, 0, 100);
+        assert_eq!(shed, LADDER[FIRST_RUNG - 2], "within a tenth of a second");
+        let (climbed, _) = run(0, 1, 499);
+        assert_eq!(climbed, LADDER[FIRST_RUNG], "not within half a second");
+    }
+
+    #[test]
+    fn writes_that_take_seconds_on_a_very_slow_link_count() {
+        let (effort, reason) = run(1, 5_000, 4);
+        assert_eq!(
+            (effort, reason),
+            (LADDER[LADDER.len() - 1], EffortReason::LinkIsSlow)
+        );
+    }
+
+    #[test]
+    fn an_idle_link_stays_where_it_is() {
+        let mut control = EffortControl::new(EffortMode::Auto);
+        for second in 0..100 {
+            let now = Moment(Duration::from_secs(second));
+            let (working, waiting) = (Duration::from_millis(5), Duration::from_millis(50));
+            assert_eq!(control.observe(now, working, waiting), None);
+        }
     }
 
     #[test]

@@ -71,19 +71,14 @@ impl Link {
         self.offer_to_idle_lane(lane);
     }
 
-    /// Reports how long encoding and then sending what [`poll_transmit`](Self::poll_transmit)
-    /// gave took: what effort is judged by.
-    pub fn transmitted(
-        &mut self,
-        now: Moment,
-        lane: LaneId,
-        encoding: Duration,
-        sending: Duration,
-    ) {
+    /// Reports for what [`poll_transmit`](Self::poll_transmit) gave how long the processor
+    /// worked, encoding included, and how long the transport kept it waiting: what effort is
+    /// judged by.
+    pub fn transmitted(&mut self, now: Moment, lane: LaneId, working: Duration, waiting: Duration) {
         if let Some(Effort {
             period_bytes: _,
             level,
-        }) = self.effort.observe(now, encoding, sending)
+        }) = self.effort.observe(now, working, waiting)
             && let Some(caches) = &mut self.caches
         {
             caches.sender.set_level(level);
