@@ -22,6 +22,7 @@ use tokio::{
 };
 
 use crate::{
+    crumbs::Crumbs,
     http_proxy::{Answer, Exchange, RequestBody},
     link::{FlowSignals, SharedLink, Standing},
     refusal::Refusal,
@@ -138,6 +139,7 @@ impl FlowHandle {
         mut body: RequestBody,
         activity: &Activity,
     ) -> io::Result<()> {
+        let mut crumbs = Crumbs::default();
         let mut rest = &rest[..];
         while !rest.is_empty() {
             let taken = self.link.with(|link, _| link.write(self.id, rest));
@@ -174,7 +176,7 @@ impl FlowHandle {
             });
             match read {
                 Ok((0, _)) => return Ok(()),
-                Ok((_, left)) => {
+                Ok((read, left)) => {
                     activity.note();
                     // The whole link filled up between the two calls.
                     let mut left = &left[..];
@@ -183,6 +185,7 @@ impl FlowHandle {
                         let taken = self.link.with(|link, _| link.write(self.id, left));
                         left = &left[taken..];
                     }
+                    crumbs.after_read(read).await;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),

@@ -23,6 +23,7 @@ pub mod listeners;
 pub mod refusal;
 pub mod socks5;
 
+pub mod crumbs;
 pub mod flow;
 pub mod greeting;
 pub mod lane;
