@@ -219,8 +219,10 @@ pub(super) fn read_words(block: &[u8], values: &mut [i64]) {
     let orders = load_bytes(&order);
     let sign = _mm256_set1_epi64x(i64::MIN);
     let (eights, rest) = values.as_chunks_mut::<8>();
-    for (index, eight) in eights.iter_mut().enumerate() {
-        let bytes = broadcast(block[8 * index..].first_chunk().expect("a window"));
+    let pairs = block.as_chunks::<8>().0.windows(2);
+    assert!(pairs.len() >= eights.len(), "a window begins at each");
+    for (eight, pair) in eights.iter_mut().zip(pairs) {
+        let bytes = broadcast(pair);
         for (values, order) in eight.as_chunks_mut().0.iter_mut().zip(orders) {
             let words = _mm256_shuffle_epi8(bytes, order);
             store_words(values, _mm256_xor_si256(words, sign));
@@ -263,10 +265,11 @@ fn store_words(to: &mut [i64; LANES], values: __m256i) {
     unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), values) }
 }
 
-/// The bytes in each half.
+/// Sixteen bytes in each half.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn broadcast(bytes: &[u8; 16]) -> __m256i {
+fn broadcast(pair: &[[u8; 8]]) -> __m256i {
+    let bytes: &[u8; 16] = pair.as_flattened().first_chunk().expect("a pair");
     // SAFETY: an array of 16 bytes, which need not be aligned.
     _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) })
 }

@@ -207,10 +207,11 @@ pub(super) fn read_words(block: &[u8], values: &mut [i64]) {
     let order: [u8; 64] = core::array::from_fn(|i| (i / 8 + 7 - i % 8) as u8);
     let order = load_bytes(&order);
     let sign = _mm512_set1_epi64(i64::MIN);
-    let (vectors, rest) = values.as_chunks_mut();
-    for (index, vector) in vectors.iter_mut().enumerate() {
-        let bytes = broadcast(block[LANES * index..].first_chunk().expect("a window"));
-        let words = _mm512_shuffle_epi8(bytes, order);
+    let (vectors, rest) = values.as_chunks_mut::<LANES>();
+    let pairs = block.as_chunks::<8>().0.windows(2);
+    assert!(pairs.len() >= vectors.len(), "a window begins at each");
+    for (vector, pair) in vectors.iter_mut().zip(pairs) {
+        let words = _mm512_shuffle_epi8(broadcast(pair), order);
         store(vector, _mm512_xor_si512(words, sign));
     }
     let read = LANES * vectors.len();
@@ -244,10 +245,11 @@ fn store(to: &mut [i64; LANES], values: __m512i) {
     unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), values) }
 }
 
-/// The bytes in each quarter.
+/// Sixteen bytes in each quarter.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn broadcast(bytes: &[u8; 16]) -> __m512i {
+fn broadcast(pair: &[[u8; 8]]) -> __m512i {
+    let bytes: &[u8; 16] = pair.as_flattened().first_chunk().expect("a pair");
     // SAFETY: an array of 16 bytes, which need not be aligned.
     _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) })
 }
