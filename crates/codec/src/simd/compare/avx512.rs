@@ -45,7 +45,10 @@ pub(super) fn common_suffix(a: &[u8], b: &[u8]) -> usize {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2")]
 pub(super) fn equal_bytes(a: &[u8], b: &[u8]) -> u64 {
-    !unequal_bytes(a, b) & first_bits(a.len())
+    match (a.first_chunk(), b.first_chunk()) {
+        (Some(a), Some(b)) => !_mm512_cmpneq_epu8_mask(load(a), load(b)),
+        _ => !unequal_bytes(a, b) & first_bits(a.len()),
+    }
 }
 
 /// A bit for each of up to 64 bytes of `a` that differs from the one of `b`.
