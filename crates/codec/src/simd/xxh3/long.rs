@@ -6,12 +6,13 @@ pub(super) const STRIPE_BYTES: usize = 64;
 const SECRET_BYTES: usize = 192;
 /// Each stripe takes its secret so many bytes after the one before.
 pub(super) const SECRET_STEP_BYTES: usize = 8;
-const STRIPES_A_BLOCK: usize = (SECRET_BYTES - STRIPE_BYTES) / SECRET_STEP_BYTES;
-/// Where the secret of the last stripe begins, and that of the merge.
+pub(super) const STRIPES_A_BLOCK: usize = (SECRET_BYTES - STRIPE_BYTES) / SECRET_STEP_BYTES;
+/// Where the secret of the scrambling begins, of the last stripe, and of the merge.
+pub(super) const SCRAMBLE_SECRET: usize = SECRET_BYTES - STRIPE_BYTES;
 const LAST_SECRET: usize = SECRET_BYTES - STRIPE_BYTES - 7;
 const MERGE_SECRET: usize = 11;
 
-const PRIME_32_1: u64 = 0x9e37_79b1;
+pub(super) const PRIME_32_1: u64 = 0x9e37_79b1;
 const PRIME_32_2: u64 = 0x85eb_ca77;
 const PRIME_32_3: u64 = 0xc2b2_ae3d;
 const PRIME_64_1: u64 = 0x9e37_79b1_85eb_ca87;
@@ -20,8 +21,8 @@ const PRIME_64_3: u64 = 0x1656_67b1_9e37_79f9;
 const PRIME_64_4: u64 = 0x85eb_ca77_c2b2_ae63;
 const PRIME_64_5: u64 = 0x27d4_eb2f_1656_67c5;
 
-/// XXH3-64 of more than 240 bytes. `accumulate` takes in up to a block's
-/// stripes, with the secret that the first of them begins at.
+/// XXH3-64 of more than 240 bytes. `accumulate` takes stripes in, the first with the secret's
+/// beginning, and scrambles after each block of them.
 pub(super) fn xxh3(
     seed: u64,
     input: &[u8],
@@ -33,13 +34,8 @@ pub(super) fn xxh3(
         PRIME_32_1,
     ];
     // The last byte belongs to the last stripe, which is taken apart.
-    let (stripes, _) = input[..input.len() - 1].as_chunks::<STRIPE_BYTES>();
-    let (blocks, rest) = stripes.as_chunks::<STRIPES_A_BLOCK>();
-    for block in blocks {
-        accumulate(&mut sums, block, &secret);
-        scramble(&mut sums, stripe_at(&secret, SECRET_BYTES - STRIPE_BYTES));
-    }
-    accumulate(&mut sums, rest, &secret);
+    let (stripes, _) = input[..input.len() - 1].as_chunks();
+    accumulate(&mut sums, stripes, &secret);
     let last = stripe_at(input, input.len() - STRIPE_BYTES);
     accumulate(
         &mut sums,
@@ -47,13 +43,6 @@ pub(super) fn xxh3(
         &secret[LAST_SECRET..],
     );
     merge(&sums, stripe_at(&secret, MERGE_SECRET), input.len())
-}
-
-#[inline]
-fn scramble(sums: &mut [u64; 8], secret: &[u8; STRIPE_BYTES]) {
-    for (sum, key) in sums.iter_mut().zip(words(secret)) {
-        *sum = (*sum ^ *sum >> 47 ^ key).wrapping_mul(PRIME_32_1);
-    }
 }
 
 fn merge(sums: &[u64; 8], secret: &[u8; STRIPE_BYTES], len: usize) -> u64 {
