@@ -1,60 +1,180 @@
-//! Memory for logs and tables: zeroed, taken from the system only as it is touched, and in huge
-//! pages where the system has them.
+//! Memory for logs and tables: zeroed, taken from the system only as it is touched, given back when
+//! it goes, and in huge pages where the system has them.
 //!
 //! Look-ups go everywhere in logs and tables of many megabytes. With pages of 4 KiB the
 //! processor's address translation misses as often as its caches do; with 2 MiB it does not.
+//!
+//! An allocator promises none of this: glibc's takes what was freed before for it, and clears it.
 
-use alloc::{vec, vec::Vec};
+use core::{
+    fmt,
+    ops::{Deref, DerefMut},
+};
 
 /// The size of a huge page on most processors.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// `len` zeros.
-///
-/// Allocators map this much memory anew, so that what is never written takes none.
-pub(crate) fn zeroed<T: Zeroed>(len: usize) -> Vec<T> {
-    let mut memory = vec![T::ZERO; len];
-    advise_huge_pages(&mut memory);
-    memory
-}
+/// Numbers, and arrays of them, whose default is all bits zero: what a mapping begins with.
+pub(crate) trait Zeroed: Copy + Default {}
 
-/// Numbers whose zero is all bits zero.
-pub(crate) trait Zeroed: Copy {
-    const ZERO: Self;
-}
+impl Zeroed for u8 {}
+impl Zeroed for u32 {}
+impl Zeroed for [u64; 3] {}
 
-impl Zeroed for u8 {
-    const ZERO: Self = 0;
-}
+/// A fixed number of numbers, all zero at first.
+pub(crate) struct Pages<T: Zeroed>(imp::Pages<T>);
 
-impl Zeroed for u32 {
-    const ZERO: Self = 0;
-}
-
-impl<const WORDS: usize> Zeroed for [u64; WORDS] {
-    const ZERO: Self = [0; WORDS];
-}
-
-/// Asks the system to back the whole huge pages within `memory` by such.
-#[cfg(all(target_os = "linux", not(miri)))]
-fn advise_huge_pages<T>(memory: &mut [T]) {
-    use rustix::mm::{Advice, madvise};
-
-    let bytes = size_of_val(memory);
-    let start = memory.as_mut_ptr().cast::<u8>();
-    let skipped = start.align_offset(HUGE_PAGE_BYTES);
-    let whole = bytes.saturating_sub(skipped) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-    if whole > 0 {
-        // SAFETY: the range lies within `memory`, which is borrowed for writing, and this advice
-        // changes no byte of it.
-        let advised = unsafe { madvise(start.add(skipped).cast(), whole, Advice::LinuxHugepage) };
-        // A kernel without huge pages says so; then there are none.
-        let _ = advised;
+impl<T: Zeroed> Pages<T> {
+    /// `len` zeros.
+    ///
+    /// # Panics
+    /// If the system has no room for them.
+    pub(crate) fn zeroed(len: usize) -> Self {
+        Self(imp::Pages::zeroed(len))
     }
 }
 
+impl<T: Zeroed> Deref for Pages<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        self.0.as_slice()
+    }
+}
+
+impl<T: Zeroed> DerefMut for Pages<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.0.as_mut_slice()
+    }
+}
+
+impl<T: Zeroed> fmt::Debug for Pages<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} numbers", self.len())
+    }
+}
+
+/// A mapping of our own.
+#[cfg(all(target_os = "linux", not(miri)))]
+mod imp {
+    use core::{marker::PhantomData, ptr::NonNull, slice};
+
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    use super::{HUGE_PAGE_BYTES, Zeroed};
+
+    /// `len` numbers from `start` on, within the mapping of `mapped_bytes` from `mapped` on,
+    /// which nobody else knows of. Without a number there is no mapping.
+    pub(super) struct Pages<T> {
+        start: NonNull<T>,
+        len: usize,
+        mapped: *mut u8,
+        mapped_bytes: usize,
+        owns: PhantomData<T>,
+    }
+
+    // SAFETY: it owns its memory, as a vector does.
+    unsafe impl<T: Send> Send for Pages<T> {}
+    // SAFETY: as above.
+    unsafe impl<T: Sync> Sync for Pages<T> {}
+
+    impl<T: Zeroed> Pages<T> {
+        pub(super) fn zeroed(len: usize) -> Self {
+            let bytes = size_of::<T>().checked_mul(len).expect("a length that fits");
+            if bytes == 0 {
+                return Self {
+                    start: NonNull::dangling(),
+                    len,
+                    mapped: core::ptr::null_mut(),
+                    mapped_bytes: 0,
+                    owns: PhantomData,
+                };
+            }
+            // As much more as it takes to begin with a huge page.
+            let spare = if bytes < HUGE_PAGE_BYTES {
+                0
+            } else {
+                HUGE_PAGE_BYTES
+            };
+            let mapped_bytes = bytes.checked_add(spare).expect("a length that fits");
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            // SAFETY: a new mapping, where the system finds room, aliases nothing.
+            let mapped =
+                unsafe { mmap_anonymous(core::ptr::null_mut(), mapped_bytes, access, flags) };
+            let mapped: *mut u8 = mapped.expect("room for a cache").cast();
+            let skipped = match spare {
+                0 => 0,
+                _ => mapped.align_offset(HUGE_PAGE_BYTES),
+            };
+            assert!(skipped <= spare);
+            // SAFETY: `skipped + bytes` bytes were mapped.
+            let start = unsafe { mapped.add(skipped) };
+            let whole = bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+            if whole > 0 {
+                // A kernel without huge pages says so; then there are none.
+                // SAFETY: the range lies within the mapping; the advice changes no byte of it.
+                let _ = unsafe { madvise(start.cast(), whole, Advice::LinuxHugepage) };
+            }
+            Self {
+                start: NonNull::new(start.cast()).expect("a mapping is nowhere near 0"),
+                len,
+                mapped,
+                mapped_bytes,
+                owns: PhantomData,
+            }
+        }
+
+        #[inline(always)]
+        pub(super) fn as_slice(&self) -> &[T] {
+            // SAFETY: `len` numbers are mapped from `start` on, aligned to a page, initialised
+            // as zeros, and borrowed as `self` is.
+            unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+        }
+
+        #[inline(always)]
+        pub(super) fn as_mut_slice(&mut self) -> &mut [T] {
+            // SAFETY: as above.
+            unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+        }
+    }
+
+    impl<T> Drop for Pages<T> {
+        fn drop(&mut self) {
+            if self.mapped_bytes > 0 {
+                // SAFETY: it is the whole mapping, and nobody can borrow from it any more.
+                let unmapped = unsafe { munmap(self.mapped.cast(), self.mapped_bytes) };
+                debug_assert!(unmapped.is_ok());
+            }
+        }
+    }
+}
+
+/// What the allocator gives.
 #[cfg(not(all(target_os = "linux", not(miri))))]
-fn advise_huge_pages<T>(_memory: &mut [T]) {}
+mod imp {
+    use alloc::{vec, vec::Vec};
+
+    use super::Zeroed;
+
+    pub(super) struct Pages<T>(Vec<T>);
+
+    impl<T: Zeroed> Pages<T> {
+        pub(super) fn zeroed(len: usize) -> Self {
+            Self(vec![T::default(); len])
+        }
+
+        pub(super) fn as_slice(&self) -> &[T] {
+            &self.0
+        }
+
+        pub(super) fn as_mut_slice(&mut self) -> &mut [T] {
+            &mut self.0
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -70,12 +190,35 @@ mod tests {
             2 * HUGE_PAGE_BYTES,
             5_000_001,
         ] {
-            let mut bytes: Vec<u8> = zeroed(len);
+            let mut bytes: Pages<u8> = Pages::zeroed(len);
             assert!(bytes.iter().all(|&byte| byte == 0));
             bytes.fill(1);
-            let words: Vec<u32> = zeroed(len);
+            let words: Pages<u32> = Pages::zeroed(len);
             assert_eq!((bytes.len(), words.len()), (len, len));
             assert!(words.iter().all(|&word| word == 0));
         }
+    }
+
+    /// Memory of this process that is resident, in bytes.
+    #[cfg(target_os = "linux")]
+    fn resident_bytes() -> usize {
+        let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
+        let pages = statm.split(' ').nth(1).expect("the second number");
+        pages.parse::<usize>().expect("a number") * 4096
+    }
+
+    /// Rounds, since allocators keep what was freed for the next.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn what_is_not_touched_takes_no_memory_and_what_goes_is_given_back() {
+        const BYTES: usize = 512 << 20;
+        let before = resident_bytes();
+        for _ in 0..3 {
+            let mut pages: Pages<u8> = Pages::zeroed(BYTES);
+            assert!(resident_bytes() < before + BYTES / 4, "untouched");
+            pages[..BYTES / 2].fill(1);
+            assert!(resident_bytes() >= BYTES / 2, "touched");
+        }
+        assert!(resident_bytes() < before + BYTES / 4, "given back");
     }
 }

@@ -29,13 +29,11 @@
 //!
 //! [`insert`]: ChunkTable::insert
 
-use alloc::vec::Vec;
-
 use crate::{
     LogPosition,
     chunk::{CHUNK_BYTES_MAX, hash::ChunkHash},
     marker::SamplingPeriod,
-    memory::zeroed,
+    memory::Pages,
     simd::prefetch::prefetch,
 };
 
@@ -43,7 +41,7 @@ use crate::{
 #[derive(Debug)]
 pub struct ChunkTable {
     /// A power of two of them. All zeros: empty.
-    slots: Vec<[u64; 3]>,
+    slots: Pages<[u64; 3]>,
     position_bits: u32,
     /// No slot holds an earlier position.
     positions_from: LogPosition,
@@ -147,7 +145,7 @@ impl ChunkTable {
         debug_assert!(slots.is_power_of_two());
         debug_assert!(position_bits <= CODE_LOW_BITS + slots.ilog2());
         Self {
-            slots: zeroed(slots),
+            slots: Pages::zeroed(slots),
             position_bits,
             positions_from: LogPosition(0),
         }
@@ -225,6 +223,7 @@ fn tag(hash: &ChunkHash, chunk_bytes: usize) -> Option<[u64; 3]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
     use proptest::{collection::vec, prelude::*};
     use std::collections::HashMap;
 

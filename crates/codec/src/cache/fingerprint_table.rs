@@ -10,16 +10,14 @@
 //! Its size follows the cache's: `cache / p` entries, rounded down to a power of
 //! two, so at most 6.25 % of the cache at p = 64 and 12.5 % at p = 32.
 
-use alloc::vec::Vec;
-
 use crate::{
-    fingerprint::Fingerprint, marker::SamplingPeriod, memory::zeroed, simd::prefetch::prefetch,
+    fingerprint::Fingerprint, marker::SamplingPeriod, memory::Pages, simd::prefetch::prefetch,
 };
 
 /// Maps fingerprints to the last offset in the log at which they were seen.
 #[derive(Debug)]
 pub struct FingerprintTable {
-    entries: Vec<u32>,
+    entries: Pages<u32>,
     /// The bits of an entry that hold its tag.
     tag_bits: u32,
 }
@@ -34,7 +32,7 @@ impl FingerprintTable {
         assert!(cache_bytes as u64 <= 1 << 32, "offsets are 32 bits wide");
         let entries = Self::entries_for(cache_bytes, period);
         Self {
-            entries: zeroed(entries),
+            entries: Pages::zeroed(entries),
             tag_bits: !(((cache_bytes as u64).next_power_of_two() - 1) as u32),
         }
     }

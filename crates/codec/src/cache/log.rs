@@ -5,11 +5,9 @@
 //! [`Reach`](crate::matching::Reach) at the encoder and of the bounds that
 //! [`Decoder`](crate::Decoder) checks.
 
-use alloc::vec::Vec;
-
 use crate::{
     LogPosition,
-    memory::{HUGE_PAGE_BYTES, zeroed},
+    memory::{HUGE_PAGE_BYTES, Pages},
     simd::{
         Backend,
         compare::{common_prefix, common_suffix},
@@ -20,7 +18,7 @@ use crate::{
 /// A circular log of `capacity` bytes, which takes memory as it fills.
 #[derive(Debug)]
 pub struct Log {
-    bytes: Vec<u8>,
+    bytes: Pages<u8>,
     /// How far into `bytes` anything was written yet.
     filled: usize,
     /// Where the last write ended, and its offset: others are counted from it, which is
@@ -39,7 +37,7 @@ impl Log {
     pub fn new(capacity: usize, backend: Backend) -> Self {
         assert!(capacity > 0, "a log needs a capacity");
         Self {
-            bytes: zeroed(capacity),
+            bytes: Pages::zeroed(capacity),
             filled: 0,
             end: LogPosition(0),
             end_offset: 0,
@@ -77,7 +75,7 @@ impl Log {
     }
 
     /// The `len` bytes from `from`, in at most two pieces where the range wraps;
-    /// `None` where memory for them was never written.
+    /// `None` beyond the highest offset that was ever written.
     #[inline(always)]
     #[must_use]
     pub fn pieces(&self, from: LogPosition, len: usize) -> Option<(&[u8], &[u8])> {
@@ -174,6 +172,7 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     fn read(log: &Log, from: u64, len: usize) -> Vec<u8> {
