@@ -189,21 +189,21 @@ impl Decoder {
         len: usize,
         plain: &mut Vec<u8>,
     ) -> Option<()> {
+        if source >= at {
+            let own = start + source.since(at) as usize;
+            plain.extend_from_within(own..own + len);
+            return Some(());
+        }
         let from_log = at.since(source).min(len as u64) as usize;
         let run = self.log.run(source);
         if from_log == len && len <= run.len() {
             append(plain, run, len);
             return Some(());
         }
-        if from_log > 0 {
-            let (head, tail) = self.log.pieces(source, from_log)?;
-            plain.extend_from_slice(head);
-            plain.extend_from_slice(tail);
-        }
-        if from_log < len {
-            let own = start + source.since(at) as usize;
-            plain.extend_from_within(own..own + (len - from_log));
-        }
+        let (head, tail) = self.log.pieces(source, from_log)?;
+        plain.extend_from_slice(head);
+        plain.extend_from_slice(tail);
+        plain.extend_from_within(start..start + (len - from_log));
         Some(())
     }
 }

@@ -18,7 +18,7 @@
 //! - Markers are looked up in batches, so that the look-ups' cache misses overlap: on data
 //!   that repeats nothing, they are most of the work.
 //! - Regions cross the boundaries of earlier blocks, and may lie in the part of the same
-//!   block before them.
+//!   block before them. Runs and short periods are so repeated in pieces that double.
 
 use alloc::vec::Vec;
 
@@ -194,7 +194,28 @@ impl MaxMatch {
             && match_.len() >= LOOKED_UP_BYTES_MIN
         {
             out.push(match_);
+            self.redouble(block, place, reach, match_, out);
             self.resume(block, place, reach, out);
+        }
+    }
+
+    /// Goes on where a match repeats what lies right before it, as in a run or a short period:
+    /// then it makes twice as much to repeat, and so on.
+    #[inline(always)]
+    fn redouble(
+        &self,
+        block: &[u8],
+        place: BlockPlace,
+        reach: &impl Reach,
+        mut last: Match,
+        out: &mut BlockWriter<'_>,
+    ) {
+        while last.source >= place.at
+            && last.source + last.len() as u64 == place.at + last.start as u64
+            && let Some(next) = self.grow(block, place, reach, last.source, last.end, last.end)
+        {
+            out.push(next);
+            last = next;
         }
     }
 
