@@ -49,7 +49,7 @@ pub trait FindMarkers {
     /// shorter than a window has none.
     ///
     /// # Panics
-    /// May panic if `block` is 4 GiB or longer, whose positions do not fit 32 bits.
+    /// If `block` is 4 GiB or longer, whose positions do not fit 32 bits.
     fn find(&self, block: &[u8], markers: &mut Vec<u32>);
 }
 
@@ -231,6 +231,6 @@ impl FindMarkers for MarkerFinder {
 /// The bytes of `block` at which a whole window begins: where a marker may stand.
 fn candidates(block: &[u8], window: WindowBytes) -> &[u8] {
     let count = (block.len() + 1).saturating_sub(window.bytes());
-    debug_assert!(u32::try_from(count).is_ok(), "positions are 32 bits wide");
+    assert!(u32::try_from(count).is_ok(), "positions are 32 bits wide");
     &block[..count]
 }

@@ -144,7 +144,9 @@ fn is_present(set: InstructionSet) -> bool {
         "avx512bitalg",
         "avx512vpopcntdq",
         "gfni",
-        "vpclmulqdq"
+        "vpclmulqdq",
+        // rustc's AVX-512 has it in it.
+        "fma"
     );
     match set {
         InstructionSet::Portable => true,
@@ -159,7 +161,13 @@ fn is_present(set: InstructionSet) -> bool {
     match set {
         InstructionSet::Portable => true,
         InstructionSet::Avx2 | InstructionSet::Avx512 => false,
-        InstructionSet::Neon => cfg!(all(target_arch = "aarch64", target_feature = "neon")),
+        InstructionSet::Neon => {
+            cfg!(all(
+                target_arch = "aarch64",
+                target_feature = "neon",
+                not(miri)
+            ))
+        }
     }
 }
 

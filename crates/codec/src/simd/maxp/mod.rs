@@ -35,6 +35,9 @@ use super::Backend;
 /// Bytes of the longer kind of value; no more than the shortest window has.
 pub(crate) const VALUE_BYTES: usize = 8;
 
+/// Fewer positions take less time than the vectors' buffers take to be cleared.
+const SHORT_POSITIONS: usize = 256;
+
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
@@ -57,6 +60,9 @@ pub(crate) fn find(
     reach: usize,
     markers: &mut Vec<u32>,
 ) {
+    if positions < SHORT_POSITIONS {
+        return portable::find(value, block, positions, reach, markers);
+    }
     match (backend.instruction_set(), value) {
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
         (super::InstructionSet::Avx512, Value::Byte) => find_by_stretches(
