@@ -16,12 +16,10 @@ mod contests;
 
 fn contests(criterion: &mut Criterion) {
     let folder = env::var_os("REFRAIN_DATA").map_or_else(|| "../shared/data".into(), PathBuf::from);
-    let demo = || {
-        Ok(zstd::decode_all(
-            &include_bytes!("../demo/corpus/objects.tar.zst")[..],
-        )?)
-    };
-    let inputs = Inputs::load(&folder, demo).expect("intact content");
+    let inputs = Inputs::read(&folder).unwrap_or_else(|_| {
+        let demo = &include_bytes!("../demo/corpus/objects.tar.zst")[..];
+        Inputs::of_demo(zstd::decode_all(demo).expect("intact content"))
+    });
     println!("{}", inputs.note);
     let mut backends: Vec<Backend> = Backend::available().collect();
     backends.reverse();

@@ -14,7 +14,7 @@ mod targets;
 
 use std::{
     io::{self, IsTerminal, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -26,6 +26,9 @@ use crate::demo::content;
 use contests::{Contest, Inputs, RowName};
 use machine::{Machine, Steadiness};
 use report::{Report, Row};
+
+/// Where the project's developers have the real content.
+const DEVELOPERS_DATA: &str = "../shared/data";
 
 /// What `bench` measures, and for how long.
 #[derive(Args)]
@@ -46,14 +49,10 @@ pub struct BenchArguments {
     #[arg(long, value_name = "SET", env = "REFRAIN_SIMD")]
     simd: Option<InstructionSet>,
 
-    /// Folder with the Silesia corpus and Linux releases; without it the demo's content is taken
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "REFRAIN_DATA",
-        default_value = "../shared/data"
-    )]
-    data: PathBuf,
+    /// Folder with real content: `linux-2.0.1-2.0.40.tar.zst`, a tar of the releases' tars, and
+    /// `silesia/NAME.zst`, the corpus' files; without it the demo's content is taken
+    #[arg(long, value_name = "DIR", env = "REFRAIN_DATA")]
+    data: Option<PathBuf>,
 }
 
 /// Measures everything and prints it.
@@ -61,7 +60,11 @@ pub fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
     let backends = backends(arguments.simd)?;
     say_progress("making content");
     let machine = Machine::this();
-    let inputs = Inputs::load(&arguments.data, content::archive)?;
+    let inputs = match &arguments.data {
+        Some(folder) => Inputs::read(folder)?,
+        None => Inputs::read(Path::new(DEVELOPERS_DATA))
+            .or_else(|_| content::archive().map(Inputs::of_demo))?,
+    };
     let mut measuring = Measuring {
         arguments,
         instructions: backends[0].instruction_set(),
@@ -133,7 +136,11 @@ fn backends(wanted: Option<InstructionSet>) -> anyhow::Result<Vec<Backend>> {
         return Ok(available);
     };
     let backend = Backend::new(wanted);
-    let backend = backend.with_context(|| format!("this machine does not have {wanted}"))?;
+    let backend = backend.with_context(|| {
+        let available = Backend::available().map(|backend| backend.instruction_set().to_string());
+        let available = available.collect::<Vec<_>>().join(", ");
+        format!("this machine does not have {wanted}; it has {available}")
+    })?;
     Ok(vec![backend])
 }
 

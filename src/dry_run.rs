@@ -77,7 +77,19 @@ fn common(
         "rate",
         rate.unwrap_or_else(|| "whatever the links take".to_owned()),
     )?;
-    line("effort", config.effort.to_string())
+    line("effort", config.effort.to_string())?;
+    let matching = &config.matching;
+    line(
+        "matching",
+        format!(
+            "{}, {} markers, p = {}, w = {}, kernels for {}",
+            matching.algorithm,
+            matching.marker,
+            matching.sampling_period,
+            matching.window.bytes(),
+            matching.backend.instruction_set()
+        ),
+    )
 }
 
 /// What a link gets of the memory, as it would when it begins.

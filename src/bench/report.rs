@@ -134,8 +134,13 @@ impl Report {
         let load = machine.load.unwrap_or(f64::NAN);
         writeln!(
             out,
-            "load before: {load:.1}; a fixed loop's slowest run took {:.2} times its fastest\n",
+            "machine's load before: {load:.1}; a fixed loop's slowest run took {:.2} times its fastest",
             self.unsteadiness
+        )?;
+        writeln!(
+            out,
+            "GB/s are medians of turns; \"ours over it\" is the median of each turn's ratio, which on a\n\
+             busy machine need not be the ratio of the medians\n"
         )?;
         let mut table = Table::new(&["", "GB/s", "ours over it", "target", "met"]).words(&["met"]);
         for row in &self.rows {

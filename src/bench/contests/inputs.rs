@@ -42,48 +42,46 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Makes the noise, and reads what is real from `folder`, or takes `fallback`.
+    /// Reads what is real from `folder`.
     ///
     /// # Errors
-    /// Those of `fallback`, if it is needed.
-    pub fn load(
-        folder: &Path,
-        fallback: impl FnOnce() -> anyhow::Result<Vec<u8>>,
-    ) -> anyhow::Result<Self> {
+    /// If a file is not there, and which.
+    pub fn read(folder: &Path) -> anyhow::Result<Self> {
+        let (real, text) = read_real(folder)?;
+        let note = format!(
+            "text: {} MB, two Linux 2.0 releases and Silesia's texts; \
+             real: these and Silesia's other files, {} MB in all",
+            text.len() / 1_000_000,
+            real.len() / 1_000_000
+        );
+        Ok(Self::new(real, text, note))
+    }
+
+    /// Takes the demo's content for what is real.
+    pub fn of_demo(content: Vec<u8>) -> Self {
+        let note = format!(
+            "text and real: the demo's {} MB, four visits to the same pages, which repeat each \
+             other; no --data was given",
+            content.len() / 1_000_000
+        );
+        let text = 0..content.len();
+        Self::new(content, text, note)
+    }
+
+    /// Makes the noise.
+    fn new(real: Vec<u8>, text: Range<usize>, note: String) -> Self {
         let random = noise(
             memory_bytes()
                 .map_or(NOISE_BYTES_MAX, |bytes| bytes / SHARE_OF_MEMORY)
                 .clamp(BYTES_MIN, NOISE_BYTES_MAX),
         );
-        let (real, text, note) = match read_real(folder) {
-            Ok((real, text)) => {
-                let note = format!(
-                    "text: {} MB, two Linux 2.0 releases and Silesia's texts; \
-                     real: these and Silesia's other files, {} MB in all",
-                    text.len() / 1_000_000,
-                    real.len() / 1_000_000
-                );
-                (real, text, note)
-            }
-            Err(error) => {
-                let real = fallback()?;
-                let note = format!(
-                    "text and real: the demo's {} MB, four visits to the same pages, which \
-                     repeat each other, as {} is not to be had ({error})",
-                    real.len() / 1_000_000,
-                    folder.display()
-                );
-                let text = 0..real.len();
-                (real, text, note)
-            }
-        };
-        Ok(Self {
+        Self {
             random,
             real,
             text,
             evicting: vec![1; EVICTING_BYTES],
             note,
-        })
+        }
     }
 
     /// Full entropy.
@@ -111,7 +109,7 @@ impl Inputs {
 }
 
 /// All that is real, and the range of it that is text.
-fn read_real(folder: &Path) -> io::Result<(Vec<u8>, Range<usize>)> {
+fn read_real(folder: &Path) -> anyhow::Result<(Vec<u8>, Range<usize>)> {
     let mut real = Vec::new();
     let mut releases = unpack(&folder.join(RELEASES))?;
     read_member(&mut releases, &mut real)?;
@@ -149,7 +147,9 @@ fn read_member(archive: &mut impl Read, to: &mut Vec<u8>) -> io::Result<()> {
 }
 
 fn unpack(path: &Path) -> io::Result<impl Read + use<>> {
-    let file = BufReader::new(File::open(path)?);
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let file = BufReader::new(File::open(path).map_err(named)?);
     let mut decoder = zstd::Decoder::with_buffer(file)?;
     decoder.window_log_max(31)?;
     Ok(decoder)
@@ -196,13 +196,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_folder_something_stands_in() {
-        let stand_in = vec![7; 3 << 20];
-        let inputs = Inputs::load(Path::new("/nowhere"), || Ok(stand_in.clone()));
-        let inputs = inputs.expect("a stand-in");
-        assert_eq!(inputs.text(), stand_in);
-        assert_eq!(inputs.real(), stand_in);
-        assert!(inputs.note.contains("/nowhere"), "{}", inputs.note);
+    fn the_file_that_is_not_there_is_named() {
+        let error = Inputs::read(Path::new("/nowhere"))
+            .err()
+            .expect("no such folder");
+        assert!(error.to_string().contains(RELEASES), "{error}");
+    }
+
+    #[test]
+    fn the_demo_stands_in() {
+        let content = vec![7; 3 << 20];
+        let inputs = Inputs::of_demo(content.clone());
+        assert_eq!((inputs.text(), inputs.real()), (&content[..], &content[..]));
     }
 
     #[test]
