@@ -45,7 +45,7 @@ const LOOKED_UP_BYTES_MIN: usize = 12;
 const REMEMBER_ONE_IN: usize = 4;
 
 /// So many markers are looked up at once.
-const BATCH: usize = 32;
+const BATCH: usize = 64;
 
 /// The Max-Match sender: plain bytes, fingerprints, markers.
 #[derive(Debug)]
