@@ -17,31 +17,23 @@ const VECTORS: usize = GROUP / LANES;
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512vbmi2,bmi1,bmi2,popcnt")]
 pub(super) fn choose_bytes(values: &[u8], shadow: &mut Shadow, bitmap: &mut [u64]) {
     match shadow.reach {
-        16 => choose::<_, 16>(
-            values,
-            shadow,
-            bitmap,
-            |values| largest_byte(values),
-            |near, to, index| compare_bytes::<16>(near, to, index),
-            |all| maxima::<16>(all),
-        ),
-        32 => choose::<_, 32>(
-            values,
-            shadow,
-            bitmap,
-            |values| largest_byte(values),
-            |near, to, index| compare_bytes::<32>(near, to, index),
-            |all| maxima::<32>(all),
-        ),
-        _ => choose::<_, 64>(
-            values,
-            shadow,
-            bitmap,
-            |values| largest_byte(values),
-            |near, to, index| compare_bytes::<64>(near, to, index),
-            |all| maxima::<64>(all),
-        ),
+        16 => choose_bytes_in::<16>(values, shadow, bitmap),
+        32 => choose_bytes_in::<32>(values, shadow, bitmap),
+        _ => choose_bytes_in::<64>(values, shadow, bitmap),
     }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512vbmi2,bmi1,bmi2,popcnt")]
+fn choose_bytes_in<const SEGMENT: usize>(values: &[u8], shadow: &mut Shadow, bitmap: &mut [u64]) {
+    choose::<_, SEGMENT>(
+        values,
+        shadow,
+        bitmap,
+        |values| largest_byte(values),
+        |near, to, index| compare_bytes::<SEGMENT>(near, to, index),
+        |all| maxima::<SEGMENT>(all),
+    );
 }
 
 #[inline]
@@ -129,31 +121,23 @@ fn largest_byte(values: &[u8; GROUP]) -> u8 {
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512vbmi2,bmi1,bmi2,popcnt")]
 pub(super) fn choose_words(values: &[i64], shadow: &mut Shadow, bitmap: &mut [u64]) {
     match shadow.reach {
-        16 => choose::<_, 16>(
-            values,
-            shadow,
-            bitmap,
-            |values| largest_word(values),
-            |near, to, index| compare_words::<16>(near, to, index),
-            |all| maxima::<16>(all),
-        ),
-        32 => choose::<_, 32>(
-            values,
-            shadow,
-            bitmap,
-            |values| largest_word(values),
-            |near, to, index| compare_words::<32>(near, to, index),
-            |all| maxima::<32>(all),
-        ),
-        _ => choose::<_, 64>(
-            values,
-            shadow,
-            bitmap,
-            |values| largest_word(values),
-            |near, to, index| compare_words::<64>(near, to, index),
-            |all| maxima::<64>(all),
-        ),
+        16 => choose_words_in::<16>(values, shadow, bitmap),
+        32 => choose_words_in::<32>(values, shadow, bitmap),
+        _ => choose_words_in::<64>(values, shadow, bitmap),
     }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512vbmi2,bmi1,bmi2,popcnt")]
+fn choose_words_in<const SEGMENT: usize>(values: &[i64], shadow: &mut Shadow, bitmap: &mut [u64]) {
+    choose::<_, SEGMENT>(
+        values,
+        shadow,
+        bitmap,
+        |values| largest_word(values),
+        |near, to, index| compare_words::<SEGMENT>(near, to, index),
+        |all| maxima::<SEGMENT>(all),
+    );
 }
 
 #[inline]
