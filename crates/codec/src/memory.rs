@@ -14,12 +14,18 @@ use core::{
 /// The size of a huge page on most processors.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Numbers, and arrays of them, whose default is all bits zero: what a mapping begins with.
-pub(crate) trait Zeroed: Copy + Default {}
+/// Numbers, and arrays of them.
+///
+/// # Safety
+/// All bits zero, what a mapping begins with, must be a value of the type: its default.
+pub(crate) unsafe trait Zeroed: Copy + Default {}
 
-impl Zeroed for u8 {}
-impl Zeroed for u32 {}
-impl Zeroed for [u64; 3] {}
+// SAFETY: zero is all bits zero.
+unsafe impl Zeroed for u8 {}
+// SAFETY: as above.
+unsafe impl Zeroed for u32 {}
+// SAFETY: as above.
+unsafe impl Zeroed for [u64; 3] {}
 
 /// A fixed number of numbers, all zero at first.
 pub(crate) struct Pages<T: Zeroed>(imp::Pages<T>);
@@ -130,7 +136,7 @@ mod imp {
         #[inline(always)]
         pub(super) fn as_slice(&self) -> &[T] {
             // SAFETY: `len` numbers are mapped from `start` on, aligned to a page, initialised
-            // as zeros, and borrowed as `self` is.
+            // as zeros, which `Zeroed` makes values, and borrowed as `self` is.
             unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
         }
 
@@ -200,7 +206,7 @@ mod tests {
     }
 
     /// Memory of this process that is resident, in bytes.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     fn resident_bytes() -> usize {
         let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
         let pages = statm.split(' ').nth(1).expect("the second number");
