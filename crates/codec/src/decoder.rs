@@ -111,13 +111,10 @@ impl Decoder {
             #[inline(always)]
             || self.decode_regions(&block, cursor, plain),
         );
-        let decoded =
-            decoded.and_then(
-                |()| match self.check(block.number, &plain[start..]) == block.check {
-                    true => Ok(()),
-                    false => Err(DecodeError::CheckMismatch),
-                },
-            );
+        let decoded = decoded.and_then(|()| {
+            let is_whole = self.check(block.number, &plain[start..]) == block.check;
+            is_whole.then_some(()).ok_or(DecodeError::CheckMismatch)
+        });
         match decoded {
             Ok(()) => self.log.write(block.at, &plain[start..]),
             Err(_) => plain.truncate(start),
