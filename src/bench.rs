@@ -18,9 +18,9 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use clap::Args;
-use refrain_codec::simd::{Backend, InstructionSet};
+use refrain_codec::simd::{Backend, BackendChoice, InstructionSet};
 
 use crate::demo::content;
 use contests::{Contest, Inputs, RowName};
@@ -45,9 +45,10 @@ pub struct BenchArguments {
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
 
-    /// Only kernels for these instructions: portable, avx2, avx512 or neon
-    #[arg(long, value_name = "SET", env = "REFRAIN_SIMD")]
-    simd: Option<InstructionSet>,
+    /// Only kernels for these instructions: portable, avx2, avx512 or neon; with auto, the fastest
+    /// that this machine has, and its others beside them
+    #[arg(long, value_name = "SET", env = "REFRAIN_SIMD", default_value = "auto")]
+    simd: BackendChoice,
 
     /// Folder with real content: `linux-2.0.1-2.0.40.tar.zst`, a tar of the releases' tars, and
     /// `silesia/NAME.zst`, the corpus' files; without it the demo's content is taken
@@ -57,7 +58,7 @@ pub struct BenchArguments {
 
 /// Measures everything and prints it.
 pub fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
-    let backends = backends(arguments.simd)?;
+    let backends = backends(arguments.simd);
     say_progress("making content");
     let machine = Machine::this();
     let inputs = match &arguments.data {
@@ -129,19 +130,15 @@ impl Measuring<'_> {
 }
 
 /// The backend to measure, and then those to set beside it.
-fn backends(wanted: Option<InstructionSet>) -> anyhow::Result<Vec<Backend>> {
-    let Some(wanted) = wanted else {
-        let mut available: Vec<Backend> = Backend::available().collect();
-        available.reverse();
-        return Ok(available);
-    };
-    let backend = Backend::new(wanted);
-    let backend = backend.with_context(|| {
-        let available = Backend::available().map(|backend| backend.instruction_set().to_string());
-        let available = available.collect::<Vec<_>>().join(", ");
-        format!("this machine does not have {wanted}; it has {available}")
-    })?;
-    Ok(vec![backend])
+fn backends(choice: BackendChoice) -> Vec<Backend> {
+    match choice {
+        BackendChoice::Auto => {
+            let mut available: Vec<Backend> = Backend::available().collect();
+            available.reverse();
+            available
+        }
+        BackendChoice::Only(backend) => vec![backend],
+    }
 }
 
 /// On one line of a terminal; nothing elsewhere.
@@ -176,9 +173,10 @@ mod tests {
 
     #[test]
     fn the_best_backend_comes_first_unless_another_is_wanted() {
-        assert_eq!(backends(None).expect("any")[0], Backend::best());
-        let portable = backends(Some(InstructionSet::Portable)).expect("any machine");
-        assert_eq!(portable, [Backend::PORTABLE]);
-        assert!(cfg!(target_arch = "aarch64") || backends(Some(InstructionSet::Neon)).is_err());
+        let all = backends(BackendChoice::Auto);
+        assert_eq!(all[0], Backend::best());
+        assert_eq!(all.len(), Backend::available().count());
+        let portable = BackendChoice::Only(Backend::PORTABLE);
+        assert_eq!(backends(portable), [Backend::PORTABLE]);
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use refrain_codec::chunk::hash::ChunkHasher;
 use refrain_codec::marker::{MarkerAlgorithm, SampleByteTable, SamplingPeriod, WindowBytes};
 use refrain_codec::matching::MatchingAlgorithm;
-use refrain_codec::simd::{Backend, InstructionSet};
+use refrain_codec::simd::{Backend, BackendChoice};
 use tracing::level_filters::LevelFilter;
 
 use crate::keys::{PeerKeys, PrivateKey, PublicKey, read_secret_file};
@@ -304,23 +304,10 @@ impl MatchingConfig {
             window: settings.one_with(&WINDOW_BYTES, |text| {
                 Ok::<_, BoxedError>(WindowBytes::new(text.parse()?)?)
             })?,
-            backend: settings
-                .optional_with(&SIMD, parse_backend)?
-                .unwrap_or_default(),
+            backend: settings.one::<BackendChoice>(&SIMD)?.backend(),
             chunk_hash: settings.one(&CHUNK_HASH)?,
         })
     }
-}
-
-/// The kernels of a set of instructions, which this machine must have.
-fn parse_backend(text: &str) -> Result<Backend, BoxedError> {
-    let set: InstructionSet = text.parse()?;
-    let backend = Backend::new(set).ok_or_else(|| {
-        let available = Backend::available().map(|backend| backend.instruction_set().to_string());
-        let available = available.collect::<Vec<_>>().join(", ");
-        format!("this machine does not have these instructions; it has {available}")
-    })?;
-    Ok(backend)
 }
 
 impl Timeouts {

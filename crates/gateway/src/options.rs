@@ -221,9 +221,9 @@ options! {
         "The shortest repeat that is looked for, 12 to 64.");
     CHUNK_HASH = OptionSpec::new(BOTH, "chunk_hash", "blake3|sha1", Value("blake3"),
         "What names chunks in Chunk-Match. SHA-1 is there to reproduce the paper.");
-    SIMD = OptionSpec::new(BOTH, "simd", "portable|avx2|avx512|neon",
-        Described("the fastest that this machine has"),
-        "The processor's instructions that repeats are looked for with.");
+    SIMD = OptionSpec::new(BOTH, "simd", "auto|portable|avx2|avx512|neon", Value("auto"),
+        "The processor's instructions that repeats are looked for with; `auto` takes the fastest \
+         that this machine has.");
     CONNECT_TIMEOUT = OptionSpec::new(ALL, "connect_timeout", "TIME", Value("10s"),
         "How long a connection to a target or to the peer may take to open, each with its \
          handshake. Reloaded on SIGHUP.");

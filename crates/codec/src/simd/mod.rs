@@ -12,6 +12,7 @@
 //! consist of those instructions, and such processors clock down for the rest.
 
 pub(crate) mod blake3;
+mod choice;
 pub(crate) mod compare;
 pub(crate) mod maxp;
 pub(crate) mod modp;
@@ -22,6 +23,8 @@ pub(crate) mod samplebyte;
 pub(crate) mod xxh3;
 
 use core::{fmt, str::FromStr};
+
+pub use choice::{BackendChoice, BackendChoiceError};
 
 /// A set of instructions that kernels are written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

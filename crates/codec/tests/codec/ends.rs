@@ -8,7 +8,7 @@ use refrain_codec::{
     geometry::CacheGeometry,
     marker::{MarkerAlgorithm, MarkerFinder, SampleByteTable, SamplingPeriod, WindowBytes},
     matching::{MatchingAlgorithm, Reach},
-    simd::Backend,
+    simd::{Backend, BackendChoice},
 };
 
 /// The smallest cache, so that it wraps soon.
@@ -22,10 +22,10 @@ pub fn geometry() -> CacheGeometry {
 
 /// The backend that `REFRAIN_SIMD` names, as for the program; the machine's best without.
 pub fn backend() -> Backend {
-    std::env::var("REFRAIN_SIMD").map_or(Backend::best(), |name| {
-        let set = name.parse().expect("the name of a set of instructions");
-        Backend::new(set).expect("a set of instructions that this machine has")
-    })
+    let choice = std::env::var("REFRAIN_SIMD").map_or(BackendChoice::Auto, |name| {
+        name.parse().expect("instructions that this machine has")
+    });
+    choice.backend()
 }
 
 pub fn markers(algorithm: MarkerAlgorithm, period: usize, window: usize) -> MarkerFinder {

@@ -3,6 +3,7 @@ use std::fs;
 
 use clap::Parser;
 use proptest::prelude::*;
+use refrain_codec::simd::InstructionSet;
 use tempfile::TempDir;
 
 use super::*;
@@ -81,10 +82,25 @@ fn instructions_that_this_machine_lacks_are_named_with_those_it_has() {
     let lacking = lacking
         .expect("no machine has both NEON and AVX2")
         .to_string();
-    let error = fixture.far(&["--simd", &lacking]).unwrap_err().to_string();
-    assert!(error.contains("it has portable"), "{error}");
-    let error = fixture.far(&["--simd", "mmx"]).unwrap_err().to_string();
-    assert!(error.contains("expected `portable`, `avx2`"), "{error}");
+    let error = fixture.far_fault(&["--simd", &lacking]);
+    let named = format!("--simd '{lacking}': this machine lacks {lacking}: expected `auto`");
+    assert!(error.starts_with(&named), "{error}");
+    assert!(error.contains("this machine has `portable`"), "{error}");
+    let error = fixture.far_fault(&["--simd", "mmx"]);
+    assert!(error.contains("expected `auto`, `portable`"), "{error}");
+    assert!(error.contains("this machine has `portable`"), "{error}");
+}
+
+#[test]
+fn auto_wins_over_a_files_instructions() {
+    let fixture = Fixture::new();
+    let file = fixture.write("far.toml", "simd = \"portable\"\n");
+    let backend = |flags: &[&str]| {
+        let flags = [&["--config", &file], flags].concat();
+        fixture.far(&flags).unwrap().common.matching.backend
+    };
+    assert_eq!(backend(&[]), Backend::PORTABLE);
+    assert_eq!(backend(&["--simd", "auto"]), Backend::best());
 }
 
 #[test]
