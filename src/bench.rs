@@ -11,6 +11,7 @@ mod measure;
 mod pair;
 mod report;
 mod targets;
+mod text;
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -98,7 +99,7 @@ pub fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
         serde_json::to_writer_pretty(&mut out, &report)?;
         writeln!(out)?;
     } else {
-        report.print(&mut out)?;
+        text::print(&report, &mut out)?;
     }
     Ok(())
 }

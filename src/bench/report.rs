@@ -1,12 +1,9 @@
-//! What `bench` prints: JSON, or a table with the same names.
-
-use std::io::{self, Write};
+//! What `bench` found, as its JSON has it.
 
 use refrain_codec::simd::InstructionSet;
 use serde::Serialize;
 
 use super::{contests::RowName, machine::Machine, measure::Speed, targets::Target};
-use crate::table::Table;
 
 /// All that was measured.
 #[derive(Debug, Serialize)]
@@ -55,9 +52,9 @@ pub struct Beside {
 #[derive(Debug, Serialize)]
 pub struct SpeedTarget {
     #[serde(skip_serializing_if = "Option::is_none")]
-    target_gb_per_s: Option<f64>,
+    pub target_gb_per_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    met: Option<bool>,
+    pub met: Option<bool>,
 }
 
 impl Row {
@@ -114,73 +111,14 @@ impl SpeedTarget {
             met: target_gb_per_s.map(|target| gb_per_s >= target),
         }
     }
-
-    fn cells(&self) -> [String; 2] {
-        let target = self.target_gb_per_s;
-        [
-            target.map_or_else(String::new, |target| format!("{target:.1} GB/s")),
-            in_words(self.met),
-        ]
-    }
-}
-
-impl Report {
-    pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let machine = &self.machine;
-        writeln!(out, "{}, one core of {}", machine.processor, machine.cores)?;
-        let instructions = machine.instructions.join(", ");
-        writeln!(out, "kernels: {} (of {instructions})", self.backend)?;
-        writeln!(out, "{}", self.data)?;
-        let load = machine.load.unwrap_or(f64::NAN);
-        writeln!(
-            out,
-            "machine's load before: {load:.1}; a fixed loop's slowest run took {:.2} times its fastest",
-            self.unsteadiness
-        )?;
-        writeln!(
-            out,
-            "GB/s are medians of turns; \"ours over it\" is the median of each turn's ratio, which on a\n\
-             busy machine need not be the ratio of the medians\n"
-        )?;
-        let mut table = Table::new(&["", "GB/s", "ours over it", "target", "met"]).words(&["met"]);
-        for row in &self.rows {
-            let [target, met] = row.target.cells();
-            let speed = format!("{:.2}", row.gb_per_s);
-            table.row([row.name.clone(), speed, String::new(), target, met]);
-            for beside in &row.beside {
-                let [mut target, mut met] = beside.target.cells();
-                if let Some(ratio) = beside.target_ratio {
-                    target = ratio.to_string();
-                    met = in_words(beside.ratio_met);
-                }
-                table.row([
-                    format!("    {}", beside.peer),
-                    format!("{:.2}", beside.gb_per_s),
-                    format!("{:.2}", beside.ratio),
-                    target,
-                    met,
-                ]);
-            }
-        }
-        table.print(out)
-    }
-}
-
-fn in_words(met: Option<bool>) -> String {
-    match met {
-        Some(true) => "yes",
-        Some(false) => "no",
-        None => "",
-    }
-    .to_owned()
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::bench::contests::Place;
 
-    fn row(gb_per_s: f64, peers: &[(&str, f64)]) -> Row {
+    pub fn row(gb_per_s: f64, peers: &[(&str, f64)]) -> Row {
         let name = RowName {
             kernel: "SAMPLEBYTE p = 64",
             data: "random",
@@ -229,33 +167,6 @@ mod tests {
                     { "peer": "read", "gb_per_s": 64.0, "ratio": 0.25 }
                 ]
             })
-        );
-    }
-
-    #[test]
-    fn the_table_says_the_same() {
-        let report = Report {
-            machine: Machine {
-                processor: "a processor".to_owned(),
-                cores: 2,
-                instructions: vec!["portable".to_owned(), "avx512".to_owned()],
-                load: Some(0.5),
-            },
-            backend: "avx512".to_owned(),
-            seconds_a_row: 1.0,
-            data: "noise".to_owned(),
-            unsteadiness: 1.0,
-            rows: vec![row(16.0, &[("scalar", 2.0)])],
-        };
-        let mut out = Vec::new();
-        report.print(&mut out).expect("memory");
-        let out = String::from_utf8(out).expect("text");
-        let (_, table) = out.split_once("\n\n").expect("a header");
-        assert_eq!(
-            table,
-            "                                 GB/s  ours over it     target  met\n\
-             SAMPLEBYTE p = 64, random, hot  16.00                15.0 GB/s  yes\n    \
-             scalar                       2.00          8.00         10  no\n"
         );
     }
 }
