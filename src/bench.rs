@@ -3,30 +3,36 @@
 //! kernels without vectors.
 //!
 //! Single core, but for the pair's rows at the end. All of a row take turns, so that a busy
-//! machine slows all of them; speeds and ratios are medians over the turns.
+//! machine slows all of them; speeds and ratios are medians over the turns. A row is printed once
+//! it was measured, but JSON at the end; Ctrl-C brings the end forward.
 
 mod contests;
+pub mod interrupt;
 mod machine;
 mod measure;
 mod pair;
+mod progress;
 mod report;
 mod targets;
 mod text;
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, Write},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use anyhow::ensure;
 use clap::Args;
+use indicatif::ProgressBar;
 use refrain_codec::simd::{Backend, BackendChoice, InstructionSet};
 
 use crate::demo::content;
 use contests::{Contest, Inputs, RowName};
+use interrupt::Interrupt;
 use machine::{Machine, Steadiness};
 use report::{Report, Row};
+use text::RunningTable;
 
 /// Where the project's developers have the real content.
 const DEVELOPERS_DATA: &str = "../shared/data";
@@ -57,76 +63,125 @@ pub struct BenchArguments {
     data: Option<PathBuf>,
 }
 
+impl BenchArguments {
+    fn wants(&self, name: &RowName) -> bool {
+        name.to_string().contains(&self.filter)
+    }
+}
+
 /// Measures everything and prints it.
+///
+/// # Errors
+/// [`Interrupted`](interrupt::Interrupted), among others, once all is printed that was measured.
 pub fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
     let backends = backends(arguments.simd);
-    say_progress("making content");
+    let progress = progress::line("making content");
     let machine = Machine::this();
     let inputs = match &arguments.data {
         Some(folder) => Inputs::read(folder)?,
         None => Inputs::read(Path::new(DEVELOPERS_DATA))
             .or_else(|_| content::archive().map(Inputs::of_demo))?,
     };
-    let mut measuring = Measuring {
-        arguments,
-        instructions: backends[0].instruction_set(),
-        steadiness: Steadiness::default(),
-        rows: Vec::new(),
-    };
-    for contest in contests::all(&inputs, &backends) {
-        measuring.measure(contest);
-    }
-    if pair::NAMES.iter().any(|name| measuring.wants(name)) {
-        pair::measure(&mut measuring)?;
-    }
-    clear_progress();
+    let mut contests = contests::all(&inputs, &backends);
+    contests.retain(|contest| arguments.wants(&contest.name));
+    let of_pair = pair::NAMES.into_iter().filter(|name| arguments.wants(name));
+    let of_pair: Vec<_> = of_pair.collect();
+    let planned = contests.len() + of_pair.len();
     ensure!(
-        !measuring.rows.is_empty(),
+        planned > 0,
         "no row's name has `{}` in it",
         arguments.filter
     );
 
+    let instructions = backends[0].instruction_set();
     let report = Report {
         machine,
-        backend: measuring.instructions.to_string(),
+        backend: instructions.to_string(),
         seconds_a_row: arguments.seconds.as_secs_f64(),
-        data: inputs.note,
-        unsteadiness: measuring.steadiness.slowest_over_fastest(),
-        rows: measuring.rows,
+        data: inputs.note.clone(),
+        unsteadiness: 1.0,
+        complete: false,
+        rows: Vec::new(),
     };
-    let mut out = io::stdout().lock();
-    if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &report)?;
-        writeln!(out)?;
-    } else {
-        text::print(&report, &mut out)?;
-    }
-    Ok(())
+    let table = match arguments.json {
+        true => None,
+        false => {
+            let names = names(&contests, &of_pair);
+            let begin = || RunningTable::begin(&report, names, &mut io::stdout());
+            Some(progress.suspend(begin)?)
+        }
+    };
+    progress::count(&progress, planned);
+    let mut measuring = Measuring {
+        arguments,
+        instructions,
+        steadiness: Steadiness::default(),
+        // Until here there was nothing to lose.
+        interrupt: Interrupt::listen()?,
+        progress,
+        table,
+        report,
+    };
+    let ended = measuring.measure_all(contests);
+    measuring.finish(ended.is_ok())?;
+    ended
 }
 
-/// What was measured so far.
+/// What was measured so far, and where it is shown.
 struct Measuring<'a> {
     arguments: &'a BenchArguments,
     instructions: InstructionSet,
     steadiness: Steadiness,
-    rows: Vec<Row>,
+    interrupt: Interrupt,
+    progress: ProgressBar,
+    /// `None` where JSON is wanted, which is written at the end.
+    table: Option<RunningTable>,
+    report: Report,
 }
 
 impl Measuring<'_> {
-    fn wants(&self, name: &RowName) -> bool {
-        name.to_string().contains(&self.arguments.filter)
+    fn measure_all(&mut self, contests: Vec<Contest<'_>>) -> anyhow::Result<()> {
+        for contest in contests {
+            self.measure(contest)?;
+        }
+        if pair::NAMES.iter().any(|name| self.arguments.wants(name)) {
+            pair::measure(self)?;
+        }
+        Ok(())
     }
 
-    /// Measures `contest`, if its name is wanted.
-    fn measure(&mut self, mut contest: Contest<'_>) {
-        if !self.wants(&contest.name) {
-            return;
+    /// Measures `contest`, if its name is wanted, and shows its row.
+    fn measure(&mut self, mut contest: Contest<'_>) -> anyhow::Result<()> {
+        if !self.arguments.wants(&contest.name) {
+            return Ok(());
         }
-        say_progress(&format!("measuring {}", contest.name));
+        self.progress.set_message(contest.name.to_string());
         self.steadiness.sample();
-        let speeds = measure::measure(&mut contest, self.arguments.seconds);
-        self.rows
-            .push(Row::new(contest.name, speeds, self.instructions));
+        let speeds = measure::measure(&mut contest, self.arguments.seconds, &self.interrupt)?;
+        let row = Row::new(contest.name, speeds, self.instructions);
+        if let Some(table) = &self.table {
+            let show = || table.row(&row, &mut io::stdout());
+            self.progress.suspend(show)?;
+        }
+        self.report.rows.push(row);
+        self.progress.inc(1);
+        Ok(())
+    }
+
+    /// Prints what was not printed yet.
+    fn finish(mut self, complete: bool) -> anyhow::Result<()> {
+        self.progress.finish_and_clear();
+        self.report.complete = complete;
+        self.report.unsteadiness = self.steadiness.slowest_over_fastest();
+        let mut out = io::stdout().lock();
+        match self.table {
+            Some(table) => table.end(&self.report, &mut out)?,
+            None => {
+                serde_json::to_writer_pretty(&mut out, &self.report)?;
+                writeln!(out)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -142,15 +197,12 @@ fn backends(choice: BackendChoice) -> Vec<Backend> {
     }
 }
 
-/// On one line of a terminal; nothing elsewhere.
-fn say_progress(text: &str) {
-    if io::stderr().is_terminal() {
-        eprint!("\r\x1b[K{text}");
-    }
-}
-
-fn clear_progress() {
-    say_progress("");
+/// What stands in the table's first column.
+fn names(contests: &[Contest<'_>], of_pair: &[RowName]) -> Vec<String> {
+    let peers = contests.iter().flat_map(|contest| &contest.contestants);
+    let peers = peers.map(|peer| text::indented(&peer.name));
+    let rows = contests.iter().map(|contest| &contest.name).chain(of_pair);
+    rows.map(ToString::to_string).chain(peers).collect()
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {

@@ -1,7 +1,7 @@
 //! `refrain`: keeps bytes off the wire that the other side already has.
 //!
 //! One thin file a subcommand. Exit codes: 0 done; 1 it failed, and standard error says
-//! why; 2 the command line or the configuration is wrong.
+//! why; 2 the command line or the configuration is wrong; 130 Ctrl-C ended a benchmark early.
 
 mod bench;
 mod check;
@@ -17,6 +17,7 @@ use std::{
     process::ExitCode,
 };
 
+use bench::interrupt::{self, Interrupted};
 use clap::{Parser, Subcommand};
 use refrain_gateway::{
     options::{FarOptions, NearOptions, Role},
@@ -37,7 +38,8 @@ const LOG_LINES_WAITING_MAX: usize = 16_384;
 #[command(
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration."
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 130 a benchmark \
+                  that Ctrl-C ended."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -77,8 +79,18 @@ fn main() -> ExitCode {
         Err(error) if is_of_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("refrain: {}", in_words(&error));
-            ExitCode::from(if error.is::<ConfigError>() { 2 } else { 1 })
+            ExitCode::from(exit_code(&error))
         }
+    }
+}
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    if error.is::<ConfigError>() {
+        2
+    } else if error.is::<Interrupted>() {
+        interrupt::EXIT_CODE
+    } else {
+        1
     }
 }
 

@@ -28,28 +28,46 @@ impl Table {
     }
 
     pub fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let columns = self.rows[0].len();
-        let width = |column: usize| {
-            self.rows
-                .iter()
-                .map(|row| row[column].chars().count())
-                .max()
-                .unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let columns = self.columns();
         for row in &self.rows {
-            let mut line = String::new();
-            for (index, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-                let head = self.rows[0][index].as_str();
-                match index {
-                    0 => line.push_str(&format!("{cell:<width$}")),
-                    _ if self.words.contains(&head) => line.push_str(&format!("  {cell:<width$}")),
-                    _ => line.push_str(&format!("  {cell:>width$}")),
-                }
-            }
-            writeln!(out, "{}", line.trim_end())?;
+            columns.print(row, out)?;
         }
         Ok(())
+    }
+
+    /// The columns that these rows need, for rows that are printed one by one.
+    pub fn columns(&self) -> Columns {
+        let head = self.rows[0].iter().enumerate();
+        let columns = head.map(|(index, head)| {
+            let width = self.rows.iter().map(|row| row[index].chars().count());
+            Column {
+                width: width.max().unwrap_or(0),
+                is_left: index == 0 || self.words.contains(&head.as_str()),
+            }
+        });
+        Columns(columns.collect())
+    }
+}
+
+/// Where the cells of a row stand.
+pub struct Columns(Vec<Column>);
+
+struct Column {
+    width: usize,
+    is_left: bool,
+}
+
+impl Columns {
+    pub fn print(&self, cells: &[impl AsRef<str>], out: &mut impl Write) -> std::io::Result<()> {
+        let cells = cells.iter().zip(&self.0).map(|(cell, column)| {
+            let (cell, width) = (cell.as_ref(), column.width);
+            match column.is_left {
+                true => format!("{cell:<width$}"),
+                false => format!("{cell:>width$}"),
+            }
+        });
+        let line = cells.collect::<Vec<_>>().join("  ");
+        writeln!(out, "{}", line.trim_end())
     }
 }
 

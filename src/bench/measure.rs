@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::contests::{Contest, Contestant};
+use super::{
+    contests::{Contest, Contestant},
+    interrupt::{Interrupt, Interrupted},
+};
 
 /// Turns that are measured at least, however little time there is.
 const TURNS_MIN: usize = 5;
@@ -18,15 +21,24 @@ pub struct Speed {
 }
 
 /// Lets all of the contest take turns for `time`.
-pub fn measure(contest: &mut Contest<'_>, time: Duration) -> Vec<Speed> {
+///
+/// # Errors
+/// After Ctrl-C: what has only been measured in part is not told.
+pub fn measure(
+    contest: &mut Contest<'_>,
+    time: Duration,
+    interrupt: &Interrupt,
+) -> Result<Vec<Speed>, Interrupted> {
     // The first turn warms up what a turn needs.
     for contestant in &mut contest.contestants {
+        interrupt.check()?;
         (contestant.turn)();
     }
     let mut turns = vec![Vec::new(); contest.contestants.len()];
     let start = Instant::now();
     while turns[0].len() < TURNS_MIN || start.elapsed() < time {
         for (contestant, speeds) in contest.contestants.iter_mut().zip(&mut turns) {
+            interrupt.check()?;
             speeds.push(gb_per_s(contestant));
         }
     }
@@ -39,7 +51,7 @@ pub fn measure(contest: &mut Contest<'_>, time: Duration) -> Vec<Speed> {
             ratio: median(&ratios),
         }
     });
-    speeds.collect()
+    Ok(speeds.collect())
 }
 
 fn gb_per_s(contestant: &mut Contestant<'_>) -> f64 {
@@ -57,7 +69,13 @@ fn median(values: &[f64]) -> f64 {
 mod tests {
     use super::*;
     use crate::bench::contests::{Place, RowName};
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
+
+    const NAME: RowName = RowName {
+        kernel: "kernel",
+        data: "data",
+        place: Place::Hot,
+    };
 
     #[test]
     fn all_take_turns() {
@@ -69,16 +87,12 @@ mod tests {
                 Duration::from_micros(1)
             }
         };
-        let name = RowName {
-            kernel: "kernel",
-            data: "data",
-            place: Place::Hot,
-        };
-        let mut contest = Contest::new(name)
+        let mut contest = Contest::new(NAME)
             .turn("ours", 3000, turn("ours"))
             .turn("a", 1500, turn("a"))
             .turn("b", 6000, turn("b"));
-        let speeds = measure(&mut contest, Duration::ZERO);
+        let speeds = measure(&mut contest, Duration::ZERO, &Interrupt::default());
+        let speeds = speeds.expect("nobody interrupts");
         assert_eq!(
             *order.borrow(),
             ["ours", "a", "b"].repeat(1 + TURNS_MIN),
@@ -86,6 +100,27 @@ mod tests {
         );
         let speeds = speeds.iter().map(|speed| (speed.gb_per_s, speed.ratio));
         assert!(speeds.eq([(3.0, 1.0), (1.5, 2.0), (6.0, 0.5)]));
+    }
+
+    #[test]
+    fn nobody_takes_a_turn_after_an_interrupt() {
+        let interrupt = Interrupt::default();
+        let turns = Cell::new(0);
+        let mut contest = Contest::new(NAME)
+            .turn("ours", 1, || {
+                turns.set(turns.get() + 1);
+                if turns.get() == 3 {
+                    interrupt.set();
+                }
+                Duration::from_micros(1)
+            })
+            .turn("a", 1, || {
+                interrupt.check().expect("no turn after it");
+                Duration::from_micros(1)
+            });
+        let speeds = measure(&mut contest, Duration::MAX, &interrupt);
+        assert_eq!(speeds.err(), Some(Interrupted));
+        assert_eq!(turns.get(), 3);
     }
 
     #[test]

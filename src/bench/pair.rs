@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::ensure;
 use refrain_gateway::{loopback::Keys, status::Status};
 
 use super::{
@@ -35,21 +36,20 @@ pub const NAMES: [RowName; 2] = [
 ];
 
 /// Measures the pair's rows.
-pub fn measure(measuring: &mut Measuring<'_>) -> io::Result<()> {
+pub fn measure(measuring: &mut Measuring<'_>) -> anyhow::Result<()> {
     let origin = serve_noise()?;
     let relay = serve_relay(origin)?;
-    let keys = Keys::new().map_err(io::Error::other)?;
-    let far = keys.far(&[]).map_err(io::Error::other)?;
+    let keys = Keys::new()?;
+    let far = keys.far(&[])?;
     let forward = format!("127.0.0.1:0={origin}");
-    let near = keys
-        .near(far.gateway.address(), &["--forward", &forward])
-        .map_err(io::Error::other)?;
+    let near = keys.near(far.gateway.address(), &["--forward", &forward])?;
     let entrance = near.gateway.addresses()[0];
     let deadline = Instant::now() + Duration::from_secs(10);
     while !Status::of(&*near.gateway).peers[0].up {
-        if Instant::now() > deadline {
-            return Err(io::Error::other("the two gateways did not find each other"));
-        }
+        ensure!(
+            Instant::now() <= deadline,
+            "the two gateways did not find each other"
+        );
         thread::sleep(Duration::from_millis(5));
     }
 
@@ -63,12 +63,11 @@ pub fn measure(measuring: &mut Measuring<'_>) -> io::Result<()> {
         .turn("TCP relay", TURN_BYTES, || {
             fetch(relay, relay_seeds.next().expect("without end"))
         });
-    measuring.measure(contest);
+    measuring.measure(contest)?;
     let contest = Contest::new(redundant)
         .turn("refrain", TURN_BYTES, || fetch(entrance, 0))
         .turn("TCP relay", TURN_BYTES, || fetch(relay, 0));
-    measuring.measure(contest);
-    Ok(())
+    measuring.measure(contest)
 }
 
 /// Reads one turn of the noise of `seed`; how long that took.

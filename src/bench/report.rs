@@ -16,6 +16,8 @@ pub struct Report {
     pub data: String,
     /// The slowest run of a fixed loop over the fastest, of one a row.
     pub unsteadiness: f64,
+    /// Whether all rows that were asked for are there.
+    pub complete: bool,
     pub rows: Vec<Row>,
 }
 

@@ -1,0 +1,82 @@
+//! `refrain bench` as a program: rows come as they were measured, and Ctrl-C keeps them.
+
+mod common;
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    process::{Child, Command, Stdio},
+};
+
+use common::{
+    command::{command, refrain},
+    eventually,
+};
+use serde_json::Value;
+
+fn interrupt(child: &Child) {
+    let kill = format!("kill -INT {}", child.id());
+    let sent = Command::new("sh").args(["-c", &kill]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "{kill}");
+}
+
+/// Whether a process takes Ctrl-C itself: signal 2 is bit 1.
+fn takes_interrupts(child: &Child) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id()));
+    let status = status.expect("a process that runs");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.expect("Linux says").trim(), 16);
+    caught.expect("a mask") & 2 != 0
+}
+
+#[test]
+fn rows_come_one_by_one_and_an_interrupt_keeps_those_that_came() {
+    // More rows than can pass unseen between the first one and the signal.
+    let mut bench = command(&["bench", "--seconds", "0.5", "--filter", "hot"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut out = BufReader::new(bench.stdout.take().expect("it is piped"));
+    let mut text = String::new();
+    while !text.contains("\nPACK anchors, random, hot ") {
+        let read = out.read_line(&mut text).expect("text");
+        assert!(read > 0, "it ended without a row: {text}");
+    }
+    interrupt(&bench);
+    out.read_to_string(&mut text).expect("text");
+    let ended = bench.wait_with_output().expect("it ends");
+    let error = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(130), "{error}");
+    assert!(text.contains("NOT COMPLETE"), "{text}");
+    assert!(!text.contains("chunk hashes"), "the last rows: {text}");
+    assert_eq!(error, "refrain: interrupted before all was measured\n");
+}
+
+#[test]
+fn json_says_whether_it_is_complete() {
+    let rows = ["--seconds", "0.01", "--filter", "check of a block"];
+    let whole = refrain(&[&["bench", "--json"], &rows[..]].concat());
+    let error = String::from_utf8_lossy(&whole.stderr);
+    assert!(whole.status.success(), "{error}");
+    assert_eq!(error, "", "no progress where there is no terminal");
+    let report: Value = serde_json::from_slice(&whole.stdout).expect("JSON");
+    assert_eq!(report["complete"], true);
+    assert_eq!(report["rows"][0]["name"], "check of a block, random, hot");
+    assert!(report["rows"][0]["gb_per_s"].as_f64() > Some(0.0));
+
+    let bench = command(&["bench", "--json", "--seconds", "100"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    eventually("it takes interrupts", || {
+        takes_interrupts(&bench).then_some(())
+    });
+    interrupt(&bench);
+    let ended = bench.wait_with_output().expect("it ends");
+    let error = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(130), "{error}");
+    let report: Value = serde_json::from_slice(&ended.stdout).expect("JSON");
+    assert_eq!(report["complete"], false);
+    assert_eq!(report["rows"], Value::Array(Vec::new()));
+}
