@@ -40,9 +40,13 @@ pub fn measure(measuring: &mut Measuring<'_>) -> anyhow::Result<()> {
     let origin = serve_noise()?;
     let relay = serve_relay(origin)?;
     let keys = Keys::new()?;
-    let far = keys.far(&[])?;
+    let simd = measuring.instructions.to_string();
+    let far = keys.far(&["--simd", &simd])?;
     let forward = format!("127.0.0.1:0={origin}");
-    let near = keys.near(far.gateway.address(), &["--forward", &forward])?;
+    let near = keys.near(
+        far.gateway.address(),
+        &["--forward", &forward, "--simd", &simd],
+    )?;
     let entrance = near.gateway.addresses()[0];
     let deadline = Instant::now() + Duration::from_secs(10);
     while !Status::of(&*near.gateway).peers[0].up {
