@@ -99,6 +99,7 @@ async fn serve(
     mut tasks: Tasks,
     reload: impl Fn() -> Result<Vec<&'static OptionSpec>, ConfigError>,
 ) -> anyhow::Result<()> {
+    tracing::info!("runs with kernels for {}", gateway.kernels());
     if let Some(config) = common.admin.clone() {
         tasks
             .services

@@ -21,6 +21,7 @@ use common::{
     origin::{self, Download},
     site::{Pair, Site},
 };
+use refrain_codec::simd::Backend;
 use refrain_relay::{LinkConfig, Rate, Relay, RelayConfig};
 
 /// Whether a connection there comes to nothing.
@@ -538,6 +539,28 @@ fn status_shows_peers_and_flows_while_they_run() {
 }
 
 #[test]
+fn status_metrics_and_log_name_the_kernels() {
+    let pair = Pair::start(
+        &["--simd", "portable"],
+        &["--simd", "auto", "--socks5", "127.0.0.1:0"],
+    );
+    let best = Backend::best().instruction_set().to_string();
+    for (gateway, kernels) in [(&pair.far, "portable"), (&pair.near, best.as_str())] {
+        assert_eq!(gateway.status().kernels, kernels);
+        gateway.wait_for_log(&["INFO", &format!("kernels for {kernels}")]);
+        let shown = refrain(&["status", "--admin", &gateway.admin.to_string()]);
+        let text = String::from_utf8(shown.stdout).expect("text");
+        assert!(text.contains(&format!("kernels for {kernels}")), "{text}");
+        let (_, page) = http::get(gateway.admin, "/metrics", None).expect("the page");
+        let families = exposition::parse(&page);
+        let info = families.iter().find(|family| family.name == "refrain_info");
+        let (labels, value) = &info.expect("it is among the names").series[0];
+        assert!(labels.contains(&("kernels".to_owned(), kernels.to_owned())));
+        assert_eq!(*value, 1.0);
+    }
+}
+
+#[test]
 fn watch_shows_the_status_again_until_it_is_told_to_stop() {
     let mut pair = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
     let admin = pair.near.admin.to_string();
@@ -570,7 +593,7 @@ fn watch_shows_the_status_again_until_it_is_told_to_stop() {
 }
 
 /// Names that dashboards rely on: removing one is a change that users must hear of.
-const METRICS: [(&str, &str); 24] = [
+const METRICS: [(&str, &str); 25] = [
     ("refrain_app_bytes_total", "counter"),
     ("refrain_blocks_total", "counter"),
     ("refrain_bypassed_blocks_total", "counter"),
@@ -583,6 +606,7 @@ const METRICS: [(&str, &str); 24] = [
     ("refrain_flows_reset_total", "counter"),
     ("refrain_holes", "gauge"),
     ("refrain_holes_made_total", "counter"),
+    ("refrain_info", "gauge"),
     ("refrain_lanes", "gauge"),
     ("refrain_lanes_held_up", "gauge"),
     ("refrain_lanes_lost_total", "counter"),

@@ -13,9 +13,10 @@ use crate::table::{Table, bytes, percent};
 pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "refrain {} {}, up {}; memory {} of {} reserved, {} in use",
+        "refrain {} {}, kernels for {}, up {}; memory {} of {} reserved, {} in use",
         status.role,
         status.version,
+        status.kernels,
         age(status.uptime_s),
         bytes(status.memory.reserved_bytes),
         bytes(status.memory.bound_bytes),

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use refrain_codec::simd::InstructionSet;
 use refrain_proto::{Fault, LaneId, Link, Role, hello::Hello, link::LaneRefused};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -418,6 +419,10 @@ impl Gateway for Far {
 
     fn started(&self) -> Instant {
         self.started
+    }
+
+    fn kernels(&self) -> InstructionSet {
+        self.config.common.matching.backend.instruction_set()
     }
 
     fn memory(&self) -> (u64, u64) {

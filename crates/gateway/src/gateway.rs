@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use refrain_codec::simd::InstructionSet;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::{
     task::JoinSet,
@@ -34,6 +35,9 @@ pub trait Gateway: Send + Sync + 'static {
 
     /// When it started.
     fn started(&self) -> Instant;
+
+    /// The instructions that its kernels use.
+    fn kernels(&self) -> InstructionSet;
 
     /// The bound on memory and what of it nobody has reserved, in bytes.
     fn memory(&self) -> (u64, u64);

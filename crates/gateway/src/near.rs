@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use refrain_codec::simd::InstructionSet;
 use refrain_proto::{Link, Role, limits::LOSS_REMEMBERED};
 use tokio::{
     net::{TcpStream, lookup_host},
@@ -290,6 +291,10 @@ impl Gateway for Near {
 
     fn started(&self) -> Instant {
         self.started
+    }
+
+    fn kernels(&self) -> InstructionSet {
+        self.config.common.matching.backend.instruction_set()
     }
 
     fn memory(&self) -> (u64, u64) {

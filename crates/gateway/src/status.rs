@@ -15,6 +15,8 @@ pub struct Status {
     pub role: String,
     /// The program's version.
     pub version: String,
+    /// The instructions that its kernels use: `portable`, `avx2`, `avx512` or `neon`.
+    pub kernels: String,
     /// Seconds since it started.
     pub uptime_s: f64,
     /// Memory.
@@ -136,6 +138,7 @@ impl Status {
         let mut status = Status {
             role: gateway.role().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            kernels: gateway.kernels().to_string(),
             uptime_s: gateway.started().elapsed().as_secs_f64(),
             memory: Memory {
                 bound_bytes: 0,

@@ -17,6 +17,16 @@ pub fn page(status: &Status) -> String {
     // The engine has the counts; a recorder made for each page turns them into text, so that a
     // link that ended leaves no stale series.
     let recorder = PrometheusBuilder::new().build_recorder();
+    let program = [
+        ("role", status.role.as_str()),
+        ("version", &status.version),
+        ("kernels", &status.kernels),
+    ];
+    Series::new(&recorder, &program).gauge(
+        "refrain_info",
+        "1, with the program's role and version and the kernels that it runs with.",
+        1.0,
+    );
     add_gateway(&Series::new(&recorder, &[]), status);
     for (name, peer) in by_name(&status.peers) {
         add_peer(&Series::new(&recorder, &[("peer", &name)]), &peer);
