@@ -9,6 +9,7 @@ use common::{
     eventually, origin,
     site::Site,
 };
+use refrain_codec::simd::{Backend, InstructionSet};
 
 #[test]
 fn sighup_names_what_only_a_restart_applies_and_reloads_the_rest() {
@@ -196,6 +197,53 @@ fn a_dry_run_finds_what_would_keep_a_gateway_from_starting() {
             "{parts:?}: {error}"
         );
     }
+}
+
+#[test]
+fn a_check_refuses_what_the_near_end_would_refuse() {
+    let site = Site::new();
+    let key = site.path("near.key").display().to_string();
+    let own = ["--peer", "far.invalid:7000", "--key", &key];
+    let own = [&own[..], &["--peer-key", &site.far_key]].concat();
+    let lacking = InstructionSet::ALL
+        .into_iter()
+        .find(|&set| Backend::new(set).is_none());
+    let lacking = lacking.expect("no machine has all").to_string();
+    let taken = "127.0.0.1:1080";
+    for wrong in [
+        vec!["--simd", "mmx"],
+        vec!["--simd", &lacking],
+        vec!["--rate", "fast"],
+        vec!["--rate", "0kbit"],
+        vec!["--cache", "1kB"],
+        vec!["--lanes", "17"],
+        vec!["--admin", "0.0.0.0:9001"],
+        vec!["--marker-table", "nowhere/table"],
+        vec!["--http-proxy", taken],
+    ] {
+        let fails = |program: &[&str]| {
+            let socks5 = ["--socks5", taken];
+            refrain_fails(&[program, &own, &socks5, &wrong].concat())
+        };
+        let (code, error) = fails(&["check"]);
+        assert_eq!((code, error), fails(&["near", "--dry-run"]), "{wrong:?}");
+        assert_eq!(code, 2, "{wrong:?}");
+    }
+
+    let file = site.write("near.toml", "\nsimd = \"mmx\"\n");
+    let (code, error) = refrain_fails(&[&["check", "--config", &file], &own[..]].concat());
+    assert_eq!(code, 2, "{error}");
+    assert!(
+        error.contains("near.toml:2: simd 'mmx': expected `auto`"),
+        "{error}"
+    );
+    let run = command(&[&["check"], &own[..]].concat())
+        .env("REFRAIN_RATE", "fast")
+        .output()
+        .expect("the program runs");
+    let error = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(2), "{error}");
+    assert!(error.contains("REFRAIN_RATE 'fast'"), "{error}");
 }
 
 #[test]

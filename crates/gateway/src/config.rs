@@ -178,9 +178,14 @@ pub enum Effort {
 impl Options<Near> {
     /// The near end's configuration.
     pub fn resolve(&self) -> Result<NearConfig, ConfigError> {
-        let settings = self.settings()?;
-        let key = load_key(&settings)?;
-        let peer_key = only_peer(&settings, &key)?;
+        NearConfig::resolve(&self.settings()?)
+    }
+}
+
+impl NearConfig {
+    fn resolve(settings: &Settings) -> Result<NearConfig, ConfigError> {
+        let key = load_key(settings)?;
+        let peer_key = only_peer(settings, &key)?;
         let find_peer = |name: &str| {
             let peers: PeerKeys = [peer_key].into_iter().collect();
             match name {
@@ -193,9 +198,9 @@ impl Options<Near> {
             peer_key,
             socks5: settings.optional_listener(&SOCKS5)?,
             http_proxy: settings.optional_listener(&HTTP_PROXY)?,
-            common: CommonConfig::resolve(&settings, key, AllowRules::new(Vec::new()), find_peer)?,
+            common: CommonConfig::resolve(settings, key, AllowRules::new(Vec::new()), find_peer)?,
         };
-        listeners::check_distinct(&config.listeners(), &settings)?;
+        listeners::check_distinct(&config.listeners(), settings)?;
         Ok(config)
     }
 }
@@ -223,16 +228,16 @@ impl Options<Far> {
 }
 
 impl Options<Check> {
-    /// What to check.
+    /// What to check. What the near end would not start with is an error here as well, whether
+    /// a check uses it or not.
     pub fn resolve(&self) -> Result<CheckConfig, ConfigError> {
-        let settings = self.settings()?;
-        let key = load_key(&settings)?;
+        let near = NearConfig::resolve(&self.settings()?)?;
         Ok(CheckConfig {
-            peer: settings.one(&PEER)?,
-            peer_key: only_peer(&settings, &key)?,
-            key,
-            connect_timeout: settings.timeout(&CONNECT_TIMEOUT)?,
-            log: settings.one(&LOG)?,
+            peer: near.peer,
+            peer_key: near.peer_key,
+            key: near.common.key,
+            connect_timeout: near.common.timeouts.connect,
+            log: near.common.log,
         })
     }
 }

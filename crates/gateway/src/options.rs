@@ -28,7 +28,7 @@ pub struct OptionSpec {
     pub repeats: bool,
     /// Whether a value is never shown, not even in an error.
     pub is_secret: bool,
-    /// The programs that have it.
+    /// The programs that it does something for.
     pub roles: &'static [Role],
 }
 
@@ -52,7 +52,8 @@ pub enum Role {
     Near,
     /// `refrain far`
     Far,
-    /// `refrain check`, which reads a near end's file and leaves the rest of it alone.
+    /// `refrain check`, which takes all of a near end's options, so that none is wrong, and
+    /// uses few.
     Check,
 }
 
@@ -109,7 +110,7 @@ impl OptionSpec {
         self.key.replace('_', "-")
     }
 
-    fn arg(&self) -> Arg {
+    fn arg(&self, role: Role) -> Arg {
         let help = match self.default {
             DefaultValue::Required | DefaultValue::Nothing => self.help.to_owned(),
             DefaultValue::Value(default) | DefaultValue::Described(default) => {
@@ -121,6 +122,7 @@ impl OptionSpec {
             .env(self.environment())
             .hide_env_values(true)
             .value_name(self.value)
+            .hide(!self.roles.contains(&role))
             .help(help);
         match self.repeats {
             true => arg.action(ArgAction::Append).value_delimiter(','),
@@ -241,9 +243,13 @@ options! {
 }
 
 impl Role {
-    /// The options of this program.
+    /// The options that this program takes.
     pub fn options(self) -> impl Iterator<Item = &'static OptionSpec> {
-        let has = move |spec: &&OptionSpec| spec.roles.contains(&self);
+        let role = match self {
+            Role::Check => Role::Near,
+            role => role,
+        };
+        let has = move |spec: &&OptionSpec| spec.roles.contains(&role);
         OPTIONS.iter().copied().filter(has)
     }
 }
@@ -305,7 +311,7 @@ impl<P: Program> clap::Args for Options<P> {
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
             .help("A TOML file of options; flags and the environment win over it");
-        let args = P::ROLE.options().map(OptionSpec::arg);
+        let args = P::ROLE.options().map(|spec| spec.arg(P::ROLE));
         command.arg(config).args(args)
     }
 

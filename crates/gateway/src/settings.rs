@@ -355,9 +355,10 @@ fn find_key(
     path: &Path,
     line: usize,
 ) -> Result<&'static OptionSpec, ConfigError> {
-    let role = configured_role(role);
+    if let Some(spec) = role.options().find(|spec| spec.key == key) {
+        return Ok(spec);
+    }
     match OPTIONS.iter().find(|spec| spec.key == key) {
-        Some(spec) if spec.roles.contains(&role) => Ok(spec),
         Some(spec) => Err(ConfigError::OtherEnd {
             path: path.into(),
             line,
@@ -369,14 +370,6 @@ fn find_key(
             key: key.chars().take(TEXT_CHARS_SHOWN).collect(),
             nearest: nearest_key(key, role),
         }),
-    }
-}
-
-/// Whose options a configuration may have: a check of a pair reads the near end's.
-fn configured_role(role: Role) -> Role {
-    match role {
-        Role::Check => Role::Near,
-        role => role,
     }
 }
 

@@ -7,8 +7,8 @@
 use std::ffi::OsString;
 use std::fmt;
 
-use super::{configured_role, hint, nearest_key};
-use crate::options::{ENVIRONMENT_PREFIX, OPTIONS, Role, environment_variable};
+use super::{hint, nearest_key};
+use crate::options::{ENVIRONMENT_PREFIX, OPTIONS, OptionSpec, Role, environment_variable};
 
 /// A `REFRAIN_…` variable that the program does not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,10 +36,12 @@ impl UnreadVariable {
             if READ_ELSEWHERE.contains(&rest) || is_service_link(rest, &value.to_string_lossy()) {
                 return None;
             }
+            let has_name = |spec: &&OptionSpec| spec.environment() == name;
+            if role.options().any(|spec| has_name(&spec)) {
+                return None;
+            }
             let key = rest.to_ascii_lowercase();
-            let spec = OPTIONS.iter().find(|spec| spec.environment() == name);
-            let meant = match spec {
-                Some(spec) if spec.roles.contains(&configured_role(role)) => return None,
+            let meant = match OPTIONS.iter().copied().find(has_name) {
                 Some(_) => Meant::OtherEnd,
                 None => Meant::Perhaps(nearest_key(&key, role).map(environment_variable)),
             };
