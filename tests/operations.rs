@@ -1,15 +1,15 @@
-//! What operators do and what happens to them: signals, kills, cuts, caps, status, keys.
+//! What operators do and what happens to them: signals, kills, cuts, caps, checks, keys.
 
 mod common;
 
 use std::{
-    io::{BufRead, BufReader, ErrorKind, Read, Write},
+    io::{ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
     os::{
         fd::OwnedFd,
         unix::{fs::PermissionsExt, net::UnixStream},
     },
-    process::{Command, Stdio},
+    process::Stdio,
     thread,
     time::{Duration, Instant},
 };
@@ -17,11 +17,10 @@ use std::{
 use common::{
     addresses::{forward, free_address},
     command::{command, keygen, refrain, refrain_fails},
-    content, digest, eventually, exposition, http,
+    content, digest, eventually,
     origin::{self, Download},
     site::{Pair, Site},
 };
-use refrain_codec::simd::Backend;
 use refrain_relay::{LinkConfig, Rate, Relay, RelayConfig};
 
 /// Whether a connection there comes to nothing.
@@ -399,30 +398,6 @@ fn a_near_end_without_allow_rules_connects_nowhere_for_its_peer() {
 }
 
 #[test]
-fn status_says_for_how_long_the_link_of_an_earlier_life_is_down() {
-    let (listen, option) = forward(origin::start());
-    let mut pair = Pair::start(&[], &["--forward", &option]);
-    assert!(origin::answers(listen));
-    pair.near.kill();
-    pair.near.restart();
-    pair.near.wait_until_up();
-    let down_s = |up| {
-        let peers = pair.far.status().peers;
-        let mut alike = peers.into_iter().filter(|peer| peer.up == up);
-        let peer = alike.next()?;
-        assert_eq!(peer.key, pair.site.near_key);
-        Some(peer.down_s)
-    };
-    eventually("the new link is up", || {
-        down_s(true)?.is_none().then_some(())
-    });
-    eventually("the old link is down", || down_s(false)?);
-    let shown = refrain(&["status", "--admin", &pair.far.admin.to_string()]);
-    let text = String::from_utf8(shown.stdout).expect("text");
-    assert!(text.contains("down "), "{text}");
-}
-
-#[test]
 fn an_unplugged_cable_resets_flows_and_a_plugged_one_revives_the_link() {
     let (listen, option) = forward(origin::start());
     let site = Site::new();
@@ -488,172 +463,6 @@ fn caches_survive_a_cut_and_start_anew_with_a_new_far_end() {
         again < first / 20,
         "{again} in the new caches, {first} at first"
     );
-}
-
-#[test]
-fn status_shows_peers_and_flows_while_they_run() {
-    let target = origin::start();
-    let (listen, option) = forward(target);
-    let pair = Pair::start(&[], &["--forward", &option]);
-    let download = Download::begin(listen);
-    for (gateway, role, opened) in [(&pair.near, "near", "out"), (&pair.far, "far", "in")] {
-        let status = gateway.status();
-        assert_eq!(status.role, role);
-        assert_eq!(status.flows.len(), 1, "{status:?}");
-        let flow = &status.flows[0];
-        assert_eq!(
-            (flow.target.as_str(), flow.opened.as_str()),
-            (&*target.to_string(), opened)
-        );
-        assert!(
-            flow.sent.app_bytes + flow.received.app_bytes > 0,
-            "{flow:?}"
-        );
-        let peer = &status.peers[0];
-        assert!(peer.up && peer.flows_open == 1, "{peer:?}");
-        assert!(
-            peer.sent.link_bytes > 0 && peer.received.link_bytes > 0,
-            "{peer:?}"
-        );
-
-        let shown = refrain(&["status", "--admin", &gateway.admin.to_string()]);
-        let text = String::from_utf8(shown.stdout).expect("text");
-        for part in [
-            "refrain",
-            role,
-            &target.to_string(),
-            "matching",
-            "zstd",
-            "overhead",
-            "effort",
-        ] {
-            assert!(text.contains(part), "{part:?} is not in\n{text}");
-        }
-    }
-    download.finish();
-    eventually("the flow's row goes", || {
-        pair.near.status().flows.is_empty().then_some(())
-    });
-    let received = pair.near.peer().received;
-    assert!(received.app_bytes >= 100_000, "{received:?}");
-}
-
-#[test]
-fn status_metrics_and_log_name_the_kernels() {
-    let pair = Pair::start(
-        &["--simd", "portable"],
-        &["--simd", "auto", "--socks5", "127.0.0.1:0"],
-    );
-    let best = Backend::best().instruction_set().to_string();
-    for (gateway, kernels) in [(&pair.far, "portable"), (&pair.near, best.as_str())] {
-        assert_eq!(gateway.status().kernels, kernels);
-        gateway.wait_for_log(&["INFO", &format!("kernels for {kernels}")]);
-        let shown = refrain(&["status", "--admin", &gateway.admin.to_string()]);
-        let text = String::from_utf8(shown.stdout).expect("text");
-        assert!(text.contains(&format!("kernels for {kernels}")), "{text}");
-        let (_, page) = http::get(gateway.admin, "/metrics", None).expect("the page");
-        let families = exposition::parse(&page);
-        let info = families.iter().find(|family| family.name == "refrain_info");
-        let (labels, value) = &info.expect("it is among the names").series[0];
-        assert!(labels.contains(&("kernels".to_owned(), kernels.to_owned())));
-        assert_eq!(*value, 1.0);
-    }
-}
-
-#[test]
-fn watch_shows_the_status_again_until_it_is_told_to_stop() {
-    let mut pair = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
-    let admin = pair.near.admin.to_string();
-    let mut watch = command(&["status", "--admin", &admin, "--watch", "0.1"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program runs");
-    let mut lines = BufReader::new(watch.stdout.take().expect("it is piped")).lines();
-    let mut wait_for = |part: &str| {
-        let mut soon = lines.by_ref().take(5000);
-        let found = soon.find(|line| line.as_ref().expect("text").contains(part));
-        assert!(found.is_some(), "it ended without {part:?}");
-    };
-    wait_for("refrain near");
-    wait_for("refrain near");
-    pair.near.kill();
-    wait_for("no gateway answers");
-    pair.near.restart();
-    wait_for("refrain near");
-    let stop = format!("kill -INT {}", watch.id());
-    let sent = Command::new("sh").args(["-c", &stop]).status();
-    assert!(sent.is_ok_and(|status| status.success()), "{stop}");
-    let ended = eventually("it ends", || watch.try_wait().expect("a child's status"));
-    assert_eq!(ended.code(), Some(0));
-
-    let nobody = free_address().to_string();
-    let (code, error) = refrain_fails(&["status", "--admin", &nobody, "--watch"]);
-    assert_eq!(code, 1, "{error}");
-    assert!(error.contains("no gateway answers"), "{error}");
-}
-
-/// Names that dashboards rely on: removing one is a change that users must hear of.
-const METRICS: [(&str, &str); 25] = [
-    ("refrain_app_bytes_total", "counter"),
-    ("refrain_blocks_total", "counter"),
-    ("refrain_bypassed_blocks_total", "counter"),
-    ("refrain_cache_bytes", "gauge"),
-    ("refrain_cache_filled_bytes", "gauge"),
-    ("refrain_effort_period_bytes", "gauge"),
-    ("refrain_effort_zstd_level", "gauge"),
-    ("refrain_flows_open", "gauge"),
-    ("refrain_flows_opened_total", "counter"),
-    ("refrain_flows_reset_total", "counter"),
-    ("refrain_holes", "gauge"),
-    ("refrain_holes_made_total", "counter"),
-    ("refrain_info", "gauge"),
-    ("refrain_lanes", "gauge"),
-    ("refrain_lanes_held_up", "gauge"),
-    ("refrain_lanes_lost_total", "counter"),
-    ("refrain_link_bytes_total", "counter"),
-    ("refrain_matching_saved_bytes", "gauge"),
-    ("refrain_memory_allocated_bytes", "gauge"),
-    ("refrain_memory_bound_bytes", "gauge"),
-    ("refrain_memory_reserved_bytes", "gauge"),
-    ("refrain_peer_up", "gauge"),
-    ("refrain_round_trip_seconds", "gauge"),
-    ("refrain_uptime_seconds", "gauge"),
-    ("refrain_zstd_saved_bytes", "gauge"),
-];
-
-#[test]
-fn metrics_are_prometheus_text_with_stable_names() {
-    // A name that has to be escaped.
-    let site = Site::new();
-    let peers = site.write("peers", &format!("{} \"a\" & \\b\n", site.near_key));
-    let (listen, option) = forward(origin::start());
-    let far = site.far(&["--peer-key", &peers]);
-    let near = site.near(site.far_listen, &["--forward", &option]);
-    near.wait_until_up();
-    assert!(origin::answers(listen));
-    for gateway in [&near, &far] {
-        eventually("a round trip is measured", || gateway.peer().round_trip_ms);
-        let (status, page) = http::get(gateway.admin, "/metrics", None).expect("the page");
-        assert_eq!(status, 200);
-        let families = exposition::parse(&page);
-        let types = families.iter().map(|family| (family.name, family.kind));
-        let mut types: Vec<_> = types.collect();
-        types.sort_unstable();
-        assert_eq!(types, METRICS);
-        for family in &families {
-            let is_counter = family.kind == "counter";
-            assert_eq!(family.name.ends_with("_total"), is_counter, "{family:?}");
-            assert!(family.help.ends_with('.'), "{family:?}");
-            assert!(!family.series.is_empty(), "{family:?}");
-        }
-    }
-    let (_, page) = http::get(far.admin, "/metrics", None).expect("the page");
-    let up = exposition::parse(&page)
-        .into_iter()
-        .find(|family| family.name == "refrain_peer_up")
-        .expect("it is among the names");
-    let labels = vec![("peer".to_owned(), "\"a\" & \\b".to_owned())];
-    assert_eq!(up.series, [(labels, 1.0)]);
 }
 
 #[test]
