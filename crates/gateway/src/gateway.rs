@@ -86,14 +86,19 @@ pub async fn drain(gateway: &dyn Gateway, within: Duration) -> usize {
 
 /// A link's instance: never 0, never the same twice.
 pub fn random_instance() -> u64 {
-    let mut bytes = [0; 8];
     loop {
-        SystemRandom::new()
-            .fill(&mut bytes)
-            .expect("the system has random numbers");
-        match u64::from_le_bytes(bytes) {
+        match random_number() {
             0 => {}
             instance => return instance,
         }
     }
+}
+
+/// Any number, each as likely as the others.
+pub fn random_number() -> u64 {
+    let mut bytes = [0; 8];
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .expect("the system has random numbers");
+    u64::from_le_bytes(bytes)
 }

@@ -1,5 +1,6 @@
 //! The near end: dials lanes to its one peer and keeps them, serves applications.
 
+mod dial_plan;
 mod dialler;
 
 use std::{
