@@ -345,6 +345,19 @@ fn a_killed_far_end_resets_flows_refuses_new_ones_and_may_come_back() {
 }
 
 #[test]
+fn a_near_end_with_memory_for_one_link_outlives_its_far_end() {
+    let (listen, option) = forward(origin::start());
+    let mut pair = Pair::start(&[], &["--forward", &option, "--memory", "128MiB"]);
+    pair.far.kill();
+    pair.far.restart();
+    eventually("flows work on the next link", || {
+        origin::answers(listen).then_some(())
+    });
+    let log = pair.near.log();
+    assert!(!log.contains("not enough memory"), "{log}");
+}
+
+#[test]
 fn a_killed_gateway_resets_the_connections_of_its_own_applications() {
     let target = origin::start();
     let (listen, option) = forward(target);

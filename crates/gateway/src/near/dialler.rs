@@ -1,6 +1,9 @@
 //! Keeps a near end's link: dials its lanes, and dials again those that end.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use tokio::{
     task::JoinSet,
@@ -16,13 +19,17 @@ use crate::{
     link::SharedLink,
 };
 
-/// How often the link is looked at: it may have expired or faulted, or there may be memory now.
+/// How often the link is looked at: it may have expired or faulted.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often memory for a link is asked for.
+const MEMORY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Keeps a link, and its lanes, for as long as the gateway runs.
 pub(super) struct Dialer {
     near: Arc<Near>,
-    link: Option<Arc<SharedLink>>,
+    /// Not held, so that a link which is over gives its memory to the next.
+    link: Option<Weak<SharedLink>>,
     /// The tasks of the link's lanes.
     lanes: JoinSet<(Dial, Ending)>,
     plan: DialPlan,
@@ -41,9 +48,11 @@ impl Dialer {
     pub(super) async fn run(mut self) {
         loop {
             let Some(link) = self.near.present_link() else {
-                let error = "not enough memory for even the smallest caches: raise --memory";
-                self.near.note_error(error.to_owned());
-                sleep(LOOK_INTERVAL).await;
+                if !self.last_link_is_held() {
+                    let error = "not enough memory for even the smallest caches: raise --memory";
+                    self.near.note_error(error.to_owned());
+                }
+                sleep(MEMORY_INTERVAL).await;
                 continue;
             };
             self.follow(&link);
@@ -72,10 +81,17 @@ impl Dialer {
         }
     }
 
+    /// Whether tasks that will end within moments still have the memory of the last link.
+    fn last_link_is_held(&self) -> bool {
+        let last = self.link.as_ref();
+        last.is_some_and(|link| link.strong_count() > 0)
+    }
+
     /// Turns to `link`, if it is another than before.
     fn follow(&mut self, link: &Arc<SharedLink>) {
-        let before = self.link.replace(Arc::clone(link));
-        if before.is_some_and(|before| !Arc::ptr_eq(&before, link)) {
+        let link = Arc::downgrade(link);
+        let before = self.link.replace(link.clone());
+        if before.is_some_and(|before| !before.ptr_eq(&link)) {
             // The lanes of the link before end by themselves.
             self.lanes.detach_all();
             self.plan.begin_link(Instant::now());
