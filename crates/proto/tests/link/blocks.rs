@@ -1,0 +1,76 @@
+//! How long blocks are, and how many wait for acknowledgements.
+
+use refrain_codec::geometry::CacheGeometry;
+use refrain_proto::{Event, LaneId, LinkConfig};
+
+use crate::pair::{Pair, noise, transmit};
+
+#[test]
+fn what_is_sent_at_once_on_a_slow_link_is_short() {
+    let config = LinkConfig {
+        block_bytes_max: 5000,
+        ..LinkConfig::with_cache(CacheGeometry::new(4 << 20).expect("valid"))
+    };
+    let mut pair = Pair::with_config(1, config);
+    let (bulk, talk) = (pair.open("a:1"), pair.open("a:1"));
+    pair.near.write(bulk, &noise(60_000, 80));
+    pair.near.write(talk, b"a word");
+    for turn in 0.. {
+        let bytes = transmit(&mut pair.near, pair.now, LaneId(0));
+        assert!(bytes.len() < 5100, "{}", bytes.len());
+        pair.far
+            .receive(pair.now, LaneId(0), &bytes)
+            .expect("no fault");
+        let mut heard = Vec::new();
+        pair.far.take_ready(talk, &mut heard);
+        if heard == b"a word" {
+            break;
+        }
+        assert!(turn < 2, "a word waits for few blocks");
+    }
+}
+
+#[test]
+fn as_many_blocks_as_may_be_outstanding_wait_for_an_acknowledgement() {
+    let mut pair = Pair::new(1);
+    let flow = pair.open("a:1");
+    let (mut sent, mut bytes) = (Vec::new(), Vec::new());
+    loop {
+        bytes.clear();
+        assert_eq!(pair.near.write(flow, b"."), 1);
+        pair.near.poll_transmit(pair.now, LaneId(0), &mut bytes);
+        if bytes.is_empty() {
+            break;
+        }
+        sent.extend_from_slice(&bytes);
+    }
+    while pair.near.poll_event().is_some() {}
+    pair.far
+        .receive(pair.now, LaneId(0), &sent)
+        .expect("no fault");
+    pair.now = pair.far.poll_timeout().expect("an acknowledgement is due");
+    bytes.clear();
+    pair.far.poll_transmit(pair.now, LaneId(0), &mut bytes);
+    pair.near
+        .receive(pair.now, LaneId(0), &bytes)
+        .expect("no fault");
+    let events: Vec<Event> = std::iter::from_fn(|| pair.near.poll_event()).collect();
+    assert!(events.contains(&Event::Transmit(LaneId(0))));
+}
+
+#[test]
+fn an_acknowledgement_that_waits_for_its_transport_asks_for_no_calls() {
+    let mut pair = Pair::new(1);
+    let flow = pair.open("a:1");
+    pair.near.write(flow, b"to be acknowledged");
+    let mut bytes = Vec::new();
+    pair.near.poll_transmit(pair.now, LaneId(0), &mut bytes);
+    pair.far
+        .receive(pair.now, LaneId(0), &bytes)
+        .expect("no fault");
+    pair.now = pair.far.poll_timeout().expect("an acknowledgement is due");
+    pair.far.handle_timeout(pair.now);
+    let events: Vec<Event> = std::iter::from_fn(|| pair.far.poll_event()).collect();
+    assert!(events.contains(&Event::Transmit(LaneId(0))));
+    assert!(pair.far.poll_timeout().expect("pings are due") > pair.now);
+}

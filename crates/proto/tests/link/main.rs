@@ -1,0 +1,11 @@
+//! Two links, joined by lanes: what users of the engine rely on.
+
+mod pair;
+
+mod blocks;
+mod caches;
+mod flows;
+mod hostile;
+mod lanes;
+mod loss;
+mod strands;

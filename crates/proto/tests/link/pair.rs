@@ -1,0 +1,136 @@
+//! Two links, joined by lanes that deliver at once.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use refrain_codec::geometry::CacheGeometry;
+use refrain_proto::{Event, FlowId, LaneId, Link, LinkConfig, Moment, Role, hello::Hello};
+
+/// Both ends and a clock.
+pub struct Pair {
+    pub now: Moment,
+    pub near: Link,
+    pub far: Link,
+    pub near_events: Vec<Event>,
+    pub far_events: Vec<Event>,
+    /// Bytes near → far and far → near, lane by lane.
+    pub carried: BTreeMap<LaneId, (Vec<u8>, Vec<u8>)>,
+}
+
+impl Pair {
+    pub fn new(lanes: usize) -> Self {
+        Self::with_config(
+            lanes,
+            LinkConfig::with_cache(CacheGeometry::new(4 << 20).expect("valid")),
+        )
+    }
+
+    pub fn with_config(lanes: usize, config: LinkConfig) -> Self {
+        let mut pair = Self {
+            now: Moment::default(),
+            near: Link::new(Role::Near, 1, config.clone()),
+            far: Link::new(Role::Far, 2, config),
+            near_events: Vec::new(),
+            far_events: Vec::new(),
+            carried: BTreeMap::new(),
+        };
+        for _ in 0..lanes {
+            pair.dial();
+            pair.settle();
+        }
+        pair
+    }
+
+    pub fn dial(&mut self) -> LaneId {
+        let lane = self.near.dial_lane(self.now).expect("a number is left");
+        let mut bytes = Vec::new();
+        self.near.poll_transmit(self.now, lane, &mut bytes);
+        let (hello, read) = Hello::read(&bytes).expect("a hello").expect("whole");
+        assert_eq!(self.far.accept_lane(self.now, &hello), Ok(lane));
+        self.far
+            .receive(self.now, lane, &bytes[read..])
+            .expect("no fault");
+        self.carried.insert(lane, Default::default());
+        lane
+    }
+
+    /// Carries everything that either end has to say, until both are silent.
+    pub fn settle(&mut self) {
+        loop {
+            let mut silent = true;
+            let lanes: Vec<LaneId> = self.carried.keys().copied().collect();
+            for lane in lanes {
+                let mut bytes = Vec::new();
+                self.near.poll_transmit(self.now, lane, &mut bytes);
+                silent &= bytes.is_empty();
+                self.far.receive(self.now, lane, &bytes).expect("no fault");
+                self.carried.get_mut(&lane).expect("known").0.extend(&bytes);
+
+                bytes.clear();
+                self.far.poll_transmit(self.now, lane, &mut bytes);
+                silent &= bytes.is_empty();
+                self.near.receive(self.now, lane, &bytes).expect("no fault");
+                self.carried.get_mut(&lane).expect("known").1.extend(&bytes);
+            }
+            self.near_events
+                .extend(std::iter::from_fn(|| self.near.poll_event()));
+            self.far_events
+                .extend(std::iter::from_fn(|| self.far.poll_event()));
+            if silent {
+                let due = [self.near.poll_timeout(), self.far.poll_timeout()];
+                let soon = self.now + Duration::from_millis(200);
+                let Some(due) = due.into_iter().flatten().min().filter(|&due| due <= soon) else {
+                    return;
+                };
+                self.now = self.now.max(due);
+                self.near.handle_timeout(self.now);
+                self.far.handle_timeout(self.now);
+            }
+        }
+    }
+
+    pub fn open(&mut self, target: &str) -> FlowId {
+        let flow = self
+            .near
+            .open_flow(self.now, target, false)
+            .expect("the link is up");
+        self.settle();
+        self.far.accept_flow(flow, false);
+        self.settle();
+        flow
+    }
+
+    /// Sends `bytes` near → far on `flow` and returns what arrived.
+    pub fn send(&mut self, flow: FlowId, bytes: &[u8]) -> Vec<u8> {
+        let (mut sent, mut arrived, mut buffer) = (0, Vec::new(), Vec::new());
+        while sent < bytes.len() {
+            sent += self.near.write(flow, &bytes[sent..]);
+            self.settle();
+            self.far.take_ready(flow, &mut buffer);
+            self.far.taken(self.now, flow, buffer.len());
+            arrived.extend_from_slice(&buffer);
+            self.settle();
+        }
+        arrived
+    }
+
+    pub fn link_bytes_sent(&self) -> u64 {
+        self.near.status(self.now).sent.link_bytes
+    }
+}
+
+pub fn noise(len: usize, mut seed: u64) -> Vec<u8> {
+    (0..len)
+        .map(|_| {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 56) as u8
+        })
+        .collect()
+}
+
+pub fn transmit(link: &mut Link, now: Moment, lane: LaneId) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    link.poll_transmit(now, lane, &mut bytes);
+    bytes
+}
