@@ -1,0 +1,164 @@
+//! Peers with wrong keys, of other versions, or without room for one more.
+
+use std::net::SocketAddr;
+
+use crate::{
+    block_on,
+    common::{
+        command::{keygen, refrain_fails},
+        eventually,
+        fake_peer::{FakeLane, hello_of_versions},
+        gateway::Gateway,
+        site::Site,
+    },
+};
+
+/// `refrain check` with these keys, which must fail: what it says.
+#[track_caller]
+fn check_fails(site: &Site, peer: SocketAddr, key: &str, peer_key: &str) -> String {
+    let (peer, key) = (peer.to_string(), site.path(key).display().to_string());
+    let command = [
+        "check",
+        "--peer",
+        &peer,
+        "--key",
+        &key,
+        "--peer-key",
+        peer_key,
+    ];
+    let (code, error) = refrain_fails(&command);
+    assert_eq!(code, 1, "{error}");
+    assert_eq!(error.lines().count(), 1, "one error, not: {error}");
+    error
+}
+
+#[test]
+fn a_near_key_that_the_far_end_does_not_know() {
+    let site = Site::new();
+    let other = keygen(&site.path("other.key"));
+    let far = site.far(&[]);
+    let near = site.near_with_key("other.key", site.far_listen, &["--socks5", "127.0.0.1:0"]);
+    near.wait_for_log(&["WARN", "refused this end's key", &other]);
+    far.wait_for_log(&["WARN", &other, "not in --peer-key"]);
+    let shown = eventually("the status names the error", || near.peer().last_error);
+    assert!(shown.contains("refused this end's key"), "{shown}");
+    let error = check_fails(&site, site.far_listen, "other.key", &site.far_key);
+    assert!(
+        error.contains("refused this end's key") && error.contains(&other),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_far_key_that_the_near_end_does_not_know() {
+    let site = Site::new();
+    let other = keygen(&site.path("other.key"));
+    let far = site.far(&[]);
+    let options = ["--socks5", "127.0.0.1:0", "--peer-key", &other];
+    let near = site.near(site.far_listen, &options);
+    near.wait_for_log(&["WARN", &site.far_key, "not in --peer-key"]);
+    far.wait_for_log(&["WARN", "refused this end's key"]);
+    let error = check_fails(&site, site.far_listen, "near.key", &other);
+    assert!(
+        error.contains(&site.far_key) && error.contains("not in --peer-key"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_near_end_of_another_version() {
+    let site = Site::new();
+    let far = site.far(&[]);
+    let answer = block_on(async {
+        let key = site.path("near.key");
+        let mut lane = FakeLane::connect(site.far_listen, &key, &site.far_key).await;
+        lane.send(&hello_of_versions(2, 3)).await;
+        lane.until_closed().await
+    });
+    // What the other version needs to name both in its own words.
+    assert_eq!(answer[..10], *b"refrain\n\x01\x01");
+    far.wait_for_log(&["WARN", "2 to 3", "1 to 1"]);
+    let shown = far.peer().last_error.expect("the status names the error");
+    assert!(
+        shown.contains("2 to 3") && shown.contains("1 to 1"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_far_end_of_another_version() {
+    let site = Site::new();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let listening = tokio::net::TcpListener::bind("127.0.0.1:0");
+    let listener = runtime.block_on(listening).expect("an address");
+    let address = listener.local_addr().expect("an address");
+    let (key, near_key) = (site.path("far.key"), site.near_key.clone());
+    runtime.spawn(async move {
+        loop {
+            let mut lane = FakeLane::accept(&listener, &key, &near_key).await;
+            lane.receive(12).await;
+            lane.send(&hello_of_versions(2, 3)).await;
+            tokio::spawn(lane.until_closed());
+        }
+    });
+    let near = site.near(address, &["--socks5", "127.0.0.1:0"]);
+    near.wait_for_log(&["WARN", "2 to 3", "1 to 1"]);
+    let shown = eventually("the status names the error", || near.peer().last_error);
+    assert!(
+        shown.contains("2 to 3") && shown.contains("1 to 1"),
+        "{shown}"
+    );
+    let error = check_fails(&site, address, "near.key", &site.far_key);
+    assert!(
+        error.contains("2 to 3") && error.contains("1 to 1"),
+        "{error}"
+    );
+}
+
+/// What the newcomer's log, its status, `refrain check` with its key, and the far end say when
+/// there is no room.
+#[track_caller]
+fn assert_refused_with(site: &Site, far: &Gateway, near: &Gateway, key: &str, reason: &str) {
+    near.wait_for_log(&["WARN", "the peer refused it", reason]);
+    let shown = eventually("the status names the error", || near.peer().last_error);
+    assert!(shown.contains(reason), "{shown}");
+    let error = check_fails(site, site.far_listen, key, &site.far_key);
+    assert!(error.contains(reason), "{error}");
+    far.wait_for_log(&["WARN", reason]);
+    let peers = far.status().peers;
+    let says = |error: &Option<String>| error.as_ref().is_some_and(|text| text.contains(reason));
+    assert!(peers.iter().any(|peer| says(&peer.last_error)), "{peers:?}");
+}
+
+#[test]
+fn too_many_near_ends_with_one_key() {
+    let site = Site::new();
+    let far = site.far(&[]);
+    let options = ["--socks5", "127.0.0.1:0", "--lanes", "1"];
+    let first: Vec<_> = (0..4)
+        .map(|_| site.near(site.far_listen, &options))
+        .collect();
+    first.iter().for_each(Gateway::wait_until_up);
+    let fifth = site.near(site.far_listen, &options);
+    assert_refused_with(&site, &far, &fifth, "near.key", "has 4 links already");
+    assert!(first.iter().all(|near| near.peer().lanes_lost == 0));
+}
+
+#[test]
+fn a_far_end_without_memory_for_another_link() {
+    let site = Site::new();
+    let other = keygen(&site.path("other.key"));
+    let peers = [site.near_key.as_str(), &other].join(",");
+    let far = site.far(&["--peer-key", &peers, "--memory", "40MiB"]);
+    let options = ["--socks5", "127.0.0.1:0"];
+    let first = site.near(site.far_listen, &options);
+    first.wait_until_up();
+    let second = site.near_with_key("other.key", site.far_listen, &options);
+    assert_refused_with(&site, &far, &second, "other.key", "raise its --memory");
+    drop(first);
+    second.wait_until_up();
+}
