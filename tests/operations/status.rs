@@ -1,13 +1,11 @@
 //! What operators see of a gateway: status, once and again, and metrics.
 
-mod common;
-
 use std::{
     io::{BufRead, BufReader},
     process::{Command, Stdio},
 };
 
-use common::{
+use crate::common::{
     addresses::{forward, free_address},
     command::{command, refrain, refrain_fails},
     eventually, exposition, http,

@@ -1,0 +1,71 @@
+//! `refrain keygen` and `refrain check`.
+
+use std::{os::unix::fs::PermissionsExt, thread};
+
+use crate::common::{
+    command::{refrain, refrain_fails},
+    site::Site,
+};
+
+#[test]
+fn keygen_writes_a_private_file_once() {
+    let site = Site::new();
+    let path = site.path("near.key");
+    let mode = std::fs::metadata(&path)
+        .expect("it exists")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let before = std::fs::read(&path).expect("its owner may read it");
+    let (code, error) = refrain_fails(&["keygen", &path.display().to_string()]);
+    assert_eq!(code, 1);
+    assert!(error.contains("exists already"), "{error}");
+    assert_eq!(std::fs::read(&path).expect("still there"), before);
+    let shown = refrain(&["keygen", "--show", &path.display().to_string()]);
+    assert_eq!(String::from_utf8_lossy(&shown.stdout).trim(), site.near_key);
+}
+
+#[test]
+fn check_says_whether_the_pair_works_and_how_fast_the_way_is() {
+    let site = Site::new();
+    let _far = site.far(&[]);
+    let (peer, key) = (site.far_listen.to_string(), site.path("near.key"));
+    let key = key.display().to_string();
+    let command = [
+        "check",
+        "--peer",
+        &peer,
+        "--key",
+        &key,
+        "--peer-key",
+        &site.far_key,
+    ];
+    let human = thread::spawn({
+        let command = command.map(str::to_owned);
+        move || refrain(&command.each_ref().map(String::as_str))
+    });
+    // The two disturb each other's measurement, which is not what is tested.
+    let json = refrain(&[&command[..], &["--json"]].concat());
+    assert!(
+        json.status.success(),
+        "{}",
+        String::from_utf8_lossy(&json.stderr)
+    );
+    let report: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    for rate in ["receive_mbit_per_s", "send_mbit_per_s"] {
+        assert!(
+            report[rate].as_f64().is_some_and(|rate| rate > 0.0),
+            "{report}"
+        );
+    }
+    assert!(
+        report["round_trips_ms"]
+            .as_array()
+            .is_some_and(|times| !times.is_empty())
+    );
+    let human = human.join().expect("no panic");
+    let text = String::from_utf8_lossy(&human.stdout);
+    for part in ["works", "round trip", "throughput", "Mbit/s"] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+}

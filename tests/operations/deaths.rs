@@ -1,0 +1,201 @@
+//! Gateways that are killed, ways that are cut: flows are reset, and the next ones work.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::{Duration, Instant},
+};
+
+use refrain_relay::{LinkConfig, Relay};
+
+use crate::{
+    cable::Cable,
+    common::{
+        addresses::forward,
+        content, digest, eventually, origin,
+        site::{Pair, Site},
+    },
+    is_refused,
+};
+
+/// Flows in each state that a dying peer can find: idle, downloading, uploading, blocked.
+fn flows_in_all_states(address: SocketAddr) -> Vec<TcpStream> {
+    let commands = [
+        "hold",
+        "send 1 50000000 1000 10",
+        "send 2 20000000",
+        "count",
+    ];
+    let mut streams: Vec<_> = commands
+        .iter()
+        .map(|command| origin::ask(address, command).expect("the listener is there"))
+        .collect();
+    streams[3]
+        .write_all(&[b'.'; 100_000])
+        .expect("the flow takes bytes");
+    // Only the first pieces: what follows must wait in the gateways.
+    let mut piece = [0; 1000];
+    streams[1].read_exact(&mut piece).expect("a piece");
+    streams[2].read_exact(&mut piece).expect("a piece");
+    streams
+}
+
+/// Every flow gets a reset, not an end that looks like one of its application, within 5 s
+/// (promise P8).
+#[track_caller]
+fn assert_reset_within_5_s(mut streams: Vec<TcpStream>, since: Instant) {
+    let mut discarded = vec![0; 1 << 20];
+    for (index, stream) in streams.iter_mut().enumerate() {
+        let error = loop {
+            match stream.read(&mut discarded) {
+                Ok(0) => panic!("flow {index} looks as if it ended well"),
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "flow {index}");
+    }
+    let took = since.elapsed();
+    assert!(took < Duration::from_secs(5), "the resets took {took:?}");
+}
+
+/// A new connection is refused within 1 s (promise P8): the middle one of five, so that a
+/// busy machine does not decide.
+#[track_caller]
+fn assert_refused_within_1_s(address: SocketAddr) {
+    let mut times: Vec<_> = (0..5)
+        .map(|_| {
+            let began = Instant::now();
+            assert!(is_refused(address));
+            began.elapsed()
+        })
+        .collect();
+    times.sort();
+    assert!(times[2] < Duration::from_secs(1), "refusals took {times:?}");
+}
+
+#[test]
+fn a_killed_far_end_resets_flows_refuses_new_ones_and_may_come_back() {
+    let (listen, option) = forward(origin::start());
+    let mut pair = Pair::start(&[], &["--forward", &option]);
+    let streams = flows_in_all_states(listen);
+    pair.far.kill();
+    assert_reset_within_5_s(streams, Instant::now());
+    assert_refused_within_1_s(listen);
+    pair.far.restart();
+    eventually("new flows work again", || {
+        origin::answers(listen).then_some(())
+    });
+}
+
+#[test]
+fn a_near_end_with_memory_for_one_link_outlives_its_far_end() {
+    let (listen, option) = forward(origin::start());
+    let mut pair = Pair::start(&[], &["--forward", &option, "--memory", "128MiB"]);
+    pair.far.kill();
+    pair.far.restart();
+    eventually("flows work on the next link", || {
+        origin::answers(listen).then_some(())
+    });
+    let log = pair.near.log();
+    assert!(!log.contains("not enough memory"), "{log}");
+}
+
+#[test]
+fn a_killed_gateway_resets_the_connections_of_its_own_applications() {
+    let target = origin::start();
+    let (listen, option) = forward(target);
+    let mut pair = Pair::start(&[], &["--forward", &option]);
+    eventually("the listener works", || {
+        origin::answers(listen).then_some(())
+    });
+    let streams = flows_in_all_states(listen);
+    pair.near.kill();
+    assert_reset_within_5_s(streams, Instant::now());
+}
+
+#[test]
+fn a_killed_near_end_resets_flows_of_the_far_listeners_and_may_come_back() {
+    let target = origin::start();
+    let (listen, option) = forward(target);
+    let mut pair = Pair::start(&["--forward", &option], &["--allow", &target.to_string()]);
+    eventually("the far listener works", || {
+        origin::answers(listen).then_some(())
+    });
+    let streams = flows_in_all_states(listen);
+    pair.near.kill();
+    assert_reset_within_5_s(streams, Instant::now());
+    assert_refused_within_1_s(listen);
+    pair.near.restart();
+    eventually("new flows work again", || {
+        origin::answers(listen).then_some(())
+    });
+}
+
+#[test]
+fn an_unplugged_cable_resets_flows_and_a_plugged_one_revives_the_link() {
+    let (listen, option) = forward(origin::start());
+    let site = Site::new();
+    let cable = Cable::to(site.far_listen, LinkConfig::default());
+    let _far = site.far(&["--dead-after", "1500ms"]);
+    let options = ["--forward", &option, "--dead-after", "1500ms"];
+    let near = site.near(cable.relay.address(), &options);
+    near.wait_until_up();
+    let streams = flows_in_all_states(listen);
+    cable.switch(Relay::freeze);
+    assert_reset_within_5_s(streams, Instant::now());
+    assert_refused_within_1_s(listen);
+    cable.switch(|relay| relay.restore().expect("the address is still ours"));
+    eventually("new flows work again", || {
+        origin::answers(listen).then_some(())
+    });
+}
+
+#[test]
+fn caches_survive_a_cut_and_start_anew_with_a_new_far_end() {
+    const BYTES: usize = 1_000_000;
+    let (listen, option) = forward(origin::start());
+    let site = Site::new();
+    let cable = Cable::to(site.far_listen, LinkConfig::default());
+    let mut far = site.far(&[]);
+    let near = site.near(cable.relay.address(), &["--forward", &option]);
+    near.wait_until_up();
+    // Bytes that a download takes on the link.
+    let download = || {
+        let carried = || cable.relay.counts().down.delivered_bytes;
+        let before = carried();
+        let received = origin::fetch(listen, &format!("send 9 {BYTES}")).expect("no reset");
+        assert_eq!(digest(&received), digest(&content::letters(9, BYTES)));
+        carried() - before
+    };
+    let first = download();
+    assert!(
+        first > 300_000,
+        "letters at random cost 4.7 bits each: {first}"
+    );
+
+    cable.switch(Relay::cut);
+    eventually("the lanes died", || {
+        (near.peer().lanes_lost > 0).then_some(())
+    });
+    eventually("the link is back", || origin::answers(listen).then_some(()));
+    let after_cut = download();
+    assert!(
+        after_cut < first / 20,
+        "{after_cut} after a cut, {first} at first"
+    );
+
+    far.kill();
+    far.restart();
+    eventually("the link is back", || origin::answers(listen).then_some(()));
+    let after_restart = download();
+    assert!(
+        after_restart > first / 2,
+        "{after_restart} after a restart, {first} at first"
+    );
+    let again = download();
+    assert!(
+        again < first / 20,
+        "{again} in the new caches, {first} at first"
+    );
+}

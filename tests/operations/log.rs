@@ -1,0 +1,97 @@
+//! What the log says, how often, and that nothing waits for it.
+
+use std::{
+    io::Write,
+    net::TcpStream,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    process::Stdio,
+};
+
+use crate::common::{
+    addresses::{forward, free_address},
+    command::command,
+    origin,
+    site::{Pair, Site},
+};
+
+/// A standard error as a service manager gives it, full and with a reader that never reads.
+fn stuck_stderr() -> (UnixStream, Stdio) {
+    let (reader, mut writer) = UnixStream::pair().expect("a pair of sockets");
+    writer.set_nonblocking(true).expect("a socket");
+    for piece_bytes in [4096, 1] {
+        while writer.write(&vec![b'.'; piece_bytes]).is_ok() {}
+    }
+    writer.set_nonblocking(false).expect("a socket");
+    (reader, Stdio::from(OwnedFd::from(writer)))
+}
+
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let (listen, option) = forward(origin::start());
+    let site = Site::new();
+    let (_reader, stderr) = stuck_stderr();
+    // It serves /healthz, or this waits in vain.
+    let mut far = site.far_with_stderr(stderr, &["--log", "debug"]);
+    let near = site.near(site.far_listen, &["--forward", &option]);
+    near.wait_until_up();
+    assert!(origin::answers(listen));
+    far.signal("TERM");
+    assert_eq!(far.wait_for_exit().code(), Some(0));
+}
+
+#[test]
+fn a_crowd_of_strangers_costs_few_lines_of_the_log() {
+    let site = Site::new();
+    let far = site.far(&[]);
+    for _ in 0..300 {
+        let mut stranger = TcpStream::connect(site.far_listen).expect("it listens");
+        stranger
+            .write_all(b"GET / HTTP/1.1\r\n\r\n")
+            .expect("a connection");
+    }
+    let counted = "more like it";
+    far.wait_for_log(&["WARN", "127.0.0.1", counted]);
+    let lines = far.log().matches("WARN").count();
+    assert!(lines < 30, "{lines} lines for 300 strangers");
+}
+
+#[test]
+fn both_logs_say_once_when_a_link_comes_and_when_it_goes() {
+    let mut pair = Pair::start(&[], &["--socks5", &free_address().to_string()]);
+    pair.near.wait_for_lanes(2);
+    for (gateway, peer) in [
+        (&pair.far, &pair.site.near_key),
+        (&pair.near, &pair.site.far_key),
+    ] {
+        gateway.wait_for_log(&["INFO", "the link is up", peer]);
+        assert_eq!(gateway.log().matches("the link is up").count(), 1);
+    }
+    pair.near.kill();
+    let down = "the link is down";
+    pair.far.wait_for_log(&["INFO", down, &pair.site.near_key]);
+    assert_eq!(pair.far.log().matches(down).count(), 1);
+}
+
+#[test]
+fn the_log_is_complete_when_the_program_ends() {
+    let mut pair = Pair::start(&[], &["--socks5", &free_address().to_string()]);
+    pair.far.signal("TERM");
+    assert_eq!(pair.far.wait_for_exit().code(), Some(0));
+    assert!(pair.far.log().contains("draining"), "{}", pair.far.log());
+
+    // A taken address is the first thing that fails behind a first line.
+    let taken = pair.near.admin.to_string();
+    let key = pair.site.path("far.key").display().to_string();
+    let mut far = command(&["far", "--key", &key, "--peer-key", &pair.site.near_key]);
+    let options = ["--listen", "127.0.0.1:0", "--admin", &taken];
+    let ended = far.args(options).output().expect("the program runs");
+    let error = String::from_utf8_lossy(&ended.stderr);
+    let lines: Vec<_> = error.lines().collect();
+    assert!(lines[0].contains("allows its peers"), "{error}");
+    assert!(
+        lines
+            .last()
+            .is_some_and(|line| line.starts_with("refrain: ")),
+        "{error}"
+    );
+}
