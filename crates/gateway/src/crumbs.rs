@@ -17,8 +17,12 @@ const CRUMB_BYTES: usize = 16 << 10;
 /// Crumbs further apart than this are no stream: each goes its own way.
 const APART: Duration = Duration::from_micros(100);
 
-/// Turns that others get. The first is often over before the application has run.
-const TURNS: usize = 2;
+/// Turns that others get at most: the peer's gateway, what is behind it and the application may
+/// all wait for the same processor. Where nobody does, they take a few microseconds.
+const TURNS: usize = 8;
+
+/// After a turn as long as this, the application has written or somebody else works as hard.
+const LONG_TURN: Duration = Duration::from_micros(100);
 
 /// What a flow's task has read of late.
 #[derive(Debug, Default)]
@@ -35,7 +39,11 @@ impl Crumbs {
         // The lane's task may be next on this thread, and has what was read.
         tokio::task::yield_now().await;
         for _ in 0..TURNS {
+            let began = Instant::now();
             std::thread::yield_now();
+            if began.elapsed() >= LONG_TURN {
+                break;
+            }
         }
     }
 
