@@ -27,7 +27,7 @@ pub struct SharedLink {
     state: Mutex<State>,
     origin: Instant,
     /// The engine's next deadline came nearer.
-    deadline_moved: Notify,
+    deadline_moved: Arc<Notify>,
     /// Lanes that are up.
     lanes_up: watch::Sender<usize>,
     /// Loss holds up lanes: more would help.
@@ -116,7 +116,7 @@ impl SharedLink {
                 ended_wires: WireCounts::default(),
             }),
             origin: Instant::now(),
-            deadline_moved: Notify::new(),
+            deadline_moved: Arc::default(),
             lanes_up: watch::Sender::new(0),
             want_lanes: Notify::new(),
             offers,
@@ -131,14 +131,16 @@ impl SharedLink {
                     }
                     link.poll_timeout()
                 });
-                // Held only while awake, so that the link can end.
                 let at = deadline
                     .map_or(shared.now() + Duration::from_secs(1), |due| due.0)
                     .min(shared.now() + Duration::from_secs(1));
                 let at = shared.origin + at;
+                let moved = Arc::clone(&shared.deadline_moved);
+                // Held only while awake: a link that is over gives its memory back at once.
+                drop(shared);
                 tokio::select! {
                     () = sleep_until(at) => {}
-                    () = shared.deadline_moved.notified() => {}
+                    () = moved.notified() => {}
                 }
             }
         });
