@@ -151,6 +151,27 @@ fn an_unplugged_cable_resets_flows_and_a_plugged_one_revives_the_link() {
     });
 }
 
+/// What is kept of a link ends while a lane of it is being dialled.
+#[test]
+fn a_lane_that_comes_up_late_is_a_lane_of_the_present_link() {
+    let (listen, option) = forward(origin::start());
+    let site = Site::new();
+    let cable = Cable::to(site.far_listen, LinkConfig::default());
+    let _far = site.far(&["--dead-after", "1500ms"]);
+    let mut options = vec!["--forward", &option, "--dead-after", "1500ms"];
+    // Memory for one link, so that a lane on a forgotten one would leave none for the next.
+    options.extend(["--memory", "128MiB", "--keep-link", "1s"]);
+    options.extend(["--connect-timeout", "60s"]);
+    let near = site.near(cable.relay.address(), &options);
+    near.wait_until_up();
+    cable.switch(Relay::freeze);
+    eventually("the link is down for longer than it is kept", || {
+        (near.peer().down_s > Some(2.5)).then_some(())
+    });
+    cable.switch(Relay::thaw);
+    eventually("flows work again", || origin::answers(listen).then_some(()));
+}
+
 #[test]
 fn caches_survive_a_cut_and_start_anew_with_a_new_far_end() {
     const BYTES: usize = 1_000_000;

@@ -93,15 +93,18 @@ impl Near {
         self.policy.replace(&config.common);
     }
 
-    /// The link, a new one if the last is over.
-    fn present_link(&self) -> Option<Arc<SharedLink>> {
+    /// The link, a new one if the last is over. One of which lanes live or are dialled (`in_use`)
+    /// is over only by a fault: a lane that came up on a link that is forgotten would hold its
+    /// memory, and carry nothing.
+    fn present_link(&self, in_use: bool) -> Option<Arc<SharedLink>> {
         let mut present = self.link.write().expect("held for a moment");
         if let Some(link) = present.as_ref() {
-            let is_over = link.with(|link, _| link.fault().is_some() || link.is_out_of_lanes());
+            let (has_fault, out_of_lanes) =
+                link.with(|link, _| (link.fault().is_some(), link.is_out_of_lanes()));
             let expired = link
                 .lanes_gone_at()
                 .is_some_and(|at| at.elapsed() > self.policy.load().timeouts.keep_link);
-            if !is_over && !expired {
+            if !has_fault && (in_use || !(out_of_lanes || expired)) {
                 return Some(Arc::clone(link));
             }
             // Its memory goes to its successor.

@@ -47,7 +47,7 @@ impl Dialer {
 
     pub(super) async fn run(mut self) {
         loop {
-            let Some(link) = self.near.present_link() else {
+            let Some(link) = self.near.present_link(!self.lanes.is_empty()) else {
                 if !self.last_link_is_held() {
                     let error = "not enough memory for even the smallest caches: raise --memory";
                     self.near.note_error(error.to_owned());
@@ -57,9 +57,7 @@ impl Dialer {
             };
             self.follow(&link);
             let mut lanes_up = link.lanes_up();
-            if self.plan.note_lanes_up(*lanes_up.borrow_and_update()) {
-                self.near.clear_error();
-            }
+            self.note_lanes_up(*lanes_up.borrow_and_update());
             let now = Instant::now();
             let lanes_max = link.with(|link, _| link.lanes_max());
             for dial in self.plan.next_dials(now, self.lanes.len(), lanes_max) {
@@ -71,6 +69,8 @@ impl Dialer {
             tokio::select! {
                 Some(ended) = self.lanes.join_next() => {
                     let (dial, ending) = ended.unwrap_or((Dial::FIRST, Ending::Failed));
+                    // Lanes that came up before this one ended count for what is made of it.
+                    self.note_lanes_up(*lanes_up.borrow());
                     self.plan.lane_ended(Instant::now(), dial, ending);
                 }
                 // Both are looked at above.
@@ -78,6 +78,12 @@ impl Dialer {
                 () = sleep_until(wake) => {}
                 () = link.want_lanes.notified() => self.plan.want_all_lanes(Instant::now()),
             }
+        }
+    }
+
+    fn note_lanes_up(&mut self, lanes_up: usize) {
+        if self.plan.note_lanes_up(lanes_up) {
+            self.near.clear_error();
         }
     }
 
