@@ -123,8 +123,9 @@ pub fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
         report,
     };
     let ended = measuring.measure_all(contests);
-    measuring.finish(ended.is_ok())?;
-    ended
+    let finished = measuring.finish(ended.is_ok());
+    // Who reads the output may have gone by Ctrl-C too: the exit code says that it was pressed.
+    ended.and(finished)
 }
 
 /// What was measured so far, and where it is shown.
@@ -177,7 +178,7 @@ impl Measuring<'_> {
         match self.table {
             Some(table) => table.end(&self.report, &mut out)?,
             None => {
-                serde_json::to_writer_pretty(&mut out, &self.report)?;
+                serde_json::to_writer_pretty(&mut out, &self.report).map_err(io::Error::from)?;
                 writeln!(out)?;
             }
         }

@@ -52,6 +52,27 @@ fn rows_come_one_by_one_and_an_interrupt_keeps_those_that_came() {
     assert_eq!(error, "refrain: interrupted before all was measured\n");
 }
 
+/// As in `refrain bench | tee FILE`, where Ctrl-C ends both.
+#[test]
+fn an_interrupt_is_told_to_the_shell_also_where_nobody_reads() {
+    for json in [&["--json"][..], &[]] {
+        let arguments = [&["bench", "--seconds", "100"], json].concat();
+        let mut bench = command(&arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program runs");
+        eventually("it takes interrupts", || {
+            takes_interrupts(&bench).then_some(())
+        });
+        drop(bench.stdout.take());
+        interrupt(&bench);
+        let ended = bench.wait_with_output().expect("it ends");
+        let error = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(130), "{json:?}: {error}");
+    }
+}
+
 #[test]
 fn json_says_whether_it_is_complete() {
     let rows = ["--seconds", "0.01", "--filter", "check of a block"];

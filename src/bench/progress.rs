@@ -6,9 +6,11 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, P
 
 /// A line that says `message`, with nothing counted yet.
 pub fn line(message: &'static str) -> ProgressBar {
-    ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr())
+    let line = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr())
         .with_style(style("{wide_msg}"))
-        .with_message(message)
+        .with_message(message);
+    line.tick();
+    line
 }
 
 /// Counts `rows` on the line from now on.
