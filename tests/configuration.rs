@@ -230,6 +230,10 @@ fn a_check_refuses_what_the_near_end_would_refuse() {
         assert_eq!(code, 2, "{wrong:?}");
     }
 
+    // A check serves nobody, and so needs no listener.
+    let (code, error) = refrain_fails(&[&["check"], &own[..]].concat());
+    assert_eq!(code, 1, "{error}");
+
     let file = site.write("near.toml", "\nsimd = \"mmx\"\n");
     let (code, error) = refrain_fails(&[&["check", "--config", &file], &own[..]].concat());
     assert_eq!(code, 2, "{error}");

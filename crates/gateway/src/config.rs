@@ -228,8 +228,8 @@ impl Options<Far> {
 }
 
 impl Options<Check> {
-    /// What to check. What the near end would not start with is an error here as well, whether
-    /// a check uses it or not.
+    /// What to check. A value that the near end would not start with is an error here as well,
+    /// whether a check uses it or not; a way in for applications is not asked for.
     pub fn resolve(&self) -> Result<CheckConfig, ConfigError> {
         let near = NearConfig::resolve(&self.settings()?)?;
         Ok(CheckConfig {
