@@ -12,6 +12,7 @@ use crate::{
     cable::Cable,
     common::{
         addresses::forward,
+        command::refrain,
         content, digest, eventually, origin,
         site::{Pair, Site},
     },
@@ -172,24 +173,54 @@ fn a_lane_that_comes_up_late_is_a_lane_of_the_present_link() {
     eventually("flows work again", || origin::answers(listen).then_some(()));
 }
 
+/// Bytes that the same download takes on the link.
+fn download(listen: SocketAddr, cable: &Cable) -> u64 {
+    const BYTES: usize = 1_000_000;
+    let carried = || cable.relay.counts().down.delivered_bytes;
+    let before = carried();
+    let received = origin::fetch(listen, &format!("send 9 {BYTES}")).expect("no reset");
+    assert_eq!(digest(&received), digest(&content::letters(9, BYTES)));
+    carried() - before
+}
+
+/// An operator whose link is cut tries the way again and again.
+#[test]
+fn checks_do_not_take_the_place_of_a_link_that_is_cut() {
+    let (listen, option) = forward(origin::start());
+    let site = Site::new();
+    let cable = Cable::to(site.far_listen, LinkConfig::default());
+    let _far = site.far(&[]);
+    let near = site.near(cable.relay.address(), &["--forward", &option]);
+    near.wait_until_up();
+    let first = download(listen, &cable);
+    cable.switch(|relay| {
+        relay.refuse().expect("the door closes");
+        relay.cut();
+    });
+    let (peer, key) = (site.far_listen.to_string(), site.path("near.key"));
+    let key = key.display().to_string();
+    // More than the links that a far end keeps for one key.
+    for _ in 0..6 {
+        let options = ["--peer", &peer, "--key", &key, "--peer-key", &site.far_key];
+        let check = refrain(&[&["check"], &options[..]].concat());
+        let error = String::from_utf8_lossy(&check.stderr);
+        assert!(check.status.success(), "{error}");
+    }
+    cable.switch(|relay| relay.restore().expect("the address is still ours"));
+    eventually("the link is back", || origin::answers(listen).then_some(()));
+    let again = download(listen, &cable);
+    assert!(again < first / 20, "{again} after checks, {first} at first");
+}
+
 #[test]
 fn caches_survive_a_cut_and_start_anew_with_a_new_far_end() {
-    const BYTES: usize = 1_000_000;
     let (listen, option) = forward(origin::start());
     let site = Site::new();
     let cable = Cable::to(site.far_listen, LinkConfig::default());
     let mut far = site.far(&[]);
     let near = site.near(cable.relay.address(), &["--forward", &option]);
     near.wait_until_up();
-    // Bytes that a download takes on the link.
-    let download = || {
-        let carried = || cable.relay.counts().down.delivered_bytes;
-        let before = carried();
-        let received = origin::fetch(listen, &format!("send 9 {BYTES}")).expect("no reset");
-        assert_eq!(digest(&received), digest(&content::letters(9, BYTES)));
-        carried() - before
-    };
-    let first = download();
+    let first = download(listen, &cable);
     assert!(
         first > 300_000,
         "letters at random cost 4.7 bits each: {first}"
@@ -200,7 +231,7 @@ fn caches_survive_a_cut_and_start_anew_with_a_new_far_end() {
         (near.peer().lanes_lost > 0).then_some(())
     });
     eventually("the link is back", || origin::answers(listen).then_some(()));
-    let after_cut = download();
+    let after_cut = download(listen, &cable);
     assert!(
         after_cut < first / 20,
         "{after_cut} after a cut, {first} at first"
@@ -209,12 +240,12 @@ fn caches_survive_a_cut_and_start_anew_with_a_new_far_end() {
     far.kill();
     far.restart();
     eventually("the link is back", || origin::answers(listen).then_some(()));
-    let after_restart = download();
+    let after_restart = download(listen, &cable);
     assert!(
         after_restart > first / 2,
         "{after_restart} after a restart, {first} at first"
     );
-    let again = download();
+    let again = download(listen, &cable);
     assert!(
         again < first / 20,
         "{again} in the new caches, {first} at first"

@@ -240,7 +240,9 @@ impl Far {
         }
         // Links of the peer's earlier lives give way to its present one.
         while links.len() >= LINKS_PER_PEER_MAX {
-            let Some(idle) = links.iter().position(|link| link.lanes_gone_at().is_some()) else {
+            let idle = links.iter().enumerate();
+            let idle = idle.filter_map(|(index, link)| Some((worth(link)?, index)));
+            let Some((_, idle)) = idle.min() else {
                 return Err(format!(
                     "{peer} has {LINKS_PER_PEER_MAX} links already: does each site have a key of its own?"
                 ));
@@ -251,7 +253,7 @@ impl Far {
             if let Some(found) = self.budget.link(&self.config.common) {
                 break found;
             }
-            if !forget_oldest_idle(&mut all) {
+            if !forget_an_idle_link(&mut all) {
                 return Err(format!(
                     "the far end has no memory for the caches of {peer}: raise its --memory or \
                      lower its --cache"
@@ -451,17 +453,26 @@ impl Gateway for Far {
     }
 }
 
-fn forget_oldest_idle(all: &mut BTreeMap<PublicKey, Vec<Arc<SharedLink>>>) -> bool {
+/// Forgets the link without lanes that is worth least; says whether there was one.
+fn forget_an_idle_link(all: &mut BTreeMap<PublicKey, Vec<Arc<SharedLink>>>) -> bool {
     let idle = all
         .iter()
         .flat_map(|(&peer, links)| links.iter().map(move |link| (peer, link)))
-        .filter_map(|(peer, link)| Some((link.lanes_gone_at()?, peer, Arc::clone(link))))
-        .min_by_key(|(at, ..)| *at);
-    let Some((_, peer, oldest)) = idle else {
+        .filter_map(|(peer, link)| Some((worth(link)?, peer, Arc::clone(link))))
+        .min_by_key(|(worth, ..)| *worth);
+    let Some((_, peer, idle)) = idle else {
         return false;
     };
     if let Some(links) = all.get_mut(&peer) {
-        links.retain(|link| !Arc::ptr_eq(link, &oldest));
+        links.retain(|link| !Arc::ptr_eq(link, &idle));
     }
     true
+}
+
+/// What a link without lanes is worth keeping; `None` while it has some. Those that nothing is in
+/// are worth least, such as each `refrain check` leaves one; then those that are alone for longest.
+fn worth(link: &SharedLink) -> Option<(bool, Instant)> {
+    let gone_at = link.lanes_gone_at()?;
+    let has_caches = link.with(|link, _| link.fault().is_none() && !link.was_never_used());
+    Some((has_caches, gone_at))
 }
