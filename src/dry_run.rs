@@ -67,11 +67,9 @@ fn common(
     }
     line("allow", config.allow.describe())?;
     line("exclude", config.exclude.describe())?;
-    line("memory", memory(config, peers.len()))?;
-    line(
-        "lanes",
-        format!("{}, at most {}", config.lanes, config.lanes_max),
-    )?;
+    let [memory, lanes] = memory_and_lanes(config, peers.len());
+    line("memory", memory)?;
+    line("lanes", lanes)?;
     let rate = config.rate.map(|rate| rate.to_string());
     line(
         "rate",
@@ -92,23 +90,35 @@ fn common(
     )
 }
 
-/// What a link gets of the memory, as it would when it begins.
-fn memory(config: &CommonConfig, peers: usize) -> String {
+/// What a link gets of the memory, as it would when it begins, and how many lanes in it.
+fn memory_and_lanes(config: &CommonConfig, peers: usize) -> [String; 2] {
     let budget = MemoryBudget::new(config.memory.0, peers);
     let whole = bytes(config.memory.0);
     let Some((link, _reserved)) = budget.link(config) else {
-        return format!("{whole}, too little for any link");
+        return [
+            format!("{whole}, too little for any link"),
+            "none".to_owned(),
+        ];
     };
     let link_bytes = config.memory.0 - budget.free_bytes();
     let links = (config.memory.0 / link_bytes) as usize;
     if links < peers {
         tracing::warn!("memory has room for the links of {links} peers, and there are {peers}");
     }
-    format!(
+    let memory = format!(
         "{whole}, of which a link takes at most {}, with caches of {}",
         bytes(link_bytes),
         bytes(link.send_cache.cache_bytes() as u64)
-    )
+    );
+    let fewer = match link.lanes_max < config.lanes_max.into() {
+        true => ": the memory has room for no more",
+        false => "",
+    };
+    let lanes = link.lanes_max.min(config.lanes.into());
+    [
+        memory,
+        format!("{lanes}, at most {}{fewer}", link.lanes_max),
+    ]
 }
 
 fn named(peers: &PeerKeys, key: &PublicKey) -> String {

@@ -251,6 +251,23 @@ fn a_check_refuses_what_the_near_end_would_refuse() {
 }
 
 #[test]
+fn a_dry_run_says_how_many_lanes_the_memory_has_room_for() {
+    let site = Site::new();
+    let key = site.path("far.key").display().to_string();
+    let own = ["far", "--dry-run", "--listen", "127.0.0.1:0", "--key", &key];
+    let own = [&own[..], &["--peer-key", &site.near_key]].concat();
+    let lanes = |memory: &str| {
+        let tried = refrain(&[&own[..], &["--memory", memory]].concat());
+        let said = String::from_utf8_lossy(&tried.stdout).into_owned();
+        let line = said.lines().find_map(|line| line.strip_prefix("  lanes "));
+        line.expect("it says").trim().to_owned()
+    };
+    assert_eq!(lanes("8GiB"), "4, at most 16");
+    let fewer = lanes("40MiB");
+    assert_eq!(fewer, "1, at most 1: the memory has room for no more");
+}
+
+#[test]
 fn a_dry_run_warns_of_peers_that_the_memory_has_no_room_for() {
     let site = Site::new();
     let key = site.path("far.key").display().to_string();
