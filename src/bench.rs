@@ -48,7 +48,7 @@ pub struct BenchArguments {
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
     seconds: Duration,
 
-    /// Only rows whose names have this text in them
+    /// Only rows whose names have this text in them, in capitals or not
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
 
@@ -65,7 +65,8 @@ pub struct BenchArguments {
 
 impl BenchArguments {
     fn wants(&self, name: &RowName) -> bool {
-        name.to_string().contains(&self.filter)
+        let name = name.to_string().to_lowercase();
+        name.contains(&self.filter.to_lowercase())
     }
 }
 
@@ -83,13 +84,14 @@ pub fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
             .or_else(|_| content::archive().map(Inputs::of_demo))?,
     };
     let mut contests = contests::all(&inputs, &backends);
+    let kernels = kernels(&contests);
     contests.retain(|contest| arguments.wants(&contest.name));
     let of_pair = pair::NAMES.into_iter().filter(|name| arguments.wants(name));
     let of_pair: Vec<_> = of_pair.collect();
     let planned = contests.len() + of_pair.len();
     ensure!(
         planned > 0,
-        "no row's name has `{}` in it",
+        "no row's name has `{}` in it; they begin with {kernels}",
         arguments.filter
     );
 
@@ -196,6 +198,14 @@ fn backends(choice: BackendChoice) -> Vec<Backend> {
         }
         BackendChoice::Only(backend) => vec![backend],
     }
+}
+
+/// What rows' names begin with.
+fn kernels(contests: &[Contest<'_>]) -> String {
+    let names = contests.iter().map(|contest| &contest.name);
+    let mut kernels: Vec<_> = names.chain(&pair::NAMES).map(|name| name.kernel).collect();
+    kernels.dedup();
+    kernels.join("; ")
 }
 
 /// What stands in the table's first column.

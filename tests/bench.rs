@@ -52,6 +52,18 @@ fn rows_come_one_by_one_and_an_interrupt_keeps_those_that_came() {
     assert_eq!(error, "refrain: interrupted before all was measured\n");
 }
 
+#[test]
+fn a_filter_that_fits_nothing_is_told_what_there_is() {
+    let run = refrain(&["bench", "--filter", "lz4"]);
+    let error = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(1), "{error}");
+    assert!(
+        error.contains("begin with PACK anchors; SAMPLEBYTE p = 64;"),
+        "{error}"
+    );
+    assert!(error.ends_with("; pair\n"), "{error}");
+}
+
 /// As in `refrain bench | tee FILE`, where Ctrl-C ends both.
 #[test]
 fn an_interrupt_is_told_to_the_shell_also_where_nobody_reads() {
@@ -75,7 +87,7 @@ fn an_interrupt_is_told_to_the_shell_also_where_nobody_reads() {
 
 #[test]
 fn json_says_whether_it_is_complete() {
-    let rows = ["--seconds", "0.01", "--filter", "check of a block"];
+    let rows = ["--seconds", "0.01", "--filter", "Check of a Block"];
     let whole = refrain(&[&["bench", "--json"], &rows[..]].concat());
     let error = String::from_utf8_lossy(&whole.stderr);
     assert!(whole.status.success(), "{error}");
