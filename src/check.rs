@@ -41,11 +41,11 @@ fn print(report: &CheckReport, out: &mut impl Write) -> io::Result<()> {
         "{} works: both keys are right, both speak wire version {}",
         report.peer, report.wire_version
     )?;
-    writeln!(out, "handshake    {:9.1} ms", report.handshake_ms)?;
-    writeln!(out, "hello        {:9.1} ms", report.hello_ms)?;
+    writeln!(out, "handshake    {:10.2} ms", report.handshake_ms)?;
+    writeln!(out, "hello        {:10.2} ms", report.hello_ms)?;
     writeln!(
         out,
-        "round trip   {median:9.1} ms, {:.1} to {:.1}",
+        "round trip   {median:10.2} ms, {:.2} to {:.2}",
         report.round_trips_ms[0],
         report.round_trips_ms[report.round_trips_ms.len() - 1]
     )?;

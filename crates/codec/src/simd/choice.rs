@@ -63,7 +63,10 @@ impl fmt::Display for BackendChoiceError {
             Self::Unknown => {
                 f.write_str("expected `auto`, `portable`, `avx2`, `avx512` or `neon`")?;
             }
-            Self::Lacking(set) => write!(f, "this machine lacks {set}: expected `auto`")?,
+            Self::Lacking(set) => write!(
+                f,
+                "this machine lacks {set}: expected `auto` or what it has"
+            )?,
         }
         f.write_str("; this machine has")?;
         for (index, backend) in Backend::available().enumerate() {
