@@ -13,6 +13,23 @@ use common::{
 };
 use serde_json::Value;
 
+fn start(arguments: &[&str]) -> Child {
+    command(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs")
+}
+
+/// Starts the program, and waits until it takes Ctrl-C itself.
+fn start_interruptible(arguments: &[&str]) -> Child {
+    let child = start(arguments);
+    eventually("it takes interrupts", || {
+        takes_interrupts(&child).then_some(())
+    });
+    child
+}
+
 fn interrupt(child: &Child) {
     let kill = format!("kill -INT {}", child.id());
     let sent = Command::new("sh").args(["-c", &kill]).status();
@@ -31,11 +48,7 @@ fn takes_interrupts(child: &Child) -> bool {
 #[test]
 fn rows_come_one_by_one_and_an_interrupt_keeps_those_that_came() {
     // More rows than can pass unseen between the first one and the signal.
-    let mut bench = command(&["bench", "--seconds", "0.5", "--filter", "hot"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program runs");
+    let mut bench = start(&["bench", "--seconds", "0.5", "--filter", "hot"]);
     let mut out = BufReader::new(bench.stdout.take().expect("it is piped"));
     let mut text = String::new();
     while !text.contains("\nPACK anchors, random, hot ") {
@@ -69,14 +82,7 @@ fn a_filter_that_fits_nothing_is_told_what_there_is() {
 fn an_interrupt_is_told_to_the_shell_also_where_nobody_reads() {
     for json in [&["--json"][..], &[]] {
         let arguments = [&["bench", "--seconds", "100"], json].concat();
-        let mut bench = command(&arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program runs");
-        eventually("it takes interrupts", || {
-            takes_interrupts(&bench).then_some(())
-        });
+        let mut bench = start_interruptible(&arguments);
         drop(bench.stdout.take());
         interrupt(&bench);
         let ended = bench.wait_with_output().expect("it ends");
@@ -97,14 +103,7 @@ fn json_says_whether_it_is_complete() {
     assert_eq!(report["rows"][0]["name"], "check of a block, random, hot");
     assert!(report["rows"][0]["gb_per_s"].as_f64() > Some(0.0));
 
-    let bench = command(&["bench", "--json", "--seconds", "100"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program runs");
-    eventually("it takes interrupts", || {
-        takes_interrupts(&bench).then_some(())
-    });
+    let bench = start_interruptible(&["bench", "--json", "--seconds", "100"]);
     interrupt(&bench);
     let ended = bench.wait_with_output().expect("it ends");
     let error = String::from_utf8_lossy(&ended.stderr);

@@ -16,17 +16,8 @@ use crate::{
 /// `refrain check` with these keys, which must fail: what it says.
 #[track_caller]
 fn check_fails(site: &Site, peer: SocketAddr, key: &str, peer_key: &str) -> String {
-    let (peer, key) = (peer.to_string(), site.path(key).display().to_string());
-    let command = [
-        "check",
-        "--peer",
-        &peer,
-        "--key",
-        &key,
-        "--peer-key",
-        peer_key,
-    ];
-    let (code, error) = refrain_fails(&command);
+    let command = site.check_of(peer, key, peer_key);
+    let (code, error) = refrain_fails(&command.each_ref().map(String::as_str));
     assert_eq!(code, 1, "{error}");
     assert_eq!(error.lines().count(), 1, "one error, not: {error}");
     error

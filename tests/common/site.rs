@@ -104,6 +104,26 @@ impl Site {
         self.gateway("near", key, &all, Gateway::start)
     }
 
+    /// The command that checks the way to `peer` with this key of the site.
+    pub fn check_of(&self, peer: SocketAddr, key: &str, peer_key: &str) -> [String; 7] {
+        let (peer, key) = (peer.to_string(), self.path(key).display().to_string());
+        let words = [
+            "check",
+            "--peer",
+            &peer,
+            "--key",
+            &key,
+            "--peer-key",
+            peer_key,
+        ];
+        words.map(str::to_owned)
+    }
+
+    /// The command that checks the way to the far end, as the near end would go it.
+    pub fn check(&self) -> [String; 7] {
+        self.check_of(self.far_listen, "near.key", &self.far_key)
+    }
+
     fn gateway(
         &self,
         role: &str,

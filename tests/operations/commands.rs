@@ -29,23 +29,13 @@ fn keygen_writes_a_private_file_once() {
 fn check_says_whether_the_pair_works_and_how_fast_the_way_is() {
     let site = Site::new();
     let _far = site.far(&[]);
-    let (peer, key) = (site.far_listen.to_string(), site.path("near.key"));
-    let key = key.display().to_string();
-    let command = [
-        "check",
-        "--peer",
-        &peer,
-        "--key",
-        &key,
-        "--peer-key",
-        &site.far_key,
-    ];
+    let command = site.check();
     let human = thread::spawn({
-        let command = command.map(str::to_owned);
+        let command = command.clone();
         move || refrain(&command.each_ref().map(String::as_str))
     });
     // The two disturb each other's measurement, which is not what is tested.
-    let json = refrain(&[&command[..], &["--json"]].concat());
+    let json = refrain(&[&command.each_ref().map(String::as_str)[..], &["--json"]].concat());
     assert!(
         json.status.success(),
         "{}",

@@ -197,14 +197,12 @@ fn checks_do_not_take_the_place_of_a_link_that_is_cut() {
         relay.refuse().expect("the door closes");
         relay.cut();
     });
-    let (peer, key) = (site.far_listen.to_string(), site.path("near.key"));
-    let key = key.display().to_string();
+    let check = site.check();
     // More than the links that a far end keeps for one key.
     for _ in 0..6 {
-        let options = ["--peer", &peer, "--key", &key, "--peer-key", &site.far_key];
-        let check = refrain(&[&["check"], &options[..]].concat());
-        let error = String::from_utf8_lossy(&check.stderr);
-        assert!(check.status.success(), "{error}");
+        let checked = refrain(&check.each_ref().map(String::as_str));
+        let error = String::from_utf8_lossy(&checked.stderr);
+        assert!(checked.status.success(), "{error}");
     }
     cable.switch(|relay| relay.restore().expect("the address is still ours"));
     eventually("the link is back", || origin::answers(listen).then_some(()));
