@@ -7,6 +7,8 @@
 //! Deviation: BLAKE3, truncated, instead of SHA-1, for which collisions can be made to
 //! order. SHA-1 is there to reproduce the paper.
 //!
+//! A chunk store keeps 256 bits, [`ChunkDigest`]: what it holds it has for months.
+//!
 //! Built with `--cfg refrain_weak_hashes`, 16 bits are left, so that different chunks do
 //! collide: tests then show that the check of each block finds it.
 
@@ -20,6 +22,12 @@ use crate::simd::{Backend, blake3::hash_many};
 /// Digest of a chunk, 160 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChunkHash(pub [u8; 20]);
+
+/// Digest of a chunk, 256 bits: the name by which a chunk store keeps it.
+///
+/// SHA-1 has 160; the rest are zeros.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChunkDigest(pub [u8; 32]);
 
 /// The hash function behind chunk hashes.
 ///
@@ -51,6 +59,27 @@ impl ChunkHasher {
         let mut hash = ChunkHash(digest);
         hash.weaken();
         hash
+    }
+
+    /// The 256-bit digest of `chunk`.
+    ///
+    /// ```
+    /// use refrain_codec::chunk::hash::ChunkHasher;
+    ///
+    /// let digest = ChunkHasher::default().digest(b"refrain");
+    /// assert_eq!(digest.0[..20], ChunkHasher::default().hash(b"refrain").0);
+    /// ```
+    #[must_use]
+    pub fn digest(self, chunk: &[u8]) -> ChunkDigest {
+        let mut digest = [0; 32];
+        match self {
+            Self::Blake3 => digest.copy_from_slice(blake3::hash(chunk).as_bytes()),
+            Self::Sha1 => digest[..20].copy_from_slice(&Sha1::digest(chunk)),
+        }
+        if cfg!(refrain_weak_hashes) {
+            digest[2..].fill(0);
+        }
+        ChunkDigest(digest)
     }
 
     /// The digests of all `chunks` of a block, into `hashes`, whose former content is dropped.
@@ -99,6 +128,18 @@ impl ChunkHash {
         if cfg!(refrain_weak_hashes) {
             self.0[2..].fill(0);
         }
+    }
+}
+
+impl fmt::Display for ChunkDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ChunkDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ChunkDigest({self})")
     }
 }
 
@@ -156,6 +197,17 @@ mod tests {
             hex(ChunkHasher::Blake3),
             "6437b3ac38465133ffb63b75273a8db548c55846"
         );
+    }
+
+    #[test]
+    fn a_digest_begins_with_the_hash() {
+        for hasher in [ChunkHasher::Blake3, ChunkHasher::Sha1] {
+            let digest = hasher.digest(b"abc");
+            assert_eq!(digest.0[..20], hasher.hash(b"abc").0);
+            assert_eq!(digest.to_string().len(), 64);
+            #[cfg(not(refrain_weak_hashes))]
+            assert_eq!(digest.0[20..] == [0; 12], hasher == ChunkHasher::Sha1);
+        }
     }
 
     #[test]

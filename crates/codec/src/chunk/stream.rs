@@ -27,7 +27,7 @@ const PART_BYTES: usize = 64 << 10;
 /// use refrain_codec::chunk::stream::ChunkBounds;
 ///
 /// let bounds = ChunkBounds::default();
-/// assert_eq!((bounds.bytes_min(), bounds.bytes_max()), (2 << 10, 64 << 10));
+/// assert_eq!((bounds.bytes_min(), bounds.bytes_max()), (2 << 10, 32 << 10));
 /// assert!(ChunkBounds::new(16, 1024).is_err(), "shorter than the window of an anchor");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,11 +41,10 @@ impl ChunkBounds {
     /// No chunk may be longer.
     pub const LIMIT: usize = 16 << 20;
 
-    /// For an average of about 8 KiB with the mask of 13 bits: 2 and 64 KiB, as in LBFS
-    /// (Muthitacharoen et al., SOSP 2001).
+    /// For an average of about 8 KiB with the mask of 13 bits: 2 and 32 KiB.
     pub const DEFAULT: Self = Self {
         bytes_min: 2 << 10,
-        bytes_max: 64 << 10,
+        bytes_max: 32 << 10,
     };
 
     /// Checks bounds.
@@ -280,10 +279,10 @@ mod tests {
     fn a_chunk_is_known_48_bytes_after_its_longest() {
         let mut chunks = Vec::new();
         let mut stream_chunks = StreamChunks::default();
-        stream_chunks.feed(&[0; (64 << 10) + 47], &mut chunks);
+        stream_chunks.feed(&[0; (32 << 10) + 47], &mut chunks);
         assert_eq!(chunks, []);
         stream_chunks.feed(&[0], &mut chunks);
-        assert_eq!((chunks.len(), chunks[0].end), (1, 64 << 10));
+        assert_eq!((chunks.len(), chunks[0].end), (1, 32 << 10));
     }
 
     #[test]
