@@ -65,12 +65,13 @@ const BYTES: Scale = Scale {
     units: &[("GiB", GIB), ("MiB", MIB), ("KiB", KIB), ("B", 1)],
     aliases: &[
         ("", 1),
+        ("TB", 1_000_000_000_000),
         ("GB", 1_000_000_000),
         ("MB", 1_000_000),
         ("kB", 1_000),
         ("KB", 1_000),
     ],
-    known: "B, KiB, MiB, GiB, kB, MB, GB",
+    known: "B, KiB, MiB, GiB, kB, MB, GB, TB",
     example: "128MiB",
 };
 
@@ -213,6 +214,7 @@ mod tests {
     fn quantities_read_as_people_write_them() {
         assert_eq!("128MiB".parse(), Ok(ByteSize(128 << 20)));
         assert_eq!("1.5 GiB".parse(), Ok(ByteSize(3 << 29)));
+        assert_eq!("9.1TB".parse(), Ok(ByteSize(9_100_000_000_000)));
         assert_eq!("4096".parse(), Ok(ByteSize(4096)));
         assert_eq!("20Mbit".parse(), Ok(BitRate(20_000_000)));
         assert_eq!("2.5Gbit/s".parse(), Ok(BitRate(2_500_000_000)));
