@@ -5,6 +5,7 @@
 
 mod bench;
 mod check;
+mod cost;
 mod demo;
 mod dry_run;
 mod keygen;
@@ -60,6 +61,8 @@ enum Command {
     Status(status::StatusArguments),
     /// Find out whether a pair works, and how fast the way between is
     Check(check::CheckArguments),
+    /// Reckon what elimination saves on the bill for traffic, and costs on the one for servers
+    Cost(cost::CostArguments),
     /// Measure this machine's speed, beside that of others' programs
     Bench(bench::BenchArguments),
 }
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Command::Near(arguments) => run::near(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Cost(arguments) => cost::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     match result {
@@ -85,7 +89,7 @@ fn main() -> ExitCode {
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.is::<ConfigError>() {
+    if error.is::<ConfigError>() || error.is::<cost::WrongInput>() {
         2
     } else if error.is::<Interrupted>() {
         interrupt::EXIT_CODE

@@ -1,0 +1,301 @@
+//! What goes into the model, and where each figure is from: the command line, then the status of
+//! a run, then the paper.
+//!
+//! Pure: texts were read before, and nothing is printed here.
+
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+
+use super::{
+    given::Given,
+    measured::Measured,
+    model::{Driven, Scenario, load_of_cpu},
+    paper,
+    prices::{PriceError, PriceList, Server},
+    tiers::{Tiers, TiersError},
+};
+
+/// A figure and where it is from.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sourced<T> {
+    /// The figure.
+    pub value: T,
+    /// In words.
+    pub from: String,
+}
+
+/// All that the model was given.
+#[derive(Debug, Clone, Serialize)]
+pub struct Inputs {
+    /// GB a month without elimination.
+    pub traffic_gb: Sourced<f64>,
+    /// Share of it that predictions eliminate.
+    pub receiver_share: Sourced<f64>,
+    /// Share of it that a sender eliminates.
+    pub sender_share: Sourced<f64>,
+    /// Server-hours more, receiver-driven, as a share of those without elimination.
+    pub receiver_load: Sourced<f64>,
+    /// Server-hours more, sender-driven.
+    pub sender_load: Sourced<f64>,
+    /// What a server puts out.
+    pub server_mbit_per_s: Sourced<f64>,
+    /// Prices of traffic.
+    pub egress: Sourced<Tiers>,
+    /// Price of a server.
+    pub server: Sourced<Server>,
+}
+
+/// Why there is nothing to reckon with.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// No volume.
+    #[error("how much traffic a month? Give --traffic, or the status of a run")]
+    NoTraffic,
+    /// No share.
+    #[error(
+        "how much of the traffic is redundant? Give --redundancy, or the status of a run that \
+         counted what it saved"
+    )]
+    NoRedundancy,
+    /// A server cannot do what it is said to do.
+    #[error(
+        "a server of {cores} cores that puts out so much would need {needed_cores:.1} cores at \
+         --cpu-none alone: is --server-output, --cores or --cpu-none wrong?"
+    )]
+    CpuBeyondServer {
+        /// Those it has.
+        cores: u32,
+        /// Those it needs.
+        needed_cores: f64,
+    },
+    /// All of no cost.
+    #[error("with these prices this traffic costs nothing")]
+    Free,
+    /// The price list, or what was asked of it.
+    #[error(transparent)]
+    Price(#[from] PriceError),
+}
+
+impl<T> Sourced<T> {
+    fn new(value: T, from: impl Into<String>) -> Self {
+        let from = from.into();
+        Self { value, from }
+    }
+}
+
+impl Inputs {
+    /// Puts together what was given, measured and assumed.
+    ///
+    /// # Errors
+    /// Where [`InputError`] says.
+    pub fn resolve(
+        given: &Given,
+        measured: Option<&Measured>,
+        prices: &PriceList,
+    ) -> Result<Self, InputError> {
+        let traffic_gb = match (given.traffic, measured) {
+            (Some(size), _) => Sourced::new(size.0 as f64 / 1e9, "--traffic"),
+            (None, Some(run)) => Sourced::new(run.gb_per_month(), "status, scaled to 730 h"),
+            (None, None) => return Err(InputError::NoTraffic),
+        };
+        let (receiver_share, sender_share) = shares(given, measured)?;
+        let server_mbit_per_s = match given.server_output {
+            Some(rate) => Sourced::new(rate.0 as f64 / 1e6, "--server-output"),
+            None => Sourced::new(
+                paper::SERVER_OUTPUT_BITS_PER_S / 1e6,
+                "assumed: the paper's server (section 5.3)",
+            ),
+        };
+        let egress = egress(given, prices)?;
+        let server = server(given, prices)?;
+        let cpu = Cpu {
+            given,
+            cores: server.value.cores,
+            gb_per_hour: paper::gb_per_hour(server_mbit_per_s.value * 1e6),
+        };
+        let (receiver_load, sender_load) = cpu.loads(receiver_share.value)?;
+        let inputs = Self {
+            traffic_gb,
+            receiver_share,
+            sender_share,
+            receiver_load,
+            sender_load,
+            server_mbit_per_s,
+            egress,
+            server,
+        };
+        match inputs.scenario().compare().none.total() > 0.0 {
+            true => Ok(inputs),
+            false => Err(InputError::Free),
+        }
+    }
+
+    /// The setting of the paper's Table 3.
+    pub fn of_paper() -> Self {
+        let table = |value| Sourced::new(value, "the paper, Table 3");
+        let scenario = paper::scenario();
+        let server = Server {
+            per_hour: scenario.server_hour_price,
+            cores: 2,
+        };
+        let prices = "the paper, section 5.3: traffic : server-hours = 7 : 3";
+        Self {
+            traffic_gb: table(scenario.traffic_gb),
+            receiver_share: table(scenario.receiver.share),
+            sender_share: table(scenario.sender.share),
+            receiver_load: table(scenario.receiver.load),
+            sender_load: table(scenario.sender.load),
+            server_mbit_per_s: Sourced::new(
+                paper::SERVER_OUTPUT_BITS_PER_S / 1e6,
+                "the paper, section 5.3",
+            ),
+            egress: Sourced::new(scenario.egress, prices),
+            server: Sourced::new(server, prices),
+        }
+    }
+
+    /// What the model takes.
+    pub fn scenario(&self) -> Scenario {
+        Scenario {
+            traffic_gb: self.traffic_gb.value,
+            egress: self.egress.value.clone(),
+            server_hour_price: self.server.value.per_hour,
+            server_gb_per_hour: paper::gb_per_hour(self.server_mbit_per_s.value * 1e6),
+            receiver: Driven {
+                share: self.receiver_share.value,
+                load: self.receiver_load.value,
+            },
+            sender: Driven {
+                share: self.sender_share.value,
+                load: self.sender_load.value,
+            },
+        }
+    }
+}
+
+/// Shares of receiver-driven and sender-driven elimination. Where one of them is not known the
+/// other stands for it: the paper's Figure 11 does the same.
+fn shares(
+    given: &Given,
+    measured: Option<&Measured>,
+) -> Result<(Sourced<f64>, Sourced<f64>), InputError> {
+    let predicted = measured.and_then(Measured::predicted_share);
+    let matched = measured.and_then(Measured::matched_share);
+    let receiver = match (given.redundancy, predicted) {
+        (Some(share), _) => Some(Sourced::new(share, "--redundancy")),
+        (None, Some(0.0)) => Some(Sourced::new(
+            0.0,
+            "status: predictions saved nothing (off?)",
+        )),
+        (None, predicted) => predicted.map(|share| Sourced::new(share, "status: predictions")),
+    };
+    let sender = match (given.redundancy_sender, predicted, matched) {
+        (Some(share), ..) => Some(Sourced::new(share, "--redundancy-sender")),
+        // Where predictions come first, what matching finds behind them is not what it would
+        // find alone.
+        (None, None | Some(0.0), Some(share)) => Some(Sourced::new(share, "status: matching")),
+        (None, ..) => None,
+    };
+    match (receiver, sender) {
+        (Some(receiver), Some(sender)) => Ok((receiver, sender)),
+        (Some(receiver), None) => {
+            let from = "assumed: as much as predictions, as in the paper's Figure 11";
+            let sender = Sourced::new(receiver.value, from);
+            Ok((receiver, sender))
+        }
+        (None, Some(sender)) => {
+            let from = "assumed: as much as a sender, as in the paper's Figure 11";
+            Ok((Sourced::new(sender.value, from), sender))
+        }
+        (None, None) => Err(InputError::NoRedundancy),
+    }
+}
+
+fn egress(given: &Given, prices: &PriceList) -> Result<Sourced<Tiers>, InputError> {
+    let text = given.egress.as_deref();
+    if let Some(per_gb) = text.and_then(|text| text.parse().ok()) {
+        let tiers = Tiers::flat(per_gb).map_err(|error: TiersError| PriceError::Tiers {
+            name: "given".to_owned(),
+            error,
+        })?;
+        return Ok(Sourced::new(tiers, "--egress"));
+    }
+    let (name, tiers) = prices.egress(text)?;
+    Ok(Sourced::new(tiers, format!("{name}, {}", prices.as_of)))
+}
+
+fn server(given: &Given, prices: &PriceList) -> Result<Sourced<Server>, InputError> {
+    let text = given.server.as_deref();
+    let (name, mut server, from) = match text.and_then(|text| text.parse().ok()) {
+        Some(per_hour) => {
+            let server = Server { per_hour, cores: 2 };
+            ("given".to_owned(), server, "--server".to_owned())
+        }
+        None => {
+            let (name, server) = prices.server(text)?;
+            let from = format!("{name}, {}", prices.as_of);
+            (name, server, from)
+        }
+    };
+    server.cores = given.cores.unwrap_or(server.cores);
+    server.check(&name)?;
+    Ok(Sourced::new(server, from))
+}
+
+/// What becomes of CPU seconds.
+struct Cpu<'a> {
+    given: &'a Given,
+    cores: u32,
+    gb_per_hour: f64,
+}
+
+impl Cpu<'_> {
+    /// Loads of receiver-driven and sender-driven elimination, the former at `share`.
+    fn loads(&self, share: f64) -> Result<(Sourced<f64>, Sourced<f64>), InputError> {
+        let none_s = self.given.cpu_none.unwrap_or(0.0);
+        let busy = self.load(none_s);
+        if busy > 1.0 {
+            return Err(InputError::CpuBeyondServer {
+                cores: self.cores,
+                needed_cores: busy * f64::from(self.cores),
+            });
+        }
+        let measured = |seconds: f64, option: &str| {
+            let more_s = seconds - none_s;
+            let from = format!("{option}: {more_s:+.3} CPU s a GB beside none");
+            Sourced::new(self.load(more_s), from)
+        };
+        let receiver = self.given.cpu_receiver;
+        let receiver = receiver.map(|seconds| measured(seconds, "--cpu-receiver"));
+        let sender = self.given.cpu_sender;
+        let sender = sender.map(|seconds| measured(seconds, "--cpu-sender"));
+        let ratio = paper::sender_to_receiver(share);
+        Ok(match (receiver, sender) {
+            (Some(receiver), Some(sender)) => (receiver, sender),
+            (None, Some(sender)) => {
+                let from = "assumed: 6.1 / 19.0 of sender-driven at 30 % (the paper's Table 3)";
+                (Sourced::new((sender.value / ratio).max(-1.0), from), sender)
+            }
+            (Some(receiver), None) if receiver.value > 0.0 && ratio.is_finite() => {
+                let from = "assumed: 19.0 / 6.1 of receiver-driven at 30 % (the paper's Table 3)";
+                let sender = Sourced::new(receiver.value * ratio, from);
+                (receiver, sender)
+            }
+            (receiver, None) => {
+                let assumed = || {
+                    let from = "assumed: the paper's 6.1 % at 30 % redundancy (Table 3)";
+                    Sourced::new(paper::receiver_load(share), from)
+                };
+                let sender =
+                    Sourced::new(paper::SENDER.load, "assumed: the paper's 19.0 % (Table 3)");
+                (receiver.unwrap_or_else(assumed), sender)
+            }
+        })
+    }
+
+    fn load(&self, s_per_gb: f64) -> f64 {
+        load_of_cpu(s_per_gb, self.gb_per_hour, f64::from(self.cores))
+    }
+}

@@ -1,0 +1,205 @@
+//! Where figures are from, and that none of them makes a bill that cannot be.
+
+use proptest::prelude::*;
+use refrain_gateway::units::{BitRate, ByteSize};
+
+use super::*;
+use crate::cost::prices;
+
+fn prices() -> PriceList {
+    PriceList::parse(prices::BUILT_IN).expect("prices")
+}
+
+fn given(redundancy: Option<f64>) -> Given {
+    Given {
+        traffic: Some(ByteSize(9_100_000_000_000)),
+        redundancy,
+        ..Given::default()
+    }
+}
+
+fn run(predicted_bytes: Option<f64>, matching_saved_bytes: Option<f64>) -> Measured {
+    Measured {
+        uptime_s: 73.0,
+        app_bytes: 1e9,
+        predicted_bytes,
+        matching_saved_bytes,
+        ..Measured::default()
+    }
+}
+
+#[test]
+fn what_is_not_given_is_the_papers_and_says_so() {
+    let inputs = Inputs::resolve(&given(Some(0.15)), None, &prices()).expect("enough");
+    assert_eq!(inputs.sender_share.value, 0.15);
+    assert!((inputs.receiver_load.value - 0.0305).abs() < 1e-12);
+    assert_eq!(inputs.sender_load.value, 0.19);
+    assert_eq!(inputs.server_mbit_per_s.value, 350.0);
+    for from in [
+        &inputs.sender_share.from,
+        &inputs.receiver_load.from,
+        &inputs.sender_load.from,
+        &inputs.server_mbit_per_s.from,
+    ] {
+        assert!(from.starts_with("assumed"), "{from}");
+    }
+    assert!(inputs.egress.from.contains("2025"), "{:?}", inputs.egress);
+}
+
+#[test]
+fn cpu_seconds_become_loads() {
+    // 36 Mbit/s are 16.2 GB an hour; 2 cores have 7200 CPU seconds.
+    let loads = |cpu_none, cpu_receiver, cpu_sender| {
+        let given = Given {
+            cpu_none,
+            cpu_receiver,
+            cpu_sender,
+            server_output: Some(BitRate(36_000_000)),
+            ..given(Some(0.3))
+        };
+        let inputs = Inputs::resolve(&given, None, &prices()).expect("enough");
+        [inputs.receiver_load, inputs.sender_load].map(|load| load.value)
+    };
+    let near = |loads: [f64; 2], expected: [f64; 2]| {
+        for (load, expected) in loads.into_iter().zip(expected) {
+            assert!((load - expected).abs() < 1e-12, "{load} {expected}");
+        }
+    };
+    let by_second = 16.2 / 7200.0;
+    near(
+        loads(Some(10.0), Some(12.0), Some(50.0)),
+        [2.0 * by_second, 40.0 * by_second],
+    );
+    // Predictions that cost less than sending.
+    near(
+        loads(Some(10.0), Some(8.0), Some(50.0)),
+        [-2.0 * by_second, 40.0 * by_second],
+    );
+    near(
+        loads(None, None, Some(19.0)),
+        [6.1 * by_second, 19.0 * by_second],
+    );
+    near(
+        loads(None, Some(6.1), None),
+        [6.1 * by_second, 19.0 * by_second],
+    );
+    near(loads(Some(6.1), Some(6.1), None), [0.0, 0.19]);
+}
+
+#[test]
+fn a_server_does_not_do_more_than_it_can() {
+    let given = Given {
+        cpu_none: Some(100.0),
+        cpu_sender: Some(100.0),
+        ..given(Some(0.3))
+    };
+    let error = Inputs::resolve(&given, None, &prices()).expect_err("157.5 GB × 100 s an hour");
+    assert!(
+        matches!(error, InputError::CpuBeyondServer { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn shares_are_given_measured_or_those_of_the_other_way() {
+    let resolve = |given: &Given, predicted, matched| {
+        let run = run(predicted, matched);
+        let inputs = Inputs::resolve(given, Some(&run), &prices())?;
+        Ok::<_, InputError>([inputs.receiver_share, inputs.sender_share].map(|share| share.value))
+    };
+    let none = given(None);
+    for (predicted, matched, shares) in [
+        // Matching behind predictions is not matching alone.
+        (Some(5e8), Some(1e8), [0.5, 0.5]),
+        (Some(0.0), Some(1e8), [0.0, 0.1]),
+        (None, Some(1e8), [0.1, 0.1]),
+        (None, Some(-1e8), [0.0, 0.0]),
+    ] {
+        let resolved = resolve(&none, predicted, matched).expect("enough");
+        assert_eq!(resolved, shares, "{predicted:?} {matched:?}");
+    }
+    assert!(matches!(
+        resolve(&none, None, None),
+        Err(InputError::NoRedundancy)
+    ));
+    let both = Given {
+        redundancy_sender: Some(0.8),
+        ..given(Some(0.7))
+    };
+    let resolved = resolve(&both, Some(5e8), Some(1e8)).expect("enough");
+    assert_eq!(resolved, [0.7, 0.8]);
+}
+
+#[test]
+fn prices_are_names_or_numbers() {
+    let with = |egress: &str, server: &str| {
+        let given = Given {
+            egress: Some(egress.to_owned()),
+            server: Some(server.to_owned()),
+            ..given(Some(0.3))
+        };
+        Inputs::resolve(&given, None, &prices())
+    };
+    let inputs = with("0.02", "1.5").expect("prices");
+    assert!((inputs.egress.value.cost(100.0) - 2.0).abs() < 1e-12);
+    assert_eq!(
+        (inputs.server.value.per_hour, inputs.server.value.cores),
+        (1.5, 2)
+    );
+    assert!(with("gcp_premium_na", "gcp_n2_std_2").is_ok());
+    for (egress, server, part) in [
+        ("NaN", "1", "egress given: tier 1"),
+        ("-1", "1", "egress given: tier 1"),
+        ("1", "inf", "server given"),
+        (
+            "aws",
+            "1",
+            "no egress is called `aws`; there are aws_between_zones",
+        ),
+        ("1", "aws", "no server is called `aws`"),
+        ("0", "0", "costs nothing"),
+    ] {
+        let error = with(egress, server).expect_err(part).to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+/// Amounts of all sizes that can be given, none among them.
+fn amount() -> impl Strategy<Value = Option<f64>> {
+    prop::option::of((0.0..10.0f64, -6..6).prop_map(|(value, power)| value * 10f64.powi(power)))
+}
+
+proptest! {
+    #[test]
+    fn bills_are_amounts_whatever_is_given(
+        traffic in 1u64..,
+        shares in prop::array::uniform2(prop::option::of(0.0..=1.0f64)),
+        cpu in prop::array::uniform3(amount()),
+        output in prop::option::of(1u64..),
+        cores in prop::option::of(0u32..8),
+    ) {
+        let [redundancy, redundancy_sender] = shares;
+        let [cpu_none, cpu_receiver, cpu_sender] = cpu;
+        let given = Given {
+            traffic: Some(ByteSize(traffic)),
+            redundancy,
+            redundancy_sender,
+            cpu_none,
+            cpu_receiver,
+            cpu_sender,
+            server_output: output.map(BitRate),
+            cores,
+            ..Given::default()
+        };
+        if let Ok(inputs) = Inputs::resolve(&given, None, &prices()) {
+            let scenario = inputs.scenario();
+            let bills = scenario.compare();
+            let totals = [bills.none, bills.receiver, bills.sender].map(|bill| bill.total());
+            let curve = scenario.curve();
+            let curve = curve.iter().flat_map(|it| [it.receiver_driven, it.sender_driven]);
+            for amount in totals.into_iter().chain(curve) {
+                prop_assert!(amount.is_finite() && amount >= 0.0, "{amount} of {inputs:?}");
+            }
+        }
+    }
+}

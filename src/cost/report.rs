@@ -1,0 +1,305 @@
+//! What `refrain cost` says: the paper's Table 3, a ledger, and what it was reckoned from, as
+//! JSON or as tables.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::{
+    inputs::Inputs,
+    measured::Measured,
+    model::{Bill, CurvePoint},
+    paper::{self, Agreement},
+};
+use crate::table::{Table, bytes, percent};
+
+/// All of it.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Unit of money.
+    pub currency: String,
+    /// What it was reckoned from.
+    pub inputs: Inputs,
+    /// Fields that the status does not have.
+    pub missing: Vec<&'static str>,
+    /// Share that zstd saved in the run, which is in no column.
+    pub zstd_share_not_counted: Option<f64>,
+    /// No elimination.
+    pub none: Column,
+    /// Receiver-driven.
+    pub receiver_driven: Column,
+    /// Sender-driven.
+    pub sender_driven: Column,
+    /// Totals by redundancy.
+    pub curve: Vec<CurvePoint>,
+    /// The paper's totals beside ours, receiver-driven and sender-driven.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paper: Option<[Agreement; 2]>,
+}
+
+/// A column of Table 3 and of the ledger, for a month. Shares are of what there is without
+/// elimination, and `null` where that is nothing; the total never is.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Column {
+    pub traffic_gb: f64,
+    pub traffic_cost: f64,
+    pub traffic_cost_reduction: Option<f64>,
+    pub server_hours: f64,
+    pub server_cost: f64,
+    pub server_hours_increase: Option<f64>,
+    pub total_cost: f64,
+    pub total_of_none: f64,
+    pub saved_on_traffic: f64,
+    pub spent_on_servers: f64,
+    pub left: f64,
+}
+
+impl Report {
+    /// Reckons.
+    pub fn new(currency: &str, inputs: Inputs, run: Option<&Measured>) -> Self {
+        let scenario = inputs.scenario();
+        let bills = scenario.compare();
+        let column = |bill| Column::new(bill, bills.none);
+        Self {
+            currency: currency.to_owned(),
+            inputs,
+            missing: run.map_or_else(Vec::new, |run| run.missing.clone()),
+            zstd_share_not_counted: run.and_then(Measured::zstd_share),
+            none: column(bills.none),
+            receiver_driven: column(bills.receiver),
+            sender_driven: column(bills.sender),
+            curve: scenario.curve(),
+            paper: None,
+        }
+    }
+
+    /// Reckons the paper's Table 3.
+    pub fn of_paper() -> Self {
+        Self {
+            paper: Some(paper::agreement()),
+            ..Self::new("% of none", Inputs::of_paper(), None)
+        }
+    }
+
+    /// Writes the tables.
+    pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        self.costs().print(out)?;
+        if let Some(agreements) = self.paper {
+            writeln!(out)?;
+            beside_paper(agreements).print(out)?;
+        }
+        writeln!(out)?;
+        self.sources().print(out)?;
+        if !self.missing.is_empty() {
+            let missing = self.missing.join(", ");
+            writeln!(out, "\nthe status does not have: {missing}")?;
+        }
+        if let Some(share) = self.zstd_share_not_counted {
+            let share = percent(share, 1.0);
+            writeln!(
+                out,
+                "\nzstd saved {share} more in this run, frames and TLS added some: neither is counted"
+            )?;
+        }
+        Ok(())
+    }
+
+    fn costs(&self) -> Table {
+        let mut table = Table::new(&["a month", "none", "receiver-driven", "sender-driven"]);
+        let currency = &self.currency;
+        let mut row = |what: &str, cell: &dyn Fn(&Column) -> String| {
+            let cells = self.columns().map(cell);
+            table.row([what.to_owned()].into_iter().chain(cells));
+        };
+        row("traffic volume", &|it| volume(it.traffic_gb));
+        row(&format!("traffic cost, {currency}"), &|it| {
+            money(it.traffic_cost)
+        });
+        row("traffic cost reduction", &|it| {
+            share(it.traffic_cost_reduction)
+        });
+        row("server-hours", &|it| money(it.server_hours));
+        row(&format!("server-hours cost, {currency}"), &|it| {
+            money(it.server_cost)
+        });
+        row("server-hours cost increase", &|it| {
+            share(it.server_hours_increase)
+        });
+        row(&format!("total cost, {currency}"), &|it| {
+            money(it.total_cost)
+        });
+        row("total, of that without elimination", &|it| {
+            percent(it.total_of_none, 1.0)
+        });
+        row("", &|_| String::new());
+        row(&format!("saved on traffic, {currency}"), &|it| {
+            money(it.saved_on_traffic)
+        });
+        row(&format!("spent on servers, {currency}"), &|it| {
+            money(it.spent_on_servers)
+        });
+        row(&format!("left, {currency}"), &|it| money(it.left));
+        table
+    }
+
+    fn columns(&self) -> [&Column; 3] {
+        [&self.none, &self.receiver_driven, &self.sender_driven]
+    }
+
+    fn sources(&self) -> Table {
+        let mut table = Table::new(&["reckoned from", "", "where from"]).words(&["where from"]);
+        let inputs = &self.inputs;
+        let mut row = |what: &str, value: String, from: &str| {
+            table.row([what.to_owned(), value, from.to_owned()]);
+        };
+        let traffic = &inputs.traffic_gb;
+        row("traffic a month", volume(traffic.value), &traffic.from);
+        for (what, share) in [
+            ("predictions eliminate", &inputs.receiver_share),
+            ("a sender eliminates", &inputs.sender_share),
+        ] {
+            row(what, percent(share.value, 1.0), &share.from);
+        }
+        for (what, load) in [
+            ("server-hours, receiver-driven", &inputs.receiver_load),
+            ("server-hours, sender-driven", &inputs.sender_load),
+        ] {
+            let more = format!("{:+.1} %", 100.0 * load.value);
+            row(what, more, &load.from);
+        }
+        let output = &inputs.server_mbit_per_s;
+        row(
+            "one server puts out",
+            format!("{} Mbit/s", output.value),
+            &output.from,
+        );
+        let (mut what, mut from) = ("a GB of traffic".to_owned(), inputs.egress.from.as_str());
+        for tier in inputs.egress.value.as_slice() {
+            row(&what, money(tier.per_gb), from);
+            (what, from) = (format!("  above {} TB", tier.up_to_tb), "");
+        }
+        let server = &inputs.server;
+        row(
+            "a server for an hour",
+            money(server.value.per_hour),
+            &server.from,
+        );
+        table
+    }
+}
+
+impl Column {
+    fn new(bill: Bill, none: Bill) -> Self {
+        let of = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
+        let saved_on_traffic = none.traffic_cost - bill.traffic_cost;
+        let spent_on_servers = bill.server_cost - none.server_cost;
+        Self {
+            traffic_gb: bill.traffic_gb,
+            traffic_cost: bill.traffic_cost,
+            traffic_cost_reduction: of(saved_on_traffic, none.traffic_cost),
+            server_hours: bill.server_hours,
+            server_cost: bill.server_cost,
+            server_hours_increase: of(bill.server_hours - none.server_hours, none.server_hours),
+            total_cost: bill.total(),
+            total_of_none: bill.total() / none.total(),
+            saved_on_traffic,
+            spent_on_servers,
+            left: saved_on_traffic - spent_on_servers,
+        }
+    }
+}
+
+fn beside_paper(agreements: [Agreement; 2]) -> Table {
+    let mut table = Table::new(&[
+        "total, beside the paper's Table 3",
+        "receiver-driven",
+        "sender-driven",
+    ]);
+    let mut row = |what: &str, cell: &dyn Fn(&Agreement) -> String| {
+        table.row(
+            [what.to_owned()]
+                .into_iter()
+                .chain(agreements.iter().map(cell)),
+        );
+    };
+    row("printed there", &|it| percent(it.printed, 1.0));
+    row("from the inputs printed there, 7 : 3", &|it| {
+        percent(it.computed, 1.0)
+    });
+    row("from any that round to these", &|it| {
+        format!("{} to {}", percent(it.least, 1.0), percent(it.most, 1.0))
+    });
+    row("from those printed, at 70.6 : 29.4", &|it| {
+        percent(it.at_ratio_that_fits, 1.0)
+    });
+    table
+}
+
+/// GB, with the unit that fits.
+pub fn volume(gb: f64) -> String {
+    bytes((gb * 1e9).round() as u64)
+}
+
+fn share(share: Option<f64>) -> String {
+    share.map_or("-".to_owned(), |share| percent(share, 1.0))
+}
+
+/// Two digits behind the point, and four of what would vanish otherwise.
+fn money(amount: f64) -> String {
+    // No negative zero.
+    let amount = amount + 0.0;
+    match amount == 0.0 || amount.abs() >= 1.0 {
+        true => format!("{amount:.2}"),
+        false => format!("{amount:.4}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_table_is_printed() {
+        let mut out = Vec::new();
+        Report::of_paper().print(&mut out).expect("memory");
+        let text = String::from_utf8(out).expect("text");
+        let (tables, _) = text.split_once("\nreckoned from").expect("sources");
+        assert_eq!(
+            tables,
+            "\
+a month                                none  receiver-driven  sender-driven
+traffic volume                      9.10 TB          6.37 TB        6.19 TB
+traffic cost, % of none               70.00            49.00          47.60
+traffic cost reduction                0.0 %           30.0 %         32.0 %
+server-hours                          57.78            61.30          68.76
+server-hours cost, % of none          30.00            31.83          35.70
+server-hours cost increase            0.0 %            6.1 %         19.0 %
+total cost, % of none                100.00            80.83          83.30
+total, of that without elimination  100.0 %           80.8 %         83.3 %
+
+saved on traffic, % of none            0.00            21.00          22.40
+spent on servers, % of none            0.00             1.83           5.70
+left, % of none                        0.00            19.17          16.70
+
+total, beside the paper's Table 3      receiver-driven     sender-driven
+printed there                                   80.6 %            83.0 %
+from the inputs printed there, 7 : 3            80.8 %            83.3 %
+from any that round to these          80.5 % to 81.2 %  82.9 % to 83.7 %
+from those printed, at 70.6 : 29.4              80.6 %            83.0 %
+"
+        );
+    }
+
+    #[test]
+    fn what_vanishes_has_four_digits() {
+        for (amount, text) in [
+            (0.0, "0.00"),
+            (-0.0, "0.00"),
+            (1234.567, "1234.57"),
+            (-3.0, "-3.00"),
+            (0.045, "0.0450"),
+        ] {
+            assert_eq!(money(amount), text);
+        }
+    }
+}

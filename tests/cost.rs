@@ -1,0 +1,415 @@
+//! `refrain cost` as a program: the paper's table, figures by hand, the status of a run, prices
+//! of one's own, plots, and what cannot be.
+
+mod common;
+
+use std::{
+    fs,
+    io::Write,
+    process::{Output, Stdio},
+};
+
+use common::{
+    addresses::forward,
+    command::{command, refrain, refrain_fails},
+    origin::{self, Download},
+    site::Pair,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// What `refrain cost --json` says with these arguments.
+#[track_caller]
+fn cost(arguments: &[&str]) -> Value {
+    report(&refrain(&[&["cost", "--json"], arguments].concat()))
+}
+
+#[track_caller]
+fn report(ended: &Output) -> Value {
+    let error = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{error}");
+    serde_json::from_slice(&ended.stdout).expect("JSON")
+}
+
+#[track_caller]
+fn number(report: &Value, pointer: &str) -> f64 {
+    let value = report.pointer(pointer).and_then(Value::as_f64);
+    value.unwrap_or_else(|| panic!("no number at {pointer} of {report}"))
+}
+
+#[track_caller]
+fn assert_near(report: &Value, pointer: &str, expected: f64) {
+    let value = number(report, pointer);
+    assert!((value - expected).abs() < 1e-6, "{pointer}: {value}");
+}
+
+fn write(dir: &TempDir, name: &str, text: impl AsRef<[u8]>) -> String {
+    let path = dir.path().join(name);
+    fs::write(&path, text).expect("a file");
+    path.display().to_string()
+}
+
+#[test]
+fn the_papers_table() {
+    let report = cost(&["--paper"]);
+    for (column, paper, reduction, increase, printed) in [
+        ("receiver_driven", 0, 0.30, 0.061, 0.806),
+        ("sender_driven", 1, 0.32, 0.19, 0.830),
+    ] {
+        let total = format!("/{column}/total_of_none");
+        assert_near(
+            &report,
+            &format!("/{column}/traffic_cost_reduction"),
+            reduction,
+        );
+        assert_near(
+            &report,
+            &format!("/{column}/server_hours_increase"),
+            increase,
+        );
+        // The inputs are printed with two digits: any that round to them may be meant.
+        let beside = |what: &str| number(&report, &format!("/paper/{paper}/{what}"));
+        assert!(beside("least") <= printed && printed <= beside("most"));
+        assert!(beside("most") - beside("least") < 0.008);
+        assert!((number(&report, &total) - printed).abs() < 0.0035);
+        assert!((beside("at_ratio_that_fits") - printed).abs() < 0.0005);
+    }
+    let text = refrain(&["cost", "--paper"]);
+    let text = String::from_utf8(text.stdout).expect("text");
+    for part in [
+        "9.10 TB", "6.37 TB", "6.19 TB", "80.6 %", "83.0 %", "6.1 %", "19.0 %",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+}
+
+#[test]
+fn figures_by_hand() {
+    let report = cost(&[
+        "--traffic",
+        "20TB",
+        "--redundancy",
+        "50%",
+        "--redundancy-sender",
+        "75%",
+        "--server-output",
+        "80Mbit",
+        "--cpu-none",
+        "10",
+        "--cpu-receiver",
+        "11",
+        "--cpu-sender",
+        "14",
+        "--server",
+        "0.20",
+        "--cores",
+        "4",
+    ]);
+    // 10 TB at 0.09 and 10 TB at 0.085; 20,000 GB at 36 GB an hour.
+    assert_near(&report, "/none/traffic_cost", 1750.0);
+    assert_near(&report, "/none/server_hours", 20_000.0 / 36.0);
+    // 1 and 4 CPU seconds more a GB: of 4 × 3600 in an hour 36 and 144.
+    let hours = 20_000.0 / 36.0;
+    assert_near(&report, "/receiver_driven/traffic_cost", 900.0);
+    assert_near(&report, "/receiver_driven/server_hours", hours * 1.0025);
+    assert_near(&report, "/sender_driven/traffic_cost", 450.0);
+    assert_near(&report, "/sender_driven/server_hours", hours * 1.01);
+    // The ledger.
+    assert_near(&report, "/sender_driven/saved_on_traffic", 1300.0);
+    assert_near(&report, "/sender_driven/spent_on_servers", hours * 0.002);
+    assert_near(&report, "/sender_driven/left", 1300.0 - hours * 0.002);
+    assert_near(&report, "/none/left", 0.0);
+    // Half of the traffic saves less than half of its cost, since the dear tier stays.
+    assert_near(
+        &report,
+        "/receiver_driven/traffic_cost_reduction",
+        850.0 / 1750.0,
+    );
+    let curve = report["curve"].as_array().expect("a curve");
+    assert_eq!(curve.len(), 101);
+    assert_near(&report, "/curve/0/receiver_driven", 1.0);
+    let at_half = number(&report, "/receiver_driven/total_of_none");
+    assert_near(&report, "/curve/50/receiver_driven", at_half);
+}
+
+#[test]
+fn what_is_assumed_is_said() {
+    let shown = refrain(&["cost", "--traffic", "9.1TB", "--redundancy", "30%"]);
+    let text = String::from_utf8(shown.stdout).expect("text");
+    for part in [
+        "assumed: the paper's 6.1 % at 30 % redundancy",
+        "assumed: the paper's 19.0 %",
+        "assumed: as much as predictions",
+        "assumed: the paper's server",
+        "from memory: check them",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+}
+
+#[test]
+fn the_status_of_a_run_from_a_file_and_from_standard_input() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let sent = json!({
+        "app_bytes": 4_000_000_000u64, "link_bytes": 1_000_000_000,
+        "prediction_saved_bytes": 2_000_000_000u64, "matching_saved_bytes": 400_000_000,
+        "zstd_saved_bytes": 200_000_000, "of_another_version": [1, {"a": null}],
+    });
+    let mut status = json!({
+        "role": "far", "uptime_s": 7300.0, "flows": [],
+        "peers": [{"sent": sent, "received": {"app_bytes": 5}}],
+    });
+    let file = write(&dir, "run.json", status.to_string());
+    let report = cost(&[&file]);
+    // 4 GB in 7300 s, which are 1/360 of a month.
+    assert_near(&report, "/none/traffic_gb", 1440.0);
+    assert_near(&report, "/inputs/receiver_share/value", 0.5);
+    assert_near(&report, "/zstd_share_not_counted", 0.05);
+    assert_eq!(report["missing"], json!([]));
+    // By hand goes before.
+    let report = cost(&[&file, "--redundancy-sender", "60%", "--traffic", "1TB"]);
+    assert_near(&report, "/none/traffic_gb", 1000.0);
+    assert_near(&report, "/inputs/receiver_share/value", 0.5);
+    assert_near(&report, "/inputs/sender_share/value", 0.6);
+
+    let sent = status["peers"][0]["sent"]
+        .as_object_mut()
+        .expect("an object");
+    sent.remove("prediction_saved_bytes");
+    let mut child = command(&["cost", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    stdin
+        .write_all(status.to_string().as_bytes())
+        .expect("it reads");
+    drop(stdin);
+    let ended = child.wait_with_output().expect("it ends");
+    let text = String::from_utf8(ended.stdout).expect("text");
+    for part in [
+        "the status does not have: prediction_saved_bytes",
+        "assumed: as much as a sender",
+        "status: matching",
+        "zstd saved 5.0 % more",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+}
+
+#[test]
+fn the_status_of_a_gateway_that_runs() {
+    let target = origin::start();
+    let (listen, option) = forward(target);
+    let pair = Pair::start(&[], &["--forward", &option]);
+    Download::begin(listen).finish();
+    // The model wants a second, whatever the machine's speed.
+    common::eventually("a second passes", || {
+        (pair.near.status().uptime_s >= 1.0 && pair.near.peer().received.app_bytes > 0)
+            .then_some(())
+    });
+    let admin = pair.near.admin.to_string();
+    let status = refrain(&["status", "--json", "--admin", &admin]);
+    let file = pair
+        .site
+        .write("run.json", &String::from_utf8_lossy(&status.stdout));
+    let report = cost(&[&file, "--redundancy", "10%"]);
+    assert!(number(&report, "/none/traffic_gb") > 0.0);
+    assert_near(&report, "/receiver_driven/traffic_cost_reduction", 0.1);
+}
+
+#[test]
+fn prices_of_ones_own() {
+    let printed = refrain(&["cost", "--print-prices"]);
+    let printed = String::from_utf8(printed.stdout).expect("text");
+    assert!(printed.contains("as_of = \"2025") && printed.contains("CHECK THEM"));
+    let dir = tempfile::tempdir().expect("a folder");
+    let edited = printed
+        .replace(
+            "[[10, 0.09], [50, 0.085], [150, 0.07], [inf, 0.05]]",
+            "[[1, 0.5], [inf, 0.1]]",
+        )
+        .replace("\"USD\"", "\"€\"")
+        .replace("2025, from memory: check them", "June 2026");
+    let file = write(&dir, "prices.toml", &edited);
+    let arguments = [
+        "cost",
+        "--prices",
+        &file,
+        "--traffic",
+        "3TB",
+        "--redundancy",
+        "50%",
+    ];
+    let text = String::from_utf8(refrain(&arguments).stdout).expect("text");
+    for part in [
+        "traffic cost, €",
+        "700.00",
+        "550.00",
+        "aws_us_east_1, June 2026",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    let again = refrain(&["cost", "--prices", &file, "--print-prices"]);
+    assert_eq!(String::from_utf8(again.stdout).expect("text"), edited);
+}
+
+#[test]
+fn a_plot_is_an_svg_and_the_table_comes_all_the_same() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("cost.svg");
+    let report = cost(&["--paper", "--plot", &path.display().to_string()]);
+    assert_eq!(report["currency"], "% of none");
+    let svg = fs::read_to_string(&path).expect("a plot");
+    assert!(
+        svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>\n")
+    );
+    assert_eq!(svg.matches("<polyline").count(), 3);
+    assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    let nowhere = dir.path().join("no/folder.svg").display().to_string();
+    let (code, error) = refrain_fails(&["cost", "--paper", "--plot", &nowhere]);
+    assert_eq!(code, 1);
+    assert!(error.contains("folder.svg"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_is_one_clear_error() {
+    const ENOUGH: [&str; 4] = ["--traffic", "1TB", "--redundancy", "30%"];
+    for (arguments, part) in [
+        (&[][..], "--traffic"),
+        (&["--traffic", "1TB"], "--redundancy"),
+        (&["--traffic", "-1TB", "--redundancy", "30%"], "--traffic"),
+        (&["--traffic", "0", "--redundancy", "30%"], "--traffic"),
+        (&["--traffic", "1TB", "--redundancy", "30"], "such as 30%"),
+        (&["--traffic", "1TB", "--redundancy", "-3%"], "0% to 100%"),
+        (&["--traffic", "1TB", "--redundancy", "NaN%"], "0% to 100%"),
+        (
+            &[&ENOUGH[..], &["--cpu-none", "1"]].concat(),
+            "--cpu-receiver",
+        ),
+        (
+            &[&ENOUGH[..], &["--cpu-sender", "NaN"]].concat(),
+            "a number from 0",
+        ),
+        (
+            &[&ENOUGH[..], &["--cpu-sender", "-1"]].concat(),
+            "a number from 0",
+        ),
+        (&[&ENOUGH[..], &["--egress", "-0.1"]].concat(), "a price"),
+        (&[&ENOUGH[..], &["--egress", "inf"]].concat(), "a price"),
+        (
+            &[&ENOUGH[..], &["--egress", "nobody"]].concat(),
+            "azure_zone_1",
+        ),
+        (
+            &[&ENOUGH[..], &["--server", "nobody"]].concat(),
+            "azure_d2s_v5",
+        ),
+        (&[&ENOUGH[..], &["--cores", "0"]].concat(), "cores"),
+        (
+            &[&ENOUGH[..], &["--server-output", "0bit"]].concat(),
+            "--server-output",
+        ),
+        (
+            &[&ENOUGH[..], &["--cpu-none", "99", "--cpu-sender", "99"]].concat(),
+            "cores",
+        ),
+        (&[&ENOUGH[..], &["--paper"]].concat(), "--paper"),
+        (
+            &[&ENOUGH[..], &["--prices", "nowhere/prices"]].concat(),
+            "nowhere/prices",
+        ),
+        (&["nowhere/run.json"], "nowhere/run.json"),
+    ] {
+        let (code, error) = refrain_fails(&[&["cost"], arguments].concat());
+        assert_eq!(code, 2, "{arguments:?}: {error}");
+        assert!(error.contains(part), "{arguments:?}: {error}");
+        assert!(!error.contains("panicked"), "{error}");
+    }
+}
+
+#[test]
+fn hostile_files_are_one_clear_error() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let run = |status: &str| status.as_bytes().to_vec();
+    for (index, (bytes, part)) in [
+        (Vec::new(), "status --json"),
+        (run("{}"), "peers"),
+        (run("[NaN]"), "status --json"),
+        (run("{\"peers\": 7}"), "a list of peers"),
+        (run("{\"peers\": [{\"sent\": {\"app_bytes\": -1}}]}"), "-1"),
+        (
+            run("{\"peers\": [], \"role\": \"far\", \"uptime_s\": 1e999}"),
+            "out of range",
+        ),
+        (
+            run("{\"peers\": [], \"role\": \"far\", \"uptime_s\": -9}"),
+            "too short",
+        ),
+        (
+            run("{\"peers\": [], \"role\": \"far\", \"uptime_s\": 9}"),
+            "nothing has been sent",
+        ),
+        (vec![b'['; 1 << 20], "status --json"),
+        (vec![0xff; 100], "status --json"),
+        (vec![b' '; (64 << 20) + 1], "larger than 64 MiB"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let file = write(&dir, &format!("run-{index}"), bytes);
+        let (code, error) = refrain_fails(&["cost", &file]);
+        assert_eq!(code, 2, "{error}");
+        assert!(
+            error.contains(part) && error.contains(&file),
+            "{part}: {error}"
+        );
+    }
+    for (index, (bytes, part)) in [
+        (run("as_of = "), "line 1"),
+        (
+            run("as_of = 'x'\ncurrency = '$'\n[egress]\na = [[inf, nan]]\n[servers]\n"),
+            "egress a",
+        ),
+        (
+            run("as_of = 'x'\ncurrency = '$'\n[egress]\na = [[1, 1]]\n[servers]\n"),
+            "egress a",
+        ),
+        (
+            run("as_of = 'x'\ncurrency = '</svg>'\n[egress]\n[servers]\n"),
+            "currency",
+        ),
+        (
+            run("as_of = 'x'\ncurrency = '$'\n[egress]\n[servers]\n"),
+            "no default egress",
+        ),
+        // The terminal's own words stay in the file.
+        (run("\"\\u001b[2J\" = 1"), "unknown field"),
+        (
+            format!("{} = 1", "x".repeat(100_000)).into_bytes(),
+            "line 1: unknown field",
+        ),
+        (vec![0xff; 100], "utf-8"),
+        (vec![b'['; 100_000], "line 1"),
+        (vec![b' '; (1 << 20) + 1], "larger than 1 MiB"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let file = write(&dir, &format!("prices-{index}"), bytes);
+        let arguments = [
+            "cost",
+            "--traffic",
+            "1TB",
+            "--redundancy",
+            "1%",
+            "--prices",
+            &file,
+        ];
+        let (code, error) = refrain_fails(&arguments);
+        assert_eq!(code, 2, "{error}");
+        assert!(error.contains(part), "{part}: {error}");
+        assert!(error.len() < 1000 && !error.contains('\u{1b}'), "{error:?}");
+    }
+}
