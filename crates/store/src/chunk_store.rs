@@ -1,0 +1,187 @@
+//! What every chunk store does, and the words in which it is asked.
+
+use std::{fmt, ops::Deref, sync::Arc};
+
+use refrain_codec::chunk::hash::ChunkDigest;
+
+use crate::{StoreError, StoreStat};
+
+/// The service whose history may answer a flow. History is kept apart by realm.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Realm(pub [u8; 16]);
+
+impl Realm {
+    /// The realm that has this name: the first 16 bytes of the name's BLAKE3.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        let mut realm = [0; 16];
+        realm.copy_from_slice(&blake3::hash(name.as_bytes()).as_bytes()[..16]);
+        Self(realm)
+    }
+}
+
+impl fmt::Display for Realm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Realm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Realm({self})")
+    }
+}
+
+/// What a flow looks like before its first byte: a hash that the caller makes of its target, or
+/// of its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpeningKey(pub u64);
+
+/// A flow in progress, whose recipe is being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecipeId(pub(crate) u64);
+
+/// A position in a recipe, from where a chain can be read onward.
+///
+/// It belongs to the store that gave it. It may go stale, when what it points to is evicted:
+/// nothing is read from there then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Place {
+    pub(crate) high: u64,
+    pub(crate) low: u64,
+}
+
+/// Up to two places, the latest first. It is a slice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    places: [Place; 2],
+    /// len <= 2
+    len: u8,
+}
+
+impl Places {
+    /// Adds an older place; a third is let go.
+    pub(crate) fn push(&mut self, place: Place) {
+        if let Some(free) = self.places.get_mut(usize::from(self.len)) {
+            *free = place;
+            self.len += 1;
+        }
+    }
+}
+
+impl Deref for Places {
+    type Target = [Place];
+
+    fn deref(&self) -> &[Place] {
+        &self.places[..usize::from(self.len)]
+    }
+}
+
+/// A chunk whose bytes were read and found to have this digest.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredChunk {
+    /// The digest, all 256 bits of it.
+    pub digest: ChunkDigest,
+    /// The bytes.
+    pub bytes: Arc<[u8]>,
+}
+
+impl fmt::Debug for StoredChunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "StoredChunk({}, {} bytes)",
+            self.digest,
+            self.bytes.len()
+        )
+    }
+}
+
+/// What followed a place in its recipe.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chain {
+    /// The chunks, in the order of the recipe. Those that the store has no more are left out.
+    pub chunks: Vec<StoredChunk>,
+    /// Where to read on: none at the end of a recipe that has ended. Where nothing was read, the
+    /// recipe is still being written and has no more yet, or the next chunk alone is longer than
+    /// the limit.
+    pub next: Option<Place>,
+}
+
+/// What became of a chunk that was appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Appended {
+    /// It was new, and is stored now.
+    Stored,
+    /// The realm had it already: only its place is new.
+    Known,
+}
+
+/// History that can be read: one's own, or that of another process.
+///
+/// Calls block.
+pub trait ChunkSource {
+    /// The places behind a chunk, where it was seen last: reading there gives what followed.
+    fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Places;
+
+    /// The beginnings of the latest flows of this kind.
+    fn openings(&self, realm: Realm, key: OpeningKey) -> Places;
+
+    /// Reads onward from a place: up to `chunks_max` chunks of `bytes_max` bytes in all. Chunks
+    /// that are gone are passed over; damaged ones too, and the store forgets them.
+    ///
+    /// # Errors
+    /// If the disk fails. A stale place is none: the chain is empty.
+    fn read(
+        &mut self,
+        place: Place,
+        chunks_max: usize,
+        bytes_max: usize,
+    ) -> Result<Chain, StoreError>;
+
+    /// Whether the realm has the chunk.
+    fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool;
+
+    /// Counters and sizes.
+    fn stat(&self) -> StoreStat;
+}
+
+/// History that is written: keeps chunks and recipes, and reads chains.
+///
+/// One thread owns a store.
+pub trait ChunkStore: ChunkSource {
+    /// Begins the recipe of a flow.
+    ///
+    /// It has to be ended once, or it takes a little memory for good.
+    fn begin(&mut self, realm: Realm, opening: Option<OpeningKey>) -> RecipeId;
+
+    /// The next chunk of the flow. It is stored once a realm; a place behind it is remembered
+    /// either way, so who wants the places up to now asks before.
+    ///
+    /// `digest` is that of `bytes`, as the caller has computed it: the store checks it when it
+    /// reads, not when it writes.
+    ///
+    /// # Errors
+    /// If the chunk is empty or too long, the recipe is unknown, or the disk fails. The chunk is
+    /// then not in the recipe, what was there is unharmed, and the next call tries again.
+    fn append(
+        &mut self,
+        recipe: RecipeId,
+        digest: &ChunkDigest,
+        bytes: &[u8],
+    ) -> Result<Appended, StoreError>;
+
+    /// Ends a recipe. To end one that is unknown does nothing.
+    ///
+    /// # Errors
+    /// If the disk fails: the recipe has ended all the same, and [`sync`](Self::sync) tries to
+    /// write its end again.
+    fn end(&mut self, recipe: RecipeId) -> Result<(), StoreError>;
+
+    /// Makes all that was appended up to now survive a power cut. To be called every few seconds
+    /// while chunks come.
+    ///
+    /// # Errors
+    /// If the disk fails; the next call tries again.
+    fn sync(&mut self) -> Result<(), StoreError>;
+}

@@ -1,0 +1,370 @@
+//! The chunk store on disk: an append-only log of segments, of which the oldest go when the bound
+//! is reached.
+//!
+//! Chunks enter and are written at once, their records in small groups behind them, recipes when
+//! a piece is full or at a sync. So whatever is cut off is an end of a file, and what the end of
+//! one file names that another lost is noticed: a record whose chunk does not hash to its digest
+//! is dropped, an entry of a recipe without a chunk is passed over.
+//!
+//! | what | file |
+//! |---|---|
+//! | opening, and mending what a crash left | [`open`] |
+//! | writing the youngest segment | [`head`] |
+//! | keeping within the bound | [`evict`] |
+
+mod evict;
+mod head;
+mod lock;
+mod open;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+    sync::Arc,
+};
+
+use refrain_codec::chunk::hash::ChunkDigest;
+
+use crate::{
+    Appended, Chain, ChunkSource, ChunkStore, Chunking, DiskBytes, OpeningKey, Place, Places,
+    Realm, RecipeId, StoreError, StoreStat,
+    folder::{Folder, RealFolder},
+    history::{History, PieceId, RealmNumber},
+    index::RecipeAt,
+    key::IndexKey,
+    layout::{CHUNK_BYTES_MAX, index_file::Record},
+};
+use head::Head;
+use lock::Lock;
+
+/// What of the bound is for the format, the lock and the folder itself.
+const OTHER_BYTES: u64 = 32 << 10;
+
+/// Files take whole pages on disk.
+const PAGE_BYTES: u64 = 4096;
+
+/// A segment has three files.
+const SEGMENT_ROUNDING_BYTES: u64 = 3 * PAGE_BYTES;
+
+/// More segments than this are not kept: their files would be too many.
+const SEGMENTS_MAX: usize = 1024;
+
+/// How a store is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// The bound on disk: all files of the store together, whole pages counted.
+    pub size_bytes: u64,
+    /// How chunks are cut and named.
+    pub chunking: Chunking,
+    /// Bytes of a segment, with all that belongs to it; by default a 64th of the bound, 4 to
+    /// 256 MiB.
+    pub segment_bytes: Option<u64>,
+    /// Whether history that was cut otherwise is thrown away, instead of an error.
+    pub starts_afresh: bool,
+}
+
+impl StoreConfig {
+    /// A store of this size, all else as it is by default.
+    #[must_use]
+    pub fn new(size_bytes: u64) -> Self {
+        Self {
+            size_bytes,
+            chunking: Chunking::default(),
+            segment_bytes: None,
+            starts_afresh: false,
+        }
+    }
+
+    fn chunk_bytes_max(&self) -> usize {
+        let bytes_max = self.chunking.bounds.bytes_max();
+        usize::try_from(bytes_max).map_or(CHUNK_BYTES_MAX, |bytes| bytes.min(CHUNK_BYTES_MAX))
+    }
+
+    /// A segment has room for two chunks at least, and the bound for four segments.
+    fn checked_segment_bytes(&self) -> Result<u64, StoreError> {
+        let wanted = self
+            .segment_bytes
+            .unwrap_or_else(|| (self.size_bytes / 64).clamp(4 << 20, 256 << 20));
+        let least = 2 * self.chunk_bytes_max() as u64 + SEGMENT_ROUNDING_BYTES + OTHER_BYTES;
+        let segment_bytes = wanted.clamp(least, (1 << 30).max(least));
+        match self.size_bytes < 4 * segment_bytes {
+            true => Err(StoreError::TooSmall {
+                size_bytes: self.size_bytes,
+                needed_bytes: 4 * segment_bytes,
+            }),
+            false => Ok(segment_bytes),
+        }
+    }
+}
+
+/// A chunk store on disk, of which this process is the owner.
+pub struct DiskStore {
+    /// Before the lock, so that it is let go last.
+    history: History,
+    config: StoreConfig,
+    segment_bytes: u64,
+    head: Head,
+    /// All segments but the head.
+    sealed: Sealed,
+    recipes: HashMap<u64, OpenRecipe>,
+    next_recipe: u64,
+    counted: Counted,
+    _lock: Option<Lock>,
+}
+
+/// A recipe that is being written.
+struct OpenRecipe {
+    realm: Realm,
+    opening: Option<OpeningKey>,
+    /// The piece that was begun last.
+    last: Option<PieceId>,
+}
+
+/// Lengths of the files of segments that are written no more.
+#[derive(Default)]
+struct Sealed {
+    segments: BTreeMap<u32, DiskBytes>,
+    /// What they take on disk, in whole pages.
+    bytes: u64,
+}
+
+impl Sealed {
+    fn insert(&mut self, number: u32, disk: DiskBytes) {
+        self.remove(number);
+        self.bytes += disk.total() + SEGMENT_ROUNDING_BYTES;
+        self.segments.insert(number, disk);
+    }
+
+    fn remove(&mut self, number: u32) {
+        if let Some(disk) = self.segments.remove(&number) {
+            self.bytes -= disk.total() + SEGMENT_ROUNDING_BYTES;
+        }
+    }
+}
+
+#[derive(Default)]
+struct Counted {
+    received_chunks: u64,
+    received_bytes: u64,
+    stored_bytes: u64,
+    evicted_segments: u64,
+    evicted_chunks: u64,
+    rewritten_chunks: u64,
+    rewritten_bytes: u64,
+}
+
+impl DiskStore {
+    /// Opens the store in the folder at `path`, or makes one there.
+    ///
+    /// # Errors
+    /// If another process has it open, it is of another version or its chunks are cut otherwise,
+    /// the folder holds something else, the bound is too small, or the disk fails.
+    pub fn open(path: &Path, config: StoreConfig) -> Result<Self, StoreError> {
+        let lock = Lock::take(path)?;
+        Self::open_folder(Arc::new(RealFolder::new(path)), config, Some(lock))
+    }
+
+    /// The same in a folder of any kind, to which nobody else may write.
+    ///
+    /// # Errors
+    /// Like [`open`](Self::open).
+    pub fn open_in(folder: Arc<dyn Folder>, config: StoreConfig) -> Result<Self, StoreError> {
+        Self::open_folder(folder, config, None)
+    }
+
+    /// Ends all that is being written and makes it survive a power cut. Dropping a store does
+    /// the same, and tells nobody if that fails.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn close(mut self) -> Result<(), StoreError> {
+        self.settle()
+    }
+
+    fn settle(&mut self) -> Result<(), StoreError> {
+        self.sync()?;
+        self.head.write_mark(&self.history)
+    }
+
+    /// Puts a chunk into the log, whether or not it is there already.
+    fn store(
+        &mut self,
+        realm: RealmNumber,
+        key: IndexKey,
+        digest: &ChunkDigest,
+        bytes: &[u8],
+    ) -> Result<(), StoreError> {
+        let realm_slot = self.head.declare(&mut self.history, realm)?;
+        self.head.write_chunk(&self.history, bytes)?;
+        let record = Record::Chunk {
+            digest: *digest,
+            bytes: bytes.len() as u32,
+            realm_slot,
+        };
+        let at = self.head.push_record(&mut self.history, record)?;
+        self.history.index_chunk(key, at);
+        Ok(())
+    }
+
+    /// Begins the next piece of a recipe.
+    fn begin_piece(&mut self, recipe: u64, realm: RealmNumber) -> Result<PieceId, StoreError> {
+        let realm_slot = self.head.declare(&mut self.history, realm)?;
+        let open = self
+            .recipes
+            .get_mut(&recipe)
+            .expect("the caller has seen it");
+        let id = self.head.begin_piece(
+            &mut self.history,
+            realm,
+            realm_slot,
+            open.opening,
+            open.last,
+        );
+        if let Some(last) = open.last.replace(id) {
+            self.history.open_ends.remove(&last);
+        }
+        self.history.open_ends.insert(id);
+        Ok(id)
+    }
+}
+
+impl ChunkStore for DiskStore {
+    fn begin(&mut self, realm: Realm, opening: Option<OpeningKey>) -> RecipeId {
+        let number = self.next_recipe;
+        self.next_recipe += 1;
+        let recipe = OpenRecipe {
+            realm,
+            opening,
+            last: None,
+        };
+        self.recipes.insert(number, recipe);
+        RecipeId(number)
+    }
+
+    fn append(
+        &mut self,
+        recipe: RecipeId,
+        digest: &ChunkDigest,
+        bytes: &[u8],
+    ) -> Result<Appended, StoreError> {
+        let open = self
+            .recipes
+            .get(&recipe.0)
+            .ok_or(StoreError::UnknownRecipe)?;
+        let (realm, last) = (open.realm, open.last);
+        let bytes_max = self.config.chunk_bytes_max();
+        if !(1..=bytes_max).contains(&bytes.len()) {
+            return Err(StoreError::ChunkLength {
+                bytes: bytes.len(),
+                bytes_max,
+            });
+        }
+        let number = self.history.realms.number_or_new(realm);
+        let number = number.ok_or(StoreError::TooManyRealms)?;
+        self.make_room()?;
+        if !self
+            .head
+            .fits(&self.history, bytes.len(), self.segment_bytes)
+        {
+            self.roll()?;
+        }
+        // The room came first: it may have cost this very chunk.
+        let key = IndexKey::of_chunk(realm, digest);
+        let is_known = self.history.holds(key, realm, digest)?;
+        let grows = last.filter(|&last| self.head.takes_more(&self.history, last));
+        let piece = match grows {
+            Some(piece) => piece,
+            None => {
+                if let Some(last) = last {
+                    self.head.flush_piece(&mut self.history, last)?;
+                }
+                self.begin_piece(recipe.0, number)?
+            }
+        };
+        if !is_known {
+            self.store(number, key, digest, bytes)?;
+            self.counted.stored_bytes += bytes.len() as u64;
+        }
+        let entry = self.head.push_entry(&mut self.history, piece, key);
+        let at = RecipeAt {
+            segment: piece.0,
+            piece: piece.1,
+            entry,
+        };
+        self.history.index.find_or_insert(key).push_place(at);
+        self.counted.received_chunks += 1;
+        self.counted.received_bytes += bytes.len() as u64;
+        Ok(match is_known {
+            true => Appended::Known,
+            false => Appended::Stored,
+        })
+    }
+
+    fn end(&mut self, recipe: RecipeId) -> Result<(), StoreError> {
+        let ended = self.recipes.remove(&recipe.0);
+        let Some(last) = ended.and_then(|recipe| recipe.last) else {
+            return Ok(());
+        };
+        self.history.open_ends.remove(&last);
+        self.head.flush_piece(&mut self.history, last)
+    }
+
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.head.sync(&mut self.history)
+    }
+}
+
+impl ChunkSource for DiskStore {
+    fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Places {
+        self.history.places_after(realm, digest)
+    }
+
+    fn openings(&self, realm: Realm, key: OpeningKey) -> Places {
+        self.history.openings(realm, key)
+    }
+
+    fn read(
+        &mut self,
+        place: Place,
+        chunks_max: usize,
+        bytes_max: usize,
+    ) -> Result<Chain, StoreError> {
+        self.history.read(place, chunks_max, bytes_max)
+    }
+
+    fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool {
+        self.history.contains(realm, digest)
+    }
+
+    fn stat(&self) -> StoreStat {
+        let mut disk = DiskBytes {
+            other: OTHER_BYTES,
+            ..DiskBytes::default()
+        };
+        let head = self.head.disk_bytes(&self.history);
+        for segment in self.sealed.segments.values().chain([&head]) {
+            disk.chunks += segment.chunks;
+            disk.index += segment.index;
+            disk.recipes += segment.recipes;
+            disk.other += segment.other;
+        }
+        let counted = &self.counted;
+        StoreStat {
+            disk_bytes_max: self.config.size_bytes,
+            received_chunks: counted.received_chunks,
+            received_bytes: counted.received_bytes,
+            stored_bytes: counted.stored_bytes,
+            evicted_segments: counted.evicted_segments,
+            evicted_chunks: counted.evicted_chunks,
+            rewritten_chunks: counted.rewritten_chunks,
+            rewritten_bytes: counted.rewritten_bytes,
+            ..self.history.stat(disk)
+        }
+    }
+}
+
+impl Drop for DiskStore {
+    fn drop(&mut self) {
+        let _ = self.settle();
+    }
+}

@@ -1,0 +1,169 @@
+//! Keeping within the bound: whole segments go, the oldest first.
+//!
+//! Room is made when a segment begins, for all that it may take, and half as much beside: so the
+//! bound holds at every moment, also while chunks of the oldest segment are copied. Those are the
+//! ones that were seen again in the younger half of the log; without a second chance, what is
+//! used every day would fall out like the rest. At most half a segment of them is copied each
+//! time, the latest seen first.
+
+use std::io;
+
+use super::{DiskStore, Head, OTHER_BYTES, SEGMENTS_MAX};
+use crate::{
+    StoreError,
+    format::error_at,
+    history::RealmNumber,
+    index::{ChunkAt, Entry},
+    key::IndexKey,
+    layout::FileKind,
+};
+
+/// A chunk that would go with its segment.
+struct Leaving {
+    key: IndexKey,
+    realm: RealmNumber,
+    at: ChunkAt,
+    /// The segment in which it was seen last.
+    seen_in: u32,
+}
+
+impl DiskStore {
+    /// Ends the head and begins the next.
+    pub(super) fn roll(&mut self) -> Result<(), StoreError> {
+        self.head.seal(&mut self.history)?;
+        let (number, disk) = (self.head.number, self.head.disk_bytes(&self.history));
+        self.head = Head::create(&mut self.history, number + 1, now_s())?;
+        let sealed = self.history.segment_mut(number);
+        sealed.shrink();
+        self.sealed.insert(number, disk);
+        self.make_room()
+    }
+
+    /// Evicts until the head has room for all that it may take.
+    pub(super) fn make_room(&mut self) -> Result<(), StoreError> {
+        let mut copied_max = self.segment_bytes / 2;
+        while !self.has_room()
+            && let Some(&oldest) = self.sealed.segments.keys().next()
+        {
+            self.evict(oldest, &mut copied_max)?;
+        }
+        Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        let needed = self.sealed.bytes + self.segment_bytes * 3 / 2 + OTHER_BYTES;
+        needed <= self.config.size_bytes && self.sealed.segments.len() < SEGMENTS_MAX
+    }
+
+    /// Removes a segment. What is copied is safe before anything goes.
+    fn evict(&mut self, number: u32, copied_max: &mut u64) -> Result<(), StoreError> {
+        let leaving = self.leaving(number);
+        let mut gone = Vec::new();
+        if let Ok(leaving) = &leaving {
+            let segments = &self.history.segments;
+            let middle = segments.keys().nth(segments.len() / 2).copied();
+            let middle = middle.unwrap_or(number).max(number + 1);
+            for chunk in leaving {
+                if chunk.seen_in < middle || !self.copy(chunk, copied_max)? {
+                    gone.push((chunk.key, chunk.at));
+                }
+            }
+            self.head.sync(&mut self.history)?;
+        }
+        let openings = self.history.openings_of(number);
+        self.remove_files(number)?;
+        self.sealed.remove(number);
+        self.history.drop_segment(number);
+        self.counted.evicted_segments += 1;
+        self.counted.evicted_chunks += gone.len() as u64;
+        match (leaving, openings) {
+            (Ok(_), Ok(openings)) => {
+                for (key, at) in gone {
+                    if self.history.index.find(key).and_then(Entry::at) == Some(at) {
+                        self.history.forget(key);
+                    }
+                }
+                for (realm, key) in openings {
+                    self.history.forget_opening(realm, key);
+                }
+            }
+            // Its files could not be read: whatever the index has of it is looked for.
+            _ => self.history.sweep(),
+        }
+        Ok(())
+    }
+
+    /// The chunks that the index finds in a segment, those seen last first.
+    fn leaving(&self, number: u32) -> Result<Vec<Leaving>, StoreError> {
+        let mut leaving = Vec::new();
+        for record in 0..self.history.segment(number).records {
+            let at = ChunkAt {
+                segment: number,
+                record,
+            };
+            let Some(found) = self.history.record(at)? else {
+                continue;
+            };
+            let realm = self.history.realms.realm(found.realm);
+            let key = IndexKey::of_chunk(realm, &found.digest);
+            let entry = self.history.index.find(key);
+            let Some(entry) = entry.filter(|entry| entry.at() == Some(at)) else {
+                continue;
+            };
+            let places = entry.places().filter(|&place| self.history.is_live(place));
+            leaving.push(Leaving {
+                key,
+                realm: found.realm,
+                at,
+                seen_in: places.map(|place| place.segment).max().unwrap_or(0),
+            });
+        }
+        // Those of one recipe stay together, in their order.
+        leaving.sort_by_key(|chunk| std::cmp::Reverse(chunk.seen_in));
+        Ok(leaving)
+    }
+
+    /// Appends a chunk anew, if it is whole and there is room.
+    fn copy(&mut self, chunk: &Leaving, copied_max: &mut u64) -> Result<bool, StoreError> {
+        let Some(found) = self.history.record(chunk.at)? else {
+            return Ok(false);
+        };
+        let bytes = u64::from(found.bytes);
+        let fits = self
+            .head
+            .fits(&self.history, found.bytes as usize, self.segment_bytes);
+        if bytes > *copied_max || !fits {
+            return Ok(false);
+        }
+        let Some(content) = self.history.verified(chunk.at, &found)? else {
+            self.history.damaged += 1;
+            return Ok(false);
+        };
+        self.store(chunk.realm, chunk.key, &found.digest, &content)?;
+        *copied_max -= bytes;
+        self.counted.rewritten_chunks += 1;
+        self.counted.rewritten_bytes += bytes;
+        Ok(true)
+    }
+
+    /// The index goes first: without it the others are none of a segment.
+    fn remove_files(&self, number: u32) -> Result<(), StoreError> {
+        let folder = &*self.history.folder;
+        for kind in [FileKind::Index, FileKind::Chunks, FileKind::Recipes] {
+            let name = kind.file_name(number);
+            match folder.remove(&name) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(error_at(folder, "remove", &name)(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Seconds since 1970.
+pub(super) fn now_s() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
+}

@@ -1,0 +1,51 @@
+//! One owner at a time: the file `lock`, locked while a store is open. It holds the number of the
+//! process that has it, for who finds it locked.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use crate::StoreError;
+
+pub(super) const LOCK_FILE: &str = "lock";
+
+/// Held until it is dropped.
+pub(super) struct Lock(#[expect(dead_code, reason = "the lock is let go when it is closed")] File);
+
+impl Lock {
+    /// Takes the lock of the store at `path`; makes the folder if there is none.
+    pub(super) fn take(path: &Path) -> Result<Self, StoreError> {
+        let error = |doing, path: PathBuf| {
+            move |source| StoreError::Io {
+                doing,
+                path,
+                source,
+            }
+        };
+        fs::create_dir_all(path).map_err(error("create", path.to_owned()))?;
+        let lock = path.join(LOCK_FILE);
+        // Whoever has it keeps its number in it.
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.open(&lock).map_err(error("open", lock.clone()))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                let read = (&mut file).take(32).read_to_string(&mut text);
+                return Err(StoreError::InUse {
+                    path: path.to_owned(),
+                    owner: read.ok().and_then(|_| text.trim().parse().ok()),
+                });
+            }
+            Err(TryLockError::Error(source)) => return Err(error("lock", lock)(source)),
+        }
+        file.set_len(0)
+            .and_then(|()| file.seek(SeekFrom::Start(0)))
+            .and_then(|_| writeln!(file, "{}", std::process::id()))
+            .map_err(error("write", lock))?;
+        Ok(Self(file))
+    }
+}

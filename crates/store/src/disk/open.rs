@@ -1,0 +1,266 @@
+//! Opening a store: its format, its segments, and what a crash left of the youngest.
+//!
+//! After a crash only the youngest segment can have more in one file than in another. Its records
+//! from the last mark on are proved by hashing their chunks. From the first that fails on, it is
+//! cut off; since readers may have seen what was cut, nothing is written in its place: the next
+//! segment begins.
+
+use std::{collections::HashMap, io, sync::Arc};
+
+use super::{Counted, DiskStore, Head, Lock, Sealed, StoreConfig, evict::now_s, lock::LOCK_FILE};
+use crate::{
+    DiskBytes, StoreError,
+    folder::Folder,
+    format::{self, FORMAT_FILE_NEW, error_at},
+    history::{History, RECIPES_AT, Segment},
+    index::{ChunkAt, NUMBER_END},
+    layout::{
+        FileKind,
+        index_file::{self, Header, position_of},
+    },
+};
+
+impl DiskStore {
+    pub(super) fn open_folder(
+        folder: Arc<dyn Folder>,
+        config: StoreConfig,
+        lock: Option<Lock>,
+    ) -> Result<Self, StoreError> {
+        let segment_bytes = config.checked_segment_bytes()?;
+        check_format(&*folder, &config)?;
+        // Cut off what a crash left, and look again: what was cut may have hidden what lies
+        // deeper.
+        let mut was_cut = false;
+        let (history, youngest) = loop {
+            let mut history = History::new(Arc::clone(&folder), config.chunking.hasher);
+            match load(&mut history)? {
+                Loaded::Whole(Youngest::GoesOn) if was_cut => break (history, Youngest::IsSealed),
+                Loaded::Whole(youngest) => break (history, youngest),
+                Loaded::Cut => was_cut = true,
+            }
+        };
+        Self::begin(history, youngest, config, segment_bytes, lock)
+    }
+
+    fn begin(
+        mut history: History,
+        youngest: Youngest,
+        config: StoreConfig,
+        segment_bytes: u64,
+        lock: Option<Lock>,
+    ) -> Result<Self, StoreError> {
+        let numbers: Vec<u32> = history.segments.keys().copied().collect();
+        let last = numbers.last().copied().unwrap_or(0);
+        let (head, sealed_numbers) = match youngest {
+            Youngest::GoesOn => (
+                Head::resume(&mut history, last)?,
+                &numbers[..numbers.len() - 1],
+            ),
+            Youngest::None | Youngest::IsSealed => {
+                if last + 1 >= NUMBER_END {
+                    return Err(StoreError::WornOut);
+                }
+                (Head::create(&mut history, last + 1, now_s())?, &numbers[..])
+            }
+        };
+        let mut sealed = Sealed::default();
+        let sizes = sizes(&*history.folder)?;
+        for &number in sealed_numbers {
+            history.segment_mut(number).shrink();
+            sealed.insert(number, sizes.get(&number).copied().unwrap_or_default());
+        }
+        let mut store = Self {
+            history,
+            config,
+            segment_bytes,
+            head,
+            sealed,
+            recipes: HashMap::new(),
+            next_recipe: 0,
+            counted: Counted::default(),
+            _lock: lock,
+        };
+        store.make_room()?;
+        Ok(store)
+    }
+}
+
+/// What is to become of the youngest segment.
+enum Youngest {
+    None,
+    GoesOn,
+    IsSealed,
+}
+
+enum Loaded {
+    Whole(Youngest),
+    /// A file was cut: all is to be loaded again.
+    Cut,
+}
+
+/// Sees to the file `format`.
+fn check_format(folder: &dyn Folder, config: &StoreConfig) -> Result<(), StoreError> {
+    match format::read(folder)? {
+        Some(stored) if stored == config.chunking => Ok(()),
+        Some(_) if config.starts_afresh => {
+            for (name, _) in list(folder)? {
+                if FileKind::parse(&name).is_some() {
+                    let removed = folder.remove(&name);
+                    removed.map_err(error_at(folder, "remove", &name))?;
+                }
+            }
+            format::write(folder, config.chunking)
+        }
+        Some(stored) => Err(StoreError::OtherChunking {
+            path: folder.path(),
+            stored,
+            asked: config.chunking,
+        }),
+        None => {
+            let ours = [LOCK_FILE, FORMAT_FILE_NEW];
+            let files = list(folder)?;
+            if files.iter().any(|(name, _)| !ours.contains(&name.as_str())) {
+                return Err(StoreError::NotAStore {
+                    path: folder.path(),
+                });
+            }
+            format::write(folder, config.chunking)
+        }
+    }
+}
+
+fn list(folder: &dyn Folder) -> Result<Vec<(String, u64)>, StoreError> {
+    folder.list().map_err(error_at(folder, "list", ""))
+}
+
+/// The numbers of the segments that have an index, in order. Files of others are removed if they
+/// are ours: their segment was being begun or evicted.
+fn segments(folder: &dyn Folder) -> Result<Vec<u32>, StoreError> {
+    let files = list(folder)?;
+    let files: Vec<(u32, FileKind)> = files
+        .iter()
+        .filter_map(|(name, _)| FileKind::parse(name))
+        .collect();
+    let has_index = |number| files.contains(&(number, FileKind::Index));
+    let mut numbers = Vec::new();
+    for &(number, kind) in &files {
+        if kind == FileKind::Index {
+            numbers.push(number);
+        } else if !has_index(number) {
+            let name = kind.file_name(number);
+            folder
+                .remove(&name)
+                .map_err(error_at(folder, "remove", &name))?;
+        }
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// What the files of segments take.
+fn sizes(folder: &dyn Folder) -> Result<HashMap<u32, DiskBytes>, StoreError> {
+    let mut sizes: HashMap<u32, DiskBytes> = HashMap::new();
+    for (name, bytes) in list(folder)? {
+        if let Some((number, kind)) = FileKind::parse(&name) {
+            let size = sizes.entry(number).or_default();
+            match kind {
+                FileKind::Chunks => size.chunks += bytes,
+                FileKind::Index => size.index += bytes,
+                FileKind::Recipes => size.recipes += bytes,
+                FileKind::Files => size.other += bytes,
+            }
+        }
+    }
+    Ok(sizes)
+}
+
+/// Loads all segments: their records, then, since a recipe may name a chunk that lies later, their
+/// recipes.
+fn load(history: &mut History) -> Result<Loaded, StoreError> {
+    let folder = Arc::clone(&history.folder);
+    let numbers = segments(&*folder)?;
+    let Some(&last) = numbers.last() else {
+        return Ok(Loaded::Whole(Youngest::None));
+    };
+    let mut youngest = Youngest::GoesOn;
+    for &number in &numbers {
+        let header = read_header(history, number)?;
+        let segment = Segment::new(header.map_or(0, |header| header.created_s), RECIPES_AT);
+        history.segments.insert(number, segment);
+        let loaded = history.load_index(number)?;
+        if number == last {
+            let mark = header.map_or(0, |header| header.mark);
+            match prove(history, number, mark)? {
+                Some(failed) => {
+                    cut(history, number, failed)?;
+                    return Ok(Loaded::Cut);
+                }
+                None if loaded.has_rest || header.is_none() => {
+                    let records = history.segment(number).records;
+                    cut(history, number, records)?;
+                    youngest = Youngest::IsSealed;
+                }
+                None if loaded.is_sealed => youngest = Youngest::IsSealed,
+                None => {}
+            }
+        }
+    }
+    for &number in &numbers {
+        let loaded = history.load_recipes(number)?;
+        if number == last && loaded.has_rest {
+            let end = history.segment(number).recipe_bytes;
+            set_bytes(history, number, FileKind::Recipes, end)?;
+        }
+        // Its slot would be given to another realm.
+        if number == last && loaded.has_undeclared {
+            youngest = Youngest::IsSealed;
+        }
+    }
+    Ok(Loaded::Whole(youngest))
+}
+
+fn read_header(history: &History, number: u32) -> Result<Option<Header>, StoreError> {
+    let name = FileKind::Index.file_name(number);
+    let mut bytes = [0; index_file::HEADER_BYTES];
+    let file = history.folder.open(&name);
+    let read = file.and_then(|file| file.read_up_to(&mut bytes, 0));
+    let count = read.map_err(history.error_at("read", FileKind::Index, number))?;
+    let header = Header::parse(&bytes[..count]);
+    Ok(header.filter(|header| header.segment == number))
+}
+
+/// Proves the chunks that no sync is known to cover; says which record fails first.
+fn prove(history: &History, number: u32, mark: u32) -> Result<Option<u32>, StoreError> {
+    for record in mark..history.segment(number).records {
+        let at = ChunkAt {
+            segment: number,
+            record,
+        };
+        if !history.is_proved(at)? {
+            return Ok(Some(record));
+        }
+    }
+    Ok(None)
+}
+
+/// Cuts a segment off before a record.
+fn cut(history: &mut History, number: u32, record: u32) -> Result<(), StoreError> {
+    set_bytes(history, number, FileKind::Index, position_of(record))?;
+    history.forget_cached(number);
+    Ok(())
+}
+
+fn set_bytes(history: &History, number: u32, kind: FileKind, bytes: u64) -> Result<(), StoreError> {
+    let file = history.folder.open_or_create(&kind.file_name(number));
+    let cut = file.and_then(|file| {
+        // Never longer: what is not there is no zeros.
+        match file.bytes()? > bytes {
+            true => file.set_bytes(bytes).and_then(|()| file.sync()),
+            false => Ok(()),
+        }
+    });
+    match cut {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        cut => cut.map_err(history.error_at("cut", kind, number)),
+    }
+}

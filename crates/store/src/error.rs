@@ -1,0 +1,110 @@
+//! What can go wrong with a store.
+
+use std::{io, path::PathBuf};
+
+use crate::{Chunking, format::FORMAT_VERSION};
+
+/// Why a store could not be opened, read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The disk failed.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Io {
+        /// What was being done, such as `read`.
+        doing: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Another process owns the store.
+    #[error(
+        "the store {} is in use{}; stop that one first, or read it with --store-also",
+        path.display(),
+        owner.map_or_else(|| " by another process".to_owned(), |pid| format!(" by process {pid}"))
+    )]
+    InUse {
+        /// The store.
+        path: PathBuf,
+        /// The other process, if it left its number.
+        owner: Option<u32>,
+    },
+    /// The folder holds something else.
+    #[error(
+        "{} is not empty and holds no store: name a new or an empty folder",
+        path.display()
+    )]
+    NotAStore {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The folder holds no store, and none was to be made.
+    #[error("{} holds no store", path.display())]
+    NoStore {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Another version of refrain wrote the store.
+    #[error(
+        "the store {} has format {found}, this program reads {ours}: use the refrain that wrote \
+         it, or move the folder away to start afresh",
+        path.display(),
+        ours = FORMAT_VERSION
+    )]
+    OtherVersion {
+        /// The store.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// The file `format` is damaged.
+    #[error(
+        "{} is damaged ({what}): restore it, or move the store away to start afresh",
+        path.display()
+    )]
+    DamagedFormat {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The store was cut into chunks in another way, so that no new chunk would meet an old one.
+    #[error(
+        "the chunks of store {} are cut otherwise: it has {stored}, asked is {asked}; give these \
+         options their former values, or name another folder",
+        path.display()
+    )]
+    OtherChunking {
+        /// The store.
+        path: PathBuf,
+        /// How its chunks were cut.
+        stored: Chunking,
+        /// How they are to be cut now.
+        asked: Chunking,
+    },
+    /// A bound on disk in which not even a few segments fit.
+    #[error("a store of {size_bytes} bytes is too small: {needed_bytes} are needed at least")]
+    TooSmall {
+        /// The bound that was asked for.
+        size_bytes: u64,
+        /// The least.
+        needed_bytes: u64,
+    },
+    /// A chunk that is empty, or longer than the store takes.
+    #[error("a chunk of {bytes} bytes: 1 to {bytes_max} can be stored")]
+    ChunkLength {
+        /// Its length.
+        bytes: usize,
+        /// The longest.
+        bytes_max: usize,
+    },
+    /// A recipe that was never begun, or has ended.
+    #[error("no such recipe is being written")]
+    UnknownRecipe,
+    /// More realms than a store can tell apart.
+    #[error("the store has as many realms as it can tell apart")]
+    TooManyRealms,
+    /// All segment numbers were used: tens of terabytes were written.
+    #[error("the store has no more segment numbers: move it away to start afresh")]
+    WornOut,
+}

@@ -1,0 +1,204 @@
+//! The file `format`: that a folder is a store, of which version, and how its chunks are cut.
+//!
+//! ```text
+//! refrain chunk store
+//! version = 1
+//! hasher = blake3
+//! mask_bits = 13
+//! chunk_bytes_min = 2048
+//! chunk_bytes_max = 32768
+//! ```
+
+use std::{fmt, io};
+
+use refrain_codec::chunk::{hash::ChunkHasher, stream::ChunkBounds};
+
+use crate::{StoreError, folder::Folder};
+
+/// The version that this program reads and writes.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+
+/// The file's name, and that of its successor until it is whole.
+pub(crate) const FORMAT_FILE: &str = "format";
+pub(crate) const FORMAT_FILE_NEW: &str = "format.new";
+
+const TITLE: &str = "refrain chunk store";
+
+/// A file that is longer is none of ours.
+const FORMAT_BYTES_MAX: usize = 4096;
+
+/// How the chunks of a store are cut and named. All of a store are cut alike, since chunks that
+/// were cut otherwise never meet again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunking {
+    /// Bits of the anchors' mask.
+    pub mask_bits: u8,
+    /// The shortest and the longest chunk.
+    pub bounds: ChunkBounds,
+    /// The hash behind their digests.
+    pub hasher: ChunkHasher,
+}
+
+impl Default for Chunking {
+    fn default() -> Self {
+        Self {
+            mask_bits: 13,
+            bounds: ChunkBounds::DEFAULT,
+            hasher: ChunkHasher::default(),
+        }
+    }
+}
+
+impl fmt::Display for Chunking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "a mask of {} bits, {} to {} bytes, {}",
+            self.mask_bits,
+            self.bounds.bytes_min(),
+            self.bounds.bytes_max(),
+            self.hasher
+        )
+    }
+}
+
+impl Chunking {
+    fn to_text(self) -> String {
+        format!(
+            "{TITLE}\nversion = {FORMAT_VERSION}\nhasher = {}\nmask_bits = {}\n\
+             chunk_bytes_min = {}\nchunk_bytes_max = {}\n",
+            self.hasher,
+            self.mask_bits,
+            self.bounds.bytes_min(),
+            self.bounds.bytes_max()
+        )
+    }
+}
+
+/// Writes the file, so that it is there whole or not at all.
+pub(crate) fn write(folder: &dyn Folder, chunking: Chunking) -> Result<(), StoreError> {
+    let file = folder.open_or_create(FORMAT_FILE_NEW);
+    let file = file.map_err(error_at(folder, "create", FORMAT_FILE_NEW))?;
+    let text = chunking.to_text();
+    file.set_bytes(0)
+        .and_then(|()| file.write_all_at(text.as_bytes(), 0))
+        .and_then(|()| file.sync())
+        .map_err(error_at(folder, "write", FORMAT_FILE_NEW))?;
+    folder
+        .rename(FORMAT_FILE_NEW, FORMAT_FILE)
+        .and_then(|()| folder.sync())
+        .map_err(error_at(folder, "create", FORMAT_FILE))
+}
+
+/// Reads the file; nothing if there is none.
+pub(crate) fn read(folder: &dyn Folder) -> Result<Option<Chunking>, StoreError> {
+    let file = match folder.open(FORMAT_FILE) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error_at(folder, "open", FORMAT_FILE)(error)),
+    };
+    let mut bytes = vec![0; FORMAT_BYTES_MAX];
+    let count = file.read_up_to(&mut bytes, 0);
+    bytes.truncate(count.map_err(error_at(folder, "read", FORMAT_FILE))?);
+    parse(&bytes).map(Some).map_err(|wrong| match wrong {
+        Wrong::Version(found) => StoreError::OtherVersion {
+            path: folder.path(),
+            found,
+        },
+        Wrong::Content(what) => StoreError::DamagedFormat {
+            path: folder.path().join(FORMAT_FILE),
+            what,
+        },
+    })
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Wrong {
+    Version(u32),
+    Content(&'static str),
+}
+
+fn parse(bytes: &[u8]) -> Result<Chunking, Wrong> {
+    let text = str::from_utf8(bytes).map_err(|_| Wrong::Content("not a text"))?;
+    let text = text.strip_suffix('\n').ok_or(Wrong::Content("cut off"))?;
+    let mut lines = text.split('\n');
+    if lines.next() != Some(TITLE) {
+        return Err(Wrong::Content("it does not begin as a store's does"));
+    }
+    let mut value = |key: &str| {
+        let line = lines.next()?.strip_prefix(key)?;
+        line.strip_prefix(" = ")
+    };
+    let version = value("version").and_then(|version| version.parse().ok());
+    match version.ok_or(Wrong::Content("its version cannot be read"))? {
+        FORMAT_VERSION => {}
+        other => return Err(Wrong::Version(other)),
+    }
+    let hasher = value("hasher").and_then(|name| name.parse().ok());
+    let mask_bits = value("mask_bits").and_then(|bits| bits.parse().ok());
+    let bytes_min = value("chunk_bytes_min").and_then(|bytes| bytes.parse().ok());
+    let bytes_max = value("chunk_bytes_max").and_then(|bytes| bytes.parse().ok());
+    let bounds = bytes_min.zip(bytes_max);
+    let bounds = bounds.and_then(|(min, max)| ChunkBounds::new(min, max).ok());
+    match (hasher, mask_bits, bounds, lines.next()) {
+        (Some(hasher), Some(mask_bits), Some(bounds), None) => Ok(Chunking {
+            mask_bits,
+            bounds,
+            hasher,
+        }),
+        _ => Err(Wrong::Content("a line cannot be read")),
+    }
+}
+
+/// What an error of the disk at a file of the folder is to the caller.
+pub(crate) fn error_at(
+    folder: &dyn Folder,
+    doing: &'static str,
+    name: &str,
+) -> impl FnOnce(io::Error) -> StoreError {
+    move |source| StoreError::Io {
+        doing,
+        path: folder.path().join(name),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::MemoryFolder;
+
+    fn chunking() -> Chunking {
+        Chunking {
+            mask_bits: 7,
+            bounds: ChunkBounds::new(64, 700).expect("valid"),
+            hasher: ChunkHasher::Sha1,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = MemoryFolder::new();
+        assert_eq!(read(&folder).expect("nothing is no error"), None);
+        for chunking in [Chunking::default(), chunking()] {
+            write(&folder, chunking).expect("memory");
+            assert_eq!(read(&folder).expect("whole"), Some(chunking));
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_cut_or_changed_is_refused() {
+        let text = chunking().to_text();
+        for len in 0..text.len() {
+            assert!(parse(&text.as_bytes()[..len]).is_err(), "{len}");
+        }
+        for (from, to) in [("sha1", "md5"), ("64", "701"), ("64", "-1"), ("7", "x")] {
+            assert!(matches!(
+                parse(text.replacen(from, to, 1).as_bytes()),
+                Err(Wrong::Content(_))
+            ));
+        }
+        let later = text.replace("version = 1", "version = 2\nnew = 1");
+        assert_eq!(parse(later.as_bytes()), Err(Wrong::Version(2)));
+    }
+}

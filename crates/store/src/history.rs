@@ -1,0 +1,446 @@
+//! What a store knows: its segments, and the index over them. The writer and the readers of other
+//! processes' stores share it.
+//!
+//! Loading ([`load`]) fills it from the files of segments, and [`chain`] reads chunks and chains
+//! by it. Here is what it is made of.
+
+mod chain;
+mod load;
+mod sources;
+
+pub(crate) use load::{PIECES_MAX, RECIPE_FILE_BYTES_MAX, RECIPES_AT};
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap, HashSet},
+    io,
+    sync::Arc,
+};
+
+use refrain_codec::chunk::hash::{ChunkDigest, ChunkHasher};
+
+use crate::{
+    DiskBytes, OpeningKey, Place, Places, Realm, StoreError, StoreStat,
+    folder::Folder,
+    index::{ChunkAt, Entry, Index, RecipeAt},
+    key::{IndexKey, KEY_BYTES},
+    layout::{
+        FileKind,
+        index_file::{BLOCK_RECORDS, Record},
+        recipe_file::Piece,
+    },
+};
+use sources::Sources;
+
+/// Of a slot that no record declared.
+const NO_REALM: u16 = u16::MAX;
+
+/// Of a piece that is not yet in the file.
+pub(crate) const GROWING: u32 = u32::MAX;
+
+/// A piece of a recipe, by the number of its segment and its own in there.
+pub(crate) type PieceId = (u32, u16);
+
+/// A realm, by its number while the store is open.
+pub(crate) type RealmNumber = u16;
+
+pub(crate) struct History {
+    pub(crate) folder: Arc<dyn Folder>,
+    pub(crate) hasher: ChunkHasher,
+    pub(crate) index: Index,
+    pub(crate) segments: BTreeMap<u32, Segment>,
+    pub(crate) realms: Realms,
+    /// Entries of the index that are chunks; the others are openings.
+    pub(crate) chunks: u64,
+    pub(crate) damaged: u64,
+    pub(crate) tail: Option<Tail>,
+    /// Pieces that are not yet in a file.
+    pub(crate) growing: HashMap<PieceId, GrowingPiece>,
+    /// The last pieces of recipes that are still being written.
+    pub(crate) open_ends: HashSet<PieceId>,
+    sources: RefCell<Sources>,
+}
+
+/// What is known of a segment, its records left to the disk: 8 bytes for 64 of them, 8 a piece.
+pub(crate) struct Segment {
+    /// Seconds since 1970.
+    pub(crate) created_s: u64,
+    /// By slot.
+    realms: Vec<RealmNumber>,
+    /// Where in the chunk file each block begins.
+    block_starts: Vec<u64>,
+    pub(crate) records: u32,
+    /// Where the chunks end.
+    pub(crate) chunk_bytes: u64,
+    pub(crate) pieces: Vec<PieceInfo>,
+    /// Where the recipes end.
+    pub(crate) recipe_bytes: u64,
+    pub(crate) recipe_entries: u64,
+}
+
+impl Segment {
+    pub(crate) fn new(created_s: u64, recipe_bytes: u64) -> Self {
+        Self {
+            created_s,
+            realms: Vec::new(),
+            block_starts: Vec::new(),
+            records: 0,
+            chunk_bytes: 0,
+            pieces: Vec::new(),
+            recipe_bytes,
+            recipe_entries: 0,
+        }
+    }
+
+    pub(crate) fn realm(&self, slot: u8) -> Option<RealmNumber> {
+        let number = self.realms.get(usize::from(slot)).copied();
+        number.filter(|&number| number != NO_REALM)
+    }
+
+    /// The slot of a realm, if it was declared.
+    pub(crate) fn slot_of(&self, number: RealmNumber) -> Option<u8> {
+        let slot = self.realms.iter().position(|&realm| realm == number)?;
+        u8::try_from(slot).ok()
+    }
+
+    /// How many slots were declared, or passed over.
+    pub(crate) fn slots(&self) -> usize {
+        self.realms.len()
+    }
+
+    fn declare(&mut self, slot: u8, number: RealmNumber) {
+        let slot = usize::from(slot);
+        if self.realms.len() <= slot {
+            self.realms.resize(slot + 1, NO_REALM);
+        }
+        self.realms[slot] = number;
+    }
+
+    /// Gives back what was kept for growing.
+    pub(crate) fn shrink(&mut self) {
+        self.block_starts.shrink_to_fit();
+        self.pieces.shrink_to_fit();
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.realms.capacity() * 2
+            + self.block_starts.capacity() * 8
+            + self.pieces.capacity() * size_of::<PieceInfo>()
+    }
+}
+
+/// Where a piece lies, and which one continues it.
+#[derive(Clone, Copy)]
+pub(crate) struct PieceInfo {
+    /// In the recipe file, or [`GROWING`].
+    pub(crate) offset: u32,
+    /// Segments onward in the upper half, the number in there in the lower; 0 is none, since a
+    /// piece is continued by a later one.
+    next: u32,
+}
+
+impl PieceInfo {
+    pub(crate) fn at(offset: u32) -> Self {
+        Self { offset, next: 0 }
+    }
+
+    fn next(self, (segment, _): PieceId) -> Option<PieceId> {
+        let piece = (self.next & 0xffff) as u16;
+        (self.next != 0).then(|| (segment + (self.next >> 16), piece))
+    }
+}
+
+/// A piece that grows.
+pub(crate) struct GrowingPiece {
+    pub(crate) realm: RealmNumber,
+    pub(crate) piece: Piece,
+}
+
+/// The records of the block that is being filled.
+pub(crate) struct Tail {
+    pub(crate) segment: u32,
+    pub(crate) block: u32,
+    pub(crate) records: Vec<Record>,
+}
+
+/// Realms have small numbers while a store is open.
+#[derive(Default)]
+pub(crate) struct Realms {
+    realms: Vec<Realm>,
+    numbers: HashMap<Realm, RealmNumber>,
+}
+
+impl Realms {
+    pub(crate) fn number(&self, realm: Realm) -> Option<RealmNumber> {
+        self.numbers.get(&realm).copied()
+    }
+
+    /// The number of a realm, a new one if it has none; nothing if all are taken.
+    pub(crate) fn number_or_new(&mut self, realm: Realm) -> Option<RealmNumber> {
+        if let Some(number) = self.number(realm) {
+            return Some(number);
+        }
+        let number = RealmNumber::try_from(self.realms.len()).ok();
+        let number = number.filter(|&number| number != NO_REALM)?;
+        self.realms.push(realm);
+        self.numbers.insert(realm, number);
+        Some(number)
+    }
+
+    pub(crate) fn realm(&self, number: RealmNumber) -> Realm {
+        self.realms[usize::from(number)]
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Realm> {
+        self.realms.iter().copied()
+    }
+}
+
+impl History {
+    pub(crate) fn new(folder: Arc<dyn Folder>, hasher: ChunkHasher) -> Self {
+        Self {
+            sources: RefCell::new(Sources::new(Arc::clone(&folder))),
+            folder,
+            hasher,
+            index: Index::new(),
+            segments: BTreeMap::new(),
+            realms: Realms::default(),
+            chunks: 0,
+            damaged: 0,
+            tail: None,
+            growing: HashMap::new(),
+            open_ends: HashSet::new(),
+        }
+    }
+
+    pub(crate) fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Places {
+        self.places(realm, IndexKey::of_chunk(realm, digest))
+    }
+
+    pub(crate) fn openings(&self, realm: Realm, key: OpeningKey) -> Places {
+        self.places(realm, IndexKey::of_opening(realm, key))
+    }
+
+    fn places(&self, realm: Realm, key: IndexKey) -> Places {
+        let mut places = Places::default();
+        if let Some(number) = self.realms.number(realm)
+            && let Some(entry) = self.index.find(key)
+        {
+            for at in entry.places().filter(|&at| self.is_live(at)) {
+                places.push(pack(at, number, key));
+            }
+        }
+        places
+    }
+
+    /// Whether the piece is still there.
+    pub(crate) fn is_live(&self, at: RecipeAt) -> bool {
+        let segment = self.segments.get(&at.segment);
+        segment.is_some_and(|segment| usize::from(at.piece) < segment.pieces.len())
+    }
+
+    /// Whether the chunk is there, by its full digest. A disk that fails has none.
+    pub(crate) fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool {
+        let key = IndexKey::of_chunk(realm, digest);
+        self.holds(key, realm, digest).unwrap_or(false)
+    }
+
+    /// The same for who has the key already.
+    pub(crate) fn holds(
+        &self,
+        key: IndexKey,
+        realm: Realm,
+        digest: &ChunkDigest,
+    ) -> Result<bool, StoreError> {
+        let (Some(number), Some(at)) = (
+            self.realms.number(realm),
+            self.index.find(key).and_then(Entry::at),
+        ) else {
+            return Ok(false);
+        };
+        let found = self.record(at)?;
+        Ok(found.is_some_and(|found| found.realm == number && found.digest == *digest))
+    }
+
+    /// The index now finds a chunk by this record.
+    pub(crate) fn index_chunk(&mut self, key: IndexKey, at: ChunkAt) {
+        let entry = self.index.find_or_insert(key);
+        if entry.at().is_none() {
+            self.chunks += 1;
+        }
+        entry.set_at(at);
+    }
+
+    /// The index finds a chunk no more.
+    pub(crate) fn forget(&mut self, key: IndexKey) {
+        if self
+            .index
+            .find(key)
+            .is_some_and(|entry| entry.at().is_some())
+        {
+            self.index.remove(key);
+            self.chunks -= 1;
+        }
+    }
+
+    /// Appends a record to a segment in memory: what it adds to the index is the caller's.
+    pub(crate) fn push_record(&mut self, segment: u32, record: &Record) -> ChunkAt {
+        let realm = match record {
+            Record::Realm { realm, slot } => {
+                let number = self.realms.number_or_new(*realm);
+                Some((*slot, number.unwrap_or(NO_REALM)))
+            }
+            Record::Chunk { .. } => None,
+        };
+        let number = segment;
+        let segment = self.segment_mut(number);
+        if let Some((slot, realm)) = realm {
+            segment.declare(slot, realm);
+        }
+        if (segment.records as usize).is_multiple_of(BLOCK_RECORDS) {
+            segment.block_starts.push(segment.chunk_bytes);
+        }
+        let record_number = segment.records;
+        segment.records += 1;
+        segment.chunk_bytes += record.chunk_bytes();
+        ChunkAt {
+            segment: number,
+            record: record_number,
+        }
+    }
+
+    pub(crate) fn segment(&self, number: u32) -> &Segment {
+        &self.segments[&number]
+    }
+
+    pub(crate) fn segment_mut(&mut self, number: u32) -> &mut Segment {
+        let segment = self.segments.get_mut(&number);
+        segment.expect("a segment that is in use is there")
+    }
+
+    /// The piece `to` continues the piece `from`. Links lead onward only, so none goes in a ring.
+    pub(crate) fn link(&mut self, from: PieceId, to: PieceId) {
+        let onward = to.0.checked_sub(from.0).and_then(|n| u16::try_from(n).ok());
+        if let Some(onward) = onward
+            && from < to
+            && let Some(segment) = self.segments.get_mut(&from.0)
+            && let Some(piece) = segment.pieces.get_mut(usize::from(from.1))
+        {
+            piece.next = u32::from(onward) << 16 | u32::from(to.1);
+        }
+    }
+
+    /// The index no longer has an opening, unless another segment knows it too.
+    pub(crate) fn forget_opening(&mut self, realm: RealmNumber, key: OpeningKey) {
+        let key = IndexKey::of_opening(self.realms.realm(realm), key);
+        let entry = self.index.find(key);
+        if entry
+            .is_some_and(|entry| entry.at().is_none() && !entry.places().any(|at| self.is_live(at)))
+        {
+            self.index.remove(key);
+        }
+    }
+
+    /// Removes from the index all that segments had which are gone.
+    pub(crate) fn sweep(&mut self) {
+        let segments = &self.segments;
+        let is_live = |at: RecipeAt| {
+            let segment = segments.get(&at.segment);
+            segment.is_some_and(|segment| usize::from(at.piece) < segment.pieces.len())
+        };
+        let mut chunks = 0;
+        self.index.retain(|entry| match entry.at() {
+            Some(at) => {
+                let is_there = segments.contains_key(&at.segment);
+                chunks += u64::from(is_there);
+                is_there
+            }
+            None => entry.places().any(is_live),
+        });
+        self.chunks = chunks;
+    }
+
+    /// Forgets a segment whose files are gone. What the index still has of it is not found.
+    pub(crate) fn drop_segment(&mut self, number: u32) {
+        self.segments.remove(&number);
+        self.sources.get_mut().forget_segment(number);
+    }
+
+    /// What the caches hold of a segment is no longer so.
+    pub(crate) fn forget_cached(&mut self, number: u32) {
+        self.sources.get_mut().forget_segment(number);
+    }
+
+    /// What there is to tell, without what only a writer knows.
+    pub(crate) fn stat(&self, disk: DiskBytes) -> StoreStat {
+        let segments = &self.segments;
+        let created_s = |segment: Option<&Segment>| segment.map(|segment| segment.created_s);
+        let entries = segments.values().map(|segment| segment.recipe_entries);
+        StoreStat {
+            chunks: self.chunks,
+            chunk_bytes: disk.chunks,
+            openings: self.index.len() as u64 - self.chunks,
+            recipe_entries: entries.sum(),
+            disk,
+            metadata_share: disk.index as f64 / disk.chunks.max(1) as f64,
+            segments: segments.len() as u32,
+            realms: self.realms.iter().map(|realm| realm.to_string()).collect(),
+            oldest_s: created_s(segments.values().next()),
+            youngest_s: created_s(segments.values().next_back()),
+            damaged: self.damaged,
+            memory_bytes: self.memory_bytes() as u64,
+            ..StoreStat::default()
+        }
+    }
+
+    /// Bytes of memory, but for caches of a fixed size.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let segments = self.segments.values();
+        let of_segments: usize = segments
+            .map(|segment| size_of::<Segment>() + segment.memory_bytes())
+            .sum();
+        let growing = self.growing.values();
+        let of_growing: usize = growing
+            .map(|piece| {
+                piece.piece.keys.capacity() * KEY_BYTES + size_of::<(PieceId, GrowingPiece)>()
+            })
+            .sum();
+        self.index.memory_bytes() + of_segments + of_growing
+    }
+
+    /// What an error of the disk at a file of a segment is to the caller.
+    pub(crate) fn error_at(
+        &self,
+        doing: &'static str,
+        kind: FileKind,
+        segment: u32,
+    ) -> impl FnOnce(io::Error) -> StoreError + use<> {
+        let folder = Arc::clone(&self.folder);
+        move |source| StoreError::Io {
+            doing,
+            path: folder.path().join(kind.file_name(segment)),
+            source,
+        }
+    }
+}
+
+/// A place carries the key of the chunk that it is behind, and the realm: what it reads from has
+/// to have both.
+pub(crate) fn pack(at: RecipeAt, realm: RealmNumber, key: IndexKey) -> Place {
+    Place {
+        high: u64::from(at.segment)
+            | u64::from(at.piece) << 24
+            | u64::from(at.entry) << 40
+            | u64::from(realm) << 48,
+        low: key.number(),
+    }
+}
+
+pub(crate) fn unpack(place: Place) -> (RecipeAt, RealmNumber, u64) {
+    let at = RecipeAt {
+        segment: place.high as u32 & 0xff_ffff,
+        piece: (place.high >> 24) as u16,
+        entry: (place.high >> 40) as u8,
+    };
+    (at, (place.high >> 48) as u16, place.low)
+}

@@ -1,0 +1,260 @@
+//! Reading: a chunk by its record, a chain by its place.
+//!
+//! The recipe says what comes next, the index where it lies, the record what it must be. No byte
+//! leaves that was not hashed and found to be that.
+
+use std::{io, iter, sync::Arc};
+
+use refrain_codec::chunk::hash::ChunkDigest;
+
+use super::{GROWING, GrowingPiece, History, PieceId, RealmNumber, pack, unpack};
+use crate::{
+    Chain, Place, StoreError, StoredChunk,
+    index::{ChunkAt, Entry, RecipeAt},
+    key::IndexKey,
+    layout::{
+        FileKind,
+        index_file::{BLOCK_RECORDS, Record},
+    },
+};
+
+/// Chunks that are gone and passed over in one call.
+const SKIPPED_MAX: usize = 4096;
+
+/// What a record says of a chunk.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) digest: ChunkDigest,
+    pub(crate) bytes: u32,
+    pub(crate) realm: RealmNumber,
+    /// Where it begins.
+    pub(crate) offset: u64,
+}
+
+/// What became of reading a chunk.
+enum Fetched {
+    Chunk(StoredChunk),
+    Gone,
+    TooLong,
+}
+
+impl History {
+    /// The record of a chunk; nothing if it is none, or gone with its segment.
+    pub(crate) fn record(&self, at: ChunkAt) -> Result<Option<Found>, StoreError> {
+        let record = self.any_record(at)?;
+        let Some((
+            Record::Chunk {
+                digest,
+                bytes,
+                realm_slot,
+            },
+            offset,
+        )) = record
+        else {
+            return Ok(None);
+        };
+        let realm = self.segment(at.segment).realm(realm_slot);
+        Ok(realm.map(|realm| Found {
+            digest,
+            bytes,
+            realm,
+            offset,
+        }))
+    }
+
+    /// A record, and where its chunk begins.
+    fn any_record(&self, at: ChunkAt) -> Result<Option<(Record, u64)>, StoreError> {
+        let block = match self.block(at.segment, at.record / BLOCK_RECORDS as u32) {
+            Err(error) if is_missing(&error) => return Ok(None),
+            block => block.map_err(self.error_at("read", FileKind::Index, at.segment))?,
+        };
+        let line = at.record as usize % BLOCK_RECORDS;
+        let record = block.as_ref().and_then(|block| block.0.get(line));
+        Ok(record.and_then(|&(record, start)| Some((record?, start))))
+    }
+
+    /// Whether a record is one, and its chunk is what it says.
+    pub(crate) fn is_proved(&self, at: ChunkAt) -> Result<bool, StoreError> {
+        match self.any_record(at)? {
+            Some((Record::Realm { .. }, _)) => Ok(true),
+            Some((Record::Chunk { .. }, _)) => match self.record(at)? {
+                Some(found) => Ok(self.verified(at, &found)?.is_some()),
+                None => Ok(false),
+            },
+            None => Ok(false),
+        }
+    }
+
+    /// The bytes of a chunk, if they are what they are said to be.
+    pub(crate) fn verified(
+        &self,
+        at: ChunkAt,
+        found: &Found,
+    ) -> Result<Option<Arc<[u8]>>, StoreError> {
+        let mut bytes: Arc<[u8]> = iter::repeat_n(0, found.bytes as usize).collect();
+        let buffer = Arc::get_mut(&mut bytes).expect("nobody else has it yet");
+        let file = self.file(at.segment, FileKind::Chunks);
+        match file.and_then(|file| file.read_exact_at(buffer, found.offset)) {
+            Err(error) if is_missing(&error) => return Ok(None),
+            read => read.map_err(self.error_at("read", FileKind::Chunks, at.segment))?,
+        }
+        Ok((self.hasher.digest(&bytes) == found.digest).then_some(bytes))
+    }
+
+    fn fetch(
+        &mut self,
+        realm: RealmNumber,
+        key: IndexKey,
+        bytes_max: usize,
+    ) -> Result<Fetched, StoreError> {
+        let Some(at) = self.index.find(key).and_then(Entry::at) else {
+            return Ok(Fetched::Gone);
+        };
+        let mut found = self.record(at)?;
+        let name = self.realms.realm(realm);
+        found = found
+            .filter(|found| found.realm == realm && IndexKey::of_chunk(name, &found.digest) == key);
+        if let Some(found) = &found {
+            if found.bytes as usize > bytes_max {
+                return Ok(Fetched::TooLong);
+            }
+            if let Some(bytes) = self.verified(at, found)? {
+                let digest = found.digest;
+                return Ok(Fetched::Chunk(StoredChunk { digest, bytes }));
+            }
+        }
+        // Of a segment that a reader has not yet seen go, nothing is damaged.
+        if self.segments.contains_key(&at.segment) {
+            self.damaged += 1;
+        }
+        self.forget(key);
+        Ok(Fetched::Gone)
+    }
+
+    pub(crate) fn read(
+        &mut self,
+        place: Place,
+        chunks_max: usize,
+        bytes_max: usize,
+    ) -> Result<Chain, StoreError> {
+        let mut chain = Chain::default();
+        let (at, realm, behind) = unpack(place);
+        let mut id = (at.segment, at.piece);
+        let mut entry = usize::from(at.entry);
+        let Some(mut piece) = self.piece(id)? else {
+            return Ok(chain);
+        };
+        let key_behind = entry.checked_sub(1).map(|last| piece.keys().get(last));
+        let is_behind = key_behind.is_none_or(|key| key.is_some_and(|key| key.number() == behind));
+        if piece.realm() != realm || !is_behind {
+            return Ok(chain);
+        }
+        let mut behind = behind;
+        let mut bytes_left = bytes_max;
+        let mut skipped = 0;
+        loop {
+            let here = |id: PieceId, entry: usize, behind: u64| {
+                let [a, b, c, d, e, f, ..] = behind.to_le_bytes();
+                let at = RecipeAt {
+                    segment: id.0,
+                    piece: id.1,
+                    entry: entry as u8,
+                };
+                Some(pack(at, realm, IndexKey([a, b, c, d, e, f])))
+            };
+            let Some(&key) = piece.keys().get(entry) else {
+                let Some(next) = self.next_piece(id) else {
+                    if self.open_ends.contains(&id) {
+                        chain.next = here(id, entry, behind);
+                    }
+                    return Ok(chain);
+                };
+                match self.piece(next)? {
+                    Some(onward) if onward.realm() == realm => piece = onward,
+                    _ => return Ok(chain),
+                }
+                (id, entry) = (next, 0);
+                continue;
+            };
+            if chain.chunks.len() == chunks_max || skipped == SKIPPED_MAX {
+                chain.next = here(id, entry, behind);
+                return Ok(chain);
+            }
+            match self.fetch(realm, key, bytes_left)? {
+                Fetched::Chunk(chunk) => {
+                    bytes_left -= chunk.bytes.len();
+                    chain.chunks.push(chunk);
+                }
+                Fetched::Gone => skipped += 1,
+                Fetched::TooLong => {
+                    chain.next = here(id, entry, behind);
+                    return Ok(chain);
+                }
+            }
+            entry += 1;
+            behind = key.number();
+        }
+    }
+
+    fn next_piece(&self, id: PieceId) -> Option<PieceId> {
+        let pieces = &self.segments.get(&id.0)?.pieces;
+        pieces.get(usize::from(id.1))?.next(id)
+    }
+
+    /// A piece, wherever it is; nothing if it is gone or damaged.
+    fn piece(&self, id: PieceId) -> Result<Option<AnyPiece>, StoreError> {
+        let segment = self.segments.get(&id.0);
+        let info = segment.and_then(|segment| segment.pieces.get(usize::from(id.1)));
+        let Some(info) = info else {
+            return Ok(None);
+        };
+        if info.offset == GROWING {
+            let piece = self.growing.get(&id);
+            return Ok(
+                piece.map(|GrowingPiece { realm, piece }| AnyPiece::Growing {
+                    realm: *realm,
+                    keys: piece.keys.clone(),
+                }),
+            );
+        }
+        match self.piece_in_file(id, info.offset) {
+            Err(error) if is_missing(&error) => Ok(None),
+            piece => Ok(piece
+                .map_err(self.error_at("read", FileKind::Recipes, id.0))?
+                .map(AnyPiece::Loaded)),
+        }
+    }
+}
+
+/// A piece as it is read.
+enum AnyPiece {
+    Loaded(Arc<super::sources::LoadedPiece>),
+    Growing {
+        realm: RealmNumber,
+        keys: Vec<IndexKey>,
+    },
+}
+
+impl AnyPiece {
+    fn realm(&self) -> RealmNumber {
+        match self {
+            Self::Loaded(piece) => piece.realm,
+            Self::Growing { realm, .. } => *realm,
+        }
+    }
+
+    fn keys(&self) -> &[IndexKey] {
+        match self {
+            Self::Loaded(piece) => &piece.keys,
+            Self::Growing { keys, .. } => keys,
+        }
+    }
+}
+
+/// Whether an error says that a file, or a part of it, is not there: it was evicted, or lost.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
+    )
+}

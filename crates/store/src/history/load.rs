@@ -1,0 +1,247 @@
+//! Loading what the files of a segment say, from the start or from where they had ended before.
+//!
+//! Records that a trailer covers are as they were written. Those of the last block of a segment
+//! that is still written have none yet, and that of a damaged block does not fit: they are taken
+//! all the same, and proved when their chunks are read; what no sync covers, the owner of the
+//! store proves when it opens it. Bounds: a block or a part of the recipes
+//! is read at a time, and recipes beyond their limit are left out.
+
+use std::io;
+
+use super::{BLOCK_RECORDS, History, PieceInfo, RealmNumber};
+use crate::{
+    StoreError,
+    folder::FolderFile,
+    index::{NUMBER_END, RecipeAt},
+    key::IndexKey,
+    layout::{
+        FileKind,
+        index_file::{
+            BLOCK_BYTES, RECORD_BYTES, Record, TRAILER_BYTES, parse_records, parse_trailer,
+            position_of,
+        },
+        recipe_file::{self, Piece},
+    },
+};
+
+/// No segment has recipes beyond.
+pub(crate) const RECIPE_FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Pieces of a segment have 16-bit numbers.
+pub(crate) const PIECES_MAX: usize = 1 << 16;
+
+/// No chunks lie beyond: a sum with a length never overflows.
+const CHUNK_FILE_BYTES_MAX: u64 = 1 << 48;
+
+/// Blocks that are read at once.
+const BLOCKS_AT_ONCE: usize = 64;
+
+/// Offsets at which a whole piece is looked for behind damaged ones, in a file.
+const RESYNC_OFFSETS_MAX: usize = 64 << 10;
+
+/// What the index file of a segment had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LoadedIndex {
+    /// Whether its last block has a trailer although it is not full.
+    pub is_sealed: bool,
+    /// Whether bytes are left that are no records.
+    pub has_rest: bool,
+}
+
+/// What the recipe file of a segment had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LoadedRecipes {
+    /// Whether bytes are left that are no piece.
+    pub has_rest: bool,
+    /// Whether a piece is of a realm that no record declares.
+    pub has_undeclared: bool,
+}
+
+impl History {
+    /// Loads the records that a segment has more than before.
+    pub(crate) fn load_index(&mut self, number: u32) -> Result<LoadedIndex, StoreError> {
+        let file = self.file(number, FileKind::Index);
+        let loaded = file.and_then(|file| self.load_blocks(number, &*file));
+        loaded.map_err(self.error_at("read", FileKind::Index, number))
+    }
+
+    fn load_blocks(&mut self, number: u32, file: &dyn FolderFile) -> io::Result<LoadedIndex> {
+        let mut loaded = LoadedIndex::default();
+        let mut block = self.segment(number).records / BLOCK_RECORDS as u32;
+        let mut bytes = vec![0; BLOCKS_AT_ONCE * BLOCK_BYTES];
+        loop {
+            let at = position_of(block * BLOCK_RECORDS as u32);
+            let count = file.read_up_to(&mut bytes, at)?;
+            for part in bytes[..count].chunks(BLOCK_BYTES) {
+                if (block + 1) * BLOCK_RECORDS as u32 >= NUMBER_END {
+                    loaded.has_rest = true;
+                    return Ok(loaded);
+                }
+                self.load_block(number, block, part, &mut loaded);
+                if part.len() < BLOCK_BYTES {
+                    return Ok(loaded);
+                }
+                block += 1;
+            }
+            if count < bytes.len() {
+                return Ok(loaded);
+            }
+        }
+    }
+
+    fn load_block(&mut self, number: u32, block: u32, bytes: &[u8], loaded: &mut LoadedIndex) {
+        let first = block * BLOCK_RECORDS as u32;
+        let covered = bytes.len().checked_sub(TRAILER_BYTES);
+        let covered = covered.filter(|covered| covered.is_multiple_of(RECORD_BYTES));
+        let trailer = covered.and_then(|covered| {
+            let (records, trailer) = bytes.split_at(covered);
+            let end = parse_trailer(number, block, records, trailer)?;
+            Some((records, end))
+        });
+        if let Some((records, end)) = trailer {
+            let records: Vec<Record> = parse_records(records).collect();
+            let chunk_bytes: u64 = records.iter().map(Record::chunk_bytes).sum();
+            if let Some(start) = end.checked_sub(chunk_bytes)
+                && end <= CHUNK_FILE_BYTES_MAX
+            {
+                self.take_block(number, block, start, &records);
+                loaded.is_sealed = bytes.len() < BLOCK_BYTES;
+                return;
+            }
+        }
+        // Whatever a record says, its chunk has to hash to it. Lengths that are wrong lead astray
+        // up to the next trailer.
+        let segment = self.segment(number);
+        let start = segment.block_starts.get(block as usize).copied();
+        let start = start.unwrap_or(segment.chunk_bytes);
+        let is_full = bytes.len() == BLOCK_BYTES;
+        let encoded = &bytes[..bytes.len().min(BLOCK_RECORDS * RECORD_BYTES)];
+        let records: Vec<Record> = parse_records(encoded).collect();
+        self.take_block(number, block, start, &records);
+        if is_full {
+            self.damaged += 1;
+            self.segment_mut(number).records = first + BLOCK_RECORDS as u32;
+        } else {
+            loaded.has_rest = records.len() * RECORD_BYTES < bytes.len();
+        }
+    }
+
+    /// Takes the records of a block that a segment has not yet.
+    fn take_block(&mut self, number: u32, block: u32, start: u64, records: &[Record]) {
+        let first = block * BLOCK_RECORDS as u32;
+        let segment = self.segment_mut(number);
+        segment.block_starts.truncate(block as usize);
+        segment.block_starts.push(start);
+        let known = segment.records.saturating_sub(first) as usize;
+        segment.records = first;
+        segment.chunk_bytes = start;
+        for (line, record) in records.iter().enumerate() {
+            // The start of the block is there already.
+            let at = match line {
+                0 => {
+                    self.segment_mut(number).block_starts.pop();
+                    self.push_record(number, record)
+                }
+                _ => self.push_record(number, record),
+            };
+            if let Record::Chunk {
+                digest, realm_slot, ..
+            } = record
+                && line >= known
+                && let Some(realm) = self.segment(number).realm(*realm_slot)
+            {
+                let realm = self.realms.realm(realm);
+                self.index_chunk(IndexKey::of_chunk(realm, digest), at);
+            }
+        }
+    }
+
+    /// Loads the pieces that a segment has more than before.
+    pub(crate) fn load_recipes(&mut self, number: u32) -> Result<LoadedRecipes, StoreError> {
+        let rest = self.file(number, FileKind::Recipes).and_then(|file| {
+            let from = self.segment(number).recipe_bytes;
+            let bytes = file
+                .bytes()?
+                .min(RECIPE_FILE_BYTES_MAX)
+                .saturating_sub(from);
+            let mut rest = vec![0; bytes as usize];
+            let count = file.read_up_to(&mut rest, from)?;
+            rest.truncate(count);
+            Ok(rest)
+        });
+        match rest {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(LoadedRecipes::default()),
+            rest => {
+                let rest = rest.map_err(self.error_at("read", FileKind::Recipes, number))?;
+                Ok(self.take_pieces(number, &rest))
+            }
+        }
+    }
+
+    fn take_pieces(&mut self, number: u32, bytes: &[u8]) -> LoadedRecipes {
+        let from = self.segment(number).recipe_bytes;
+        let mut at = 0;
+        let mut tries_left = RESYNC_OFFSETS_MAX;
+        let mut is_torn = false;
+        let mut has_undeclared = false;
+        while at < bytes.len() && tries_left > 0 {
+            let Some(piece) = Piece::parse(number, &bytes[at..]) else {
+                tries_left -= 1;
+                is_torn = true;
+                at += 1;
+                continue;
+            };
+            if is_torn {
+                self.damaged += 1;
+                is_torn = false;
+            }
+            let offset = from + at as u64;
+            at += piece.encoded_bytes();
+            match self.segment(number).realm(piece.realm_slot) {
+                Some(realm) if self.segment(number).pieces.len() < PIECES_MAX => {
+                    self.take_piece(number, offset as u32, realm, &piece);
+                }
+                Some(_) => {}
+                None => has_undeclared = true,
+            }
+            self.segment_mut(number).recipe_bytes = from + at as u64;
+        }
+        LoadedRecipes {
+            has_rest: is_torn,
+            has_undeclared,
+        }
+    }
+
+    fn take_piece(&mut self, number: u32, offset: u32, realm: RealmNumber, piece: &Piece) {
+        let segment = self.segment_mut(number);
+        let id = (number, segment.pieces.len() as u16);
+        segment.pieces.push(PieceInfo::at(offset));
+        segment.recipe_entries += piece.keys.len() as u64;
+        if let Some(previous) = piece.previous
+            && let Some(segment) = self.segments.get(&previous.segment)
+        {
+            let pieces = &segment.pieces;
+            if let Ok(found) = pieces.binary_search_by_key(&previous.offset, |piece| piece.offset) {
+                self.link((previous.segment, found as u16), id);
+            }
+        }
+        let mut at = RecipeAt {
+            segment: number,
+            piece: id.1,
+            entry: 0,
+        };
+        if let Some(key) = piece.opening {
+            let key = IndexKey::of_opening(self.realms.realm(realm), key);
+            self.index.find_or_insert(key).push_place(at);
+        }
+        for key in &piece.keys {
+            at.entry += 1;
+            if let Some(entry) = self.index.find_mut(*key) {
+                entry.push_place(at);
+            }
+        }
+    }
+}
+
+/// Where recipes begin in their file.
+pub(crate) const RECIPES_AT: u64 = recipe_file::HEADER_BYTES as u64;

@@ -1,0 +1,58 @@
+//! The names by which the index and the recipes know chunks and openings.
+//!
+//! A key is 48 bits of a BLAKE3 over realm and digest, so that two realms share none. Two chunks
+//! of a realm may: that costs a wrong prediction at most, since the full digest decides whenever
+//! a chunk is stored or read.
+
+use refrain_codec::chunk::hash::ChunkDigest;
+
+use crate::{OpeningKey, Realm};
+
+/// Bytes of a key.
+pub(crate) const KEY_BYTES: usize = 6;
+
+/// A key of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct IndexKey(pub [u8; KEY_BYTES]);
+
+impl IndexKey {
+    /// That of a chunk.
+    pub(crate) fn of_chunk(realm: Realm, digest: &ChunkDigest) -> Self {
+        let mut input = [0; 48];
+        input[..16].copy_from_slice(&realm.0);
+        input[16..].copy_from_slice(&digest.0);
+        Self::of(&input)
+    }
+
+    /// That of an opening: its input is shorter than a chunk's.
+    pub(crate) fn of_opening(realm: Realm, key: OpeningKey) -> Self {
+        let mut input = [0; 24];
+        input[..16].copy_from_slice(&realm.0);
+        input[16..].copy_from_slice(&key.0.to_le_bytes());
+        Self::of(&input)
+    }
+
+    fn of(input: &[u8]) -> Self {
+        let mut key = [0; KEY_BYTES];
+        key.copy_from_slice(&blake3::hash(input).as_bytes()[..KEY_BYTES]);
+        Self(key)
+    }
+
+    /// As a number below 2^48.
+    pub(crate) fn number(self) -> u64 {
+        let mut number = [0; 8];
+        number[..KEY_BYTES].copy_from_slice(&self.0);
+        u64::from_le_bytes(number)
+    }
+}
+
+/// The 32-bit checksum of everything that the store writes: a BLAKE3 over the parts.
+pub(crate) fn check(parts: &[&[u8]]) -> u32 {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(part);
+    }
+    let mut check = [0; 4];
+    check.copy_from_slice(&hasher.finalize().as_bytes()[..4]);
+    u32::from_le_bytes(check)
+}

@@ -1,0 +1,64 @@
+//! The chunk store of a receiver: what it has received, and in which order.
+//!
+//! Chunks enter, flow by flow; the order in which those of a flow arrived is its *recipe*. For
+//! each chunk the store remembers the last two [`Place`]s in recipes where it was seen, and a
+//! recipe read onward from there, a *chain*, tells what comes next. What leaves was read and
+//! checked against its full digest first, so that a prediction which is confirmed can always be
+//! delivered.
+//!
+//! | to | take |
+//! |---|---|
+//! | keep history on disk, within a bound | [`DiskStore`] |
+//! | keep it in memory: tests, the simulator | [`MemoryStore`] |
+//! | use a store by either | [`ChunkStore`], and [`ChunkSource`] for what only reads |
+//! | read the store of another process, also while that one writes | [`ReadOnlyStore`] |
+//! | put another disk below, a lying one for example | [`folder::Folder`] |
+//!
+//! History is kept apart by [`Realm`]: nothing that was learned in one answers in another, and a
+//! chunk that two realms have is stored twice.
+//!
+//! ```
+//! use refrain_codec::chunk::hash::ChunkHasher;
+//! use refrain_store::{ChunkSource, ChunkStore, MemoryStore, Realm, StoreError};
+//!
+//! let mut store = MemoryStore::new(1 << 20);
+//! let realm = Realm::named("https://example.org");
+//! let digest = |chunk: &[u8]| ChunkHasher::default().digest(chunk);
+//!
+//! let recipe = store.begin(realm, None);
+//! for chunk in [b"verse one", b"refrain  ", b"verse two"] {
+//!     store.append(recipe, &digest(chunk), chunk)?;
+//! }
+//! store.end(recipe)?;
+//!
+//! // The refrain comes again: what followed it?
+//! let places = store.places_after(realm, &digest(b"refrain  "));
+//! let chain = store.read(places[0], 16, 1 << 20)?;
+//! assert_eq!(&chain.chunks[0].bytes[..], b"verse two");
+//! # Ok::<(), StoreError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod chunk_store;
+mod disk;
+mod error;
+pub mod folder;
+mod format;
+mod history;
+mod index;
+mod key;
+mod layout;
+mod memory;
+mod read_only;
+mod stat;
+
+pub use chunk_store::{
+    Appended, Chain, ChunkSource, ChunkStore, OpeningKey, Place, Places, Realm, RecipeId,
+    StoredChunk,
+};
+pub use disk::{DiskStore, StoreConfig};
+pub use error::StoreError;
+pub use format::Chunking;
+pub use memory::MemoryStore;
+pub use read_only::ReadOnlyStore;
+pub use stat::{DiskBytes, StoreStat};

@@ -1,0 +1,163 @@
+//! The store of another process, read while that one writes and evicts: also over a mapped folder,
+//! since files are only opened and read.
+//!
+//! Nothing is locked and nothing is written. What the owner has not yet written is not seen; what
+//! it evicts is gone at the next [`refresh`](ReadOnlyStore::refresh), or when it is to be read.
+//! The end of a file may be half written: what does not hash to its digest is passed over.
+
+use std::{collections::BTreeSet, io, path::Path, sync::Arc};
+
+use refrain_codec::chunk::hash::ChunkDigest;
+
+use crate::{
+    Chain, ChunkSource, Chunking, DiskBytes, OpeningKey, Place, Places, Realm, StoreError,
+    StoreStat,
+    folder::{Folder, RealFolder},
+    format::{self, error_at},
+    history::{History, RECIPES_AT, Segment},
+    layout::{
+        FileKind,
+        index_file::{self, Header, position_of},
+    },
+};
+
+/// Reads the store of another process.
+pub struct ReadOnlyStore {
+    history: History,
+}
+
+impl ReadOnlyStore {
+    /// Opens the store in the folder at `path`, whose chunks are to be cut like this.
+    ///
+    /// # Errors
+    /// If there is none, it is of another version, its chunks are cut otherwise, or the disk
+    /// fails.
+    pub fn open(path: &Path, chunking: Chunking) -> Result<Self, StoreError> {
+        Self::open_in(Arc::new(RealFolder::new(path)), chunking)
+    }
+
+    /// The same in a folder of any kind.
+    ///
+    /// # Errors
+    /// Like [`open`](Self::open).
+    pub fn open_in(folder: Arc<dyn Folder>, chunking: Chunking) -> Result<Self, StoreError> {
+        let path = folder.path();
+        let stored = format::read(&*folder)?;
+        let stored = stored.ok_or_else(|| StoreError::NoStore { path: path.clone() })?;
+        if stored != chunking {
+            return Err(StoreError::OtherChunking {
+                path,
+                stored,
+                asked: chunking,
+            });
+        }
+        let mut store = Self {
+            history: History::new(folder, chunking.hasher),
+        };
+        store.refresh()?;
+        Ok(store)
+    }
+
+    /// Looks for what the owner has written or evicted since.
+    ///
+    /// # Errors
+    /// If the disk fails; what was known is known still.
+    pub fn refresh(&mut self) -> Result<(), StoreError> {
+        let folder = Arc::clone(&self.history.folder);
+        let files = folder.list().map_err(error_at(&*folder, "list", ""))?;
+        let files = files.iter().filter_map(|(name, bytes)| {
+            let (number, kind) = FileKind::parse(name)?;
+            (kind == FileKind::Index).then_some((number, *bytes))
+        });
+        let files: Vec<(u32, u64)> = files.collect();
+        let there: BTreeSet<u32> = files.iter().map(|&(number, _)| number).collect();
+
+        let known: Vec<u32> = self.history.segments.keys().copied().collect();
+        let youngest = known.last().copied();
+        let mut gone: Vec<u32> = known.into_iter().filter(|n| !there.contains(n)).collect();
+        for &(number, bytes) in &files {
+            let segment = self.history.segments.get(&number);
+            // After a crash the owner cuts off what may not be whole.
+            if segment.is_some_and(|segment| position_of(segment.records) > bytes) {
+                gone.push(number);
+            }
+        }
+        let has_gone = !gone.is_empty();
+        gone.into_iter()
+            .for_each(|number| self.history.drop_segment(number));
+
+        let mut fresh = Vec::new();
+        for number in there {
+            // Those before the youngest that was known are written no more.
+            let is_known = self.history.segments.contains_key(&number);
+            if (!is_known || Some(number) == youngest) && self.load_index(number)? {
+                fresh.push(number);
+            }
+        }
+        for number in fresh {
+            self.history.load_recipes(number)?;
+        }
+        if has_gone {
+            self.history.sweep();
+        }
+        Ok(())
+    }
+
+    /// Loads what a segment has more; says whether it is there.
+    fn load_index(&mut self, number: u32) -> Result<bool, StoreError> {
+        if !self.history.segments.contains_key(&number) {
+            let mut bytes = [0; index_file::HEADER_BYTES];
+            let file = self.history.folder.open(&FileKind::Index.file_name(number));
+            let read = file.and_then(|file| file.read_up_to(&mut bytes, 0));
+            let count = match read {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                read => read.map_err(self.history.error_at("read", FileKind::Index, number))?,
+            };
+            let header = Header::parse(&bytes[..count]);
+            let created_s = header.map_or(0, |header| header.created_s);
+            let segment = Segment::new(created_s, RECIPES_AT);
+            self.history.segments.insert(number, segment);
+        }
+        self.history.forget_cached(number);
+        match self.history.load_index(number) {
+            Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                self.history.drop_segment(number);
+                Ok(false)
+            }
+            loaded => loaded.map(|_| true),
+        }
+    }
+}
+
+impl ChunkSource for ReadOnlyStore {
+    fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Places {
+        self.history.places_after(realm, digest)
+    }
+
+    fn openings(&self, realm: Realm, key: OpeningKey) -> Places {
+        self.history.openings(realm, key)
+    }
+
+    fn read(
+        &mut self,
+        place: Place,
+        chunks_max: usize,
+        bytes_max: usize,
+    ) -> Result<Chain, StoreError> {
+        self.history.read(place, chunks_max, bytes_max)
+    }
+
+    fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool {
+        self.history.contains(realm, digest)
+    }
+
+    fn stat(&self) -> StoreStat {
+        let mut disk = DiskBytes::default();
+        for segment in self.history.segments.values() {
+            disk.chunks += segment.chunk_bytes;
+            disk.index += index_file::bytes_of(segment.records);
+            disk.recipes += segment.recipe_bytes;
+        }
+        self.history.stat(disk)
+    }
+}

@@ -1,0 +1,135 @@
+//! The bound on disk, eviction, and what survives it.
+
+use refrain_store::{
+    ChunkSource, ChunkStore, OpeningKey, StoreConfig, StoreError, folder::MemoryFolder,
+};
+
+use crate::common::{chunk, config, digest, flow, has, open, open_any, read_after, realm};
+
+#[test]
+fn the_bound_holds_at_every_moment() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 6);
+    for first in 0..100 {
+        flow(
+            &mut store,
+            realm(0),
+            Some(OpeningKey(first)),
+            first as u32 * 40..first as u32 * 40 + 50,
+        );
+        assert!(folder.peak_bytes() <= config(6).size_bytes);
+        let stat = store.stat();
+        assert!(stat.disk.total() <= stat.disk_bytes_max);
+    }
+    let stat = store.stat();
+    assert!(stat.evicted_segments > 20, "{stat:?}");
+    assert!(folder.peak_bytes() > config(6).size_bytes / 2, "it is used");
+    // The latest are there, the first are gone, and so are their openings.
+    assert!(has(&store, realm(0), 100 * 40 - 1) && !has(&store, realm(0), 0));
+    assert!(store.openings(realm(0), OpeningKey(0)).is_empty());
+    assert!(!store.openings(realm(0), OpeningKey(99)).is_empty());
+    assert!(stat.openings < 30 && stat.chunks < 1000, "{stat:?}");
+
+    // What is counted is what there is, also after opening again.
+    store.close().expect("closed");
+    let reopened = open(&folder, 6).stat();
+    let of_both =
+        |stat: &refrain_store::StoreStat| (stat.chunks, stat.openings, stat.recipe_entries);
+    assert_eq!(of_both(&reopened), of_both(&stat));
+}
+
+#[test]
+fn what_comes_every_day_stays() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 10);
+    let daily = 0..20;
+    for day in 1..200 {
+        flow(&mut store, realm(0), None, daily.clone());
+        flow(&mut store, realm(0), None, day * 1000..day * 1000 + 15);
+    }
+    assert!(daily.clone().all(|number| has(&store, realm(0), number)));
+    assert_eq!(read_after(&mut store, realm(0), 0).len(), 19);
+    let stat = store.stat();
+    assert!(
+        stat.rewritten_chunks > 0 && stat.evicted_segments > 10,
+        "{stat:?}"
+    );
+    // And would not be copied for ever if it came no more.
+    for day in 200..600 {
+        flow(&mut store, realm(0), None, day * 1000..day * 1000 + 15);
+    }
+    assert!(!daily.clone().any(|number| has(&store, realm(0), number)));
+}
+
+#[test]
+fn a_flow_outlives_the_segment_it_began_in() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 5);
+    let recipe = store.begin(realm(0), Some(OpeningKey(1)));
+    for number in 0..3000 {
+        let bytes = chunk(number);
+        store
+            .append(recipe, &digest(&bytes), &bytes)
+            .expect("appended");
+    }
+    store.end(recipe).expect("ended");
+    assert!(store.openings(realm(0), OpeningKey(1)).is_empty());
+    assert_eq!(read_after(&mut store, realm(0), 2900).len(), 99);
+}
+
+#[test]
+fn many_realms_take_new_segments() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 20);
+    for number in 0..600_u32 {
+        let realm = refrain_store::Realm::named(&number.to_string());
+        flow(&mut store, realm, None, [1, 2]);
+    }
+    let store = {
+        store.close().expect("closed");
+        open(&folder, 20)
+    };
+    assert_eq!(store.stat().realms.len(), 600);
+    for number in 0..600_u32 {
+        let realm = refrain_store::Realm::named(&number.to_string());
+        assert!(has(&store, realm, 2));
+    }
+}
+
+#[test]
+fn a_smaller_bound_holds_from_the_start() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 20);
+    flow(&mut store, realm(0), None, 0..1500);
+    store.close().expect("closed");
+    let store = open(&folder, 5);
+    let stat = store.stat();
+    assert!(stat.disk.total() <= 5 * (64 << 10), "{stat:?}");
+    assert!(has(&store, realm(0), 1499) && !has(&store, realm(0), 0));
+}
+
+#[test]
+fn a_bound_for_less_than_four_segments_is_refused() {
+    let error = open_any(&MemoryFolder::new(), 3).err().expect("too small");
+    assert!(matches!(error, StoreError::TooSmall { .. }), "{error}");
+    let folder = std::sync::Arc::new(MemoryFolder::new());
+    let store = refrain_store::DiskStore::open_in(folder, StoreConfig::new(16 << 20));
+    assert!(store.is_ok(), "16 MiB are enough");
+}
+
+#[test]
+fn chunks_that_are_cut_otherwise_are_refused_or_thrown_away() {
+    let folder = MemoryFolder::new();
+    flow(&mut open(&folder, 5), realm(0), None, 0..10);
+    let mut other = config(5);
+    other.chunking.mask_bits = 7;
+    let open = |config| {
+        let folder = std::sync::Arc::new(folder.clone());
+        refrain_store::DiskStore::open_in(folder, config)
+    };
+    let error = open(other).err().expect("refused");
+    assert!(matches!(error, StoreError::OtherChunking { .. }), "{error}");
+    other.starts_afresh = true;
+    assert_eq!(open(other).expect("afresh").stat().chunks, 0);
+    assert!(open(config(5)).is_err(), "it is of the other kind now");
+}
