@@ -8,6 +8,7 @@ mod fill;
 mod fjall;
 mod load;
 mod measure;
+mod own;
 mod process;
 mod read;
 mod redb;
@@ -36,7 +37,7 @@ struct Arguments {
     #[command(flatten)]
     load: Load,
     /// Which stores; more than once for several
-    #[arg(long = "store", value_enum, default_values_t = [Kind::Redb, Kind::RedbAlone, Kind::Fjall])]
+    #[arg(long = "store", value_enum, default_values_t = [Kind::Redb, Kind::RedbAlone, Kind::Fjall, Kind::Own])]
     stores: Vec<Kind>,
     /// A run with so many chunks of 256 bytes, for what an index costs; 0 for none
     #[arg(long, default_value_t = 1_000_000)]

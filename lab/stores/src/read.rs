@@ -24,6 +24,8 @@ const CHAINS_LAST: Duration = Duration::from_secs(4);
 pub struct Reading {
     /// Until a first chunk was found.
     pub open_ms: f64,
+    /// Processor time of that, to ten milliseconds.
+    pub open_processor_ms: f64,
     /// Resident memory when it was open.
     pub memory_bytes_open: u64,
     /// Resident memory at its highest, after all reading.
@@ -42,12 +44,14 @@ pub fn read(place: &Place, chains_alone: bool) -> Result<Reading> {
     let chunks = digests.len() as u32;
     let mut random = Random::of(place.load.seed, 1);
     let memory_before = measure::memory_bytes()?.0;
+    let processor_before = measure::process_time()?;
 
     let began = Instant::now();
     let mut store = place.open(None)?;
     let known = store.knows(&digests[random.below(chunks) as usize])?;
     let open_ms = began.elapsed().as_secs_f64() * 1e3;
     anyhow::ensure!(known, "a chunk is missing");
+    let processor = measure::process_time()?.saturating_sub(processor_before);
     let memory_bytes_open = measure::memory_bytes()?.0.saturating_sub(memory_before);
 
     let (mut finds, mut misses) = (0.0, 0.0);
@@ -79,6 +83,7 @@ pub fn read(place: &Place, chains_alone: bool) -> Result<Reading> {
     let memory_bytes_peak = measure::memory_bytes()?.1.saturating_sub(memory_before);
     Ok(Reading {
         open_ms,
+        open_processor_ms: processor.as_secs_f64() * 1e3,
         memory_bytes_open,
         memory_bytes_peak,
         finds_per_second: finds,

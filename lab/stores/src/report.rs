@@ -44,7 +44,7 @@ impl Page<'_> {
              {} chunks of {} bytes in the mean, {:.0} MB, seeded and incompressible; {:.0} % of {} \
              arrivals had been seen before.\nEach arrival goes into its flow's recipe and moves the \
              chunk's place. Synced after every 64 MiB of new\nchunks or second of work. {} MiB of cache \
-             for each library. Each step is a process of its own; {} runs in turns, medians.\n\
+             for each library. Each step is a process of its own; {}.\n\
              MB = 10^6 bytes, and of new chunks where something is written.",
             load.chunks,
             plan.runs,
@@ -56,7 +56,10 @@ impl Page<'_> {
             known * 100.0,
             nothing.arrivals,
             plan.settings.cache_mib,
-            plan.runs,
+            match plan.runs {
+                1 => "one run".to_owned(),
+                runs => format!("medians of {runs} runs in turns"),
+            },
         ));
     }
 
@@ -97,6 +100,7 @@ impl Page<'_> {
             move |one: &Measured| median(one.runs.iter().map(|run| &run.cold), get)
         };
         self.row("open, ms", warm(|r| r.open_ms), 0);
+        self.row("of it processor", warm(|r| r.open_processor_ms), 0);
         self.row(
             "look-ups of known chunks/s",
             warm(|r| r.finds_per_second),
@@ -234,6 +238,11 @@ impl Page<'_> {
         self.row(
             "open, ms",
             |one| of(one, &|run| warm(run, |r| r.open_ms)),
+            0,
+        );
+        self.row(
+            "of it processor",
+            |one| of(one, &|run| warm(run, |r| r.open_processor_ms)),
             0,
         );
         self.row(
