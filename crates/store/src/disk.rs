@@ -11,7 +11,11 @@
 //! | opening, and mending what a crash left | [`open`] |
 //! | writing the youngest segment | [`head`] |
 //! | keeping within the bound | [`evict`] |
+//! | files of others as history | [`add`] |
+//! | giving back the room of what is dead | [`compact`] |
 
+mod add;
+mod compact;
 mod evict;
 mod head;
 mod lock;
@@ -33,7 +37,10 @@ use crate::{
     index::RecipeAt,
     key::IndexKey,
     layout::{CHUNK_BYTES_MAX, index_file::Record},
+    verify::{self, VerifyProgress, VerifyReport},
 };
+pub use add::{AddProgress, AddReport};
+pub use compact::CompactReport;
 use head::Head;
 use lock::Lock;
 
@@ -106,6 +113,8 @@ pub struct DiskStore {
     head: Head,
     /// All segments but the head.
     sealed: Sealed,
+    /// Segments whose chunks are in files of others: no eviction takes them.
+    of_files: Sealed,
     recipes: HashMap<u64, OpenRecipe>,
     next_recipe: u64,
     counted: Counted,
@@ -179,6 +188,22 @@ impl DiskStore {
     /// If the disk fails.
     pub fn close(mut self) -> Result<(), StoreError> {
         self.settle()
+    }
+
+    /// Reads and checks all that there is; `progress` learns how far it is. What is damaged is
+    /// found no more.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn verify(
+        &mut self,
+        progress: &mut dyn FnMut(&VerifyProgress),
+    ) -> Result<VerifyReport, StoreError> {
+        let report = verify::verify(&self.history, progress)?;
+        for &key in &report.damaged_keys {
+            self.history.forget(key);
+        }
+        Ok(report)
     }
 
     fn settle(&mut self) -> Result<(), StoreError> {
@@ -342,7 +367,13 @@ impl ChunkSource for DiskStore {
             ..DiskBytes::default()
         };
         let head = self.head.disk_bytes(&self.history);
-        for segment in self.sealed.segments.values().chain([&head]) {
+        for segment in self
+            .sealed
+            .segments
+            .values()
+            .chain(self.of_files.segments.values())
+            .chain([&head])
+        {
             disk.chunks += segment.chunks;
             disk.index += segment.index;
             disk.recipes += segment.recipes;

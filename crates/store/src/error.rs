@@ -104,6 +104,15 @@ pub enum StoreError {
     /// More realms than a store can tell apart.
     #[error("the store has as many realms as it can tell apart")]
     TooManyRealms,
+    /// The metadata of files of others takes half of the bound.
+    #[error(
+        "the metadata of the files takes more than half of the store's {size_bytes} bytes: give the \
+         store more, or add fewer files"
+    )]
+    TooManyFiles {
+        /// The bound.
+        size_bytes: u64,
+    },
     /// All segment numbers were used: tens of terabytes were written.
     #[error("the store has no more segment numbers: move it away to start afresh")]
     WornOut,

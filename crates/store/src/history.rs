@@ -5,9 +5,12 @@
 //! by it. Here is what it is made of.
 
 mod chain;
+mod files;
 mod load;
 mod sources;
 
+use files::Files;
+pub(crate) use files::state_of;
 pub(crate) use load::{PIECES_MAX, RECIPE_FILE_BYTES_MAX, RECIPES_AT};
 
 use std::{
@@ -76,6 +79,8 @@ pub(crate) struct Segment {
     /// Where the recipes end.
     pub(crate) recipe_bytes: u64,
     pub(crate) recipe_entries: u64,
+    /// Where its chunks are, if not in a file of their own.
+    pub(crate) files: Option<Files>,
 }
 
 impl Segment {
@@ -89,6 +94,7 @@ impl Segment {
             pieces: Vec::new(),
             recipe_bytes,
             recipe_entries: 0,
+            files: None,
         }
     }
 
@@ -126,6 +132,7 @@ impl Segment {
         self.realms.capacity() * 2
             + self.block_starts.capacity() * 8
             + self.pieces.capacity() * size_of::<PieceInfo>()
+            + self.files.as_ref().map_or(0, Files::memory_bytes)
     }
 }
 
@@ -318,6 +325,29 @@ impl History {
         segment.expect("a segment that is in use is there")
     }
 
+    /// The realms that a segment declares, as records.
+    pub(crate) fn declared(&self, number: u32) -> Vec<Record> {
+        let slots = self.segment(number).realms.iter().enumerate();
+        let declared = slots.filter(|&(_, &realm)| realm != NO_REALM);
+        declared
+            .map(|(slot, &realm)| Record::Realm {
+                realm: self.realms.realm(realm),
+                slot: slot as u8,
+            })
+            .collect()
+    }
+
+    /// A segment has these records now, and no chunks.
+    pub(crate) fn empty_segment(&mut self, number: u32, realms: &[Record]) {
+        let segment = self.segment_mut(number);
+        segment.block_starts.clear();
+        segment.records = 0;
+        segment.chunk_bytes = 0;
+        for record in realms {
+            self.push_record(number, record);
+        }
+    }
+
     /// The piece `to` continues the piece `from`. Links lead onward only, so none goes in a ring.
     pub(crate) fn link(&mut self, from: PieceId, to: PieceId) {
         let onward = to.0.checked_sub(from.0).and_then(|n| u16::try_from(n).ok());
@@ -376,6 +406,11 @@ impl History {
         let segments = &self.segments;
         let created_s = |segment: Option<&Segment>| segment.map(|segment| segment.created_s);
         let entries = segments.values().map(|segment| segment.recipe_entries);
+        let files = || {
+            segments
+                .values()
+                .filter_map(|segment| segment.files.as_ref())
+        };
         StoreStat {
             chunks: self.chunks,
             chunk_bytes: disk.chunks,
@@ -383,7 +418,12 @@ impl History {
             recipe_entries: entries.sum(),
             disk,
             metadata_share: disk.index as f64 / disk.chunks.max(1) as f64,
-            segments: segments.len() as u32,
+            segments: segments
+                .values()
+                .filter(|segment| segment.files.is_none())
+                .count() as u32,
+            files: files().map(|files| files.len() as u64).sum(),
+            changed_files: files().map(Files::changed).sum(),
             realms: self.realms.iter().map(|realm| realm.to_string()).collect(),
             oldest_s: created_s(segments.values().next()),
             youngest_s: created_s(segments.values().next_back()),

@@ -103,6 +103,17 @@ impl Index {
         self.len
     }
 
+    /// Makes room in the tables for so many entries in all, so that they need not grow on the way.
+    pub(crate) fn reserve(&mut self, entries: usize) {
+        let pages = &self.pages;
+        for shard in &mut self.shards {
+            let more = (entries / SHARDS as usize).saturating_sub(shard.len());
+            shard.reserve(more, |&slot| {
+                hash(IndexKey(pages[page(slot)][line(slot)].key))
+            });
+        }
+    }
+
     /// Bytes that it has allocated.
     pub(crate) fn memory_bytes(&self) -> usize {
         let tables: usize = self.shards.iter().map(HashTable::allocation_size).sum();

@@ -8,6 +8,7 @@
 //! Numbers are little-endian. What does not parse is no record, never an error: a store that was
 //! damaged has less in it.
 
+pub(crate) mod files_file;
 pub(crate) mod index_file;
 pub(crate) mod recipe_file;
 

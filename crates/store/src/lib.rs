@@ -51,14 +51,16 @@ mod layout;
 mod memory;
 mod read_only;
 mod stat;
+mod verify;
 
 pub use chunk_store::{
     Appended, Chain, ChunkSource, ChunkStore, OpeningKey, Place, Places, Realm, RecipeId,
     StoredChunk,
 };
-pub use disk::{DiskStore, StoreConfig};
+pub use disk::{AddProgress, AddReport, CompactReport, DiskStore, StoreConfig};
 pub use error::StoreError;
 pub use format::Chunking;
 pub use memory::MemoryStore;
 pub use read_only::ReadOnlyStore;
 pub use stat::{DiskBytes, StoreStat};
+pub use verify::{VerifyProgress, VerifyReport};

@@ -19,11 +19,15 @@ use crate::{
         FileKind,
         index_file::{self, Header, position_of},
     },
+    verify::{self, VerifyProgress, VerifyReport},
 };
 
 /// Reads the store of another process.
 pub struct ReadOnlyStore {
     history: History,
+    /// Whether files of others that are history are read too: not from another machine, where
+    /// their paths may name other files.
+    reads_files: bool,
 }
 
 impl ReadOnlyStore {
@@ -41,21 +45,51 @@ impl ReadOnlyStore {
     /// # Errors
     /// Like [`open`](Self::open).
     pub fn open_in(folder: Arc<dyn Folder>, chunking: Chunking) -> Result<Self, StoreError> {
-        let path = folder.path();
-        let stored = format::read(&*folder)?;
-        let stored = stored.ok_or_else(|| StoreError::NoStore { path: path.clone() })?;
+        let stored = chunking_of(&*folder)?;
         if stored != chunking {
             return Err(StoreError::OtherChunking {
-                path,
+                path: folder.path(),
                 stored,
                 asked: chunking,
             });
         }
+        Self::open_as(folder, chunking, false)
+    }
+
+    /// Opens a store of this machine, however its chunks are cut, to look at it or to verify it;
+    /// whether or not another process has it open. Files of others that are history of it are
+    /// read too.
+    ///
+    /// # Errors
+    /// If there is none, it is of another version, or the disk fails.
+    pub fn inspect(path: &Path) -> Result<Self, StoreError> {
+        let folder = Arc::new(RealFolder::new(path));
+        let chunking = chunking_of(&*folder)?;
+        Self::open_as(folder, chunking, true)
+    }
+
+    fn open_as(
+        folder: Arc<dyn Folder>,
+        chunking: Chunking,
+        reads_files: bool,
+    ) -> Result<Self, StoreError> {
         let mut store = Self {
             history: History::new(folder, chunking.hasher),
+            reads_files,
         };
         store.refresh()?;
         Ok(store)
+    }
+
+    /// Reads and checks all that there is; `progress` learns how far it is.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn verify(
+        &mut self,
+        progress: &mut dyn FnMut(&VerifyProgress),
+    ) -> Result<VerifyReport, StoreError> {
+        verify::verify(&self.history, progress)
     }
 
     /// Looks for what the owner has written or evicted since.
@@ -65,15 +99,24 @@ impl ReadOnlyStore {
     pub fn refresh(&mut self) -> Result<(), StoreError> {
         let folder = Arc::clone(&self.history.folder);
         let files = folder.list().map_err(error_at(&*folder, "list", ""))?;
+        let of_files = files.iter().filter_map(|(name, _)| FileKind::parse(name));
+        let of_files: BTreeSet<u32> = of_files
+            .filter(|&(_, kind)| kind == FileKind::Files)
+            .map(|(number, _)| number)
+            .collect();
         let files = files.iter().filter_map(|(name, bytes)| {
             let (number, kind) = FileKind::parse(name)?;
             (kind == FileKind::Index).then_some((number, *bytes))
         });
-        let files: Vec<(u32, u64)> = files.collect();
+        let mut files: Vec<(u32, u64)> = files.collect();
+        files.retain(|(number, _)| self.reads_files || !of_files.contains(number));
         let there: BTreeSet<u32> = files.iter().map(|&(number, _)| number).collect();
 
         let known: Vec<u32> = self.history.segments.keys().copied().collect();
-        let youngest = known.last().copied();
+        let youngest = known
+            .iter()
+            .rfind(|number| !of_files.contains(number))
+            .copied();
         let mut gone: Vec<u32> = known.into_iter().filter(|n| !there.contains(n)).collect();
         for &(number, bytes) in &files {
             let segment = self.history.segments.get(&number);
@@ -92,6 +135,9 @@ impl ReadOnlyStore {
             let is_known = self.history.segments.contains_key(&number);
             if (!is_known || Some(number) == youngest) && self.load_index(number)? {
                 fresh.push(number);
+                if of_files.contains(&number) {
+                    self.history.load_files(number)?;
+                }
             }
         }
         for number in fresh {
@@ -129,6 +175,12 @@ impl ReadOnlyStore {
     }
 }
 
+fn chunking_of(folder: &dyn Folder) -> Result<Chunking, StoreError> {
+    format::read(folder)?.ok_or_else(|| StoreError::NoStore {
+        path: folder.path(),
+    })
+}
+
 impl ChunkSource for ReadOnlyStore {
     fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Places {
         self.history.places_after(realm, digest)
@@ -154,7 +206,9 @@ impl ChunkSource for ReadOnlyStore {
     fn stat(&self) -> StoreStat {
         let mut disk = DiskBytes::default();
         for segment in self.history.segments.values() {
-            disk.chunks += segment.chunk_bytes;
+            if segment.files.is_none() {
+                disk.chunks += segment.chunk_bytes;
+            }
             disk.index += index_file::bytes_of(segment.records);
             disk.recipes += segment.recipe_bytes;
         }

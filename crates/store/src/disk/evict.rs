@@ -13,7 +13,7 @@ use crate::{
     StoreError,
     format::error_at,
     history::RealmNumber,
-    index::{ChunkAt, Entry},
+    index::{ChunkAt, Entry, NUMBER_END},
     key::IndexKey,
     layout::FileKind,
 };
@@ -32,11 +32,22 @@ impl DiskStore {
     pub(super) fn roll(&mut self) -> Result<(), StoreError> {
         self.head.seal(&mut self.history)?;
         let (number, disk) = (self.head.number, self.head.disk_bytes(&self.history));
-        self.head = Head::create(&mut self.history, number + 1, now_s())?;
+        let next = self.next_number()?;
+        self.head = Head::create(&mut self.history, next, now_s())?;
         let sealed = self.history.segment_mut(number);
         sealed.shrink();
         self.sealed.insert(number, disk);
         self.make_room()
+    }
+
+    /// The number of the segment that is begun next.
+    pub(super) fn next_number(&self) -> Result<u32, StoreError> {
+        let last = self.history.segments.keys().next_back().copied();
+        let next = last.unwrap_or(0) + 1;
+        match next < NUMBER_END {
+            true => Ok(next),
+            false => Err(StoreError::WornOut),
+        }
     }
 
     /// Evicts until the head has room for all that it may take.
@@ -50,8 +61,10 @@ impl DiskStore {
         Ok(())
     }
 
-    fn has_room(&self) -> bool {
-        let needed = self.sealed.bytes + self.segment_bytes * 3 / 2 + OTHER_BYTES;
+    /// Whether all fits that the head may become, and what is copied on the way.
+    pub(super) fn has_room(&self) -> bool {
+        let written = self.sealed.bytes + self.of_files.bytes;
+        let needed = written + self.segment_bytes * 3 / 2 + OTHER_BYTES;
         needed <= self.config.size_bytes && self.sealed.segments.len() < SEGMENTS_MAX
     }
 
@@ -147,9 +160,14 @@ impl DiskStore {
     }
 
     /// The index goes first: without it the others are none of a segment.
-    fn remove_files(&self, number: u32) -> Result<(), StoreError> {
+    pub(super) fn remove_files(&self, number: u32) -> Result<(), StoreError> {
         let folder = &*self.history.folder;
-        for kind in [FileKind::Index, FileKind::Chunks, FileKind::Recipes] {
+        for kind in [
+            FileKind::Index,
+            FileKind::Chunks,
+            FileKind::Recipes,
+            FileKind::Files,
+        ] {
             let name = kind.file_name(number);
             match folder.remove(&name) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -34,7 +34,9 @@ impl DiskStore {
         let (history, youngest) = loop {
             let mut history = History::new(Arc::clone(&folder), config.chunking.hasher);
             match load(&mut history)? {
-                Loaded::Whole(Youngest::GoesOn) if was_cut => break (history, Youngest::IsSealed),
+                Loaded::Whole(Youngest::GoesOn(_)) if was_cut => {
+                    break (history, Youngest::IsSealed);
+                }
                 Loaded::Whole(youngest) => break (history, youngest),
                 Loaded::Cut => was_cut = true,
             }
@@ -49,25 +51,35 @@ impl DiskStore {
         segment_bytes: u64,
         lock: Option<Lock>,
     ) -> Result<Self, StoreError> {
-        let numbers: Vec<u32> = history.segments.keys().copied().collect();
-        let last = numbers.last().copied().unwrap_or(0);
-        let (head, sealed_numbers) = match youngest {
-            Youngest::GoesOn => (
-                Head::resume(&mut history, last)?,
-                &numbers[..numbers.len() - 1],
-            ),
-            Youngest::None | Youngest::IsSealed => {
+        let last = history.segments.keys().next_back().copied().unwrap_or(0);
+        let head = match youngest {
+            Youngest::GoesOn(number) => Head::resume(&mut history, number)?,
+            Youngest::IsSealed => {
                 if last + 1 >= NUMBER_END {
                     return Err(StoreError::WornOut);
                 }
-                (Head::create(&mut history, last + 1, now_s())?, &numbers[..])
+                Head::create(&mut history, last + 1, now_s())?
             }
         };
-        let mut sealed = Sealed::default();
+        let (mut sealed, mut of_files) = (Sealed::default(), Sealed::default());
         let sizes = sizes(&*history.folder)?;
-        for &number in sealed_numbers {
-            history.segment_mut(number).shrink();
-            sealed.insert(number, sizes.get(&number).copied().unwrap_or_default());
+        for (&number, segment) in &mut history.segments {
+            if number == head.number {
+                continue;
+            }
+            segment.shrink();
+            let mut size = sizes.get(&number).copied().unwrap_or_default();
+            if segment.chunk_bytes == 0 && size.chunks > 0 {
+                // It was compacted, and then came a crash.
+                let name = FileKind::Chunks.file_name(number);
+                let removed = history.folder.remove(&name);
+                removed.map_err(error_at(&*history.folder, "remove", &name))?;
+                size.chunks = 0;
+            }
+            match segment.files {
+                Some(_) => of_files.insert(number, size),
+                None => sealed.insert(number, size),
+            }
         }
         let mut store = Self {
             history,
@@ -75,6 +87,7 @@ impl DiskStore {
             segment_bytes,
             head,
             sealed,
+            of_files,
             recipes: HashMap::new(),
             next_recipe: 0,
             counted: Counted::default(),
@@ -85,10 +98,14 @@ impl DiskStore {
     }
 }
 
-/// What is to become of the youngest segment.
+/// What a file's name ends with until the file is whole.
+pub(super) const NEW: &str = ".new";
+
+/// What is to become of the youngest segment of the log.
 enum Youngest {
-    None,
-    GoesOn,
+    /// It is whole, and has this number.
+    GoesOn(u32),
+    /// Another one is to be begun.
     IsSealed,
 }
 
@@ -137,6 +154,11 @@ fn list(folder: &dyn Folder) -> Result<Vec<(String, u64)>, StoreError> {
 /// are ours: their segment was being begun or evicted.
 fn segments(folder: &dyn Folder) -> Result<Vec<u32>, StoreError> {
     let files = list(folder)?;
+    for (name, _) in files.iter().filter(|(name, _)| name.ends_with(NEW)) {
+        folder
+            .remove(name)
+            .map_err(error_at(folder, "remove", name))?;
+    }
     let files: Vec<(u32, FileKind)> = files
         .iter()
         .filter_map(|(name, _)| FileKind::parse(name))
@@ -179,16 +201,23 @@ fn sizes(folder: &dyn Folder) -> Result<HashMap<u32, DiskBytes>, StoreError> {
 fn load(history: &mut History) -> Result<Loaded, StoreError> {
     let folder = Arc::clone(&history.folder);
     let numbers = segments(&*folder)?;
-    let Some(&last) = numbers.last() else {
-        return Ok(Loaded::Whole(Youngest::None));
-    };
-    let mut youngest = Youngest::GoesOn;
+    let sizes = sizes(&*folder)?;
+    let index_bytes: u64 = sizes.values().map(|size| size.index).sum();
+    // Files may be as long as their owner likes: no more is taken than a million entries need.
+    let entries = (index_bytes / index_file::RECORD_BYTES as u64).min(1 << 20);
+    history.index.reserve(entries as usize);
+    let has_files = |number: &u32| sizes.get(number).is_some_and(|size| size.other > 0);
+    let last = numbers.iter().rfind(|number| !has_files(number)).copied();
+    let mut youngest = last.map_or(Youngest::IsSealed, Youngest::GoesOn);
     for &number in &numbers {
         let header = read_header(history, number)?;
         let segment = Segment::new(header.map_or(0, |header| header.created_s), RECIPES_AT);
         history.segments.insert(number, segment);
         let loaded = history.load_index(number)?;
-        if number == last {
+        if has_files(&number) {
+            history.load_files(number)?;
+        }
+        if Some(number) == last {
             let mark = header.map_or(0, |header| header.mark);
             match prove(history, number, mark)? {
                 Some(failed) => {
@@ -207,12 +236,12 @@ fn load(history: &mut History) -> Result<Loaded, StoreError> {
     }
     for &number in &numbers {
         let loaded = history.load_recipes(number)?;
-        if number == last && loaded.has_rest {
+        if Some(number) == last && loaded.has_rest {
             let end = history.segment(number).recipe_bytes;
             set_bytes(history, number, FileKind::Recipes, end)?;
         }
         // Its slot would be given to another realm.
-        if number == last && loaded.has_undeclared {
+        if Some(number) == last && loaded.has_undeclared {
             youngest = Youngest::IsSealed;
         }
     }

@@ -71,15 +71,15 @@ impl MemoryFolder {
         Some(lock(&content).bytes.clone())
     }
 
-    /// Puts a file there, or other bytes into it.
+    /// Puts a file there, or other bytes into it, which who has it open sees too.
     pub fn put(&self, name: &str, bytes: Vec<u8>) {
-        let content = Arc::new(Mutex::new(Content {
+        let mut state = self.state();
+        let content = Arc::clone(state.files.entry(name.to_owned()).or_default());
+        *lock(&content) = Content {
             synced: bytes.clone(),
             bytes,
             unsynced: Vec::new(),
-        }));
-        let mut state = self.state();
-        state.files.insert(name.to_owned(), Arc::clone(&content));
+        };
         state.synced_files.insert(name.to_owned(), content);
     }
 

@@ -93,12 +93,22 @@ impl History {
     ) -> Result<Option<Arc<[u8]>>, StoreError> {
         let mut bytes: Arc<[u8]> = iter::repeat_n(0, found.bytes as usize).collect();
         let buffer = Arc::get_mut(&mut bytes).expect("nobody else has it yet");
-        let file = self.file(at.segment, FileKind::Chunks);
-        match file.and_then(|file| file.read_exact_at(buffer, found.offset)) {
-            Err(error) if is_missing(&error) => return Ok(None),
-            read => read.map_err(self.error_at("read", FileKind::Chunks, at.segment))?,
+        if self.segment(at.segment).files.is_some() {
+            if !self.read_from_files(at, found.offset, buffer)? {
+                return Ok(None);
+            }
+        } else {
+            let file = self.file(at.segment, FileKind::Chunks);
+            match file.and_then(|file| file.read_exact_at(buffer, found.offset)) {
+                Err(error) if is_missing(&error) => return Ok(None),
+                read => read.map_err(self.error_at("read", FileKind::Chunks, at.segment))?,
+            }
         }
-        Ok((self.hasher.digest(&bytes) == found.digest).then_some(bytes))
+        if self.hasher.digest(&bytes) == found.digest {
+            return Ok(Some(bytes));
+        }
+        self.note_changed(at);
+        Ok(None)
     }
 
     fn fetch(
@@ -123,8 +133,9 @@ impl History {
                 return Ok(Fetched::Chunk(StoredChunk { digest, bytes }));
             }
         }
-        // Of a segment that a reader has not yet seen go, nothing is damaged.
-        if self.segments.contains_key(&at.segment) {
+        // A file of others that changed is counted as that.
+        let segment = self.segments.get(&at.segment);
+        if segment.is_some_and(|segment| segment.files.is_none()) {
             self.damaged += 1;
         }
         self.forget(key);

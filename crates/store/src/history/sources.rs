@@ -1,7 +1,7 @@
 //! What is read from the disk again and again, kept for a while: open files, blocks of records,
 //! pieces of recipes. Each kind has a fixed number of places; the one unused for longest goes.
 
-use std::{io, sync::Arc};
+use std::{fs::File, io, sync::Arc};
 
 use super::{History, PieceId, RealmNumber};
 use crate::{
@@ -24,6 +24,8 @@ pub(super) struct Sources {
     files: Recent<(u32, FileKind), Arc<dyn FolderFile>>,
     blocks: Recent<(u32, u32), Arc<Block>>,
     pieces: Recent<PieceId, Arc<LoadedPiece>>,
+    /// Files of others, by where a files file names them, each with where the part begins.
+    pub(super) others: Recent<(u32, u32), (Arc<File>, u64)>,
 }
 
 /// Records of a block, each with where its chunk begins.
@@ -42,19 +44,15 @@ impl Sources {
             files: Recent::new(FILES_OPEN_MAX),
             blocks: Recent::new(BLOCKS_MAX),
             pieces: Recent::new(PIECES_MAX),
+            others: Recent::new(FILES_OPEN_MAX),
         }
     }
 
     pub(super) fn forget_segment(&mut self, number: u32) {
-        self.files
-            .items
-            .retain(|((segment, _), _)| *segment != number);
-        self.blocks
-            .items
-            .retain(|((segment, _), _)| *segment != number);
-        self.pieces
-            .items
-            .retain(|((segment, _), _)| *segment != number);
+        self.files.retain(|(segment, _)| *segment != number);
+        self.blocks.retain(|(segment, _)| *segment != number);
+        self.pieces.retain(|(segment, _)| *segment != number);
+        self.others.retain(|(segment, _)| *segment != number);
     }
 
     pub(super) fn file(&mut self, segment: u32, kind: FileKind) -> io::Result<Arc<dyn FolderFile>> {
@@ -162,7 +160,7 @@ impl History {
 }
 
 /// The things used last.
-struct Recent<K, V> {
+pub(super) struct Recent<K, V> {
     /// The latest used last.
     items: Vec<(K, V)>,
     len_max: usize,
@@ -176,14 +174,18 @@ impl<K: PartialEq, V> Recent<K, V> {
         }
     }
 
-    fn find(&mut self, key: K) -> Option<&V> {
+    pub(super) fn find(&mut self, key: K) -> Option<&V> {
         let at = self.items.iter().rposition(|(item, _)| *item == key)?;
         self.items[at..].rotate_left(1);
         self.items.last().map(|(_, value)| value)
     }
 
+    fn retain(&mut self, is_kept: impl Fn(&K) -> bool) {
+        self.items.retain(|(item, _)| is_kept(item));
+    }
+
     /// In place of what the key had.
-    fn insert(&mut self, key: K, value: V) {
+    pub(super) fn insert(&mut self, key: K, value: V) {
         self.items.retain(|(item, _)| *item != key);
         if self.items.len() == self.len_max {
             self.items.remove(0);

@@ -129,8 +129,11 @@ fn files_cut_at_any_length_are_endured() {
     for (name, bytes) in files {
         let content = folder.content(&name).expect("listed");
         let is_of_chunks = name.ends_with("chunks");
-        let step = if is_of_chunks { 97 } else { 1 };
-        for len in (0..bytes as usize).step_by(step) {
+        // Within chunks and within the middle of records, all lengths are alike.
+        let step = if is_of_chunks { 397 } else { 5 };
+        for len in
+            (0..bytes as usize).filter(|len| len % step == 0 || (!is_of_chunks && *len < 300))
+        {
             let cut = folder.copy();
             cut.put(&name, content[..len].to_vec());
             survives(&cut, &format!("{name} cut at {len}"));
@@ -143,7 +146,7 @@ fn flipped_bits_are_endured() {
     let (folder, files) = small_store();
     for (name, bytes) in files {
         let content = folder.content(&name).expect("listed");
-        let step = if name.ends_with("chunks") { 211 } else { 3 };
+        let step = if name.ends_with("chunks") { 811 } else { 11 };
         for at in (0..bytes as usize).step_by(step) {
             let mut flipped = content.clone();
             flipped[at] ^= 1 << (at % 8);

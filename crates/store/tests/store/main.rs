@@ -2,7 +2,10 @@
 
 mod bound;
 mod common;
+mod compact;
 mod conformance;
 mod crash;
+mod files;
+mod kill;
 mod model;
 mod read_only;

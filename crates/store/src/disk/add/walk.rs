@@ -1,0 +1,54 @@
+//! The files of a folder and of those below, in the order of their paths.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::AddReport;
+use crate::{StoreError, history::state_of, layout::files_file::FileState};
+
+/// What there is to add. What cannot be is counted; the store itself is left out.
+pub(super) fn files(
+    root: &Path,
+    store: Option<&Path>,
+    report: &mut AddReport,
+) -> Result<Vec<(PathBuf, FileState)>, StoreError> {
+    fs::read_dir(root).map_err(|source| StoreError::Io {
+        doing: "read",
+        path: root.to_owned(),
+        source,
+    })?;
+    let mut files = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        if Some(folder.as_path()) == store {
+            continue;
+        }
+        let entries = fs::read_dir(&folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let entries = match entries {
+            Ok(entries) => entries,
+            Err(error) => {
+                report.unreadable += 1;
+                report.tell(&folder, &error);
+                continue;
+            }
+        };
+        for entry in entries {
+            let path = entry.path();
+            // Of the link itself, where it is one.
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_dir() => folders.push(path),
+                Ok(metadata) if metadata.is_file() => files.push((path, state_of(&metadata))),
+                Ok(metadata) if metadata.is_symlink() => report.symlinks += 1,
+                Ok(_) => report.special_files += 1,
+                Err(error) => {
+                    report.unreadable += 1;
+                    report.tell(&path, &error);
+                }
+            }
+        }
+    }
+    files.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(files)
+}

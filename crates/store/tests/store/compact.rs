@@ -1,0 +1,114 @@
+//! Verifying and compacting.
+
+use refrain_store::{
+    ChunkSource, OpeningKey,
+    folder::{Folder, MemoryFolder},
+};
+
+use crate::common::{chunks, flow, has, open, read_after, read_all, realm};
+
+/// Damages every other chunk of the first segment.
+fn damage(folder: &MemoryFolder) {
+    let name = "00000001.chunks";
+    let mut content = folder.content(name).expect("the first");
+    let mut at = 0;
+    for number in 0..40 {
+        if number % 2 == 0 {
+            content[at] ^= 1;
+        }
+        at += crate::common::chunk(number).len();
+    }
+    folder.put(name, content);
+}
+
+#[test]
+fn damage_is_found() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 50);
+    flow(&mut store, realm(0), None, 0..300);
+    store.close().expect("closed");
+    let mut store = open(&folder, 50);
+    let mut calls = 0;
+    let report = store.verify(&mut |_| calls += 1).expect("verified");
+    assert!(
+        report.is_whole() && report.chunks == 300 && calls == 301,
+        "{report:?}"
+    );
+
+    damage(&folder);
+    let report = store.verify(&mut |_| ()).expect("verified");
+    assert_eq!((report.damaged_chunks, report.chunks), (20, 280));
+    assert!(!report.is_whole() && !has(&store, realm(0), 0) && has(&store, realm(0), 1));
+    let again = store.verify(&mut |_| ()).expect("verified");
+    assert_eq!((again.damaged_chunks, again.chunks), (0, 280));
+}
+
+#[test]
+fn compacting_gives_back_the_dead_and_keeps_chains() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 50);
+    flow(&mut store, realm(0), Some(OpeningKey(1)), 0..300);
+    damage(&folder);
+    store.verify(&mut |_| ()).expect("verified");
+    let before = store.stat();
+    let report = store.compact(&mut |_, _| ()).expect("compacted");
+    assert!(
+        report.segments == 1 && report.freed_bytes > 5000,
+        "{report:?}"
+    );
+    let stat = store.stat();
+    assert_eq!((stat.chunks, before.chunks), (280, 280));
+    assert!(stat.disk.total() + 5000 < before.disk.total());
+    let expected = (0..300).filter(|number| *number >= 40 || number % 2 == 1);
+    let expected = chunks(expected);
+    for _ in 0..2 {
+        let opening = store.openings(realm(0), OpeningKey(1))[0];
+        assert_eq!(read_all(&mut store, opening), expected);
+        store.close().expect("closed");
+        store = open(&folder, 50);
+    }
+    let again = store.compact(&mut |_, _| ()).expect("compacted");
+    assert_eq!(again.moved_chunks, 0, "nothing is dead");
+}
+
+#[test]
+fn small_segments_are_joined_and_a_cut_between_loses_nothing() {
+    let folder = MemoryFolder::new();
+    // Each time it crashes, another segment begins.
+    for round in 0..6_u32 {
+        let mut store = open(&folder, 50);
+        flow(&mut store, realm(0), None, round * 100..round * 100 + 10);
+        store.close().expect("closed");
+        let last = folder.list().expect("memory");
+        let last = last
+            .iter()
+            .rfind(|(name, _)| name.ends_with("index"))
+            .expect("one");
+        let mut content = folder.content(&last.0).expect("listed");
+        content.extend([0; 40]);
+        folder.put(&last.0, content);
+    }
+    let mut store = open(&folder, 50);
+    let segments_with_chunks = |folder: &MemoryFolder| {
+        let files = folder.list().expect("memory");
+        files
+            .iter()
+            .filter(|(name, bytes)| name.ends_with("chunks") && *bytes > 0)
+            .count()
+    };
+    assert_eq!(segments_with_chunks(&folder), 6);
+    store.compact(&mut |_, _| ()).expect("compacted");
+    assert_eq!(segments_with_chunks(&folder), 1);
+    for seed in 0..20_u8 {
+        let mut draw = seed;
+        let left = folder.after_power_cut(|| {
+            draw = draw.wrapping_mul(77).wrapping_add(13);
+            draw
+        });
+        let mut store = open(&left, 50);
+        for round in 0..6 {
+            let followed = read_after(&mut store, realm(0), round * 100);
+            assert_eq!(followed, chunks(round * 100 + 1..round * 100 + 10));
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Files of others as history.
+
+use std::{fs, os::unix::fs::symlink, path::Path};
+
+use refrain_codec::chunk::{hash::ChunkHasher, stream::StreamChunks};
+use refrain_codec::marker::PackMask;
+use refrain_store::{
+    AddReport, Appended, ChunkSource, ChunkStore, DiskStore, ReadOnlyStore, StoreConfig, StoreError,
+};
+
+use crate::common::{chunking, config, read_all, realm};
+
+/// Bytes that no other seed has.
+fn content(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
+fn cut(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mask = PackMask::with_bits(chunking().mask_bits).expect("valid");
+    let mut cutter = StreamChunks::new(mask, chunking().bounds);
+    let mut ranges = Vec::new();
+    cutter.feed(bytes, &mut ranges);
+    cutter.finish(&mut ranges);
+    let chunk =
+        |range: std::ops::Range<u64>| bytes[range.start as usize..range.end as usize].to_vec();
+    ranges.into_iter().map(chunk).collect()
+}
+
+struct World {
+    folder: tempfile::TempDir,
+    store: Option<DiskStore>,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::create_dir_all(folder.path().join("files/below")).expect("made");
+        let mut world = Self {
+            folder,
+            store: None,
+        };
+        world.reopen();
+        world
+    }
+
+    fn reopen(&mut self) {
+        self.store = None;
+        self.store = Some(DiskStore::open(&self.store_path(), config(40)).expect("it opens"));
+    }
+
+    fn store_path(&self) -> std::path::PathBuf {
+        self.folder.path().join("store")
+    }
+
+    fn store(&mut self) -> &mut DiskStore {
+        self.store.as_mut().expect("it is open")
+    }
+
+    fn files(&self) -> std::path::PathBuf {
+        self.folder.path().join("files")
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.files().join(name);
+        fs::write(&path, bytes).expect("written");
+        // Not in the same instant as before, whatever the clock's steps are.
+        let later =
+            std::time::SystemTime::now() + std::time::Duration::from_secs(bytes.len() as u64);
+        fs::File::options()
+            .write(true)
+            .open(path)
+            .and_then(|file| file.set_modified(later))
+            .expect("touched");
+    }
+
+    fn add(&mut self) -> AddReport {
+        let files = self.files();
+        self.store()
+            .add_files(&files, realm(0), &mut |_| ())
+            .expect("added")
+    }
+
+    /// What the store reads onward after the first chunk of these bytes.
+    fn follows(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let first = ChunkHasher::default().digest(&cut(bytes)[0]);
+        let places = self.store().places_after(realm(0), &first);
+        places
+            .first()
+            .map_or(Vec::new(), |&place| read_all(self.store(), place))
+    }
+}
+
+#[test]
+fn files_are_history_and_only_their_metadata_is_kept() {
+    let mut world = World::new();
+    let (one, two) = (content(1, 300_000), content(2, 100_000));
+    world.write("one", &one);
+    world.write("below/two", &two);
+    world.write("empty", b"");
+    symlink("one", world.files().join("link")).expect("linked");
+    let mut told = Vec::new();
+    let files = world.files();
+    let report = world
+        .store()
+        .add_files(&files, realm(0), &mut |progress| told.push(*progress))
+        .expect("added");
+    assert_eq!((report.added_files, report.added_bytes), (2, 400_000));
+    assert_eq!((report.empty_files, report.symlinks), (1, 1));
+    let last = told.last().expect("at least one");
+    assert_eq!((last.bytes, last.bytes_total), (400_000, 400_000));
+    assert_eq!((last.files, last.files_total), (3, 3));
+    for _ in 0..2 {
+        assert_eq!(world.follows(&one), cut(&one)[1..]);
+        assert_eq!(world.follows(&two), cut(&two)[1..]);
+        let stat = world.store().stat();
+        assert_eq!((stat.files, stat.disk.chunks), (2, 0));
+        assert_eq!(stat.chunks, report.added_chunks);
+        world.reopen();
+    }
+
+    // A flow that brings the same is known, and in no other realm.
+    let recipe = world.store().begin(realm(0), None);
+    let other = world.store().begin(realm(1), None);
+    let chunk = &cut(&one)[0];
+    let digest = ChunkHasher::default().digest(chunk);
+    let known = world
+        .store()
+        .append(recipe, &digest, chunk)
+        .expect("appended");
+    assert_eq!(known, Appended::Known);
+    let stored = world
+        .store()
+        .append(other, &digest, chunk)
+        .expect("appended");
+    assert_eq!(stored, Appended::Stored);
+}
+
+#[test]
+fn a_file_that_changed_is_noticed_and_never_delivered_from() {
+    let mut world = World::new();
+    let (one, two) = (content(1, 50_000), content(2, 50_000));
+    world.write("one", &one);
+    world.write("two", &two);
+    world.add();
+    let mut changed = one.clone();
+    changed[40_000] ^= 1;
+    world.write("one", &changed);
+    assert_eq!(world.follows(&one), Vec::<Vec<u8>>::new());
+    assert_eq!(world.follows(&two), cut(&two)[1..]);
+    assert_eq!(world.store().stat().changed_files, 1);
+
+    // One that the system says nothing of: its digests tell.
+    let path = world.files().join("two");
+    let modified = fs::metadata(&path)
+        .and_then(|metadata| metadata.modified())
+        .expect("there");
+    let mut changed_two = two.clone();
+    changed_two[49_999] ^= 1;
+    let file = fs::File::options().write(true).open(&path).expect("there");
+    std::os::unix::fs::FileExt::write_all_at(&file, &changed_two, 0).expect("written");
+    file.set_modified(modified).expect("touched");
+    world.reopen();
+    let followed = world.follows(&two);
+    assert_eq!(followed, cut(&two)[1..cut(&two).len() - 1]);
+    let stat = world.store().stat();
+    assert_eq!((stat.changed_files, stat.damaged), (1, 0));
+}
+
+#[test]
+fn adding_again_updates_what_changed() {
+    let mut world = World::new();
+    let files: Vec<Vec<u8>> = (0..4).map(|seed| content(seed, 30_000)).collect();
+    for (number, bytes) in files.iter().enumerate() {
+        world.write(&number.to_string(), bytes);
+    }
+    assert_eq!(world.add().added_files, 4);
+    let again = world.add();
+    assert_eq!((again.added_files, again.unchanged_files), (0, 4));
+
+    let changed = content(9, 40_000);
+    world.write("1", &changed);
+    fs::remove_file(world.files().join("2")).expect("removed");
+    let report = world.add();
+    let counts = (
+        report.added_files,
+        report.unchanged_files,
+        report.dropped_files,
+    );
+    assert_eq!(counts, (1, 2, 2));
+    for _ in 0..2 {
+        for bytes in [&files[0], &files[3], &changed] {
+            assert_eq!(world.follows(bytes), cut(bytes)[1..]);
+        }
+        for bytes in [&files[1], &files[2]] {
+            assert!(world.follows(bytes).is_empty());
+        }
+        assert_eq!(world.store().stat().files, 3);
+        world.reopen();
+    }
+    let files = world.files();
+    let of_another = world
+        .store()
+        .add_files(&files, realm(1), &mut |_| ())
+        .expect("added");
+    assert_eq!(of_another.added_files, 3);
+}
+
+#[test]
+fn others_stores_are_read_without_their_files() {
+    let mut world = World::new();
+    let one = content(1, 50_000);
+    world.write("one", &one);
+    world.add();
+    let path = world.store_path();
+    let other = ReadOnlyStore::open(&path, chunking()).expect("it opens");
+    assert_eq!(other.stat().files, 0);
+    let mut inspected = ReadOnlyStore::inspect(&path).expect("it opens");
+    let report = inspected.verify(&mut |_| ()).expect("verified");
+    assert!(report.is_whole() && report.bytes == 50_000, "{report:?}");
+    world.write("one", b"other");
+    let mut inspected = ReadOnlyStore::inspect(&path).expect("it opens");
+    let report = inspected.verify(&mut |_| ()).expect("verified");
+    assert!(report.is_whole() && report.changed_chunks > 0, "{report:?}");
+}
+
+#[test]
+fn metadata_of_files_is_bounded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (files, store) = (folder.path().join("files"), folder.path().join("store"));
+    fs::create_dir(&files).expect("made");
+    fs::write(files.join("large"), content(1, 6 << 20)).expect("written");
+    let small = StoreConfig {
+        size_bytes: 512 << 10,
+        ..config(4)
+    };
+    let mut store = DiskStore::open(&store, small).expect("it opens");
+    let error = store.add_files(&files, realm(0), &mut |_| ()).err();
+    assert!(
+        matches!(error, Some(StoreError::TooManyFiles { .. })),
+        "{error:?}"
+    );
+    let stat = store.stat();
+    assert!(stat.files == 0 && stat.disk.total() <= small.size_bytes);
+    let missing = store.add_files(Path::new("/nowhere/at/all"), realm(0), &mut |_| ());
+    assert!(matches!(missing, Err(StoreError::Io { .. })));
+}
