@@ -83,12 +83,6 @@ impl Decoder {
         self.log.allocated_bytes()
     }
 
-    /// The check of a block that travelled without the log's help.
-    #[must_use]
-    pub fn check(&self, number: u64, plain: &[u8]) -> u64 {
-        xxh3(self.backend, number, plain)
-    }
-
     /// Appends the block's plain bytes to `plain` and writes them to the log.
     ///
     /// `cursor` belongs to the block's flow. On an error it is left undefined: the
@@ -112,7 +106,7 @@ impl Decoder {
             || self.decode_regions(&block, cursor, plain),
         );
         let decoded = decoded.and_then(|()| {
-            let is_whole = self.check(block.number, &plain[start..]) == block.check;
+            let is_whole = xxh3(self.backend, block.number, &plain[start..]) == block.check;
             is_whole.then_some(()).ok_or(DecodeError::CheckMismatch)
         });
         match decoded {

@@ -168,12 +168,6 @@ impl Encoder {
         }
     }
 
-    /// The check of a block that travels without the log's help.
-    #[must_use]
-    pub fn check(&self, number: u64, plain: &[u8]) -> u64 {
-        xxh3(self.backend, number, plain)
-    }
-
     /// Takes the next log positions for `block` and encodes it into `out`, whose former
     /// content is dropped; returns the block's first position.
     ///
@@ -210,7 +204,7 @@ impl Encoder {
             Matcher::Chunk(matcher) => matcher.encode(block, place, reach, &mut writer),
         }
         (out.region_bytes, out.longest_source) = writer.finish();
-        out.check = self.check(number, block);
+        out.check = xxh3(self.backend, number, block);
         at
     }
 }

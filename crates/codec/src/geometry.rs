@@ -19,6 +19,11 @@ pub struct CacheGeometry {
 }
 
 impl CacheGeometry {
+    /// The smallest that there is.
+    pub const SMALLEST: Self = Self {
+        cache_bytes: CACHE_BYTES_MIN,
+    };
+
     /// The geometry of a cache of `cache_bytes`; `None` outside of
     /// [`CACHE_BYTES_MIN`]`..=`[`CACHE_BYTES_MAX`].
     #[must_use]

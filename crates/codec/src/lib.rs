@@ -127,8 +127,14 @@ pub use token::SourceCursor;
 /// The check that each block carries: XXH3-64 of its plain bytes, seeded with the block's
 /// number in its ordered stream, so that a block that is lost, repeated or out of turn fails
 /// as well. It finds ends that diverged; it is no proof against an attacker, whom the lane's
-/// encryption keeps out. [`Encoder::check`] and [`Decoder::check`] are quicker about it.
+/// encryption keeps out. [`check_on`] is quicker about it.
 #[must_use]
 pub fn check(number: u64, plain: &[u8]) -> u64 {
-    simd::xxh3::xxh3(simd::Backend::PORTABLE, number, plain)
+    check_on(simd::Backend::PORTABLE, number, plain)
+}
+
+/// The same on the kernels of `backend`.
+#[must_use]
+pub fn check_on(backend: simd::Backend, number: u64, plain: &[u8]) -> u64 {
+    simd::xxh3::xxh3(backend, number, plain)
 }
