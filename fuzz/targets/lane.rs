@@ -52,11 +52,9 @@ impl FarEnd {
         let mut link = Link::new(Role::Far, 2, LinkConfig::with_cache(geometry));
         let now = Moment::default();
         let hello = Hello {
-            instance: 1,
-            peer_instance: None,
-            lane: 0,
             send_cache_bytes: CACHE_BYTES_MIN as u64,
             receive_cache_bytes: CACHE_BYTES_MIN as u64,
+            ..Hello::of_lane(1, None, 0)
         };
         let lane = link.accept_lane(now, &hello).expect("a first lane");
         Self {

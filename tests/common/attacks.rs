@@ -88,11 +88,9 @@ async fn open_lane(
 ) -> Option<FakeLane> {
     let mut lane = FakeLane::try_connect(far, key, far_key).await.ok()?;
     let hello = Hello {
-        instance: 1000 + attack as u64,
-        peer_instance: None,
-        lane: number,
         send_cache_bytes: 128 << 20,
         receive_cache_bytes: 128 << 20,
+        ..Hello::of_lane(1000 + attack as u64, None, number)
     };
     lane.greet_with(hello).await.ok()?;
     Some(lane)

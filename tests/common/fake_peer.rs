@@ -82,11 +82,9 @@ impl FakeLane {
     /// Exchanges hellos as a near end does, so that frames may follow.
     pub async fn greet(&mut self) {
         let greeted = self.greet_with(Hello {
-            instance: 77,
-            peer_instance: None,
-            lane: 0,
             send_cache_bytes: 1 << 20,
             receive_cache_bytes: 1 << 20,
+            ..Hello::of_lane(77, None, 0)
         });
         greeted.await.expect("an answer");
     }

@@ -2,7 +2,6 @@
 
 use std::{collections::VecDeque, io, time::Duration};
 
-use refrain_codec::geometry::CACHE_BYTES_MIN;
 use refrain_proto::{
     frame::{Frame, FrameError},
     hello::{Hello, HelloError},
@@ -123,14 +122,7 @@ enum CheckError {
 impl Lane<'_> {
     async fn exchange_hellos(&mut self) -> Result<(), CheckError> {
         let mut hello = Vec::new();
-        Hello {
-            instance: random_instance(),
-            peer_instance: None,
-            lane: 0,
-            send_cache_bytes: CACHE_BYTES_MIN as u64,
-            receive_cache_bytes: CACHE_BYTES_MIN as u64,
-        }
-        .write(&mut hello);
+        Hello::of_lane(random_instance(), None, 0).write(&mut hello);
         self.send(&hello).await?;
         loop {
             match Hello::read(&self.received) {

@@ -5,7 +5,6 @@
 
 use std::{io, time::Duration};
 
-use refrain_codec::geometry::CACHE_BYTES_MIN;
 use refrain_proto::{
     frame::Frame,
     hello::{Hello, HelloError},
@@ -52,13 +51,11 @@ pub async fn read_hello(stream: &mut LaneStream) -> Result<(Hello, Vec<u8>), Hel
 /// that its link is gone.
 pub async fn answer_and_close(stream: &mut LaneStream, to: Option<&Hello>) {
     let mut hello = Vec::new();
-    Hello {
-        instance: random_instance(),
-        peer_instance: to.map(|hello| hello.instance),
-        lane: to.map_or(0, |hello| hello.lane),
-        send_cache_bytes: CACHE_BYTES_MIN as u64,
-        receive_cache_bytes: CACHE_BYTES_MIN as u64,
-    }
+    Hello::of_lane(
+        random_instance(),
+        to.map(|hello| hello.instance),
+        to.map_or(0, |hello| hello.lane),
+    )
     .write(&mut hello);
     say_and_close(stream, &hello).await;
 }

@@ -140,6 +140,11 @@ impl EffortControl {
         self.reason
     }
 
+    /// Whether the processor has nothing to spare.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.reason == EffortReason::ProcessorIsBusy
+    }
+
     /// Takes one write's times; says the new effort if it changed.
     pub(crate) fn observe(
         &mut self,

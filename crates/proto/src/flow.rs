@@ -9,6 +9,7 @@
 use refrain_codec::{LogRange, SourceCursor};
 
 use crate::{
+    by_receiver::{receiver::Predictions, sender::Expectations},
     counters::LayerCounters,
     credit::ReceiveCredit,
     frame::LaneId,
@@ -52,6 +53,12 @@ pub(crate) struct SendHalf {
     /// Whether a writer was told to wait and wants to hear when it may go on.
     pub(crate) writer_waits: bool,
     pub(crate) class: TrafficClass,
+    /// What the other end offered.
+    pub(crate) expectations: Option<Box<Expectations>>,
+    /// Why this end drives the flow by itself, if it does.
+    pub(crate) by_sender: bool,
+    /// Dispersion, as the other end sees it.
+    pub(crate) dispersion: u8,
     /// Full-entropy bytes in the log that nothing has referred to yet.
     pub(crate) unproven: Option<LogRange>,
     pub(crate) unproven_bytes: u64,
@@ -67,6 +74,8 @@ pub(crate) struct ReceiveHalf {
     /// Where the last block came, and credit for further ones goes.
     pub(crate) latest_lane: LaneId,
     pub(crate) credit: ReceiveCredit,
+    /// What this end expects, if it predicts.
+    pub(crate) predictions: Option<Box<Predictions>>,
     /// All plain bytes of the direction, once its end has come.
     pub(crate) total_bytes: Option<u64>,
     /// Strands whose end has not come, once one has.
@@ -113,6 +122,9 @@ impl Flow {
                 queued: false,
                 writer_waits: false,
                 class,
+                expectations: None,
+                by_sender: false,
+                dispersion: 0,
                 unproven: None,
                 unproven_bytes: 0,
                 counters: LayerCounters::default(),
@@ -122,6 +134,7 @@ impl Flow {
                 lanes: vec![home],
                 latest_lane: home,
                 credit: ReceiveCredit::new(now),
+                predictions: None,
                 total_bytes: None,
                 ends_awaited: 0,
                 end_taken: false,
@@ -161,6 +174,17 @@ impl Flow {
     }
 }
 
+impl SendHalf {
+    /// The first `len` bytes that waited are sent.
+    pub(crate) fn take_pending(&mut self, len: usize) {
+        self.pending.drain(..len);
+        if self.pending.is_empty() {
+            // Ten thousand idle flows shall not each keep their largest write.
+            self.pending = Vec::new();
+        }
+    }
+}
+
 /// The strand on `lane` among those of a direction, a new one if there is none.
 pub(crate) fn strand_on(strands: &mut Vec<(LaneId, Strand)>, lane: LaneId) -> &mut Strand {
     let known = strands.iter().position(|&(on, _)| on == lane);
@@ -175,6 +199,13 @@ impl ReceiveHalf {
     /// All that the other end sent has come.
     pub(crate) fn is_over(&self) -> bool {
         self.total_bytes == Some(self.bytes.end())
+    }
+
+    /// What comes is to be kept out of the history.
+    pub(crate) fn stop_learning(&mut self) {
+        if let Some(predictions) = &mut self.predictions {
+            predictions.stop();
+        }
     }
 
     pub(crate) fn travels_on_too(&mut self, lane: LaneId) {

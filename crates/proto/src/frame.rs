@@ -12,9 +12,12 @@
 
 use refrain_codec::token::{push_varint, take_varint, unzigzag, zigzag};
 
-use crate::limits::{
-    BLOCK_BYTES_MAX, FRAME_BYTES_MAX, LANES_EVER_MAX, LANES_MAX, PADDING_BYTES_MAX,
-    REASON_BYTES_MAX, TARGET_BYTES_MAX,
+use crate::{
+    by_receiver::terms::{Hint, RunDigest, Signature},
+    limits::{
+        BLOCK_BYTES_MAX, FRAME_BYTES_MAX, LANES_EVER_MAX, LANES_MAX, OFFER_BYTES_MAX,
+        PADDING_BYTES_MAX, REASON_BYTES_MAX, TARGET_BYTES_MAX,
+    },
 };
 
 /// Number of a flow: even ones are opened by the end that dials lanes, odd ones by the
@@ -120,6 +123,34 @@ pub enum Frame<'a> {
     Drain,
     /// Loss held up what came on this lane.
     Stalled,
+    /// Chunks that the receiver of a flow has and expects on it.
+    Offer(OfferFrame<'a>),
+    /// Plain bytes of a flow that the other end offered: it is to take its own.
+    Confirm(ConfirmFrame),
+    /// Offers of a flow that were withdrawn are forgotten: no confirmation at or behind
+    /// `offset` names one of them.
+    Withdrawn {
+        /// The flow.
+        flow: FlowId,
+        /// All offers with lower numbers were withdrawn.
+        below: u64,
+        /// Plain bytes of the flow's direction that were sent until then.
+        offset: u64,
+    },
+    /// How often a flow's chains break, as its receiver sees it (PACK's DISPER).
+    Dispersion {
+        /// The flow.
+        flow: FlowId,
+        /// 0: long smooth chains; 255: broken all the time.
+        level: u8,
+    },
+    /// Which end finds what repeats on a flow from now on, as its sender decided.
+    Driven {
+        /// The flow.
+        flow: FlowId,
+        /// Whether the sender does: offers are of no use.
+        by_sender: bool,
+    },
     /// The link is over: the ends disagree. Both start anew.
     Abort {
         /// Why, for the other end's log.
@@ -147,6 +178,54 @@ pub struct BlockFrame<'a> {
     pub tokens: Stream<'a>,
     /// The literals.
     pub literals: Stream<'a>,
+}
+
+/// The frame of offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfferFrame<'a> {
+    /// The flow.
+    pub flow: FlowId,
+    /// Offers with lower numbers are withdrawn.
+    pub withdrawn_below: u64,
+    /// Where the first one is expected, and each further one behind the one before; `None`
+    /// where they may come anywhere.
+    pub start: Option<u64>,
+    /// What is offered; numbers go on from the flow's offer before.
+    pub offers: OfferList<'a>,
+}
+
+/// What a frame of offers holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfferList<'a>(&'a [u8]);
+
+/// One expected chunk, or in aligned mode a range of several, on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Plain bytes, 1 to [`OFFER_BYTES_MAX`].
+    pub len: u32,
+    /// What is checked before anything is hashed.
+    pub hint: Hint,
+    /// What decides.
+    pub signature: Signature,
+}
+
+/// The frame of a confirmation: a run of offers, adjacent in number and in the flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfirmFrame {
+    /// The flow.
+    pub flow: FlowId,
+    /// Number of the first offer.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+    /// Plain bytes of all.
+    pub len: u64,
+    /// As a block's.
+    pub offset: Option<u64>,
+    /// Of the digests of the run.
+    pub digest: RunDigest,
+    /// XXH3-64 of the plain bytes, seeded with the flow and its offset there.
+    pub check: u64,
 }
 
 /// One of a block's two streams.
@@ -190,7 +269,12 @@ const PONG: u8 = 11;
 const DRAIN: u8 = 12;
 const STALLED: u8 = 13;
 const ABORT: u8 = 14;
-const TYPES: core::ops::RangeInclusive<u8> = OPEN..=ABORT;
+const OFFER: u8 = 15;
+const CONFIRM: u8 = 16;
+const WITHDRAWN: u8 = 17;
+const DISPERSION: u8 = 18;
+const DRIVEN: u8 = 19;
+const TYPES: core::ops::RangeInclusive<u8> = OPEN..=DRIVEN;
 
 const LOGGED: u8 = 1;
 const TOKENS_COMPRESSED: u8 = 2;
@@ -303,6 +387,43 @@ impl<'a> Frame<'a> {
             }
             Self::Drain => DRAIN,
             Self::Stalled => STALLED,
+            Self::Offer(ref frame) => {
+                push_varint(body, frame.flow.0);
+                push_varint(body, frame.withdrawn_below);
+                push_option(body, frame.start);
+                body.extend(frame.offers.0);
+                OFFER
+            }
+            Self::Confirm(ref frame) => {
+                push_varint(body, frame.flow.0);
+                push_varint(body, frame.first);
+                push_varint(body, frame.count);
+                push_varint(body, frame.len);
+                push_option(body, frame.offset);
+                body.extend(frame.digest.0);
+                body.extend(frame.check.to_le_bytes());
+                CONFIRM
+            }
+            Self::Withdrawn {
+                flow,
+                below,
+                offset,
+            } => {
+                push_varint(body, flow.0);
+                push_varint(body, below);
+                push_varint(body, offset);
+                WITHDRAWN
+            }
+            Self::Dispersion { flow, level } => {
+                push_varint(body, flow.0);
+                body.push(level);
+                DISPERSION
+            }
+            Self::Driven { flow, by_sender } => {
+                push_varint(body, flow.0);
+                body.push(u8::from(by_sender));
+                DRIVEN
+            }
             Self::Abort { text } => {
                 body.extend(text.as_bytes());
                 ABORT
@@ -398,6 +519,34 @@ impl<'a> Frame<'a> {
             ABORT => Self::Abort {
                 text: text(body, REASON_BYTES_MAX)?,
             },
+            OFFER => Self::Offer(OfferFrame {
+                flow: flow(body)?,
+                withdrawn_below: take_varint(body)?,
+                start: option(body)?,
+                offers: OfferList::read(body)?,
+            }),
+            CONFIRM => Self::Confirm(ConfirmFrame {
+                flow: flow(body)?,
+                first: take_varint(body)?,
+                count: take_varint(body).filter(|&count| count > 0)?,
+                len: take_varint(body).filter(|&len| len > 0)?,
+                offset: option(body)?,
+                digest: RunDigest(array(body)?),
+                check: u64_le(body)?,
+            }),
+            WITHDRAWN => Self::Withdrawn {
+                flow: flow(body)?,
+                below: take_varint(body)?,
+                offset: take_varint(body)?,
+            },
+            DISPERSION => Self::Dispersion {
+                flow: flow(body)?,
+                level: byte(body)?,
+            },
+            DRIVEN => Self::Driven {
+                flow: flow(body)?,
+                by_sender: boolean(body)?,
+            },
             _ => return None,
         };
         body.is_empty().then_some(frame)
@@ -488,6 +637,17 @@ impl<'a> BlockFrame<'a> {
     }
 }
 
+impl ConfirmFrame {
+    /// Bytes of the frame on the wire, type and length included.
+    #[must_use]
+    pub fn wire_bytes(&self) -> usize {
+        let offset = self.offset.map_or(0, |offset| offset + 1);
+        let numbers = [self.flow.0, self.first, self.count, self.len, offset];
+        let body = numbers.into_iter().map(varint_bytes).sum::<usize>() + 16 + 8;
+        1 + varint_bytes(body as u64) + body
+    }
+}
+
 impl<'a> LaneList<'a> {
     /// The list of `lanes`, written to `bytes`.
     pub fn write(lanes: impl Iterator<Item = LaneId>, bytes: &'a mut Vec<u8>) -> Self {
@@ -514,6 +674,70 @@ impl<'a> LaneList<'a> {
     }
 }
 
+impl<'a> OfferList<'a> {
+    /// The list of `offers`, written to `bytes`.
+    pub fn write(offers: impl Iterator<Item = Offer>, bytes: &'a mut Vec<u8>) -> Self {
+        for offer in offers {
+            push_varint(bytes, offer.len.into());
+            bytes.extend(offer.hint.prefix.to_le_bytes());
+            bytes.push(offer.hint.samples);
+            bytes.extend(offer.signature.0);
+        }
+        Self(bytes)
+    }
+
+    /// The offers.
+    pub fn iter(&self) -> impl Iterator<Item = Offer> + 'a {
+        let mut rest = self.0;
+        core::iter::from_fn(move || offer(&mut rest))
+    }
+
+    /// Bytes on the wire.
+    #[must_use]
+    pub fn wire_bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn read(body: &mut &'a [u8]) -> Option<Self> {
+        let list = Self(core::mem::take(body));
+        let mut rest = list.0;
+        while !rest.is_empty() {
+            offer(&mut rest)?;
+        }
+        Some(list)
+    }
+}
+
+fn offer(body: &mut &[u8]) -> Option<Offer> {
+    let len = u32::try_from(take_varint(body)?).ok()?;
+    if !(1..=OFFER_BYTES_MAX as u32).contains(&len) {
+        return None;
+    }
+    Some(Offer {
+        len,
+        hint: Hint {
+            prefix: u16::from_le_bytes(array(body)?),
+            samples: byte(body)?,
+        },
+        signature: Signature(array(body)?),
+    })
+}
+
+/// 0 stands for nothing, n + 1 for n.
+fn push_option(body: &mut Vec<u8>, value: Option<u64>) {
+    push_varint(body, value.map_or(0, |value| value + 1));
+}
+
+fn option(body: &mut &[u8]) -> Option<Option<u64>> {
+    take_varint(body).map(|value| value.checked_sub(1))
+}
+
+fn array<const N: usize>(body: &mut &[u8]) -> Option<[u8; N]> {
+    let (&bytes, rest) = body.split_first_chunk::<N>()?;
+    *body = rest;
+    Some(bytes)
+}
+
 fn varint_bytes(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
@@ -534,9 +758,7 @@ fn byte(body: &mut &[u8]) -> Option<u8> {
 }
 
 fn u64_le(body: &mut &[u8]) -> Option<u64> {
-    let (&bytes, rest) = body.split_first_chunk::<8>()?;
-    *body = rest;
-    Some(u64::from_le_bytes(bytes))
+    array(body).map(u64::from_le_bytes)
 }
 
 fn boolean(body: &mut &[u8]) -> Option<bool> {

@@ -13,7 +13,12 @@
 //!   lane           varint   number of this lane, never used twice in a link
 //!   send cache     varint   bytes of cache that this end can keep as a sender
 //!   receive cache  varint   bytes of cache that this end can keep as a receiver
+//!   features       1        1: takes offers; 2: makes offers, on the terms that follow
+//!   mask           1        bits of the PACK mask of its chunks
+//!   digest         1        0: BLAKE3, 1: SHA-1
 //! ```
+//!
+//! A cache of 0 bytes is none. An end of before offers says no features.
 //!
 //! A body may be longer than this version reads: a later one may append fields.
 
@@ -22,7 +27,10 @@ use refrain_codec::{
     token::{push_varint, take_varint},
 };
 
-use crate::limits::{HELLO_BYTES_MAX, LANES_EVER_MAX};
+use crate::{
+    by_receiver::terms::OfferTerms,
+    limits::{HELLO_BYTES_MAX, LANES_EVER_MAX},
+};
 
 /// Newest wire version that this program speaks.
 pub const WIRE_VERSION: u8 = 1;
@@ -42,11 +50,18 @@ pub struct Hello {
     pub peer_instance: Option<u64>,
     /// Number of the lane.
     pub lane: u32,
-    /// Bytes of cache that this end can keep as a sender.
+    /// Bytes of cache that this end can keep as a sender; 0: it keeps none.
     pub send_cache_bytes: u64,
-    /// Bytes of cache that this end can keep as a receiver.
+    /// Bytes of cache that this end can keep as a receiver; 0: it keeps none.
     pub receive_cache_bytes: u64,
+    /// Whether this end, as a sender, heeds offers.
+    pub takes_offers: bool,
+    /// On which terms this end, as a receiver, makes offers, if it does.
+    pub offers: Option<OfferTerms>,
 }
+
+const TAKES_OFFERS: u8 = 1;
+const MAKES_OFFERS: u8 = 2;
 
 /// Why a hello is none that this end can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,6 +86,20 @@ pub enum HelloError {
 }
 
 impl Hello {
+    /// The hello of a lane without a history: no caches, no offers.
+    #[must_use]
+    pub fn of_lane(instance: u64, peer_instance: Option<u64>, lane: u32) -> Self {
+        Self {
+            instance,
+            peer_instance,
+            lane,
+            send_cache_bytes: 0,
+            receive_cache_bytes: 0,
+            takes_offers: false,
+            offers: None,
+        }
+    }
+
     /// Appends the hello to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut body = Vec::with_capacity(32);
@@ -79,6 +108,14 @@ impl Hello {
         push_varint(&mut body, u64::from(self.lane));
         push_varint(&mut body, self.send_cache_bytes);
         push_varint(&mut body, self.receive_cache_bytes);
+        let takes = if self.takes_offers { TAKES_OFFERS } else { 0 };
+        match &self.offers {
+            None => body.push(takes),
+            Some(terms) => {
+                body.push(takes | MAKES_OFFERS);
+                body.extend([terms.mask.count(), terms.hasher_code()]);
+            }
+        }
 
         out.extend(MAGIC);
         out.extend([WIRE_VERSION_OLDEST, WIRE_VERSION]);
@@ -119,8 +156,14 @@ impl Hello {
         let (&peer_instance, mut body) = body.split_first_chunk::<8>()?;
         let lane = take_varint(&mut body)?;
         let mut cache_bytes = || {
-            take_varint(&mut body)
-                .filter(|bytes| (CACHE_BYTES_MIN as u64..=CACHE_BYTES_MAX as u64).contains(bytes))
+            let possible = CACHE_BYTES_MIN as u64..=CACHE_BYTES_MAX as u64;
+            take_varint(&mut body).filter(|bytes| *bytes == 0 || possible.contains(bytes))
+        };
+        let (send_cache_bytes, receive_cache_bytes) = (cache_bytes()?, cache_bytes()?);
+        let features = body.first().copied().unwrap_or(0);
+        let offers = match features & MAKES_OFFERS {
+            0 => None,
+            _ => Some(OfferTerms::read(*body.get(1)?, *body.get(2)?)?),
         };
         let hello = Self {
             instance: u64::from_le_bytes(instance),
@@ -128,8 +171,10 @@ impl Hello {
             lane: u32::try_from(lane)
                 .ok()
                 .filter(|&lane| lane < LANES_EVER_MAX)?,
-            send_cache_bytes: cache_bytes()?,
-            receive_cache_bytes: cache_bytes()?,
+            send_cache_bytes,
+            receive_cache_bytes,
+            takes_offers: features & TAKES_OFFERS != 0,
+            offers,
         };
         (hello.instance != 0).then_some(hello)
     }
@@ -147,6 +192,8 @@ mod tests {
             lane: 3,
             send_cache_bytes: 1 << 20,
             receive_cache_bytes: 128 << 20,
+            takes_offers: true,
+            offers: Some(OfferTerms::default()),
         }
     }
 
@@ -164,6 +211,15 @@ mod tests {
         }
         let longer = [&bytes[..], b"frames"].concat();
         assert_eq!(Hello::read(&longer), Ok(Some((hello(), bytes.len()))));
+    }
+
+    #[test]
+    fn an_end_of_before_offers_makes_and_takes_none() {
+        let mut bytes = written(hello());
+        bytes.truncate(bytes.len() - 3);
+        bytes[11] -= 3;
+        let (read, _) = Hello::read(&bytes).expect("valid").expect("whole");
+        assert_eq!((read.takes_offers, read.offers), (false, None));
     }
 
     #[test]

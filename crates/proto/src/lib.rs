@@ -8,9 +8,11 @@
 //! ```text
 //! hello, frame        what lanes carry
 //! link                lanes and flows of one link, at one end
+//! by_receiver         predictions: sender and receiver, offers, learning
 //! by_sender           the mirrored cache: sender and receiver, books, second stage
 //! flow, in_order      one flow, and its bytes from several lanes
 //! credit              how much may be sent on a flow
+//! mode                which end finds what repeats
 //! traffic, effort     how a flow is treated, how hard we try
 //! arrivals            which lane is held up by loss
 //! limits              every bound, in one place
@@ -22,6 +24,7 @@ pub mod hello;
 pub mod link;
 
 mod arrivals;
+pub mod by_receiver;
 mod by_sender;
 pub mod counters;
 mod credit;
@@ -29,12 +32,14 @@ pub mod effort;
 mod flow;
 mod in_order;
 pub mod limits;
+mod mode;
 mod moment;
 mod traffic;
 
 pub use by_sender::receiver::CacheViolation;
 pub use frame::{FlowId, LaneId};
 pub use link::{Event, Fault, LaneFault, Link, LinkConfig, LinkFault, ResetReason, Role};
+pub use mode::Mode;
 pub use moment::Moment;
 pub use traffic::TrafficClass;
 

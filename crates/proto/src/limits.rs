@@ -109,3 +109,38 @@ pub const TOKEN_STAGE_WINDOW_LOG: u32 = 17;
 /// Most memory that a lane takes at one end: its second stage both ways, at the highest
 /// level, and the frames that it reads and writes.
 pub const LANE_MEMORY_BYTES_MAX: usize = 20 << 20;
+
+/// Most plain bytes of one offer: a chunk, or in aligned mode a range of several.
+pub const OFFER_BYTES_MAX: usize = 64 << 10;
+
+/// Most offers of a flow that its sender keeps.
+pub const OFFERS_FLOW_MAX: usize = 8 << 10;
+
+/// Most offers of all flows of a link that a sender keeps.
+pub const OFFERS_LINK_MAX: usize = 64 << 10;
+
+/// Most offers in a frame.
+pub const OFFERS_FRAME_MAX: usize = 1 << 10;
+
+/// Most plain bytes that a receiver holds for the offers of one flow.
+pub const OFFERED_BYTES_FLOW_MAX: u64 = 32 << 20;
+
+/// Plain bytes that a receiver holds for the offers of all flows of a link, unless configured
+/// otherwise.
+pub const OFFERED_BYTES_LINK: u64 = 128 << 20;
+
+/// Plain bytes that a sender hashes on false hints, one after the other, before it heeds a
+/// flow's offers no more until another comes (`docs/architecture.md`, 17).
+pub const FALSE_HASH_BYTES_MAX: u64 = 256 << 10;
+
+/// Bytes wait so long, after the last one came, for the rest of an expected chunk.
+pub const HOLD_AFTER_LAST: Duration = Duration::from_millis(2);
+
+/// And no longer than this in all.
+pub const HOLD_MAX: Duration = Duration::from_millis(20);
+
+/// Bytes of chunks that wait to be taken to the history; beyond, chunks are not learnt.
+pub const LEARNING_BYTES_MAX: usize = 32 << 20;
+
+/// Opening keys whose hits a link remembers.
+pub const OPENING_KEYS_MAX: usize = 4 << 10;

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use refrain_codec::{
-    Block, DecodeError, Decoder, LogPosition, SourceCursor, geometry::CacheGeometry, simd::Backend,
+    Block, DecodeError, Decoder, LogPosition, SourceCursor, check_on, geometry::CacheGeometry,
+    simd::Backend,
 };
 
 use super::check_seed;
@@ -21,7 +22,9 @@ use crate::{
 /// The receiving end of one direction.
 pub(crate) struct Receiver {
     geometry: CacheGeometry,
-    decoder: Decoder,
+    /// `None`: nothing is kept, and all blocks are bypassed.
+    decoder: Option<Decoder>,
+    backend: Backend,
     /// Written positions near the end of the log, as disjoint runs `start → end`.
     written: BTreeMap<u64, u64>,
     lanes: BTreeMap<LaneId, ReceiveLane>,
@@ -61,10 +64,11 @@ pub enum CacheViolation {
 }
 
 impl Receiver {
-    pub(crate) fn new(geometry: CacheGeometry, backend: Backend) -> Self {
+    pub(crate) fn new(geometry: Option<CacheGeometry>, backend: Backend) -> Self {
         Self {
-            geometry,
-            decoder: Decoder::with_backend(geometry, backend),
+            geometry: geometry.unwrap_or(CacheGeometry::SMALLEST),
+            decoder: geometry.map(|geometry| Decoder::with_backend(geometry, backend)),
+            backend,
             written: BTreeMap::new(),
             lanes: BTreeMap::new(),
         }
@@ -110,9 +114,11 @@ impl Receiver {
         let stream_bytes = tokens.len() + literals.len();
         match at {
             Some(at) => {
+                let no_log = Rejected::Lane("a block for a log that is not kept");
+                let decoder = self.decoder.as_mut().ok_or(no_log)?;
                 self.written.admit(at, block.len, self.geometry)?;
                 let BlockFrame { len, check, .. } = *block;
-                self.decoder
+                decoder
                     .decode(
                         Block {
                             number: seed,
@@ -132,7 +138,7 @@ impl Receiver {
                 if !tokens.is_empty() || literals.len() != block.len {
                     return Err(Rejected::Lane("a bypassed block with references"));
                 }
-                if self.decoder.check(seed, literals) != block.check {
+                if check_on(self.backend, seed, literals) != block.check {
                     return Err(Rejected::Cache(DecodeError::CheckMismatch.into()));
                 }
                 plain.extend_from_slice(literals);
@@ -157,7 +163,8 @@ impl Receiver {
             .values()
             .map(|lane| lane.tokens.allocated_bytes() + lane.literals.allocated_bytes())
             .sum();
-        self.decoder.allocated_bytes() + second_stage
+        let decoder = self.decoder.as_ref().map_or(0, Decoder::allocated_bytes);
+        decoder + second_stage
     }
 
     pub(crate) fn cache_filled_bytes(&self) -> u64 {

@@ -6,7 +6,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use refrain_codec::{EncodedBlock, Encoder, EncoderConfig, LogPosition, marker::SamplingPeriod};
+use refrain_codec::{
+    EncodedBlock, Encoder, EncoderConfig, LogPosition, check_on, geometry::CacheGeometry,
+    marker::SamplingPeriod, simd::Backend,
+};
 
 use super::{
     books::Books,
@@ -22,7 +25,9 @@ use crate::{
 
 /// The sending end of one direction.
 pub(crate) struct Sender {
-    encoder: Encoder,
+    /// `None`: nothing is kept, and all blocks are bypassed.
+    encoder: Option<Encoder>,
+    backend: Backend,
     books: Books,
     lanes: BTreeMap<LaneId, SendLane>,
     encoded: EncodedBlock,
@@ -79,10 +84,12 @@ pub(crate) struct Sent {
 pub(crate) struct ImpossibleCount;
 
 impl Sender {
-    pub(crate) fn new(config: EncoderConfig, level: i32) -> Self {
+    pub(crate) fn new(config: Option<EncoderConfig>, backend: Backend, level: i32) -> Self {
+        let geometry = config.as_ref().map(|config| config.geometry);
         Self {
-            books: Books::new(config.geometry),
-            encoder: Encoder::new(config),
+            books: Books::new(geometry.unwrap_or(CacheGeometry::SMALLEST)),
+            encoder: config.map(Encoder::new),
+            backend,
             lanes: BTreeMap::new(),
             encoded: EncodedBlock::default(),
             outstanding_blocks: 0,
@@ -104,7 +111,14 @@ impl Sender {
 
     /// Samples the next block with `period`.
     pub(crate) fn set_period(&mut self, period: SamplingPeriod) {
-        self.encoder.set_period(period);
+        if let Some(encoder) = &mut self.encoder {
+            encoder.set_period(period);
+        }
+    }
+
+    /// Whether there is a cache at all.
+    pub(crate) fn has_cache(&self) -> bool {
+        self.encoder.is_some()
     }
 
     pub(crate) fn books(&self) -> &Books {
@@ -155,9 +169,9 @@ impl Sender {
         let (at, compress) = match passage {
             Passage::Logged { compress } => {
                 let reach = self.books.reach_of(lane_id);
-                let at =
-                    self.encoder
-                        .encode(seed, plain, &reach, &mut strand.cursor, &mut self.encoded);
+                let encoder = self.encoder.as_mut().expect("a log has an encoder");
+                let (cursor, encoded) = (&mut strand.cursor, &mut self.encoded);
+                let at = encoder.encode(seed, plain, &reach, cursor, encoded);
                 self.books.take(at, plain.len(), lane_id);
                 (Some(at), compress)
             }
@@ -165,7 +179,7 @@ impl Sender {
                 self.encoded.tokens.clear();
                 self.encoded.literals.clear();
                 self.encoded.literals.extend_from_slice(plain);
-                self.encoded.check = self.encoder.check(seed, plain);
+                self.encoded.check = check_on(self.backend, seed, plain);
                 self.encoded.region_bytes = 0;
                 self.encoded.longest_source = None;
                 (None, compress)
@@ -274,11 +288,12 @@ impl Sender {
             .values()
             .map(|lane| lane.tokens.allocated_bytes() + lane.literals.allocated_bytes())
             .sum();
-        self.encoder.allocated_bytes() + second_stage
+        let encoder = self.encoder.as_ref().map_or(0, Encoder::allocated_bytes);
+        encoder + second_stage
     }
 
     pub(crate) fn cache_filled_bytes(&self) -> u64 {
-        self.encoder.head().0
+        self.encoder.as_ref().map_or(0, |encoder| encoder.head().0)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Event, Link, ResetReason};
 use crate::{
+    by_receiver::opening,
     flow::Flow,
     frame::{FlowId, Frame, LaneId},
     limits::{PING_INTERVAL, REASON_BYTES_MAX, STALL_LASTS, TARGET_BYTES_MAX},
@@ -53,6 +54,7 @@ impl Link {
         let mut flow = Flow::new(now, lane, target, true, excluded);
         let credit_bytes = flow.receive.credit.widen(&mut self.pool);
         self.add_flow(now, id, flow);
+        self.opening_seen(id, opening::of_target(target));
         self.send_control(
             lane,
             &Frame::Open {
@@ -73,6 +75,7 @@ impl Link {
         flow.accepted = true;
         if excluded {
             flow.send.class = TrafficClass::Excluded;
+            flow.receive.stop_learning();
         }
         let credit_bytes = flow.receive.credit.widen(&mut self.pool);
         let home = flow.home;
@@ -125,9 +128,20 @@ impl Link {
         if taken == 0 {
             return 0;
         }
+        if flow.send.pending.is_empty()
+            && let Some(expectations) = &mut flow.send.expectations
+        {
+            expectations.begins_at(flow.send.counters.app_bytes);
+        }
+        // A request says more of what will come than the target does.
+        let predicts = flow.receive.predictions.is_some();
+        let request = predicts.then(|| opening::of_request(&flow.target, &bytes[..taken]));
         flow.send.pending.extend_from_slice(&bytes[..taken]);
         flow.send.credit_bytes -= taken as u64;
         self.pending_bytes += taken;
+        if let Some(opening) = request.flatten() {
+            self.opening_seen(id, opening);
+        }
         self.queue_flow(id);
         taken
     }
@@ -259,6 +273,7 @@ impl Link {
             }
         }
         self.flows.insert(id, flow);
+        self.predict(id);
         self.totals.flows_opened += 1;
     }
 
@@ -295,6 +310,7 @@ impl Link {
     pub(super) fn forget_flow(&mut self, id: FlowId) {
         if let Some(mut flow) = self.flows.remove(&id) {
             flow.receive.credit.release(&mut self.pool);
+            self.forget_predictions(&mut flow);
             self.pending_bytes -= flow.send.pending.len();
             self.early_runs -= flow.receive.bytes.early_runs();
             self.unproven_flows.retain(|&other| other != id);

@@ -3,16 +3,17 @@
 use super::{
     Event, Fault, LaneFault, Link, LinkFault, ResetReason, Role, strands::RESET_LANE_LOST,
 };
+use refrain_codec::geometry::CacheGeometry;
+
 use crate::{
+    by_receiver::opening,
     by_sender::receiver::Rejected,
     counters::LayerCounters,
     flow::{Flow, ReceiveHalf},
     frame::{BlockFrame, FlowId, Frame, LaneId, LaneList, end_check},
     hello::Hello,
     in_order::Misplaced,
-    limits::{
-        ACK_DELAY, ACK_WINDOW_SHARE, OUTSTANDING_BLOCKS_MAX, PADDING_BYTES_MAX, STRANDS_TIMES_FLOWS,
-    },
+    limits::{ACK_DELAY, ACK_WINDOW_SHARE, OUTSTANDING_BLOCKS_MAX, PADDING_BYTES_MAX},
     moment::Moment,
     traffic::TrafficClass,
 };
@@ -105,6 +106,7 @@ impl Link {
                     flow.send.add_credit(credit_bytes)?;
                     if excluded {
                         flow.send.class = TrafficClass::Excluded;
+                        flow.receive.stop_learning();
                     }
                     flow.accepted = true;
                     self.events.push_back(Event::FlowAccepted(id));
@@ -202,6 +204,15 @@ impl Link {
                 self.stall_seen(now, lane);
                 Ok(())
             }
+            Frame::Offer(ref frame) => self.offers_came(lane, frame),
+            Frame::Confirm(ref frame) => self.confirmation_came(lane, frame),
+            Frame::Withdrawn {
+                flow,
+                below,
+                offset,
+            } => self.withdrawal_came(flow, below, offset),
+            Frame::Dispersion { flow, level } => self.dispersion_came(flow, level),
+            Frame::Driven { flow, by_sender } => self.driver_came(flow, by_sender),
             Frame::Abort { .. } => Err(LinkFault::AbortedByPeer.into()),
         }
     }
@@ -234,7 +245,9 @@ impl Link {
         let mut flow = Flow::new(now, lane, target, false, excluded);
         flow.send.add_credit(credit_bytes)?;
         let too_many = self.flows.len() >= self.config.flows_max;
+        let opening = opening::of_target(target);
         self.add_flow(now, id, flow);
+        self.opening_seen(id, opening);
         if too_many {
             self.refuse_flow(id, crate::REFUSED_LIMIT, "too many open connections");
         } else if self.draining {
@@ -280,6 +293,7 @@ impl Link {
             return Err(LaneFault::Protocol("a flow's end in the wrong place").into());
         }
         if is_over && is_first {
+            self.all_came(id);
             self.events.push_back(Event::Readable(id));
             self.forget_if_gone(id);
         } else if !is_over && lanes.iter().any(|lane| !self.lanes.contains_key(&lane)) {
@@ -313,12 +327,7 @@ impl Link {
         let (Some(caches), Some(state)) = (&mut self.caches, self.lanes.get_mut(&lane)) else {
             return Err(LaneFault::Protocol("a block before the hello").into());
         };
-        if state.strands.len() >= STRANDS_TIMES_FLOWS * self.config.flows_max
-            && !state.strands.contains_key(&block.flow)
-        {
-            return Err(LaneFault::Protocol("far too many flows").into());
-        }
-        let strand = state.strands.entry(block.flow).or_default();
+        let strand = state.strand(block.flow, self.config.flows_max)?;
         let offset = strand.locate(block.offset, block.len);
         let mut flow = self.flows.get_mut(&block.flow);
         let is_next = match &mut flow {
@@ -345,6 +354,7 @@ impl Link {
         if let Some(flow) = flow {
             if is_excluded {
                 flow.send.class = TrafficClass::Excluded;
+                flow.receive.stop_learning();
             }
             let bytes = &mut flow.receive.bytes;
             self.early_runs -= bytes.early_runs();
@@ -359,6 +369,9 @@ impl Link {
             }
             self.early_runs += bytes.early_runs();
             flow.receive.counters.add(&counted);
+            if is_next {
+                self.bytes_came(block.flow, plain_start);
+            }
             // A gap is a block on its way, of which a sender has only so many.
             if self.early_runs > OUTSTANDING_BLOCKS_MAX {
                 return Err(LaneFault::Protocol("more early blocks than can be").into());
@@ -373,7 +386,8 @@ impl Link {
         let Some(caches) = &self.caches else {
             return;
         };
-        let at_once = caches.receive_geometry.window_bytes() as u64 / ACK_WINDOW_SHARE;
+        let geometry = caches.receive_geometry.unwrap_or(CacheGeometry::SMALLEST);
+        let at_once = geometry.window_bytes() as u64 / ACK_WINDOW_SHARE;
         if let Some(state) = self.lanes.get_mut(&lane) {
             state.unacked_bytes += len as u64;
             let due = if state.unacked_bytes >= at_once {
@@ -389,7 +403,7 @@ impl Link {
     }
 
     /// The flow that a frame names; `None` if it is over already.
-    fn flow_of(&mut self, id: FlowId) -> Result<Option<&mut Flow>, LaneFault> {
+    pub(super) fn flow_of(&mut self, id: FlowId) -> Result<Option<&mut Flow>, LaneFault> {
         let ended = if id.0.is_multiple_of(2) == (self.role == Role::Near) {
             id < self.next_flow
         } else {
@@ -424,7 +438,12 @@ impl Link {
 
 impl ReceiveHalf {
     /// Whether a block that comes on `lane` may; says whether its bytes are the next ones.
-    fn admit(&mut self, lane: LaneId, offset: u64, len: usize) -> Result<bool, LaneFault> {
+    pub(super) fn admit(
+        &mut self,
+        lane: LaneId,
+        offset: u64,
+        len: usize,
+    ) -> Result<bool, LaneFault> {
         let is_next = self
             .bytes
             .is_next(offset, len)

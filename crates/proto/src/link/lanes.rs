@@ -17,6 +17,7 @@ use refrain_codec::geometry::CacheGeometry;
 use super::{Caches, Event, Fault, LaneFault, Link};
 use crate::{
     arrivals::Arrivals,
+    by_receiver::link_history::LinkHistory,
     by_sender::{
         receiver::{CacheViolation, Receiver},
         sender::Sender,
@@ -24,7 +25,7 @@ use crate::{
     flow::Strand,
     frame::{FlowId, Frame, LaneId},
     hello::Hello,
-    limits::{HELD_UP_SHOWN, LANES_EVER_MAX},
+    limits::{HELD_UP_SHOWN, LANES_EVER_MAX, STRANDS_TIMES_FLOWS},
     moment::Moment,
 };
 
@@ -133,6 +134,19 @@ impl Lane {
         }
     }
 
+    /// The strand of `flow` on this lane; a lane carries only so many.
+    pub(super) fn strand(
+        &mut self,
+        flow: FlowId,
+        flows_max: usize,
+    ) -> Result<&mut Strand, LaneFault> {
+        let is_full = self.strands.len() >= STRANDS_TIMES_FLOWS * flows_max;
+        if is_full && !self.strands.contains_key(&flow) {
+            return Err(LaneFault::Protocol("far too many flows"));
+        }
+        Ok(self.strands.entry(flow).or_default())
+    }
+
     pub(super) fn has_queued_flows(&self) -> bool {
         self.queued_flows() > 0
     }
@@ -235,8 +249,10 @@ impl Link {
             instance: self.instance,
             peer_instance: self.peer_instance,
             lane: lane.0,
-            send_cache_bytes: self.config.send_cache.cache_bytes() as u64,
-            receive_cache_bytes: self.config.receive_cache.cache_bytes() as u64,
+            send_cache_bytes: self.config.cache_bytes(self.config.send_cache),
+            receive_cache_bytes: self.config.cache_bytes(self.config.receive_cache),
+            takes_offers: self.config.mode.predicts(),
+            offers: self.history.as_ref().map(LinkHistory::terms),
         };
         if let Some(state) = self.lanes.get_mut(&lane) {
             hello.write(&mut state.control);
@@ -258,7 +274,11 @@ impl Link {
             .peer_instance
             .is_some_and(|known| known != hello.instance)
         {
-            return Err(super::LinkFault::PeerRestarted.into());
+            // One of several gateways behind one address: the link stays where its lanes are.
+            return Err(match self.lanes_up() {
+                0 => super::LinkFault::PeerRestarted.into(),
+                _ => LaneFault::OtherGateway.into(),
+            });
         }
         self.lane_up(now, lane, hello);
         Ok(())
@@ -276,6 +296,7 @@ impl Link {
         };
         caches.sender.open_lane(lane);
         caches.receiver.open_lane(lane);
+        self.agree_on_offers(hello);
         let Some(state) = self.lanes.get_mut(&lane) else {
             return;
         };
@@ -443,10 +464,15 @@ impl Link {
 
 impl Caches {
     fn agreed(config: &super::LinkConfig, level: i32, hello: &Hello) -> Self {
-        let send_geometry = smaller(config.send_cache, hello.receive_cache_bytes);
-        let receive_geometry = smaller(config.receive_cache, hello.send_cache_bytes);
+        let kept = |cache: CacheGeometry, peer_bytes: u64| {
+            let is_kept = config.mode.keeps_caches() && peer_bytes > 0;
+            is_kept.then(|| smaller(cache, peer_bytes))
+        };
+        let send_geometry = kept(config.send_cache, hello.receive_cache_bytes);
+        let receive_geometry = kept(config.receive_cache, hello.send_cache_bytes);
+        let encoder = send_geometry.map(|geometry| config.encoder(geometry));
         Self {
-            sender: Sender::new(config.encoder(send_geometry), level),
+            sender: Sender::new(encoder, config.backend, level),
             receiver: Receiver::new(receive_geometry, config.backend),
             send_geometry,
             receive_geometry,

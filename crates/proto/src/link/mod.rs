@@ -8,6 +8,8 @@
 //! - after any call, takes the [`Event`]s: [`Link::poll_event`], until `None`;
 //! - on [`Event::Transmit`], and whenever a lane's transport has room, takes what shall
 //!   be sent: [`Link::poll_transmit`], until it gives nothing;
+//! - if the link has a history, takes what it is asked: [`Link::poll_history`], and brings the
+//!   answers: [`Link::history_answered`];
 //! - calls [`Link::handle_timeout`] at [`Link::poll_timeout`], which may move after any call.
 //!
 //! | file | what |
@@ -16,6 +18,7 @@
 //! | `frames` | what comes: frames to events |
 //! | `transmit` | what goes: flows in turn, blocks, acknowledgements |
 //! | `flows` | the applications' side |
+//! | `predictions` | offers and confirmations, the history |
 //! | `strands` | flows on several lanes, because loss holds theirs up |
 //! | `timers` | deadlines |
 //! | `status` | what users see |
@@ -23,6 +26,7 @@
 mod flows;
 mod frames;
 mod lanes;
+mod predictions;
 mod status;
 mod strands;
 mod timers;
@@ -40,20 +44,26 @@ use refrain_codec::{
 
 pub use flows::OpenError;
 pub use lanes::{LaneRefused, LinkFault};
-pub use status::{DirectionStatus, FlowStatus, LaneStatus, LinkStatus};
+pub use status::{DirectionStatus, FlowPredictions, FlowStatus, LaneStatus, LinkStatus};
 
 use crate::{
+    by_receiver::{
+        history::HistoryConfig,
+        link_history::LinkHistory,
+        terms::{OfferKey, OfferTerms},
+    },
     by_sender::{
         receiver::{CacheViolation, Receiver},
         sender::Sender,
     },
-    counters::LayerCounters,
+    counters::{LayerCounters, PredictionCounters},
     credit::CreditPool,
     effort::{EffortControl, EffortMode},
     flow::Flow,
     frame::{FlowId, FrameError, LaneId},
     hello::HelloError,
     limits::{BLOCK_BYTES_MAX, CREDIT_POOL_BYTES, FLOWS_MAX, LANES_MAX, PENDING_BYTES_LINK_MAX},
+    mode::Mode,
     moment::Moment,
 };
 use lanes::{DeadLane, Lane};
@@ -70,6 +80,10 @@ pub enum Role {
 /// What a link is made of, at one end.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
+    /// What this end does about what repeats.
+    pub mode: Mode,
+    /// How this end predicts as a receiver, if it has a history to predict from.
+    pub history: Option<HistoryConfig>,
     /// Cache that this end can keep as a sender; the smaller of both ends' counts.
     pub send_cache: CacheGeometry,
     /// Cache that this end can keep as a receiver.
@@ -125,6 +139,14 @@ pub struct Link {
     unproven_flows: Vec<FlowId>,
     /// Runs of bytes that came early, of all flows.
     early_runs: usize,
+    /// What this end's receivers ask of the history, if it makes offers.
+    history: Option<LinkHistory>,
+    /// What this end's senders need to check offers, if both ends want that.
+    offer_check: Option<(OfferTerms, OfferKey)>,
+    /// Offers that this end's senders keep, of all flows.
+    offers_kept: usize,
+    /// Flows that are to be looked at again.
+    wake_ups: Vec<(Moment, FlowId)>,
     effort: EffortControl,
     round_trip: Option<Duration>,
     /// When loss last held up a lane; forgotten after a while.
@@ -142,8 +164,9 @@ pub struct Link {
 struct Caches {
     sender: Sender,
     receiver: Receiver,
-    send_geometry: CacheGeometry,
-    receive_geometry: CacheGeometry,
+    /// `None`: this direction keeps none.
+    send_geometry: Option<CacheGeometry>,
+    receive_geometry: Option<CacheGeometry>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -157,10 +180,14 @@ struct WindowWait {
 struct Totals {
     sent: LayerCounters,
     received: LayerCounters,
+    /// As their senders count them, and as their receivers do.
+    offers_taken: PredictionCounters,
+    offers_made: PredictionCounters,
     link_bytes_sent: u64,
     link_bytes_received: u64,
     flows_opened: u64,
     flows_reset: u64,
+    misconfirmed: u64,
     strands_added: u64,
     holes_made: u64,
     lanes_lost: u64,
@@ -216,6 +243,8 @@ pub enum ResetReason {
     ByPeer(u8),
     /// Its lane died.
     LaneLost,
+    /// The other end confirmed a prediction that was wrong.
+    Misconfirmed,
 }
 
 /// Why a lane died.
@@ -230,6 +259,9 @@ pub enum LaneFault {
     /// The other end says that it is dead.
     #[error("the peer closed the lane")]
     ClosedByPeer,
+    /// It reached another gateway than the link's other lanes.
+    #[error("another gateway answered than on the link's other lanes")]
+    OtherGateway,
     /// Its hello could not be read.
     #[error("{0}")]
     Hello(#[from] HelloError),
@@ -263,6 +295,8 @@ impl LinkConfig {
     #[must_use]
     pub fn with_cache(geometry: CacheGeometry) -> Self {
         Self {
+            mode: Mode::default(),
+            history: None,
             send_cache: geometry,
             receive_cache: geometry,
             matching: MatchingAlgorithm::default(),
@@ -276,6 +310,14 @@ impl LinkConfig {
             pending_bytes_max: PENDING_BYTES_LINK_MAX,
             block_bytes_max: BLOCK_BYTES_MAX,
             dead_after: Duration::from_secs(4),
+        }
+    }
+
+    /// What a hello says of a cache.
+    fn cache_bytes(&self, cache: CacheGeometry) -> u64 {
+        match self.mode.keeps_caches() {
+            true => cache.cache_bytes() as u64,
+            false => 0,
         }
     }
 
@@ -319,6 +361,14 @@ impl Link {
             link_was_full: false,
             unproven_flows: Vec::new(),
             early_runs: 0,
+            history: config
+                .history
+                .clone()
+                .filter(|_| config.mode.predicts())
+                .map(LinkHistory::new),
+            offer_check: None,
+            offers_kept: 0,
+            wake_ups: Vec::new(),
             effort: EffortControl::new(config.effort),
             config,
             round_trip: None,

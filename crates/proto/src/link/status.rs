@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use refrain_codec::geometry::CacheGeometry;
+
 use super::Link;
 use crate::{
-    counters::LayerCounters,
+    counters::{LayerCounters, PredictionCounters},
     effort::{Effort, EffortReason},
     frame::{FlowId, LaneId},
     moment::Moment,
@@ -22,6 +24,10 @@ pub struct LinkStatus {
     pub sent: DirectionStatus,
     /// What this end received.
     pub received: DirectionStatus,
+    /// What predictions did for what this end sent.
+    pub offers_taken: PredictionCounters,
+    /// What predictions did for what this end received.
+    pub offers_made: PredictionCounters,
     /// Present effort of this end's sender.
     pub effort: Effort,
     /// Why it is that.
@@ -42,6 +48,10 @@ pub struct LinkStatus {
     pub lanes_lost: u64,
     /// Dead lanes whose blocks both ends agree about.
     pub lanes_settled: u64,
+    /// Chunks that were not learnt, since the history did not keep up.
+    pub unlearnt_chunks: u64,
+    /// Confirmations that did not hold.
+    pub misconfirmed: u64,
     /// Memory of caches, tables and second stage, in bytes.
     pub allocated_bytes: usize,
 }
@@ -95,6 +105,21 @@ pub struct FlowStatus {
     pub sent: LayerCounters,
     /// What this end received.
     pub received: LayerCounters,
+    /// What was predicted of what this end sends, if offers were made.
+    pub send_predictions: Option<FlowPredictions>,
+    /// What this end predicts of what it receives, if it predicts.
+    pub receive_predictions: Option<FlowPredictions>,
+}
+
+/// Predictions on one direction of a flow, as one of its ends sees them.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowPredictions {
+    /// What was offered, confirmed and wasted.
+    pub counters: PredictionCounters,
+    /// How often chains break, 0 to 255.
+    pub dispersion: u8,
+    /// Whether the sender drives the flow, since they break so often.
+    pub by_sender: bool,
 }
 
 impl Link {
@@ -113,10 +138,12 @@ impl Link {
         };
         let (mut holes, mut allocated_bytes) = (0, 0);
         if let Some(caches) = &self.caches {
-            sent.cache_bytes = caches.send_geometry.cache_bytes() as u64;
+            let bytes =
+                |cache: Option<CacheGeometry>| cache.map_or(0, |cache| cache.cache_bytes() as u64);
+            sent.cache_bytes = bytes(caches.send_geometry);
             sent.cache_filled_bytes = caches.sender.cache_filled_bytes().min(sent.cache_bytes);
             sent.outstanding_bytes = caches.sender.books().outstanding_bytes();
-            received.cache_bytes = caches.receive_geometry.cache_bytes() as u64;
+            received.cache_bytes = bytes(caches.receive_geometry);
             received.cache_filled_bytes = caches
                 .receiver
                 .cache_filled_bytes()
@@ -148,10 +175,26 @@ impl Link {
                     class: flow.send.class,
                     sent: flow.send.counters,
                     received: flow.receive.counters,
+                    send_predictions: flow.send.expectations.as_ref().map(|expectations| {
+                        FlowPredictions {
+                            counters: expectations.counters,
+                            dispersion: flow.send.dispersion,
+                            by_sender: flow.send.by_sender,
+                        }
+                    }),
+                    receive_predictions: flow.receive.predictions.as_ref().map(|predictions| {
+                        FlowPredictions {
+                            counters: predictions.counters,
+                            dispersion: predictions.dispersion(),
+                            by_sender: predictions.is_by_sender(),
+                        }
+                    }),
                 })
                 .collect(),
             sent,
             received,
+            offers_taken: self.totals.offers_taken,
+            offers_made: self.totals.offers_made,
             effort: self.effort.effort(),
             effort_reason: self.effort.reason(),
             round_trip: self.round_trip,
@@ -162,6 +205,8 @@ impl Link {
             holes_made: self.totals.holes_made,
             lanes_lost: self.totals.lanes_lost,
             lanes_settled: self.totals.lanes_settled,
+            unlearnt_chunks: self.history.as_ref().map_or(0, |history| history.unlearnt),
+            misconfirmed: self.totals.misconfirmed,
             allocated_bytes,
         }
     }

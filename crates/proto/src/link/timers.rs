@@ -30,7 +30,8 @@ impl Link {
                     .values()
                     .any(|lane| lane.has_queued_flows() && !lane.transmit_said)
             });
-        lanes.chain(window).min()
+        let wake_ups = self.wake_ups.iter().map(|&(at, _)| at);
+        lanes.chain(window).chain(wake_ups).min()
     }
 
     /// Does what is due at `now`.
@@ -42,6 +43,7 @@ impl Link {
         for lane in lanes {
             self.lane_timeout(now, lane);
         }
+        self.wake_flows(now);
         if self
             .window_wait
             .is_some_and(|wait| now >= self.window_wait_ends(wait))

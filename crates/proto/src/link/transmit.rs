@@ -5,10 +5,11 @@ use core::time::Duration;
 
 use super::{Event, LaneFault, Link, WindowWait, lanes::Lane};
 use crate::{
+    by_receiver::sender::Step,
     by_sender::sender::Passage,
     counters::LayerCounters,
     effort::Effort,
-    flow::{SendHalf, strand_on},
+    flow::{Flow, SendHalf, strand_on},
     frame::{FlowId, Frame, LaneId, LaneList, end_check},
     limits::{CONTROL_BYTES_MAX, CREDIT_BYTES_MAX, WINDOW_WAIT_MAX, WINDOW_WAIT_MIN},
     moment::Moment,
@@ -216,41 +217,67 @@ impl Link {
         let Some(&id) = queue.front() else {
             return Turn::Nothing;
         };
-        let Some(flow) = self.flows.get(&id).filter(|flow| flow.wants_lane()) else {
+        if !self.flows.get(&id).is_some_and(Flow::wants_lane) {
             queue.pop_front();
             if let Some(flow) = self.flows.get_mut(&id) {
                 flow.send.queued = false;
             }
             return Turn::Sent;
+        }
+        let len = match self.step(now, id) {
+            Step::Send(len) => len.min(self.config.block_bytes_max),
+            Step::Wait(until) => {
+                self.wake_flow(until, id);
+                self.unqueue(lane, id, short);
+                return Turn::Sent;
+            }
+            Step::Confirm {
+                first,
+                count,
+                len,
+                digest,
+            } => {
+                self.send_confirm(lane, id, (first, count, digest), len, out);
+                0
+            }
         };
-        let len = flow.send.pending.len().min(self.config.block_bytes_max);
-        if len > 0 {
+        if len > 0
+            && let Some(flow) = self.flows.get(&id)
+        {
             let class = flow.send.class.after(&flow.send.pending[..len]);
             let Some(passage) = self.passage(now, id, class, len) else {
                 return Turn::Wait;
             };
             self.send_block(lane, id, class, passage, len, out);
         }
-        let Some(state) = self.lanes.get_mut(&lane) else {
-            return Turn::Nothing;
-        };
-        let queue = if short {
-            &mut state.short_flows
-        } else {
-            &mut state.long_flows
-        };
-        queue.pop_front();
-        state.short_turns = if short { state.short_turns + 1 } else { 0 };
-        if let Some(flow) = self.flows.get_mut(&id) {
-            flow.send.queued = false;
-            if flow.send.ending && flow.send.pending.is_empty() && !flow.send.is_over {
-                self.say_end(id, lane, out);
-            }
+        self.unqueue(lane, id, short);
+        if let Some(flow) = self.flows.get(&id)
+            && flow.send.ending
+            && flow.send.pending.is_empty()
+            && !flow.send.is_over
+        {
+            self.say_end(id, lane, out);
         }
         self.queue_flow(id);
         self.say_writable(id);
         self.forget_if_gone(id);
         Turn::Sent
+    }
+
+    /// Takes `id`, which had its turn, from the front of its queue.
+    fn unqueue(&mut self, lane: LaneId, id: FlowId, short: bool) {
+        if let Some(state) = self.lanes.get_mut(&lane) {
+            let queue = if short {
+                &mut state.short_flows
+            } else {
+                &mut state.long_flows
+            };
+            queue.pop_front();
+            state.short_turns = if short { state.short_turns + 1 } else { 0 };
+        }
+        if let Some(flow) = self.flows.get_mut(&id) {
+            flow.send.queued = false;
+        }
     }
 
     /// Says that a flow's direction is over, behind the last block of each of its strands.
@@ -291,12 +318,15 @@ impl Link {
         if !caches.sender.has_room_for_a_block() {
             return None;
         }
-        let compress = class == TrafficClass::Ordinary;
-        if class == TrafficClass::Excluded {
+        let compress = class == TrafficClass::Ordinary && self.config.mode.compresses();
+        let Some(geometry) = caches
+            .send_geometry
+            .filter(|_| class != TrafficClass::Excluded)
+        else {
             return Some(Passage::Bypassed { compress });
-        }
+        };
         let flow = self.flows.get(&id)?;
-        let share = caches.send_geometry.cache_bytes() as u64 / 2;
+        let share = geometry.cache_bytes() as u64 / 2;
         if class == TrafficClass::FullEntropy && flow.send.unproven_bytes + len as u64 > share {
             return Some(Passage::Bypassed { compress });
         }
@@ -364,11 +394,7 @@ impl Link {
             &mut counted,
         );
         self.totals.strands_added += (strands.len() - known_strands) as u64;
-        pending.drain(..len);
-        if pending.is_empty() {
-            // Ten thousand idle flows shall not each keep their largest write.
-            *pending = Vec::new();
-        }
+        flow.send.take_pending(len);
         flow.send.lane = lane;
         self.pending_bytes -= len;
         flow.send.counters.add(&counted);

@@ -1,0 +1,128 @@
+//! What the flows of a link share as receivers: requests to the history, and the memory for
+//! what they offer.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use super::{
+    history::{HistoryConfig, HistoryRequest, RecipeNumber},
+    terms::{OfferKey, OfferTerms},
+};
+use crate::limits::{LEARNING_BYTES_MAX, OFFERS_LINK_MAX, OPENING_KEYS_MAX};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct LinkHistory {
+    pub(crate) config: Arc<HistoryConfig>,
+    requests: VecDeque<HistoryRequest>,
+    /// Bytes of chunks among them.
+    queued_bytes: usize,
+    next_recipe: u64,
+    /// Bytes, and offers, that may still be held for all flows.
+    free_bytes: u64,
+    free_offers: usize,
+    /// The key of this link's signatures, once the other end said that it takes offers.
+    key: Option<OfferKey>,
+    /// Opening keys that hit.
+    openings: BTreeMap<u64, ()>,
+    /// Chunks that were not learnt since the history was too slow.
+    pub(crate) unlearnt: u64,
+}
+
+impl LinkHistory {
+    pub(crate) fn new(config: HistoryConfig) -> Self {
+        Self {
+            free_bytes: config.offered_bytes_max,
+            free_offers: OFFERS_LINK_MAX,
+            config: Arc::new(config),
+            requests: VecDeque::new(),
+            queued_bytes: 0,
+            next_recipe: 0,
+            key: None,
+            openings: BTreeMap::new(),
+            unlearnt: 0,
+        }
+    }
+
+    pub(crate) fn terms(&self) -> OfferTerms {
+        OfferTerms {
+            mask: self.config.mask,
+            hasher: self.config.hasher,
+        }
+    }
+
+    pub(crate) fn next_recipe(&mut self) -> RecipeNumber {
+        self.next_recipe += 1;
+        RecipeNumber(self.next_recipe)
+    }
+
+    /// The other end takes offers, with signatures by `key`, or none.
+    pub(crate) fn agree(&mut self, key: Option<OfferKey>) {
+        self.key = key;
+    }
+
+    pub(crate) fn key(&self) -> Option<&OfferKey> {
+        self.key.as_ref()
+    }
+
+    pub(crate) fn has_peer(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Whether the history keeps up; what comes while it does not is not learnt.
+    pub(crate) fn takes_chunks(&self) -> bool {
+        self.queued_bytes < LEARNING_BYTES_MAX
+    }
+
+    pub(crate) fn ask(&mut self, request: HistoryRequest) {
+        self.queued_bytes += request.chunk_bytes();
+        self.requests.push_back(request);
+    }
+
+    pub(crate) fn poll(&mut self) -> Option<HistoryRequest> {
+        let request = self.requests.pop_front()?;
+        self.queued_bytes -= request.chunk_bytes();
+        Some(request)
+    }
+
+    /// Takes memory for an offer of `bytes`, if there is some.
+    pub(crate) fn hold(&mut self, bytes: u64) -> bool {
+        if self.free_bytes < bytes || self.free_offers == 0 {
+            return false;
+        }
+        self.free_bytes -= bytes;
+        self.free_offers -= 1;
+        true
+    }
+
+    pub(crate) fn give_back(&mut self, bytes: u64) {
+        self.free_bytes += bytes;
+        self.free_offers += 1;
+    }
+
+    /// Bytes that one flow may hold, whatever its window: under pressure windows shrink.
+    pub(crate) fn share_bytes(&self) -> u64 {
+        self.free_bytes / 2
+    }
+
+    pub(crate) fn opening_hit(&mut self, opening: u64) {
+        if self.openings.insert(opening, ()).is_none() && self.openings.len() > OPENING_KEYS_MAX {
+            self.openings.pop_first();
+        }
+    }
+
+    pub(crate) fn has_opening_hit(&self, opening: u64) -> bool {
+        self.openings.contains_key(&opening)
+    }
+}
+
+impl HistoryRequest {
+    fn chunk_bytes(&self) -> usize {
+        match self {
+            Self::Learn { bytes, .. } => bytes.len(),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! What a receiver offered on a flow and still holds.
+//!
+//! An offer is held from the moment it is made until it is confirmed, or until the sender has
+//! said that it forgot it and all bytes have come that it sent before it said so
+//! (`docs/architecture.md`, 13): what may still be confirmed can be delivered.
+
+use std::collections::{HashMap, VecDeque};
+
+use refrain_codec::chunk::hash::{ChunkDigest, ChunkHasher};
+
+use super::{
+    history::FoundChunk,
+    terms::{Hint, OfferKey, RunDigest},
+};
+use crate::{
+    frame::{ConfirmFrame, Offer},
+    limits::OFFERS_FRAME_MAX,
+};
+
+/// The offers of a flow, in the order in which they were made.
+#[derive(Debug, Default)]
+pub(crate) struct Offers {
+    /// The front one has the number `first`.
+    held: VecDeque<Offered>,
+    first: u64,
+    /// The latest offer that holds a chunk, while it is open.
+    open: HashMap<ChunkDigest, u64>,
+    /// Offers with lower numbers are withdrawn.
+    withdrawn_below: u64,
+    /// What the other end was told of: offers, and withdrawals.
+    said_end: u64,
+    said_withdrawn_below: u64,
+    /// What the sender forgot, and up to which offset it may have confirmed it.
+    forgotten: VecDeque<(u64, u64)>,
+}
+
+/// An expected chunk, or in aligned mode a range of several.
+#[derive(Debug)]
+pub(crate) struct Offered {
+    pub(crate) chunks: Vec<FoundChunk>,
+    pub(crate) len: u64,
+    /// Where it is expected, in aligned mode.
+    pub(crate) start: Option<u64>,
+    /// The chain that it is of.
+    pub(crate) chain: u32,
+    pub(crate) state: State,
+    /// Of all of its bytes.
+    digest: ChunkDigest,
+}
+
+/// What became of an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Open,
+    /// Its bytes came as they are: they had left before the offer could count.
+    Overtaken,
+    /// A later one of its chain was hit when so many bytes of the flow had come.
+    Skipped(u64),
+    Confirmed,
+}
+
+/// What is to be told to the sender, in one frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) withdrawn_below: u64,
+    pub(crate) start: Option<u64>,
+    pub(crate) offers: Vec<Offer>,
+}
+
+/// Why a confirmation is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unconfirmed {
+    /// It names what was not offered, or is confirmed or forgotten already.
+    NotOffered,
+    /// Its length or digest is not that of what was offered.
+    Mismatch,
+}
+
+impl Offered {
+    /// An offer of `chunks`, one or more, that are expected one after the other.
+    pub(crate) fn new(
+        chunks: Vec<FoundChunk>,
+        start: Option<u64>,
+        chain: u32,
+        hasher: ChunkHasher,
+    ) -> Self {
+        let digest = match &chunks[..] {
+            [chunk] => chunk.digest,
+            chunks => hasher.digest(&concatenated(chunks)),
+        };
+        let len = chunks.iter().map(|chunk| chunk.bytes.len() as u64).sum();
+        Self {
+            chunks,
+            len,
+            start,
+            chain,
+            state: State::Open,
+            digest,
+        }
+    }
+
+    /// Whether a chunk of this digest that begins at `start` is expected by it.
+    pub(crate) fn expects(&self, digest: &ChunkDigest, start: u64) -> bool {
+        let Some(mut at) = self.start else {
+            return true;
+        };
+        self.chunks.iter().any(|chunk| {
+            let begins = at;
+            at += chunk.bytes.len() as u64;
+            begins == start && chunk.digest == *digest
+        })
+    }
+
+    fn on_the_wire(&self, key: &OfferKey) -> Offer {
+        let hint = match &self.chunks[..] {
+            [chunk] => Hint::of(&chunk.bytes),
+            chunks => Hint::of(&concatenated(chunks)),
+        };
+        Offer {
+            len: self.len as u32,
+            hint,
+            signature: key.sign(&self.digest),
+        }
+    }
+}
+
+impl Offers {
+    /// Offers that are held.
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// The number behind the last offer.
+    pub(crate) fn end(&self) -> u64 {
+        self.first + self.held.len() as u64
+    }
+
+    /// The open offer that holds the chunk with this digest.
+    pub(crate) fn open(&self, digest: &ChunkDigest) -> Option<u64> {
+        self.open.get(digest).copied()
+    }
+
+    pub(crate) fn offered(&self, number: u64) -> Option<&Offered> {
+        let index = number.checked_sub(self.first)?;
+        self.held.get(usize::try_from(index).ok()?)
+    }
+
+    /// The first offer that was neither withdrawn nor confirmed.
+    pub(crate) fn oldest(&self) -> Option<(u64, &Offered)> {
+        let below = self.withdrawn_below.saturating_sub(self.first) as usize;
+        let index =
+            (below..self.held.len()).find(|&index| self.held[index].state != State::Confirmed)?;
+        Some((self.first + index as u64, &self.held[index]))
+    }
+
+    pub(crate) fn add(&mut self, offered: Offered) {
+        let number = self.end();
+        for chunk in &offered.chunks {
+            self.open.insert(chunk.digest, number);
+        }
+        self.held.push_back(offered);
+    }
+
+    /// The bytes of an offer came as they are.
+    pub(crate) fn overtaken(&mut self, number: u64) {
+        self.set(number, State::Overtaken);
+    }
+
+    /// Offer `number` was hit when `came` bytes of the flow had come: those of its chain that
+    /// were offered before it were skipped.
+    pub(crate) fn hit(&mut self, number: u64, chain: u32, came: u64) {
+        let from = self.withdrawn_below.saturating_sub(self.first) as usize;
+        let to = number.saturating_sub(self.first) as usize;
+        for offered in self.held.range_mut(from.min(to)..to).rev() {
+            match offered.state {
+                State::Open if offered.chain == chain => offered.state = State::Skipped(came),
+                // Those before it were skipped before.
+                State::Skipped(_) if offered.chain == chain => break,
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes the run that a confirmation names: the offers with their numbers, in order.
+    pub(crate) fn confirm(
+        &mut self,
+        frame: &ConfirmFrame,
+    ) -> Result<Vec<(u64, Offered)>, Unconfirmed> {
+        let start = frame
+            .first
+            .checked_sub(self.first)
+            .ok_or(Unconfirmed::NotOffered)?;
+        let end = start
+            .checked_add(frame.count)
+            .filter(|&end| end <= self.held.len() as u64)
+            .ok_or(Unconfirmed::NotOffered)?;
+        let run = start as usize..end as usize;
+        let mut offers = self.held.range(run.clone());
+        if offers.any(|offered| offered.state == State::Confirmed) {
+            return Err(Unconfirmed::NotOffered);
+        }
+        let offers = self.held.range(run.clone());
+        let len: u64 = offers.clone().map(|offered| offered.len).sum();
+        let digest = RunDigest::of(offers.map(|offered| &offered.digest));
+        if len != frame.len || digest != frame.digest {
+            return Err(Unconfirmed::Mismatch);
+        }
+        let taken = (frame.first..frame.first + frame.count)
+            .map(|number| {
+                self.close(number);
+                let offered = &mut self.held[(number - self.first) as usize];
+                let chunks = core::mem::take(&mut offered.chunks);
+                let was = Offered { chunks, ..*offered };
+                offered.state = State::Confirmed;
+                (number, was)
+            })
+            .collect();
+        self.pop_confirmed();
+        Ok(taken)
+    }
+
+    /// Withdraws the offers below `number`, which exist; the sender is yet to hear of it. Gives
+    /// the bytes that are not on offer any more.
+    pub(crate) fn withdraw_below(&mut self, number: u64) -> u64 {
+        let mut bytes = 0;
+        for number in self.withdrawn_below.max(self.first)..number {
+            self.close(number);
+            let left = self.offered(number);
+            let left = left.filter(|offered| offered.state != State::Confirmed);
+            bytes += left.map_or(0, |offered| offered.len);
+        }
+        self.withdrawn_below = self.withdrawn_below.max(number);
+        bytes
+    }
+
+    /// Whether an offer counts as on offer still.
+    pub(crate) fn is_on_offer(&self, number: u64) -> bool {
+        number >= self.withdrawn_below
+    }
+
+    /// The sender forgot the offers below `below`, and may have confirmed them up to `offset`.
+    /// What it was not told to forget it cannot.
+    pub(crate) fn forgotten(&mut self, below: u64, offset: u64) {
+        if below <= self.said_withdrawn_below {
+            self.forgotten.push_back((below, offset));
+        }
+    }
+
+    /// Releases, with their numbers, what can be confirmed no more, when all bytes up to `came` have come, and
+    /// were cut into chunks up to `cut`: what was forgotten, and in aligned mode what lies before.
+    pub(crate) fn release(&mut self, came: u64, cut: u64) -> Vec<(u64, Offered)> {
+        let mut released = Vec::new();
+        while let Some(&(below, offset)) = self.forgotten.front()
+            && offset <= came
+        {
+            self.forgotten.pop_front();
+            while self.first < below
+                && let Some(offered) = self.held.pop_front()
+            {
+                released.push((self.first, offered));
+                self.first += 1;
+            }
+        }
+        // Aligned offers that were passed can be confirmed no more. Those that the sender does not
+        // know are said all the same, since both ends count.
+        while let Some(offered) = self.held.front()
+            && self.first < self.said_end
+            && (offered.state == State::Confirmed
+                || offered.start.is_some_and(|at| at + offered.len <= cut))
+        {
+            self.close(self.first);
+            let offered = self.held.pop_front();
+            released.extend(offered.map(|offered| (self.first, offered)));
+            self.first += 1;
+        }
+        released.retain(|(_, offered)| offered.state != State::Confirmed);
+        released
+    }
+
+    /// The flow is over: gives all that is held, with numbers.
+    pub(crate) fn release_all(&mut self) -> Vec<(u64, Offered)> {
+        self.open.clear();
+        let numbers = self.first..;
+        self.first = self.end();
+        let held = numbers.zip(core::mem::take(&mut self.held));
+        held.filter(|(_, offered)| offered.state != State::Confirmed)
+            .collect()
+    }
+
+    /// The next frame for the sender: offers that it does not know, and withdrawals, of which
+    /// `withdrawals_min` are worth a frame of their own.
+    pub(crate) fn say(&mut self, key: &OfferKey, withdrawals_min: u64) -> Option<Said> {
+        let from = self.said_end.max(self.first);
+        let mut expected = self.offered(from).and_then(|offered| offered.start);
+        let start = expected;
+        let mut offers = Vec::new();
+        while let Some(offered) = self.offered(from + offers.len() as u64)
+            && offered.start == expected
+            && offers.len() < OFFERS_FRAME_MAX
+        {
+            expected = expected.map(|start| start + offered.len);
+            offers.push(offered.on_the_wire(key));
+        }
+        let withdrawn = self.withdrawn_below.min(self.said_end);
+        let unsaid = withdrawn.saturating_sub(self.said_withdrawn_below);
+        if offers.is_empty() && unsaid < withdrawals_min {
+            return None;
+        }
+        // What the sender does not know yet is withdrawn by a later frame.
+        let withdrawn_below = self.withdrawn_below.min(self.said_end);
+        self.said_end = from + offers.len() as u64;
+        self.said_withdrawn_below = withdrawn_below;
+        Some(Said {
+            withdrawn_below,
+            start,
+            offers,
+        })
+    }
+
+    fn set(&mut self, number: u64, state: State) {
+        self.close(number);
+        if let Some(index) = number.checked_sub(self.first)
+            && let Some(offered) = self.held.get_mut(index as usize)
+        {
+            offered.state = state;
+        }
+    }
+
+    /// Its chunks are open no more.
+    fn close(&mut self, number: u64) {
+        let open = &mut self.open;
+        if let Some(index) = number.checked_sub(self.first)
+            && let Some(offered) = self.held.get(index as usize)
+        {
+            for chunk in &offered.chunks {
+                if open.get(&chunk.digest) == Some(&number) {
+                    open.remove(&chunk.digest);
+                }
+            }
+        }
+    }
+
+    fn pop_confirmed(&mut self) {
+        while let Some(State::Confirmed) = self.held.front().map(|offered| offered.state) {
+            self.held.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+fn concatenated(chunks: &[FoundChunk]) -> Vec<u8> {
+    let chunks: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk.bytes[..]).collect();
+    chunks.concat()
+}

@@ -1,0 +1,701 @@
+//! What the receiver of a flow expects.
+//!
+//! What the flow received enters, and what the history found; requests to the history leave,
+//! and offers. A chunk that came and is known leads to a *chain*: what followed it the last time.
+//! The chain's chunks are offered, as far ahead as the virtual window allows. One that was
+//! offered and comes, confirmed or not, is a hit, and its chain is read onward (PACK, Proc. 4
+//! and 5).
+//!
+//! In window mode an offer has no place. One that was skipped may still come, so it is
+//! withdrawn only when the flow has gone on for a while. In aligned mode a chunk that differs
+//! from what was offered there resets the window, and another chain is looked for; offers behind
+//! it hold, since a change need not move what follows.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use refrain_codec::chunk::hash::ChunkDigest;
+
+use super::{
+    dispersion::Dispersion,
+    history::{
+        Found, FoundChunk, HistoryConfig, HistoryPlace, HistoryRequest, Predict, RecipeNumber,
+        Wanted,
+    },
+    learner::Learner,
+    link_history::LinkHistory,
+    offers::{Offered, Offers, Said, State, Unconfirmed},
+    terms::OfferKey,
+    window::VirtualWindow,
+};
+use crate::{
+    counters::PredictionCounters,
+    frame::{ConfirmFrame, FlowId},
+    limits::{OFFER_BYTES_MAX, OFFERS_FLOW_MAX},
+};
+
+/// Chunks that are asked for at a time.
+const CHUNKS_A_REQUEST: usize = 128;
+
+/// Chunks that are looked up to see whether a chain holds, while the sender drives.
+const PROBED_CHUNKS: usize = 16;
+
+/// Withdrawals are worth a frame of their own from so many on.
+const WITHDRAWALS_A_FRAME: u64 = 64;
+
+/// For less room than this the history is not asked.
+const ROOM_BYTES_MIN: u64 = 64 << 10;
+
+/// Offers of an opening whose key never hit, and of one that did: 1 and 8 KiB on the wire.
+const OPENING_OFFERS_FIRST: usize = 78;
+const OPENING_OFFERS: usize = 630;
+
+/// Bytes that an opening offers at most.
+const OPENING_BYTES: u64 = 8 << 20;
+
+/// A chain that was not hit while so many bytes came makes room for the one that is.
+const IDLE_FOR_BYTES: u64 = 256 << 10;
+
+/// An aligned range covers several chunks when the window holds so many ranges: a change costs
+/// its whole range.
+const RANGES_A_WINDOW: u64 = 256;
+
+/// What a chain may offer at first, and while another fills the window.
+const START_BYTES: u64 = 1 << 20;
+const SIDE_BYTES: u64 = 128 << 10;
+
+/// A skipped offer is withdrawn when so many bytes have come since its chain went on behind it.
+const SKIPPED_FOR_BYTES: u64 = 256 << 10;
+
+/// A chain that was not hit while so many bytes came, and as many as it has on offer, is dead.
+const DEAD_AFTER_BYTES: u64 = 4 << 20;
+
+/// Chains that are remembered, to be read onward.
+const CHAINS_MAX: usize = 4;
+
+/// Chunks that are remembered, to know what came while the history was asked.
+const RECENT_MAX: usize = 1024;
+
+/// Dispersion is said when it changed by so much.
+const DISPERSION_STEP: u8 = 16;
+
+/// What a flow's receiver knows and expects.
+#[derive(Debug)]
+pub(crate) struct Predictions {
+    flow: FlowId,
+    config: Arc<HistoryConfig>,
+    learner: Learner,
+    /// Flow offset up to which all bytes came and were learnt.
+    came: u64,
+    /// Flow offset up to which they were cut into chunks.
+    cut: u64,
+    /// Confirmed chunks that were placed and not yet learnt, by their offsets.
+    placed: VecDeque<(u64, FoundChunk)>,
+    recipe: Option<RecipeNumber>,
+    opening: u64,
+    /// The opening is to be asked for, once the history has answered.
+    opening_due: bool,
+    offers: Offers,
+    chains: VecDeque<Chain>,
+    next_chain: u32,
+    asked: Option<Asked>,
+    next_request: u64,
+    /// The chunks that came last, and where they began.
+    recent: VecDeque<(u64, ChunkDigest)>,
+    window: VirtualWindow,
+    dispersion: Dispersion,
+    said_dispersion: u8,
+    by_sender: bool,
+    /// While the sender drives: chunks that would be expected, to see whether chains hold.
+    probe: VecDeque<ChunkDigest>,
+    /// The flow is kept out of the history.
+    stopped: bool,
+    pub(crate) counters: PredictionCounters,
+}
+
+/// A recipe that is read onward.
+#[derive(Clone, Copy, Debug)]
+struct Chain {
+    number: u32,
+    next: Option<HistoryPlace>,
+    /// Where its next chunk is expected; aligned mode only.
+    end: u64,
+    /// How many bytes had come when it was found or last hit.
+    hit_at: u64,
+}
+
+/// What the history was asked.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    request: u64,
+    about: About,
+    /// Where the next chunk begins.
+    at: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum About {
+    /// What followed the chunk that ended at this offset.
+    ChunkEndingAt(u64),
+    Chain(u32),
+    Opening,
+}
+
+impl Predictions {
+    pub(crate) fn new(flow: FlowId, config: Arc<HistoryConfig>) -> Self {
+        Self {
+            flow,
+            learner: Learner::new(&config),
+            came: 0,
+            cut: 0,
+            placed: VecDeque::new(),
+            recipe: None,
+            opening: 0,
+            opening_due: false,
+            offers: Offers::default(),
+            chains: VecDeque::new(),
+            next_chain: 0,
+            asked: None,
+            next_request: 0,
+            recent: VecDeque::new(),
+            window: VirtualWindow::new(config.predict),
+            dispersion: Dispersion::default(),
+            said_dispersion: 0,
+            by_sender: false,
+            probe: VecDeque::new(),
+            stopped: false,
+            counters: PredictionCounters::default(),
+            config,
+        }
+    }
+
+    /// Whether the flow's sender drives it.
+    pub(crate) fn is_by_sender(&self) -> bool {
+        self.by_sender
+    }
+
+    /// How often chains break, 0 to 255.
+    pub(crate) fn dispersion(&self) -> u8 {
+        self.dispersion.level()
+    }
+
+    /// The flow's sender drives it from now on, or does so no more.
+    pub(crate) fn driven(&mut self, by_sender: bool, link: &mut LinkHistory) {
+        self.by_sender = by_sender;
+        if by_sender {
+            self.chains.clear();
+            self.withdraw_below(self.offers.end());
+        } else {
+            self.ask(link);
+        }
+    }
+
+    /// The flow is to be kept out of the history from now on. What was offered is still held:
+    /// it may be confirmed.
+    pub(crate) fn stop(&mut self) {
+        self.stopped = true;
+        self.chains.clear();
+        self.withdraw_below(self.offers.end());
+    }
+
+    /// What comes next answers what looks like `opening`: a recipe of its own.
+    pub(crate) fn opens(&mut self, opening: u64, link: &mut LinkHistory) {
+        if self.stopped {
+            return;
+        }
+        self.end_recipe(link);
+        self.opening = opening;
+        self.opening_due = self.config.predict == Predict::Window;
+        self.ask(link);
+    }
+
+    /// The flow's next bytes came, in order.
+    pub(crate) fn received(&mut self, mut bytes: &[u8], link: &mut LinkHistory) {
+        if self.stopped {
+            self.came += bytes.len() as u64;
+            self.tidy(link);
+            return;
+        }
+        while !bytes.is_empty() {
+            let placed_at = self.placed.front().map(|&(at, _)| at);
+            if placed_at == Some(self.came)
+                && let Some((_, chunk)) = self.placed.pop_front()
+            {
+                self.cut_here(link);
+                bytes = &bytes[chunk.bytes.len()..];
+                self.came += chunk.bytes.len() as u64;
+                self.cut = self.came;
+                self.learn(chunk, false, link);
+                continue;
+            }
+            let until_placed = placed_at.map_or(u64::MAX, |at| at - self.came);
+            let raw;
+            (raw, bytes) = bytes.split_at((bytes.len() as u64).min(until_placed) as usize);
+            self.came += raw.len() as u64;
+            let mut chunks = Vec::new();
+            self.learner.feed(raw, &mut chunks);
+            for chunk in chunks {
+                self.chunk_came(chunk, link);
+            }
+        }
+        self.tidy(link);
+        self.ask(link);
+    }
+
+    /// All of the flow has come.
+    pub(crate) fn finish(&mut self, link: &mut LinkHistory) {
+        self.end_recipe(link);
+        self.release(link);
+    }
+
+    /// The flow is over, or shall not be predicted: gives back what is held for it.
+    pub(crate) fn release(&mut self, link: &mut LinkHistory) {
+        if let Some(recipe) = self.recipe.take() {
+            link.ask(HistoryRequest::End { recipe });
+        }
+        for (number, offered) in self.offers.release_all() {
+            self.wasted(number, &offered, link);
+        }
+        self.chains.clear();
+        self.asked = None;
+    }
+
+    /// The chunks of a run that was confirmed, in order; they are still to be placed.
+    pub(crate) fn confirmed(
+        &mut self,
+        frame: &ConfirmFrame,
+        link: &mut LinkHistory,
+    ) -> Result<Vec<FoundChunk>, Unconfirmed> {
+        let run = self.offers.confirm(frame)?;
+        let mut chunks = Vec::new();
+        let mut chain = None;
+        for (number, offered) in run {
+            if offered.state == State::Overtaken {
+                self.counters.overtaken_bytes -= offered.len;
+            }
+            self.counters.confirmed += 1;
+            self.counters.confirmed_bytes += offered.len;
+            self.window.succeeded(offered.len);
+            if self.offers.is_on_offer(number) {
+                self.window.released(offered.len);
+            }
+            link.give_back(offered.len);
+            chain = Some(offered.chain);
+            for chunk in offered.chunks {
+                self.dispersion.chain_went_on();
+                chunks.push(chunk);
+            }
+        }
+        link.opening_hit(self.opening);
+        if let Some(chain) = chain {
+            self.hit(frame.first, chain);
+        }
+        Ok(chunks)
+    }
+
+    /// Confirmed chunks were placed at `offset`; [`received`](Self::received) comes upon them.
+    pub(crate) fn placed(&mut self, mut offset: u64, chunks: Vec<FoundChunk>) {
+        let before = self.placed.partition_point(|&(at, _)| at < offset);
+        for (index, chunk) in chunks.into_iter().enumerate() {
+            let len = chunk.bytes.len() as u64;
+            self.placed.insert(before + index, (offset, chunk));
+            offset += len;
+        }
+    }
+
+    /// The sender forgot the offers below `below`; it may have confirmed them up to `offset`.
+    pub(crate) fn forgotten(&mut self, below: u64, offset: u64, link: &mut LinkHistory) {
+        self.offers.forgotten(below, offset);
+        self.tidy(link);
+        self.ask(link);
+    }
+
+    /// The history answered.
+    pub(crate) fn answered(&mut self, request: u64, found: Found, link: &mut LinkHistory) {
+        let Some(asked) = self.asked.take_if(|asked| asked.request == request) else {
+            return;
+        };
+        let Found { mut chunks, next } = found;
+        let chain = match asked.about {
+            About::ChunkEndingAt(_) | About::Opening if chunks.is_empty() => None,
+            // The chain on offer holds: what came differs from it, and changed nothing else.
+            About::ChunkEndingAt(end) if self.is_on_offer(&chunks[0].digest, end) => None,
+            About::ChunkEndingAt(end) => {
+                if self.config.predict == Predict::Aligned {
+                    self.withdraw_below(self.offers.end());
+                }
+                Some(self.new_chain(end))
+            }
+            About::Opening => Some(self.new_chain(self.came)),
+            About::Chain(number) => self
+                .chains
+                .iter()
+                .find(|chain| chain.number == number)
+                .copied(),
+        };
+        if self.config.predict == Predict::Window || self.by_sender {
+            // What came meanwhile needs no offer.
+            let came = |chunk: &FoundChunk| {
+                let since = self.recent.iter().rev();
+                let mut since = since.take_while(|&&(at, _)| at >= asked.at);
+                since.any(|(_, digest)| *digest == chunk.digest)
+            };
+            let last = chunks.iter().rposition(came);
+            chunks.drain(..last.map_or(0, |last| last + 1));
+        }
+        if self.by_sender {
+            self.probe = chunks.iter().map(|chunk| chunk.digest).collect();
+        } else if let Some(mut chain) = chain {
+            chain.next = next;
+            match self.config.predict {
+                Predict::Window => {
+                    chunks.retain(|chunk| self.offers.open(&chunk.digest).is_none());
+                    for chunk in chunks {
+                        self.offer(vec![chunk], None, &mut chain, link);
+                    }
+                }
+                Predict::Aligned => self.offer_ranges(chunks, &mut chain, link),
+            }
+            self.remember(chain);
+        }
+        self.tidy(link);
+        self.ask(link);
+    }
+
+    /// The next frame of offers and withdrawals for the sender, if there is something to say.
+    pub(crate) fn say(&mut self, key: &OfferKey) -> Option<Said> {
+        let allowed = self.window.allowed_bytes();
+        let is_urgent = self.window.room_bytes() < (allowed / 4).max(ROOM_BYTES_MIN.min(allowed));
+        let withdrawals_min = if is_urgent { 1 } else { WITHDRAWALS_A_FRAME };
+        self.offers.say(key, withdrawals_min)
+    }
+
+    /// The dispersion, if it is worth telling.
+    pub(crate) fn say_dispersion(&mut self) -> Option<u8> {
+        let level = self.dispersion.level();
+        let is_news = level.abs_diff(self.said_dispersion) >= DISPERSION_STEP;
+        is_news.then(|| {
+            self.said_dispersion = level;
+            level
+        })
+    }
+
+    /// A chunk came as it is.
+    fn chunk_came(&mut self, chunk: FoundChunk, link: &mut LinkHistory) {
+        let len = chunk.bytes.len() as u64;
+        let start = self.cut;
+        self.cut += len;
+        if self.by_sender {
+            match self.probe.pop_front() {
+                Some(expected) if expected == chunk.digest => self.dispersion.chain_went_on(),
+                Some(_) => {
+                    self.dispersion.unexpected();
+                    self.probe.clear();
+                }
+                None => {}
+            }
+            self.learn(chunk, self.probe.is_empty(), link);
+            return;
+        }
+        if let Some(number) = self.offers.open(&chunk.digest)
+            && let Some(offered) = self.offers.offered(number)
+            && offered.expects(&chunk.digest, start)
+        {
+            let (chain, whole) = (offered.chain, offered.len);
+            self.dispersion.chain_went_on();
+            self.window.succeeded(len);
+            if offered.start.is_none_or(|at| at + whole == self.cut) {
+                self.offers.overtaken(number);
+                self.counters.overtaken_bytes += whole;
+            }
+            self.hit(number, chain);
+            self.learn(chunk, false, link);
+            return;
+        }
+        self.dispersion.unexpected();
+        if self.config.predict == Predict::Aligned {
+            let contradicts = self
+                .offers
+                .oldest()
+                .is_some_and(|(_, offered)| offered.start.is_some_and(|at| at < self.cut));
+            if contradicts {
+                self.window.failed(len);
+            }
+        }
+        self.learn(chunk, true, link);
+    }
+
+    /// Takes a chunk to the history, and asks what followed it if that is wanted.
+    fn learn(&mut self, chunk: FoundChunk, may_follow: bool, link: &mut LinkHistory) {
+        self.recent
+            .push_back((self.cut - chunk.bytes.len() as u64, chunk.digest));
+        if self.recent.len() > RECENT_MAX {
+            self.recent.pop_front();
+        }
+        if !link.takes_chunks() {
+            // What follows would be linked to the wrong chunk.
+            link.unlearnt += 1;
+            if let Some(recipe) = self.recipe.take() {
+                link.ask(HistoryRequest::End { recipe });
+            }
+            return;
+        }
+        let recipe = match self.recipe {
+            Some(recipe) => recipe,
+            None => {
+                let recipe = *self.recipe.insert(link.next_recipe());
+                let opening = self.opening;
+                link.ask(HistoryRequest::Begin { recipe, opening });
+                recipe
+            }
+        };
+        let is_free = self.asked.is_none() && !self.opening_due;
+        let chunks_max = match self.by_sender {
+            true => PROBED_CHUNKS,
+            false => CHUNKS_A_REQUEST,
+        };
+        let follow = match may_follow && is_free && link.has_peer() {
+            true => self.want(About::ChunkEndingAt(self.cut), chunks_max, link),
+            false => None,
+        };
+        link.ask(HistoryRequest::Learn {
+            recipe,
+            digest: chunk.digest,
+            bytes: chunk.bytes,
+            follow,
+        });
+    }
+
+    /// Asks the history for the opening, or to read the present chain onward, where there is room.
+    fn ask(&mut self, link: &mut LinkHistory) {
+        if self.asked.is_some() || self.by_sender || self.stopped || !link.has_peer() {
+            return;
+        }
+        if core::mem::take(&mut self.opening_due) {
+            let hit = link.has_opening_hit(self.opening);
+            let chunks_max = if hit {
+                OPENING_OFFERS
+            } else {
+                OPENING_OFFERS_FIRST
+            };
+            self.window.widen_to(OPENING_BYTES);
+            if let Some(wanted) = self.want(About::Opening, chunks_max, link) {
+                let opening = self.opening;
+                link.ask(HistoryRequest::Open { opening, wanted });
+            }
+            return;
+        }
+        let Some(Chain {
+            number,
+            next: Some(from),
+            ..
+        }) = self.chains.front().copied()
+        else {
+            return;
+        };
+        self.make_room(number, link);
+        if let Some(wanted) = self.want(About::Chain(number), CHUNKS_A_REQUEST, link) {
+            link.ask(HistoryRequest::Read { from, wanted });
+        }
+    }
+
+    fn want(&mut self, about: About, chunks_max: usize, link: &LinkHistory) -> Option<Wanted> {
+        let mut room = self.room_bytes(link);
+        if matches!(about, About::ChunkEndingAt(_)) {
+            // Another chain may begin here, whatever the present one has on offer.
+            room = match self.config.predict {
+                Predict::Window => room.clamp(SIDE_BYTES, START_BYTES),
+                Predict::Aligned => self.window.allowed_bytes(),
+            }
+            .min(link.share_bytes());
+        }
+        let chunks_max = chunks_max.min(OFFERS_FLOW_MAX - self.offers.held().min(OFFERS_FLOW_MAX));
+        if room < ROOM_BYTES_MIN.min(self.window.allowed_bytes()) || chunks_max == 0 {
+            return None;
+        }
+        self.next_request += 1;
+        let request = self.next_request;
+        let at = self.cut;
+        self.asked = Some(Asked { request, about, at });
+        Some(Wanted {
+            flow: self.flow,
+            request,
+            chunks_max,
+            bytes_max: room as usize,
+        })
+    }
+
+    /// The present chain wants to go on, and others that were not hit for long are in its way.
+    fn make_room(&mut self, current: u32, link: &mut LinkHistory) {
+        while self.room_bytes(link) < ROOM_BYTES_MIN
+            && let Some((number, offered)) = self.offers.oldest()
+            && offered.chain != current
+            && self.idle_bytes(offered.chain) > IDLE_FOR_BYTES
+        {
+            self.withdraw_below(number + 1);
+            self.tidy(link);
+        }
+    }
+
+    fn room_bytes(&self, link: &LinkHistory) -> u64 {
+        self.window.room_bytes().min(link.share_bytes())
+    }
+
+    /// Whether a chunk is on offer at this very place; aligned mode only.
+    fn is_on_offer(&self, digest: &ChunkDigest, at: u64) -> bool {
+        let number = self.offers.open(digest);
+        let offered = number.and_then(|number| self.offers.offered(number));
+        offered.is_some_and(|offered| offered.start.is_some() && offered.expects(digest, at))
+    }
+
+    /// Bytes that came since a chain was last hit.
+    fn idle_bytes(&self, chain: u32) -> u64 {
+        let chain = self.chains.iter().find(|known| known.number == chain);
+        chain.map_or(u64::MAX, |chain| self.came - chain.hit_at)
+    }
+
+    /// Offers chunks one behind the other from the chain's end on, several in one range.
+    fn offer_ranges(&mut self, chunks: Vec<FoundChunk>, chain: &mut Chain, link: &mut LinkHistory) {
+        let whole_bytes = (self.window.allowed_bytes() / RANGES_A_WINDOW) as usize;
+        let mut range: Vec<FoundChunk> = Vec::new();
+        let mut range_bytes = 0;
+        for chunk in chunks {
+            let len = chunk.bytes.len();
+            if chain.end < self.cut && range.is_empty() {
+                // It came meanwhile, if the chain holds.
+                let came = self.recent.partition_point(|&(at, _)| at < chain.end);
+                if self.recent.get(came) != Some(&(chain.end, chunk.digest)) {
+                    chain.next = None;
+                    return;
+                }
+                chain.end += len as u64;
+                continue;
+            }
+            if range_bytes + len > whole_bytes.min(OFFER_BYTES_MAX) {
+                self.offer_range(&mut range, chain, link);
+                range_bytes = 0;
+            }
+            range_bytes += len;
+            range.push(chunk);
+        }
+        self.offer_range(&mut range, chain, link);
+    }
+
+    fn offer_range(
+        &mut self,
+        range: &mut Vec<FoundChunk>,
+        chain: &mut Chain,
+        link: &mut LinkHistory,
+    ) {
+        if !range.is_empty() {
+            self.offer(core::mem::take(range), Some(chain.end), chain, link);
+        }
+    }
+
+    fn offer(
+        &mut self,
+        chunks: Vec<FoundChunk>,
+        start: Option<u64>,
+        chain: &mut Chain,
+        link: &mut LinkHistory,
+    ) {
+        let len: u64 = chunks.iter().map(|chunk| chunk.bytes.len() as u64).sum();
+        let is_possible =
+            (1..=OFFER_BYTES_MAX as u64).contains(&len) && self.offers.held() < OFFERS_FLOW_MAX;
+        if !is_possible || !link.hold(len) {
+            return;
+        }
+        let offered = Offered::new(chunks, start, chain.number, self.config.hasher);
+        chain.end += len;
+        self.window.offered(len);
+        self.counters.offers += 1;
+        self.counters.offered_bytes += len;
+        self.offers.add(offered);
+    }
+
+    fn new_chain(&mut self, end: u64) -> Chain {
+        self.next_chain += 1;
+        Chain {
+            number: self.next_chain,
+            next: None,
+            end,
+            hit_at: self.came,
+        }
+    }
+
+    /// Makes `chain` the present one.
+    fn remember(&mut self, chain: Chain) {
+        self.chains.retain(|other| other.number != chain.number);
+        self.chains.push_front(chain);
+        self.chains.truncate(CHAINS_MAX);
+    }
+
+    /// Offer `number` of `chain` was right.
+    fn hit(&mut self, number: u64, chain: u32) {
+        self.offers.hit(number, chain, self.came);
+        let known = self.chains.iter().find(|known| known.number == chain);
+        if let Some(mut chain) = known.copied() {
+            chain.hit_at = self.came;
+            self.remember(chain);
+        }
+    }
+
+    /// Withdraws what is past, and releases what was withdrawn.
+    fn tidy(&mut self, link: &mut LinkHistory) {
+        for (number, offered) in self.offers.release(self.came, self.cut) {
+            self.wasted(number, &offered, link);
+        }
+        while let Some((number, offered)) = self.offers.oldest() {
+            let is_past = match offered.state {
+                State::Overtaken | State::Confirmed => true,
+                State::Skipped(at) => self.came.saturating_sub(at) > SKIPPED_FOR_BYTES,
+                State::Open => match offered.start {
+                    Some(start) => start + offered.len <= self.cut,
+                    None => self.is_dead(offered.chain),
+                },
+            };
+            if !is_past {
+                break;
+            }
+            self.withdraw_below(number + 1);
+        }
+    }
+
+    fn is_dead(&self, chain: u32) -> bool {
+        self.idle_bytes(chain) > DEAD_AFTER_BYTES + self.window.outstanding_bytes()
+    }
+
+    fn withdraw_below(&mut self, number: u64) {
+        let bytes = self.offers.withdraw_below(number);
+        self.window.released(bytes);
+    }
+
+    /// An offer that came to nothing is held no more.
+    fn wasted(&mut self, number: u64, offered: &Offered, link: &mut LinkHistory) {
+        link.give_back(offered.len);
+        if self.offers.is_on_offer(number) {
+            self.window.released(offered.len);
+        }
+        if offered.state != State::Overtaken {
+            self.counters.wasted_bytes += offered.len;
+            if self.config.predict == Predict::Window {
+                self.window.failed(offered.len);
+            }
+        }
+    }
+
+    fn end_recipe(&mut self, link: &mut LinkHistory) {
+        self.cut_here(link);
+        if let Some(recipe) = self.recipe.take() {
+            link.ask(HistoryRequest::End { recipe });
+        }
+    }
+
+    /// A chunk ends where the bytes end that came so far.
+    fn cut_here(&mut self, link: &mut LinkHistory) {
+        let mut chunks = Vec::new();
+        self.learner.finish(&mut chunks);
+        for chunk in chunks {
+            self.chunk_came(chunk, link);
+        }
+    }
+}

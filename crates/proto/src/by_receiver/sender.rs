@@ -1,0 +1,558 @@
+//! What the sender of a flow was offered, and what of its bytes it need not send.
+//!
+//! Offers and the flow's waiting bytes enter; [`Step`]s leave: confirm a run of offers, send
+//! some bytes as they are, or wait a moment for the rest of an expected chunk.
+//!
+//! ```text
+//! at a place where a chunk may begin:
+//!     for the offer that is next in turn, then others with the same prefix, two at most:
+//!         the hint is right, and all bytes are here?  hash them; right: confirm
+//!         the hint is right so far?                    wait, but not long
+//! a chunk may begin at an anchor, behind a confirmed chunk, where a pause has ended,
+//! and in aligned mode at the offset that the offer names
+//! ```
+//!
+//! The sender looks for anchors, not for chunks: it takes an offer's length from the offer, so
+//! it need not cut as the receiver does (`docs/architecture.md`, 16). Without offers a flow
+//! costs it nothing, and one whose offers keep being wrong costs at most
+//! [`FALSE_HASH_BYTES_MAX`] of hashing (PACK, section 5.2.1).
+
+use std::collections::{BTreeSet, VecDeque};
+
+use refrain_codec::{chunk::hash::ChunkDigest, marker::AnchorFinder};
+
+use super::terms::{Hint, OfferKey, OfferTerms, PREFIX_BYTES, RunDigest};
+use crate::{
+    counters::PredictionCounters,
+    frame::{Offer, OfferFrame},
+    limits::{FALSE_HASH_BYTES_MAX, HOLD_AFTER_LAST, HOLD_MAX, OFFERS_FLOW_MAX},
+    moment::Moment,
+};
+
+/// Offers with the same prefix that are tried at one place, the one that is next in turn
+/// included.
+const CANDIDATES_MAX: usize = 2;
+
+/// One anchor in so many bytes is looked at, over a stretch; where a run of one byte is all
+/// anchors, the rest are passed over.
+const BYTES_A_PROBE: u64 = 256;
+
+/// Probes that may be saved up.
+const PROBES_MAX: u64 = 64;
+
+/// What a flow's sender knows of its receiver's offers.
+#[derive(Debug)]
+pub(crate) struct Expectations {
+    terms: OfferTerms,
+    key: OfferKey,
+    /// `None`: confirmed, or passed. The front one, which is neither, has the number `first`.
+    offers: VecDeque<Option<Expected>>,
+    first: u64,
+    /// Offers with lower numbers were withdrawn.
+    withdrawn_below: u64,
+    /// Prefixes of the offers that are left and may come anywhere, with their numbers.
+    prefixes: BTreeSet<(u16, u64)>,
+    /// Where the others are expected, with their numbers.
+    starts: BTreeSet<(u64, u64)>,
+    /// The offer that is next in turn: the one behind the last that was confirmed.
+    turn: u64,
+    /// Where a chunk may begin, beside anchors.
+    here: Option<u64>,
+    /// An offer that was found right, and where.
+    found: Option<Found>,
+    /// An offer that was found wrong, and where.
+    refuted: Option<(u64, u64)>,
+    scan: Option<Scan>,
+    hold: Option<Hold>,
+    /// Bytes hashed in vain since the last success, less those sent before the latest offer.
+    false_bytes: u64,
+    /// Offset of the last step, and of the latest offer.
+    offset: u64,
+    offered_at: u64,
+    pub(crate) counters: PredictionCounters,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    offer: Offer,
+    /// Where it is expected, in aligned mode.
+    start: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    at: u64,
+    number: u64,
+    digest: ChunkDigest,
+}
+
+/// The search for anchors.
+#[derive(Debug)]
+struct Scan {
+    finder: AnchorFinder,
+    /// Flow offset of the finder's first byte.
+    start: u64,
+    /// Anchors that were found and not yet looked at, as the finder counts.
+    anchors: VecDeque<u64>,
+    probes: u64,
+}
+
+/// A wait for the rest of an expected chunk.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    at: u64,
+    since: Moment,
+    /// Offset behind the last byte that has come, and when it was first seen.
+    end: u64,
+    end_since: Moment,
+}
+
+/// What to do with a flow's next bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Confirm `count` offers from `first` on instead of sending their `len` bytes.
+    Confirm {
+        first: u64,
+        count: u64,
+        len: usize,
+        digest: RunDigest,
+    },
+    /// Send so many bytes.
+    Send(usize),
+    /// Wait until then, or for more bytes.
+    Wait(Moment),
+}
+
+/// A flow's bytes that wait to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting<'a> {
+    /// Of the first one.
+    pub(crate) offset: u64,
+    /// At least one.
+    pub(crate) bytes: &'a [u8],
+    /// No more will come.
+    pub(crate) is_last: bool,
+}
+
+/// What an offer is at some place.
+enum Verdict {
+    Right(ChunkDigest),
+    Wrong,
+    /// Right as far as its bytes have come.
+    Incomplete,
+}
+
+/// A frame of offers that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ImpossibleOffers;
+
+impl Expectations {
+    pub(crate) fn new(terms: OfferTerms, key: OfferKey) -> Self {
+        Self {
+            terms,
+            key,
+            offers: VecDeque::new(),
+            first: 0,
+            withdrawn_below: 0,
+            prefixes: BTreeSet::new(),
+            starts: BTreeSet::new(),
+            turn: 0,
+            here: None,
+            found: None,
+            refuted: None,
+            scan: None,
+            hold: None,
+            false_bytes: 0,
+            offset: 0,
+            offered_at: 0,
+            counters: PredictionCounters::default(),
+        }
+    }
+
+    /// Offers that were neither confirmed nor withdrawn.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.prefixes.len() + self.starts.len()
+    }
+
+    /// Offers whose numbers are kept, for the bound of the link.
+    pub(crate) fn kept(&self) -> usize {
+        self.offers.len()
+    }
+
+    /// Takes a frame of offers; says whether any were withdrawn.
+    pub(crate) fn offered(&mut self, frame: &OfferFrame<'_>) -> Result<bool, ImpossibleOffers> {
+        let end = self.first + self.offers.len() as u64;
+        if frame.withdrawn_below > end {
+            return Err(ImpossibleOffers);
+        }
+        let is_news = frame.withdrawn_below > self.withdrawn_below;
+        self.withdrawn_below = self.withdrawn_below.max(frame.withdrawn_below);
+        for number in self.first..frame.withdrawn_below {
+            self.forget(number);
+        }
+        self.pop_forgotten();
+        let mut start = frame.start;
+        for offer in frame.offers.iter() {
+            if self.offers.len() >= OFFERS_FLOW_MAX {
+                return Err(ImpossibleOffers);
+            }
+            let number = self.first + self.offers.len() as u64;
+            match start {
+                Some(start) => self.starts.insert((start, number)),
+                None => self.prefixes.insert((offer.hint.prefix, number)),
+            };
+            self.offers.push_back(Some(Expected { offer, start }));
+            start = start.and_then(|start| start.checked_add(offer.len.into()));
+            self.counters.offers += 1;
+            self.counters.offered_bytes += u64::from(offer.len);
+        }
+        self.counters.offer_frame_bytes += frame.offers.wire_bytes() as u64;
+        if frame.offers.wire_bytes() > 0 {
+            // The receiver reports a hit: it is worth trying again, as far as bytes were sent.
+            let sent = self.offset.saturating_sub(self.offered_at);
+            self.false_bytes = self.false_bytes.saturating_sub(sent);
+            self.offered_at = self.offset;
+        }
+        self.turn = self.turn.max(self.first);
+        if self
+            .found
+            .is_some_and(|found| self.expected(found.number).is_none())
+        {
+            self.found = None;
+        }
+        Ok(is_news)
+    }
+
+    /// The flow's sender drives it itself: what was offered is of no use.
+    pub(crate) fn drop_all(&mut self) {
+        self.first += self.offers.len() as u64;
+        self.offers.clear();
+        self.prefixes.clear();
+        self.starts.clear();
+        self.found = None;
+        self.scan = None;
+        self.hold = None;
+    }
+
+    /// Bytes come at `offset` after a pause, or the first offers did before them: a chunk may
+    /// begin there.
+    pub(crate) fn begins_at(&mut self, offset: u64) {
+        self.here = Some(offset);
+    }
+
+    /// What to do with the first of the waiting bytes.
+    pub(crate) fn step(&mut self, now: Moment, waiting: Waiting<'_>) -> Step {
+        let Waiting { offset, bytes, .. } = waiting;
+        self.offset = offset;
+        if self.outstanding() == 0 || self.false_bytes >= FALSE_HASH_BYTES_MAX {
+            self.scan = None;
+            self.here = None;
+            self.hold = None;
+            return Step::Send(bytes.len());
+        }
+        while let Some(at) = self.next_place(&waiting) {
+            let before = (at - offset) as usize;
+            match self.try_at(at, &waiting) {
+                Some((number, Verdict::Right(digest))) => {
+                    self.hold = None;
+                    self.found = Some(Found { at, number, digest });
+                    if before > 0 {
+                        return Step::Send(before);
+                    }
+                    return self.run(&waiting);
+                }
+                Some((_, Verdict::Incomplete)) => {
+                    if before > 0 {
+                        return Step::Send(before);
+                    }
+                    let until = self.hold_until(at, offset + bytes.len() as u64, now);
+                    if now < until {
+                        return Step::Wait(until);
+                    }
+                    self.hold = None;
+                }
+                _ => {}
+            }
+            self.pass(at);
+        }
+        Step::Send(bytes.len())
+    }
+
+    /// How long the rest of an expected chunk that begins at `at` is waited for; all before
+    /// `end` has come.
+    fn hold_until(&mut self, at: u64, end: u64, now: Moment) -> Moment {
+        let hold = self.hold.filter(|hold| hold.at == at).unwrap_or(Hold {
+            at,
+            since: now,
+            end,
+            end_since: now,
+        });
+        let grew = hold.end != end;
+        let hold = self.hold.insert(Hold {
+            end,
+            end_since: if grew { now } else { hold.end_since },
+            ..hold
+        });
+        (hold.end_since + HOLD_AFTER_LAST).min(hold.since + HOLD_MAX)
+    }
+
+    /// The first place among the waiting bytes where a chunk may begin.
+    fn next_place(&mut self, waiting: &Waiting<'_>) -> Option<u64> {
+        let end = waiting.offset + waiting.bytes.len() as u64;
+        if let Some(found) = self.found {
+            if found.at >= waiting.offset {
+                return Some(found.at);
+            }
+            self.found = None;
+        }
+        if let Some(here) = self.here {
+            if here >= waiting.offset {
+                return (here < end).then_some(here);
+            }
+            self.here = None;
+        }
+        if let Some(start) = self.aligned_start(waiting.offset) {
+            return (start < end).then_some(start);
+        }
+        self.scan_for_anchor(waiting)
+    }
+
+    /// Where the next aligned offer is expected, from `offset` on. What is passed is of no use.
+    fn aligned_start(&mut self, offset: u64) -> Option<u64> {
+        loop {
+            let &(start, number) = self.starts.first()?;
+            if start >= offset {
+                return Some(start);
+            }
+            self.forget(number);
+        }
+    }
+
+    fn scan_for_anchor(&mut self, waiting: &Waiting<'_>) -> Option<u64> {
+        if self.prefixes.is_empty() {
+            return None;
+        }
+        let Waiting { offset, bytes, .. } = *waiting;
+        let is_behind = self
+            .scan
+            .as_ref()
+            .is_none_or(|scan| scan.start + scan.finder.fed_bytes() < offset);
+        if is_behind {
+            self.scan = Some(Scan {
+                finder: AnchorFinder::new(self.terms.mask),
+                start: offset,
+                anchors: VecDeque::new(),
+                probes: PROBES_MAX,
+            });
+        }
+        let scan = self.scan.as_mut()?;
+        loop {
+            while let Some(&anchor) = scan.anchors.front() {
+                let at = scan.start + anchor;
+                if at >= offset && scan.probes > 0 {
+                    return Some(at);
+                }
+                scan.anchors.pop_front();
+            }
+            let fed = scan.start + scan.finder.fed_bytes();
+            let unfed = &bytes[(fed - offset) as usize..];
+            if unfed.is_empty() {
+                return None;
+            }
+            let part = &unfed[..unfed.len().min(16 << 10)];
+            let mut anchors = Vec::new();
+            scan.finder.feed(part, &mut anchors);
+            scan.anchors.extend(anchors);
+            scan.probes = PROBES_MAX.min(scan.probes + part.len() as u64 / BYTES_A_PROBE);
+        }
+    }
+
+    /// Nothing begins at `at`.
+    fn pass(&mut self, at: u64) {
+        if self.found.is_some_and(|found| found.at == at) {
+            self.found = None;
+        }
+        if self.here == Some(at) {
+            self.here = None;
+        }
+        if let Some(scan) = &mut self.scan
+            && scan
+                .anchors
+                .front()
+                .is_some_and(|&anchor| scan.start + anchor == at)
+        {
+            scan.anchors.pop_front();
+            scan.probes -= 1;
+        }
+        while let Some(&(_, number)) = self.starts.range((at, 0)..=(at, u64::MAX)).next() {
+            self.forget(number);
+        }
+    }
+
+    /// Tries the offers that may begin at `at`.
+    fn try_at(&mut self, at: u64, waiting: &Waiting<'_>) -> Option<(u64, Verdict)> {
+        if let Some(found) = self.found.filter(|found| found.at == at) {
+            return Some((found.number, Verdict::Right(found.digest)));
+        }
+        let bytes = &waiting.bytes[(at - waiting.offset) as usize..];
+        let mut incomplete = None;
+        for number in self.candidates(at, bytes).into_iter().flatten() {
+            match self.judge(number, at, bytes, waiting.is_last) {
+                right @ Verdict::Right(_) => return Some((number, right)),
+                Verdict::Incomplete => {
+                    incomplete.get_or_insert((number, Verdict::Incomplete));
+                }
+                Verdict::Wrong => {}
+            }
+        }
+        incomplete
+    }
+
+    /// The offers that may begin at `at` with `bytes`: the latest that is expected there; the one
+    /// that is next in turn, others that are still to come, and what was skipped.
+    fn candidates(&self, at: u64, bytes: &[u8]) -> [Option<u64>; CANDIDATES_MAX] {
+        let mut candidates = [None; CANDIDATES_MAX];
+        let mut count = 0;
+        let mut add = |number: Option<u64>| {
+            if let Some(number) = number
+                && count < CANDIDATES_MAX
+                && !candidates[..count].contains(&Some(number))
+            {
+                candidates[count] = Some(number);
+                count += 1;
+            }
+        };
+        let aligned = self.starts.range((at, 0)..=(at, u64::MAX)).rev();
+        aligned.for_each(|&(_, number)| add(Some(number)));
+        let in_turn = self.expected(self.turn).map(|_| self.turn);
+        if bytes.len() < PREFIX_BYTES {
+            add(in_turn);
+            return candidates;
+        }
+        let prefix = Hint::prefix_of(bytes);
+        let is_in_turn = |number: &u64| {
+            self.expected(*number).is_some_and(|expected| {
+                expected.offer.hint.prefix == prefix || (expected.offer.len as usize) < PREFIX_BYTES
+            })
+        };
+        add(in_turn.filter(is_in_turn));
+        let later = self
+            .prefixes
+            .range((prefix, self.turn)..=(prefix, u64::MAX));
+        later
+            .take(CANDIDATES_MAX)
+            .for_each(|&(_, number)| add(Some(number)));
+        let skipped = self.prefixes.range((prefix, 0)..(prefix, self.turn));
+        skipped
+            .rev()
+            .take(CANDIDATES_MAX)
+            .for_each(|&(_, number)| add(Some(number)));
+        candidates
+    }
+
+    fn judge(&mut self, number: u64, at: u64, bytes: &[u8], is_last: bool) -> Verdict {
+        let Some(Expected { offer, start }) = self.expected(number).copied() else {
+            return Verdict::Wrong;
+        };
+        if start.is_some_and(|start| start != at) || self.refuted == Some((at, number)) {
+            return Verdict::Wrong;
+        }
+        let len = offer.len as usize;
+        if bytes.len() >= len.min(PREFIX_BYTES)
+            && Hint::prefix_of(&bytes[..len.min(PREFIX_BYTES)]) != offer.hint.prefix
+        {
+            return Verdict::Wrong;
+        }
+        let Some(chunk) = bytes.get(..len) else {
+            return if is_last {
+                Verdict::Wrong
+            } else {
+                Verdict::Incomplete
+            };
+        };
+        if Hint::samples_of(chunk) != offer.hint.samples {
+            return Verdict::Wrong;
+        }
+        let digest = self.terms.hasher.digest(chunk);
+        if self.key.sign(&digest) == offer.signature {
+            self.counters.hashed_true_bytes += len as u64;
+            self.false_bytes = 0;
+            return Verdict::Right(digest);
+        }
+        self.counters.hashed_false_bytes += len as u64;
+        self.false_bytes += len as u64;
+        self.refuted = Some((at, number));
+        Verdict::Wrong
+    }
+
+    /// The run that begins with the offer that was found at the first of the waiting bytes.
+    fn run(&mut self, waiting: &Waiting<'_>) -> Step {
+        let mut digests = Vec::new();
+        let (mut len, mut first) = (0, 0);
+        while let Some(Found { number, digest, .. }) = self.found.take() {
+            let Some(expected) = self.expected(number) else {
+                break;
+            };
+            if digests.is_empty() {
+                first = number;
+            }
+            len += expected.offer.len as usize;
+            digests.push(digest);
+            self.forget(number);
+            self.turn = number + 1;
+            let behind = waiting.offset + len as u64;
+            let rest = &waiting.bytes[len..];
+            if rest.is_empty() {
+                self.here = Some(behind);
+                break;
+            }
+            match self.judge(self.turn, behind, rest, waiting.is_last) {
+                Verdict::Right(digest) => {
+                    self.found = Some(Found {
+                        at: behind,
+                        number: self.turn,
+                        digest,
+                    });
+                }
+                Verdict::Wrong | Verdict::Incomplete => {
+                    self.here = Some(behind);
+                    break;
+                }
+            }
+        }
+        self.pop_forgotten();
+        self.scan = None;
+        self.counters.confirmed += digests.len() as u64;
+        self.counters.confirmed_bytes += len as u64;
+        Step::Confirm {
+            first,
+            count: digests.len() as u64,
+            len,
+            digest: RunDigest::of(digests.iter()),
+        }
+    }
+
+    fn expected(&self, number: u64) -> Option<&Expected> {
+        let index = number.checked_sub(self.first)?;
+        self.offers.get(usize::try_from(index).ok()?)?.as_ref()
+    }
+
+    fn pop_forgotten(&mut self) {
+        while let Some(None) = self.offers.front() {
+            self.offers.pop_front();
+            self.first += 1;
+        }
+    }
+
+    fn forget(&mut self, number: u64) {
+        let Some(index) = number.checked_sub(self.first) else {
+            return;
+        };
+        if let Some(expected) = self.offers.get_mut(index as usize).and_then(Option::take) {
+            match expected.start {
+                Some(start) => self.starts.remove(&(start, number)),
+                None => self.prefixes.remove(&(expected.offer.hint.prefix, number)),
+            };
+        }
+    }
+}
