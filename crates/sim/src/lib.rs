@@ -24,6 +24,8 @@ mod content;
 mod failure;
 mod kinds;
 mod ledger;
+pub mod paced;
+pub mod remembered;
 mod schedule;
 mod suite;
 mod transport;

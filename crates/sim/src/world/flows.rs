@@ -171,6 +171,7 @@ impl World {
         let is_expected = match reason {
             ResetReason::ByPeer(_) => self.ledger.record(key).was_cut_short || self.is_damaged,
             ResetReason::LaneLost => self.is_troubled,
+            ResetReason::Misconfirmed => false,
         };
         if !is_expected {
             return Err(Failure::ResetForNoReason(flow.1));

@@ -159,7 +159,7 @@ impl World {
         fault: LaneFault,
     ) -> Result<(), Failure> {
         let damage_alone = match fault {
-            LaneFault::TransportClosed => false,
+            LaneFault::TransportClosed | LaneFault::OtherGateway => false,
             LaneFault::Silent => {
                 self.kinds.note(Kind::LaneFoundSilent);
                 false

@@ -1,0 +1,280 @@
+//! A pair over a link with a rate and a delay, in virtual time: what predictions are worth
+//! where the round trip matters.
+//!
+//! Nothing is lost here, and applications are as fast as they may be: one at the far end that
+//! writes, one at the near end that reads at once. The history answers at once.
+
+use std::{collections::VecDeque, time::Duration};
+
+use refrain_proto::{
+    Event, FlowId, LaneId, Link, LinkConfig, Moment, Role,
+    by_receiver::history::{Found, HistoryRequest, Wanted},
+    hello::Hello,
+    link::LinkStatus,
+};
+
+/// What answers a link's requests to its history.
+pub trait History {
+    /// Does what is asked; gives the answer to what wants one.
+    fn handle(&mut self, request: HistoryRequest) -> Option<(Wanted, Found)>;
+}
+
+/// The way between two ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// Bytes a second, each way.
+    pub bytes_per_s: f64,
+    /// There and back.
+    pub round_trip: Duration,
+    /// Bytes that a transport takes before it waits for the link.
+    pub unsent_bytes: u64,
+}
+
+/// Two ends, joined by one lane over a [`Way`].
+pub struct PacedPair<H> {
+    /// The end that reads, and predicts.
+    pub near: Link,
+    /// The end that writes.
+    pub far: Link,
+    /// What the near end asks.
+    pub history: H,
+    now: Moment,
+    lane: LaneId,
+    up: Pipe,
+    down: Pipe,
+}
+
+/// One direction of a way.
+#[derive(Debug)]
+struct Pipe {
+    way: Way,
+    /// When all that was sent has left.
+    busy_until: Moment,
+    /// What is on its way, by when it arrives.
+    carried: VecDeque<(Moment, Vec<u8>)>,
+    wants: bool,
+}
+
+impl Pipe {
+    fn new(way: Way) -> Self {
+        Self {
+            way,
+            busy_until: Moment::default(),
+            carried: VecDeque::new(),
+            wants: true,
+        }
+    }
+
+    fn takes_at(&self) -> Moment {
+        let unsent = Duration::from_secs_f64(self.way.unsent_bytes as f64 / self.way.bytes_per_s);
+        Moment(self.busy_until.0.saturating_sub(unsent))
+    }
+
+    fn send(&mut self, now: Moment, bytes: Vec<u8>) {
+        let took = Duration::from_secs_f64(bytes.len() as f64 / self.way.bytes_per_s);
+        self.busy_until = self.busy_until.max(now) + took;
+        self.carried
+            .push_back((self.busy_until + self.way.round_trip / 2, bytes));
+    }
+
+    fn next_event(&self) -> Option<Moment> {
+        let arrives = self.carried.front().map(|&(at, _)| at);
+        let takes = self.wants.then(|| self.takes_at());
+        arrives.into_iter().chain(takes).min()
+    }
+}
+
+impl<H: History> PacedPair<H> {
+    /// A pair whose hellos are exchanged.
+    ///
+    /// # Panics
+    /// If two links of this version do not agree.
+    pub fn new(way: Way, near: LinkConfig, far: LinkConfig, history: H) -> Self {
+        let mut near = Link::new(Role::Near, 1, near);
+        let mut far = Link::new(Role::Far, 2, far);
+        let now = Moment::default();
+        let lane = near.dial_lane(now).expect("a first lane");
+        let mut bytes = Vec::new();
+        near.poll_transmit(now, lane, &mut bytes);
+        let (hello, _) = Hello::read(&bytes).expect("a hello").expect("whole");
+        far.accept_lane(now, &hello).expect("a first lane");
+        bytes.clear();
+        far.poll_transmit(now, lane, &mut bytes);
+        near.receive(now, lane, &bytes)
+            .expect("a hello that answers");
+        Self {
+            near,
+            far,
+            history,
+            now,
+            lane,
+            up: Pipe::new(way),
+            down: Pipe::new(way),
+        }
+    }
+
+    /// The present moment.
+    pub fn now(&self) -> Moment {
+        self.now
+    }
+
+    /// The near end's status.
+    pub fn near_status(&self) -> LinkStatus {
+        self.near.status(self.now)
+    }
+
+    /// The far end's status.
+    pub fn far_status(&self) -> LinkStatus {
+        self.far.status(self.now)
+    }
+
+    /// Opens a flow to `target`, says `request`, and moves `content` from the far end to the
+    /// near one; gives how long that took.
+    ///
+    /// # Panics
+    /// If other bytes arrive, or none do.
+    pub fn fetch(&mut self, target: &str, request: &[u8], content: &[u8]) -> Duration {
+        let began = self.now;
+        let flow = self
+            .near
+            .open_flow(self.now, target, false)
+            .expect("the link is up");
+        if !request.is_empty() {
+            self.near.write(flow, request);
+        }
+        let mut fetch = Fetch {
+            flow,
+            content,
+            request_bytes: request.len(),
+            accepted: false,
+            sent: 0,
+            came: 0,
+            ended: false,
+        };
+        while !fetch.ended {
+            self.turn(&mut fetch);
+            if !fetch.ended {
+                self.advance();
+            }
+        }
+        assert_eq!(fetch.came, content.len(), "all bytes came");
+        self.near.finish(flow);
+        self.turn(&mut fetch);
+        self.now.since(began)
+    }
+
+    /// Lets applications and the history do what they can at this moment.
+    fn turn(&mut self, fetch: &mut Fetch<'_>) {
+        let mut buffer = Vec::new();
+        loop {
+            let mut idle = true;
+            while let Some(event) = self.far.poll_event() {
+                idle = false;
+                match event {
+                    Event::FlowOffered { flow, .. } => {
+                        self.far.accept_flow(flow, false);
+                        fetch.accepted = true;
+                    }
+                    Event::Transmit(_) => self.down.wants = true,
+                    Event::Readable(flow) => {
+                        self.far.take_ready(flow, &mut buffer);
+                        fetch.request_bytes -= buffer.len();
+                        self.far.taken(self.now, flow, buffer.len());
+                        self.far.take_end(flow);
+                    }
+                    _ => {}
+                }
+            }
+            while let Some(event) = self.near.poll_event() {
+                idle = false;
+                match event {
+                    Event::Transmit(_) => self.up.wants = true,
+                    Event::Readable(flow) => {
+                        self.near.take_ready(flow, &mut buffer);
+                        let end = fetch.came + buffer.len();
+                        assert!(
+                            fetch.content.get(fetch.came..end) == Some(&buffer[..]),
+                            "the same bytes"
+                        );
+                        fetch.came = end;
+                        self.near.taken(self.now, flow, buffer.len());
+                        fetch.ended |= self.near.take_end(flow);
+                    }
+                    Event::FlowReset(_, reason) => panic!("a flow was reset: {reason:?}"),
+                    _ => {}
+                }
+            }
+            if fetch.accepted && fetch.request_bytes == 0 && fetch.sent < fetch.content.len() {
+                let taken = self.far.write(fetch.flow, &fetch.content[fetch.sent..]);
+                fetch.sent += taken;
+                idle &= taken == 0;
+                if fetch.sent == fetch.content.len() {
+                    self.far.finish(fetch.flow);
+                }
+            }
+            while let Some(request) = self.near.poll_history() {
+                idle = false;
+                if let Some((wanted, found)) = self.history.handle(request) {
+                    self.near
+                        .history_answered(wanted.flow, wanted.request, found);
+                }
+            }
+            for (link, pipe) in [
+                (&mut self.near, &mut self.up),
+                (&mut self.far, &mut self.down),
+            ] {
+                while pipe.wants && pipe.takes_at() <= self.now {
+                    let mut bytes = Vec::new();
+                    link.poll_transmit(self.now, self.lane, &mut bytes);
+                    link.transmitted(self.now, self.lane, Duration::ZERO, Duration::ZERO);
+                    pipe.wants = !bytes.is_empty();
+                    if pipe.wants {
+                        idle = false;
+                        pipe.send(self.now, bytes);
+                    }
+                }
+            }
+            if idle {
+                return;
+            }
+        }
+    }
+
+    /// Goes on to the next moment at which something happens.
+    fn advance(&mut self) {
+        let due = [
+            self.up.next_event(),
+            self.down.next_event(),
+            self.near.poll_timeout(),
+            self.far.poll_timeout(),
+        ];
+        let next = due.into_iter().flatten().min().expect("something is due");
+        self.now = self.now.max(next);
+        let now = self.now;
+        for (pipe, link) in [
+            (&mut self.up, &mut self.far),
+            (&mut self.down, &mut self.near),
+        ] {
+            while let Some((_, bytes)) = pipe.carried.pop_front_if(|(at, _)| *at <= now) {
+                link.receive(now, self.lane, &bytes).expect("no fault");
+            }
+        }
+        for link in [&mut self.near, &mut self.far] {
+            if link.poll_timeout().is_some_and(|due| due <= now) {
+                link.handle_timeout(now);
+            }
+        }
+    }
+}
+
+/// A flow under way.
+struct Fetch<'a> {
+    flow: FlowId,
+    content: &'a [u8],
+    /// Of the request, those that have not come.
+    request_bytes: usize,
+    accepted: bool,
+    sent: usize,
+    came: usize,
+    ended: bool,
+}
