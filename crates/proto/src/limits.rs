@@ -139,8 +139,9 @@ pub const HOLD_AFTER_LAST: Duration = Duration::from_millis(2);
 /// And no longer than this in all.
 pub const HOLD_MAX: Duration = Duration::from_millis(20);
 
-/// Bytes of chunks that wait to be taken to the history; beyond, chunks are not learnt.
-pub const LEARNING_BYTES_MAX: usize = 32 << 20;
+/// Bytes of chunks that wait to be taken to the history, unless configured otherwise; beyond,
+/// chunks are not learnt.
+pub const LEARNING_BYTES: usize = 32 << 20;
 
 /// Opening keys whose hits a link remembers.
 pub const OPENING_KEYS_MAX: usize = 4 << 10;

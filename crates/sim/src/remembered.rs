@@ -31,7 +31,7 @@ impl Remembered {
         while let Some(digest) = recipe_chunks.get(at) {
             let chunk = &self.chunks[digest];
             if found.chunks.len() == wanted.chunks_max || bytes + chunk.len() > wanted.bytes_max {
-                found.next = Some(HistoryPlace(((recipe as u128) << 64) | at as u128));
+                found.next = Some(HistoryPlace([recipe as u64, at as u64, 0]));
                 break;
             }
             bytes += chunk.len();
@@ -80,8 +80,8 @@ impl History for Remembered {
                 Some((wanted, found.unwrap_or_default()))
             }
             HistoryRequest::Read { from, wanted } => {
-                let (recipe, at) = ((from.0 >> 64) as usize, from.0 as u64 as usize);
-                Some((wanted, self.read(recipe, at, wanted)))
+                let HistoryPlace([recipe, at, _]) = from;
+                Some((wanted, self.read(recipe as usize, at as usize, wanted)))
             }
             HistoryRequest::End { recipe } => {
                 self.open.remove(&recipe);

@@ -51,6 +51,20 @@ pub struct Place {
     pub(crate) low: u64,
 }
 
+impl Place {
+    /// The place as two numbers, for who keeps it meanwhile.
+    #[must_use]
+    pub fn to_numbers(self) -> [u64; 2] {
+        [self.high, self.low]
+    }
+
+    /// The place that [`to_numbers`](Self::to_numbers) gave. Other numbers are a stale place.
+    #[must_use]
+    pub fn from_numbers([high, low]: [u64; 2]) -> Self {
+        Self { high, low }
+    }
+}
+
 /// Up to two places, the latest first. It is a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Places {

@@ -17,7 +17,10 @@ use refrain_codec::{
     marker::PackMask,
 };
 
-use crate::{frame::FlowId, limits::OFFERED_BYTES_LINK};
+use crate::{
+    frame::FlowId,
+    limits::{LEARNING_BYTES, OFFERED_BYTES_LINK},
+};
 
 /// How a receiver predicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -42,6 +45,8 @@ pub struct HistoryConfig {
     pub hasher: ChunkHasher,
     /// Plain bytes that all flows of the link may hold for their offers.
     pub offered_bytes_max: u64,
+    /// Bytes of chunks that wait to be taken to the history; beyond, chunks are not learnt.
+    pub learning_bytes_max: usize,
 }
 
 impl Default for HistoryConfig {
@@ -53,6 +58,7 @@ impl Default for HistoryConfig {
             bounds: ChunkBounds::default(),
             hasher: ChunkHasher::default(),
             offered_bytes_max: OFFERED_BYTES_LINK,
+            learning_bytes_max: LEARNING_BYTES,
         }
     }
 }
@@ -63,7 +69,7 @@ pub struct RecipeNumber(pub u64);
 
 /// A place in the history from which a chain can be read onward, as its owner names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct HistoryPlace(pub u128);
+pub struct HistoryPlace(pub [u64; 3]);
 
 /// Something for the history to do, in the order in which it was said.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use super::{
     history::{HistoryConfig, HistoryRequest, RecipeNumber},
     terms::{OfferKey, OfferTerms},
 };
-use crate::limits::{LEARNING_BYTES_MAX, OFFERS_LINK_MAX, OPENING_KEYS_MAX};
+use crate::limits::{OFFERS_LINK_MAX, OPENING_KEYS_MAX};
 
 /// See the module.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl LinkHistory {
 
     /// Whether the history keeps up; what comes while it does not is not learnt.
     pub(crate) fn takes_chunks(&self) -> bool {
-        self.queued_bytes < LEARNING_BYTES_MAX
+        self.queued_bytes < self.config.learning_bytes_max
     }
 
     pub(crate) fn ask(&mut self, request: HistoryRequest) {
