@@ -33,10 +33,12 @@ use crate::{
     Appended, Chain, ChunkSource, ChunkStore, Chunking, DiskBytes, OpeningKey, Place, Places,
     Realm, RecipeId, StoreError, StoreStat,
     folder::{Folder, RealFolder},
+    format,
     history::{History, PieceId, RealmNumber},
     index::RecipeAt,
     key::IndexKey,
     layout::{CHUNK_BYTES_MAX, index_file::Record},
+    names,
     verify::{self, VerifyProgress, VerifyReport},
 };
 pub use add::{AddProgress, AddReport};
@@ -80,6 +82,18 @@ impl StoreConfig {
             segment_bytes: None,
             starts_afresh: false,
         }
+    }
+
+    /// That of the store at `path`, as it was opened last; nothing if there is none.
+    ///
+    /// # Errors
+    /// If it is of another version, or the disk fails.
+    pub fn of(path: &Path) -> Result<Option<Self>, StoreError> {
+        let format = format::read(&RealFolder::new(path))?;
+        Ok(format.map(|format| Self {
+            chunking: format.chunking,
+            ..Self::new(format.size_bytes)
+        }))
     }
 
     fn chunk_bytes_max(&self) -> usize {
@@ -188,6 +202,15 @@ impl DiskStore {
     /// If the disk fails.
     pub fn close(mut self) -> Result<(), StoreError> {
         self.settle()
+    }
+
+    /// Remembers what a realm is called, for those who look at the store. No more than a few
+    /// hundred names are.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn name_realm(&mut self, name: &str) -> Result<(), StoreError> {
+        names::add(&*self.history.folder, name)
     }
 
     /// Reads and checks all that there is; `progress` learns how far it is. What is damaged is

@@ -1,4 +1,5 @@
-//! The file `format`: that a folder is a store, of which version, and how its chunks are cut.
+//! The file `format`: that a folder is a store, of which version, how its chunks are cut, and what
+//! its bound on disk was when it was opened last.
 //!
 //! ```text
 //! refrain chunk store
@@ -7,6 +8,7 @@
 //! mask_bits = 13
 //! chunk_bytes_min = 2048
 //! chunk_bytes_max = 32768
+//! size_bytes = 100000000000
 //! ```
 
 use std::{fmt, io};
@@ -62,24 +64,35 @@ impl fmt::Display for Chunking {
     }
 }
 
-impl Chunking {
+/// What the file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Format {
+    pub chunking: Chunking,
+    pub size_bytes: u64,
+}
+
+impl Format {
     fn to_text(self) -> String {
+        let Self {
+            chunking,
+            size_bytes,
+        } = self;
         format!(
             "{TITLE}\nversion = {FORMAT_VERSION}\nhasher = {}\nmask_bits = {}\n\
-             chunk_bytes_min = {}\nchunk_bytes_max = {}\n",
-            self.hasher,
-            self.mask_bits,
-            self.bounds.bytes_min(),
-            self.bounds.bytes_max()
+             chunk_bytes_min = {}\nchunk_bytes_max = {}\nsize_bytes = {size_bytes}\n",
+            chunking.hasher,
+            chunking.mask_bits,
+            chunking.bounds.bytes_min(),
+            chunking.bounds.bytes_max()
         )
     }
 }
 
 /// Writes the file, so that it is there whole or not at all.
-pub(crate) fn write(folder: &dyn Folder, chunking: Chunking) -> Result<(), StoreError> {
+pub(crate) fn write(folder: &dyn Folder, format: Format) -> Result<(), StoreError> {
     let file = folder.open_or_create(FORMAT_FILE_NEW);
     let file = file.map_err(error_at(folder, "create", FORMAT_FILE_NEW))?;
-    let text = chunking.to_text();
+    let text = format.to_text();
     file.set_bytes(0)
         .and_then(|()| file.write_all_at(text.as_bytes(), 0))
         .and_then(|()| file.sync())
@@ -91,7 +104,7 @@ pub(crate) fn write(folder: &dyn Folder, chunking: Chunking) -> Result<(), Store
 }
 
 /// Reads the file; nothing if there is none.
-pub(crate) fn read(folder: &dyn Folder) -> Result<Option<Chunking>, StoreError> {
+pub(crate) fn read(folder: &dyn Folder) -> Result<Option<Format>, StoreError> {
     let file = match folder.open(FORMAT_FILE) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -118,7 +131,7 @@ enum Wrong {
     Content(&'static str),
 }
 
-fn parse(bytes: &[u8]) -> Result<Chunking, Wrong> {
+fn parse(bytes: &[u8]) -> Result<Format, Wrong> {
     let text = str::from_utf8(bytes).map_err(|_| Wrong::Content("not a text"))?;
     let text = text.strip_suffix('\n').ok_or(Wrong::Content("cut off"))?;
     let mut lines = text.split('\n');
@@ -140,11 +153,15 @@ fn parse(bytes: &[u8]) -> Result<Chunking, Wrong> {
     let bytes_max = value("chunk_bytes_max").and_then(|bytes| bytes.parse().ok());
     let bounds = bytes_min.zip(bytes_max);
     let bounds = bounds.and_then(|(min, max)| ChunkBounds::new(min, max).ok());
-    match (hasher, mask_bits, bounds, lines.next()) {
-        (Some(hasher), Some(mask_bits), Some(bounds), None) => Ok(Chunking {
-            mask_bits,
-            bounds,
-            hasher,
+    let size_bytes = value("size_bytes").and_then(|bytes| bytes.parse().ok());
+    match (hasher, mask_bits, bounds, size_bytes, lines.next()) {
+        (Some(hasher), Some(mask_bits), Some(bounds), Some(size_bytes), None) => Ok(Format {
+            chunking: Chunking {
+                mask_bits,
+                bounds,
+                hasher,
+            },
+            size_bytes,
         }),
         _ => Err(Wrong::Content("a line cannot be read")),
     }
@@ -168,11 +185,14 @@ mod tests {
     use super::*;
     use crate::folder::MemoryFolder;
 
-    fn chunking() -> Chunking {
-        Chunking {
-            mask_bits: 7,
-            bounds: ChunkBounds::new(64, 700).expect("valid"),
-            hasher: ChunkHasher::Sha1,
+    fn format() -> Format {
+        Format {
+            chunking: Chunking {
+                mask_bits: 7,
+                bounds: ChunkBounds::new(64, 700).expect("valid"),
+                hasher: ChunkHasher::Sha1,
+            },
+            size_bytes: 1 << 40,
         }
     }
 
@@ -180,15 +200,19 @@ mod tests {
     fn what_is_written_is_read() {
         let folder = MemoryFolder::new();
         assert_eq!(read(&folder).expect("nothing is no error"), None);
-        for chunking in [Chunking::default(), chunking()] {
-            write(&folder, chunking).expect("memory");
-            assert_eq!(read(&folder).expect("whole"), Some(chunking));
+        let by_default = Format {
+            chunking: Chunking::default(),
+            size_bytes: 0,
+        };
+        for format in [by_default, format()] {
+            write(&folder, format).expect("memory");
+            assert_eq!(read(&folder).expect("whole"), Some(format));
         }
     }
 
     #[test]
     fn a_file_that_is_cut_or_changed_is_refused() {
-        let text = chunking().to_text();
+        let text = format().to_text();
         for len in 0..text.len() {
             assert!(parse(&text.as_bytes()[..len]).is_err(), "{len}");
         }

@@ -23,7 +23,7 @@ use std::{
 use refrain_codec::chunk::hash::{ChunkDigest, ChunkHasher};
 
 use crate::{
-    DiskBytes, OpeningKey, Place, Places, Realm, StoreError, StoreStat,
+    DiskBytes, OpeningKey, Place, Places, Realm, RealmStat, StoreError, StoreStat,
     folder::Folder,
     index::{ChunkAt, Entry, Index, RecipeAt},
     key::{IndexKey, KEY_BYTES},
@@ -32,6 +32,7 @@ use crate::{
         index_file::{BLOCK_RECORDS, Record},
         recipe_file::Piece,
     },
+    names,
 };
 use sources::Sources;
 
@@ -404,6 +405,7 @@ impl History {
     /// What there is to tell, without what only a writer knows.
     pub(crate) fn stat(&self, disk: DiskBytes) -> StoreStat {
         let segments = &self.segments;
+        let names = names::read(&*self.folder).unwrap_or_default();
         let created_s = |segment: Option<&Segment>| segment.map(|segment| segment.created_s);
         let entries = segments.values().map(|segment| segment.recipe_entries);
         let files = || {
@@ -424,7 +426,14 @@ impl History {
                 .count() as u32,
             files: files().map(|files| files.len() as u64).sum(),
             changed_files: files().map(Files::changed).sum(),
-            realms: self.realms.iter().map(|realm| realm.to_string()).collect(),
+            realms: self
+                .realms
+                .iter()
+                .map(|realm| RealmStat {
+                    realm: realm.to_string(),
+                    name: names.get(&realm).cloned(),
+                })
+                .collect(),
             oldest_s: created_s(segments.values().next()),
             youngest_s: created_s(segments.values().next_back()),
             damaged: self.damaged,

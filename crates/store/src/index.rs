@@ -4,7 +4,7 @@
 //! numbers, 5 bytes each and at least 7/16 full, find them. The tables are many and grow one by
 //! one, so that growing never doubles the whole. In all at most 24 + 11.5 bytes an entry.
 
-use hashbrown::HashTable;
+use hashbrown::{HashTable, hash_table::Entry as TableEntry};
 
 use crate::key::{IndexKey, KEY_BYTES};
 
@@ -135,11 +135,28 @@ impl Index {
 
     /// The entry of a key, a new one if there is none.
     pub(crate) fn find_or_insert(&mut self, key: IndexKey) -> &mut Entry {
-        let slot = match self.slot(key) {
-            Some(slot) => slot,
-            None => self.insert(key),
+        let Self {
+            shards,
+            pages,
+            free,
+            len,
+        } = self;
+        let found = shards[shard(key)].entry(
+            hash(key),
+            |&slot| pages[page(slot)][line(slot)].key == key.0,
+            |&slot| hash(IndexKey(pages[page(slot)][line(slot)].key)),
+        );
+        let slot = match found {
+            TableEntry::Occupied(found) => *found.get(),
+            TableEntry::Vacant(vacant) => {
+                let slot = take_free(pages, free);
+                pages[page(slot)][line(slot)].key = key.0;
+                vacant.insert(slot);
+                *len += 1;
+                slot
+            }
         };
-        &mut self.pages[page(slot)][line(slot)]
+        &mut pages[page(slot)][line(slot)]
     }
 
     pub(crate) fn remove(&mut self, key: IndexKey) {
@@ -176,38 +193,35 @@ impl Index {
         self.shards[shard(key)].find(hash(key), is_it).copied()
     }
 
-    fn insert(&mut self, key: IndexKey) -> u32 {
-        if self.free.is_none() {
-            let first = self.pages.len() * PAGE_ENTRIES;
-            self.pages.push(vec![Entry::FREE; PAGE_ENTRIES].into());
-            for slot in (first..first + PAGE_ENTRIES).rev() {
-                let slot = u32::try_from(slot).expect("fewer entries than 100 GB of memory hold");
-                self.release(slot);
-            }
-        }
-        let slot = self.free.expect("a page was added");
-        let entry = &mut self.pages[page(slot)][line(slot)];
-        let [a, b, c, d, ..] = entry.at;
-        let next = u32::from_le_bytes([a, b, c, d]);
-        self.free = (next != u32::MAX).then_some(next);
-        *entry = Entry {
-            key: key.0,
-            ..Entry::FREE
-        };
-        let pages = &self.pages;
-        self.shards[shard(key)].insert_unique(hash(key), slot, |&slot| {
-            hash(IndexKey(pages[page(slot)][line(slot)].key))
-        });
-        self.len += 1;
-        slot
-    }
-
     fn release(&mut self, slot: u32) {
-        let entry = &mut self.pages[page(slot)][line(slot)];
-        *entry = Entry::FREE;
-        entry.at[..4].copy_from_slice(&self.free.unwrap_or(u32::MAX).to_le_bytes());
-        self.free = Some(slot);
+        link_free(&mut self.pages, &mut self.free, slot);
     }
+}
+
+/// Takes a slot that is free, of a new page if there is none.
+fn take_free(pages: &mut Vec<Box<[Entry]>>, free: &mut Option<u32>) -> u32 {
+    if free.is_none() {
+        let first = pages.len() * PAGE_ENTRIES;
+        pages.push(vec![Entry::FREE; PAGE_ENTRIES].into());
+        for slot in (first..first + PAGE_ENTRIES).rev() {
+            let slot = u32::try_from(slot).expect("fewer entries than 100 GB of memory hold");
+            link_free(pages, free, slot);
+        }
+    }
+    let slot = free.expect("a page was added");
+    let entry = &mut pages[page(slot)][line(slot)];
+    let [a, b, c, d, ..] = entry.at;
+    let next = u32::from_le_bytes([a, b, c, d]);
+    *free = (next != u32::MAX).then_some(next);
+    *entry = Entry::FREE;
+    slot
+}
+
+fn link_free(pages: &mut [Box<[Entry]>], free: &mut Option<u32>, slot: u32) {
+    let entry = &mut pages[page(slot)][line(slot)];
+    *entry = Entry::FREE;
+    entry.at[..4].copy_from_slice(&free.unwrap_or(u32::MAX).to_le_bytes());
+    *free = Some(slot);
 }
 
 fn page(slot: u32) -> usize {

@@ -176,9 +176,10 @@ impl ReadOnlyStore {
 }
 
 fn chunking_of(folder: &dyn Folder) -> Result<Chunking, StoreError> {
-    format::read(folder)?.ok_or_else(|| StoreError::NoStore {
+    let format = format::read(folder)?.ok_or_else(|| StoreError::NoStore {
         path: folder.path(),
-    })
+    })?;
+    Ok(format.chunking)
 }
 
 impl ChunkSource for ReadOnlyStore {
@@ -212,6 +213,11 @@ impl ChunkSource for ReadOnlyStore {
             disk.index += index_file::bytes_of(segment.records);
             disk.recipes += segment.recipe_bytes;
         }
-        self.history.stat(disk)
+        let format = format::read(&*self.history.folder);
+        let size_bytes = format.ok().flatten().map_or(0, |format| format.size_bytes);
+        StoreStat {
+            disk_bytes_max: size_bytes,
+            ..self.history.stat(disk)
+        }
     }
 }

@@ -23,8 +23,8 @@ pub struct StoreStat {
     pub segments: u32,
     /// Files of others that serve as history.
     pub files: u64,
-    /// The realms, in hexadecimal.
-    pub realms: Vec<String>,
+    /// The realms.
+    pub realms: Vec<RealmStat>,
     /// When the oldest segment was begun, in seconds since 1970.
     pub oldest_s: Option<u64>,
     /// When the youngest was begun.
@@ -49,6 +49,15 @@ pub struct StoreStat {
     pub changed_files: u64,
     /// Bytes of memory that the index and all about segments and recipes take.
     pub memory_bytes: u64,
+}
+
+/// A realm that a store has history of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RealmStat {
+    /// In hexadecimal.
+    pub realm: String,
+    /// What it is called, if that was told.
+    pub name: Option<String>,
 }
 
 /// Bytes of the files of a store.

@@ -11,7 +11,7 @@ use super::{Counted, DiskStore, Head, Lock, Sealed, StoreConfig, evict::now_s, l
 use crate::{
     DiskBytes, StoreError,
     folder::Folder,
-    format::{self, FORMAT_FILE_NEW, error_at},
+    format::{self, FORMAT_FILE_NEW, Format, error_at},
     history::{History, RECIPES_AT, Segment},
     index::{ChunkAt, NUMBER_END},
     layout::{
@@ -117,8 +117,13 @@ enum Loaded {
 
 /// Sees to the file `format`.
 fn check_format(folder: &dyn Folder, config: &StoreConfig) -> Result<(), StoreError> {
+    let format = Format {
+        chunking: config.chunking,
+        size_bytes: config.size_bytes,
+    };
     match format::read(folder)? {
-        Some(stored) if stored == config.chunking => Ok(()),
+        Some(stored) if stored == format => Ok(()),
+        Some(stored) if stored.chunking == config.chunking => format::write(folder, format),
         Some(_) if config.starts_afresh => {
             for (name, _) in list(folder)? {
                 if FileKind::parse(&name).is_some() {
@@ -126,11 +131,11 @@ fn check_format(folder: &dyn Folder, config: &StoreConfig) -> Result<(), StoreEr
                     removed.map_err(error_at(folder, "remove", &name))?;
                 }
             }
-            format::write(folder, config.chunking)
+            format::write(folder, format)
         }
         Some(stored) => Err(StoreError::OtherChunking {
             path: folder.path(),
-            stored,
+            stored: stored.chunking,
             asked: config.chunking,
         }),
         None => {
@@ -141,7 +146,7 @@ fn check_format(folder: &dyn Folder, config: &StoreConfig) -> Result<(), StoreEr
                     path: folder.path(),
                 });
             }
-            format::write(folder, config.chunking)
+            format::write(folder, format)
         }
     }
 }

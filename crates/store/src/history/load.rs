@@ -8,11 +8,11 @@
 
 use std::io;
 
-use super::{BLOCK_RECORDS, History, PieceInfo, RealmNumber};
+use super::{BLOCK_RECORDS, History, NO_REALM, PieceInfo, RealmNumber};
 use crate::{
     StoreError,
     folder::FolderFile,
-    index::{NUMBER_END, RecipeAt},
+    index::{ChunkAt, NUMBER_END, RecipeAt},
     key::IndexKey,
     layout::{
         FileKind,
@@ -128,31 +128,43 @@ impl History {
 
     /// Takes the records of a block that a segment has not yet.
     fn take_block(&mut self, number: u32, block: u32, start: u64, records: &[Record]) {
+        let Self {
+            segments,
+            realms,
+            index,
+            chunks,
+            ..
+        } = self;
+        let segment = segments.get_mut(&number).expect("it is being loaded");
         let first = block * BLOCK_RECORDS as u32;
-        let segment = self.segment_mut(number);
+        let known = segment.records.saturating_sub(first) as usize;
         segment.block_starts.truncate(block as usize);
         segment.block_starts.push(start);
-        let known = segment.records.saturating_sub(first) as usize;
         segment.records = first;
         segment.chunk_bytes = start;
         for (line, record) in records.iter().enumerate() {
-            // The start of the block is there already.
-            let at = match line {
-                0 => {
-                    self.segment_mut(number).block_starts.pop();
-                    self.push_record(number, record)
+            match record {
+                Record::Realm { realm, slot } => {
+                    let realm = realms.number_or_new(*realm);
+                    segment.declare(*slot, realm.unwrap_or(NO_REALM));
                 }
-                _ => self.push_record(number, record),
-            };
-            if let Record::Chunk {
-                digest, realm_slot, ..
-            } = record
-                && line >= known
-                && let Some(realm) = self.segment(number).realm(*realm_slot)
-            {
-                let realm = self.realms.realm(realm);
-                self.index_chunk(IndexKey::of_chunk(realm, digest), at);
+                Record::Chunk {
+                    digest, realm_slot, ..
+                } if line >= known => {
+                    if let Some(realm) = segment.realm(*realm_slot) {
+                        let key = IndexKey::of_chunk(realms.realm(realm), digest);
+                        let entry = index.find_or_insert(key);
+                        *chunks += u64::from(entry.at().is_none());
+                        entry.set_at(ChunkAt {
+                            segment: number,
+                            record: segment.records,
+                        });
+                    }
+                }
+                Record::Chunk { .. } => {}
             }
+            segment.records += 1;
+            segment.chunk_bytes += record.chunk_bytes();
         }
     }
 
