@@ -11,6 +11,7 @@ mod dry_run;
 mod keygen;
 mod run;
 mod status;
+mod store;
 mod table;
 
 use std::{
@@ -59,6 +60,8 @@ enum Command {
     Near(run::RunArguments<NearOptions>),
     /// Show a running gateway: its peers, flows and savings
     Status(status::StatusArguments),
+    /// Look after a near end's chunk store: add files to its history, show, verify, compact it
+    Store(store::StoreArguments),
     /// Find out whether a pair works, and how fast the way between is
     Check(check::CheckArguments),
     /// Reckon what elimination saves on the bill for traffic, and costs on the one for servers
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::Far(arguments) => run::far(&arguments),
         Command::Near(arguments) => run::near(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Store(arguments) => store::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Cost(arguments) => cost::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

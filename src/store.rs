@@ -1,0 +1,254 @@
+//! `refrain store`: looks after the chunk store of a near gateway.
+//!
+//! What only reads, `stat` and `verify`, works beside a gateway that has the store open; what
+//! writes, `add` and `compact`, needs it for itself, and says which process has it.
+
+mod print;
+
+use std::{
+    io::{IsTerminal, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail, ensure};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use refrain_codec::{
+    chunk::{hash::ChunkHasher, stream::ChunkBounds},
+    marker::PackMask,
+};
+use refrain_gateway::units::ByteSize;
+use refrain_store::{ChunkSource, Chunking, DiskStore, ReadOnlyStore, Realm, StoreConfig};
+use serde::Serialize;
+
+/// Of a store that is made and for which no bound was given.
+const SIZE_BYTES_DEFAULT: u64 = 100_000_000_000;
+
+#[derive(clap::Args)]
+pub struct StoreArguments {
+    #[command(subcommand)]
+    command: StoreCommand,
+}
+
+#[derive(clap::Subcommand)]
+enum StoreCommand {
+    /// Let files that are already here serve as history: only metadata is kept, the data stays in
+    /// the files, and one that changes afterwards is noticed and never delivered from
+    Add(AddArguments),
+    /// Show what a store holds, and what it takes
+    Stat(StoreOptions),
+    /// Read and check all that a store holds; the exit code is 1 if something is damaged
+    Verify(StoreOptions),
+    /// Give back the room of what is dead, and join small segments
+    Compact(StoreOptions),
+}
+
+#[derive(clap::Args)]
+struct StoreOptions {
+    /// The folder of the store
+    #[arg(long, env = "REFRAIN_STORE", value_name = "DIR")]
+    store: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct AddArguments {
+    /// The folder whose files, and those in all folders below, are to be history
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// The service whose flows this history may answer, as the near gateway names it
+    #[arg(long, value_name = "NAME")]
+    realm: String,
+    #[command(flatten)]
+    store: StoreOptions,
+    #[command(flatten)]
+    new: NewStoreOptions,
+}
+
+/// How a store is to be. One that is there already stays as it is where nothing is said.
+#[derive(clap::Args)]
+struct NewStoreOptions {
+    /// The bound on disk [default: as it is, or 100GB for a new store]
+    #[arg(long, env = "REFRAIN_STORE_SIZE", value_name = "SIZE")]
+    store_size: Option<ByteSize>,
+    /// The average chunk of a new store, a power of two [default: 8KiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_average)]
+    chunk_average: Option<u8>,
+    /// The shortest chunk of a new store [default: 2KiB]
+    #[arg(long, value_name = "SIZE")]
+    chunk_min: Option<ByteSize>,
+    /// The longest chunk of a new store [default: 32KiB]
+    #[arg(long, value_name = "SIZE")]
+    chunk_max: Option<ByteSize>,
+    /// The digests of a new store: blake3 or sha1 [default: blake3]
+    #[arg(long, value_name = "NAME")]
+    chunk_hash: Option<ChunkHasher>,
+}
+
+impl NewStoreOptions {
+    /// The configuration of a store, of the one at `path` if there is one.
+    fn config(&self, path: &Path) -> anyhow::Result<StoreConfig> {
+        let there = StoreConfig::of(path)?;
+        let mut config = there.unwrap_or_else(|| StoreConfig::new(SIZE_BYTES_DEFAULT));
+        if let Some(ByteSize(size_bytes)) = self.store_size {
+            config.size_bytes = size_bytes;
+        }
+        let Chunking {
+            mask_bits,
+            bounds,
+            hasher,
+        } = config.chunking;
+        let bytes = |asked: Option<ByteSize>, otherwise| asked.map_or(otherwise, |size| size.0);
+        let bytes_min = bytes(self.chunk_min, bounds.bytes_min());
+        let bytes_max = bytes(self.chunk_max, bounds.bytes_max());
+        config.chunking = Chunking {
+            mask_bits: self.chunk_average.unwrap_or(mask_bits),
+            bounds: ChunkBounds::new(usize::try_from(bytes_min)?, usize::try_from(bytes_max)?)?,
+            hasher: self.chunk_hash.unwrap_or(hasher),
+        };
+        Ok(config)
+    }
+}
+
+pub fn run(arguments: &StoreArguments) -> anyhow::Result<()> {
+    match &arguments.command {
+        StoreCommand::Add(arguments) => add(arguments),
+        StoreCommand::Stat(options) => {
+            let stat = ReadOnlyStore::inspect(&options.store)?.stat();
+            options.print(&stat, |out| print::stat(&stat, out))
+        }
+        StoreCommand::Verify(options) => verify(options),
+        StoreCommand::Compact(options) => compact(options),
+    }
+}
+
+impl StoreOptions {
+    /// Prints as JSON, or as `table` does.
+    fn print(
+        &self,
+        report: &impl Serialize,
+        table: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+    ) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        match self.json {
+            true => writeln!(out, "{}", serde_json::to_string(report)?)?,
+            false => table(&mut out)?,
+        }
+        Ok(())
+    }
+
+    /// The store, for this process alone.
+    fn open(&self) -> anyhow::Result<DiskStore> {
+        let config = StoreConfig::of(&self.store)?;
+        let config = config.with_context(|| format!("{} holds no store", self.store.display()))?;
+        Ok(DiskStore::open(&self.store, config)?)
+    }
+}
+
+fn add(arguments: &AddArguments) -> anyhow::Result<()> {
+    ensure!(!arguments.realm.is_empty(), "a realm has a name");
+    let is_folder = std::fs::metadata(&arguments.dir)
+        .with_context(|| arguments.dir.display().to_string())?
+        .is_dir();
+    ensure!(is_folder, "{} is no folder", arguments.dir.display());
+    let path = &arguments.store.store;
+    let mut store = DiskStore::open(path, arguments.new.config(path)?)?;
+    store.name_realm(&arguments.realm)?;
+    let bar = bar("{bar:30} {bytes}/{total_bytes} {msg}");
+    let realm = Realm::named(&arguments.realm);
+    let report = store.add_files(&arguments.dir, realm, &mut |progress| {
+        bar.set_length(progress.bytes_total);
+        bar.set_position(progress.bytes);
+        bar.set_message(format!(
+            "{} of {} files",
+            progress.files, progress.files_total
+        ));
+    });
+    bar.finish_and_clear();
+    let report = report?;
+    store.close()?;
+    for (path, why) in &report.told {
+        eprintln!("refrain: not added: {}: {why}", path.display());
+    }
+    let left = report.unreadable + report.changed_while_read;
+    arguments
+        .store
+        .print(&report, |out| print::added(&report, out))?;
+    ensure!(left == 0, "{left} files or folders were not added");
+    Ok(())
+}
+
+fn verify(options: &StoreOptions) -> anyhow::Result<()> {
+    let mut store = ReadOnlyStore::inspect(&options.store)?;
+    let bar = bar("{bar:30} {pos} of {len} chunks");
+    let report = store.verify(&mut |progress| {
+        bar.set_length(progress.chunks_total);
+        bar.set_position(progress.chunks);
+    });
+    bar.finish_and_clear();
+    let report = report?;
+    options.print(&report, |out| print::verified(&report, out))?;
+    if !report.is_whole() {
+        bail!(
+            "the store {} is damaged: what is damaged is never delivered; `refrain store compact` \
+             gives back its room",
+            options.store.display()
+        );
+    }
+    Ok(())
+}
+
+fn compact(options: &StoreOptions) -> anyhow::Result<()> {
+    let mut store = options.open()?;
+    let checking = bar("{bar:30} {pos} of {len} chunks checked");
+    let verified = store.verify(&mut |progress| {
+        checking.set_length(progress.chunks_total);
+        checking.set_position(progress.chunks);
+    });
+    checking.finish_and_clear();
+    verified?;
+    let bar = bar("{bar:30} {pos} of {len} segments");
+    let report = store.compact(&mut |done, total| {
+        bar.set_length(total.into());
+        bar.set_position(done.into());
+    });
+    bar.finish_and_clear();
+    let report = report?;
+    store.close()?;
+    options.print(&report, |out| print::compacted(&report, out))
+}
+
+/// A progress bar on a terminal, nothing elsewhere.
+fn bar(template: &str) -> ProgressBar {
+    let target = match std::io::stderr().is_terminal() {
+        true => ProgressDrawTarget::stderr(),
+        false => ProgressDrawTarget::hidden(),
+    };
+    let style = ProgressStyle::with_template(template).expect("a valid template");
+    ProgressBar::with_draw_target(None, target).with_style(style)
+}
+
+/// An average as the bits of the mask that gives it.
+fn parse_average(text: &str) -> Result<u8, String> {
+    let ByteSize(bytes) = text.parse().map_err(|error| format!("{error}"))?;
+    let bits = u8::try_from(bytes.checked_ilog2().unwrap_or(0)).unwrap_or(u8::MAX);
+    match bytes.is_power_of_two() && PackMask::with_bits(bits).is_ok() {
+        true => Ok(bits),
+        false => Err("expected a power of two, 64 bytes to 32KiB".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_average;
+
+    #[test]
+    fn averages_are_powers_of_two_that_a_mask_has() {
+        assert_eq!(parse_average("8KiB"), Ok(13));
+        assert_eq!(parse_average("64"), Ok(6));
+        for text in ["0", "32", "8000", "64KiB", "x"] {
+            assert!(parse_average(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What `refrain store` found, for people.
+
+use std::io::{self, Write};
+
+use refrain_store::{AddReport, CompactReport, StoreStat, VerifyReport};
+
+use crate::table::{bytes, percent};
+
+/// Lines of a name and what is said of it.
+fn lines(lines: &[(&str, String)], out: &mut dyn Write) -> io::Result<()> {
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, text) in lines {
+        writeln!(out, "{name:<width$}  {text}")?;
+    }
+    Ok(())
+}
+
+pub fn stat(stat: &StoreStat, out: &mut dyn Write) -> io::Result<()> {
+    let disk = &stat.disk;
+    let realms = stat.realms.iter().map(|realm| match &realm.name {
+        Some(name) => name.clone(),
+        None => realm.realm.clone(),
+    });
+    let realms: Vec<String> = realms.collect();
+    let since = stat.oldest_s.map_or("-".to_owned(), since);
+    lines(
+        &[
+            ("chunks", stat.chunks.to_string()),
+            (
+                "on disk",
+                format!("{} of {}", bytes(disk.total()), bytes(stat.disk_bytes_max)),
+            ),
+            ("  chunks", bytes(disk.chunks)),
+            (
+                "  index",
+                format!(
+                    "{} ({} of the chunks)",
+                    bytes(disk.index),
+                    percent(disk.index as f64, disk.chunks as f64)
+                ),
+            ),
+            (
+                "  recipes",
+                format!("{}, {} entries", bytes(disk.recipes), stat.recipe_entries),
+            ),
+            ("  other", bytes(disk.other)),
+            ("segments", stat.segments.to_string()),
+            ("begun", since),
+            ("openings", stat.openings.to_string()),
+            ("added files", stat.files.to_string()),
+            ("damaged", stat.damaged.to_string()),
+            ("memory when open", bytes(stat.memory_bytes)),
+            ("realms", realms.join(", ")),
+        ],
+        out,
+    )
+}
+
+/// How long ago a moment was, in the largest unit that fits.
+fn since(moment_s: u64) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let ago_s = now.map_or(0, |now| now.as_secs()).saturating_sub(moment_s);
+    let units = [("days", 86_400), ("hours", 3_600), ("minutes", 60)];
+    let unit = units.into_iter().find(|&(_, unit_s)| ago_s >= 2 * unit_s);
+    let (unit, unit_s) = unit.unwrap_or(("seconds", 1));
+    format!("{} {unit} ago", ago_s / unit_s)
+}
+
+pub fn added(report: &AddReport, out: &mut dyn Write) -> io::Result<()> {
+    let mut all = vec![
+        (
+            "added",
+            format!(
+                "{} files, {}, {} chunks",
+                report.added_files,
+                bytes(report.added_bytes),
+                report.added_chunks
+            ),
+        ),
+        ("unchanged", format!("{} files", report.unchanged_files)),
+    ];
+    for (name, count) in [
+        ("changed or gone", report.dropped_files),
+        ("empty", report.empty_files),
+        ("symbolic links", report.symlinks),
+        ("special files", report.special_files),
+        ("unreadable", report.unreadable),
+        ("changed while read", report.changed_while_read),
+    ] {
+        if count > 0 {
+            all.push((name, count.to_string()));
+        }
+    }
+    lines(&all, out)
+}
+
+pub fn verified(report: &VerifyReport, out: &mut dyn Write) -> io::Result<()> {
+    lines(
+        &[
+            (
+                "whole",
+                format!("{} chunks, {}", report.chunks, bytes(report.bytes)),
+            ),
+            ("damaged", format!("{} chunks", report.damaged_chunks)),
+            ("damaged metadata", report.damaged_metadata.to_string()),
+            (
+                "in files that changed",
+                format!("{} chunks", report.changed_chunks),
+            ),
+        ],
+        out,
+    )
+}
+
+pub fn compacted(report: &CompactReport, out: &mut dyn Write) -> io::Result<()> {
+    let mut all = vec![
+        ("freed", bytes(report.freed_bytes)),
+        (
+            "moved",
+            format!(
+                "{} chunks, {}, of {} segments",
+                report.moved_chunks,
+                bytes(report.moved_bytes),
+                report.segments
+            ),
+        ),
+    ];
+    if report.left_segments > 0 {
+        let why = format!("{} segments, for want of room", report.left_segments);
+        all.push(("left as they are", why));
+    }
+    lines(&all, out)
+}

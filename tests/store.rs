@@ -1,0 +1,209 @@
+//! `refrain store`, as its users run it.
+
+mod common;
+
+use std::{fs, path::Path};
+
+use common::command::{command, refrain, refrain_fails};
+use refrain_store::{DiskStore, StoreConfig};
+use serde_json::Value;
+
+fn content(seed: u32, bytes: u32) -> Vec<u8> {
+    let numbers =
+        (0..bytes / 4).map(|n| (n ^ seed << 20).wrapping_mul(0x9e37_79b1).rotate_left(13));
+    numbers
+        .flat_map(|n| n.wrapping_mul(n | 1).to_le_bytes())
+        .collect()
+}
+
+/// Runs `refrain store` with `--json`, and reads what it prints.
+#[track_caller]
+fn json(store: &Path, arguments: &[&str]) -> Value {
+    let store = store.display().to_string();
+    let arguments = [&["store"], arguments, &["--store", &store, "--json"]].concat();
+    let output = refrain(&arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    assert!(error.is_empty(), "no progress but on a terminal: {error}");
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+struct World {
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let world = Self {
+            folder: tempfile::tempdir().expect("a folder"),
+        };
+        fs::create_dir_all(world.files().join("below")).expect("made");
+        fs::write(world.files().join("one"), content(1, 500_000)).expect("written");
+        fs::write(world.files().join("below/two"), content(2, 200_000)).expect("written");
+        world
+    }
+
+    fn files(&self) -> std::path::PathBuf {
+        self.folder.path().join("files")
+    }
+
+    fn store(&self) -> std::path::PathBuf {
+        self.folder.path().join("store")
+    }
+
+    #[track_caller]
+    fn add(&self) -> Value {
+        let files = self.files().display().to_string();
+        json(&self.store(), &["add", &files, "--realm", "mirror"])
+    }
+}
+
+#[test]
+fn files_are_added_shown_and_verified() {
+    let world = World::new();
+    let added = world.add();
+    assert_eq!(
+        (&added["added_files"], &added["added_bytes"]),
+        (&2.into(), &700_000.into())
+    );
+    assert_eq!(world.add()["unchanged_files"], 2);
+
+    let stat = json(&world.store(), &["stat"]);
+    assert_eq!(
+        (&stat["files"], &stat["chunks"]),
+        (&2.into(), &added["added_chunks"])
+    );
+    assert_eq!(stat["realms"][0]["name"], "mirror");
+    assert_eq!(stat["disk_bytes_max"], 100_000_000_000_u64);
+    let verified = json(&world.store(), &["verify"]);
+    assert_eq!(
+        (&verified["bytes"], &verified["damaged_chunks"]),
+        (&700_000.into(), &0.into())
+    );
+
+    let store = world.store().display().to_string();
+    for (subcommand, words) in [
+        ("stat", ["chunks", "mirror"]),
+        ("verify", ["whole", "700 kB"]),
+        ("compact", ["freed", "0 B"]),
+    ] {
+        // The store's name may come from the environment.
+        let mut refrain = command(&["store", subcommand]);
+        let output = refrain
+            .env("REFRAIN_STORE", &store)
+            .output()
+            .expect("it runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(words.iter().all(|word| text.contains(word)), "{text}");
+    }
+}
+
+#[test]
+fn a_file_that_changed_is_history_no_more_until_it_is_added_again() {
+    let world = World::new();
+    world.add();
+    fs::write(world.files().join("one"), content(3, 400_000)).expect("written");
+    let verified = json(&world.store(), &["verify"]);
+    assert_eq!(
+        (&verified["bytes"], &verified["damaged_chunks"]),
+        (&200_000.into(), &0.into())
+    );
+    assert_ne!(verified["changed_chunks"], 0);
+    let added = world.add();
+    assert_eq!(
+        (&added["added_files"], &added["dropped_files"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(json(&world.store(), &["verify"])["bytes"], 600_000);
+}
+
+#[test]
+fn damage_is_told_by_the_exit_code_and_compacted_away() {
+    use refrain_store::{ChunkSource, ChunkStore, Realm};
+    let world = World::new();
+    let mut store = DiskStore::open(&world.store(), StoreConfig::new(64 << 20)).expect("it opens");
+    let recipe = store.begin(Realm::named("mirror"), None);
+    for chunk in content(1, 5 << 20).chunks(8 << 10) {
+        let digest = refrain_codec::chunk::hash::ChunkHasher::default().digest(chunk);
+        store.append(recipe, &digest, chunk).expect("appended");
+    }
+    let chunks = store.stat().chunks;
+    store.close().expect("closed");
+    let segment = world.store().join("00000001.chunks");
+    let mut content = fs::read(&segment).expect("there");
+    for at in (0..content.len()).step_by(50_000) {
+        content[at] ^= 1;
+    }
+    fs::write(&segment, content).expect("written");
+
+    let store = world.store().display().to_string();
+    let (code, error) = refrain_fails(&["store", "verify", "--store", &store]);
+    assert_eq!(code, 1);
+    assert!(
+        error.contains("damaged") && error.contains("compact"),
+        "{error}"
+    );
+    let compacted = json(&world.store(), &["compact"]);
+    assert!(
+        compacted["freed_bytes"].as_u64() > Some(500_000),
+        "{compacted}"
+    );
+    let verified = json(&world.store(), &["verify"]);
+    assert_eq!(verified["damaged_chunks"], 0);
+    assert!(verified["chunks"].as_u64() < Some(chunks) && verified["chunks"] != 0);
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let world = World::new();
+    world.add();
+    let (store, files) = (
+        world.store().display().to_string(),
+        world.files().display().to_string(),
+    );
+    let fails = |arguments: &[&str], code: i32, words: &[&str]| {
+        let (found, error) = refrain_fails(&[&["store"], arguments].concat());
+        assert_eq!(found, code, "{arguments:?}: {error}");
+        for word in words {
+            assert!(error.contains(word), "{arguments:?} says: {error}");
+        }
+    };
+    let add = |dir, more: &[&str], code, words: &[&str]| {
+        let arguments = ["add", dir, "--realm", "mirror", "--store", &store];
+        fails(&[&arguments, more].concat(), code, words);
+    };
+    fails(&["stat"], 2, &["--store"]);
+    fails(&["add", &files, "--store", &store], 2, &["--realm"]);
+    fails(&["stat", "--store", &files], 1, &["holds no store", &files]);
+    fails(&["compact", "--store", &files], 1, &["holds no store"]);
+    add("/nowhere/at/all", &[], 1, &["/nowhere/at/all"]);
+    add("Cargo.toml", &[], 1, &["no folder"]);
+    add(&files, &["--chunk-average", "5000"], 2, &["power of two"]);
+    add(
+        &files,
+        &["--chunk-average", "4KiB"],
+        1,
+        &["cut otherwise", "13 bits", "12 bits"],
+    );
+    add(&files, &["--chunk-min", "64KiB"], 1, &["48"]);
+    add(&files, &["--store-size", "1MB"], 1, &["too small"]);
+    fails(
+        &["add", &store, "--realm", "x", "--store", &files],
+        1,
+        &["not empty", "no store"],
+    );
+
+    let owner = DiskStore::open(&world.store(), StoreConfig::new(64 << 20)).expect("it opens");
+    add(&files, &[], 1, &["in use", &std::process::id().to_string()]);
+    // Looking needs no lock.
+    assert_eq!(json(&world.store(), &["stat"])["files"], 2);
+    assert_eq!(json(&world.store(), &["verify"])["bytes"], 700_000);
+    drop(owner);
+
+    fs::write(
+        world.store().join("format"),
+        "refrain chunk store\nversion = 9\n",
+    )
+    .expect("written");
+    fails(&["stat", "--store", &store], 1, &["format 9", "reads 1"]);
+}
