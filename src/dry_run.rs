@@ -6,10 +6,12 @@
 use std::io::{self, Write};
 
 use refrain_gateway::{
-    config::{CommonConfig, FarConfig, NearConfig},
+    config::{CommonConfig, FarConfig, HistoryOptions, NearConfig},
     keys::{PeerKeys, PublicKey},
     memory::MemoryBudget,
 };
+
+use refrain_proto::by_receiver::history::HistoryConfig;
 
 use crate::table::bytes;
 
@@ -23,8 +25,20 @@ pub fn near(config: &NearConfig, out: &mut impl Write) -> io::Result<()> {
             line(spec, address.to_string())?;
         }
     }
+    match &config.history {
+        Some(history) => {
+            let size = bytes(history.size.0);
+            let store = history.store.display();
+            line(
+                "store",
+                format!("{store}, at most {size}, realm {}", history.realm),
+            )?;
+        }
+        None => line("store", "none: nothing is predicted".to_owned())?,
+    }
     let peers = [config.peer_key].into_iter().collect();
-    common(&config.common, &peers, &mut line)?;
+    let engine = config.history.as_ref().map(HistoryOptions::engine);
+    common(&config.common, engine, &peers, &mut line)?;
     writeln!(
         out,
         "nothing was started; `refrain check` tries the way to the peer"
@@ -39,12 +53,13 @@ pub fn far(config: &FarConfig, out: &mut impl Write) -> io::Result<()> {
     for key in config.peers.iter() {
         line("peer_key", named(&config.peers, &key))?;
     }
-    common(&config.common, &config.peers, &mut line)?;
+    common(&config.common, None, &config.peers, &mut line)?;
     writeln!(out, "nothing was started")
 }
 
 fn common(
     config: &CommonConfig,
+    history: Option<HistoryConfig>,
     peers: &PeerKeys,
     line: &mut impl FnMut(&str, String) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -67,7 +82,7 @@ fn common(
     }
     line("allow", config.allow.describe())?;
     line("exclude", config.exclude.describe())?;
-    let [memory, lanes] = memory_and_lanes(config, peers.len());
+    let [memory, lanes] = memory_and_lanes(config, history, peers.len());
     line("memory", memory)?;
     line("lanes", lanes)?;
     let rate = config.rate.map(|rate| rate.to_string());
@@ -75,6 +90,7 @@ fn common(
         "rate",
         rate.unwrap_or_else(|| "whatever the links take".to_owned()),
     )?;
+    line("mode", config.mode.to_string())?;
     line("effort", config.effort.to_string())?;
     let matching = &config.matching;
     line(
@@ -91,10 +107,14 @@ fn common(
 }
 
 /// What a link gets of the memory, as it would when it begins, and how many lanes in it.
-fn memory_and_lanes(config: &CommonConfig, peers: usize) -> [String; 2] {
+fn memory_and_lanes(
+    config: &CommonConfig,
+    history: Option<HistoryConfig>,
+    peers: usize,
+) -> [String; 2] {
     let budget = MemoryBudget::new(config.memory.0, peers);
     let whole = bytes(config.memory.0);
-    let Some((link, _reserved)) = budget.link(config) else {
+    let Some((link, _reserved)) = budget.link(config, history) else {
         return [
             format!("{whole}, too little for any link"),
             "none".to_owned(),

@@ -22,6 +22,23 @@ pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
         bytes(status.memory.bound_bytes),
         bytes(status.memory.allocated_bytes),
     )?;
+    if let Some(store) = &status.store {
+        writeln!(
+            out,
+            "mode {}; store {}: {} chunks, {} of {} on disk, realm {}",
+            status.mode,
+            store.path,
+            store.chunks,
+            bytes(store.disk_bytes),
+            bytes(store.disk_bytes_max),
+            store.realm,
+        )?;
+        if let Some(error) = &store.last_error {
+            writeln!(out, "store: {error}")?;
+        }
+    } else {
+        writeln!(out, "mode {}, no store", status.mode)?;
+    }
     writeln!(out)?;
     links(&status.peers).print(out)?;
     for peer in &status.peers {
@@ -86,6 +103,7 @@ fn traffic(peers: &[Peer]) -> Table {
         "peer",
         "direction",
         "app",
+        "predicted",
         "matching",
         "zstd",
         "overhead",
@@ -109,20 +127,30 @@ fn flows(flows: &[Flow]) -> Table {
         "opened",
         "class",
         "direction",
+        "driven by",
         "age",
         "app",
+        "predicted",
         "matching",
         "zstd",
         "overhead",
         "link",
         "saved",
+        "why so driven",
     ])
-    .words(&["target", "opened", "class", "direction"]);
+    .words(&[
+        "target",
+        "opened",
+        "class",
+        "direction",
+        "driven by",
+        "why so driven",
+    ]);
     for flow in flows {
         // What is received was classed at the other end.
-        for (direction, class, counts) in [
-            ("sent", flow.class.as_str(), &flow.sent),
-            ("received", "-", &flow.received),
+        for (direction, class, counts, driver) in [
+            ("sent", flow.class.as_str(), &flow.sent, &flow.send_driver),
+            ("received", "-", &flow.received, &flow.receive_driver),
         ] {
             let cells = [
                 flow.id.to_string(),
@@ -130,9 +158,14 @@ fn flows(flows: &[Flow]) -> Table {
                 flow.opened.clone(),
                 class.to_owned(),
                 direction.to_owned(),
+                driver.by.clone(),
                 age(flow.age_s),
             ];
-            table.row(cells.into_iter().chain(sum(counts)));
+            let why = match driver.dispersion {
+                Some(level) if level > 0 => format!("{}; dispersion {level}", driver.reason),
+                _ => driver.reason.clone(),
+            };
+            table.row(cells.into_iter().chain(sum(counts)).chain([why]));
         }
     }
     table
@@ -144,8 +177,9 @@ fn name(peer: &Peer) -> String {
 
 /// Application bytes, what each layer made of them, what the link cost, what went over it, and
 /// the share that was saved.
-fn sum(counts: &Direction) -> [String; 6] {
-    let saved_by_layers = counts.matching_saved_bytes + counts.zstd_saved_bytes;
+fn sum(counts: &Direction) -> [String; 7] {
+    let predicted = counts.prediction_saved_bytes as i64;
+    let saved_by_layers = predicted + counts.matching_saved_bytes + counts.zstd_saved_bytes;
     let overhead = counts.link_bytes as i64 - (counts.app_bytes as i64 - saved_by_layers);
     // Less than nothing while bytes that were encoded wait in a socket.
     let overhead = overhead.max(0);
@@ -159,6 +193,7 @@ fn sum(counts: &Direction) -> [String; 6] {
     };
     [
         amount(counts.app_bytes),
+        change(-predicted),
         change(-counts.matching_saved_bytes),
         change(-counts.zstd_saved_bytes),
         change(overhead),
@@ -201,6 +236,7 @@ fn age(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use refrain_gateway::status::Driver;
 
     #[test]
     fn a_sum_adds_up_and_shows_a_share_only_of_what_outweighs_the_links_own_cost() {
@@ -214,7 +250,7 @@ mod tests {
         assert_eq!(
             sum(&counts),
             [
-                "7.00 MB", "-3.30 MB", "-250 kB", "+50.0 kB", "3.50 MB", "50.0 %"
+                "7.00 MB", "0  B", "-3.30 MB", "-250 kB", "+50.0 kB", "3.50 MB", "50.0 %"
             ]
         );
         // What does not shrink costs its overhead, and that is a share worth showing.
@@ -223,7 +259,7 @@ mod tests {
         assert_eq!(
             sum(&counts),
             [
-                "7.00 MB", "0  B", "+3.00 kB", "+10.0 kB", "7.01 MB", "-0.2 %"
+                "7.00 MB", "0  B", "0  B", "+3.00 kB", "+10.0 kB", "7.01 MB", "-0.2 %"
             ]
         );
         let tiny = Direction {
@@ -237,11 +273,16 @@ mod tests {
             [app, overhead, link, saved],
             ["113  B", "+2.20 kB", "2.31 kB", "-"]
         );
-        assert_eq!(sum(&Direction::default())[5], "-");
+        assert_eq!(sum(&Direction::default())[6], "-");
     }
 
     #[test]
     fn a_flows_class_is_shown_for_what_this_end_sends() {
+        let driver = Driver {
+            by: "sender".to_owned(),
+            reason: "nothing is predicted".to_owned(),
+            dispersion: None,
+        };
         let flow = Flow {
             id: 1,
             peer: "far".to_owned(),
@@ -252,6 +293,8 @@ mod tests {
             lane: 0,
             sent: Direction::default(),
             received: Direction::default(),
+            send_driver: driver.clone(),
+            receive_driver: driver,
         };
         let mut out = Vec::new();
         flows(&[flow]).print(&mut out).expect("memory");
@@ -259,6 +302,17 @@ mod tests {
         let class = |line: &str| line.split_whitespace().nth(3).map(str::to_owned);
         let classes: Vec<_> = out.lines().skip(1).filter_map(class).collect();
         assert_eq!(classes, ["ordinary", "-"], "{out}");
+    }
+
+    #[test]
+    fn what_was_predicted_has_its_share_of_the_sum() {
+        let counts = Direction {
+            app_bytes: 5_000_000,
+            prediction_saved_bytes: 4_000_000,
+            link_bytes: 1_010_000,
+            ..Direction::default()
+        };
+        assert_eq!(sum(&counts)[1..5], ["-4.00 MB", "0  B", "0  B", "+10.0 kB"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! it returns is trusted from then on.
 
 mod changes;
+mod history;
 mod listeners;
 
 use std::fmt;
@@ -18,6 +19,7 @@ use refrain_codec::chunk::hash::ChunkHasher;
 use refrain_codec::marker::{MarkerAlgorithm, SampleByteTable, SamplingPeriod, WindowBytes};
 use refrain_codec::matching::MatchingAlgorithm;
 use refrain_codec::simd::{Backend, BackendChoice};
+use refrain_proto::Mode;
 use tracing::level_filters::LevelFilter;
 
 use crate::keys::{PeerKeys, PrivateKey, PublicKey, read_secret_file};
@@ -26,13 +28,15 @@ use crate::memory::MEMORY_BYTES_MIN;
 use crate::options::{
     ADMIN, ADMIN_TOKEN, ADMIN_TOKEN_FILE, ALLOW, CACHE, CHUNK_HASH, CONNECT_TIMEOUT, Check,
     DEAD_AFTER, DRAIN_TIMEOUT, EFFORT, EXCLUDE, FORWARD, Far, HTTP_PROXY, IDLE_TIMEOUT, KEEP_LINK,
-    KEY, LANES, LANES_MAX, LISTEN, LOG, MARKER, MARKER_TABLE, MATCHING, MEMORY, Near, OptionSpec,
-    Options, PEER, PEER_KEY, Program, RATE, SAMPLING_PERIOD, SIMD, SOCKS5, WINDOW_BYTES,
+    KEY, LANES, LANES_MAX, LISTEN, LOG, MARKER, MARKER_TABLE, MATCHING, MEMORY, MODE, Near,
+    OptionSpec, Options, PEER, PEER_KEY, Program, RATE, SAMPLING_PERIOD, SIMD, SOCKS5,
+    WINDOW_BYTES,
 };
 use crate::rules::{AllowRules, ExcludeRules};
 use crate::settings::{ConfigError, Settings, read_text};
 use crate::target::Target;
 use crate::units::{BitRate, ByteSize, TimeSpan};
+pub use history::HistoryOptions;
 
 /// What `refrain near` is to do.
 #[derive(Debug, Clone)]
@@ -45,6 +49,8 @@ pub struct NearConfig {
     pub socks5: Option<SocketAddr>,
     /// Where to serve as an HTTP proxy.
     pub http_proxy: Option<SocketAddr>,
+    /// Where to keep what comes, and how to predict from it.
+    pub history: Option<HistoryOptions>,
     /// What both ends are told.
     pub common: CommonConfig,
 }
@@ -90,6 +96,8 @@ pub struct CommonConfig {
     pub admin: Option<AdminConfig>,
     /// The most that this end sends.
     pub rate: Option<BitRate>,
+    /// Which end finds what repeats.
+    pub mode: Mode,
     /// How hard to look for repeats.
     pub effort: Effort,
     /// One direction's cache: 1 MiB to 4 GiB, at most half of `memory`.
@@ -198,6 +206,7 @@ impl NearConfig {
             peer_key,
             socks5: settings.optional_listener(&SOCKS5)?,
             http_proxy: settings.optional_listener(&HTTP_PROXY)?,
+            history: HistoryOptions::resolve(settings, &peer_key)?,
             common: CommonConfig::resolve(settings, key, AllowRules::new(Vec::new()), find_peer)?,
         };
         listeners::check_distinct(&config.listeners(), settings)?;
@@ -277,6 +286,7 @@ impl CommonConfig {
             exclude: ExcludeRules::new(settings.many(&EXCLUDE)?),
             admin: resolve_admin(settings)?,
             rate: settings.optional_with(&RATE, parse_rate)?,
+            mode: settings.one(&MODE)?,
             effort: settings.one(&EFFORT)?,
             cache: resolve_cache(settings, memory)?,
             memory,
@@ -432,6 +442,21 @@ pub enum Mismatch {
     /// More lanes than there may be.
     #[error("more than --lanes-max, which is {0}")]
     LanesAboveMax(u8),
+    /// An average chunk that no mask gives.
+    #[error("expected a power of two from 64B to 32KiB")]
+    ChunkSize,
+    /// Chunks that cannot be.
+    #[error("expected 48B <= --chunk-min <= --chunk-max <= 64KiB")]
+    ChunkBounds,
+    /// A mode of prediction that there is not.
+    #[error("expected `window` or `aligned`")]
+    Predict,
+    /// A store too small for its segments.
+    #[error("expected 16MiB or more")]
+    StoreTooSmall,
+    /// An option about a store that is not there.
+    #[error("needs --store")]
+    NoStore,
     /// A table that nothing reads.
     #[error("only `marker = \"samplebyte\"` has a table")]
     TableUnused,

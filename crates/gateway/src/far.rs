@@ -8,7 +8,7 @@ use std::{
 };
 
 use refrain_codec::simd::InstructionSet;
-use refrain_proto::{Fault, LaneId, Link, Role, hello::Hello, link::LaneRefused};
+use refrain_proto::{Fault, LaneId, Link, Mode, Role, hello::Hello, link::LaneRefused};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
@@ -20,6 +20,7 @@ use crate::{
     folded::Folded,
     gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
     greeting,
+    history::HistoryReport,
     keys::{PublicKey, SharedPeerKeys},
     lane::{self, LaneEnd},
     link::{LaneSignals, SharedLink},
@@ -250,7 +251,7 @@ impl Far {
             links.remove(idle);
         }
         let (config, memory) = loop {
-            if let Some(found) = self.budget.link(&self.config.common) {
+            if let Some(found) = self.budget.link(&self.config.common, None) {
                 break found;
             }
             if !forget_an_idle_link(&mut all) {
@@ -261,7 +262,7 @@ impl Far {
             }
         };
         let link = Link::new(Role::Far, random_instance(), config);
-        let (link, offers) = SharedLink::start(peer, link, memory);
+        let (link, offers) = SharedLink::start(peer, link, memory, None);
         let (lane, signals) = link
             .begin_lane(|link, now| link.accept_lane(now, hello))
             .map_err(|refused| refused.to_string())?;
@@ -429,6 +430,14 @@ impl Gateway for Far {
 
     fn memory(&self) -> (u64, u64) {
         (self.config.common.memory.0, self.budget.free_bytes())
+    }
+
+    fn mode(&self) -> Mode {
+        self.config.common.mode
+    }
+
+    fn history(&self) -> Option<HistoryReport> {
+        None
     }
 
     fn peers(&self) -> Vec<PeerReport> {

@@ -3,13 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use refrain_codec::simd::InstructionSet;
+use refrain_proto::Mode;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
 
-use crate::{keys::PublicKey, link::SharedLink, listeners::BindError};
+use crate::{
+    history::{HistoryError, HistoryReport},
+    keys::PublicKey,
+    link::SharedLink,
+    listeners::BindError,
+};
 
 /// Why a gateway does not start.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +23,9 @@ pub enum StartError {
     /// An address cannot be listened on.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The store of what was received does not open.
+    #[error(transparent)]
+    History(#[from] HistoryError),
 }
 
 /// The tasks of a gateway; dropped, they end.
@@ -41,6 +50,12 @@ pub trait Gateway: Send + Sync + 'static {
 
     /// The bound on memory and what of it nobody has reserved, in bytes.
     fn memory(&self) -> (u64, u64);
+
+    /// Which end finds what repeats.
+    fn mode(&self) -> Mode;
+
+    /// What it keeps to predict from, if it does.
+    fn history(&self) -> Option<HistoryReport>;
 
     /// Its peers and their links.
     fn peers(&self) -> Vec<PeerReport>;

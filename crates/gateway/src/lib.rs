@@ -36,6 +36,7 @@ pub mod wire;
 pub mod far;
 pub mod folded;
 pub mod gateway;
+pub mod history;
 pub mod near;
 
 pub mod admin;

@@ -5,20 +5,26 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, Weak},
     time::Duration,
 };
 
 use refrain_proto::{
     Event, FlowId, LaneFault, LaneId, Link, LinkFault, Moment, REFUSED_LIMIT, ResetReason,
-    link::OpenError,
+    by_receiver::history::HistoryRequest, link::OpenError,
 };
 use tokio::{
     sync::{Notify, mpsc, watch},
     time::{Instant, sleep_until},
 };
 
-use crate::{keys::PublicKey, memory::Reservation, refusal::Refusal, wire::WireCounts};
+use crate::{
+    history::{Attached, History},
+    keys::PublicKey,
+    memory::Reservation,
+    refusal::Refusal,
+    wire::WireCounts,
+};
 
 /// One end of a link and everybody who waits for it.
 pub struct SharedLink {
@@ -34,6 +40,8 @@ pub struct SharedLink {
     pub want_lanes: Notify,
     /// Offers of flows by the other end.
     offers: mpsc::UnboundedSender<FlowOffer>,
+    /// What its receivers predict from, if they do.
+    history: Option<Attached>,
     _memory: Reservation,
 }
 
@@ -43,6 +51,8 @@ struct State {
     flows: HashMap<FlowId, Arc<FlowSignals>>,
     armed: Option<Moment>,
     lanes_gone_at: Option<Instant>,
+    /// What the history did not take yet.
+    unsent: Option<HistoryRequest>,
     /// What the lanes' connections carry.
     wires: HashMap<LaneId, Arc<WireCounts>>,
     /// What the connections of ended lanes carried.
@@ -102,16 +112,19 @@ impl SharedLink {
         peer: PublicKey,
         link: Link,
         memory: Reservation,
+        history: Option<Arc<History>>,
     ) -> (Arc<SharedLink>, mpsc::UnboundedReceiver<FlowOffer>) {
         let (offers, offered) = mpsc::unbounded_channel();
-        let shared = Arc::new(SharedLink {
+        let shared = Arc::new_cyclic(|shared| SharedLink {
             peer,
+            history: history.map(|history| history.attach(Weak::clone(shared))),
             state: Mutex::new(State {
                 link,
                 lanes: HashMap::new(),
                 flows: HashMap::new(),
                 armed: None,
                 lanes_gone_at: Some(Instant::now()),
+                unsent: None,
                 wires: HashMap::new(),
                 ended_wires: WireCounts::default(),
             }),
@@ -158,6 +171,10 @@ impl SharedLink {
         let result = call(&mut state, now);
         while let Some(event) = state.link.poll_event() {
             self.dispatch(&mut state, event);
+        }
+        if let Some(history) = &self.history {
+            let State { link, unsent, .. } = &mut *state;
+            history.pass_on(unsent, || link.poll_history());
         }
         let deadline = state.link.poll_timeout();
         let nearer = match (deadline, state.armed) {

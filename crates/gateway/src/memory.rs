@@ -18,10 +18,11 @@ use refrain_codec::{
 };
 use refrain_proto::{
     LinkConfig,
+    by_receiver::history::HistoryConfig,
     effort::EffortMode,
     limits::{
         BLOCK_BYTES_MAX, CREDIT_BYTES_INITIAL, CREDIT_POOL_BYTES, FLOWS_MAX, LANE_MEMORY_BYTES_MAX,
-        PENDING_BYTES_LINK_MAX,
+        LEARNING_BYTES, OFFERED_BYTES_LINK, PENDING_BYTES_LINK_MAX,
     },
 };
 
@@ -68,10 +69,15 @@ impl MemoryBudget {
     }
 
     /// A link's configuration with the largest cache that fits, and the memory for it.
-    pub fn link(&self, config: &CommonConfig) -> Option<(LinkConfig, Reservation)> {
+    pub fn link(
+        &self,
+        config: &CommonConfig,
+        history: Option<HistoryConfig>,
+    ) -> Option<(LinkConfig, Reservation)> {
         let mut cache_bytes = config.cache.0 as usize;
         loop {
-            let link = link_config(config, self.share_bytes, CacheGeometry::new(cache_bytes)?);
+            let cache = CacheGeometry::new(cache_bytes)?;
+            let link = link_config(config, history.clone(), self.share_bytes, cache);
             let bytes = link_bytes(&link);
             if bytes <= self.share_bytes || cache_bytes == CACHE_BYTES_MIN {
                 return Some((link, self.reserve(bytes)?));
@@ -112,17 +118,35 @@ fn link_bytes(link: &LinkConfig) -> u64 {
         chunk_hasher: link.chunk_hasher,
         backend: link.backend,
     };
-    encoder.memory_bytes_max() as u64
-        + link.receive_cache.cache_bytes() as u64
+    let caches = match link.mode.keeps_caches() {
+        true => encoder.memory_bytes_max() as u64 + link.receive_cache.cache_bytes() as u64,
+        false => 0,
+    };
+    let history = link.history.as_ref().map_or(0, |history| {
+        history.offered_bytes_max + history.learning_bytes_max as u64
+    });
+    caches
+        + history
         + (link.lanes_max * LANE_MEMORY_BYTES_MAX) as u64
         + link.flows_max as u64 * FLOW_BYTES
         + BUFFER_GROWTH * (link.credit_pool_bytes + link.pending_bytes_max as u64)
 }
 
-fn link_config(config: &CommonConfig, memory: u64, cache: CacheGeometry) -> LinkConfig {
+fn link_config(
+    config: &CommonConfig,
+    history: Option<HistoryConfig>,
+    memory: u64,
+    cache: CacheGeometry,
+) -> LinkConfig {
     let matching = &config.matching;
     let lanes_that_fit = memory / 3 / LANE_MEMORY_BYTES_MAX as u64;
     LinkConfig {
+        mode: config.mode,
+        history: history.map(|history| HistoryConfig {
+            offered_bytes_max: (memory / 8).clamp(1 << 20, OFFERED_BYTES_LINK),
+            learning_bytes_max: (memory / 32).clamp(1 << 20, LEARNING_BYTES as u64) as usize,
+            ..history
+        }),
         matching: matching.algorithm,
         markers: MarkerFinder::new(
             matching.marker,
@@ -163,7 +187,8 @@ mod tests {
         for mebibytes in [MEMORY_BYTES_MIN >> 20, 64, 128, 256, 1024, 65536] {
             let config = config(mebibytes << 20);
             let budget = MemoryBudget::new(config.memory.0, 1);
-            let (link, reserved) = budget.link(&config).expect("it fits");
+            let history = Some(HistoryConfig::default());
+            let (link, reserved) = budget.link(&config, history).expect("it fits");
             assert!(link.lanes_max >= 1 && link.flows_max >= 64, "{link:?}");
             drop(reserved);
             assert_eq!(budget.free_bytes(), config.memory.0);
@@ -176,7 +201,7 @@ mod tests {
         for peers in [1, 2, 7, 25] {
             let budget = MemoryBudget::new(config.memory.0, peers);
             let mut links = Vec::new();
-            while let Some(link) = budget.link(&config) {
+            while let Some(link) = budget.link(&config, None) {
                 links.push(link);
                 assert!(links.len() < 1000, "the budget ends");
             }

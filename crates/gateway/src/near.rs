@@ -10,15 +10,16 @@ use std::{
 };
 
 use refrain_codec::simd::InstructionSet;
-use refrain_proto::{Link, Role};
+use refrain_proto::{Link, Mode, Role};
 use tokio::{
     net::{TcpStream, lookup_host},
     time::{Instant, timeout},
 };
 
 use crate::{
-    config::NearConfig,
+    config::{HistoryOptions, NearConfig},
     gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
+    history::{History, HistoryReport},
     keys::PublicKey,
     link::SharedLink,
     listeners::{self, Links, Service},
@@ -41,6 +42,7 @@ pub struct Near {
     last_error: Mutex<Option<String>>,
     started: Instant,
     addresses: Vec<SocketAddr>,
+    history: Option<Arc<History>>,
 }
 
 impl Near {
@@ -58,7 +60,12 @@ impl Near {
             listening.push((listeners::bind(address, "http_proxy")?, Service::HttpProxy));
         }
         let common = &config.common;
+        let history = match &config.history {
+            Some(options) => Some(History::open(options).await?),
+            None => None,
+        };
         let near = Arc::new(Near {
+            history,
             policy: Arc::new(SharedPolicy::new(common)),
             link: RwLock::new(None),
             budget: MemoryBudget::new(common.memory.0, 1),
@@ -110,9 +117,11 @@ impl Near {
             // Its memory goes to its successor.
             *present = None;
         }
-        let (config, memory) = self.budget.link(&self.config.common)?;
+        let engine = self.config.history.as_ref().map(HistoryOptions::engine);
+        let (config, memory) = self.budget.link(&self.config.common, engine)?;
         let link = Link::new(Role::Near, random_instance(), config);
-        let (link, offers) = SharedLink::start(self.config.peer_key, link, memory);
+        let (link, offers) =
+            SharedLink::start(self.config.peer_key, link, memory, self.history.clone());
         tokio::spawn(offered::serve(
             Arc::clone(&link),
             offers,
@@ -156,6 +165,14 @@ impl Gateway for Near {
 
     fn memory(&self) -> (u64, u64) {
         (self.config.common.memory.0, self.budget.free_bytes())
+    }
+
+    fn mode(&self) -> Mode {
+        self.config.common.mode
+    }
+
+    fn history(&self) -> Option<HistoryReport> {
+        self.history.as_ref().map(|history| history.report())
     }
 
     fn peers(&self) -> Vec<PeerReport> {

@@ -1,12 +1,16 @@
 //! What `refrain status` shows: the gateway, a row a peer, a row a flow.
 
 use refrain_proto::{
-    TrafficClass,
-    link::{DirectionStatus, FlowStatus, LinkStatus},
+    Mode, TrafficClass,
+    counters::PredictionCounters,
+    link::{DirectionStatus, FlowPredictions, FlowStatus, LinkStatus},
 };
 use serde::{Deserialize, Serialize};
 
-use crate::gateway::{Gateway, PeerReport};
+use crate::{
+    gateway::{Gateway, PeerReport},
+    history::HistoryReport,
+};
 
 /// A gateway as it stands.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -19,8 +23,12 @@ pub struct Status {
     pub kernels: String,
     /// Seconds since it started.
     pub uptime_s: f64,
+    /// Which end finds what repeats, as this one wants it: `auto`, `sender`, `receiver`, `off`.
+    pub mode: String,
     /// Memory.
     pub memory: Memory,
+    /// What it keeps to predict from, if it does.
+    pub store: Option<Store>,
     /// A row a link; a peer without a link has one row too.
     pub peers: Vec<Peer>,
     /// A row a flow.
@@ -36,6 +44,69 @@ pub struct Memory {
     pub reserved_bytes: u64,
     /// What they hold now.
     pub allocated_bytes: u64,
+}
+
+/// A store of what was received.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Store {
+    /// Its folder.
+    pub path: String,
+    /// The realm that is learnt and answers.
+    pub realm: String,
+    /// Chunks, and their bytes.
+    pub chunks: u64,
+    /// See there.
+    pub chunk_bytes: u64,
+    /// What it takes on disk, and may take.
+    pub disk_bytes: u64,
+    /// See there.
+    pub disk_bytes_max: u64,
+    /// Bytes of chunks that came since it was opened, and of these, that were new.
+    pub received_bytes: u64,
+    /// See there.
+    pub stored_bytes: u64,
+    /// Chunks that went since then, to make room.
+    pub evicted_chunks: u64,
+    /// Chunks that were found damaged since then, and are gone.
+    pub damaged_chunks: u64,
+    /// Memory of its index.
+    pub memory_bytes: u64,
+    /// What last went wrong.
+    pub last_error: Option<String>,
+}
+
+/// Predictions on one direction of a link or a flow.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct Predictions {
+    /// Offers made, or taken.
+    pub offers: u64,
+    /// Plain bytes of them.
+    pub offered_bytes: u64,
+    /// Bytes of their frames.
+    pub offer_frame_bytes: u64,
+    /// Offers confirmed.
+    pub confirmed: u64,
+    /// Plain bytes of them.
+    pub confirmed_bytes: u64,
+    /// Plain bytes of right offers that came too late; at the receiver.
+    pub overtaken_bytes: u64,
+    /// Plain bytes of offers that came to nothing; at the receiver.
+    pub wasted_bytes: u64,
+    /// Bytes hashed for right offers; at the sender.
+    pub hashed_true_bytes: u64,
+    /// Bytes hashed for wrong offers; at the sender.
+    pub hashed_false_bytes: u64,
+}
+
+/// Which end drives one direction of a flow.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Driver {
+    /// `sender`, `receiver`, or `nobody`.
+    pub by: String,
+    /// Why.
+    pub reason: String,
+    /// How often chains break, 0 to 255, where there are predictions.
+    pub dispersion: Option<u8>,
 }
 
 /// A peer and its link.
@@ -97,6 +168,8 @@ pub struct Direction {
     pub link_bytes: u64,
     /// What Max-Match or Chunk-Match saved, net of its tokens.
     pub matching_saved_bytes: i64,
+    /// What confirmed predictions stood for.
+    pub prediction_saved_bytes: u64,
     /// What zstd saved of the rest.
     pub zstd_saved_bytes: i64,
     /// What went outside of the cache.
@@ -107,6 +180,8 @@ pub struct Direction {
     pub cache_bytes: u64,
     /// How much of it is filled; 0 for a flow.
     pub cache_filled_bytes: u64,
+    /// Predictions.
+    pub predictions: Predictions,
 }
 
 /// A flow.
@@ -130,6 +205,10 @@ pub struct Flow {
     pub sent: Direction,
     /// What this end received.
     pub received: Direction,
+    /// Which end drives what this one sends, and why.
+    pub send_driver: Driver,
+    /// The same for what it receives.
+    pub receive_driver: Driver,
 }
 
 impl Status {
@@ -145,9 +224,12 @@ impl Status {
                 reserved_bytes: 0,
                 allocated_bytes: 0,
             },
+            mode: gateway.mode().to_string(),
+            store: gateway.history().map(Store::of),
             peers: Vec::new(),
             flows: Vec::new(),
         };
+        let mode = gateway.mode();
         let (bound_bytes, free_bytes) = gateway.memory();
         status.memory.bound_bytes = bound_bytes;
         status.memory.reserved_bytes = bound_bytes - free_bytes;
@@ -165,7 +247,7 @@ impl Status {
                 status.memory.allocated_bytes += link.allocated_bytes as u64;
                 status
                     .flows
-                    .extend(link.flows.iter().map(|flow| Flow::of(flow, &name)));
+                    .extend(link.flows.iter().map(|flow| Flow::of(flow, &name, mode)));
             }
             status.peers.push(Peer::of(&report, link.as_ref()));
         }
@@ -213,7 +295,9 @@ impl Peer {
             reason: link.effort_reason.to_string(),
         });
         peer.sent = Direction::of_link(&link.sent, *wire_sent);
+        peer.sent.predictions = Predictions::of(&link.offers_taken);
         peer.received = Direction::of_link(&link.received, *wire_received);
+        peer.received.predictions = Predictions::of(&link.offers_made);
         peer.flows_open = link.flows.len();
         peer.flows_opened = link.flows_opened;
         peer.flows_reset = link.flows_reset;
@@ -254,6 +338,8 @@ impl Direction {
         self.app_bytes += other.app_bytes;
         self.link_bytes += other.link_bytes;
         self.matching_saved_bytes += other.matching_saved_bytes;
+        self.prediction_saved_bytes += other.prediction_saved_bytes;
+        self.predictions.add(&other.predictions);
         self.zstd_saved_bytes += other.zstd_saved_bytes;
         self.bypassed_blocks += other.bypassed_blocks;
         self.blocks += other.blocks;
@@ -275,17 +361,107 @@ impl Direction {
             app_bytes: layers.app_bytes,
             link_bytes: layers.block_bytes,
             matching_saved_bytes: layers.matching_saved_bytes(),
+            prediction_saved_bytes: layers.confirmed_bytes,
             zstd_saved_bytes: layers.second_stage_saved_bytes(),
             bypassed_blocks: layers.bypassed_blocks,
             blocks: layers.blocks,
             cache_bytes: 0,
             cache_filled_bytes: 0,
+            predictions: Predictions::default(),
+        }
+    }
+}
+
+impl Store {
+    fn of(report: HistoryReport) -> Store {
+        let stat = report.stat;
+        Store {
+            path: report.store.display().to_string(),
+            realm: report.realm,
+            chunks: stat.chunks,
+            chunk_bytes: stat.chunk_bytes,
+            disk_bytes: stat.disk.total(),
+            disk_bytes_max: stat.disk_bytes_max,
+            received_bytes: stat.received_bytes,
+            stored_bytes: stat.stored_bytes,
+            evicted_chunks: stat.evicted_chunks,
+            damaged_chunks: stat.damaged,
+            memory_bytes: stat.memory_bytes,
+            last_error: report.last_error,
+        }
+    }
+}
+
+impl Predictions {
+    fn of(counters: &PredictionCounters) -> Predictions {
+        Predictions {
+            offers: counters.offers,
+            offered_bytes: counters.offered_bytes,
+            offer_frame_bytes: counters.offer_frame_bytes,
+            confirmed: counters.confirmed,
+            confirmed_bytes: counters.confirmed_bytes,
+            overtaken_bytes: counters.overtaken_bytes,
+            wasted_bytes: counters.wasted_bytes,
+            hashed_true_bytes: counters.hashed_true_bytes,
+            hashed_false_bytes: counters.hashed_false_bytes,
+        }
+    }
+
+    fn add(&mut self, other: &Predictions) {
+        self.offers += other.offers;
+        self.offered_bytes += other.offered_bytes;
+        self.offer_frame_bytes += other.offer_frame_bytes;
+        self.confirmed += other.confirmed;
+        self.confirmed_bytes += other.confirmed_bytes;
+        self.overtaken_bytes += other.overtaken_bytes;
+        self.wasted_bytes += other.wasted_bytes;
+        self.hashed_true_bytes += other.hashed_true_bytes;
+        self.hashed_false_bytes += other.hashed_false_bytes;
+    }
+}
+
+impl Driver {
+    /// What `predictions` say of one direction of a flow; `sender` is this end's mode if it
+    /// sends there.
+    fn of(
+        predictions: Option<&FlowPredictions>,
+        class: Option<TrafficClass>,
+        mode: Mode,
+    ) -> Driver {
+        let (by, reason) = match predictions {
+            _ if class == Some(TrafficClass::Excluded) => ("nobody", "excluded".to_owned()),
+            Some(predictions) if predictions.by_sender => {
+                ("sender", "chains break often".to_owned())
+            }
+            Some(predictions) if predictions.counters.confirmed > 0 => {
+                ("receiver", "predictions are right".to_owned())
+            }
+            Some(predictions) if predictions.counters.offers > 0 => (
+                "receiver",
+                "nothing that was predicted has come yet".to_owned(),
+            ),
+            Some(_) => ("receiver", "nothing known has come yet".to_owned()),
+            None if mode.keeps_caches() => ("sender", "nothing is predicted".to_owned()),
+            None => ("nobody", format!("mode {mode}, and nothing is predicted")),
+        };
+        Driver {
+            by: by.to_owned(),
+            reason,
+            dispersion: predictions.map(|predictions| predictions.dispersion),
         }
     }
 }
 
 impl Flow {
-    fn of(flow: &FlowStatus, peer: &str) -> Flow {
+    fn of(flow: &FlowStatus, peer: &str, mode: Mode) -> Flow {
+        let (sending, receiving) = (&flow.send_predictions, &flow.receive_predictions);
+        let of = |predictions: &Option<FlowPredictions>| {
+            predictions
+                .as_ref()
+                .map_or_else(Predictions::default, |known| {
+                    Predictions::of(&known.counters)
+                })
+        };
         Flow {
             id: flow.id.0,
             peer: peer.to_owned(),
@@ -300,8 +476,16 @@ impl Flow {
             }
             .to_owned(),
             lane: flow.lane.0,
-            sent: Direction::of_layers(&flow.sent),
-            received: Direction::of_layers(&flow.received),
+            sent: Direction {
+                predictions: of(sending),
+                ..Direction::of_layers(&flow.sent)
+            },
+            received: Direction {
+                predictions: of(receiving),
+                ..Direction::of_layers(&flow.received)
+            },
+            send_driver: Driver::of(sending.as_ref(), Some(flow.class), mode),
+            receive_driver: Driver::of(receiving.as_ref(), None, mode),
         }
     }
 }

@@ -2,12 +2,7 @@
 
 use std::hint::black_box;
 
-use refrain_codec::{
-    Decoder,
-    chunk::hash::ChunkHasher,
-    geometry::{CACHE_BYTES_MIN, CacheGeometry},
-    simd::Backend,
-};
+use refrain_codec::{check_on, chunk::hash::ChunkHasher, simd::Backend};
 
 use super::{
     Contest, Inputs, Place, RowName, name_of, peers,
@@ -36,11 +31,9 @@ fn block_check<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Contest<'a> {
     let mut contest = Contest::new(name);
     for &backend in backends {
         contest = contest.with(&name_of(backend.instruction_set()), &circle, move || {
-            let geometry = CacheGeometry::new(CACHE_BYTES_MIN).expect("a valid size");
-            let decoder = Decoder::with_backend(geometry, backend);
             move |pass: Pass<'a>| {
                 for (_, block) in pass.blocks() {
-                    black_box(decoder.check(0, block));
+                    black_box(check_on(backend, 0, block));
                 }
             }
         });

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 use metrics::{Key, KeyName, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
-use crate::status::{Direction, Peer, Status};
+use crate::status::{Direction, Peer, Status, Store};
 
 /// What a page is.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -28,6 +28,9 @@ pub fn page(status: &Status) -> String {
         1.0,
     );
     add_gateway(&Series::new(&recorder, &[]), status);
+    if let Some(store) = &status.store {
+        add_store(&Series::new(&recorder, &[]), store);
+    }
     for (name, peer) in by_name(&status.peers) {
         add_peer(&Series::new(&recorder, &[("peer", &name)]), &peer);
         for (direction, counts) in [("sent", &peer.sent), ("received", &peer.received)] {
@@ -59,6 +62,44 @@ fn add_gateway(series: &Series<'_>, status: &Status) {
         "refrain_memory_allocated_bytes",
         "What caches, tables and second stages take now.",
         memory.allocated_bytes as f64,
+    );
+}
+
+fn add_store(series: &Series<'_>, store: &Store) {
+    series.gauge(
+        "refrain_store_disk_bytes",
+        "What the store takes on disk.",
+        store.disk_bytes as f64,
+    );
+    series.gauge(
+        "refrain_store_disk_bound_bytes",
+        "What it may take.",
+        store.disk_bytes_max as f64,
+    );
+    series.gauge(
+        "refrain_store_chunks",
+        "Chunks in the store.",
+        store.chunks as f64,
+    );
+    series.counter(
+        "refrain_store_received_bytes_total",
+        "Bytes of chunks that came since the store was opened.",
+        store.received_bytes,
+    );
+    series.counter(
+        "refrain_store_stored_bytes_total",
+        "Bytes of chunks that were new to it.",
+        store.stored_bytes,
+    );
+    series.counter(
+        "refrain_store_evicted_chunks_total",
+        "Chunks that went to make room.",
+        store.evicted_chunks,
+    );
+    series.counter(
+        "refrain_store_damaged_chunks_total",
+        "Chunks that were found damaged, and are gone.",
+        store.damaged_chunks,
     );
 }
 
@@ -142,6 +183,41 @@ fn add_direction(series: &Series<'_>, counts: &Direction) {
         "Blocks outside of the cache.",
         counts.bypassed_blocks,
     );
+    let predictions = &counts.predictions;
+    for (name, help, value) in [
+        (
+            "refrain_predicted_bytes_total",
+            "Plain bytes that were predicted.",
+            predictions.offered_bytes,
+        ),
+        (
+            "refrain_prediction_saved_bytes_total",
+            "Plain bytes that confirmed predictions stood for.",
+            counts.prediction_saved_bytes,
+        ),
+        (
+            "refrain_predictions_overtaken_bytes_total",
+            "Plain bytes of right predictions that came too late, at the receiver.",
+            predictions.overtaken_bytes,
+        ),
+        (
+            "refrain_predictions_wasted_bytes_total",
+            "Plain bytes of predictions that came to nothing, at the receiver.",
+            predictions.wasted_bytes,
+        ),
+        (
+            "refrain_predictions_hashed_true_bytes_total",
+            "Bytes that the sender hashed for right predictions.",
+            predictions.hashed_true_bytes,
+        ),
+        (
+            "refrain_predictions_hashed_false_bytes_total",
+            "Bytes that the sender hashed for wrong predictions.",
+            predictions.hashed_false_bytes,
+        ),
+    ] {
+        series.counter(name, help, value);
+    }
     // Savings of a moment may be negative: gauges.
     series.gauge(
         "refrain_matching_saved_bytes",

@@ -3,11 +3,14 @@
 //! SIGHUP applies keys, rules and some time-outs; what else differs from the configuration that
 //! the gateway started with is named, so that nobody takes it for applied.
 
-use super::{AdminConfig, CommonConfig, FarConfig, MatchingConfig, NearConfig, Timeouts};
+use super::{
+    AdminConfig, CommonConfig, FarConfig, HistoryOptions, MatchingConfig, NearConfig, Timeouts,
+};
 use crate::options::{
-    ADMIN, ADMIN_TOKEN, CACHE, CHUNK_HASH, DEAD_AFTER, DRAIN_TIMEOUT, EFFORT, FORWARD, HTTP_PROXY,
-    KEY, LANES, LANES_MAX, LISTEN, LOG, MARKER, MARKER_TABLE, MATCHING, MEMORY, OptionSpec, PEER,
-    PEER_KEY, RATE, SAMPLING_PERIOD, SIMD, SOCKS5, WINDOW_BYTES,
+    ADMIN, ADMIN_TOKEN, CACHE, CHUNK_HASH, CHUNK_MAX, CHUNK_MIN, CHUNK_SIZE, DEAD_AFTER,
+    DRAIN_TIMEOUT, EFFORT, FORWARD, HTTP_PROXY, KEY, LANES, LANES_MAX, LISTEN, LOG, MARKER,
+    MARKER_TABLE, MATCHING, MEMORY, MODE, OptionSpec, PEER, PEER_KEY, PREDICT, RATE, REALM,
+    SAMPLING_PERIOD, SIMD, SOCKS5, STORE, STORE_ALSO, STORE_SIZE, WINDOW_BYTES,
 };
 
 impl NearConfig {
@@ -19,16 +22,52 @@ impl NearConfig {
             peer_key,
             socks5,
             http_proxy,
+            history,
             common,
         } = self;
+        let of_history = changes_of_history(history.as_ref(), new.history.as_ref());
         let own = named([
             (&PEER, *peer != new.peer),
             (&PEER_KEY, *peer_key != new.peer_key),
             (&SOCKS5, *socks5 != new.socks5),
             (&HTTP_PROXY, *http_proxy != new.http_proxy),
         ]);
-        own.chain(common.needs_restart(&new.common)).collect()
+        own.chain(of_history)
+            .chain(common.needs_restart(&new.common))
+            .collect()
     }
+}
+
+fn changes_of_history(
+    old: Option<&HistoryOptions>,
+    new: Option<&HistoryOptions>,
+) -> impl Iterator<Item = &'static OptionSpec> {
+    fn differ<T: PartialEq>(
+        both: Option<(&HistoryOptions, &HistoryOptions)>,
+        of: impl Fn(&HistoryOptions) -> T,
+    ) -> bool {
+        both.is_some_and(|(old, new)| of(old) != of(new))
+    }
+    let both = old.zip(new);
+    named([
+        (
+            &STORE,
+            old.map(|old| &old.store) != new.map(|new| &new.store),
+        ),
+        (&STORE_SIZE, differ(both, |history| history.size)),
+        (&STORE_ALSO, differ(both, |history| history.also.clone())),
+        (&REALM, differ(both, |history| history.realm.clone())),
+        (&PREDICT, differ(both, |history| history.predict)),
+        (&CHUNK_SIZE, differ(both, |history| history.mask)),
+        (
+            &CHUNK_MIN,
+            differ(both, |history| history.bounds.bytes_min()),
+        ),
+        (
+            &CHUNK_MAX,
+            differ(both, |history| history.bounds.bytes_max()),
+        ),
+    ])
 }
 
 impl FarConfig {
@@ -53,6 +92,7 @@ impl CommonConfig {
             exclude: _,
             admin,
             rate,
+            mode,
             effort,
             cache,
             memory,
@@ -84,6 +124,7 @@ impl CommonConfig {
             (&ADMIN, listen(admin) != listen(&new.admin)),
             (&ADMIN_TOKEN, !same_token(admin, &new.admin)),
             (&RATE, *rate != new.rate),
+            (&MODE, *mode != new.mode),
             (&EFFORT, *effort != new.effort),
             (&CACHE, *cache != new.cache),
             (&MEMORY, *memory != new.memory),
