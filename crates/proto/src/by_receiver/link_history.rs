@@ -20,7 +20,8 @@ pub(crate) struct LinkHistory {
     /// Bytes of chunks among them.
     queued_bytes: usize,
     next_recipe: u64,
-    /// Bytes, and offers, that may still be held for all flows.
+    /// Bytes, and offers, that may still be held for all flows. Of the offers that a sender may
+    /// keep, half are for those of flows whose end it has not heard of.
     free_bytes: u64,
     free_offers: usize,
     /// The key of this link's signatures, once the other end said that it takes offers.
@@ -35,7 +36,7 @@ impl LinkHistory {
     pub(crate) fn new(config: HistoryConfig) -> Self {
         Self {
             free_bytes: config.offered_bytes_max,
-            free_offers: OFFERS_LINK_MAX,
+            free_offers: OFFERS_LINK_MAX / 2,
             config: Arc::new(config),
             requests: VecDeque::new(),
             queued_bytes: 0,

@@ -241,7 +241,11 @@ impl Offers {
     /// The sender forgot the offers below `below`, and may have confirmed them up to `offset`.
     /// What it was not told to forget it cannot.
     pub(crate) fn forgotten(&mut self, below: u64, offset: u64) {
-        if below <= self.said_withdrawn_below {
+        let known = self
+            .forgotten
+            .back()
+            .map_or(self.first, |&(known, _)| known);
+        if (known + 1..=self.said_withdrawn_below).contains(&below) {
             self.forgotten.push_back((below, offset));
         }
     }

@@ -179,8 +179,13 @@ impl Expectations {
         self.offers.len()
     }
 
-    /// Takes a frame of offers; says whether any were withdrawn.
-    pub(crate) fn offered(&mut self, frame: &OfferFrame<'_>) -> Result<bool, ImpossibleOffers> {
+    /// Takes a frame of offers, when bytes were sent up to `offset`; says whether any were
+    /// withdrawn.
+    pub(crate) fn offered(
+        &mut self,
+        frame: &OfferFrame<'_>,
+        offset: u64,
+    ) -> Result<bool, ImpossibleOffers> {
         let end = self.first + self.offers.len() as u64;
         if frame.withdrawn_below > end {
             return Err(ImpossibleOffers);
@@ -190,6 +195,8 @@ impl Expectations {
         for number in self.first..frame.withdrawn_below {
             self.forget(number);
         }
+        // Its receiver counts those no more that the flow has passed.
+        self.aligned_start(offset);
         self.pop_forgotten();
         let mut start = frame.start;
         for offer in frame.offers.iter() {
@@ -223,15 +230,17 @@ impl Expectations {
         Ok(is_news)
     }
 
-    /// The flow's sender drives it itself: what was offered is of no use.
-    pub(crate) fn drop_all(&mut self) {
-        self.first += self.offers.len() as u64;
+    /// What was offered is of no more use; says how many were kept.
+    pub(crate) fn drop_all(&mut self) -> usize {
+        let dropped = self.offers.len();
+        self.first += dropped as u64;
         self.offers.clear();
         self.prefixes.clear();
         self.starts.clear();
         self.found = None;
         self.scan = None;
         self.hold = None;
+        dropped
     }
 
     /// Bytes come at `offset` after a pause, or the first offers did before them: a chunk may
@@ -556,3 +565,6 @@ impl Expectations {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

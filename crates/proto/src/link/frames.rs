@@ -210,9 +210,9 @@ impl Link {
                 flow,
                 below,
                 offset,
-            } => self.withdrawal_came(flow, below, offset),
-            Frame::Dispersion { flow, level } => self.dispersion_came(flow, level),
-            Frame::Driven { flow, by_sender } => self.driver_came(flow, by_sender),
+            } => self.withdrawal_came(lane, flow, below, offset),
+            Frame::Dispersion { flow, level } => self.dispersion_came(lane, flow, level),
+            Frame::Driven { flow, by_sender } => self.driver_came(lane, flow, by_sender),
             Frame::Abort { .. } => Err(LinkFault::AbortedByPeer.into()),
         }
     }

@@ -117,11 +117,17 @@ impl Link {
         else {
             return Step::Send(pending.len());
         };
-        if *class == TrafficClass::Unknown && class.after(pending) == TrafficClass::Excluded {
-            expectations.drop_all();
+        let (kept, counted) = (expectations.kept(), expectations.counters);
+        let is_known = *class != TrafficClass::Unknown;
+        let class = if is_known {
+            *class
+        } else {
+            class.after(pending)
+        };
+        if class == TrafficClass::Excluded {
+            self.offers_kept -= expectations.drop_all();
             return Step::Send(pending.len());
         }
-        let (kept, counted) = (expectations.kept(), expectations.counters);
         let step = expectations.step(
             now,
             Waiting {
@@ -150,6 +156,10 @@ impl Link {
             return;
         };
         let offset = flow.send.counters.app_bytes;
+        if flow.send.class == TrafficClass::Unknown {
+            // The flow's first bytes decide, and none of the later ones.
+            flow.send.class = flow.send.class.after(&flow.send.pending[..len]);
+        }
         let seed = confirm_seed(id.0, offset);
         let check = check_on(self.config.backend, seed, &flow.send.pending[..len]);
         let strand = strand_on(&mut flow.send.strands, lane);
@@ -175,7 +185,7 @@ impl Link {
     /// The receiver of a flow that this end sends on offers what it expects.
     pub(super) fn offers_came(
         &mut self,
-        _lane: LaneId,
+        lane: LaneId,
         frame: &OfferFrame<'_>,
     ) -> Result<(), Fault> {
         let Some((terms, key)) = self.offer_check.clone() else {
@@ -184,32 +194,33 @@ impl Link {
         let Some(flow) = self.flow_of(frame.flow)?.filter(|flow| !flow.send.is_over) else {
             return Ok(());
         };
+        is_at_home(flow, lane)?;
         let home = flow.home;
         let send = &mut flow.send;
         let expectations = send
             .expectations
             .get_or_insert_with(|| Box::new(Expectations::new(terms, key)));
         let (kept, counted) = (expectations.kept(), expectations.counters);
-        let withdrawn = expectations
-            .offered(frame)
-            .map_err(|_| LaneFault::Protocol("offers that cannot be"))?;
+        let taken = expectations.offered(frame, send.counters.app_bytes);
         if send.by_sender || send.class == TrafficClass::Excluded {
             expectations.drop_all();
         }
         expectations.begins_at(send.counters.app_bytes);
-        let answer = withdrawn.then_some(Frame::Withdrawn {
+        let answer = Frame::Withdrawn {
             flow: frame.flow,
             below: frame.withdrawn_below,
             offset: send.counters.app_bytes,
-        });
+        };
+        // Whatever is kept of refused ones goes with the flow.
         let now_kept = expectations.kept();
         let counted = expectations.counters.since(&counted);
         self.offers_kept = self.offers_kept + now_kept - kept;
         self.totals.offers_taken.add(&counted);
+        let withdrawn = taken.map_err(|_| LaneFault::Protocol("offers that cannot be"))?;
         if self.offers_kept > OFFERS_LINK_MAX {
             return Err(LaneFault::Protocol("more offers than may be made").into());
         }
-        if let Some(answer) = answer {
+        if withdrawn {
             self.send_control(home, &answer);
         }
         Ok(())
@@ -308,11 +319,13 @@ impl Link {
     /// The flow's sender forgot offers that were withdrawn.
     pub(super) fn withdrawal_came(
         &mut self,
+        lane: LaneId,
         id: FlowId,
         below: u64,
         offset: u64,
     ) -> Result<(), Fault> {
-        self.flow_of(id)?;
+        self.flow_of(id)?
+            .map_or(Ok(()), |flow| is_at_home(flow, lane))?;
         self.with_predictions(id, |predictions, history| {
             predictions.forgotten(below, offset, history);
         });
@@ -321,7 +334,12 @@ impl Link {
 
     /// The receiver of a flow says how often its chains break. Its sender takes the flow over
     /// if it can afford that (PACK, section 4.2).
-    pub(super) fn dispersion_came(&mut self, id: FlowId, level: u8) -> Result<(), Fault> {
+    pub(super) fn dispersion_came(
+        &mut self,
+        lane: LaneId,
+        id: FlowId,
+        level: u8,
+    ) -> Result<(), Fault> {
         let can_drive = self
             .caches
             .as_ref()
@@ -330,6 +348,7 @@ impl Link {
         let Some(flow) = self.flow_of(id)?.filter(|flow| !flow.send.is_over) else {
             return Ok(());
         };
+        is_at_home(flow, lane)?;
         flow.send.dispersion = level;
         let by_sender = match flow.send.by_sender {
             true => level > DISPERSION_LOW,
@@ -340,11 +359,10 @@ impl Link {
         }
         flow.send.by_sender = by_sender;
         let home = flow.home;
-        let mut dropped = 0;
-        if by_sender && let Some(expectations) = &mut flow.send.expectations {
-            dropped = expectations.kept();
-            expectations.drop_all();
-        }
+        let dropped = match &mut flow.send.expectations {
+            Some(expectations) if by_sender => expectations.drop_all(),
+            _ => 0,
+        };
         self.offers_kept -= dropped;
         let frame = Frame::Driven {
             flow: id,
@@ -355,8 +373,14 @@ impl Link {
     }
 
     /// The sender of a flow drives it from now on, or does so no more.
-    pub(super) fn driver_came(&mut self, id: FlowId, by_sender: bool) -> Result<(), Fault> {
-        self.flow_of(id)?;
+    pub(super) fn driver_came(
+        &mut self,
+        lane: LaneId,
+        id: FlowId,
+        by_sender: bool,
+    ) -> Result<(), Fault> {
+        self.flow_of(id)?
+            .map_or(Ok(()), |flow| is_at_home(flow, lane))?;
         self.with_predictions(id, |predictions, history| {
             predictions.driven(by_sender, history);
         });
@@ -381,8 +405,8 @@ impl Link {
     }
 
     pub(super) fn forget_predictions(&mut self, flow: &mut Flow) {
-        if let Some(expectations) = &flow.send.expectations {
-            self.offers_kept -= expectations.kept();
+        if let Some(expectations) = &mut flow.send.expectations {
+            self.offers_kept -= expectations.drop_all();
         }
         if let (Some(predictions), Some(history)) =
             (&mut flow.receive.predictions, &mut self.history)
@@ -451,5 +475,14 @@ impl Link {
             state.control.append(&mut control);
             self.say_transmit(home);
         }
+    }
+}
+
+/// What is said of a flow's predictions is said on its home lane: there it keeps its order, and
+/// who floods a lane with it fills that lane with the answers.
+fn is_at_home(flow: &Flow, lane: LaneId) -> Result<(), LaneFault> {
+    match flow.home == lane {
+        true => Ok(()),
+        false => Err(LaneFault::Protocol("predictions on another lane")),
     }
 }
