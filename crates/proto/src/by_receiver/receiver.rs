@@ -194,6 +194,8 @@ impl Predictions {
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
         self.chains.clear();
+        self.asked = None;
+        self.opening_due = false;
         self.withdraw_below(self.offers.end());
     }
 

@@ -286,6 +286,9 @@ impl Link {
             return;
         };
         flow.send.is_over = true;
+        if let Some(expectations) = &mut flow.send.expectations {
+            self.offers_kept -= expectations.drop_all();
+        }
         let home = flow.home;
         let plain_bytes = flow.send.counters.app_bytes;
         let strands: Vec<LaneId> = flow.send.strands.iter().map(|&(on, _)| on).collect();
@@ -376,6 +379,10 @@ impl Link {
             MatchingAlgorithm::MaxMatch => self.effort.effort().period().max(configured),
         };
         caches.sender.set_period(period);
+        if class == TrafficClass::Excluded && flow.send.class != class {
+            // What answers it is to be kept out as well.
+            flow.receive.stop_learning();
+        }
         flow.send.class = class;
         let mut counted = LayerCounters::default();
         let offset = flow.send.counters.app_bytes;
