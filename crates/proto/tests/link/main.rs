@@ -1,5 +1,6 @@
 //! Two links, joined by lanes: what users of the engine rely on.
 
+mod memory;
 mod pair;
 
 mod blocks;
@@ -8,4 +9,7 @@ mod flows;
 mod hostile;
 mod lanes;
 mod loss;
+mod modes;
+mod offered;
+mod predictions;
 mod strands;

@@ -1,9 +1,11 @@
-//! Two links, joined by lanes that deliver at once.
+//! Two links, joined by lanes that deliver at once, each perhaps with a history of its own.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use refrain_codec::geometry::CacheGeometry;
 use refrain_proto::{Event, FlowId, LaneId, Link, LinkConfig, Moment, Role, hello::Hello};
+
+use crate::memory::Memory;
 
 /// Both ends and a clock.
 pub struct Pair {
@@ -12,6 +14,8 @@ pub struct Pair {
     pub far: Link,
     pub near_events: Vec<Event>,
     pub far_events: Vec<Event>,
+    pub near_memory: Memory,
+    pub far_memory: Memory,
     /// Bytes near → far and far → near, lane by lane.
     pub carried: BTreeMap<LaneId, (Vec<u8>, Vec<u8>)>,
 }
@@ -25,12 +29,18 @@ impl Pair {
     }
 
     pub fn with_config(lanes: usize, config: LinkConfig) -> Self {
+        Self::between(lanes, config.clone(), config)
+    }
+
+    pub fn between(lanes: usize, near: LinkConfig, far: LinkConfig) -> Self {
         let mut pair = Self {
             now: Moment::default(),
-            near: Link::new(Role::Near, 1, config.clone()),
-            far: Link::new(Role::Far, 2, config),
+            near: Link::new(Role::Near, 1, near),
+            far: Link::new(Role::Far, 2, far),
             near_events: Vec::new(),
             far_events: Vec::new(),
+            near_memory: Memory::default(),
+            far_memory: Memory::default(),
             carried: BTreeMap::new(),
         };
         for _ in 0..lanes {
@@ -53,10 +63,30 @@ impl Pair {
         lane
     }
 
-    /// Carries everything that either end has to say, until both are silent.
+    /// Carries everything that either end has to say, until both are silent and nothing is
+    /// due soon.
     pub fn settle(&mut self) {
         loop {
-            let mut silent = true;
+            self.carry();
+            let due = [self.near.poll_timeout(), self.far.poll_timeout()];
+            let soon = self.now + Duration::from_millis(200);
+            let Some(due) = due.into_iter().flatten().min().filter(|&due| due <= soon) else {
+                return;
+            };
+            self.now = self.now.max(due);
+            self.near.handle_timeout(self.now);
+            self.far.handle_timeout(self.now);
+        }
+    }
+
+    /// Carries everything that either end has to say at this moment.
+    pub fn carry(&mut self) {
+        loop {
+            let asked = [
+                self.near_memory.serve(&mut self.near),
+                self.far_memory.serve(&mut self.far),
+            ];
+            let mut silent = !asked.contains(&true);
             let lanes: Vec<LaneId> = self.carried.keys().copied().collect();
             for lane in lanes {
                 let mut bytes = Vec::new();
@@ -76,14 +106,7 @@ impl Pair {
             self.far_events
                 .extend(std::iter::from_fn(|| self.far.poll_event()));
             if silent {
-                let due = [self.near.poll_timeout(), self.far.poll_timeout()];
-                let soon = self.now + Duration::from_millis(200);
-                let Some(due) = due.into_iter().flatten().min().filter(|&due| due <= soon) else {
-                    return;
-                };
-                self.now = self.now.max(due);
-                self.near.handle_timeout(self.now);
-                self.far.handle_timeout(self.now);
+                return;
             }
         }
     }
@@ -110,6 +133,42 @@ impl Pair {
             arrived.extend_from_slice(&buffer);
             self.settle();
         }
+        arrived
+    }
+
+    /// A flow that the near end opens to `target`, and that brings `content` from there; gives
+    /// what arrived. Both ends finish.
+    pub fn fetch(&mut self, target: &str, content: &[u8]) -> Vec<u8> {
+        let flow = self.open(target);
+        let arrived = self.bring(flow, content);
+        self.far.finish(flow);
+        self.near.finish(flow);
+        self.settle();
+        assert!(self.near.take_end(flow), "the end of it");
+        self.far.take_end(flow);
+        self.settle();
+        arrived
+    }
+
+    /// Sends `bytes` far → near on `flow` and returns what arrived.
+    pub fn bring(&mut self, flow: FlowId, bytes: &[u8]) -> Vec<u8> {
+        let (mut sent, mut arrived, mut buffer) = (0, Vec::new(), Vec::new());
+        while self.far.is_open(flow) {
+            let written = self.far.write(flow, &bytes[sent..]);
+            sent += written;
+            self.carry();
+            // A writer that can go on does so before anything else becomes due.
+            if sent == bytes.len() || written == 0 {
+                self.settle();
+            }
+            self.near.take_ready(flow, &mut buffer);
+            self.near.taken(self.now, flow, buffer.len());
+            arrived.extend_from_slice(&buffer);
+            if sent == bytes.len() && buffer.is_empty() {
+                break;
+            }
+        }
+        self.settle();
         arrived
     }
 

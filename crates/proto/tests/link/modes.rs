@@ -1,0 +1,94 @@
+//! Each end has a mode, and perhaps a history: a direction does what both of its ends want.
+
+use refrain_codec::geometry::CacheGeometry;
+use refrain_proto::{LaneId, LinkConfig, Mode, by_receiver::history::HistoryConfig, hello::Hello};
+
+use crate::pair::{Pair, noise};
+
+fn config(mode: Mode, has_history: bool) -> LinkConfig {
+    LinkConfig {
+        mode,
+        history: has_history.then(HistoryConfig::default),
+        ..LinkConfig::with_cache(CacheGeometry::new(1 << 20).expect("valid"))
+    }
+}
+
+#[test]
+fn a_direction_does_what_both_its_ends_want() {
+    for near in Mode::ALL {
+        for far in Mode::ALL {
+            for has_history in [false, true] {
+                carries_what_both_want(near, far, has_history);
+            }
+        }
+    }
+}
+
+fn carries_what_both_want(near: Mode, far: Mode, has_history: bool) {
+    let what = format!("{near} {far} {has_history}");
+    let mut pair = Pair::between(1, config(near, has_history), config(far, false));
+    let text = b"what comes back need not be sent again; ".repeat(3000);
+    let content = [&text[..], &noise(100_000, 1)].concat();
+    for _ in 0..2 {
+        assert!(pair.fetch("a:1", &content) == content, "{what}");
+    }
+    let flow = pair.open("a:1");
+    assert!(pair.send(flow, &content) == content, "{what}");
+
+    let status = pair.near.status(pair.now);
+    let (down, up) = (status.received.layers, status.sent.layers);
+    let both_predict = near.predicts() && far.predicts();
+    let both_cache = near.keeps_caches() && far.keeps_caches();
+    assert_eq!(
+        down.confirmed_bytes > 0,
+        both_predict && has_history,
+        "{what}"
+    );
+    // Only the near end has a history.
+    assert_eq!(up.confirmed_bytes, 0, "{what}");
+    for direction in [&status.sent, &status.received] {
+        assert_eq!(direction.cache_bytes > 0, both_cache, "{what}");
+    }
+    assert_eq!(up.region_bytes > 0, both_cache, "{what}");
+    let packs = up.packed_bytes < up.stream_bytes;
+    assert_eq!(packs, near.compresses(), "{what}");
+    // Without a history nothing is asked of one.
+    let learns = has_history && near.predicts();
+    assert_eq!(!pair.near_memory.chunks.is_empty(), learns, "{what}");
+}
+
+#[test]
+fn an_end_of_before_offers_is_heard_out() {
+    let mut pair = Pair::between(0, config(Mode::Auto, true), config(Mode::Auto, true));
+    let lane = pair.near.dial_lane(pair.now).expect("a number is left");
+    let mut bytes = Vec::new();
+    pair.near.poll_transmit(pair.now, lane, &mut bytes);
+    let (hello, _) = Hello::read(&bytes).expect("a hello").expect("whole");
+    assert!(hello.takes_offers && hello.offers.is_some());
+    // The same, as a gateway of before would say it: without the last three bytes.
+    let features = 3;
+    bytes.truncate(bytes.len() - features);
+    bytes[11] -= features as u8;
+    let (hello, read) = Hello::read(&bytes).expect("a hello").expect("whole");
+    assert!(read == bytes.len() && !hello.takes_offers && hello.offers.is_none());
+    assert_eq!(pair.far.accept_lane(pair.now, &hello), Ok(lane));
+    let mut answer = Vec::new();
+    pair.far.poll_transmit(pair.now, lane, &mut answer);
+    answer.truncate(answer.len() - features);
+    answer[11] -= features as u8;
+    pair.near
+        .receive(pair.now, LaneId(0), &answer)
+        .expect("no fault");
+    pair.carried.insert(lane, Default::default());
+    pair.settle();
+    let content = noise(100_000, 2);
+    for _ in 0..2 {
+        assert!(pair.fetch("a:1", &content) == content);
+    }
+    let status = pair.near.status(pair.now);
+    assert_eq!(status.offers_made.offers, 0);
+    assert!(
+        !pair.near_memory.chunks.is_empty(),
+        "it learns all the same"
+    );
+}
