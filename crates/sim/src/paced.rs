@@ -42,6 +42,7 @@ pub struct PacedPair<H> {
     lane: LaneId,
     up: Pipe,
     down: Pipe,
+    progress: Vec<(Duration, usize)>,
 }
 
 /// One direction of a way.
@@ -110,6 +111,7 @@ impl<H: History> PacedPair<H> {
             lane,
             up: Pipe::new(way),
             down: Pipe::new(way),
+            progress: Vec::new(),
         }
     }
 
@@ -128,6 +130,11 @@ impl<H: History> PacedPair<H> {
         self.far.status(self.now)
     }
 
+    /// Bytes of the last fetch that had come when so much of its time was over.
+    pub fn progress(&self) -> &[(Duration, usize)] {
+        &self.progress
+    }
+
     /// Opens a flow to `target`, says `request`, and moves `content` from the far end to the
     /// near one; gives how long that took.
     ///
@@ -135,6 +142,7 @@ impl<H: History> PacedPair<H> {
     /// If other bytes arrive, or none do.
     pub fn fetch(&mut self, target: &str, request: &[u8], content: &[u8]) -> Duration {
         let began = self.now;
+        self.progress.clear();
         let flow = self
             .near
             .open_flow(self.now, target, false)
@@ -144,6 +152,7 @@ impl<H: History> PacedPair<H> {
         }
         let mut fetch = Fetch {
             flow,
+            began,
             content,
             request_bytes: request.len(),
             accepted: false,
@@ -197,6 +206,7 @@ impl<H: History> PacedPair<H> {
                             "the same bytes"
                         );
                         fetch.came = end;
+                        self.progress.push((self.now.since(fetch.began), end));
                         self.near.taken(self.now, flow, buffer.len());
                         fetch.ended |= self.near.take_end(flow);
                     }
@@ -270,6 +280,7 @@ impl<H: History> PacedPair<H> {
 /// A flow under way.
 struct Fetch<'a> {
     flow: FlowId,
+    began: Moment,
     content: &'a [u8],
     /// Of the request, those that have not come.
     request_bytes: usize,

@@ -85,8 +85,17 @@ pub fn unpacked(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Bytes of all objects when each is compressed on its own, with `zstd -3`.
+pub fn zstd_each(corpus: &Corpus) -> anyhow::Result<u64> {
+    let mut sum = 0;
+    for object in &corpus.objects {
+        sum += zstd::bulk::compress(object, 3)?.len() as u64;
+    }
+    Ok(sum)
+}
+
 /// The first `count` files of a compressed tar.
-fn members(path: &Path, count: usize) -> anyhow::Result<Vec<Vec<u8>>> {
+pub fn members(path: &Path, count: usize) -> anyhow::Result<Vec<Vec<u8>>> {
     let mut archive = tar::Archive::new(decoder(path)?);
     let mut objects = Vec::new();
     for entry in archive.entries()? {

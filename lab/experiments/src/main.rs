@@ -9,6 +9,7 @@ mod lossy;
 mod machine;
 mod markers;
 mod pair;
+mod predictions;
 mod savings;
 mod speed;
 mod ways;
@@ -57,6 +58,18 @@ enum Experiment {
         #[arg(long)]
         write: Option<PathBuf>,
     },
+    /// What predictions replace, and how fast, by the round trip, in virtual time
+    Predictions {
+        /// The folder of test data
+        #[arg(long, env = "REFRAIN_DATA", default_value = "../shared/data")]
+        data: PathBuf,
+        /// All figures as JSON instead of the page
+        #[arg(long)]
+        json: bool,
+        /// Write to this file instead of standard output
+        #[arg(long)]
+        write: Option<PathBuf>,
+    },
     /// Eight flows at once on a lossy link, through a pair and on their own
     Lossy {
         /// Write the page to this file instead of standard output
@@ -95,6 +108,7 @@ fn main() -> ExitCode {
             write,
         } => (speed::run(&refrain, &data), write),
         Experiment::Markers { data, write } => (markers::run(&data, write.as_deref()), write),
+        Experiment::Predictions { data, json, write } => (predictions::run(&data, json), write),
         Experiment::Lossy { write } => (lossy::run(), write),
         Experiment::Latency { write } => (latency::run(), write),
         Experiment::Writes {

@@ -72,7 +72,7 @@ pub fn run(data: &Path) -> anyhow::Result<String> {
 fn row(corpus: &Corpus) -> anyhow::Result<String> {
     let whole = corpus.bytes();
     let share = |bytes: u64| format!("{:.2} %", 100.0 * bytes as f64 / whole as f64);
-    let each = zstd_each(corpus)?;
+    let each = corpus::zstd_each(corpus)?;
     let rival = zstd_long(corpus)?;
     let mut row = format!(
         "| {} | {:.1} | {} | {}",
@@ -106,14 +106,6 @@ fn row(corpus: &Corpus) -> anyhow::Result<String> {
         );
     }
     Ok(row + " |")
-}
-
-fn zstd_each(corpus: &Corpus) -> anyhow::Result<u64> {
-    let mut sum = 0;
-    for object in &corpus.objects {
-        sum += zstd::bulk::compress(object, 3)?.len() as u64;
-    }
-    Ok(sum)
 }
 
 fn zstd_long(corpus: &Corpus) -> anyhow::Result<u64> {

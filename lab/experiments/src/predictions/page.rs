@@ -1,0 +1,376 @@
+//! The page about predictions.
+
+use std::fmt::Write;
+
+use refrain_proto::Mode;
+
+use super::{
+    BREVO, GITHUB, LINUX, Report, USUAL, behind,
+    goodput::{REPEATED_BYTES, STRANGE_BYTES},
+    trial::{MBIT, Predicted, Trial},
+};
+
+/// What the simulation that the design rests on had replaced, in percent: series, KiB a chunk,
+/// round trip; aligned, window without opening, window. Nothing else was in flight there.
+const SIMULATED: [(&str, u32, u32, [f64; 3]); 8] = [
+    (LINUX, 8, 0, [86.6, 89.0, 89.0]),
+    (LINUX, 8, 5, [75.9, 88.8, 89.0]),
+    (LINUX, 8, 50, [44.3, 86.9, 88.9]),
+    (LINUX, 8, 200, [17.5, 80.1, 88.7]),
+    (LINUX, 4, 50, [44.7, 88.7, 90.9]),
+    (GITHUB, 2, 0, [93.0, 93.5, 94.9]),
+    (GITHUB, 2, 5, [62.9, 68.1, 94.9]),
+    (GITHUB, 2, 50, [0.0, 0.0, 94.9]),
+];
+
+const INTRODUCTION: &str = "# What predictions are worth
+
+Written by `cargo run --release -p refrain-experiments -- predictions --write docs/results-pack.md`;
+`--json` has every figure.
+
+The engines of both ends over a link of 100 Mbit/s in virtual time, with a history in memory that
+forgets nothing. No clock is read and seeds are fixed, so the figures are the same on every machine;
+what processors take is no part of them, nor are TLS and TCP. *Linux*: the forty 2.0 releases, tars
+of 1.02 GB in all; *GitHub*, *Brevo*: 400 revisions each of a page. Each object is a flow of its own,
+one after the other, and every byte is compared. Chunks are 8 KiB on average, 2 to 32 KiB; smaller
+ones in proportion. *Aligned* predicts as the paper does, *window* as refrain does by default:
+[decision 16](decisions/0016-predictions.md).
+
+";
+
+const REPLACED: &str = "
+## Application bytes replaced by confirmed predictions
+
+In brackets: the simulation that the design rests on, in which nothing but the round trip's bytes
+was in flight. *Small blocks* come close to that: 512 bytes, none of which waits for the link. Else
+blocks are up to 64 KiB as they are in a gateway, and the transport takes 16 KiB ahead: on a short
+page most has left before the first prediction can count. The paper found 83.1 % of its Linux series
+redundant.
+
+| series | chunks | in flight | aligned | window, no opening | window |
+|---|--:|---|--:|--:|--:|
+";
+
+const COSTS: &str = "
+## What that costs
+
+Of the application's bytes: those in chunks that were known; all upstream bytes, and of these
+offers; what the sender hashed for offers that were right, and for ones that were wrong though their
+hint was right. *Wasted*: of what was offered, what was neither confirmed nor overtaken by its own
+bytes. MB/s of the application in virtual time; the link has 12.5.
+
+| series | chunks | round trip | | known | up | offers | hashed, right | wrong | wasted | MB/s |
+|---|--:|---|---|--:|--:|--:|--:|--:|--:|--:|
+";
+
+const BEHIND: &str = "
+## With Max-Match and zstd behind them
+
+Bytes of the link at 50 ms, down + up, as a share of the raw bytes; the mirrored cache is a
+direction's, and only `receiver` has none. `gzip` leaves 24 % of each Linux release, `zstd -19
+--long=31` over all forty at once 0.7 %.
+
+| series | chunks | cache | `auto` | confirmed in it | `sender` | `receiver` | `zstd -3` each |
+|---|--:|--:|--:|--:|--:|--:|--:|
+";
+
+const RELEASES: &str = "
+## Release by release
+
+Percent replaced, as in the paper's Figure 5a: Linux 2.0.1 to 2.0.40, chunks of 8 KiB.
+
+";
+
+/// The page, from all that was measured.
+pub fn page(report: &Report) -> anyhow::Result<String> {
+    let mut page = INTRODUCTION.to_owned();
+    asked(&mut page, report)?;
+    replaced(&mut page, report)?;
+    costs(&mut page, report)?;
+    with_max_match(&mut page, report)?;
+    goodput(&mut page, report)?;
+    releases(&mut page, report)?;
+    Ok(page)
+}
+
+/// In percent.
+fn percent(share: f64) -> f64 {
+    100.0 * share
+}
+
+fn asked(page: &mut String, report: &Report) -> anyhow::Result<()> {
+    *page += "## What was asked\n\n| | asked | measured | met |\n|---|--:|--:|---|\n";
+    let mut row = |what: &str, asked: &str, measured: String, is_met: bool| {
+        let met = if is_met { "yes" } else { "**no**" };
+        writeln!(page, "| {what} | {asked} | {measured} | {met} |")
+    };
+    let mut at_least = |what: &str, asked: f64, measured: f64| {
+        row(
+            what,
+            &format!("≥ {asked} %"),
+            format!("{measured:.2} %"),
+            measured >= asked,
+        )
+    };
+    let window = |round_trip_ms| {
+        report.outcome(Trial {
+            round_trip_ms,
+            ..USUAL
+        })
+    };
+    let near_zero = Trial {
+        round_trip_ms: 0,
+        is_fine: true,
+        ..USUAL
+    };
+    let known = percent(report.outcome(near_zero)?.known());
+    at_least("Linux, 8 KiB: bytes in known chunks", 88.0, known)?;
+    let aligned = report.outcome(Trial {
+        predicted: Predicted::Aligned,
+        ..near_zero
+    })?;
+    let confirmed = percent(aligned.confirmed());
+    at_least("replaced, `aligned`, near zero", 86.0, confirmed)?;
+    for ms in [10, 50, 200] {
+        let what = format!("replaced, `window`, {ms} ms");
+        at_least(&what, 86.0, percent(window(ms)?.confirmed()))?;
+    }
+    for (series, asked) in [(GITHUB, 93.0), (BREVO, 36.0)] {
+        let outcome = report.outcome(Trial {
+            series,
+            chunk_kib: 4,
+            ..USUAL
+        })?;
+        let what = format!("{series}, 4 KiB: replaced, `window`, 50 ms");
+        at_least(&what, asked, percent(outcome.confirmed()))?;
+    }
+    let mut at_most = |what: &str, asked: f64, measured: f64| {
+        row(
+            what,
+            &format!("≤ {asked} %"),
+            format!("{measured:.2} %"),
+            measured <= asked,
+        )
+    };
+    let outcome = report.outcome(Trial {
+        mode: Mode::Auto,
+        ..USUAL
+    })?;
+    let link = percent(outcome.down() + outcome.up());
+    at_most("Linux, `auto`, 50 ms: link bytes both ways", 4.0, link)?;
+    let most_up = |predicted| {
+        let at = Trial { predicted, ..USUAL };
+        let trials = report.trials.iter();
+        let alike = trials.filter(|measured| {
+            let Trial {
+                round_trip_ms,
+                is_fine,
+                ..
+            } = measured.trial;
+            let other = Trial {
+                round_trip_ms,
+                is_fine,
+                ..at
+            };
+            measured.trial == other
+        });
+        let shares = alike.map(|measured| measured.outcome.up());
+        percent(shares.fold(0.0, f64::max))
+    };
+    for (name, predicted) in [
+        ("window", Predicted::Window),
+        ("aligned", Predicted::Aligned),
+    ] {
+        let what = format!("Linux, 8 KiB, `{name}`: upstream at most");
+        at_most(&what, 0.3, most_up(predicted))?;
+    }
+    let found = &report.goodput;
+    row(
+        "a repeated transfer, after its first second",
+        "≥ 15 × the link",
+        format!("{:.1} ×", found.later_rate),
+        found.later_rate >= 15.0,
+    )?;
+    let slower = |took_s| percent(took_s / found.off_took_s - 1.0);
+    let mut at_most = |what: &str, measured: f64| {
+        row(
+            what,
+            "≤ 2 % longer",
+            format!("{measured:+.2} %"),
+            measured <= 2.0,
+        )
+    };
+    at_most("one that matches nothing", slower(found.receiver_took_s))?;
+    at_most(
+        "and one whose opening was another's",
+        slower(found.deceived_took_s),
+    )?;
+    Ok(())
+}
+
+fn replaced(page: &mut String, report: &Report) -> anyhow::Result<()> {
+    *page += REPLACED;
+    for at in receivers(report) {
+        let flight = match at.round_trip_ms {
+            0 => "near zero".to_owned(),
+            ms => format!("{} KB ({})", f64::from(ms) * MBIT / 8.0, round_trip(at)),
+        };
+        write!(page, "| {} | {} KiB | {flight}", at.series, at.chunk_kib)?;
+        let mut simulated = SIMULATED.iter();
+        let simulated = simulated.find(|(series, kib, ms, _)| {
+            // Where a row has both blocks, the small ones are what was simulated.
+            let is_twin = at.round_trip_ms == 5 && !at.is_fine;
+            (*series, *kib, *ms) == (at.series, at.chunk_kib, at.round_trip_ms) && !is_twin
+        });
+        for (index, predicted) in Predicted::ALL.into_iter().enumerate() {
+            let outcome = report.outcome(Trial { predicted, ..at })?;
+            write!(page, " | {:.2} %", percent(outcome.confirmed()))?;
+            if let Some((.., shares)) = simulated {
+                write!(page, " ({:.1})", shares[index])?;
+            }
+        }
+        *page += " |\n";
+    }
+    Ok(())
+}
+
+fn round_trip(at: Trial) -> String {
+    let blocks = if at.is_fine && at.round_trip_ms > 0 {
+        ", small blocks"
+    } else {
+        ""
+    };
+    format!("{} ms{blocks}", at.round_trip_ms)
+}
+
+/// One trial for each row of the tables by round trip.
+fn receivers(report: &Report) -> impl Iterator<Item = Trial> {
+    let trials = report.trials.iter().map(|measured| measured.trial);
+    trials.filter(|trial| trial.mode == Mode::Receiver && trial.predicted == Predicted::Window)
+}
+
+fn costs(page: &mut String, report: &Report) -> anyhow::Result<()> {
+    *page += COSTS;
+    for at in receivers(report) {
+        for (predicted, name) in [
+            (Predicted::Aligned, "aligned"),
+            (Predicted::WindowWithoutOpening, "window, no opening"),
+            (Predicted::Window, "window"),
+        ] {
+            let outcome = report.outcome(Trial { predicted, ..at })?;
+            writeln!(
+                page,
+                "| {} | {} KiB | {} | {name} | {:.2} % | {:.3} % | {:.3} % | {:.2} % | {:.2} % \
+                 | {:.1} % | {:.1} |",
+                at.series,
+                at.chunk_kib,
+                round_trip(at),
+                percent(outcome.known()),
+                percent(outcome.up()),
+                percent(outcome.offer_frames()),
+                percent(outcome.hashed_true()),
+                percent(outcome.hashed_false()),
+                percent(outcome.wasted()),
+                outcome.mbyte_per_s(),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn with_max_match(page: &mut String, report: &Report) -> anyhow::Result<()> {
+    *page += BEHIND;
+    for at in behind() {
+        let link = |trial| -> anyhow::Result<String> {
+            let outcome = report.outcome(trial)?;
+            let (down, up) = (percent(outcome.down()), percent(outcome.up()));
+            Ok(format!("{down:.2} + {up:.2} %"))
+        };
+        let auto = Trial {
+            mode: Mode::Auto,
+            ..at
+        };
+        let receiver = Trial {
+            cache_mib: USUAL.cache_mib,
+            ..at
+        };
+        writeln!(
+            page,
+            "| {} | {} KiB | {} MiB | {} | {:.2} % | {} | {} | {:.2} % |",
+            at.series,
+            at.chunk_kib,
+            at.cache_mib,
+            link(auto)?,
+            percent(report.outcome(auto)?.confirmed()),
+            link(Trial {
+                mode: Mode::Sender,
+                ..at
+            })?,
+            link(receiver)?,
+            percent(report.zstd_each(at.series)?),
+        )?;
+    }
+    Ok(())
+}
+
+fn goodput(page: &mut String, report: &Report) -> anyhow::Result<()> {
+    let found = &report.goodput;
+    write!(
+        page,
+        "\n## How fast: `receiver`, {} ms\n\n\
+         {} MB of noise took {:.2} s, and once more {:.2} s: {:.1} times the link's rate; in its\n\
+         first second {:.1} times, from then on {:.1} times.\n\n\
+         {} MB of noise that match nothing took {:.3} s with mode `off`, {:.3} s with an empty\n\
+         history, and {:.3} s where as many other bytes had answered the same opening before.\n",
+        USUAL.round_trip_ms,
+        REPEATED_BYTES / 1_000_000,
+        found.first_took_s,
+        found.second_took_s,
+        found.second_rate,
+        found.first_second_rate,
+        found.later_rate,
+        STRANGE_BYTES / 1_000_000,
+        found.off_took_s,
+        found.receiver_took_s,
+        found.deceived_took_s,
+    )?;
+    Ok(())
+}
+
+fn releases(page: &mut String, report: &Report) -> anyhow::Result<()> {
+    *page += RELEASES;
+    let near_zero = Trial {
+        round_trip_ms: 0,
+        is_fine: true,
+        ..USUAL
+    };
+    let aligned = |at| Trial {
+        predicted: Predicted::Aligned,
+        ..at
+    };
+    let lines = [
+        ("aligned, near zero", aligned(near_zero)),
+        ("aligned, 50 ms", aligned(USUAL)),
+        ("window, 50 ms", USUAL),
+    ];
+    for first in (1..=40).step_by(10) {
+        *page += "| 2.0. |";
+        for release in first..first + 10 {
+            write!(page, " {release} |")?;
+        }
+        *page += "\n|---|";
+        *page += &"--:|".repeat(10);
+        *page += "\n";
+        for (name, trial) in lines {
+            let shares = &report.outcome(trial)?.confirmed_each;
+            write!(page, "| {name} |")?;
+            for share in &shares[first - 1..first + 9] {
+                write!(page, " {:.0} |", percent(*share))?;
+            }
+            *page += "\n";
+        }
+        *page += "\n";
+    }
+    page.pop();
+    Ok(())
+}
