@@ -54,7 +54,9 @@ pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
             Ok(started.needs_restart(&new))
         };
         let gateway = Arc::clone(&near);
-        serve(gateway, &started.common, tasks, reload).await
+        serve(gateway, &started.common, tasks, reload).await?;
+        tokio::task::spawn_blocking(move || near.settle()).await?;
+        Ok(())
     })
 }
 

@@ -13,6 +13,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{SyncSender, TrySendError, sync_channel},
     },
+    time::Duration,
 };
 
 use refrain_proto::by_receiver::history::HistoryRequest;
@@ -23,6 +24,9 @@ use keeper::Keeper;
 
 /// Requests that wait for the thread.
 const REQUESTS_WAITING_MAX: usize = 256;
+
+/// How long the end of the program waits for the disk.
+const SETTLE_MAX: Duration = Duration::from_secs(10);
 
 /// The store and who asks it. The thread ends with it.
 pub struct History {
@@ -52,6 +56,7 @@ enum Request {
     Attach(u64, Weak<SharedLink>),
     Asked(u64, HistoryRequest),
     Detach(u64),
+    Settle(SyncSender<()>),
 }
 
 /// What users see of a history.
@@ -124,6 +129,15 @@ impl History {
             link: number,
             requests: self.requests.clone(),
             shared: Arc::clone(&self.shared),
+        }
+    }
+
+    /// Waits until all that came is on disk, before the program ends. Blocks.
+    pub fn settle(&self) {
+        let (done, settled) = sync_channel(1);
+        if self.requests.send(Request::Settle(done)).is_ok() {
+            // Fails if the thread is gone, and has settled before.
+            let _ = settled.recv_timeout(SETTLE_MAX);
         }
     }
 

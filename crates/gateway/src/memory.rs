@@ -143,8 +143,8 @@ fn link_config(
     LinkConfig {
         mode: config.mode,
         history: history.map(|history| HistoryConfig {
-            offered_bytes_max: (memory / 8).clamp(1 << 20, OFFERED_BYTES_LINK),
-            learning_bytes_max: (memory / 32).clamp(1 << 20, LEARNING_BYTES as u64) as usize,
+            offered_bytes_max: (memory / 32).clamp(1 << 20, OFFERED_BYTES_LINK),
+            learning_bytes_max: (memory / 64).clamp(512 << 10, LEARNING_BYTES as u64) as usize,
             ..history
         }),
         matching: matching.algorithm,

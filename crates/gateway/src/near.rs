@@ -95,6 +95,13 @@ impl Near {
         &self.addresses
     }
 
+    /// Waits until all that is to be kept is on disk: the gateway ends. Blocks.
+    pub fn settle(&self) {
+        if let Some(history) = &self.history {
+            history.settle();
+        }
+    }
+
     /// Takes rules and time-outs from `config`; the rest needs a restart.
     pub fn reload(&self, config: &NearConfig) {
         self.policy.replace(&config.common);

@@ -193,20 +193,31 @@ options! {
         "The most that this end sends on its links, such as 20Mbit; without it, as much as \
          they take.");
     MODE = OptionSpec::new(BOTH, "mode", "auto|sender|receiver|off", Value("auto"),
-        "Which end finds what repeats; both ends have a say. `auto`: the receiver predicts from its          store what comes next, and matching and zstd take what is left. `sender`: matching and          zstd alone. `receiver`: predictions alone; a far end keeps nothing from one connection          to the next, so that any of several behind one address serves any near end. `off`:          everything is carried as it is.");
+        "Which end finds what repeats; both ends have a say. `auto`: the receiver predicts from \
+         its store what comes next, and matching and zstd take what is left. `sender`: matching \
+         and zstd alone. `receiver`: predictions alone; a far end keeps nothing from one \
+         connection to the next, so that any of several behind one address serves any near end. \
+         `off`: everything is carried as it is.");
     STORE = OptionSpec::new(NEAR, "store", "DIR", Nothing,
-        "A folder that keeps what this end receives, to predict from when it comes again; made          if it is not there. Without it nothing is predicted.");
+        "A folder that keeps what this end receives, to predict from when it comes again; made if \
+         it is not there. Without it nothing is predicted.");
     STORE_SIZE = OptionSpec::new(NEAR, "store_size", "SIZE", Value("100GB"),
-        "The most that the store takes on disk, from 16MiB. When it is full, the oldest goes that          has not come again.");
+        "The most that the store takes on disk, from 16MiB. When it is full, the oldest goes that \
+         has not come again.");
     STORE_ALSO = OptionSpec::new(NEAR, "store_also", "DIR", Nothing,
-        "A store of another near end in the same network, through a shared folder, to predict          from as well: only read, also while its owner writes. Its owner must cut chunks the same          way, and name the same realm.").repeats();
+        "A store of another near end in the same network, through a shared folder, to predict \
+         from as well: only read, also while its owner writes. Its owner must cut chunks the same \
+         way, and name the same realm.").repeats();
     REALM = OptionSpec::new(NEAR, "realm", "NAME",
         Described("the far end's key"),
-        "The service whose history may answer: predictions never leave it, since they tell the          far end what was received before. Far ends of one service share a name.");
+        "The service whose history may answer: predictions never leave it, since they tell the \
+         far end what was received before. Far ends of one service share a name.");
     PREDICT = OptionSpec::new(NEAR, "predict", "window|aligned", Value("window"),
-        "How to predict: chunks that may come anywhere ahead, or ranges at fixed places as in the          PACK paper, which long round trips make useless.");
+        "How to predict: chunks that may come anywhere ahead, or ranges at fixed places as in the \
+         PACK paper, which long round trips make useless.");
     CHUNK_SIZE = OptionSpec::new(NEAR, "chunk_size", "SIZE", Value("8KiB"),
-        "The average size of the store's chunks: a power of two from 64B to 32KiB. Small ones find          more, and cost more memory and upstream traffic.");
+        "The average size of the store's chunks: a power of two from 64B to 32KiB. Small ones \
+         find more, and cost more memory and upstream traffic.");
     CHUNK_MIN = OptionSpec::new(NEAR, "chunk_min", "SIZE", Value("2KiB"),
         "The smallest chunk, from 48B.");
     CHUNK_MAX = OptionSpec::new(NEAR, "chunk_max", "SIZE", Value("32KiB"),
@@ -241,7 +252,8 @@ options! {
     WINDOW_BYTES = OptionSpec::new(BOTH, "window_bytes", "BYTES", Value("32"),
         "The shortest repeat that is looked for, 12 to 64.");
     CHUNK_HASH = OptionSpec::new(BOTH, "chunk_hash", "blake3|sha1", Value("blake3"),
-        "What names chunks in Chunk-Match and in the store. SHA-1 is there to reproduce the papers.");
+        "What names chunks in Chunk-Match and in the store. SHA-1 is there to reproduce the \
+         papers.");
     SIMD = OptionSpec::new(BOTH, "simd", "auto|portable|avx2|avx512|neon", Value("auto"),
         "The processor's instructions that repeats are looked for with; `auto` takes the fastest \
          that this machine has.");

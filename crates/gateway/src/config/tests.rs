@@ -7,7 +7,7 @@ use refrain_codec::simd::InstructionSet;
 use tempfile::TempDir;
 
 use super::*;
-use crate::options::{CheckOptions, FarOptions, NearOptions, Role};
+use crate::options::{CheckOptions, FarOptions, NearOptions, Role, STORE};
 
 #[derive(Parser)]
 enum Program {
@@ -339,6 +339,35 @@ fn each_bad_value_names_its_flag() {
 }
 
 #[test]
+fn what_a_store_cannot_be_is_said() {
+    let fixture = Fixture::new();
+    let near = |flags: &[&str]| {
+        let flags = [&["--socks5", "127.0.0.1:1080"], flags].concat();
+        fixture.near(&flags)
+    };
+    let history = |flags: &[&str]| near(flags).unwrap().history;
+    assert_eq!(history(&[]), None);
+    let default = history(&["--store", "a"]).unwrap();
+    assert_eq!(default.realm, fixture.peer.to_string());
+    assert_eq!(default.mask.count(), 13);
+    let small = history(&["--store", "a", "--chunk-size", "1KiB", "--realm", "b"]).unwrap();
+    assert_eq!((small.mask.count(), &small.realm[..]), (10, "b"));
+    for (flags, part) in [
+        (&["--realm", "b"][..], "needs --store"),
+        (&["--store", "a", "--store-size", "1MB"], "16MiB or more"),
+        (&["--store", "a", "--chunk-size", "3KiB"], "power of two"),
+        (&["--store", "a", "--chunk-size", "64KiB"], "power of two"),
+        (&["--store", "a", "--chunk-min", "40B"], "48B"),
+        (&["--store", "a", "--chunk-max", "1KiB"], "48B"),
+        (&["--store", "a", "--chunk-max", "128KiB"], "64KiB"),
+        (&["--store", "a", "--predict", "later"], "`aligned`"),
+    ] {
+        let error = near(flags).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
 fn a_missing_key_file_is_named() {
     let fixture = Fixture::new();
     fs::remove_file(fixture.dir.path().join("own.key")).unwrap();
@@ -373,6 +402,7 @@ fn named_on_change(fixture: &Fixture, role: Role, spec: &OptionSpec, value: &str
         _ => flags.extend([
             (PEER.flag(), "far.example:7000".to_owned()),
             (SOCKS5.flag(), "127.0.0.1:1080".to_owned()),
+            (STORE.flag(), "store".to_owned()),
         ]),
     }
     let parse = |flags: &BTreeMap<String, String>| {
@@ -418,6 +448,15 @@ fn each_change_is_reloaded_as_documented_or_named() {
             "admin_token" => "fedcba9876543210",
             "rate" => "5Mbit",
             "effort" => "max",
+            "mode" => "receiver",
+            "store" => "elsewhere",
+            "store_size" => "1GB",
+            "store_also" => "others",
+            "realm" => "a service",
+            "predict" => "aligned",
+            "chunk_size" => "4KiB",
+            "chunk_min" => "1KiB",
+            "chunk_max" => "16KiB",
             "cache" | "memory" => "64MiB",
             "lanes" | "lanes_max" => "5",
             "matching" => "chunk",

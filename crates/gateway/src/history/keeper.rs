@@ -110,6 +110,14 @@ impl Keeper {
             }
             Request::Asked(link, request) => self.asked(link, request),
             Request::Detach(link) => self.detach(link),
+            Request::Settle(done) => {
+                let ended: Vec<RecipeId> = self.recipes.drain().map(|(_, id)| id).collect();
+                ended.into_iter().try_for_each(|id| self.own.end(id))?;
+                self.own.sync()?;
+                // Nobody waits if it took too long.
+                let _ = done.send(());
+                Ok(())
+            }
         }
     }
 

@@ -1,0 +1,311 @@
+//! Predictions between two gateways: a store that outlives its near end, far ends that keep
+//! nothing, realms, and stores of others.
+#![allow(missing_docs, reason = "a test's own")]
+
+mod common;
+
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    sync::Arc,
+    thread,
+};
+
+use common::{
+    addresses::{forward, free_address},
+    command::{keygen, refrain},
+    content::noise,
+    eventually,
+    gateway::Gateway,
+    server::serve,
+    site::Site,
+};
+
+const FILE_BYTES: usize = 8_000_000;
+
+/// A far end that keeps nothing, on a link slower than a disk: predictions cannot overtake what
+/// a loopback carries at once.
+const RECEIVER: [&str; 4] = ["--mode", "receiver", "--rate", "50Mbit"];
+
+/// Answers any byte with `file`.
+fn origin_of(file: &[u8]) -> SocketAddr {
+    let file: Arc<[u8]> = file.into();
+    serve(move |mut stream| {
+        stream.read_exact(&mut [0])?;
+        stream.write_all(&file)
+    })
+}
+
+fn fetch(address: SocketAddr) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(b"?")?;
+    let mut file = Vec::new();
+    stream.read_to_end(&mut file)?;
+    Ok(file)
+}
+
+/// Fetches `file` through `near`, and gives what that cost, as a share of it.
+#[track_caller]
+fn cost(near: &Gateway, listen: SocketAddr, file: &[u8]) -> f64 {
+    let before = near.link_bytes();
+    assert!(
+        fetch(listen).expect("an answer") == file,
+        "it arrives equal"
+    );
+    (near.link_bytes() - before) as f64 / file.len() as f64
+}
+
+#[track_caller]
+fn assert_whole(cost: f64) {
+    assert!(
+        cost >= 1.0,
+        "nothing was known, and noise cannot shrink: {cost}"
+    );
+}
+
+#[track_caller]
+fn assert_predicted(cost: f64) {
+    assert!(cost < 0.1, "it was known: {cost}");
+}
+
+/// A near end's options: a way in to `origin`, and a store.
+fn options<'a>(listen: &'a str, store: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["--forward", listen, "--store", store], more].concat()
+}
+
+fn folder(site: &Site, name: &str) -> String {
+    site.path(name).display().to_string()
+}
+
+#[test]
+fn history_outlives_the_near_end_and_the_far_end() {
+    let file = noise(1, FILE_BYTES);
+    let (listen, option) = forward(origin_of(&file));
+    let site = Site::new();
+    let store = folder(&site, "store");
+    for predict in ["window", "aligned"] {
+        let store = format!("{store}-{predict}");
+        let mut far = site.far(&RECEIVER);
+        let mut near = site.near(
+            site.far_listen,
+            &options(&option, &store, &["--predict", predict]),
+        );
+        near.wait_until_up();
+        assert_whole(cost(&near, listen, &file));
+        assert_eq!(
+            near.peer().received.cache_bytes,
+            0,
+            "no state at the sender"
+        );
+
+        near.signal("TERM");
+        assert!(near.wait_for_exit().success());
+        near.restart();
+        near.wait_until_up();
+        far.kill();
+        far.restart();
+        near.wait_until_up();
+        let cost = cost(&near, listen, &file);
+        assert!(cost < 0.3, "{predict}: {cost}");
+        assert!(near.peer().received.predictions.confirmed > 0);
+        near.kill();
+        far.kill();
+    }
+}
+
+#[test]
+fn a_far_end_that_is_killed_in_the_middle_costs_a_reset_and_no_history() {
+    let file = noise(2, 2 * FILE_BYTES);
+    let (listen, option) = forward(origin_of(&file));
+    let site = Site::new();
+    let mut far = site.far(&RECEIVER);
+    let store = folder(&site, "store");
+    let near = site.near(site.far_listen, &options(&option, &store, &[]));
+    near.wait_until_up();
+    assert_whole(cost(&near, listen, &file));
+
+    let mut stream = TcpStream::connect(listen).expect("the near end listens");
+    stream.write_all(b"?").expect("sent");
+    let mut begun = vec![0; 1 << 20];
+    stream.read_exact(&mut begun).expect("it begins");
+    far.kill();
+    far.restart();
+    let mut rest = Vec::new();
+    let ended = stream.read_to_end(&mut rest);
+    let came = begun.len() + rest.len();
+    assert!(ended.is_err(), "a reset, or it would look whole");
+    assert!(
+        came < file.len() && file.starts_with(&begun) && file[begun.len()..].starts_with(&rest)
+    );
+
+    let again = eventually("the link comes back", || {
+        fetch(listen).ok().filter(|got| *got == file)
+    });
+    assert_eq!(again.len(), file.len());
+    assert_predicted(cost(&near, listen, &file));
+}
+
+/// Passes connections on to several addresses, in turn.
+fn balance(to: Vec<SocketAddr>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    thread::spawn(move || {
+        for (turn, incoming) in listener.incoming().enumerate() {
+            let Ok(client) = incoming else { return };
+            let Ok(server) = TcpStream::connect(to[turn % to.len()]) else {
+                continue;
+            };
+            let pairs = [
+                (client.try_clone(), server.try_clone()),
+                (Ok(server), Ok(client)),
+            ];
+            for (from, to) in pairs {
+                let (mut from, mut to) = (from.expect("open"), to.expect("open"));
+                thread::spawn(move || {
+                    let _ = io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn any_of_several_far_ends_behind_one_address_serves_a_near_end() {
+    let file = noise(3, FILE_BYTES);
+    let (listen, option) = forward(origin_of(&file));
+    let mut site = Site::new();
+    let mut fars: Vec<(SocketAddr, Gateway)> = Vec::new();
+    for _ in 0..2 {
+        site.far_listen = free_address();
+        fars.push((site.far_listen, site.far(&RECEIVER)));
+    }
+    let balancer = balance(fars.iter().map(|&(address, _)| address).collect());
+    let store = folder(&site, "store");
+    let near = site.near(balancer, &options(&option, &store, &[]));
+    near.wait_until_up();
+    assert_whole(cost(&near, listen, &file));
+    assert_predicted(cost(&near, listen, &file));
+
+    // Whichever it was, the other one takes over.
+    for (_, far) in &mut fars {
+        far.kill();
+        let again = eventually("another answers", || {
+            fetch(listen).ok().filter(|got| *got == file)
+        });
+        assert_eq!(again.len(), file.len());
+        assert_predicted(cost(&near, listen, &file));
+        far.restart();
+    }
+}
+
+#[test]
+fn history_answers_in_its_own_realm_alone() {
+    let file = noise(4, FILE_BYTES);
+    let (listen, option) = forward(origin_of(&file));
+    let site = Site::new();
+    let _far = site.far(&RECEIVER);
+    let store = folder(&site, "store");
+    let in_realm = |realm: &str| {
+        let more = ["--realm", realm];
+        let mut near = site.near(site.far_listen, &options(&option, &store, &more));
+        near.wait_until_up();
+        let cost = cost(&near, listen, &file);
+        near.signal("TERM");
+        near.wait_for_exit();
+        cost
+    };
+    assert_whole(in_realm("a"));
+    assert_whole(in_realm("b"));
+    assert_predicted(in_realm("a"));
+}
+
+#[test]
+fn what_a_neighbour_received_is_predicted_from_its_store() {
+    let file = noise(5, FILE_BYTES);
+    let origin = origin_of(&file);
+    let site = Site::new();
+    let neighbour_key = keygen(&site.path("neighbour.key"));
+    let keys = site.write("keys", &format!("{}\n{neighbour_key}\n", site.near_key));
+    let _far = site.far(&[&RECEIVER[..], &["--peer-key", &keys]].concat());
+
+    let (listen, option) = forward(origin);
+    let store = folder(&site, "neighbours-store");
+    let options_of_neighbour = options(&option, &store, &[]);
+    let neighbour = site.near_with_key("neighbour.key", site.far_listen, &options_of_neighbour);
+    neighbour.wait_until_up();
+    assert_whole(cost(&neighbour, listen, &file));
+
+    let (listen, option) = forward(origin);
+    let own = folder(&site, "store");
+    let near = site.near(
+        site.far_listen,
+        &options(&option, &own, &["--store-also", &store]),
+    );
+    near.wait_until_up();
+    // The neighbour writes on; what it has written is seen within seconds.
+    let predicted = eventually("the neighbour's history is read", || {
+        Some(cost(&near, listen, &file)).filter(|&cost| cost < 0.1)
+    });
+    assert_predicted(predicted);
+}
+
+#[test]
+fn files_that_are_here_already_are_history_until_they_change() {
+    let file = noise(6, FILE_BYTES);
+    let (listen, option) = forward(origin_of(&file));
+    let site = Site::new();
+    let _far = site.far(&RECEIVER);
+    let (files, store) = (site.path("files"), folder(&site, "store"));
+    std::fs::create_dir(&files).expect("a folder");
+    let here = files.join("noise");
+    std::fs::write(&here, &file).expect("written");
+    let add = |folder: &Path| {
+        let folder = folder.display().to_string();
+        let added = refrain(&[
+            "store", "add", &folder, "--realm", "service", "--store", &store,
+        ]);
+        assert!(added.status.success(), "{added:?}");
+    };
+    add(&files);
+    let more = ["--realm", "service"];
+    let near = site.near(site.far_listen, &options(&option, &store, &more));
+    near.wait_until_up();
+    let first = cost(&near, listen, &file);
+    assert!(first < 0.2, "its first chunk has to come: {first}");
+
+    let mut changed = file.clone();
+    changed[..FILE_BYTES / 2].fill(7);
+    std::fs::write(&here, &changed).expect("written");
+    let second = cost(&near, listen, &file);
+    assert!(second > 0.3, "half of the file is gone: {second}");
+}
+
+#[test]
+fn what_is_excluded_never_reaches_the_store() {
+    const CANARY: &[u8] = b"a canary that nobody may keep, 8d1f2b";
+    let file = CANARY.repeat(100_000);
+    let origin = origin_of(&file);
+    let (listen, option) = forward(origin);
+    let site = Site::new();
+    let _far = site.far(&[]);
+    let store = folder(&site, "store");
+    let rule = origin.to_string();
+    let mut near = site.near(
+        site.far_listen,
+        &options(&option, &store, &["--exclude", &rule]),
+    );
+    near.wait_until_up();
+    for _ in 0..2 {
+        assert!(fetch(listen).expect("an answer") == file);
+    }
+    near.signal("TERM");
+    near.wait_for_exit();
+    for entry in std::fs::read_dir(&store).expect("a store") {
+        let bytes = std::fs::read(entry.expect("a file").path()).expect("readable");
+        let found = bytes.windows(CANARY.len()).any(|window| window == CANARY);
+        assert!(!found, "the canary is on disk");
+    }
+}
