@@ -74,7 +74,7 @@ struct NewStoreOptions {
     store_size: Option<ByteSize>,
     /// The average chunk of a new store, a power of two [default: 8KiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_average)]
-    chunk_average: Option<u8>,
+    chunk_size: Option<u8>,
     /// The shortest chunk of a new store [default: 2KiB]
     #[arg(long, value_name = "SIZE")]
     chunk_min: Option<ByteSize>,
@@ -103,7 +103,7 @@ impl NewStoreOptions {
         let bytes_min = bytes(self.chunk_min, bounds.bytes_min());
         let bytes_max = bytes(self.chunk_max, bounds.bytes_max());
         config.chunking = Chunking {
-            mask_bits: self.chunk_average.unwrap_or(mask_bits),
+            mask_bits: self.chunk_size.unwrap_or(mask_bits),
             bounds: ChunkBounds::new(usize::try_from(bytes_min)?, usize::try_from(bytes_max)?)?,
             hasher: self.chunk_hash.unwrap_or(hasher),
         };

@@ -178,10 +178,10 @@ fn errors_say_what_to_do() {
     fails(&["compact", "--store", &files], 1, &["holds no store"]);
     add("/nowhere/at/all", &[], 1, &["/nowhere/at/all"]);
     add("Cargo.toml", &[], 1, &["no folder"]);
-    add(&files, &["--chunk-average", "5000"], 2, &["power of two"]);
+    add(&files, &["--chunk-size", "5000"], 2, &["power of two"]);
     add(
         &files,
-        &["--chunk-average", "4KiB"],
+        &["--chunk-size", "4KiB"],
         1,
         &["cut otherwise", "13 bits", "12 bits"],
     );
