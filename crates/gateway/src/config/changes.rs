@@ -26,6 +26,9 @@ impl NearConfig {
             common,
         } = self;
         let of_history = changes_of_history(history.as_ref(), new.history.as_ref());
+        // Unless it is named, it is the peer's key, and that is named already.
+        let follows_peer = *peer_key != new.peer_key;
+        let of_history = of_history.filter(move |spec| !(follows_peer && spec.key == REALM.key));
         let own = named([
             (&PEER, *peer != new.peer),
             (&PEER_KEY, *peer_key != new.peer_key),
