@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 
 use fastrand::Rng;
 
+use crate::trouble::Foresight;
+
 /// What flows of all runs quote from: text in its first half, noise in the second.
 static LIBRARY: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut rng = Rng::with_seed(0);
@@ -46,6 +48,51 @@ pub(crate) fn content(rng: &mut Rng, len: usize) -> Vec<u8> {
         }
     }
     bytes.truncate(len);
+    bytes
+}
+
+/// Texts that are kept to be repeated.
+const REPERTOIRE_MAX: usize = 6;
+
+/// New content of `len` bytes, or something that was sent before, with changes: a few bytes here
+/// and there, or a piece that is gone or new.
+pub(crate) fn repeated(
+    rng: &mut Rng,
+    foresight: &Foresight,
+    repertoire: &mut Vec<Vec<u8>>,
+    len: usize,
+) -> Vec<u8> {
+    let longest = repertoire.iter().max_by_key(|text| text.len());
+    let Some(longest) = longest.filter(|_| rng.u8(..foresight.repeats_one_of) == 0) else {
+        let bytes = content(rng, len);
+        if bytes.len() > 2_000 {
+            if repertoire.len() == REPERTOIRE_MAX {
+                repertoire.remove(0);
+            }
+            repertoire.push(bytes.clone());
+        }
+        return bytes;
+    };
+    if rng.u8(..3) == 0 {
+        // Scattered changes, as a file of counters has them.
+        let mut bytes = longest.clone();
+        let step = foresight.chunk_bytes() * 2;
+        bytes.iter_mut().step_by(step).for_each(|byte| *byte ^= 1);
+        return bytes;
+    }
+    let mut bytes = repertoire[rng.usize(..repertoire.len())].clone();
+    for _ in 0..rng.usize(..4) {
+        let at = rng.usize(..bytes.len());
+        let end = bytes.len().min(at + 1 + rng.usize(..1_000));
+        let piece = match rng.u8(..3) {
+            0 => Vec::new(),
+            1 => noise(rng, 700),
+            _ => vec![rng.u8(..)],
+        };
+        if end - at < bytes.len() {
+            bytes.splice(at..end, piece);
+        }
+    }
     bytes
 }
 

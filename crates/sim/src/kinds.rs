@@ -70,6 +70,20 @@ pub enum Kind {
     LaneViolation,
     /// A link ended because the caches contradicted each other.
     CacheViolation,
+    /// A receiver offered what it expected.
+    OfferMade,
+    /// A sender confirmed an offer.
+    OfferConfirmed,
+    /// Bytes left before a right offer of them came.
+    OfferOvertaken,
+    /// An offer came to nothing.
+    OfferWithdrawn,
+    /// A confirmation did not hold, since a history lied or bytes were damaged.
+    Misconfirmed,
+    /// A sender took a flow over whose chains kept breaking.
+    DrivenBySender,
+    /// A history forgot chunks while flows asked for them.
+    Eviction,
 }
 
 /// How often each kind occurred.
@@ -80,7 +94,7 @@ pub struct Kinds {
 
 impl Kind {
     /// Each kind, in the order in which reports name them.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 40] = [
         Self::FlowCompleted,
         Self::HalfClose,
         Self::ResetByApplication,
@@ -114,6 +128,13 @@ impl Kind {
         Self::DroppedFrame,
         Self::LaneViolation,
         Self::CacheViolation,
+        Self::OfferMade,
+        Self::OfferConfirmed,
+        Self::OfferOvertaken,
+        Self::OfferWithdrawn,
+        Self::Misconfirmed,
+        Self::DrivenBySender,
+        Self::Eviction,
     ];
 
     /// Its name in reports.
@@ -153,6 +174,13 @@ impl Kind {
             Self::DroppedFrame => "dropped_frames",
             Self::LaneViolation => "lane_violations",
             Self::CacheViolation => "cache_violations",
+            Self::OfferMade => "offers_made",
+            Self::OfferConfirmed => "offers_confirmed",
+            Self::OfferOvertaken => "offers_overtaken",
+            Self::OfferWithdrawn => "offers_withdrawn",
+            Self::Misconfirmed => "misconfirmed",
+            Self::DrivenBySender => "driven_by_sender",
+            Self::Eviction => "evictions",
         }
     }
 }

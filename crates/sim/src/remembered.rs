@@ -1,10 +1,15 @@
-//! A history in memory, without bounds: what a chunk store does, for the simulator.
+//! A history in memory, without bounds: what a chunk store does, for the simulator. It can be
+//! made to forget, and to lie.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
 
 use refrain_codec::chunk::hash::ChunkDigest;
-use refrain_proto::by_receiver::history::{
-    Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted,
+use refrain_proto::by_receiver::{
+    history::{Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted},
+    terms::PREFIX_BYTES,
 };
 
 use crate::paced::History;
@@ -13,10 +18,16 @@ use crate::paced::History;
 #[derive(Debug, Default)]
 pub struct Remembered {
     chunks: HashMap<ChunkDigest, Arc<[u8]>>,
+    /// Chunks in the order in which they were learnt; one that was forgotten and came again stands
+    /// here again.
+    learnt: VecDeque<ChunkDigest>,
     recipes: Vec<Vec<ChunkDigest>>,
     places: HashMap<ChunkDigest, (usize, usize)>,
     openings: HashMap<u64, usize>,
-    open: HashMap<RecipeNumber, (usize, u64)>,
+    /// By the link that they are of.
+    open: HashMap<(u64, RecipeNumber), (usize, u64)>,
+    /// Returns chunks with a byte that is not theirs, and that no hint looks at.
+    pub lies: bool,
     /// Bytes that were learnt, and of these, bytes of chunks that were known.
     pub learnt_bytes: u64,
     /// See there.
@@ -24,12 +35,36 @@ pub struct Remembered {
 }
 
 impl Remembered {
+    /// Forgets the `count` chunks that were learnt first; the places where they were stay.
+    pub fn evict(&mut self, count: usize) {
+        let count = count.min(self.learnt.len());
+        for digest in self.learnt.drain(..count) {
+            self.chunks.remove(&digest);
+        }
+    }
+
+    /// A process dies: its recipes end where they are.
+    pub fn restarted(&mut self) {
+        self.open.clear();
+    }
+
+    fn chunk(&self, digest: &ChunkDigest) -> Option<Arc<[u8]>> {
+        let chunk = self.chunks.get(digest)?;
+        match self.lies {
+            true => Some(falsified(chunk)),
+            false => Some(Arc::clone(chunk)),
+        }
+    }
+
     fn read(&self, recipe: usize, index: usize, wanted: Wanted) -> Found {
         let recipe_chunks = self.recipes.get(recipe).map_or(&[][..], Vec::as_slice);
         let mut found = Found::default();
         let (mut at, mut bytes) = (index, 0);
         while let Some(digest) = recipe_chunks.get(at) {
-            let chunk = &self.chunks[digest];
+            let Some(chunk) = self.chunk(digest) else {
+                // What follows it is a chain of its own.
+                break;
+            };
             if found.chunks.len() == wanted.chunks_max || bytes + chunk.len() > wanted.bytes_max {
                 found.next = Some(HistoryPlace([recipe as u64, at as u64, 0]));
                 break;
@@ -38,19 +73,21 @@ impl Remembered {
             at += 1;
             found.chunks.push(FoundChunk {
                 digest: *digest,
-                bytes: Arc::clone(chunk),
+                bytes: chunk,
             });
         }
         found
     }
 }
 
-impl History for Remembered {
-    fn handle(&mut self, request: HistoryRequest) -> Option<(Wanted, Found)> {
+impl Remembered {
+    /// Does what `link` asks; gives the answer to what wants one.
+    pub fn handle_of(&mut self, link: u64, request: HistoryRequest) -> Option<(Wanted, Found)> {
         match request {
             HistoryRequest::Begin { recipe, opening } => {
                 self.recipes.push(Vec::new());
-                self.open.insert(recipe, (self.recipes.len() - 1, opening));
+                self.open
+                    .insert((link, recipe), (self.recipes.len() - 1, opening));
                 None
             }
             HistoryRequest::Learn {
@@ -65,9 +102,12 @@ impl History for Remembered {
                     (wanted, found.unwrap_or_default())
                 });
                 self.learnt_bytes += bytes.len() as u64;
-                let (index, opening) = self.open[&recipe];
+                let (index, opening) = self.open[&(link, recipe)];
                 let known = self.chunks.insert(digest, bytes);
-                self.known_bytes += known.map_or(0, |bytes| bytes.len() as u64);
+                match known {
+                    Some(bytes) => self.known_bytes += bytes.len() as u64,
+                    None => self.learnt.push_back(digest),
+                }
                 self.recipes[index].push(digest);
                 self.places
                     .insert(digest, (index, self.recipes[index].len()));
@@ -84,9 +124,26 @@ impl History for Remembered {
                 Some((wanted, self.read(recipe as usize, at as usize, wanted)))
             }
             HistoryRequest::End { recipe } => {
-                self.open.remove(&recipe);
+                self.open.remove(&(link, recipe));
                 None
             }
         }
     }
+}
+
+impl History for Remembered {
+    fn handle(&mut self, request: HistoryRequest) -> Option<(Wanted, Found)> {
+        self.handle_of(0, request)
+    }
+}
+
+/// `chunk` with a byte changed that neither its prefix nor its samples cover, if there is one.
+fn falsified(chunk: &[u8]) -> Arc<[u8]> {
+    const SAMPLES: usize = 64;
+    let mut bytes = chunk.to_vec();
+    let is_sampled = |at: usize| (0..SAMPLES).any(|index| index * chunk.len() / SAMPLES == at);
+    if let Some(at) = (PREFIX_BYTES..chunk.len()).find(|&at| !is_sampled(at)) {
+        bytes[at] ^= 1;
+    }
+    bytes.into()
 }

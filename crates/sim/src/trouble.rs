@@ -4,9 +4,17 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use refrain_codec::{
-    geometry::CACHE_BYTES_MIN, marker::MarkerAlgorithm, matching::MatchingAlgorithm,
+    chunk::stream::ChunkBounds,
+    geometry::CACHE_BYTES_MIN,
+    marker::{MarkerAlgorithm, PackMask},
+    matching::MatchingAlgorithm,
 };
-use refrain_proto::{effort::EffortMode, limits::BLOCK_BYTES_MAX};
+use refrain_proto::{
+    Mode,
+    by_receiver::history::{HistoryConfig, Predict},
+    effort::EffortMode,
+    limits::BLOCK_BYTES_MAX,
+};
 
 use crate::{End, kinds::Kind};
 
@@ -66,10 +74,80 @@ pub(crate) struct Plan {
     pub(crate) pending_bytes_max: usize,
     /// As where a link has a rate.
     pub(crate) block_bytes_max: usize,
+    /// What the ends do about predictions, where they have histories.
+    pub(crate) foresight: Option<Foresight>,
+}
+
+/// Histories, and what is done with them.
+#[derive(Clone, Debug)]
+pub(crate) struct Foresight {
+    /// Of the near end and of the far one.
+    pub(crate) modes: [Mode; 2],
+    pub(crate) histories: [Option<HistoryConfig>; 2],
+    /// Longest time that a history takes for an answer.
+    pub(crate) answer_ms_max: u64,
+    /// One answer of so many comes when some chunks are forgotten.
+    pub(crate) forgets_one_of: u32,
+    /// Histories that return what is not theirs.
+    pub(crate) lies: [bool; 2],
+    /// One flow of so many repeats another, with some changes.
+    pub(crate) repeats_one_of: u8,
+}
+
+impl Foresight {
+    /// In a third of the runs. The others are what they were before there were predictions.
+    fn draw(rng: &mut Rng) -> Option<Self> {
+        if rng.u8(..3) > 0 {
+            return None;
+        }
+        let which = rng.u8(..4);
+        let histories = [which != 1, which != 0].map(|has| has.then(|| Self::history(rng)));
+        let lies = [(); 2].map(|()| rng.u8(..6) == 0);
+        let modes = [(); 2].map(|()| match rng.u8(..10) {
+            0 => Mode::Sender,
+            1 => Mode::Off,
+            2..4 => Mode::Receiver,
+            _ => Mode::Auto,
+        });
+        Some(Self {
+            modes,
+            histories,
+            answer_ms_max: [0, 1, 10, 200][rng.usize(..4)],
+            forgets_one_of: [0, 0, 200, 40][rng.usize(..4)],
+            lies,
+            repeats_one_of: [2, 3, 8][rng.usize(..3)],
+        })
+    }
+
+    /// About the length of a chunk, for changes that break each second one.
+    pub(crate) fn chunk_bytes(&self) -> usize {
+        let mut histories = self.histories.iter().flatten();
+        histories.next().map_or(1000, |history| {
+            (1 << history.mask.count()) + history.bounds.bytes_min() as usize
+        })
+    }
+
+    fn history(rng: &mut Rng) -> HistoryConfig {
+        let predict = match rng.u8(..3) {
+            0 => Predict::Aligned,
+            _ => Predict::Window,
+        };
+        // Short chunks: flows are short.
+        let mask_bits = [8, 9, 10, 13][rng.usize(..4)];
+        let bytes_min = [64, 256, 256, 2048][rng.usize(..4)];
+        HistoryConfig {
+            predict,
+            mask: PackMask::with_bits(mask_bits).expect("6 to 15"),
+            bounds: ChunkBounds::new(bytes_min, bytes_min * 16).expect("valid bounds"),
+            offered_bytes_max: [50_000, 1 << 20, 128 << 20][rng.usize(..3)],
+            ..HistoryConfig::default()
+        }
+    }
 }
 
 impl Plan {
-    pub(crate) fn draw(rng: &mut Rng) -> Self {
+    /// `foresight` is drawn apart from the rest.
+    pub(crate) fn draw(rng: &mut Rng, foresight: &mut Rng) -> Self {
         let moment =
             |rng: &mut Rng| Duration::from_micros(rng.u64(..TROUBLE_ENDS.as_micros() as u64));
         let mut troubles: Vec<_> = match rng.u8(..10) {
@@ -131,6 +209,7 @@ impl Plan {
             credit_pool_bytes: [0, 100_000, 1 << 20, 64 << 20][rng.usize(..4)],
             block_bytes_max: [2 << 10, BLOCK_BYTES_MAX, BLOCK_BYTES_MAX][rng.usize(..3)],
             pending_bytes_max: [5_000, 100_000, 1 << 20, 16 << 20][rng.usize(..4)],
+            foresight: Foresight::draw(foresight),
         }
     }
 

@@ -5,10 +5,12 @@
 //! | `links` | engines: their events, their lanes, their end |
 //! | `transports` | bytes on their way, dialling, breaking |
 //! | `flows` | applications |
+//! | `memories` | histories: what they are asked, and when they answer |
 //! | `rest` | what must hold once nothing breaks any more |
 
 mod flows;
 mod links;
+mod memories;
 mod rest;
 mod transports;
 
@@ -28,6 +30,7 @@ use crate::{
     trouble::{Plan, TROUBLE_ENDS, Trouble},
 };
 use flows::Wish;
+use memories::MemorySide;
 use rest::Rest;
 
 /// More steps at one moment mean that an engine wants to be called for ever.
@@ -53,6 +56,8 @@ pub(crate) struct World {
     /// When an application last got anything done.
     progress_at: Moment,
     rest: Rest,
+    /// What applications sent, to be sent again.
+    repertoire: Vec<Vec<u8>>,
     /// Something broke: lanes and flows may end.
     is_troubled: bool,
     /// A process died: links may end.
@@ -68,6 +73,8 @@ struct Side {
     /// By the near end's instance, of which the far end may know several.
     links: BTreeMap<u64, LinkSide>,
     applications: BTreeMap<(u64, FlowId), Application>,
+    /// It outlives the process.
+    memory: MemorySide,
 }
 
 /// A link at one end.
@@ -98,6 +105,8 @@ enum Step {
     Notice { transport: usize, end: End },
     /// An engine's deadline.
     Timer { end: End, link: u64, at: Moment },
+    /// An end's history does what it was asked first.
+    Remember(End),
     /// An application's turn.
     Turn { end: End, flow: (u64, FlowId) },
     /// An application opens a flow.
@@ -115,7 +124,8 @@ enum Step {
 impl World {
     pub(crate) fn new(seed: u64, traces: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let plan = Plan::draw(&mut rng);
+        let mut foresight = Rng::with_seed(!seed);
+        let plan = Plan::draw(&mut rng, &mut foresight);
         let mut schedule = Schedule::new();
         for &(at, trouble) in &plan.troubles {
             schedule.at(Moment(at), Step::Trouble(trouble));
@@ -139,6 +149,7 @@ impl World {
             parcel_arrived: [0; 2],
             progress_at: Moment::default(),
             rest: Rest::NotYet,
+            repertoire: Vec::new(),
             is_troubled: false,
             has_restarted: false,
             is_damaged: false,
@@ -146,6 +157,7 @@ impl World {
             traces,
         };
         world.trace(|| format!("{:?}", world.plan));
+        world.prepare_memories();
         world.begin_near_link();
         world
     }
@@ -189,6 +201,7 @@ impl World {
             }
             Step::Notice { transport, end } => self.transport_broke(transport, end),
             Step::Timer { end, link, at } => self.timer(end, link, at),
+            Step::Remember(end) => self.remember(end),
             Step::Turn { end, flow } => self.turn(end, flow),
             Step::Open { end, wish } => {
                 self.open(end, wish);

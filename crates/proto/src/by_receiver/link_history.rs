@@ -103,6 +103,11 @@ impl LinkHistory {
         self.free_offers += 1;
     }
 
+    /// Bytes that are held for offers.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.config.offered_bytes_max - self.free_bytes
+    }
+
     /// Bytes that one flow may hold, whatever its window: under pressure windows shrink.
     pub(crate) fn share_bytes(&self) -> u64 {
         self.free_bytes / 2

@@ -188,6 +188,7 @@ struct Totals {
     flows_opened: u64,
     flows_reset: u64,
     misconfirmed: u64,
+    flows_driven: u64,
     strands_added: u64,
     holes_made: u64,
     lanes_lost: u64,

@@ -364,6 +364,7 @@ impl Link {
             _ => 0,
         };
         self.offers_kept -= dropped;
+        self.totals.flows_driven += u64::from(by_sender);
         let frame = Frame::Driven {
             flow: id,
             by_sender,

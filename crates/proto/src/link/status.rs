@@ -6,6 +6,7 @@ use refrain_codec::geometry::CacheGeometry;
 
 use super::Link;
 use crate::{
+    by_receiver::link_history::LinkHistory,
     counters::{LayerCounters, PredictionCounters},
     effort::{Effort, EffortReason},
     frame::{FlowId, LaneId},
@@ -52,6 +53,12 @@ pub struct LinkStatus {
     pub unlearnt_chunks: u64,
     /// Confirmations that did not hold.
     pub misconfirmed: u64,
+    /// How often this end took a flow over that it sends on, since its chains kept breaking.
+    pub flows_driven: u64,
+    /// Plain bytes that this end's receivers hold for what they offered.
+    pub offered_bytes_held: u64,
+    /// Offers that this end's senders keep.
+    pub offers_kept: usize,
     /// Memory of caches, tables and second stage, in bytes.
     pub allocated_bytes: usize,
 }
@@ -207,6 +214,9 @@ impl Link {
             lanes_settled: self.totals.lanes_settled,
             unlearnt_chunks: self.history.as_ref().map_or(0, |history| history.unlearnt),
             misconfirmed: self.totals.misconfirmed,
+            flows_driven: self.totals.flows_driven,
+            offered_bytes_held: self.history.as_ref().map_or(0, LinkHistory::held_bytes),
+            offers_kept: self.offers_kept,
             allocated_bytes,
         }
     }

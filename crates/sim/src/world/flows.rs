@@ -9,12 +9,15 @@ use super::{Step, World};
 use crate::{
     End, Failure, Kind,
     application::{Application, Next},
-    content::content,
+    content::{content, repeated},
     ledger::FlowKey,
 };
 
 /// Few, so that flows share lanes.
 const TARGETS: [&str; 3] = ["files.example:80", "pages.example:80", "10.0.0.7:443"];
+
+/// Code of the reset of a flow whose confirmation did not hold.
+const MISCONFIRMED: u8 = 4;
 
 /// A flow to one of the targets, with so many bytes each way.
 #[derive(Clone, Copy, Debug)]
@@ -83,11 +86,15 @@ impl World {
             flow,
         };
         let (plan, rng) = (&self.plan, &mut self.rng);
+        let repertoire = &mut self.repertoire;
         let record = self.ledger.open(key, || {
             [(); 2].map(|()| {
                 let wish = opened.flatten();
                 let bytes = wish.map_or_else(|| plan.content_bytes(rng), |wish| wish.bytes);
-                content(rng, bytes)
+                match &plan.foresight {
+                    Some(foresight) => repeated(rng, foresight, repertoire, bytes),
+                    None => content(rng, bytes),
+                }
             })
         });
         let application =
@@ -169,9 +176,10 @@ impl World {
         };
         let key = application.key;
         let is_expected = match reason {
+            ResetReason::ByPeer(MISCONFIRMED) => self.may_misconfirm(),
             ResetReason::ByPeer(_) => self.ledger.record(key).was_cut_short || self.is_damaged,
             ResetReason::LaneLost => self.is_troubled,
-            ResetReason::Misconfirmed => false,
+            ResetReason::Misconfirmed => self.may_misconfirm(),
         };
         if !is_expected {
             return Err(Failure::ResetForNoReason(flow.1));

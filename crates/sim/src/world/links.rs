@@ -36,6 +36,14 @@ impl LinkSide {
             block_bytes_max: plan.block_bytes_max,
             ..LinkConfig::with_cache(cache)
         };
+        let config = match &plan.foresight {
+            None => config,
+            Some(foresight) => LinkConfig {
+                mode: foresight.modes[end as usize],
+                history: foresight.histories[end as usize].clone(),
+                ..config
+            },
+        };
         Self {
             link: Link::new(role, instance, config),
             transports: Default::default(),
@@ -94,6 +102,7 @@ impl World {
     pub(super) fn settle(&mut self, end: End, link: u64) -> Result<(), Failure> {
         while let Some(side) = self.link_side(end, link) {
             let Some(event) = side.link.poll_event() else {
+                self.ask(end, link);
                 self.book_timer(end, link);
                 break;
             };
@@ -287,6 +296,17 @@ impl World {
             .note_many(Kind::StrandAdded, status.strands_added);
         self.kinds
             .note_many(Kind::BypassedBlock, status.sent.layers.bypassed_blocks);
+        let (made, taken) = (status.offers_made, status.offers_taken);
+        self.kinds.note_many(Kind::OfferMade, made.offers);
+        self.kinds.note_many(Kind::OfferConfirmed, taken.confirmed);
+        let overtaken = u64::from(made.overtaken_bytes > 0);
+        self.kinds.note_many(Kind::OfferOvertaken, overtaken);
+        let wasted = u64::from(made.wasted_bytes > 0);
+        self.kinds.note_many(Kind::OfferWithdrawn, wasted);
+        self.kinds
+            .note_many(Kind::Misconfirmed, status.misconfirmed);
+        self.kinds
+            .note_many(Kind::DrivenBySender, status.flows_driven);
         let wrapped = status.sent.cache_bytes > 0
             && status.sent.cache_filled_bytes == status.sent.cache_bytes;
         self.kinds.note_many(Kind::CacheWrapped, u64::from(wrapped));
@@ -327,6 +347,7 @@ impl World {
         for link in links {
             self.end_link(end, link);
         }
+        self.memory_restarts(end);
         // A hello that was half read dies with its process.
         for transport in 0..self.transports.len() {
             self.close_transport(transport, end);

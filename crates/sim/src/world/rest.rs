@@ -129,6 +129,12 @@ impl World {
                     "{left} bytes of the {end} end's log are outstanding"
                 ));
             }
+            if status.offered_bytes_held > 0 || status.offers_kept > 0 {
+                return Err(format!(
+                    "the {end} end holds {} bytes for offers, and keeps {} of the other end's",
+                    status.offered_bytes_held, status.offers_kept
+                ));
+            }
             if status.lanes_settled < status.lanes_lost {
                 return Err(format!(
                     "the {end} end lost {} lanes and settled {}",
