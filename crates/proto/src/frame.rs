@@ -680,7 +680,7 @@ impl<'a> OfferList<'a> {
         for offer in offers {
             push_varint(bytes, offer.len.into());
             bytes.extend(offer.hint.prefix.to_le_bytes());
-            bytes.push(offer.hint.samples);
+            bytes.push(offer.hint.sum);
             bytes.extend(offer.signature.0);
         }
         Self(bytes)
@@ -717,7 +717,7 @@ fn offer(body: &mut &[u8]) -> Option<Offer> {
         len,
         hint: Hint {
             prefix: u16::from_le_bytes(array(body)?),
-            samples: byte(body)?,
+            sum: byte(body)?,
         },
         signature: Signature(array(body)?),
     })

@@ -479,7 +479,7 @@ impl Expectations {
                 Verdict::Incomplete
             };
         };
-        if Hint::samples_of(chunk) != offer.hint.samples {
+        if Hint::sum_of(chunk) != offer.hint.sum {
             return Verdict::Wrong;
         }
         let digest = self.terms.hasher.digest(chunk);

@@ -9,7 +9,10 @@ use std::{
 use refrain_codec::chunk::hash::ChunkDigest;
 use refrain_proto::{
     Link,
-    by_receiver::history::{Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted},
+    by_receiver::{
+        history::{Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted},
+        terms::Hint,
+    },
 };
 
 /// What one end has received.
@@ -107,18 +110,19 @@ impl Memory {
         self.answers.push_back((wanted, found));
     }
 
-    /// A chunk, or what passes for it: a byte that no hint samples is another.
+    /// A chunk, or what passes for it: other bytes with the same hint.
     fn read(&self, digest: &ChunkDigest) -> Arc<[u8]> {
         let chunk = &self.chunks[digest];
         if !self.lies {
             return Arc::clone(chunk);
         }
-        let mut bytes = chunk.to_vec();
-        let len = bytes.len();
-        let is_sampled = |at: usize| (0..64).any(|index| index * len / 64 == at);
-        if let Some(at) = (48..len).find(|&at| !is_sampled(at)) {
+        let hint = Hint::of(chunk);
+        let others = (48..chunk.len()).map(|at| {
+            let mut bytes = chunk.to_vec();
             bytes[at] ^= 1;
-        }
-        bytes.into()
+            bytes
+        });
+        let mut passing = others.filter(|bytes| Hint::of(bytes) == hint);
+        passing.next().unwrap_or_else(|| chunk.to_vec()).into()
     }
 }

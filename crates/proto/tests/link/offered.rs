@@ -43,7 +43,7 @@ fn offers(flow: FlowId, withdrawn_below: u64, start: Option<u64>, count: usize) 
         len: 4096,
         hint: Hint {
             prefix: number as u16,
-            samples: 0,
+            sum: 0,
         },
         signature: Signature([0; 8]),
     };

@@ -149,7 +149,7 @@ fn a_run_of_one_byte_is_all_anchors_and_costs_no_more_than_its_probes() {
     let run = vec![1; 256 << 10];
     let mut wrong = offer_of(&run[..4096]);
     wrong.signature.0[0] ^= 1;
-    wrong.hint.samples ^= 1;
+    wrong.hint.sum ^= 1;
     let mut list = Vec::new();
     let frame = OfferFrame {
         flow: FlowId(0),
