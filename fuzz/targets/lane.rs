@@ -1,6 +1,9 @@
 //! Arbitrary bytes on a lane, after a hello, to the far end of a link: no panic, no more
 //! memory than the link may have, and whatever it answers can be read.
 //!
+//! Offers are agreed on both ways: the far end heeds them, and makes them of a history in which
+//! every target has one beginning.
+//!
 //! Input: how many bytes come at a time (one byte, 0 for all at once), then the lane's bytes.
 //! A misbehaving peer computes the checks of its blocks, so this one does too: literal blocks
 //! get the check that they need.
@@ -11,13 +14,18 @@ use std::{num::NonZeroUsize, time::Duration};
 use libfuzzer_sys::fuzz_target;
 use refrain_codec::{
     check,
+    chunk::{hash::ChunkHasher, stream::ChunkBounds},
     geometry::{CACHE_BYTES_MIN, CacheGeometry},
 };
 use refrain_proto::{
     Event, FlowId, LaneId, Link, LinkConfig, Moment, Role,
+    by_receiver::{
+        history::{Found, FoundChunk, HistoryConfig, HistoryRequest, Wanted},
+        terms::{OfferTerms, RunDigest},
+    },
     frame::{Frame, Stream},
     hello::Hello,
-    limits::CREDIT_BYTES_INITIAL,
+    limits::{CREDIT_BYTES_INITIAL, OFFERED_BYTES_LINK, OFFERS_LINK_MAX},
 };
 
 /// The two caches, their tables, and zstd's four contexts.
@@ -49,11 +57,21 @@ struct FarEnd {
 impl FarEnd {
     fn new() -> Self {
         let geometry = CacheGeometry::new(CACHE_BYTES_MIN).expect("a valid size");
-        let mut link = Link::new(Role::Far, 2, LinkConfig::with_cache(geometry));
+        let history = HistoryConfig {
+            bounds: ChunkBounds::new(64, 1024).expect("valid bounds"),
+            ..HistoryConfig::default()
+        };
+        let config = LinkConfig {
+            history: Some(history),
+            ..LinkConfig::with_cache(geometry)
+        };
+        let mut link = Link::new(Role::Far, 2, config);
         let now = Moment::default();
         let hello = Hello {
             send_cache_bytes: CACHE_BYTES_MIN as u64,
             receive_cache_bytes: CACHE_BYTES_MIN as u64,
+            takes_offers: true,
+            offers: Some(OfferTerms::default()),
             ..Hello::of_lane(1, None, 0)
         };
         let lane = link.accept_lane(now, &hello).expect("a first lane");
@@ -79,12 +97,20 @@ impl FarEnd {
                 _ => {}
             }
         }
+        while let Some(request) = self.link.poll_history() {
+            if let Some(wanted) = wanted_of(&request) {
+                self.link
+                    .history_answered(wanted.flow, wanted.request, known(wanted));
+            }
+        }
         if self.link.poll_timeout().is_some_and(|due| due <= self.now) {
             self.link.handle_timeout(self.now);
         }
         self.answer();
         let status = self.link.status(self.now);
         assert!(status.allocated_bytes <= LINK_BYTES_MAX);
+        assert!(status.offered_bytes_held <= OFFERED_BYTES_LINK);
+        assert!(!is_alive || status.offers_kept <= OFFERS_LINK_MAX);
         is_alive
     }
 
@@ -114,7 +140,32 @@ impl FarEnd {
     }
 }
 
-/// The lane's bytes, each block of literals with the check of its bytes and its number.
+/// The chunks of the far end's history.
+const KNOWN: [&[u8]; 3] = [&[1; 100], &[2; 70], b"refrain\n"];
+
+fn wanted_of(request: &HistoryRequest) -> Option<Wanted> {
+    match request {
+        HistoryRequest::Open { wanted, .. } | HistoryRequest::Read { wanted, .. } => Some(*wanted),
+        HistoryRequest::Learn { follow, .. } => *follow,
+        HistoryRequest::Begin { .. } | HistoryRequest::End { .. } => None,
+    }
+}
+
+/// What is known of any flow.
+fn known(wanted: Wanted) -> Found {
+    let hasher = ChunkHasher::default();
+    let chunks = KNOWN.iter().map(|&chunk| FoundChunk {
+        digest: hasher.digest(chunk),
+        bytes: chunk.into(),
+    });
+    Found {
+        chunks: chunks.take(wanted.chunks_max).collect(),
+        next: None,
+    }
+}
+
+/// The lane's bytes, each block of literals with the check of its bytes and its number, and each
+/// confirmation with what it takes to be right as a flow's first.
 fn with_checks(mut bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut number = 0;
@@ -125,6 +176,18 @@ fn with_checks(mut bytes: &[u8]) -> Vec<u8> {
                 block.check = check(number, bytes);
             }
             number += 1;
+        }
+        if let Frame::Confirm(confirm) = &mut frame {
+            let run = KNOWN.iter().skip(confirm.first.min(3) as usize);
+            let run: Vec<&[u8]> = run.take(confirm.count.min(3) as usize).copied().collect();
+            let digests: Vec<_> = run
+                .iter()
+                .map(|chunk| ChunkHasher::default().digest(chunk))
+                .collect();
+            let plain = run.concat();
+            confirm.len = (plain.len() as u64).max(1);
+            confirm.digest = RunDigest::of(digests.iter());
+            confirm.check = check(confirm.flow.0.rotate_left(32), &plain);
         }
         frame.write(&mut out);
         bytes = &bytes[read..];
