@@ -9,7 +9,7 @@ use std::{
 use refrain_codec::chunk::hash::ChunkDigest;
 use refrain_proto::by_receiver::{
     history::{Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted},
-    terms::PREFIX_BYTES,
+    terms::{Hint, PREFIX_BYTES},
 };
 
 use crate::paced::History;
@@ -26,7 +26,7 @@ pub struct Remembered {
     openings: HashMap<u64, usize>,
     /// By the link that they are of.
     open: HashMap<(u64, RecipeNumber), (usize, u64)>,
-    /// Returns chunks with a byte that is not theirs, and that no hint looks at.
+    /// Returns chunks with a bit that is not theirs, where their hint stays the same.
     pub lies: bool,
     /// Bytes that were learnt, and of these, bytes of chunks that were known.
     pub learnt_bytes: u64,
@@ -137,12 +137,15 @@ impl History for Remembered {
     }
 }
 
-/// `chunk` with a byte changed that neither its prefix nor its samples cover, if there is one.
+/// Other bytes than `chunk` with the same hint, if a change of one bit makes some.
 fn falsified(chunk: &[u8]) -> Arc<[u8]> {
-    const SAMPLES: usize = 64;
+    let hint = Hint::of(chunk);
     let mut bytes = chunk.to_vec();
-    let is_sampled = |at: usize| (0..SAMPLES).any(|index| index * chunk.len() / SAMPLES == at);
-    if let Some(at) = (PREFIX_BYTES..chunk.len()).find(|&at| !is_sampled(at)) {
+    for at in PREFIX_BYTES..chunk.len() {
+        bytes[at] ^= 1;
+        if Hint::of(&bytes) == hint {
+            break;
+        }
         bytes[at] ^= 1;
     }
     bytes.into()
