@@ -117,7 +117,7 @@ fn watch_shows_the_status_again_until_it_is_told_to_stop() {
 }
 
 /// Names that dashboards rely on: removing one is a change that users must hear of.
-const METRICS: [(&str, &str); 25] = [
+const METRICS: [(&str, &str); 31] = [
     ("refrain_app_bytes_total", "counter"),
     ("refrain_blocks_total", "counter"),
     ("refrain_bypassed_blocks_total", "counter"),
