@@ -10,13 +10,19 @@
 //! buffer and allocates nothing; every length is held against [`limits`](crate::limits)
 //! before it is believed.
 
-use refrain_codec::token::{push_varint, take_varint, unzigzag, zigzag};
+mod block;
+mod offers;
+
+use refrain_codec::token::{push_varint, take_varint};
+
+pub use block::{BlockFrame, Stream};
+pub use offers::{ConfirmFrame, Offer, OfferFrame, OfferList};
 
 use crate::{
-    by_receiver::terms::{Hint, RunDigest, Signature},
+    by_receiver::terms::RunDigest,
     limits::{
-        BLOCK_BYTES_MAX, FRAME_BYTES_MAX, LANES_EVER_MAX, LANES_MAX, OFFER_BYTES_MAX,
-        PADDING_BYTES_MAX, REASON_BYTES_MAX, TARGET_BYTES_MAX,
+        FRAME_BYTES_MAX, LANES_EVER_MAX, LANES_MAX, PADDING_BYTES_MAX, REASON_BYTES_MAX,
+        TARGET_BYTES_MAX,
     },
 };
 
@@ -158,85 +164,6 @@ pub enum Frame<'a> {
     },
 }
 
-/// The frame of one block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockFrame<'a> {
-    /// The flow.
-    pub flow: FlowId,
-    /// Plain bytes.
-    pub len: usize,
-    /// Plain bytes of the flow's direction before it; `None` where the block begins at the end
-    /// of the flow's last one on this lane, or with the direction.
-    pub offset: Option<u64>,
-    /// Where the block lies in the log, as a step from the end of the lane's last logged
-    /// block; `None` for a block that is bypassed.
-    pub position_step: Option<i64>,
-    /// XXH3-64 of the plain bytes, seeded with the block's number on its lane, its flow and
-    /// its offset.
-    pub check: u64,
-    /// The token stream.
-    pub tokens: Stream<'a>,
-    /// The literals.
-    pub literals: Stream<'a>,
-}
-
-/// The frame of offers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OfferFrame<'a> {
-    /// The flow.
-    pub flow: FlowId,
-    /// Offers with lower numbers are withdrawn.
-    pub withdrawn_below: u64,
-    /// Where the first one is expected, and each further one behind the one before; `None`
-    /// where they may come anywhere.
-    pub start: Option<u64>,
-    /// What is offered; numbers go on from the flow's offer before.
-    pub offers: OfferList<'a>,
-}
-
-/// What a frame of offers holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OfferList<'a>(&'a [u8]);
-
-/// One expected chunk, or in aligned mode a range of several, on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offer {
-    /// Plain bytes, 1 to [`OFFER_BYTES_MAX`].
-    pub len: u32,
-    /// What is checked before anything is hashed.
-    pub hint: Hint,
-    /// What decides.
-    pub signature: Signature,
-}
-
-/// The frame of a confirmation: a run of offers, adjacent in number and in the flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConfirmFrame {
-    /// The flow.
-    pub flow: FlowId,
-    /// Number of the first offer.
-    pub first: u64,
-    /// How many.
-    pub count: u64,
-    /// Plain bytes of all.
-    pub len: u64,
-    /// As a block's.
-    pub offset: Option<u64>,
-    /// Of the digests of the run.
-    pub digest: RunDigest,
-    /// XXH3-64 of the plain bytes, seeded with the flow and its offset there.
-    pub check: u64,
-}
-
-/// One of a block's two streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stream<'a> {
-    /// Whether `bytes` continue the lane's zstd stream, or are what they are.
-    pub compressed: bool,
-    /// As on the wire.
-    pub bytes: &'a [u8],
-}
-
 /// Lanes' numbers, as an end carries them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneList<'a>(&'a [u8]);
@@ -275,12 +202,6 @@ const WITHDRAWN: u8 = 17;
 const DISPERSION: u8 = 18;
 const DRIVEN: u8 = 19;
 const TYPES: core::ops::RangeInclusive<u8> = OPEN..=DRIVEN;
-
-const LOGGED: u8 = 1;
-const TOKENS_COMPRESSED: u8 = 2;
-const LITERALS_COMPRESSED: u8 = 4;
-const HAS_OFFSET: u8 = 8;
-const FLAGS: u8 = LOGGED | TOKENS_COMPRESSED | LITERALS_COMPRESSED | HAS_OFFSET;
 
 /// What the end of a direction of `flow` carries: XXH3-64 of its count of plain bytes, as 8
 /// bytes, little endian, seeded with the flow's number. So no end is taken for a flow that
@@ -553,101 +474,6 @@ impl<'a> Frame<'a> {
     }
 }
 
-impl<'a> BlockFrame<'a> {
-    /// Appends the frame to `out`, type and length included.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        let mut header = Vec::with_capacity(40);
-        push_varint(&mut header, self.flow.0);
-        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-        header.push(
-            flag(self.position_step.is_some(), LOGGED)
-                | flag(self.tokens.compressed, TOKENS_COMPRESSED)
-                | flag(self.literals.compressed, LITERALS_COMPRESSED)
-                | flag(self.offset.is_some(), HAS_OFFSET),
-        );
-        push_varint(&mut header, self.len as u64);
-        if let Some(offset) = self.offset {
-            push_varint(&mut header, offset);
-        }
-        if let Some(step) = self.position_step {
-            push_varint(&mut header, zigzag(step));
-        }
-        header.extend(self.check.to_le_bytes());
-        push_varint(&mut header, self.tokens.bytes.len() as u64);
-
-        out.push(BLOCK);
-        let length = header.len() + self.tokens.bytes.len() + self.literals.bytes.len();
-        push_varint(out, length as u64);
-        out.extend(header);
-        out.extend(self.tokens.bytes);
-        out.extend(self.literals.bytes);
-    }
-
-    /// Bytes of the frame on the wire, type and length included.
-    #[must_use]
-    pub fn wire_bytes(&self) -> usize {
-        let position = self
-            .position_step
-            .map_or(0, |step| varint_bytes(zigzag(step)));
-        let header = varint_bytes(self.flow.0)
-            + 1
-            + varint_bytes(self.len as u64)
-            + self.offset.map_or(0, varint_bytes)
-            + position
-            + 8
-            + varint_bytes(self.tokens.bytes.len() as u64);
-        let body = header + self.tokens.bytes.len() + self.literals.bytes.len();
-        1 + varint_bytes(body as u64) + body
-    }
-
-    fn read_body(body: &mut &'a [u8]) -> Option<Self> {
-        let flow = flow(body)?;
-        let flags = byte(body).filter(|flags| flags & !FLAGS == 0)?;
-        let len = usize::try_from(take_varint(body)?).ok()?;
-        if len == 0 || len > BLOCK_BYTES_MAX {
-            return None;
-        }
-        let offset = match flags & HAS_OFFSET {
-            0 => None,
-            _ => Some(take_varint(body)?),
-        };
-        let position_step = match flags & LOGGED {
-            0 => None,
-            _ => Some(unzigzag(take_varint(body)?)),
-        };
-        let check = u64_le(body)?;
-        let token_bytes = usize::try_from(take_varint(body)?).ok()?;
-        let (tokens, literals) = body.split_at_checked(token_bytes)?;
-        *body = &[];
-        Some(Self {
-            flow,
-            len,
-            offset,
-            position_step,
-            check,
-            tokens: Stream {
-                compressed: flags & TOKENS_COMPRESSED != 0,
-                bytes: tokens,
-            },
-            literals: Stream {
-                compressed: flags & LITERALS_COMPRESSED != 0,
-                bytes: literals,
-            },
-        })
-    }
-}
-
-impl ConfirmFrame {
-    /// Bytes of the frame on the wire, type and length included.
-    #[must_use]
-    pub fn wire_bytes(&self) -> usize {
-        let offset = self.offset.map_or(0, |offset| offset + 1);
-        let numbers = [self.flow.0, self.first, self.count, self.len, offset];
-        let body = numbers.into_iter().map(varint_bytes).sum::<usize>() + 16 + 8;
-        1 + varint_bytes(body as u64) + body
-    }
-}
-
 impl<'a> LaneList<'a> {
     /// The list of `lanes`, written to `bytes`.
     pub fn write(lanes: impl Iterator<Item = LaneId>, bytes: &'a mut Vec<u8>) -> Self {
@@ -672,55 +498,6 @@ impl<'a> LaneList<'a> {
         }
         rest.is_empty().then_some(list)
     }
-}
-
-impl<'a> OfferList<'a> {
-    /// The list of `offers`, written to `bytes`.
-    pub fn write(offers: impl Iterator<Item = Offer>, bytes: &'a mut Vec<u8>) -> Self {
-        for offer in offers {
-            push_varint(bytes, offer.len.into());
-            bytes.extend(offer.hint.prefix.to_le_bytes());
-            bytes.push(offer.hint.sum);
-            bytes.extend(offer.signature.0);
-        }
-        Self(bytes)
-    }
-
-    /// The offers.
-    pub fn iter(&self) -> impl Iterator<Item = Offer> + 'a {
-        let mut rest = self.0;
-        core::iter::from_fn(move || offer(&mut rest))
-    }
-
-    /// Bytes on the wire.
-    #[must_use]
-    pub fn wire_bytes(&self) -> usize {
-        self.0.len()
-    }
-
-    fn read(body: &mut &'a [u8]) -> Option<Self> {
-        let list = Self(core::mem::take(body));
-        let mut rest = list.0;
-        while !rest.is_empty() {
-            offer(&mut rest)?;
-        }
-        Some(list)
-    }
-}
-
-fn offer(body: &mut &[u8]) -> Option<Offer> {
-    let len = u32::try_from(take_varint(body)?).ok()?;
-    if !(1..=OFFER_BYTES_MAX as u32).contains(&len) {
-        return None;
-    }
-    Some(Offer {
-        len,
-        hint: Hint {
-            prefix: u16::from_le_bytes(array(body)?),
-            sum: byte(body)?,
-        },
-        signature: Signature(array(body)?),
-    })
 }
 
 /// 0 stands for nothing, n + 1 for n.
