@@ -11,6 +11,9 @@
 //! from what was offered there resets the window, and another chain is looked for; offers behind
 //! it hold, since a change need not move what follows.
 
+mod questions;
+mod ranges;
+
 use std::{collections::VecDeque, sync::Arc};
 
 use refrain_codec::chunk::hash::ChunkDigest;
@@ -19,7 +22,6 @@ use super::{
     dispersion::Dispersion,
     history::{
         Found, FoundChunk, HistoryConfig, HistoryPlace, HistoryRequest, Predict, RecipeNumber,
-        Wanted,
     },
     learner::Learner,
     link_history::LinkHistory,
@@ -32,36 +34,10 @@ use crate::{
     frame::{ConfirmFrame, FlowId},
     limits::{OFFER_BYTES_MAX, OFFERS_FLOW_MAX},
 };
-
-/// Chunks that are asked for at a time.
-const CHUNKS_A_REQUEST: usize = 128;
-
-/// Chunks that are looked up to see whether a chain holds, while the sender drives.
-const PROBED_CHUNKS: usize = 16;
+use questions::{About, Asked, CHUNKS_A_REQUEST, PROBED_CHUNKS, ROOM_BYTES_MIN};
 
 /// Withdrawals are worth a frame of their own from so many on.
 const WITHDRAWALS_A_FRAME: u64 = 64;
-
-/// For less room than this the history is not asked.
-const ROOM_BYTES_MIN: u64 = 64 << 10;
-
-/// Offers of an opening whose key never hit, and of one that did: 1 and 8 KiB on the wire.
-const OPENING_OFFERS_FIRST: usize = 78;
-const OPENING_OFFERS: usize = 630;
-
-/// Bytes that an opening offers at most.
-const OPENING_BYTES: u64 = 8 << 20;
-
-/// A chain that was not hit while so many bytes came makes room for the one that is.
-const IDLE_FOR_BYTES: u64 = 256 << 10;
-
-/// An aligned range covers several chunks when the window holds so many ranges: a change costs
-/// its whole range.
-const RANGES_A_WINDOW: u64 = 256;
-
-/// What a chain may offer at first, and while another fills the window.
-const START_BYTES: u64 = 1 << 20;
-const SIDE_BYTES: u64 = 128 << 10;
 
 /// A skipped offer is withdrawn when so many bytes have come since its chain went on behind it.
 const SKIPPED_FOR_BYTES: u64 = 256 << 10;
@@ -121,23 +97,6 @@ struct Chain {
     end: u64,
     /// How many bytes had come when it was found or last hit.
     hit_at: u64,
-}
-
-/// What the history was asked.
-#[derive(Clone, Copy, Debug)]
-struct Asked {
-    request: u64,
-    about: About,
-    /// Where the next chunk begins.
-    at: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum About {
-    /// What followed the chunk that ended at this offset.
-    ChunkEndingAt(u64),
-    Chain(u32),
-    Opening,
 }
 
 impl Predictions {
@@ -320,7 +279,7 @@ impl Predictions {
         let chain = match asked.about {
             About::ChunkEndingAt(_) | About::Opening if chunks.is_empty() => None,
             // The chain on offer holds: what came differs from it, and changed nothing else.
-            About::ChunkEndingAt(end) if self.is_on_offer(&chunks[0].digest, end) => None,
+            About::ChunkEndingAt(end) if self.is_expected_at(&chunks[0].digest, end) => None,
             About::ChunkEndingAt(end) => {
                 if self.config.predict == Predict::Aligned {
                     self.withdraw_below(self.offers.end());
@@ -467,83 +426,8 @@ impl Predictions {
         });
     }
 
-    /// Asks the history for the opening, or to read the present chain onward, where there is room.
-    fn ask(&mut self, link: &mut LinkHistory) {
-        if self.asked.is_some() || self.by_sender || self.stopped || !link.has_peer() {
-            return;
-        }
-        if core::mem::take(&mut self.opening_due) {
-            let hit = link.has_opening_hit(self.opening);
-            let chunks_max = if hit {
-                OPENING_OFFERS
-            } else {
-                OPENING_OFFERS_FIRST
-            };
-            self.window.widen_to(OPENING_BYTES);
-            if let Some(wanted) = self.want(About::Opening, chunks_max, link) {
-                let opening = self.opening;
-                link.ask(HistoryRequest::Open { opening, wanted });
-            }
-            return;
-        }
-        let Some(Chain {
-            number,
-            next: Some(from),
-            ..
-        }) = self.chains.front().copied()
-        else {
-            return;
-        };
-        self.make_room(number, link);
-        if let Some(wanted) = self.want(About::Chain(number), CHUNKS_A_REQUEST, link) {
-            link.ask(HistoryRequest::Read { from, wanted });
-        }
-    }
-
-    fn want(&mut self, about: About, chunks_max: usize, link: &LinkHistory) -> Option<Wanted> {
-        let mut room = self.room_bytes(link);
-        if matches!(about, About::ChunkEndingAt(_)) {
-            // Another chain may begin here, whatever the present one has on offer.
-            room = match self.config.predict {
-                Predict::Window => room.clamp(SIDE_BYTES, START_BYTES),
-                Predict::Aligned => self.window.allowed_bytes(),
-            }
-            .min(link.share_bytes());
-        }
-        let chunks_max = chunks_max.min(OFFERS_FLOW_MAX - self.offers.held().min(OFFERS_FLOW_MAX));
-        if room < ROOM_BYTES_MIN.min(self.window.allowed_bytes()) || chunks_max == 0 {
-            return None;
-        }
-        self.next_request += 1;
-        let request = self.next_request;
-        let at = self.cut;
-        self.asked = Some(Asked { request, about, at });
-        Some(Wanted {
-            flow: self.flow,
-            request,
-            chunks_max,
-            bytes_max: room as usize,
-        })
-    }
-
-    /// The present chain wants to go on, and others that were not hit for long are in its way.
-    fn make_room(&mut self, current: u32, link: &mut LinkHistory) {
-        while self.room_bytes(link) < ROOM_BYTES_MIN
-            && let Some((number, offered)) = self.offers.oldest()
-            && offered.chain != current
-            && self.idle_bytes(offered.chain) > IDLE_FOR_BYTES
-        {
-            self.withdraw_below(number + 1);
-            self.tidy(link);
-        }
-    }
-
-    fn room_bytes(&self, link: &LinkHistory) -> u64 {
-        self.window.room_bytes().min(link.share_bytes())
-    }
-
     /// Whether a chunk is on offer at this very place; aligned mode only.
-    fn is_on_offer(&self, digest: &ChunkDigest, at: u64) -> bool {
+    fn is_expected_at(&self, digest: &ChunkDigest, at: u64) -> bool {
         let number = self.offers.open(digest);
         let offered = number.and_then(|number| self.offers.offered(number));
         offered.is_some_and(|offered| offered.start.is_some() && offered.expects(digest, at))
@@ -553,44 +437,6 @@ impl Predictions {
     fn idle_bytes(&self, chain: u32) -> u64 {
         let chain = self.chains.iter().find(|known| known.number == chain);
         chain.map_or(u64::MAX, |chain| self.came - chain.hit_at)
-    }
-
-    /// Offers chunks one behind the other from the chain's end on, several in one range.
-    fn offer_ranges(&mut self, chunks: Vec<FoundChunk>, chain: &mut Chain, link: &mut LinkHistory) {
-        let whole_bytes = (self.window.allowed_bytes() / RANGES_A_WINDOW) as usize;
-        let mut range: Vec<FoundChunk> = Vec::new();
-        let mut range_bytes = 0;
-        for chunk in chunks {
-            let len = chunk.bytes.len();
-            if chain.end < self.cut && range.is_empty() {
-                // It came meanwhile, if the chain holds.
-                let came = self.recent.partition_point(|&(at, _)| at < chain.end);
-                if self.recent.get(came) != Some(&(chain.end, chunk.digest)) {
-                    chain.next = None;
-                    return;
-                }
-                chain.end += len as u64;
-                continue;
-            }
-            if range_bytes + len > whole_bytes.min(OFFER_BYTES_MAX) {
-                self.offer_range(&mut range, chain, link);
-                range_bytes = 0;
-            }
-            range_bytes += len;
-            range.push(chunk);
-        }
-        self.offer_range(&mut range, chain, link);
-    }
-
-    fn offer_range(
-        &mut self,
-        range: &mut Vec<FoundChunk>,
-        chain: &mut Chain,
-        link: &mut LinkHistory,
-    ) {
-        if !range.is_empty() {
-            self.offer(core::mem::take(range), Some(chain.end), chain, link);
-        }
     }
 
     fn offer(

@@ -1,0 +1,132 @@
+//! What a receiver asks the history, one question at a time, and how much it wants to hear.
+
+use super::{Chain, Predictions};
+use crate::{
+    by_receiver::{
+        history::{HistoryRequest, Predict, Wanted},
+        link_history::LinkHistory,
+    },
+    limits::OFFERS_FLOW_MAX,
+};
+
+/// Chunks that are asked for at a time.
+pub(super) const CHUNKS_A_REQUEST: usize = 128;
+
+/// Chunks that are looked up to see whether a chain holds, while the sender drives.
+pub(super) const PROBED_CHUNKS: usize = 16;
+
+/// For less room than this the history is not asked.
+pub(super) const ROOM_BYTES_MIN: u64 = 64 << 10;
+
+/// Offers of an opening whose key never hit, and of one that did: 1 and 8 KiB on the wire.
+const OPENING_OFFERS_FIRST: usize = 78;
+const OPENING_OFFERS: usize = 630;
+
+/// Bytes that an opening offers at most.
+const OPENING_BYTES: u64 = 8 << 20;
+
+/// A chain that was not hit while so many bytes came makes room for the one that is.
+const IDLE_FOR_BYTES: u64 = 256 << 10;
+
+/// What a chain may offer at first, and while another fills the window.
+const START_BYTES: u64 = 1 << 20;
+const SIDE_BYTES: u64 = 128 << 10;
+
+/// What the history was asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) request: u64,
+    pub(super) about: About,
+    /// Where the next chunk begins.
+    pub(super) at: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum About {
+    /// What followed the chunk that ended at this offset.
+    ChunkEndingAt(u64),
+    Chain(u32),
+    Opening,
+}
+
+impl Predictions {
+    /// Asks the history for the opening, or to read the present chain onward, where there is room.
+    pub(super) fn ask(&mut self, link: &mut LinkHistory) {
+        if self.asked.is_some() || self.by_sender || self.stopped || !link.has_peer() {
+            return;
+        }
+        if core::mem::take(&mut self.opening_due) {
+            let hit = link.has_opening_hit(self.opening);
+            let chunks_max = if hit {
+                OPENING_OFFERS
+            } else {
+                OPENING_OFFERS_FIRST
+            };
+            self.window.widen_to(OPENING_BYTES);
+            if let Some(wanted) = self.want(About::Opening, chunks_max, link) {
+                let opening = self.opening;
+                link.ask(HistoryRequest::Open { opening, wanted });
+            }
+            return;
+        }
+        let Some(Chain {
+            number,
+            next: Some(from),
+            ..
+        }) = self.chains.front().copied()
+        else {
+            return;
+        };
+        self.make_room(number, link);
+        if let Some(wanted) = self.want(About::Chain(number), CHUNKS_A_REQUEST, link) {
+            link.ask(HistoryRequest::Read { from, wanted });
+        }
+    }
+
+    pub(super) fn want(
+        &mut self,
+        about: About,
+        chunks_max: usize,
+        link: &LinkHistory,
+    ) -> Option<Wanted> {
+        let mut room = self.room_bytes(link);
+        if matches!(about, About::ChunkEndingAt(_)) {
+            // Another chain may begin here, whatever the present one has on offer.
+            room = match self.config.predict {
+                Predict::Window => room.clamp(SIDE_BYTES, START_BYTES),
+                Predict::Aligned => self.window.allowed_bytes(),
+            }
+            .min(link.share_bytes());
+        }
+        let chunks_max = chunks_max.min(OFFERS_FLOW_MAX - self.offers.held().min(OFFERS_FLOW_MAX));
+        if room < ROOM_BYTES_MIN.min(self.window.allowed_bytes()) || chunks_max == 0 {
+            return None;
+        }
+        self.next_request += 1;
+        let request = self.next_request;
+        let at = self.cut;
+        self.asked = Some(Asked { request, about, at });
+        Some(Wanted {
+            flow: self.flow,
+            request,
+            chunks_max,
+            bytes_max: room as usize,
+        })
+    }
+
+    /// The present chain wants to go on, and others that were not hit for long are in its way.
+    fn make_room(&mut self, current: u32, link: &mut LinkHistory) {
+        while self.room_bytes(link) < ROOM_BYTES_MIN
+            && let Some((number, offered)) = self.offers.oldest()
+            && offered.chain != current
+            && self.idle_bytes(offered.chain) > IDLE_FOR_BYTES
+        {
+            self.withdraw_below(number + 1);
+            self.tidy(link);
+        }
+    }
+
+    fn room_bytes(&self, link: &LinkHistory) -> u64 {
+        self.window.room_bytes().min(link.share_bytes())
+    }
+}

@@ -1,0 +1,56 @@
+//! Offers of aligned mode: ranges at stream offsets (PACK, section 4.1).
+
+use super::{Chain, Predictions};
+use crate::{
+    by_receiver::{history::FoundChunk, link_history::LinkHistory},
+    limits::OFFER_BYTES_MAX,
+};
+
+/// An aligned range covers several chunks when the window holds so many ranges: a change costs
+/// its whole range.
+const RANGES_A_WINDOW: u64 = 256;
+
+impl Predictions {
+    /// Offers chunks one behind the other from the chain's end on, several in one range.
+    pub(super) fn offer_ranges(
+        &mut self,
+        chunks: Vec<FoundChunk>,
+        chain: &mut Chain,
+        link: &mut LinkHistory,
+    ) {
+        let whole_bytes = (self.window.allowed_bytes() / RANGES_A_WINDOW) as usize;
+        let mut range: Vec<FoundChunk> = Vec::new();
+        let mut range_bytes = 0;
+        for chunk in chunks {
+            let len = chunk.bytes.len();
+            if chain.end < self.cut && range.is_empty() {
+                // It came meanwhile, if the chain holds.
+                let came = self.recent.partition_point(|&(at, _)| at < chain.end);
+                if self.recent.get(came) != Some(&(chain.end, chunk.digest)) {
+                    chain.next = None;
+                    return;
+                }
+                chain.end += len as u64;
+                continue;
+            }
+            if range_bytes + len > whole_bytes.min(OFFER_BYTES_MAX) {
+                self.offer_range(&mut range, chain, link);
+                range_bytes = 0;
+            }
+            range_bytes += len;
+            range.push(chunk);
+        }
+        self.offer_range(&mut range, chain, link);
+    }
+
+    fn offer_range(
+        &mut self,
+        range: &mut Vec<FoundChunk>,
+        chain: &mut Chain,
+        link: &mut LinkHistory,
+    ) {
+        if !range.is_empty() {
+            self.offer(core::mem::take(range), Some(chain.end), chain, link);
+        }
+    }
+}
