@@ -1,0 +1,82 @@
+//! What is wrong with a value beyond its own grammar.
+
+use std::net::SocketAddr;
+
+use crate::units::ByteSize;
+
+/// What is wrong with a value beyond its own grammar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// An effort that there is not.
+    #[error("expected `auto` or `max`")]
+    Effort,
+    /// A listener's address that is not an IP address and a port.
+    #[error("expected IP:PORT, such as 127.0.0.1:1080 or [::]:1080")]
+    Listener,
+    /// An address that another listener has.
+    #[error("two listeners at {0}")]
+    ListenerTwice(SocketAddr),
+    /// A forward without `=`.
+    #[error("expected LISTEN=TARGET, such as 127.0.0.1:8080=intranet:80")]
+    Forward,
+    /// A forward to a peer whose key is not there.
+    #[error("no peer of this name or key is in --peer-key")]
+    UnknownPeer,
+    /// A forward that could mean any of several peers.
+    #[error("there are several peers: say which, as LISTEN=TARGET@PEER")]
+    WhichPeer,
+    /// A near end with no peer key, or several.
+    #[error("a near end has one peer: expected exactly one key, found {0}")]
+    NotOnePeer(usize),
+    /// A far end whose files of peers are empty.
+    #[error("holds no key, so nobody could connect")]
+    NoPeers,
+    /// A peer that has this gateway's own key.
+    #[error("that is this gateway's own key; the other end's is printed by its `refrain keygen`")]
+    OwnKey,
+    /// An admin page that anyone could read.
+    #[error("other machines can reach this address: give --admin-token-file, or use loopback")]
+    AdminExposed,
+    /// A token without a listener, or given twice.
+    #[error("needs --admin, and only one of --admin-token and --admin-token-file")]
+    StrayToken,
+    /// A token that is guessed or mangled easily.
+    #[error("a token has 16 characters or more, and no spaces")]
+    WeakToken,
+    /// A number outside of its range.
+    #[error("expected a number from {0} to {1}")]
+    OutOfRange(u8, u8),
+    /// A time or a rate of nothing.
+    #[error("must be more than 0")]
+    Zero,
+    /// A cache outside of its range.
+    #[error("expected a size from 1MiB to 4GiB")]
+    CacheSize,
+    /// A cache that does not fit the bound on memory.
+    #[error("two caches of {0}, one a direction, need more than the memory of {1}")]
+    CacheAboveMemory(ByteSize, ByteSize),
+    /// Less memory than the smallest pair of caches.
+    #[error("one link with the smallest caches needs 40MiB")]
+    MemoryTooSmall,
+    /// More lanes than there may be.
+    #[error("more than --lanes-max, which is {0}")]
+    LanesAboveMax(u8),
+    /// An average chunk that no mask gives.
+    #[error("expected a power of two from 64B to 32KiB")]
+    ChunkSize,
+    /// Chunks that cannot be.
+    #[error("expected 48B <= --chunk-min <= --chunk-max <= 64KiB")]
+    ChunkBounds,
+    /// A mode of prediction that there is not.
+    #[error("expected `window` or `aligned`")]
+    Predict,
+    /// A store too small for its segments.
+    #[error("expected 16MiB or more")]
+    StoreTooSmall,
+    /// An option about a store that is not there.
+    #[error("needs --store")]
+    NoStore,
+    /// A table that nothing reads.
+    #[error("only `marker = \"samplebyte\"` has a table")]
+    TableUnused,
+}
