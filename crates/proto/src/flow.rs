@@ -55,7 +55,7 @@ pub(crate) struct SendHalf {
     pub(crate) class: TrafficClass,
     /// What the other end offered.
     pub(crate) expectations: Option<Box<Expectations>>,
-    /// Why this end drives the flow by itself, if it does.
+    /// Whether this end drives the flow by itself, by matching alone.
     pub(crate) by_sender: bool,
     /// Dispersion, as the other end sees it.
     pub(crate) dispersion: u8,

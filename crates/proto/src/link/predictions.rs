@@ -2,10 +2,11 @@
 
 use refrain_codec::check_on;
 
-use super::{Event, Fault, LaneFault, Link};
+use super::{Event, Fault, LaneFault, Link, ResetReason, Role};
 use crate::{
     by_receiver::{
         history::{Found, FoundChunk, HistoryRequest},
+        link_history::LinkHistory,
         offers::Unconfirmed,
         receiver::Predictions,
         sender::{Expectations, Step, Waiting},
@@ -47,8 +48,8 @@ impl Link {
             return;
         };
         let key = match self.role {
-            super::Role::Near => OfferKey::agreed(self.instance, peer),
-            super::Role::Far => OfferKey::agreed(peer, self.instance),
+            Role::Near => OfferKey::agreed(self.instance, peer),
+            Role::Far => OfferKey::agreed(peer, self.instance),
         };
         if let Some(history) = &mut self.history {
             history.agree(hello.takes_offers.then(|| key.clone()));
@@ -397,9 +398,8 @@ impl Link {
     }
 
     pub(super) fn wake_flows(&mut self, now: Moment) {
-        let (due, later) = self.wake_ups.drain(..).partition(|&(at, _)| at <= now);
-        self.wake_ups = later;
-        let due: Vec<(Moment, FlowId)> = due;
+        let due: Vec<(Moment, FlowId)> =
+            self.wake_ups.extract_if(.., |(at, _)| *at <= now).collect();
         for (_, id) in due {
             self.queue_flow(id);
         }
@@ -424,13 +424,13 @@ impl Link {
     fn misconfirmed(&mut self, id: FlowId) {
         self.totals.misconfirmed += 1;
         self.say_reset(id, RESET_MISCONFIRMED);
-        self.end_flow(id, super::ResetReason::Misconfirmed);
+        self.end_flow(id, ResetReason::Misconfirmed);
     }
 
     fn with_predictions(
         &mut self,
         id: FlowId,
-        call: impl FnOnce(&mut Predictions, &mut crate::by_receiver::link_history::LinkHistory),
+        call: impl FnOnce(&mut Predictions, &mut LinkHistory),
     ) {
         let (Some(history), Some(flow)) = (&mut self.history, self.flows.get_mut(&id)) else {
             return;
