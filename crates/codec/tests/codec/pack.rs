@@ -1,32 +1,142 @@
-//! PACK anchors against those that the authors' own implementation found.
+//! PACK anchors against those that the authors' own implementation found: the whole of the shared
+//! vectors, each of its masks, on each back end, however a stream is split.
 
+use std::collections::{BTreeMap, HashMap};
+
+use proptest::{collection::vec, prelude::*, sample::select};
 use refrain_codec::marker::{AnchorFinder, PackMask};
 use refrain_codec::simd::Backend;
 
 use crate::data;
 
+/// As the vectors' page gives them.
+const MASKS: [(u8, u64); 10] = [
+    (6, 0x0010_1048_2080),
+    (7, 0x0810_1048_2080),
+    (8, 0x8210_1048_2080),
+    (9, 0x8211_1048_2080),
+    (10, 0x8231_1048_2080),
+    (11, 0x8A31_1048_2080),
+    (12, 0x8A31_1048_3080),
+    (13, 0x8A31_1058_3080),
+    (14, 0x8A31_1058_3280),
+    (15, 0x8A31_1458_3280),
+];
+
+/// Longer inputs would keep a debug build for long in the splits that are drawn.
+const DRAWN_BYTES_MAX: usize = 70_000;
+
+const WINDOW_BYTES: u64 = 48;
+
+/// An input, and the anchors that the authors found in it by the number of mask bits.
+struct Vector {
+    name: String,
+    input: Vec<u8>,
+    anchors: BTreeMap<u8, Vec<u64>>,
+}
+
+impl Vector {
+    /// What this implementation must find in pieces of these lengths, which repeat.
+    fn check(&self, bits: u8, backend: Backend, cuts: &[usize]) {
+        let mask = PackMask::with_bits(bits).expect("6 to 15");
+        let mut finder = AnchorFinder::new(mask).with_backend(backend);
+        let mut anchors = Vec::new();
+        let mut rest = &self.input[..];
+        for &cut in cuts.iter().cycle() {
+            let (piece, later) = rest.split_at(cut.min(rest.len()));
+            finder.feed(piece, &mut anchors);
+            rest = later;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        // The authors' never tests the last window.
+        anchors.pop_if(|last| *last + WINDOW_BYTES == self.input.len() as u64);
+        assert!(
+            anchors == self.anchors[&bits],
+            "{}, {bits} bits, {backend:?}, pieces of {cuts:?}",
+            self.name
+        );
+    }
+}
+
+/// All vectors; nothing where they may be missing, and are.
+fn vectors() -> Option<Vec<Vector>> {
+    let text = data::vectors("pack-anchors.jsonl")?;
+    let mut anchors: HashMap<&str, BTreeMap<u8, Vec<u64>>> = HashMap::new();
+    for line in text.lines() {
+        let (name, bits, found) = fields(line).expect("a vector");
+        let is_new = anchors.entry(name).or_default().insert(bits, found);
+        assert!(is_new.is_none(), "{name} comes twice with {bits} bits");
+    }
+    let masks = MASKS.map(|(bits, _)| bits);
+    let vectors = anchors.into_iter().filter_map(|(name, anchors)| {
+        assert!(anchors.keys().eq(&masks), "a mask of {name} is missing");
+        Some(Vector {
+            name: name.to_owned(),
+            input: input(name)?,
+            anchors,
+        })
+    });
+    let mut vectors: Vec<Vector> = vectors.collect();
+    vectors.sort_by(|a, b| a.name.cmp(&b.name));
+    Some(vectors)
+}
+
+#[test]
+fn the_masks_are_the_authors() {
+    for (bits, mask) in MASKS {
+        let found = PackMask::with_bits(bits).expect("6 to 15");
+        assert_eq!(found.bits(), mask, "{bits}");
+        assert_eq!(found.bits().count_ones(), u32::from(bits));
+    }
+}
+
 #[test]
 fn anchors_are_those_of_the_authors_implementation() {
-    let Some(vectors) = data::vectors("pack-anchors.jsonl") else {
+    let Some(vectors) = vectors() else {
         return;
     };
-    for line in vectors.lines() {
-        let (name, bits, expected) = fields(line).expect("a vector");
-        let Some(input) = input(name) else {
-            continue;
-        };
-        let mask = PackMask::with_bits(bits).expect("6 to 15");
-        for backend in Backend::available() {
-            let mut anchors = Vec::new();
-            let mut finder = AnchorFinder::new(mask).with_backend(backend);
-            for piece in input.chunks(10_007) {
-                finder.feed(piece, &mut anchors);
+    let anchors = vectors.iter().flat_map(|vector| vector.anchors.values());
+    assert!(anchors.map(Vec::len).sum::<usize>() > 30_000, "too few");
+    for vector in &vectors {
+        for bits in MASKS.map(|(bits, _)| bits) {
+            for backend in Backend::available() {
+                for cuts in [&[10_007][..], &[usize::MAX]] {
+                    vector.check(bits, backend, cuts);
+                }
             }
-            // It never tests the last window.
-            anchors.pop_if(|last| *last + 48 == input.len() as u64);
-            assert!(anchors == expected, "{name}, {bits} bits, {backend:?}");
         }
     }
+}
+
+/// With one piece up to each place of a short input, and one behind it.
+#[test]
+fn no_place_of_a_cut_matters() {
+    let Some(vectors) = vectors() else {
+        return;
+    };
+    for vector in vectors.iter().filter(|vector| vector.input.len() <= 49) {
+        for cut in 1..=vector.input.len() {
+            vector.check(6, Backend::best(), &[cut, usize::MAX]);
+        }
+    }
+}
+
+#[test]
+fn no_way_to_split_matters() {
+    let Some(mut vectors) = vectors() else {
+        return;
+    };
+    vectors.retain(|vector| vector.input.len() <= DRAWN_BYTES_MAX);
+    let length = prop_oneof![0_usize..4, 40_usize..60, 375_usize..400, 0_usize..5000];
+    let cuts = vec(length, 1..8).prop_filter("progress", |cuts| cuts.iter().any(|&cut| cut > 40));
+    let bits = select(MASKS.map(|(bits, _)| bits).to_vec());
+    proptest!(|(which in 0..vectors.len(), bits in bits, cuts in cuts)| {
+        for backend in Backend::available() {
+            vectors[which].check(bits, backend, &cuts);
+        }
+    });
 }
 
 /// The input's name, the mask's bits and the anchors.
