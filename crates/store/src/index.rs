@@ -1,18 +1,20 @@
 //! The index in memory: where a chunk lies, and where in recipes it was seen last.
 //!
-//! Keys enter, entries of 24 bytes leave. Entries lie in pages that never move; tables of slot
-//! numbers, 5 bytes each and at least 7/16 full, find them. The tables are many and grow one by
-//! one, so that growing never doubles the whole. In all at most 24 + 11.5 bytes an entry.
+//! Keys enter, entries of 23 bytes leave. A key's lowest bits choose one of 64 shards, each a table
+//! of its own ([`shard`]), so that growing never doubles the whole, and what is loaded can be put
+//! in shard by shard ([`batch`]). In all at most 23 + 11.5 bytes an entry.
 
-use hashbrown::{HashTable, hash_table::Entry as TableEntry};
+mod batch;
+mod shard;
 
 use crate::key::{IndexKey, KEY_BYTES};
+pub(crate) use batch::{Batch, Put};
+use shard::Shard;
 
 /// Segments have numbers below this, and so do records within a segment.
 pub(crate) const NUMBER_END: u32 = (1 << 24) - 1;
 
 const SHARDS: u64 = 64;
-const PAGE_ENTRIES: usize = 1024;
 const NOTHING: [u8; 6] = [0xff; 6];
 
 /// Where a chunk lies: both numbers are below [`NUMBER_END`].
@@ -82,163 +84,56 @@ impl Entry {
 
 /// Finds entries by key.
 pub(crate) struct Index {
-    shards: Vec<HashTable<u32>>,
-    pages: Vec<Box<[Entry]>>,
-    /// The first of the free slots, which are linked.
-    free: Option<u32>,
-    len: usize,
+    shards: Vec<Shard>,
 }
 
 impl Index {
     pub(crate) fn new() -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| HashTable::new()).collect(),
-            pages: Vec::new(),
-            free: None,
-            len: 0,
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.shards.iter().map(Shard::len).sum()
     }
 
     /// Makes room in the tables for so many entries in all, so that they need not grow on the way.
     pub(crate) fn reserve(&mut self, entries: usize) {
-        let pages = &self.pages;
         for shard in &mut self.shards {
-            let more = (entries / SHARDS as usize).saturating_sub(shard.len());
-            shard.reserve(more, |&slot| {
-                hash(IndexKey(pages[page(slot)][line(slot)].key))
-            });
+            shard.reserve(entries / SHARDS as usize);
         }
     }
 
     /// Bytes that it has allocated.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let tables: usize = self.shards.iter().map(HashTable::allocation_size).sum();
-        tables
-            + self.shards.capacity() * size_of::<HashTable<u32>>()
-            + self.pages.len() * PAGE_ENTRIES * size_of::<Entry>()
-            + self.pages.capacity() * size_of::<Box<[Entry]>>()
+        let shards: usize = self.shards.iter().map(Shard::memory_bytes).sum();
+        shards + self.shards.capacity() * size_of::<Shard>()
     }
 
     pub(crate) fn find(&self, key: IndexKey) -> Option<&Entry> {
-        let slot = self.slot(key)?;
-        Some(&self.pages[page(slot)][line(slot)])
-    }
-
-    pub(crate) fn find_mut(&mut self, key: IndexKey) -> Option<&mut Entry> {
-        let slot = self.slot(key)?;
-        Some(&mut self.pages[page(slot)][line(slot)])
+        self.shards[shard_of(key)].find(key)
     }
 
     /// The entry of a key, a new one if there is none.
     pub(crate) fn find_or_insert(&mut self, key: IndexKey) -> &mut Entry {
-        let Self {
-            shards,
-            pages,
-            free,
-            len,
-        } = self;
-        let found = shards[shard(key)].entry(
-            hash(key),
-            |&slot| pages[page(slot)][line(slot)].key == key.0,
-            |&slot| hash(IndexKey(pages[page(slot)][line(slot)].key)),
-        );
-        let slot = match found {
-            TableEntry::Occupied(found) => *found.get(),
-            TableEntry::Vacant(vacant) => {
-                let slot = take_free(pages, free);
-                pages[page(slot)][line(slot)].key = key.0;
-                vacant.insert(slot);
-                *len += 1;
-                slot
-            }
-        };
-        &mut pages[page(slot)][line(slot)]
+        self.shards[shard_of(key)].find_or_insert(key)
     }
 
     pub(crate) fn remove(&mut self, key: IndexKey) {
-        let pages = &self.pages;
-        let is_it = |&slot: &u32| pages[page(slot)][line(slot)].key == key.0;
-        if let Ok(found) = self.shards[shard(key)].find_entry(hash(key), is_it) {
-            let (slot, _) = found.remove();
-            self.release(slot);
-            self.len -= 1;
-        }
+        self.shards[shard_of(key)].remove(key);
     }
 
     /// Removes the entries that are not to be kept: a walk through all of them.
     pub(crate) fn retain(&mut self, mut is_kept: impl FnMut(&Entry) -> bool) {
-        let mut released = Vec::new();
-        let pages = &self.pages;
         for shard in &mut self.shards {
-            shard.retain(|&mut slot| {
-                let is_kept = is_kept(&pages[page(slot)][line(slot)]);
-                if !is_kept {
-                    released.push(slot);
-                }
-                is_kept
-            });
-        }
-        for slot in released {
-            self.release(slot);
-            self.len -= 1;
+            shard.retain(&mut is_kept);
         }
     }
-
-    fn slot(&self, key: IndexKey) -> Option<u32> {
-        let is_it = |&slot: &u32| self.pages[page(slot)][line(slot)].key == key.0;
-        self.shards[shard(key)].find(hash(key), is_it).copied()
-    }
-
-    fn release(&mut self, slot: u32) {
-        link_free(&mut self.pages, &mut self.free, slot);
-    }
 }
 
-/// Takes a slot that is free, of a new page if there is none.
-fn take_free(pages: &mut Vec<Box<[Entry]>>, free: &mut Option<u32>) -> u32 {
-    if free.is_none() {
-        let first = pages.len() * PAGE_ENTRIES;
-        pages.push(vec![Entry::FREE; PAGE_ENTRIES].into());
-        for slot in (first..first + PAGE_ENTRIES).rev() {
-            let slot = u32::try_from(slot).expect("fewer entries than 100 GB of memory hold");
-            link_free(pages, free, slot);
-        }
-    }
-    let slot = free.expect("a page was added");
-    let entry = &mut pages[page(slot)][line(slot)];
-    let [a, b, c, d, ..] = entry.at;
-    let next = u32::from_le_bytes([a, b, c, d]);
-    *free = (next != u32::MAX).then_some(next);
-    *entry = Entry::FREE;
-    slot
-}
-
-fn link_free(pages: &mut [Box<[Entry]>], free: &mut Option<u32>, slot: u32) {
-    let entry = &mut pages[page(slot)][line(slot)];
-    *entry = Entry::FREE;
-    entry.at[..4].copy_from_slice(&free.unwrap_or(u32::MAX).to_le_bytes());
-    *free = Some(slot);
-}
-
-fn page(slot: u32) -> usize {
-    slot as usize / PAGE_ENTRIES
-}
-
-fn line(slot: u32) -> usize {
-    slot as usize % PAGE_ENTRIES
-}
-
-fn shard(key: IndexKey) -> usize {
+fn shard_of(key: IndexKey) -> usize {
     (key.number() % SHARDS) as usize
-}
-
-/// Spreads the 48 bits: a table takes the lowest and the highest of 64.
-fn hash(key: IndexKey) -> u64 {
-    (key.number() / SHARDS).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 #[cfg(test)]
@@ -247,12 +142,10 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
     use std::collections::HashMap;
 
-    fn key(number: u64) -> IndexKey {
-        IndexKey(
-            blake3::hash(&number.to_le_bytes()).as_bytes()[..6]
-                .try_into()
-                .expect("six"),
-        )
+    pub(super) fn key(number: u64) -> IndexKey {
+        let mut key = [0; KEY_BYTES];
+        key.copy_from_slice(&blake3::hash(&number.to_le_bytes()).as_bytes()[..KEY_BYTES]);
+        IndexKey(key)
     }
 
     proptest! {
@@ -299,19 +192,5 @@ mod tests {
             entry.push_place(place(n));
         }
         assert!(entry.places().eq([place(9), place(8)]));
-    }
-
-    #[test]
-    fn slots_are_used_again() {
-        let mut index = Index::new();
-        for round in 0..10 {
-            for number in 0..1000 {
-                index.find_or_insert(key(round * 1000 + number));
-            }
-            for number in 0..1000 {
-                index.remove(key(round * 1000 + number));
-            }
-        }
-        assert_eq!((index.len(), index.pages.len()), (0, 1));
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     folder::{Folder, RealFolder},
     format::{self, error_at},
     history::{History, RECIPES_AT, Segment},
+    index::Batch,
     layout::{
         FileKind,
         index_file::{self, Header, position_of},
@@ -129,28 +130,44 @@ impl ReadOnlyStore {
         gone.into_iter()
             .for_each(|number| self.history.drop_segment(number));
 
-        let mut fresh = Vec::new();
-        for number in there {
-            // Those before the youngest that was known are written no more.
-            let is_known = self.history.segments.contains_key(&number);
-            if (!is_known || Some(number) == youngest) && self.load_index(number)? {
-                fresh.push(number);
+        // Those before the youngest that was known are written no more.
+        let segments = &self.history.segments;
+        let is_fresh = |number: &u32| !segments.contains_key(number) || Some(*number) == youngest;
+        let fresh: Vec<u32> = there.into_iter().filter(is_fresh).collect();
+        let mut batch = Batch::new();
+        let loaded = self.load(fresh, &of_files, &mut batch);
+        // Also of what was loaded before an error: it is not loaded again.
+        self.history.put(&mut batch);
+        if has_gone {
+            self.history.sweep();
+        }
+        loaded
+    }
+
+    /// Loads what segments have more.
+    fn load(
+        &mut self,
+        numbers: Vec<u32>,
+        of_files: &BTreeSet<u32>,
+        batch: &mut Batch,
+    ) -> Result<(), StoreError> {
+        let mut there = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            if self.load_index(number, batch)? {
+                there.push(number);
                 if of_files.contains(&number) {
                     self.history.load_files(number)?;
                 }
             }
         }
-        for number in fresh {
-            self.history.load_recipes(number)?;
-        }
-        if has_gone {
-            self.history.sweep();
+        for number in there {
+            self.history.load_recipes(number, batch)?;
         }
         Ok(())
     }
 
-    /// Loads what a segment has more; says whether it is there.
-    fn load_index(&mut self, number: u32) -> Result<bool, StoreError> {
+    /// Loads the records that a segment has more; says whether it is there.
+    fn load_index(&mut self, number: u32, batch: &mut Batch) -> Result<bool, StoreError> {
         if !self.history.segments.contains_key(&number) {
             let mut bytes = [0; index_file::HEADER_BYTES];
             let file = self.history.folder.open(&FileKind::Index.file_name(number));
@@ -165,7 +182,7 @@ impl ReadOnlyStore {
             self.history.segments.insert(number, segment);
         }
         self.history.forget_cached(number);
-        match self.history.load_index(number) {
+        match self.history.load_index(number, batch) {
             Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 self.history.drop_segment(number);
                 Ok(false)

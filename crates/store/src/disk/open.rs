@@ -13,7 +13,7 @@ use crate::{
     folder::Folder,
     format::{self, FORMAT_FILE_NEW, Format, error_at},
     history::{History, RECIPES_AT, Segment},
-    index::{ChunkAt, NUMBER_END},
+    index::{Batch, ChunkAt, NUMBER_END},
     layout::{
         FileKind,
         index_file::{self, Header, position_of},
@@ -213,12 +213,13 @@ fn load(history: &mut History) -> Result<Loaded, StoreError> {
     history.index.reserve(entries as usize);
     let has_files = |number: &u32| sizes.get(number).is_some_and(|size| size.other > 0);
     let last = numbers.iter().rfind(|number| !has_files(number)).copied();
+    let mut batch = Batch::new();
     let mut youngest = last.map_or(Youngest::IsSealed, Youngest::GoesOn);
     for &number in &numbers {
         let header = read_header(history, number)?;
         let segment = Segment::new(header.map_or(0, |header| header.created_s), RECIPES_AT);
         history.segments.insert(number, segment);
-        let loaded = history.load_index(number)?;
+        let loaded = history.load_index(number, &mut batch)?;
         if has_files(&number) {
             history.load_files(number)?;
         }
@@ -240,7 +241,7 @@ fn load(history: &mut History) -> Result<Loaded, StoreError> {
         }
     }
     for &number in &numbers {
-        let loaded = history.load_recipes(number)?;
+        let loaded = history.load_recipes(number, &mut batch)?;
         if Some(number) == last && loaded.has_rest {
             let end = history.segment(number).recipe_bytes;
             set_bytes(history, number, FileKind::Recipes, end)?;
@@ -250,6 +251,7 @@ fn load(history: &mut History) -> Result<Loaded, StoreError> {
             youngest = Youngest::IsSealed;
         }
     }
+    history.put(&mut batch);
     Ok(Loaded::Whole(youngest))
 }
 

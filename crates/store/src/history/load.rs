@@ -3,8 +3,11 @@
 //! Records that a trailer covers are as they were written. Those of the last block of a segment
 //! that is still written have none yet, and that of a damaged block does not fit: they are taken
 //! all the same, and proved when their chunks are read; what no sync covers, the owner of the
-//! store proves when it opens it. Bounds: a block or a part of the recipes
-//! is read at a time, and recipes beyond their limit are left out.
+//! store proves when it opens it. Bounds: some blocks or the recipes of a segment
+//! are read at a time, and recipes beyond their limit are left out.
+//!
+//! What is for the index is gathered in a [`Batch`], which its owner puts in at the end; here that
+//! is done when it is full.
 
 use std::io;
 
@@ -12,7 +15,7 @@ use super::{BLOCK_RECORDS, History, NO_REALM, PieceInfo, RealmNumber};
 use crate::{
     StoreError,
     folder::FolderFile,
-    index::{ChunkAt, NUMBER_END, RecipeAt},
+    index::{Batch, ChunkAt, NUMBER_END, Put, RecipeAt},
     key::IndexKey,
     layout::{
         FileKind,
@@ -59,13 +62,22 @@ pub(crate) struct LoadedRecipes {
 
 impl History {
     /// Loads the records that a segment has more than before.
-    pub(crate) fn load_index(&mut self, number: u32) -> Result<LoadedIndex, StoreError> {
+    pub(crate) fn load_index(
+        &mut self,
+        number: u32,
+        batch: &mut Batch,
+    ) -> Result<LoadedIndex, StoreError> {
         let file = self.file(number, FileKind::Index);
-        let loaded = file.and_then(|file| self.load_blocks(number, &*file));
+        let loaded = file.and_then(|file| self.load_blocks(number, &*file, batch));
         loaded.map_err(self.error_at("read", FileKind::Index, number))
     }
 
-    fn load_blocks(&mut self, number: u32, file: &dyn FolderFile) -> io::Result<LoadedIndex> {
+    fn load_blocks(
+        &mut self,
+        number: u32,
+        file: &dyn FolderFile,
+        batch: &mut Batch,
+    ) -> io::Result<LoadedIndex> {
         let mut loaded = LoadedIndex::default();
         let mut block = self.segment(number).records / BLOCK_RECORDS as u32;
         let mut bytes = vec![0; BLOCKS_AT_ONCE * BLOCK_BYTES];
@@ -77,19 +89,27 @@ impl History {
                     loaded.has_rest = true;
                     return Ok(loaded);
                 }
-                self.load_block(number, block, part, &mut loaded);
+                self.load_block(number, block, part, &mut loaded, batch);
                 if part.len() < BLOCK_BYTES {
                     return Ok(loaded);
                 }
                 block += 1;
             }
+            self.put_if_full(batch);
             if count < bytes.len() {
                 return Ok(loaded);
             }
         }
     }
 
-    fn load_block(&mut self, number: u32, block: u32, bytes: &[u8], loaded: &mut LoadedIndex) {
+    fn load_block(
+        &mut self,
+        number: u32,
+        block: u32,
+        bytes: &[u8],
+        loaded: &mut LoadedIndex,
+        batch: &mut Batch,
+    ) {
         let first = block * BLOCK_RECORDS as u32;
         let covered = bytes.len().checked_sub(TRAILER_BYTES);
         let covered = covered.filter(|covered| covered.is_multiple_of(RECORD_BYTES));
@@ -104,7 +124,7 @@ impl History {
             if let Some(start) = end.checked_sub(chunk_bytes)
                 && end <= CHUNK_FILE_BYTES_MAX
             {
-                self.take_block(number, block, start, &records);
+                self.take_block(number, block, start, &records, batch);
                 loaded.is_sealed = bytes.len() < BLOCK_BYTES;
                 return;
             }
@@ -117,7 +137,7 @@ impl History {
         let is_full = bytes.len() == BLOCK_BYTES;
         let encoded = &bytes[..bytes.len().min(BLOCK_RECORDS * RECORD_BYTES)];
         let records: Vec<Record> = parse_records(encoded).collect();
-        self.take_block(number, block, start, &records);
+        self.take_block(number, block, start, &records, batch);
         if is_full {
             self.damaged += 1;
             self.segment_mut(number).records = first + BLOCK_RECORDS as u32;
@@ -127,13 +147,16 @@ impl History {
     }
 
     /// Takes the records of a block that a segment has not yet.
-    fn take_block(&mut self, number: u32, block: u32, start: u64, records: &[Record]) {
+    fn take_block(
+        &mut self,
+        number: u32,
+        block: u32,
+        start: u64,
+        records: &[Record],
+        batch: &mut Batch,
+    ) {
         let Self {
-            segments,
-            realms,
-            index,
-            chunks,
-            ..
+            segments, realms, ..
         } = self;
         let segment = segments.get_mut(&number).expect("it is being loaded");
         let first = block * BLOCK_RECORDS as u32;
@@ -153,12 +176,11 @@ impl History {
                 } if line >= known => {
                     if let Some(realm) = segment.realm(*realm_slot) {
                         let key = IndexKey::of_chunk(realms.realm(realm), digest);
-                        let entry = index.find_or_insert(key);
-                        *chunks += u64::from(entry.at().is_none());
-                        entry.set_at(ChunkAt {
+                        let at = ChunkAt {
                             segment: number,
                             record: segment.records,
-                        });
+                        };
+                        batch.push(key, Put::Chunk(at));
                     }
                 }
                 Record::Chunk { .. } => {}
@@ -169,7 +191,11 @@ impl History {
     }
 
     /// Loads the pieces that a segment has more than before.
-    pub(crate) fn load_recipes(&mut self, number: u32) -> Result<LoadedRecipes, StoreError> {
+    pub(crate) fn load_recipes(
+        &mut self,
+        number: u32,
+        batch: &mut Batch,
+    ) -> Result<LoadedRecipes, StoreError> {
         let rest = self.file(number, FileKind::Recipes).and_then(|file| {
             let from = self.segment(number).recipe_bytes;
             let bytes = file
@@ -185,12 +211,12 @@ impl History {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(LoadedRecipes::default()),
             rest => {
                 let rest = rest.map_err(self.error_at("read", FileKind::Recipes, number))?;
-                Ok(self.take_pieces(number, &rest))
+                Ok(self.take_pieces(number, &rest, batch))
             }
         }
     }
 
-    fn take_pieces(&mut self, number: u32, bytes: &[u8]) -> LoadedRecipes {
+    fn take_pieces(&mut self, number: u32, bytes: &[u8], batch: &mut Batch) -> LoadedRecipes {
         let from = self.segment(number).recipe_bytes;
         let mut at = 0;
         let mut tries_left = RESYNC_OFFSETS_MAX;
@@ -211,7 +237,8 @@ impl History {
             at += piece.encoded_bytes();
             match self.segment(number).realm(piece.realm_slot) {
                 Some(realm) if self.segment(number).pieces.len() < PIECES_MAX => {
-                    self.take_piece(number, offset as u32, realm, &piece);
+                    self.take_piece(number, offset as u32, realm, &piece, batch);
+                    self.put_if_full(batch);
                 }
                 Some(_) => {}
                 None => has_undeclared = true,
@@ -224,7 +251,14 @@ impl History {
         }
     }
 
-    fn take_piece(&mut self, number: u32, offset: u32, realm: RealmNumber, piece: &Piece) {
+    fn take_piece(
+        &mut self,
+        number: u32,
+        offset: u32,
+        realm: RealmNumber,
+        piece: &Piece,
+        batch: &mut Batch,
+    ) {
         let segment = self.segment_mut(number);
         let id = (number, segment.pieces.len() as u16);
         segment.pieces.push(PieceInfo::at(offset));
@@ -244,13 +278,22 @@ impl History {
         };
         if let Some(key) = piece.opening {
             let key = IndexKey::of_opening(self.realms.realm(realm), key);
-            self.index.find_or_insert(key).push_place(at);
+            batch.push(key, Put::Opening(at));
         }
-        for key in &piece.keys {
+        for &key in &piece.keys {
             at.entry += 1;
-            if let Some(entry) = self.index.find_mut(*key) {
-                entry.push_place(at);
-            }
+            batch.push(key, Put::Place(at));
+        }
+    }
+
+    /// Puts what was loaded into the index.
+    pub(crate) fn put(&mut self, batch: &mut Batch) {
+        self.chunks += self.index.put(batch);
+    }
+
+    fn put_if_full(&mut self, batch: &mut Batch) {
+        if batch.is_full() {
+            self.put(batch);
         }
     }
 }

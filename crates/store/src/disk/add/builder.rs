@@ -10,6 +10,7 @@ use crate::{
     disk::open::NEW,
     format::error_at,
     history::{History, RECIPES_AT, Segment},
+    index::Batch,
     key::IndexKey,
     layout::{
         FileKind,
@@ -239,9 +240,12 @@ impl Built {
             .map_err(error_at(folder, "create", &index))?;
         let segment = Segment::new(super::now_s(), RECIPES_AT);
         history.segments.insert(self.number, segment);
-        history.load_index(self.number)?;
-        history.load_files(self.number)?;
-        history.load_recipes(self.number)?;
-        Ok(())
+        let mut batch = Batch::new();
+        let loaded = history
+            .load_index(self.number, &mut batch)
+            .and_then(|_| history.load_files(self.number))
+            .and_then(|()| history.load_recipes(self.number, &mut batch));
+        history.put(&mut batch);
+        loaded.map(|_| ())
     }
 }
