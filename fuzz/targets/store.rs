@@ -18,7 +18,7 @@ use refrain_store::{
 
 const SEGMENT: u32 = 1;
 const HEADER_BYTES: usize = 64;
-const RECORD_BYTES: usize = 36;
+const RECORD_BYTES: usize = 35;
 const BLOCK_BYTES: usize = 64 * RECORD_BYTES + 12;
 
 /// What an empty store takes, and its caches.
@@ -42,7 +42,7 @@ fuzz_target!(|input: &[u8]| {
         mend_index(&mut index, rest);
         mend(&mut recipes, 16, |piece| {
             let optional = usize::from(piece[6] & 1) * 8 + usize::from(piece[6] >> 1 & 1) * 8;
-            7 + optional + usize::from(piece[4]) * 6
+            7 + optional + usize::from(piece[4]) * 5
         });
         mend(&mut files, 32, |part| {
             74 + usize::from(u16::from_le_bytes([part[4], part[5]]))
@@ -126,7 +126,7 @@ fn mend_index(index: &mut [u8], chunks: &[u8]) {
         return;
     }
     let (header, blocks) = index.split_at_mut(HEADER_BYTES);
-    header[..12].copy_from_slice(b"rfnindex\x01\0\0\0");
+    header[..12].copy_from_slice(b"rfnindex\x02\0\0\0");
     header[12..16].copy_from_slice(&SEGMENT.to_le_bytes());
     let (head, rest) = header.split_at_mut(24);
     put_check(rest, &[head]);
@@ -136,11 +136,13 @@ fn mend_index(index: &mut [u8], chunks: &[u8]) {
     for (number, block) in blocks.chunks_mut(BLOCK_BYTES).enumerate() {
         let records = (block.len() / RECORD_BYTES).min(64);
         for record in block.chunks_exact_mut(RECORD_BYTES).take(records) {
-            let bytes = u32::from_le_bytes([record[32], record[33], record[34], 0]) as usize;
-            if bytes == 0 {
+            if record[34] == 0 {
                 let proof = blake3::hash(&record[..16]);
                 record[16..32].copy_from_slice(&proof.as_bytes()[..16]);
-            } else if let Some(chunk) = chunks.get(at..at + bytes) {
+                continue;
+            }
+            let bytes = usize::from(u16::from_le_bytes([record[32], record[33]])) + 1;
+            if let Some(chunk) = chunks.get(at..at + bytes) {
                 record[..32].copy_from_slice(&ChunkHasher::default().digest(chunk).0);
             }
             at += bytes;
@@ -163,7 +165,7 @@ fn mend(bytes: &mut [u8], header_bytes: usize, len_of: impl Fn(&[u8]) -> usize) 
         return;
     };
     if header_bytes == 32 {
-        header[..12].copy_from_slice(b"rfnfiles\x01\0\0\0");
+        header[..12].copy_from_slice(b"rfnfiles\x02\0\0\0");
         header[12..16].copy_from_slice(&SEGMENT.to_le_bytes());
     }
     while rest.len() > 7 {

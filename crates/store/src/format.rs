@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! refrain chunk store
-//! version = 1
+//! version = 2
 //! hasher = blake3
 //! mask_bits = 13
 //! chunk_bytes_min = 2048
@@ -17,8 +17,9 @@ use refrain_codec::chunk::{hash::ChunkHasher, stream::ChunkBounds};
 
 use crate::{StoreError, folder::Folder};
 
-/// The version that this program reads and writes.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+/// The version that this program reads and writes, of all files. The first had longer records and
+/// keys.
+pub(crate) const FORMAT_VERSION: u32 = 2;
 
 /// The file's name, and that of its successor until it is whole.
 pub(crate) const FORMAT_FILE: &str = "format";
@@ -222,7 +223,9 @@ mod tests {
                 Err(Wrong::Content(_))
             ));
         }
-        let later = text.replace("version = 1", "version = 2\nnew = 1");
-        assert_eq!(parse(later.as_bytes()), Err(Wrong::Version(2)));
+        let later = text.replace("version = 2", "version = 3\nnew = 1");
+        assert_eq!(parse(later.as_bytes()), Err(Wrong::Version(3)));
+        let older = text.replace("version = 2", "version = 1");
+        assert_eq!(parse(older.as_bytes()), Err(Wrong::Version(1)));
     }
 }

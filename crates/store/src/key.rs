@@ -1,15 +1,16 @@
 //! The names by which the index and the recipes know chunks and openings.
 //!
-//! A key is 48 bits of a BLAKE3 over realm and digest, so that two realms share none. Two chunks
-//! of a realm may: that costs a wrong prediction at most, since the full digest decides whenever
-//! a chunk is stored or read.
+//! A key is 40 bits of a BLAKE3 over realm and digest, so that two realms share none. Two chunks
+//! of a realm may, one in 90,000 of 12 million (100 GB): the older is found no more then, and a
+//! prediction may be wrong, but nothing else, since the full digest decides whenever a chunk is
+//! stored or read.
 
 use refrain_codec::chunk::hash::ChunkDigest;
 
 use crate::{OpeningKey, Realm};
 
 /// Bytes of a key.
-pub(crate) const KEY_BYTES: usize = 6;
+pub(crate) const KEY_BYTES: usize = 5;
 
 /// A key of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,11 +39,18 @@ impl IndexKey {
         Self(key)
     }
 
-    /// As a number below 2^48.
+    /// As a number below 2^40.
     pub(crate) fn number(self) -> u64 {
         let mut number = [0; 8];
         number[..KEY_BYTES].copy_from_slice(&self.0);
         u64::from_le_bytes(number)
+    }
+
+    /// The key with this number, of which only the lowest 40 bits count.
+    pub(crate) fn of_number(number: u64) -> Self {
+        let mut key = [0; KEY_BYTES];
+        key.copy_from_slice(&number.to_le_bytes()[..KEY_BYTES]);
+        Self(key)
     }
 }
 

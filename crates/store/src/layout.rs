@@ -12,13 +12,18 @@ pub(crate) mod files_file;
 pub(crate) mod index_file;
 pub(crate) mod recipe_file;
 
+use refrain_codec::chunk::stream::ChunkBounds;
+
 use crate::index::NUMBER_END;
 
-/// The longest chunk: its length has 24 bits.
-pub(crate) const CHUNK_BYTES_MAX: usize = (1 << 24) - 1;
+/// The longest chunk: its length, less one, has 16 bits.
+pub(crate) const CHUNK_BYTES_MAX: usize = 1 << 16;
 
-/// Realms that a segment tells apart.
-pub(crate) const REALMS_MAX: usize = 256;
+// What may be configured may be stored.
+const _: () = assert!(ChunkBounds::LIMIT <= CHUNK_BYTES_MAX);
+
+/// Realms that a segment tells apart: their slots are below this.
+pub(crate) const REALMS_MAX: usize = 255;
 
 /// What a file of a segment holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -38,8 +38,8 @@ pub struct ChunkBounds {
 }
 
 impl ChunkBounds {
-    /// No chunk may be longer.
-    pub const LIMIT: usize = 16 << 20;
+    /// No chunk may be longer: what is offered, and what a store's records can say.
+    pub const LIMIT: usize = 64 << 10;
 
     /// For an average of about 8 KiB with the mask of 13 bits: 2 and 32 KiB.
     pub const DEFAULT: Self = Self {

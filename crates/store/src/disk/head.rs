@@ -158,7 +158,9 @@ impl Head {
         if let Some(slot) = segment.slot_of(realm) {
             return Ok(slot);
         }
-        let slot = u8::try_from(segment.slots()).map_err(|_| StoreError::TooManyRealms)?;
+        let slot = u8::try_from(segment.slots()).ok();
+        let slot = slot.filter(|&slot| usize::from(slot) < REALMS_MAX);
+        let slot = slot.ok_or(StoreError::TooManyRealms)?;
         let realm = history.realms.realm(realm);
         self.push_record(history, Record::Realm { realm, slot })?;
         Ok(slot)

@@ -165,13 +165,12 @@ impl History {
         let mut skipped = 0;
         loop {
             let here = |id: PieceId, entry: usize, behind: u64| {
-                let [a, b, c, d, e, f, ..] = behind.to_le_bytes();
                 let at = RecipeAt {
                     segment: id.0,
                     piece: id.1,
                     entry: entry as u8,
                 };
-                Some(pack(at, realm, IndexKey([a, b, c, d, e, f])))
+                Some(pack(at, realm, IndexKey::of_number(behind)))
             };
             let Some(&key) = piece.keys().get(entry) else {
                 let Some(next) = self.next_piece(id) else {

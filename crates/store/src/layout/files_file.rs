@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::take;
-use crate::{Realm, key::check};
+use crate::{Realm, format::FORMAT_VERSION, key::check};
 
 pub(crate) const HEADER_BYTES: usize = 32;
 
@@ -22,13 +22,12 @@ const PATH_BYTES_MAX: usize = 4096;
 pub(crate) const PART_BYTES_MAX: usize = PART_BYTES + PATH_BYTES_MAX;
 
 const MAGIC: [u8; 8] = *b"rfnfiles";
-const VERSION: u32 = 1;
 
 /// What a files file begins with.
 pub(crate) fn encode_header(segment: u32, realm: Realm) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
     bytes[12..16].copy_from_slice(&segment.to_le_bytes());
     bytes[16..].copy_from_slice(&realm.0);
     bytes

@@ -6,11 +6,11 @@
 
 use refrain_codec::chunk::hash::ChunkDigest;
 
-use super::{CHUNK_BYTES_MAX, take};
-use crate::{Realm, key::check};
+use super::{CHUNK_BYTES_MAX, REALMS_MAX, take};
+use crate::{Realm, format::FORMAT_VERSION, key::check};
 
 pub(crate) const HEADER_BYTES: usize = 64;
-pub(crate) const RECORD_BYTES: usize = 36;
+pub(crate) const RECORD_BYTES: usize = 35;
 pub(crate) const BLOCK_RECORDS: usize = 64;
 pub(crate) const TRAILER_BYTES: usize = 12;
 pub(crate) const BLOCK_BYTES: usize = BLOCK_RECORDS * RECORD_BYTES + TRAILER_BYTES;
@@ -20,7 +20,6 @@ pub(crate) const MARK_AT: u64 = 32;
 pub(crate) const MARK_BYTES: usize = 8;
 
 const MAGIC: [u8; 8] = *b"rfnindex";
-const VERSION: u32 = 1;
 
 /// Bytes of an index file of so many records, when it is sealed.
 pub(crate) fn bytes_of(records: u32) -> u64 {
@@ -51,7 +50,7 @@ impl Header {
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.segment.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.created_s.to_le_bytes());
         let check = check(&[&bytes[..24]]);
@@ -90,7 +89,7 @@ impl Header {
         if with_mark.encode_mark() == mark {
             header = with_mark;
         }
-        (magic == MAGIC && version == VERSION && found == check(&[head])).then_some(header)
+        (magic == MAGIC && version == FORMAT_VERSION && found == check(&[head])).then_some(header)
     }
 }
 
@@ -119,33 +118,35 @@ impl Record {
                 realm_slot,
             } => {
                 debug_assert!((1..=CHUNK_BYTES_MAX).contains(&(*bytes as usize)));
+                debug_assert!(usize::from(*realm_slot) < REALMS_MAX);
                 record[..32].copy_from_slice(&digest.0);
-                record[32..35].copy_from_slice(&bytes.to_le_bytes()[..3]);
-                record[35] = *realm_slot;
+                record[32..34].copy_from_slice(&(bytes - 1).to_le_bytes()[..2]);
+                record[34] = realm_slot + 1;
             }
             Self::Realm { realm, slot } => {
+                debug_assert!(usize::from(*slot) < REALMS_MAX);
                 record[..16].copy_from_slice(&realm.0);
                 record[16..32].copy_from_slice(&proof_of(*realm));
-                record[35] = *slot;
+                record[32] = *slot;
             }
         }
         record
     }
 
     pub(crate) fn parse(record: &[u8; RECORD_BYTES]) -> Option<Self> {
-        let [.., a, b, c, slot] = *record;
-        let bytes = u32::from_le_bytes([a, b, c, 0]);
+        let [.., low, high, slot_and_one] = *record;
         let mut rest = &record[..];
-        if bytes > 0 {
+        if let Some(realm_slot) = slot_and_one.checked_sub(1) {
             return Some(Self::Chunk {
                 digest: ChunkDigest(take(&mut rest)?),
-                bytes,
-                realm_slot: slot,
+                bytes: u32::from(u16::from_le_bytes([low, high])) + 1,
+                realm_slot,
             });
         }
         let realm = Realm(take(&mut rest)?);
         let proof: [u8; 16] = take(&mut rest)?;
-        (proof == proof_of(realm)).then_some(Self::Realm { realm, slot })
+        let is_one = proof == proof_of(realm) && usize::from(low) < REALMS_MAX && high == 0;
+        is_one.then_some(Self::Realm { realm, slot: low })
     }
 
     /// Bytes of its chunk; a realm has none.
@@ -205,14 +206,14 @@ mod tests {
 
     fn record() -> impl Strategy<Value = Record> {
         prop_oneof![
-            (any::<[u8; 32]>(), 1_u32..1 << 24, any::<u8>()).prop_map(
+            (any::<[u8; 32]>(), 1_u32..=1 << 16, 0_u8..255).prop_map(
                 |(digest, bytes, realm_slot)| Record::Chunk {
                     digest: ChunkDigest(digest),
                     bytes,
                     realm_slot
                 }
             ),
-            (any::<[u8; 16]>(), any::<u8>()).prop_map(|(realm, slot)| Record::Realm {
+            (any::<[u8; 16]>(), 0_u8..255).prop_map(|(realm, slot)| Record::Realm {
                 realm: Realm(realm),
                 slot
             }),
@@ -223,6 +224,13 @@ mod tests {
         #[test]
         fn records_are_read_back(record in record()) {
             prop_assert_eq!(Record::parse(&record.encode()), Some(record));
+        }
+
+        #[test]
+        fn any_bytes_are_a_record_or_none(bytes: [u8; RECORD_BYTES]) {
+            if let Some(record) = Record::parse(&bytes) {
+                prop_assert_eq!(record.encode(), bytes);
+            }
         }
 
         #[test]
@@ -259,10 +267,21 @@ mod tests {
     }
 
     #[test]
+    fn no_slot_is_beyond_the_last() {
+        let realm = Realm([1; 16]);
+        let mut bytes = Record::Realm { realm, slot: 254 }.encode();
+        assert!(Record::parse(&bytes).is_some());
+        bytes[32] = 255;
+        assert_eq!(Record::parse(&bytes), None);
+        [bytes[32], bytes[33]] = [0, 1];
+        assert_eq!(Record::parse(&bytes), None);
+    }
+
+    #[test]
     fn positions_leave_room_for_trailers() {
         assert_eq!(position_of(0), 64);
-        assert_eq!(position_of(63), 64 + 63 * 36);
-        assert_eq!(position_of(64), 64 + 64 * 36 + 12);
+        assert_eq!(position_of(63), 64 + 63 * 35);
+        assert_eq!(position_of(64), 64 + 64 * 35 + 12);
         assert_eq!(bytes_of(64), position_of(64));
         assert_eq!(bytes_of(65), position_of(65) + 12);
         assert_eq!(bytes_of(0), 64);

@@ -7,6 +7,7 @@
 use super::take;
 use crate::{
     OpeningKey,
+    format::FORMAT_VERSION,
     key::{IndexKey, KEY_BYTES, check},
 };
 
@@ -22,7 +23,6 @@ const PIECE_HEADER_BYTES: usize = 7;
 pub(crate) const PIECE_BYTES_MAX: usize = PIECE_HEADER_BYTES + 16 + ENTRIES_MAX * KEY_BYTES;
 
 const MAGIC: [u8; 8] = *b"rfnrecip";
-const VERSION: u32 = 1;
 
 const HAS_OPENING: u8 = 1;
 const HAS_PREVIOUS: u8 = 2;
@@ -31,7 +31,7 @@ const HAS_PREVIOUS: u8 = 2;
 pub(crate) fn encode_header(segment: u32) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
     bytes[12..].copy_from_slice(&segment.to_le_bytes());
     bytes
 }
@@ -135,7 +135,7 @@ mod tests {
             any::<u8>(),
             any::<Option<u64>>(),
             any::<Option<(u32, u32)>>(),
-            prop::collection::vec(any::<[u8; 6]>(), 1..=ENTRIES_MAX),
+            prop::collection::vec(any::<[u8; KEY_BYTES]>(), 1..=ENTRIES_MAX),
         )
             .prop_map(|(realm_slot, opening, previous, keys)| Piece {
                 realm_slot,

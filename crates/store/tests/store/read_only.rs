@@ -91,10 +91,16 @@ fn no_store_and_another_kind_are_errors() {
     drop(open(&folder, 5));
     let other = open_as(Chunking::default());
     assert!(matches!(other, Some(StoreError::OtherChunking { .. })));
-    folder.put("format", b"refrain chunk store\nversion = 2\n".to_vec());
-    let later = open_as(chunking());
-    assert!(matches!(
-        later,
-        Some(StoreError::OtherVersion { found: 2, .. })
-    ));
+    for version in [1, 3] {
+        let format = format!("refrain chunk store\nversion = {version}\n");
+        folder.put("format", format.into_bytes());
+        let refused = open_as(chunking());
+        assert!(matches!(
+            &refused,
+            Some(StoreError::OtherVersion { found, .. }) if *found == version
+        ));
+        let said = refused.expect("refused").to_string();
+        let expected = format!("has format {version}, this program reads 2: use the refrain that");
+        assert!(said.contains(&expected), "{said}");
+    }
 }
