@@ -10,6 +10,7 @@ mod machine;
 mod markers;
 mod pair;
 mod predictions;
+mod processes;
 mod savings;
 mod speed;
 mod ways;

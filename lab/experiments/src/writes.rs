@@ -10,12 +10,16 @@ mod hops;
 
 use std::{fmt::Write, path::Path};
 
+use anyhow::Context;
+use refrain_gateway::status::Peer;
+
 use crate::{
     corpus::{self, Corpus},
     machine,
+    processes::{Gateways, Setup},
 };
 use exchange::Sink;
-use hops::{Gateways, Haproxies, Relay};
+use hops::{Haproxies, Relay};
 
 /// Bytes of a write, the largest first: the others are held against it.
 const WRITES: [usize; 4] = [65_536, 8_192, 1_400, 64];
@@ -128,18 +132,26 @@ fn measure(
         if let Some(haproxies) = &haproxies {
             by_haproxies.push(megabytes / sink.send_all(haproxies.address, write_bytes)?);
         }
-        let gateways = Gateways::start(refrain, sink.address)?;
-        let mut before = gateways.link_bytes()?;
+        let gateways = Gateways::start(&Setup {
+            refrain,
+            target: sink.address,
+            listen: None,
+            dial: None,
+            far: &[],
+            near: &[],
+        })?;
+        let mut before = link_bytes(&gateways.near()?);
         for (rates, ratios) in &mut passes {
             let seconds = sink.send_all(gateways.address, write_bytes)?;
-            let after = gateways.link_bytes()?;
+            let peer = gateways.near()?;
+            let after = link_bytes(&peer);
             rates.push(megabytes / seconds);
             ratios.push(corpus.bytes() as f64 / (after - before) as f64);
             eprintln!(
                 "  {:.0} MB/s, ratio {:.2}; {}",
                 megabytes / seconds,
                 corpus.bytes() as f64 / (after - before) as f64,
-                gateways.effort()?,
+                effort(&peer)?,
             );
             before = after;
         }
@@ -155,6 +167,24 @@ fn measure(
         cold,
         again,
     })
+}
+
+/// Bytes between the gateways so far, both ways, with all of TLS.
+fn link_bytes(peer: &Peer) -> u64 {
+    peer.sent.link_bytes + peer.received.link_bytes
+}
+
+/// What the near end, which is the sender, does for it.
+fn effort(peer: &Peer) -> anyhow::Result<String> {
+    let effort = peer.effort.as_ref().context("a link")?;
+    Ok(format!(
+        "{} blocks, {} bypassed, p = {}, zstd {}: {}",
+        peer.sent.blocks,
+        peer.sent.bypassed_blocks,
+        effort.period_bytes,
+        effort.zstd_level,
+        effort.reason
+    ))
 }
 
 fn section(

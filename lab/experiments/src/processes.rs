@@ -1,0 +1,190 @@
+//! Programs that experiments run as users do: processes of their own, with options as on a
+//! command line.
+
+use std::{
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use nix::{sys::signal::Signal, unistd::Pid};
+use refrain_gateway::{
+    keys::PrivateKey,
+    status::{Peer, Status},
+};
+
+/// How long programs may take to start, and to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A near and a far gateway, each a process, until dropped.
+pub struct Gateways {
+    /// Where clients connect.
+    pub address: SocketAddr,
+    refrain: PathBuf,
+    far_admin: SocketAddr,
+    near_admin: SocketAddr,
+    near: Running,
+    far: Running,
+    _folder: tempfile::TempDir,
+}
+
+/// How gateways are started.
+#[derive(Clone, Copy)]
+pub struct Setup<'a> {
+    /// The program.
+    pub refrain: &'a Path,
+    /// Where the near end's forward leads.
+    pub target: SocketAddr,
+    /// Where the far end listens; any free address without.
+    pub listen: Option<SocketAddr>,
+    /// Where the near end dials it, if not there.
+    pub dial: Option<SocketAddr>,
+    /// Further options.
+    pub far: &'a [&'a str],
+    pub near: &'a [&'a str],
+}
+
+impl Gateways {
+    /// Starts both, and waits until all lanes are up.
+    pub fn start(setup: &Setup<'_>) -> anyhow::Result<Gateways> {
+        let folder = tempfile::tempdir()?;
+        let key_file = |name: &str| folder.path().join(name).display().to_string();
+        let (near_key, far_key) = (PrivateKey::generate()?, PrivateKey::generate()?);
+        near_key.write_new(&folder.path().join("near.key"))?;
+        far_key.write_new(&folder.path().join("far.key"))?;
+        let listen = setup.listen.map_or_else(free_address, Ok)?;
+        let (address, near_admin, far_admin) = (free_address()?, free_address()?, free_address()?);
+        let start = |arguments: &[&str], further: &[&str]| {
+            let mut command = Command::new(setup.refrain);
+            command.env_clear().args(arguments).args(further);
+            Running::start(command.args(["--log", "warn"]))
+        };
+        let arguments = [
+            "far",
+            "--listen",
+            &listen.to_string(),
+            "--key",
+            &key_file("far.key"),
+            "--peer-key",
+            &near_key.public().to_string(),
+            "--admin",
+            &far_admin.to_string(),
+        ];
+        let far = start(&arguments, setup.far)?;
+        wait(|| Ok(TcpStream::connect(far_admin).is_ok()), "the far end")?;
+        let arguments = [
+            "near",
+            "--peer",
+            &setup.dial.unwrap_or(listen).to_string(),
+            "--key",
+            &key_file("near.key"),
+            "--peer-key",
+            &far_key.public().to_string(),
+            "--forward",
+            &format!("{address}={}", setup.target),
+            "--admin",
+            &near_admin.to_string(),
+        ];
+        let near = start(&arguments, setup.near)?;
+        wait(
+            || Ok(TcpStream::connect(near_admin).is_ok()),
+            "the near end",
+        )?;
+        let gateways = Gateways {
+            address,
+            refrain: setup.refrain.to_owned(),
+            far_admin,
+            near_admin,
+            near,
+            far,
+            _folder: folder,
+        };
+        wait(|| Ok(gateways.near()?.lanes == 4), "the link")?;
+        Ok(gateways)
+    }
+
+    /// How the near end sees the link.
+    pub fn near(&self) -> anyhow::Result<Peer> {
+        self.peer(self.near_admin)
+    }
+
+    /// How the far end sees it.
+    pub fn far(&self) -> anyhow::Result<Peer> {
+        self.peer(self.far_admin)
+    }
+
+    /// The far end's process.
+    pub fn far_process(&self) -> Pid {
+        self.far.pid()
+    }
+
+    /// Ends both as a service manager would: a store is then written to its end.
+    pub fn end(mut self) -> anyhow::Result<()> {
+        self.near.end()?;
+        self.far.end()
+    }
+
+    fn peer(&self, admin: SocketAddr) -> anyhow::Result<Peer> {
+        let output = Command::new(&self.refrain)
+            .args(["status", "--json", "--admin", &admin.to_string()])
+            .output()?;
+        ensure!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let status: Status = serde_json::from_slice(&output.stdout)?;
+        status.peers.into_iter().next().context("a peer")
+    }
+}
+
+/// A process that ends with this.
+pub struct Running(Child);
+
+impl Running {
+    /// Starts it without input and output.
+    pub fn start(command: &mut Command) -> anyhow::Result<Running> {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command.spawn();
+        let program = || command.get_program().to_string_lossy().into_owned();
+        Ok(Running(
+            child.with_context(|| format!("cannot run {}", program()))?,
+        ))
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.0.id().cast_signed())
+    }
+
+    /// Asks it to end, and waits until it did.
+    fn end(&mut self) -> anyhow::Result<()> {
+        nix::sys::signal::kill(self.pid(), Signal::SIGTERM)?;
+        wait(|| Ok(self.0.try_wait()?.is_some()), "the end of a program")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until something is there.
+pub fn wait(mut is_there: impl FnMut() -> anyhow::Result<bool>, what: &str) -> anyhow::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_there()? {
+        ensure!(Instant::now() < deadline, "{what} does not come");
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// An address of loopback that nobody listens on.
+pub fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
