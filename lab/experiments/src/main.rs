@@ -12,11 +12,12 @@ mod pair;
 mod predictions;
 mod processes;
 mod savings;
+mod sender_cpu;
 mod speed;
 mod ways;
 mod writes;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -83,6 +84,29 @@ enum Experiment {
         #[arg(long)]
         write: Option<PathBuf>,
     },
+    /// What predictions cost the sender in CPU time
+    SenderCpu {
+        /// The program to measure
+        #[arg(long, default_value = "target/release/refrain")]
+        refrain: PathBuf,
+        /// How often each way takes its turn
+        #[arg(long, default_value_t = 20)]
+        pairs: usize,
+        /// All figures as JSON instead of the page
+        #[arg(long)]
+        json: bool,
+        /// Write to this file instead of standard output
+        #[arg(long)]
+        write: Option<PathBuf>,
+    },
+    /// A sender that copies an origin's answers into TLS, for `sender-cpu` to measure
+    #[command(name = sender_cpu::BARE_TLS, hide = true)]
+    BareTls {
+        listen: SocketAddr,
+        origin: SocketAddr,
+        key: PathBuf,
+        peer_key: String,
+    },
     /// Speed and savings by the size of an application's writes
     Writes {
         /// The program to measure
@@ -112,6 +136,21 @@ fn main() -> ExitCode {
         Experiment::Predictions { data, json, write } => (predictions::run(&data, json), write),
         Experiment::Lossy { write } => (lossy::run(), write),
         Experiment::Latency { write } => (latency::run(), write),
+        Experiment::SenderCpu {
+            refrain,
+            pairs,
+            json,
+            write,
+        } => (sender_cpu::run(&refrain, pairs, json), write),
+        Experiment::BareTls {
+            listen,
+            origin,
+            key,
+            peer_key,
+        } => (
+            sender_cpu::serve_bare_tls(listen, origin, &key, &peer_key),
+            None,
+        ),
         Experiment::Writes {
             refrain,
             data,

@@ -1,0 +1,239 @@
+//! The page about the sender's CPU time.
+
+use std::fmt::Write;
+
+use refrain_gateway::status::Predictions;
+
+use super::{DELAY_MS, MBIT, Report, STORE_SIZE, trial::Sent};
+
+/// What is asked: the ratio to `--mode off` where nothing repeats, GB a CPU second where all does,
+/// and the ratio to TLS there.
+const RATIO_MAX: f64 = 1.03;
+const GB_PER_CPU_S_MIN: f64 = 2.0;
+
+/// The page, from all that was measured.
+pub fn page(report: &Report) -> anyhow::Result<String> {
+    let mut page = introduction(report);
+    asked(&mut page, report)?;
+    ways(&mut page, report)?;
+    pairs(&mut page, report)?;
+    Ok(page)
+}
+
+fn introduction(report: &Report) -> String {
+    format!(
+        "# What predictions cost the sender\n\n\
+         Written by `cargo run --release -p refrain-experiments -- sender-cpu --write \
+         docs/results-sender-cpu.md`;\n`--json` has every run. {}.\n\n\
+         Real programs: client, near gateway with a store, far gateway, origin. The far gateway is \
+         the sender;\nits process' CPU clock, user and system, is read before and after a transfer, \
+         which is compared byte\nby byte. Gateways are started anew for each, the store stays: at \
+         most {STORE_SIZE}, full. Figures are\nmedians of {} runs of each way, which took turns; \
+         GB = 10^9 application bytes.\n\n\
+         - *Nothing repeats*: {} MB of noise, new each time, on loopback. In mode `receiver` the \
+         near end\n  offers how an earlier answer of the same origin began, which is wrong.\n\
+         - *All repeats*: the same {} MB again and again. Predictions are in time on a link slower \
+         than the\n  store's reads: {MBIT} Mbit/s, {DELAY_MS} ms each way. What it is held against \
+         goes over loopback, where\n  it costs least: fewer, larger writes. On the slow link itself \
+         it stands below, with {} MB.\n\
+         - *Bare TLS*: one thread that copies the origin's socket into TLS, with the gateways' \
+         library and\n  cipher.\n\n",
+        report.machine,
+        report.new_by_off.len(),
+        report.object_bytes / 1_000_000,
+        report.object_bytes / 1_000_000,
+        report.slow_object_bytes / 1_000_000,
+    )
+}
+
+fn asked(page: &mut String, report: &Report) -> anyhow::Result<()> {
+    *page += "## What was asked\n\n| | asked | measured | met |\n|---|--:|--:|---|\n";
+    let mut row = |what: &str, asked: &str, measured: String, is_met: bool| {
+        let met = if is_met { "yes" } else { "**no**" };
+        writeln!(page, "| {what} | {asked} | {measured} | {met} |")
+    };
+    let ratio = median(&ratios(&report.new_by_receiver, &report.new_by_off));
+    row(
+        "nothing repeats: `receiver` over `off`, median of ratios",
+        "within 3 %",
+        format!("{:+.1} %", 100.0 * (ratio - 1.0)),
+        ratio <= RATIO_MAX,
+    )?;
+    let rate = median_of(&report.repeated_by_receiver, Sent::bytes_per_cpu_s) / 1e9;
+    row(
+        "all repeats: application bytes a core",
+        "≥ 2 GB/s",
+        format!("{rate:.2} GB/s"),
+        rate >= GB_PER_CPU_S_MIN,
+    )?;
+    let ratio = median(&ratios(
+        &report.repeated_by_receiver,
+        &report.repeated_by_bare_tls,
+    ));
+    row(
+        "all repeats: CPU a byte, over bare TLS",
+        "< 1",
+        format!("{ratio:.2}"),
+        ratio < 1.0,
+    )?;
+    Ok(())
+}
+
+fn ways(page: &mut String, report: &Report) -> anyhow::Result<()> {
+    *page += "\n## Way by way\n\n\
+              *Offered*, *confirmed*: of the application's bytes. *Hashed, wrong*: for offers that \
+              were wrong though\ntheir hint was right. *Lowest*, *highest*: of the single runs.\n\n\
+              | | link | ns CPU a byte | lowest | highest | GB a CPU second | MB/s | offered | \
+              confirmed | hashed, wrong |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+    let slow = format!("{MBIT} Mbit/s");
+    for (name, link, runs) in [
+        ("new, `receiver`", "loopback", &report.new_by_receiver),
+        ("new, `off`", "loopback", &report.new_by_off),
+        ("repeated, `receiver`", &slow, &report.repeated_by_receiver),
+        ("repeated, `off`", "loopback", &report.repeated_by_off),
+        (
+            "repeated, bare TLS",
+            "loopback",
+            &report.repeated_by_bare_tls,
+        ),
+        ("`off`", &slow, &report.slow_by_off),
+        ("bare TLS", &slow, &report.slow_by_bare_tls),
+    ] {
+        let ns_a_byte = |sent: &Sent| 1e9 / sent.bytes_per_cpu_s();
+        let (lowest, highest) = ends(runs.iter().map(ns_a_byte));
+        let share = |of: fn(&Predictions) -> u64| {
+            let share = |sent: &Sent| of(&sent.predictions) as f64 / sent.bytes as f64;
+            100.0 * median_of(runs, share)
+        };
+        writeln!(
+            page,
+            "| {name} | {link} | {:.3} | {lowest:.3} | {highest:.3} | {:.2} | {:.0} | {:.1} % | \
+             {:.1} % | {:.2} % |",
+            median_of(runs, ns_a_byte),
+            median_of(runs, Sent::bytes_per_cpu_s) / 1e9,
+            median_of(runs, |sent| sent.bytes as f64 / sent.took_s / 1e6),
+            share(|predictions| predictions.offered_bytes),
+            share(|predictions| predictions.confirmed_bytes),
+            share(|predictions| predictions.hashed_false_bytes),
+        )?;
+    }
+    Ok(())
+}
+
+fn pairs(page: &mut String, report: &Report) -> anyhow::Result<()> {
+    *page += "\n## Pair by pair\n\n\
+              The sender's CPU time of a way over that of another in the same turn.\n\n\
+              | | pairs | lowest | quarter | median | three quarters | highest |\n\
+              |---|--:|--:|--:|--:|--:|--:|\n";
+    let repeated = &report.repeated_by_receiver;
+    for (name, ratios) in [
+        (
+            "new: `receiver` over `off`",
+            ratios(&report.new_by_receiver, &report.new_by_off),
+        ),
+        (
+            "repeated: `receiver` over `off`",
+            ratios(repeated, &report.repeated_by_off),
+        ),
+        (
+            "repeated: `receiver` over bare TLS",
+            ratios(repeated, &report.repeated_by_bare_tls),
+        ),
+        (
+            "repeated: `receiver` over `off` on its link",
+            ratios(repeated, &report.slow_by_off),
+        ),
+        (
+            "repeated: `receiver` over bare TLS on its link",
+            ratios(repeated, &report.slow_by_bare_tls),
+        ),
+    ] {
+        let (lowest, highest) = ends(ratios.iter().copied());
+        writeln!(
+            page,
+            "| {name} | {} | {lowest:.3} | {:.3} | {:.3} | {:.3} | {highest:.3} |",
+            ratios.len(),
+            quantile(&ratios, 0.25),
+            median(&ratios),
+            quantile(&ratios, 0.75),
+        )?;
+    }
+    Ok(())
+}
+
+/// CPU a byte of `ours` over that of `others`, turn by turn.
+fn ratios(ours: &[Sent], others: &[Sent]) -> Vec<f64> {
+    let turns = ours.iter().zip(others);
+    turns
+        .map(|(ours, other)| other.bytes_per_cpu_s() / ours.bytes_per_cpu_s())
+        .collect()
+}
+
+fn median_of(runs: &[Sent], figure: impl Fn(&Sent) -> f64) -> f64 {
+    median(&runs.iter().map(figure).collect::<Vec<_>>())
+}
+
+fn median(figures: &[f64]) -> f64 {
+    quantile(figures, 0.5)
+}
+
+/// Between two figures, what lies between them.
+fn quantile(figures: &[f64], share: f64) -> f64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = share * (sorted.len() - 1) as f64;
+    let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    below + (above - below) * at.fract()
+}
+
+fn ends(figures: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+    let lowest = figures.clone().fold(f64::INFINITY, f64::min);
+    (lowest, figures.fold(f64::NEG_INFINITY, f64::max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(cpu_s: &[f64]) -> Vec<Sent> {
+        let sent = |&cpu_s| Sent {
+            bytes: 1_000_000_000,
+            took_s: 1.0,
+            cpu_s,
+            predictions: Predictions::default(),
+        };
+        cpu_s.iter().map(sent).collect()
+    }
+
+    fn report(new: f64, repeated: f64) -> Report {
+        Report {
+            machine: "a machine".to_owned(),
+            object_bytes: 1_000_000_000,
+            slow_object_bytes: 1_000_000_000,
+            new_by_receiver: runs(&[new, 9.0, new]),
+            new_by_off: runs(&[1.0, 1.0, 1.0]),
+            repeated_by_receiver: runs(&[repeated, repeated, 9.0]),
+            repeated_by_off: runs(&[1.0; 3]),
+            repeated_by_bare_tls: runs(&[0.6; 3]),
+            slow_by_off: runs(&[2.0; 3]),
+            slow_by_bare_tls: runs(&[1.5; 3]),
+        }
+    }
+
+    #[test]
+    fn the_page_says_what_was_met() {
+        let met = page(&report(1.02, 0.4)).expect("memory");
+        assert!(met.contains("| +2.0 % | yes |"), "{met}");
+        assert!(met.contains("| 2.50 GB/s | yes |"), "{met}");
+        assert!(met.contains("| 0.67 | yes |"), "{met}");
+        let missed = page(&report(1.04, 0.7)).expect("memory");
+        assert_eq!(missed.matches("**no**").count(), 3, "{missed}");
+    }
+
+    #[test]
+    fn a_median_lies_between_the_two_in_the_middle() {
+        assert_eq!(median(&[4.0, 1.0, 2.0, 9.0]), 3.0);
+        assert_eq!(quantile(&[5.0, 1.0, 3.0], 0.25), 2.0);
+        assert_eq!(quantile(&[7.0], 0.75), 7.0);
+    }
+}
