@@ -63,3 +63,6 @@ impl Learner {
         self.uncut.drain(..start);
     }
 }
+
+#[cfg(test)]
+mod tests;

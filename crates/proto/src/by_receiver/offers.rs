@@ -358,3 +358,6 @@ fn concatenated(chunks: &[FoundChunk]) -> Vec<u8> {
     let chunks: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk.bytes[..]).collect();
     chunks.concat()
 }
+
+#[cfg(test)]
+mod tests;
