@@ -147,7 +147,9 @@ fn wanted_of(request: &HistoryRequest) -> Option<Wanted> {
     match request {
         HistoryRequest::Open { wanted, .. } | HistoryRequest::Read { wanted, .. } => Some(*wanted),
         HistoryRequest::Learn { follow, .. } => *follow,
-        HistoryRequest::Begin { .. } | HistoryRequest::End { .. } => None,
+        HistoryRequest::Begin { .. }
+        | HistoryRequest::End { .. }
+        | HistoryRequest::Forget { .. } => None,
     }
 }
 

@@ -127,6 +127,12 @@ impl Remembered {
                 self.open.remove(&(link, recipe));
                 None
             }
+            HistoryRequest::Forget { digest } => {
+                if self.chunks.remove(&digest).is_some() {
+                    self.learnt.retain(|learnt| *learnt != digest);
+                }
+                None
+            }
         }
     }
 }

@@ -156,6 +156,10 @@ pub trait ChunkSource {
     /// Whether the realm has the chunk.
     fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool;
 
+    /// Finds a chunk no more, until it is appended again or the store is opened again: chains
+    /// pass over it. Of one that is unknown nothing is changed.
+    fn forget(&mut self, realm: Realm, digest: &ChunkDigest);
+
     /// Counters and sizes.
     fn stat(&self) -> StoreStat;
 }

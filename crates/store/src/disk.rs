@@ -384,6 +384,10 @@ impl ChunkSource for DiskStore {
         self.history.contains(realm, digest)
     }
 
+    fn forget(&mut self, realm: Realm, digest: &ChunkDigest) {
+        self.history.forget_chunk(realm, digest);
+    }
+
     fn stat(&self) -> StoreStat {
         let mut disk = DiskBytes {
             other: OTHER_BYTES,

@@ -291,6 +291,14 @@ impl History {
         }
     }
 
+    /// The same by full digest. Where the disk fails nobody knows whose the key is: it goes too.
+    pub(crate) fn forget_chunk(&mut self, realm: Realm, digest: &ChunkDigest) {
+        let key = IndexKey::of_chunk(realm, digest);
+        if self.holds(key, realm, digest).unwrap_or(true) {
+            self.forget(key);
+        }
+    }
+
     /// Appends a record to a segment in memory: what it adds to the index is the caller's.
     pub(crate) fn push_record(&mut self, segment: u32, record: &Record) -> ChunkAt {
         let realm = match record {

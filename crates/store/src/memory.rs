@@ -250,6 +250,14 @@ impl ChunkSource for MemoryStore {
         self.chunks.contains_key(&(realm, *digest))
     }
 
+    fn forget(&mut self, realm: Realm, digest: &ChunkDigest) {
+        let name = (realm, *digest);
+        if let Some(chunk) = self.chunks.remove(&name) {
+            self.bytes -= chunk.bytes.len();
+            self.oldest.retain(|stored| *stored != name);
+        }
+    }
+
     fn stat(&self) -> StoreStat {
         StoreStat {
             chunks: self.chunks.len() as u64,

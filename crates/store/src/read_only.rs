@@ -221,6 +221,10 @@ impl ChunkSource for ReadOnlyStore {
         self.history.contains(realm, digest)
     }
 
+    fn forget(&mut self, realm: Realm, digest: &ChunkDigest) {
+        self.history.forget_chunk(realm, digest);
+    }
+
     fn stat(&self) -> StoreStat {
         let mut disk = DiskBytes::default();
         for segment in self.history.segments.values() {

@@ -163,6 +163,14 @@ impl Keeper {
                 Some(id) => self.own.end(id),
                 None => Ok(()),
             },
+            HistoryRequest::Forget { digest } => {
+                // Nobody knows of which store it was.
+                for source in 0..=self.also.len() {
+                    let realm = self.realm;
+                    self.source(source).forget(realm, &digest);
+                }
+                Ok(())
+            }
         }
     }
 
@@ -250,5 +258,95 @@ impl Keeper {
         let recipes = self.recipes.extract_if(|&(of, _), _| of == link);
         let recipes: Vec<RecipeId> = recipes.map(|(_, id)| id).collect();
         recipes.into_iter().try_for_each(|id| self.own.end(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use refrain_codec::{
+        chunk::{
+            hash::{ChunkDigest, ChunkHasher},
+            stream::ChunkBounds,
+        },
+        marker::PackMask,
+    };
+    use refrain_proto::by_receiver::history::Predict;
+    use std::path::PathBuf;
+
+    use crate::units::ByteSize;
+
+    fn options(store: PathBuf, also: Vec<PathBuf>) -> HistoryOptions {
+        HistoryOptions {
+            store,
+            size: ByteSize(64 << 20),
+            also,
+            realm: "example".to_owned(),
+            predict: Predict::default(),
+            mask: PackMask::default(),
+            bounds: ChunkBounds::default(),
+            hasher: ChunkHasher::default(),
+        }
+    }
+
+    fn digest(chunk: &[u8]) -> ChunkDigest {
+        ChunkHasher::default().digest(chunk)
+    }
+
+    fn learn(keeper: &mut Keeper, chunks: [&'static [u8]; 3]) {
+        let recipe = RecipeNumber(1);
+        let learnt = chunks.map(|chunk| HistoryRequest::Learn {
+            recipe,
+            digest: digest(chunk),
+            bytes: chunk.into(),
+            follow: None,
+        });
+        let begin = HistoryRequest::Begin { recipe, opening: 7 };
+        let end = HistoryRequest::End { recipe };
+        for request in [begin].into_iter().chain(learnt).chain([end]) {
+            keeper.asked(0, request).expect("the disk works");
+        }
+        keeper.own.sync().expect("the disk works");
+    }
+
+    /// What the first flow brought, as each of the stores tells it.
+    fn told(keeper: &mut Keeper) -> Vec<Vec<Vec<u8>>> {
+        let wanted = Wanted {
+            flow: refrain_proto::FlowId(0),
+            request: 0,
+            chunks_max: 9,
+            bytes_max: 999,
+        };
+        let realm = keeper.realm;
+        let sources = 0..=keeper.also.len();
+        let told = sources.map(|source| {
+            let place = keeper.source(source).openings(realm, OpeningKey(7))[0];
+            let found = keeper.read(source, place, wanted).chunks;
+            found.iter().map(|chunk| chunk.bytes.to_vec()).collect()
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn what_was_confirmed_wrongly_is_told_by_no_store() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [own, other] = ["own", "other"].map(|name| folder.path().join(name));
+        let verses: [&[u8]; 3] = [b"verse one", b"refrain", b"verse two"];
+        let mut neighbour = Keeper::open(&options(other.clone(), vec![])).expect("a store");
+        learn(&mut neighbour, verses);
+        let mut keeper = Keeper::open(&options(own, vec![other])).expect("a store");
+        learn(&mut keeper, verses);
+        assert_eq!(told(&mut keeper), [verses, verses]);
+        let forget = |digest| HistoryRequest::Forget { digest };
+        for chunk in [b"refrain", b"unknown"] {
+            keeper.asked(0, forget(digest(chunk))).expect("no error");
+        }
+        let left = [verses[0], verses[2]];
+        assert_eq!(told(&mut keeper), [left, left]);
+        // The neighbour's own view is its own.
+        assert_eq!(told(&mut neighbour), [verses]);
+        // It came again: it is new.
+        learn(&mut keeper, verses);
+        assert_eq!(told(&mut keeper), [verses.to_vec(), left.to_vec()]);
     }
 }

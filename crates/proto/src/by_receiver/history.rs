@@ -111,6 +111,12 @@ pub enum HistoryRequest {
         /// The recipe.
         recipe: RecipeNumber,
     },
+    /// What was known by a digest was confirmed and proved not to be what the sender had. It is
+    /// not to be found again, or it would be offered again; when it comes it is new.
+    Forget {
+        /// The chunk's digest.
+        digest: ChunkDigest,
+    },
 }
 
 /// How much of a chain an engine wants to know, and for whom.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    history::{HistoryConfig, HistoryRequest, RecipeNumber},
+    history::{FoundChunk, HistoryConfig, HistoryRequest, RecipeNumber},
     terms::{OfferKey, OfferTerms},
 };
 use crate::limits::{OFFERS_LINK_MAX, OPENING_KEYS_MAX};
@@ -80,6 +80,14 @@ impl LinkHistory {
     pub(crate) fn ask(&mut self, request: HistoryRequest) {
         self.queued_bytes += request.chunk_bytes();
         self.requests.push_back(request);
+    }
+
+    /// These chunks were confirmed wrongly.
+    pub(crate) fn forget<'a>(&mut self, chunks: impl IntoIterator<Item = &'a FoundChunk>) {
+        for chunk in chunks {
+            let digest = chunk.digest;
+            self.ask(HistoryRequest::Forget { digest });
+        }
     }
 
     pub(crate) fn poll(&mut self) -> Option<HistoryRequest> {

@@ -258,6 +258,7 @@ impl Link {
                 return Err(LaneFault::Protocol("a confirmation of what was not offered").into());
             }
             Err(Unconfirmed::Mismatch) => {
+                predictions.distrust(frame, history);
                 self.misconfirmed(frame.flow);
                 return Ok(());
             }
@@ -293,6 +294,9 @@ impl Link {
         let seed = confirm_seed(frame.flow.0, offset);
         if check_on(self.config.backend, seed, &plain[from..]) != frame.check {
             plain.truncate(from);
+            if let Some(history) = &mut self.history {
+                history.forget(&chunks);
+            }
             self.misconfirmed(frame.flow);
             return;
         }

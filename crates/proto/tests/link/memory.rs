@@ -86,6 +86,9 @@ impl Memory {
             HistoryRequest::End { recipe } => {
                 self.open.remove(&recipe).expect("a recipe ends once");
             }
+            HistoryRequest::Forget { digest } => {
+                self.chunks.remove(&digest);
+            }
         }
     }
 
@@ -94,7 +97,10 @@ impl Memory {
         if let Some((recipe, mut at)) = place {
             let mut bytes = 0;
             while let Some(digest) = self.recipes[recipe].get(at) {
-                let chunk = self.read(digest);
+                let Some(chunk) = self.read(digest) else {
+                    at += 1;
+                    continue;
+                };
                 bytes += chunk.len();
                 if found.chunks.len() == wanted.chunks_max || bytes > wanted.bytes_max {
                     found.next = Some(HistoryPlace([recipe as u64, at as u64, 0]));
@@ -111,10 +117,10 @@ impl Memory {
     }
 
     /// A chunk, or what passes for it: other bytes with the same hint.
-    fn read(&self, digest: &ChunkDigest) -> Arc<[u8]> {
-        let chunk = &self.chunks[digest];
+    fn read(&self, digest: &ChunkDigest) -> Option<Arc<[u8]>> {
+        let chunk = self.chunks.get(digest)?;
         if !self.lies {
-            return Arc::clone(chunk);
+            return Some(Arc::clone(chunk));
         }
         let hint = Hint::of(chunk);
         let others = (48..chunk.len()).map(|at| {
@@ -123,6 +129,6 @@ impl Memory {
             bytes
         });
         let mut passing = others.filter(|bytes| Hint::of(bytes) == hint);
-        passing.next().unwrap_or_else(|| chunk.to_vec()).into()
+        Some(passing.next().unwrap_or_else(|| chunk.to_vec()).into())
     }
 }

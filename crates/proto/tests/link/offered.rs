@@ -1,10 +1,14 @@
 //! Offers and confirmations by an end that breaks the rules.
 
-use refrain_codec::{check, chunk::hash::ChunkHasher, geometry::CacheGeometry};
+use refrain_codec::{
+    check,
+    chunk::hash::{ChunkDigest, ChunkHasher},
+    geometry::CacheGeometry,
+};
 use refrain_proto::{
     Event, Fault, FlowId, LaneFault, LaneId, LinkConfig, Mode, ResetReason,
     by_receiver::{
-        history::HistoryConfig,
+        history::{HistoryConfig, HistoryRequest},
         terms::{Hint, RunDigest, Signature},
     },
     frame::{ConfirmFrame, Frame, Offer, OfferFrame, OfferList},
@@ -236,6 +240,17 @@ impl Offered {
         bytes
     }
 
+    /// What the history is to forget.
+    fn forgotten(&mut self) -> Vec<ChunkDigest> {
+        let near = &mut self.pair.near;
+        let requests = core::iter::from_fn(|| near.poll_history());
+        let forgotten = requests.filter_map(|request| match request {
+            HistoryRequest::Forget { digest } => Some(digest),
+            _ => None,
+        });
+        forgotten.collect()
+    }
+
     /// Whether the flow, and it alone, was ended as one that was confirmed wrongly.
     fn is_misconfirmed(&mut self) -> bool {
         let events: Vec<Event> = core::iter::from_fn(|| self.pair.near.poll_event()).collect();
@@ -289,9 +304,17 @@ fn a_confirmation_that_does_not_hold_ends_the_flow() {
         let mut offered = Offered::new();
         let mut frame = offered.confirm(0..3, 0);
         change(&mut frame);
+        offered.forgotten();
         assert_eq!(offered.say(frame), Ok(()));
         assert!(offered.arrived().is_empty());
         assert!(offered.is_misconfirmed());
+        // Its chunks would only be offered again.
+        let run = &offered.chunks[..frame.count as usize];
+        let digests: Vec<_> = run
+            .iter()
+            .map(|chunk| ChunkHasher::default().digest(chunk))
+            .collect();
+        assert_eq!(offered.forgotten(), digests);
         offered.pair.settle();
         assert_eq!(offered.pair.far.flows_open(), 0);
     }

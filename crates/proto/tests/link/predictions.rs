@@ -154,6 +154,7 @@ fn a_history_that_lies_costs_the_flow_and_never_a_wrong_byte() {
         sent_of(&mut pair, "a:1", &content);
         pair.near_memory.lies = true;
         pair.near_memory.is_frozen = true;
+        let known = pair.near_memory.chunks.len();
         let flow = pair.open("a:1");
         let arrived = pair.bring(flow, &content);
         assert!(arrived.len() < content.len() && content.starts_with(&arrived));
@@ -162,8 +163,14 @@ fn a_history_that_lies_costs_the_flow_and_never_a_wrong_byte() {
         assert!(pair.far_events.contains(&reset(ResetReason::ByPeer(4))));
         assert_eq!(pair.near.status(pair.now).misconfirmed, 1);
         assert_eq!((pair.near.flows_open(), pair.far.flows_open()), (0, 0));
-        // The link goes on.
+        // What was confirmed wrongly is offered no more, and nothing else is forgotten.
+        let left = pair.near_memory.chunks.len();
+        assert!(0 < left && left < known, "{predict:?}: {left} of {known}");
+        // The link goes on, and what was forgotten is learnt again.
         pair.near_memory.lies = false;
+        pair.near_memory.is_frozen = false;
+        sent_of(&mut pair, "a:1", &content);
+        assert_eq!(pair.near_memory.chunks.len(), known);
         let sent = sent_of(&mut pair, "a:1", &content);
         assert!(sent < content.len() / 2, "{predict:?}: {sent}");
     }

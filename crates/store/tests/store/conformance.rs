@@ -54,6 +54,11 @@ macro_rules! conformance {
             }
 
             #[test]
+            fn what_is_forgotten_is_passed_over_until_it_comes_again() {
+                super::what_is_forgotten_is_passed_over_until_it_comes_again($open);
+            }
+
+            #[test]
             fn bad_calls_are_errors() {
                 super::bad_calls_are_errors($open);
             }
@@ -118,6 +123,14 @@ impl ChunkSource for OnDisk {
         digest: &refrain_codec::chunk::hash::ChunkDigest,
     ) -> bool {
         self.store.as_ref().expect("one").contains(realm, digest)
+    }
+
+    fn forget(
+        &mut self,
+        realm: refrain_store::Realm,
+        digest: &refrain_codec::chunk::hash::ChunkDigest,
+    ) {
+        self.store().forget(realm, digest);
     }
 
     fn stat(&self) -> refrain_store::StoreStat {
@@ -287,6 +300,32 @@ fn flows_at_the_same_time_do_not_mix(mut store: impl ChunkStore) {
     for (n, _) in recipes {
         let followed = read_after(&mut store, realm(0), n * 1000);
         assert_eq!(followed, chunks(n * 1000 + 1..n * 1000 + 150));
+    }
+}
+
+fn what_is_forgotten_is_passed_over_until_it_comes_again(mut store: impl ChunkStore) {
+    flow(&mut store, realm(1), None, [2]);
+    flow(&mut store, realm(0), None, 0..5);
+    // While a recipe is written the store is not opened again, which would bring it back.
+    let recipe = store.begin(realm(0), None);
+    for number in [2, 99, 2] {
+        store.forget(realm(0), &digest(&chunk(number)));
+    }
+    assert!(!has(&store, realm(0), 2) && has(&store, realm(1), 2));
+    assert!(store.places_after(realm(0), &digest(&chunk(2))).is_empty());
+    assert_eq!(read_after(&mut store, realm(0), 0), chunks([1, 3, 4]));
+    assert_eq!(store.stat().chunks, 5);
+
+    let bytes = chunk(2);
+    let appended = store.append(recipe, &digest(&bytes), &bytes);
+    assert_eq!(appended.expect("appended"), Appended::Stored);
+    for is_ended in [false, true] {
+        if is_ended {
+            store.end(recipe).expect("ended");
+        }
+        assert!(has(&store, realm(0), 2));
+        assert_eq!(read_after(&mut store, realm(0), 0), chunks(1..5));
+        assert_eq!(store.stat().chunks, 6);
     }
 }
 

@@ -42,6 +42,20 @@ fn it_sees_what_was_synced_and_what_comes() {
 }
 
 #[test]
+fn a_reader_forgets_for_itself() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 100);
+    flow(&mut store, realm(0), None, 0..10);
+    store.sync().expect("synced");
+    let mut reader = reader(&folder);
+    reader.forget(realm(0), &digest(&chunk(5)));
+    reader.refresh().expect("refreshed");
+    let expected = chunks([1, 2, 3, 4, 6, 7, 8, 9]);
+    assert_eq!(read_after(&mut reader, realm(0), 0), expected);
+    assert_eq!(read_after(&mut store, realm(0), 0), chunks(1..10));
+}
+
+#[test]
 fn what_is_evicted_goes() {
     let folder = MemoryFolder::new();
     let mut store = open(&folder, 5);

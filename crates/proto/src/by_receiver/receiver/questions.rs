@@ -6,6 +6,7 @@ use crate::{
         history::{HistoryRequest, Predict, Wanted},
         link_history::LinkHistory,
     },
+    frame::ConfirmFrame,
     limits::OFFERS_FLOW_MAX,
 };
 
@@ -81,6 +82,14 @@ impl Predictions {
         if let Some(wanted) = self.want(About::Chain(number), CHUNKS_A_REQUEST, link) {
             link.ask(HistoryRequest::Read { from, wanted });
         }
+    }
+
+    /// The confirmation of a run did not hold. Which of its chunks is to blame nobody knows, so
+    /// the history shall forget all of them.
+    pub(crate) fn distrust(&self, run: &ConfirmFrame, link: &mut LinkHistory) {
+        let numbers = run.first..run.first.saturating_add(run.count);
+        let offers = numbers.map_while(|number| self.offers.offered(number));
+        link.forget(offers.flat_map(|offered| &offered.chunks));
     }
 
     pub(super) fn want(
