@@ -10,6 +10,7 @@ use core::time::Duration;
 use crate::{
     limits::{CREDIT_BYTES_INITIAL, CREDIT_BYTES_MAX},
     moment::Moment,
+    planted::Bug,
 };
 
 /// What a new flow gets at most: enough for 100 Mbit/s and 80 ms, or for a loopback.
@@ -109,8 +110,7 @@ impl ReceiveCredit {
         round_trip: Duration,
         pool: &mut CreditPool,
     ) -> Option<u64> {
-        // Planted: the simulator must find that flows stand still when their credit leaks.
-        let leak = if cfg!(feature = "plant-credit-leak") {
+        let leak = if Bug::CreditLeak.is_planted() {
             bytes as u64 / 8
         } else {
             0

@@ -16,6 +16,7 @@
 //! traffic, effort     how a flow is treated, how hard we try
 //! arrivals            which lane is held up by loss
 //! limits              every bound, in one place
+//! planted             bugs on purpose, for the simulator to find
 //! ```
 #![forbid(unsafe_code)]
 
@@ -34,6 +35,7 @@ mod in_order;
 pub mod limits;
 mod mode;
 mod moment;
+pub mod planted;
 mod traffic;
 
 pub use by_sender::receiver::CacheViolation;

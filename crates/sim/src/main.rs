@@ -6,6 +6,8 @@ use std::{
 };
 
 use clap::Parser;
+#[cfg(feature = "planted")]
+use refrain_proto::planted::Bug;
 use refrain_sim::{Kind, Kinds, Suite, run_many, run_seed};
 
 /// Runs both ends of a link under a virtual clock, with everything between them breaking
@@ -24,6 +26,10 @@ struct Options {
     /// Print each step of it to stderr
     #[arg(long, requires = "seed")]
     trace: bool,
+    /// Plant this bug: refer-across-lanes, no-settlement, early-holes, credit-leak or early-release
+    #[cfg(feature = "planted")]
+    #[arg(long, value_parser = |name: &str| Bug::named(name).ok_or("there is no such bug"))]
+    plant: Option<Bug>,
     /// Threads
     #[arg(long, default_value_t = 2)]
     threads: usize,
@@ -34,6 +40,10 @@ struct Options {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    #[cfg(feature = "planted")]
+    if let Some(bug) = options.plant {
+        bug.plant();
+    }
     let suite = match options.seed {
         Some(seed) => one_run(seed, options.trace),
         None => run_many(options.from, options.seeds, options.threads, &progress()),

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     frame::{ConfirmFrame, Offer},
     limits::OFFERS_FRAME_MAX,
+    planted::Bug,
 };
 
 /// The offers of a flow, in the order in which they were made.
@@ -254,8 +255,7 @@ impl Offers {
     /// were cut into chunks up to `cut`: what was forgotten, and in aligned mode what lies before.
     pub(crate) fn release(&mut self, came: u64, cut: u64) -> Vec<(u64, Offered)> {
         let mut released = Vec::new();
-        // Planted: the simulator must find that a confirmation on another lane comes later.
-        let is_hasty = cfg!(feature = "plant-early-release");
+        let is_hasty = Bug::EarlyRelease.is_planted();
         while let Some(&(below, offset)) = self.forgotten.front()
             && (offset <= came || is_hasty)
         {

@@ -12,6 +12,7 @@ use refrain_codec::{LogPosition, LogRange, geometry::CacheGeometry, matching::Re
 use crate::{
     frame::LaneId,
     limits::{HOLES_MAX, REACH_EXTENTS_MAX},
+    planted::Bug,
 };
 
 /// The state of every position that a block may still refer to.
@@ -167,8 +168,7 @@ pub(crate) struct LaneReach<'a> {
 impl LaneReach<'_> {
     fn allows(&self, extent: &Extent) -> bool {
         match extent.state {
-            // Planted: the simulator must find that other lanes' blocks may not have come.
-            State::OnItsWay(_) if cfg!(feature = "plant-refer-across-lanes") => true,
+            State::OnItsWay(_) if Bug::ReferAcrossLanes.is_planted() => true,
             State::OnItsWay(lane) => lane == self.lane,
             State::Applied => true,
             State::Hole => false,

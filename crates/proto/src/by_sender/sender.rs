@@ -21,6 +21,7 @@ use crate::{
     flow::Strand,
     frame::{BlockFrame, FlowId, LaneId, Stream},
     limits::OUTSTANDING_BLOCKS_MAX,
+    planted::Bug,
 };
 
 /// The sending end of one direction.
@@ -248,9 +249,7 @@ impl Sender {
         Ok(news > 0)
     }
 
-    /// Planted: the simulator must find that late blocks overwrite newer bytes when holes are
-    /// made before the receiver has said that it reads no more.
-    #[cfg(feature = "plant-early-holes")]
+    /// What [`Bug::EarlyHoles`] does.
     pub(crate) fn settle_unasked(&mut self, lane: LaneId) {
         if let Some(lane) = self.lanes.get_mut(&lane) {
             for block in &mut lane.outstanding {
@@ -269,8 +268,7 @@ impl Sender {
             for block in lane.outstanding {
                 self.outstanding_blocks -= 1;
                 match block.start {
-                    // Planted: the simulator must find that these may never have come.
-                    Some(start) if cfg!(feature = "plant-no-settlement") => {
+                    Some(start) if Bug::NoSettlement.is_planted() => {
                         self.books.applied(start);
                     }
                     Some(start) => self.books.lost(start),

@@ -27,6 +27,7 @@ use crate::{
     hello::Hello,
     limits::{HELD_UP_SHOWN, LANES_EVER_MAX, STRANDS_TIMES_FLOWS},
     moment::Moment,
+    planted::Bug,
 };
 
 /// A lane that is alive.
@@ -329,8 +330,9 @@ impl Link {
             .caches
             .as_mut()
             .map_or(0, |caches| caches.receiver.close_lane(lane));
-        #[cfg(feature = "plant-early-holes")]
-        if let Some(caches) = &mut self.caches {
+        if let Some(caches) = &mut self.caches
+            && Bug::EarlyHoles.is_planted()
+        {
             caches.sender.settle_unasked(lane);
         }
         self.totals.lanes_lost += u64::from(state.is_up);
