@@ -1,5 +1,5 @@
 //! `refrain bench`: how fast this machine does what a gateway does, and beside it what
-//! everybody knows: reading and copying memory, compressors, hashes, chunkers, and our own
+//! everybody knows: reading and copying memory, compressors, hashes, chunkers, files, and our own
 //! kernels without vectors.
 //!
 //! Single core, but for the pair's rows at the end. All of a row take turns, so that a busy
@@ -161,7 +161,7 @@ impl Measuring<'_> {
         self.progress.set_message(contest.name.to_string());
         self.steadiness.sample();
         let speeds = measure::measure(&mut contest, self.arguments.seconds, &self.interrupt)?;
-        let row = Row::new(contest.name, speeds, self.instructions);
+        let row = Row::new(contest.name, contest.chunk_bytes, speeds, self.instructions);
         if let Some(table) = &self.table {
             let show = || table.row(&row, &mut io::stdout());
             self.progress.suspend(show)?;

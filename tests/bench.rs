@@ -77,6 +77,62 @@ fn a_filter_that_fits_nothing_is_told_what_there_is() {
     assert!(error.ends_with("; pair\n"), "{error}");
 }
 
+#[test]
+fn chunks_the_store_and_both_ends_of_predictions_have_rows() {
+    let engines = ["mode off", "Chunk-Match p = 64", "Chunk-Match p = 512"];
+    let senders = [&engines[..], &["sha1 of all", "blake3 of all"]].concat();
+    for (filter, rows) in [
+        (
+            "random, hot",
+            &[
+                (
+                    "PACK chunks, random, hot",
+                    &["fastcdc", "gearhash", "read"][..],
+                ),
+                (
+                    "PACK chunks, digests, random, hot",
+                    &["PACK chunks, sha1", "blake3", "sha1"],
+                ),
+                ("sender, predictions, random, hot", &senders),
+                ("receiver, predictions, random, hot", &engines),
+            ][..],
+        ),
+        (
+            "disk",
+            &[
+                ("store insert, 8 KiB, random, disk", &["in memory", "write"]),
+                ("store look-up, 8 KiB, known, disk", &["HashMap"]),
+                ("store look-up, 8 KiB, unknown, disk", &["HashMap"]),
+                ("store read, 8 KiB, random, disk", &["read and blake3"]),
+            ],
+        ),
+        (
+            "predictions, redundant",
+            &[
+                ("sender, predictions, redundant, hot", &senders),
+                ("receiver, predictions, redundant, hot", &engines),
+            ],
+        ),
+    ] {
+        let filter = ["--simd", "portable", "--filter", filter];
+        let run = refrain(&[&["bench", "--json", "--seconds", "0.01"], &filter[..]].concat());
+        let error = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.success(), "{filter:?}: {error}");
+        let report: Value = serde_json::from_slice(&run.stdout).expect("JSON");
+        let found = report["rows"].as_array().expect("rows");
+        for &(name, peers) in rows {
+            let row = found.iter().find(|row| row["name"] == name);
+            let row = row.unwrap_or_else(|| panic!("no {name}"));
+            assert!(row["gb_per_s"].as_f64() > Some(0.0), "{row}");
+            let is_of_chunks = row["chunks_per_s"].as_f64() > Some(0.0);
+            assert_eq!(is_of_chunks, row["kernel"] != "PACK chunks", "{row}");
+            let beside = row["beside"].as_array().expect("peers");
+            let beside: Vec<_> = beside.iter().map(|peer| &peer["peer"]).collect();
+            assert_eq!(beside, peers, "{name}");
+        }
+    }
+}
+
 /// As in `refrain bench | tee FILE`, where Ctrl-C ends both.
 #[test]
 fn an_interrupt_is_told_to_the_shell_also_where_nobody_reads() {

@@ -30,6 +30,9 @@ pub struct Row {
     pub place: String,
     /// Plain bytes, 10^9 of them, in a second.
     pub gb_per_s: f64,
+    /// The same in chunks, where the row is about them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chunks_per_s: Option<f64>,
     #[serde(flatten)]
     pub target: SpeedTarget,
     pub beside: Vec<Beside>,
@@ -61,7 +64,12 @@ pub struct SpeedTarget {
 
 impl Row {
     /// The first of `speeds` is ours, on `instructions`; others of ours are called so.
-    pub fn new(name: RowName, speeds: Vec<Speed>, instructions: InstructionSet) -> Self {
+    pub fn new(
+        name: RowName,
+        chunk_bytes: Option<usize>,
+        speeds: Vec<Speed>,
+        instructions: InstructionSet,
+    ) -> Self {
         let target = Target::of(name);
         let mut speeds = speeds.into_iter();
         let ours = speeds.next().expect("ours takes part");
@@ -72,6 +80,7 @@ impl Row {
             data: name.data,
             place: name.place.to_string(),
             gb_per_s: ours.gb_per_s,
+            chunks_per_s: chunk_bytes.map(|bytes| ours.gb_per_s * 1e9 / bytes as f64),
             target: SpeedTarget::new(ours.gb_per_s, target, instructions),
             beside: beside.collect(),
         }
@@ -135,7 +144,25 @@ pub mod tests {
         let speeds = [speed("refrain, avx512", gb_per_s)]
             .into_iter()
             .chain(peers);
-        Row::new(name, speeds.collect(), InstructionSet::Avx512)
+        Row::new(name, None, speeds.collect(), InstructionSet::Avx512)
+    }
+
+    #[test]
+    fn a_row_about_chunks_says_how_many_there_were() {
+        let name = RowName {
+            kernel: "store insert, 8 KiB",
+            data: "random",
+            place: Place::Disk,
+        };
+        let speed = Speed {
+            name: "refrain".to_owned(),
+            gb_per_s: 0.5,
+            ratio: 1.0,
+        };
+        let row = Row::new(name, Some(1000), vec![speed], InstructionSet::Portable);
+        let json = serde_json::to_value(row).expect("JSON");
+        assert_eq!(json["name"], "store insert, 8 KiB, random, disk");
+        assert_eq!(json["chunks_per_s"], 500_000.0);
     }
 
     #[test]

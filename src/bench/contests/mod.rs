@@ -3,12 +3,16 @@
 //! A contest's names are those of the targets: kernel, data, and where the bytes come from.
 //! `benches/` takes this folder in as well, so that both measure the same.
 
+mod chunks;
 mod decode;
 mod encode;
+mod ends;
 mod hashes;
 mod inputs;
 mod markers;
 mod peers;
+mod predictions;
+mod store;
 mod twins;
 mod walk;
 
@@ -24,6 +28,9 @@ use walk::{Circle, Walk, Work};
 
 /// What the codec takes at once.
 const BLOCK_BYTES: usize = 64 << 10;
+
+/// What chunks have on average where they are cut, and exactly where nothing is.
+const CHUNK_BYTES: usize = 8 << 10;
 
 /// p of all rows that do not say another.
 const PERIOD: usize = 64;
@@ -45,6 +52,8 @@ pub enum Place {
     File,
     /// A socket of this machine.
     Loopback,
+    /// A folder, as far as the system keeps it in memory.
+    Disk,
 }
 
 /// Something of ours and what it is measured beside, in turns.
@@ -52,6 +61,8 @@ pub struct Contest<'a> {
     pub name: RowName,
     /// Ours is the first.
     pub contestants: Vec<Contestant<'a>>,
+    /// Bytes of a chunk, where it is told how many there are a second.
+    pub chunk_bytes: Option<usize>,
 }
 
 /// One of a contest.
@@ -72,6 +83,9 @@ pub fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> 
     contests.extend(encode::all(inputs, backends));
     contests.extend(decode::all(inputs, backends));
     contests.extend(hashes::all(inputs, backends));
+    contests.extend(chunks::all(inputs, backends));
+    contests.extend(store::all(inputs));
+    contests.extend(predictions::all(inputs, backends));
     contests
 }
 
@@ -80,6 +94,15 @@ impl<'a> Contest<'a> {
         Self {
             name,
             contestants: Vec::new(),
+            chunk_bytes: None,
+        }
+    }
+
+    /// Tells chunks a second as well.
+    fn of_chunks(self, chunk_bytes: usize) -> Self {
+        Self {
+            chunk_bytes: Some(chunk_bytes),
+            ..self
         }
     }
 
@@ -152,6 +175,7 @@ impl fmt::Display for Place {
             Self::Hot => "hot",
             Self::File => "file",
             Self::Loopback => "loopback",
+            Self::Disk => "disk",
         })
     }
 }
