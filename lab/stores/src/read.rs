@@ -15,6 +15,8 @@ use crate::{load::Random, measure, process::Place, store::Reader};
 /// A chain as the receiver reads it ahead.
 const CHAIN_CHUNKS: usize = 64;
 const FINDS: u32 = 200_000;
+/// Stores may look up by less than a whole digest, and find that out when they read.
+const MISTAKEN_MAX: u32 = FINDS / 20_000;
 /// Bytes that the chains of one measurement add up to.
 const CHAIN_BYTES: u64 = 512 << 20;
 const CHAINS_LAST: Duration = Duration::from_secs(4);
@@ -63,12 +65,13 @@ pub fn read(place: &Place, chains_alone: bool) -> Result<Reading> {
         }
         finds = f64::from(FINDS) / began.elapsed().as_secs_f64();
         let began = Instant::now();
+        let mut mistaken = 0;
         for _ in 0..FINDS {
             let mut unknown = digests[random.below(chunks) as usize];
             unknown[0] ^= 1;
-            let known = store.knows(&unknown)?;
-            anyhow::ensure!(!known, "a chunk is there that never came");
+            mistaken += u32::from(store.knows(&unknown)?);
         }
+        anyhow::ensure!(mistaken <= MISTAKEN_MAX, "chunks are there that never came");
         misses = f64::from(FINDS) / began.elapsed().as_secs_f64();
     }
 

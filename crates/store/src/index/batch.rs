@@ -9,7 +9,7 @@ use std::thread;
 use super::{ChunkAt, Index, RecipeAt, SHARDS, Shard, shard_of};
 use crate::key::IndexKey;
 
-/// What is gathered before it is put in: 10 MB.
+/// What is gathered before it is put in: 10 to 20 MB.
 const FULL: usize = 1 << 19;
 
 /// Fewer are not worth a thread.
