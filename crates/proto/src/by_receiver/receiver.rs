@@ -325,8 +325,13 @@ impl Predictions {
     /// The next frame of offers and withdrawals for the sender, if there is something to say.
     pub(crate) fn say(&mut self, key: &OfferKey) -> Option<Said> {
         let allowed = self.window.allowed_bytes();
-        let is_urgent = self.window.room_bytes() < (allowed / 4).max(ROOM_BYTES_MIN.min(allowed));
-        let withdrawals_min = if is_urgent { 1 } else { WITHDRAWALS_A_FRAME };
+        let is_over = self.by_sender || self.stopped;
+        let is_full = self.window.room_bytes() < (allowed / 4).max(ROOM_BYTES_MIN.min(allowed));
+        let withdrawals_min = if is_over || is_full {
+            1
+        } else {
+            WITHDRAWALS_A_FRAME
+        };
         self.offers.say(key, withdrawals_min)
     }
 

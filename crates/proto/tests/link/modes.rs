@@ -17,35 +17,34 @@ fn config(mode: Mode, has_history: bool) -> LinkConfig {
 fn a_direction_does_what_both_its_ends_want() {
     for near in Mode::ALL {
         for far in Mode::ALL {
-            for has_history in [false, true] {
-                carries_what_both_want(near, far, has_history);
+            for histories in [[false; 2], [true, false], [false, true], [true; 2]] {
+                carries_what_both_want(near, far, histories);
             }
         }
     }
 }
 
-fn carries_what_both_want(near: Mode, far: Mode, has_history: bool) {
-    let what = format!("{near} {far} {has_history}");
-    let mut pair = Pair::between(1, config(near, has_history), config(far, false));
+fn carries_what_both_want(near: Mode, far: Mode, [near_history, far_history]: [bool; 2]) {
+    let what = format!("{near} {near_history}, {far} {far_history}");
+    let mut pair = Pair::between(1, config(near, near_history), config(far, far_history));
     let text = b"what comes back need not be sent again; ".repeat(3000);
     let content = [&text[..], &noise(100_000, 1)].concat();
     for _ in 0..2 {
         assert!(pair.fetch("a:1", &content) == content, "{what}");
     }
-    let flow = pair.open("a:1");
-    assert!(pair.send(flow, &content) == content, "{what}");
+    for _ in 0..2 {
+        let flow = pair.open("a:1");
+        assert!(pair.send(flow, &content) == content, "{what}");
+    }
 
     let status = pair.near.status(pair.now);
     let (down, up) = (status.received.layers, status.sent.layers);
     let both_predict = near.predicts() && far.predicts();
     let both_cache = near.keeps_caches() && far.keeps_caches();
-    assert_eq!(
-        down.confirmed_bytes > 0,
-        both_predict && has_history,
-        "{what}"
-    );
-    // Only the near end has a history.
-    assert_eq!(up.confirmed_bytes, 0, "{what}");
+    for (direction, has_history) in [(&down, near_history), (&up, far_history)] {
+        let is_predicted = both_predict && has_history;
+        assert_eq!(direction.confirmed_bytes > 0, is_predicted, "{what}");
+    }
     for direction in [&status.sent, &status.received] {
         assert_eq!(direction.cache_bytes > 0, both_cache, "{what}");
     }
@@ -53,8 +52,13 @@ fn carries_what_both_want(near: Mode, far: Mode, has_history: bool) {
     let packs = up.packed_bytes < up.stream_bytes;
     assert_eq!(packs, near.compresses(), "{what}");
     // Without a history nothing is asked of one.
-    let learns = has_history && near.predicts();
-    assert_eq!(!pair.near_memory.chunks.is_empty(), learns, "{what}");
+    for (mode, has_history, memory) in [
+        (near, near_history, &pair.near_memory),
+        (far, far_history, &pair.far_memory),
+    ] {
+        let learns = has_history && mode.predicts();
+        assert_eq!(!memory.chunks.is_empty(), learns, "{what}");
+    }
 }
 
 #[test]

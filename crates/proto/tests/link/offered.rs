@@ -366,6 +366,18 @@ fn what_was_forgotten_cannot_be_confirmed() {
     });
     let (now, near) = (offered.pair.now, &mut offered.pair.near);
     assert_eq!(near.receive(now, LANE, &driven), Ok(()));
-    let frame = offered.confirm(1..2, frame.len as usize);
-    assert_eq!(offered.say(frame), Ok(()), "before the sender forgets");
+    let second = offered.confirm(1..2, frame.len as usize);
+    assert_eq!(offered.say(second), Ok(()), "before the sender forgets");
+    // It confirmed up to one more at most, which is still to come.
+    let ends = |chunks: usize| offered.chunks[..chunks].concat().len();
+    let (here, later) = (ends(2), ends(3));
+    let (now, near) = (offered.pair.now, &mut offered.pair.near);
+    let count = offered.chunks.len() as u64;
+    let frame = withdrawn(count, later as u64);
+    assert_eq!(near.receive(now, LANE, &frame), Ok(()));
+    let third = offered.confirm(2..3, here);
+    assert_eq!(offered.say(third), Ok(()), "all before its notice");
+    assert!(offered.arrived() == offered.chunks[..3].concat());
+    let fourth = offered.confirm(3..4, later);
+    assert!(is_refused(offered.say(fourth)));
 }
