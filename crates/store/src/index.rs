@@ -32,6 +32,38 @@ pub(crate) struct RecipeAt {
     pub entry: u8,
 }
 
+impl ChunkAt {
+    fn to_bytes(self) -> [u8; 6] {
+        debug_assert!(self.segment < NUMBER_END && self.record < NUMBER_END);
+        let [a, b, c, _] = self.segment.to_le_bytes();
+        let [d, e, f, _] = self.record.to_le_bytes();
+        [a, b, c, d, e, f]
+    }
+
+    fn of_bytes([a, b, c, d, e, f]: [u8; 6]) -> Self {
+        Self {
+            segment: u32::from_le_bytes([a, b, c, 0]),
+            record: u32::from_le_bytes([d, e, f, 0]),
+        }
+    }
+}
+
+impl RecipeAt {
+    fn to_bytes(self) -> [u8; 6] {
+        let [a, b, c, _] = self.segment.to_le_bytes();
+        let [d, e] = self.piece.to_le_bytes();
+        [a, b, c, d, e, self.entry]
+    }
+
+    fn of_bytes([a, b, c, d, e, entry]: [u8; 6]) -> Self {
+        Self {
+            segment: u32::from_le_bytes([a, b, c, 0]),
+            piece: u16::from_le_bytes([d, e]),
+            entry,
+        }
+    }
+}
+
 /// What the index knows by a key: of a chunk or of an opening, which lies nowhere.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
@@ -50,35 +82,22 @@ impl Entry {
     };
 
     pub(crate) fn at(&self) -> Option<ChunkAt> {
-        let [a, b, c, d, e, f] = self.at;
-        (self.at != NOTHING).then(|| ChunkAt {
-            segment: u32::from_le_bytes([a, b, c, 0]),
-            record: u32::from_le_bytes([d, e, f, 0]),
-        })
+        (self.at != NOTHING).then(|| ChunkAt::of_bytes(self.at))
     }
 
     pub(crate) fn set_at(&mut self, at: ChunkAt) {
-        debug_assert!(at.segment < NUMBER_END && at.record < NUMBER_END);
-        let [a, b, c, _] = at.segment.to_le_bytes();
-        let [d, e, f, _] = at.record.to_le_bytes();
-        self.at = [a, b, c, d, e, f];
+        self.at = at.to_bytes();
     }
 
     /// The places, the latest first.
     pub(crate) fn places(&self) -> impl Iterator<Item = RecipeAt> {
         let places = self.places.into_iter().filter(|place| *place != NOTHING);
-        places.map(|[a, b, c, d, e, entry]| RecipeAt {
-            segment: u32::from_le_bytes([a, b, c, 0]),
-            piece: u16::from_le_bytes([d, e]),
-            entry,
-        })
+        places.map(RecipeAt::of_bytes)
     }
 
     /// Adds the latest place, and lets go of the last but one.
     pub(crate) fn push_place(&mut self, place: RecipeAt) {
-        let [a, b, c, _] = place.segment.to_le_bytes();
-        let [d, e] = place.piece.to_le_bytes();
-        self.places = [[a, b, c, d, e, place.entry], self.places[0]];
+        self.places = [place.to_bytes(), self.places[0]];
     }
 }
 

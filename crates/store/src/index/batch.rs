@@ -9,7 +9,7 @@ use std::thread;
 use super::{ChunkAt, Index, RecipeAt, SHARDS, Shard, shard_of};
 use crate::key::IndexKey;
 
-/// What is gathered before it is put in: 10 to 20 MB.
+/// What is gathered before it is put in: 6 to 12 MB.
 const FULL: usize = 1 << 19;
 
 /// Fewer are not worth a thread.
@@ -26,10 +26,25 @@ pub(crate) enum Put {
     Place(RecipeAt),
 }
 
+/// The same with its key, as short as entries have it.
+#[derive(Clone, Copy)]
+struct Waiting {
+    key: IndexKey,
+    what: What,
+    at: [u8; 6],
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    Chunk,
+    Opening,
+    Place,
+}
+
 /// What is to be put into an index. Nothing is found before [`Index::put`].
 pub(crate) struct Batch {
     /// By shard, each in the order in which it is to be put in.
-    shards: Vec<Vec<(IndexKey, Put)>>,
+    shards: Vec<Vec<Waiting>>,
     len: usize,
 }
 
@@ -42,7 +57,12 @@ impl Batch {
     }
 
     pub(crate) fn push(&mut self, key: IndexKey, put: Put) {
-        self.shards[shard_of(key)].push((key, put));
+        let (what, at) = match put {
+            Put::Chunk(at) => (What::Chunk, at.to_bytes()),
+            Put::Opening(at) => (What::Opening, at.to_bytes()),
+            Put::Place(at) => (What::Place, at.to_bytes()),
+        };
+        self.shards[shard_of(key)].push(Waiting { key, what, at });
         self.len += 1;
     }
 
@@ -56,9 +76,11 @@ impl Index {
     /// Puts in all that a batch holds, and leaves it empty. Gives the number of chunks that are
     /// new.
     pub(crate) fn put(&mut self, batch: &mut Batch) -> u64 {
-        let all = |shards: &mut [Shard], puts: &mut [Vec<(IndexKey, Put)>]| {
-            let of_shards = shards.iter_mut().zip(puts);
-            of_shards.map(|(shard, puts)| shard.put(puts)).sum::<u64>()
+        let all = |shards: &mut [Shard], waiting: &mut [Vec<Waiting>]| {
+            let of_shards = shards.iter_mut().zip(waiting);
+            of_shards
+                .map(|(shard, waiting)| shard.put(waiting))
+                .sum::<u64>()
         };
         let len = std::mem::take(&mut batch.len);
         let half = match len >= THREAD_PUTS_MIN {
@@ -79,19 +101,19 @@ impl Index {
 }
 
 impl Shard {
-    fn put(&mut self, puts: &mut Vec<(IndexKey, Put)>) -> u64 {
+    fn put(&mut self, waiting: &mut Vec<Waiting>) -> u64 {
         let mut chunks = 0;
-        for (key, put) in puts.drain(..) {
-            match put {
-                Put::Chunk(at) => {
+        for Waiting { key, what, at } in waiting.drain(..) {
+            match what {
+                What::Chunk => {
                     let entry = self.find_or_insert(key);
                     chunks += u64::from(entry.at().is_none());
-                    entry.set_at(at);
+                    entry.set_at(ChunkAt::of_bytes(at));
                 }
-                Put::Opening(at) => self.find_or_insert(key).push_place(at),
-                Put::Place(at) => {
+                What::Opening => self.find_or_insert(key).push_place(RecipeAt::of_bytes(at)),
+                What::Place => {
                     if let Some(entry) = self.find_mut(key) {
-                        entry.push_place(at);
+                        entry.push_place(RecipeAt::of_bytes(at));
                     }
                 }
             }
