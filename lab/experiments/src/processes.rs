@@ -45,6 +45,8 @@ pub struct Setup<'a> {
     /// Further options.
     pub far: &'a [&'a str],
     pub near: &'a [&'a str],
+    /// The far end's threads; as many as processors without.
+    pub far_threads: Option<usize>,
 }
 
 impl Gateways {
@@ -57,9 +59,13 @@ impl Gateways {
         far_key.write_new(&folder.path().join("far.key"))?;
         let listen = setup.listen.map_or_else(free_address, Ok)?;
         let (address, near_admin, far_admin) = (free_address()?, free_address()?, free_address()?);
-        let start = |arguments: &[&str], further: &[&str]| {
+        let start = |arguments: &[&str], further: &[&str], threads: Option<usize>| {
             let mut command = Command::new(setup.refrain);
             command.env_clear().args(arguments).args(further);
+            if let Some(threads) = threads {
+                // What tokio asks of its programs' environment.
+                command.env("TOKIO_WORKER_THREADS", threads.to_string());
+            }
             Running::start(command.args(["--log", "warn"]))
         };
         let arguments = [
@@ -73,7 +79,7 @@ impl Gateways {
             "--admin",
             &far_admin.to_string(),
         ];
-        let far = start(&arguments, setup.far)?;
+        let far = start(&arguments, setup.far, setup.far_threads)?;
         wait(|| Ok(TcpStream::connect(far_admin).is_ok()), "the far end")?;
         let arguments = [
             "near",
@@ -88,7 +94,7 @@ impl Gateways {
             "--admin",
             &near_admin.to_string(),
         ];
-        let near = start(&arguments, setup.near)?;
+        let near = start(&arguments, setup.near, None)?;
         wait(
             || Ok(TcpStream::connect(near_admin).is_ok()),
             "the near end",

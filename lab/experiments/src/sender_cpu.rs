@@ -16,7 +16,7 @@ use serde::Serialize;
 
 pub use bare_tls::{SUBCOMMAND as BARE_TLS, serve as serve_bare_tls};
 use noise::Noise;
-use trial::{Sent, Trials};
+use trial::{Sender, Sent, Trials};
 
 /// Bytes of a transfer where nothing holds it up.
 const OBJECT_BYTES: u64 = 400_000_000;
@@ -36,6 +36,15 @@ const REPEATED_SEED: u64 = 1;
 const SLOW_SEED: u64 = 2;
 const NEW_SEEDS: u64 = 1000;
 
+const RECEIVER: Sender = Sender {
+    mode: "receiver",
+    threads: None,
+};
+const OFF: Sender = Sender {
+    mode: "off",
+    threads: None,
+};
+
 /// All that was measured, turn by turn.
 #[derive(Serialize)]
 pub struct Report {
@@ -47,6 +56,7 @@ pub struct Report {
     new_by_off: Vec<Sent>,
     /// All repeats: predicted on the slow link; else sent whole, on it and without.
     repeated_by_receiver: Vec<Sent>,
+    repeated_by_one_thread: Vec<Sent>,
     repeated_by_off: Vec<Sent>,
     repeated_by_bare_tls: Vec<Sent>,
     slow_by_off: Vec<Sent>,
@@ -72,6 +82,7 @@ fn measure(refrain: &Path, pairs: usize) -> anyhow::Result<Report> {
         new_by_receiver: Vec::new(),
         new_by_off: Vec::new(),
         repeated_by_receiver: Vec::new(),
+        repeated_by_one_thread: Vec::new(),
         repeated_by_off: Vec::new(),
         repeated_by_bare_tls: Vec::new(),
         slow_by_off: Vec::new(),
@@ -82,15 +93,15 @@ fn measure(refrain: &Path, pairs: usize) -> anyhow::Result<Report> {
         bytes: OBJECT_BYTES,
     };
     // Something else for the store to offer.
-    trials.by_gateways("receiver", new(0))?;
+    trials.by_gateways(RECEIVER, new(0))?;
     for turn in 0..pairs {
-        let mut order = ["receiver", "off"];
+        let mut order = [RECEIVER, OFF];
         if turn % 2 == 1 {
             order.reverse();
         }
-        for (place, mode) in (1..).zip(order) {
-            let sent = trials.by_gateways(mode, new(2 * turn as u64 + place))?;
-            match mode {
+        for (place, sender) in (1..).zip(order) {
+            let sent = trials.by_gateways(sender, new(2 * turn as u64 + place))?;
+            match sender.mode {
                 "off" => report.new_by_off.push(sent),
                 _ => report.new_by_receiver.push(sent),
             }
@@ -106,17 +117,23 @@ fn measure(refrain: &Path, pairs: usize) -> anyhow::Result<Report> {
         bytes: SLOW_OBJECT_BYTES,
     };
     // At once, the store cannot keep up with a loopback; then what it missed.
-    trials.by_gateways("receiver", repeated)?;
-    trials.by_gateways_on_slow_link("receiver", repeated)?;
+    trials.by_gateways(RECEIVER, repeated)?;
+    trials.by_gateways_on_slow_link(RECEIVER, repeated)?;
     for _ in 0..pairs {
-        let sent = trials.by_gateways_on_slow_link("receiver", repeated)?;
+        let sent = trials.by_gateways_on_slow_link(RECEIVER, repeated)?;
         report.repeated_by_receiver.push(sent);
-        let sent = trials.by_gateways("off", repeated)?;
+        let alone = Sender {
+            threads: Some(1),
+            ..RECEIVER
+        };
+        let sent = trials.by_gateways_on_slow_link(alone, repeated)?;
+        report.repeated_by_one_thread.push(sent);
+        let sent = trials.by_gateways(OFF, repeated)?;
         report.repeated_by_off.push(sent);
         report
             .repeated_by_bare_tls
             .push(trials.by_bare_tls(repeated)?);
-        let sent = trials.by_gateways_on_slow_link("off", slow)?;
+        let sent = trials.by_gateways_on_slow_link(OFF, slow)?;
         report.slow_by_off.push(sent);
         let sent = trials.by_bare_tls_on_slow_link(slow)?;
         report.slow_by_bare_tls.push(sent);

@@ -139,6 +139,7 @@ fn measure(
             dial: None,
             far: &[],
             near: &[],
+            far_threads: None,
         })?;
         let mut before = link_bytes(&gateways.near()?);
         for (rates, ratios) in &mut passes {

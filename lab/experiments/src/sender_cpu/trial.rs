@@ -29,6 +29,14 @@ pub struct Trials<'a> {
     bare_tls: BareTls,
 }
 
+/// A far gateway.
+#[derive(Clone, Copy, Debug)]
+pub struct Sender {
+    pub mode: &'static str,
+    /// As many as processors without.
+    pub threads: Option<usize>,
+}
+
 /// A transfer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sent {
@@ -60,16 +68,16 @@ impl<'a> Trials<'a> {
         })
     }
 
-    /// By new gateways, the far one in `mode`, with nothing between them.
-    pub fn by_gateways(&self, mode: &str, noise: Noise) -> anyhow::Result<Sent> {
-        self.between(mode, None, None, noise)
+    /// By new gateways with nothing between them.
+    pub fn by_gateways(&self, sender: Sender, noise: Noise) -> anyhow::Result<Sent> {
+        self.between(sender, None, None, noise)
     }
 
     /// By new gateways over the slow link.
-    pub fn by_gateways_on_slow_link(&self, mode: &str, noise: Noise) -> anyhow::Result<Sent> {
+    pub fn by_gateways_on_slow_link(&self, sender: Sender, noise: Noise) -> anyhow::Result<Sent> {
         let listen = free_address()?;
         let link = SlowLink::before(listen)?;
-        self.between(mode, Some(listen), Some(link.address()), noise)
+        self.between(sender, Some(listen), Some(link.address()), noise)
     }
 
     /// Copied into TLS.
@@ -85,7 +93,7 @@ impl<'a> Trials<'a> {
 
     fn between(
         &self,
-        mode: &str,
+        sender: Sender,
         listen: Option<SocketAddr>,
         dial: Option<SocketAddr>,
         noise: Noise,
@@ -96,7 +104,8 @@ impl<'a> Trials<'a> {
             target: self.origin,
             listen,
             dial,
-            far: &["--mode", mode],
+            far: &["--mode", sender.mode],
+            far_threads: sender.threads,
             // Every far end has another key, and so another realm, unless there is a name.
             near: &[
                 "--store",
@@ -114,7 +123,7 @@ impl<'a> Trials<'a> {
         })?;
         let sent = gateways.far()?.sent;
         gateways.end()?;
-        Ok(say(mode, noise, took, cpu, sent.predictions))
+        Ok(say(sender.mode, noise, took, cpu, sent.predictions))
     }
 
     fn copied(&self, address: SocketAddr, noise: Noise) -> anyhow::Result<Sent> {
