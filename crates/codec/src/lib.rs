@@ -19,6 +19,7 @@
 //! | encode blocks against a cache, and decode them | [`Encoder`], [`Decoder`], [`SourceCursor`] a flow |
 //! | say what may be referred to, where blocks may be lost | [`matching::Reach`] |
 //! | find chunks in a stream that is fed in pieces | [`chunk::stream::StreamChunks`], [`chunk::hash::ChunkHasher`] |
+//! | see that two ends hold the same bytes | [`universal::UniversalHasher`] |
 //! | find markers or anchors alone | [`marker::MarkerFinder`], [`marker::AnchorFinder`] |
 //! | choose the processor's instructions | [`simd::Backend`]; by default the machine's best |
 //!
@@ -118,6 +119,7 @@ pub mod entropy;
 pub mod reference;
 #[allow(unsafe_code)]
 pub mod simd;
+pub mod universal;
 
 pub use decoder::{Block, DecodeError, Decoder};
 pub use encoder::{EncodedBlock, Encoder, EncoderConfig};

@@ -17,6 +17,7 @@ pub(crate) mod compare;
 pub(crate) mod maxp;
 pub(crate) mod modp;
 pub(crate) mod pack;
+pub(crate) mod polyval;
 pub(crate) mod positions;
 pub(crate) mod prefetch;
 pub(crate) mod samplebyte;
