@@ -49,7 +49,8 @@ struct State {
     link: Link,
     lanes: HashMap<LaneId, Arc<LaneSignals>>,
     flows: HashMap<FlowId, Arc<FlowSignals>>,
-    armed: Option<Moment>,
+    /// When the task that keeps the deadlines looks at them next.
+    awake_at: Moment,
     lanes_gone_at: Option<Instant>,
     /// What the history did not take yet.
     unsent: Option<HistoryRequest>,
@@ -122,7 +123,7 @@ impl SharedLink {
                 link,
                 lanes: HashMap::new(),
                 flows: HashMap::new(),
-                armed: None,
+                awake_at: Moment::default(),
                 lanes_gone_at: Some(Instant::now()),
                 unsent: None,
                 wires: HashMap::new(),
@@ -138,16 +139,16 @@ impl SharedLink {
         let weak = Arc::downgrade(&shared);
         tokio::spawn(async move {
             while let Some(shared) = weak.upgrade() {
-                let deadline = shared.with(|link, now| {
+                let at = shared.with_state(|state, now| {
+                    let link = &mut state.link;
                     if link.poll_timeout().is_some_and(|due| due <= now) {
                         link.handle_timeout(now);
                     }
-                    link.poll_timeout()
+                    let latest = now + Duration::from_secs(1);
+                    state.awake_at = link.poll_timeout().map_or(latest, |due| due.min(latest));
+                    state.awake_at
                 });
-                let at = deadline
-                    .map_or(shared.now() + Duration::from_secs(1), |due| due.0)
-                    .min(shared.now() + Duration::from_secs(1));
-                let at = shared.origin + at;
+                let at = shared.origin + at.0;
                 let moved = Arc::clone(&shared.deadline_moved);
                 // Held only while awake: a link that is over gives its memory back at once.
                 drop(shared);
@@ -177,14 +178,11 @@ impl SharedLink {
             history.pass_on(unsent, || link.poll_history());
         }
         let deadline = state.link.poll_timeout();
-        let nearer = match (deadline, state.armed) {
-            (Some(deadline), Some(armed)) => deadline < armed,
-            (Some(_), None) => true,
-            (None, _) => false,
-        };
-        state.armed = deadline;
+        // A later one is found when that task looks.
+        let nearer = deadline.filter(|deadline| *deadline < state.awake_at);
+        state.awake_at = nearer.unwrap_or(state.awake_at);
         drop(state);
-        if nearer {
+        if nearer.is_some() {
             self.deadline_moved.notify_one();
         }
         result
