@@ -16,6 +16,7 @@ use crate::{
     in_order::InOrder,
     limits::{CREDIT_BYTES_INITIAL, PENDING_BYTES_MAX},
     moment::Moment,
+    pending::PendingBytes,
     traffic::TrafficClass,
 };
 
@@ -41,7 +42,7 @@ pub(crate) struct SendHalf {
     /// Lanes that blocks were sent on, the home lane always among them.
     pub(crate) strands: Vec<(LaneId, Strand)>,
     /// Plain bytes that wait for their lane.
-    pub(crate) pending: Vec<u8>,
+    pub(crate) pending: PendingBytes,
     /// Plain bytes that the other end takes beyond `pending`.
     pub(crate) credit_bytes: u64,
     /// The application has finished; the end frame follows the pending bytes.
@@ -115,7 +116,7 @@ impl Flow {
             send: SendHalf {
                 lane: home,
                 strands: vec![(home, Strand::default())],
-                pending: Vec::new(),
+                pending: PendingBytes::default(),
                 credit_bytes: CREDIT_BYTES_INITIAL,
                 ending: false,
                 is_over: false,
@@ -171,17 +172,6 @@ impl Flow {
         self.home == lane
             || !send.is_over && sends_there
             || !receive.is_over() && receive.lanes.contains(&lane)
-    }
-}
-
-impl SendHalf {
-    /// The first `len` bytes that waited are sent.
-    pub(crate) fn take_pending(&mut self, len: usize) {
-        self.pending.drain(..len);
-        if self.pending.is_empty() {
-            // Ten thousand idle flows shall not each keep their largest write.
-            self.pending = Vec::new();
-        }
     }
 }
 

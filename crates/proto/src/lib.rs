@@ -35,6 +35,7 @@ mod in_order;
 pub mod limits;
 mod mode;
 mod moment;
+mod pending;
 pub mod planted;
 mod traffic;
 

@@ -136,7 +136,7 @@ impl Link {
         // A request says more of what will come than the target does.
         let predicts = flow.receive.predictions.is_some();
         let request = predicts.then(|| opening::of_request(&flow.target, &bytes[..taken]));
-        flow.send.pending.extend_from_slice(&bytes[..taken]);
+        flow.send.pending.push(&bytes[..taken]);
         flow.send.credit_bytes -= taken as u64;
         self.pending_bytes += taken;
         if let Some(opening) = request.flatten() {

@@ -176,7 +176,7 @@ impl Link {
         })
         .write(out);
         let frame_bytes = out.len() - before;
-        flow.send.take_pending(len);
+        flow.send.pending.take(len);
         flow.send.lane = lane;
         self.pending_bytes -= len;
         flow.send.counters.count_confirmed(len as u64, frame_bytes);

@@ -401,7 +401,7 @@ impl Link {
             &mut counted,
         );
         self.totals.strands_added += (strands.len() - known_strands) as u64;
-        flow.send.take_pending(len);
+        flow.send.pending.take(len);
         flow.send.lane = lane;
         self.pending_bytes -= len;
         flow.send.counters.add(&counted);
