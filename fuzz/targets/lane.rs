@@ -21,7 +21,7 @@ use refrain_proto::{
     Event, FlowId, LaneId, Link, LinkConfig, Moment, Role,
     by_receiver::{
         history::{Found, FoundChunk, HistoryConfig, HistoryRequest, Wanted},
-        terms::{OfferTerms, RunDigest},
+        terms::{OfferKey, OfferTerms, RunDigest},
     },
     frame::{Frame, Stream},
     hello::Hello,
@@ -170,6 +170,7 @@ fn known(wanted: Wanted) -> Found {
 /// confirmation with what it takes to be right as a flow's first.
 fn with_checks(mut bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
+    let key = OfferKey::agreed(1, 2);
     let mut number = 0;
     while let Ok(Some((mut frame, read))) = Frame::read(bytes) {
         if let Frame::Block(block) = &mut frame {
@@ -182,13 +183,10 @@ fn with_checks(mut bytes: &[u8]) -> Vec<u8> {
         if let Frame::Confirm(confirm) = &mut frame {
             let run = KNOWN.iter().skip(confirm.first.min(3) as usize);
             let run: Vec<&[u8]> = run.take(confirm.count.min(3) as usize).copied().collect();
-            let digests: Vec<_> = run
-                .iter()
-                .map(|chunk| ChunkHasher::default().digest(chunk))
-                .collect();
+            let hashes: Vec<_> = run.iter().map(|chunk| key.hash(chunk)).collect();
             let plain = run.concat();
             confirm.len = (plain.len() as u64).max(1);
-            confirm.digest = RunDigest::of(digests.iter());
+            confirm.digest = RunDigest::of(hashes.iter());
             confirm.check = check(confirm.flow.0.rotate_left(32), &plain);
         }
         frame.write(&mut out);

@@ -262,14 +262,14 @@ impl Pair {
     }
 
     fn offers(&self, detail: u8, out: &mut Vec<u8>) {
+        let key = OfferKey::agreed(1, 2);
         let offer = |number: u8| {
             let chunk = KNOWN[usize::from(number % 4)];
-            let digest = ChunkHasher::default().digest(chunk);
             Offer {
                 len: chunk.len() as u32,
                 hint: Hint::of(chunk),
                 signature: match detail & 1 {
-                    0 => OfferKey::agreed(1, 2).sign(&digest),
+                    0 => key.sign(&key.hash(chunk)),
                     _ => Signature([number; 8]),
                 },
             }
@@ -285,13 +285,11 @@ impl Pair {
     }
 
     fn confirmation(&self, end: usize, detail: u8, out: &mut Vec<u8>) {
+        let key = OfferKey::agreed(1, 2);
         let (first, count) = (u64::from(detail % 4), u64::from(detail / 4 % 4));
         let run = KNOWN.iter().cycle().skip(first as usize);
         let run: Vec<&[u8]> = run.take(count as usize).copied().collect();
-        let digests: Vec<_> = run
-            .iter()
-            .map(|chunk| ChunkHasher::default().digest(chunk))
-            .collect();
+        let hashes: Vec<_> = run.iter().map(|chunk| key.hash(chunk)).collect();
         let plain = run.concat();
         let offset = self.arrived[end].len() as u64;
         let seed = self.flow.0.rotate_left(32) ^ offset.rotate_left(16);
@@ -305,7 +303,7 @@ impl Pair {
             },
             len: (plain.len() as u64).max(1),
             offset: (detail & 32 != 0).then_some(offset),
-            digest: RunDigest::of(digests.iter()),
+            digest: RunDigest::of(hashes.iter()),
             check: check(seed, &plain) ^ u64::from(detail >> 6),
         })
         .write(out);

@@ -15,7 +15,6 @@
 //!   receive cache  varint   bytes of cache that this end can keep as a receiver
 //!   features       1        1: takes offers; 2: makes offers, on the terms that follow
 //!   mask           1        bits of the PACK mask of its chunks
-//!   digest         1        0: BLAKE3, 1: SHA-1
 //! ```
 //!
 //! A cache of 0 bytes is none. An end of before offers says no features.
@@ -113,7 +112,7 @@ impl Hello {
             None => body.push(takes),
             Some(terms) => {
                 body.push(takes | MAKES_OFFERS);
-                body.extend([terms.mask.count(), terms.hasher_code()]);
+                body.push(terms.mask.count());
             }
         }
 
@@ -163,7 +162,7 @@ impl Hello {
         let features = body.first().copied().unwrap_or(0);
         let offers = match features & MAKES_OFFERS {
             0 => None,
-            _ => Some(OfferTerms::read(*body.get(1)?, *body.get(2)?)?),
+            _ => Some(OfferTerms::read(*body.get(1)?)?),
         };
         let hello = Self {
             instance: u64::from_le_bytes(instance),
@@ -216,8 +215,8 @@ mod tests {
     #[test]
     fn an_end_of_before_offers_makes_and_takes_none() {
         let mut bytes = written(hello());
-        bytes.truncate(bytes.len() - 3);
-        bytes[11] -= 3;
+        bytes.truncate(bytes.len() - 2);
+        bytes[11] -= 2;
         let (read, _) = Hello::read(&bytes).expect("valid").expect("whole");
         assert_eq!((read.takes_offers, read.offers), (false, None));
     }

@@ -50,7 +50,6 @@ impl LinkHistory {
     pub(crate) fn terms(&self) -> OfferTerms {
         OfferTerms {
             mask: self.config.mask,
-            hasher: self.config.hasher,
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use refrain_codec::chunk::hash::{ChunkDigest, ChunkHasher};
+use refrain_codec::{chunk::hash::ChunkDigest, universal::UniversalHash};
 
 use super::{
     history::FoundChunk,
@@ -46,7 +46,7 @@ pub(crate) struct Offered {
     pub(crate) chain: u32,
     pub(crate) state: State,
     /// Of all of its bytes.
-    digest: ChunkDigest,
+    hash: UniversalHash,
 }
 
 /// What became of an offer.
@@ -83,11 +83,11 @@ impl Offered {
         chunks: Vec<FoundChunk>,
         start: Option<u64>,
         chain: u32,
-        hasher: ChunkHasher,
+        key: &OfferKey,
     ) -> Self {
-        let digest = match &chunks[..] {
-            [chunk] => chunk.digest,
-            chunks => hasher.digest(&concatenated(chunks)),
+        let hash = match &chunks[..] {
+            [chunk] => key.hash(&chunk.bytes),
+            chunks => key.hash(&concatenated(chunks)),
         };
         let len = chunks.iter().map(|chunk| chunk.bytes.len() as u64).sum();
         Self {
@@ -96,7 +96,7 @@ impl Offered {
             start,
             chain,
             state: State::Open,
-            digest,
+            hash,
         }
     }
 
@@ -120,7 +120,7 @@ impl Offered {
         Offer {
             len: self.len as u32,
             hint,
-            signature: key.sign(&self.digest),
+            signature: key.sign(&self.hash),
         }
     }
 }
@@ -202,7 +202,7 @@ impl Offers {
         }
         let offers = self.held.range(run.clone());
         let len: u64 = offers.clone().map(|offered| offered.len).sum();
-        let digest = RunDigest::of(offers.map(|offered| &offered.digest));
+        let digest = RunDigest::of(offers.map(|offered| &offered.hash));
         if len != frame.len || digest != frame.digest {
             return Err(Unconfirmed::Mismatch);
         }

@@ -454,10 +454,13 @@ impl Predictions {
         let len: u64 = chunks.iter().map(|chunk| chunk.bytes.len() as u64).sum();
         let is_possible =
             (1..=OFFER_BYTES_MAX as u64).contains(&len) && self.offers.held() < OFFERS_FLOW_MAX;
+        let Some(key) = link.key().cloned() else {
+            return;
+        };
         if !is_possible || !link.hold(len) {
             return;
         }
-        let offered = Offered::new(chunks, start, chain.number, self.config.hasher);
+        let offered = Offered::new(chunks, start, chain.number, &key);
         chain.end += len;
         self.window.offered(len);
         self.counters.offers += 1;

@@ -19,7 +19,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use refrain_codec::{chunk::hash::ChunkDigest, marker::AnchorFinder};
+use refrain_codec::{marker::AnchorFinder, universal::UniversalHash};
 
 use super::terms::{Hint, OfferKey, OfferTerms, PREFIX_BYTES, RunDigest};
 use crate::{
@@ -83,7 +83,7 @@ struct Expected {
 struct Found {
     at: u64,
     number: u64,
-    digest: ChunkDigest,
+    hash: UniversalHash,
 }
 
 /// The search for anchors.
@@ -136,7 +136,7 @@ pub(crate) struct Waiting<'a> {
 
 /// What an offer is at some place.
 enum Verdict {
-    Right(ChunkDigest),
+    Right(UniversalHash),
     Wrong,
     /// Right as far as its bytes have come.
     Incomplete,
@@ -262,9 +262,9 @@ impl Expectations {
         while let Some(at) = self.next_place(&waiting) {
             let before = (at - offset) as usize;
             match self.try_at(at, &waiting) {
-                Some((number, Verdict::Right(digest))) => {
+                Some((number, Verdict::Right(hash))) => {
                     self.hold = None;
-                    self.found = Some(Found { at, number, digest });
+                    self.found = Some(Found { at, number, hash });
                     if before > 0 {
                         return Step::Send(before);
                     }
@@ -401,7 +401,7 @@ impl Expectations {
     /// Tries the offers that may begin at `at`.
     fn try_at(&mut self, at: u64, waiting: &Waiting<'_>) -> Option<(u64, Verdict)> {
         if let Some(found) = self.found.filter(|found| found.at == at) {
-            return Some((found.number, Verdict::Right(found.digest)));
+            return Some((found.number, Verdict::Right(found.hash)));
         }
         let bytes = &waiting.bytes[(at - waiting.offset) as usize..];
         let mut incomplete = None;
@@ -482,11 +482,11 @@ impl Expectations {
         if Hint::sum_of(chunk) != offer.hint.sum {
             return Verdict::Wrong;
         }
-        let digest = self.terms.hasher.digest(chunk);
-        if self.key.sign(&digest) == offer.signature {
+        let hash = self.key.hash(chunk);
+        if self.key.sign(&hash) == offer.signature {
             self.counters.hashed_true_bytes += len as u64;
             self.false_bytes = 0;
-            return Verdict::Right(digest);
+            return Verdict::Right(hash);
         }
         self.counters.hashed_false_bytes += len as u64;
         self.false_bytes += len as u64;
@@ -496,17 +496,17 @@ impl Expectations {
 
     /// The run that begins with the offer that was found at the first of the waiting bytes.
     fn run(&mut self, waiting: &Waiting<'_>) -> Step {
-        let mut digests = Vec::new();
+        let mut hashes = Vec::new();
         let (mut len, mut first) = (0, 0);
-        while let Some(Found { number, digest, .. }) = self.found.take() {
+        while let Some(Found { number, hash, .. }) = self.found.take() {
             let Some(expected) = self.expected(number) else {
                 break;
             };
-            if digests.is_empty() {
+            if hashes.is_empty() {
                 first = number;
             }
             len += expected.offer.len as usize;
-            digests.push(digest);
+            hashes.push(hash);
             self.forget(number);
             self.turn = number + 1;
             let behind = waiting.offset + len as u64;
@@ -516,11 +516,11 @@ impl Expectations {
                 break;
             }
             match self.judge(self.turn, behind, rest, waiting.is_last) {
-                Verdict::Right(digest) => {
+                Verdict::Right(hash) => {
                     self.found = Some(Found {
                         at: behind,
                         number: self.turn,
-                        digest,
+                        hash,
                     });
                 }
                 Verdict::Wrong | Verdict::Incomplete => {
@@ -531,13 +531,13 @@ impl Expectations {
         }
         self.pop_forgotten();
         self.scan = None;
-        self.counters.confirmed += digests.len() as u64;
+        self.counters.confirmed += hashes.len() as u64;
         self.counters.confirmed_bytes += len as u64;
         Step::Confirm {
             first,
-            count: digests.len() as u64,
+            count: hashes.len() as u64,
             len,
-            digest: RunDigest::of(digests.iter()),
+            digest: RunDigest::of(hashes.iter()),
         }
     }
 

@@ -9,7 +9,7 @@ use refrain_proto::{
     Event, Fault, FlowId, LaneFault, LaneId, LinkConfig, Mode, ResetReason,
     by_receiver::{
         history::{HistoryConfig, HistoryRequest},
-        terms::{Hint, RunDigest, Signature},
+        terms::{Hint, OfferKey, RunDigest, Signature},
     },
     frame::{ConfirmFrame, Frame, Offer, OfferFrame, OfferList},
     limits::{OFFERS_FLOW_MAX, OFFERS_LINK_MAX},
@@ -213,18 +213,16 @@ impl Offered {
     fn confirm(&self, run: std::ops::Range<usize>, offset: usize) -> ConfirmFrame {
         let plain = self.chunks[run.clone()].concat();
         let seed = self.flow.0.rotate_left(32) ^ (offset as u64).rotate_left(16);
-        let hasher = ChunkHasher::default();
-        let digests: Vec<_> = self.chunks[run.clone()]
-            .iter()
-            .map(|chunk| hasher.digest(chunk))
-            .collect();
+        let key = OfferKey::agreed(1, 2);
+        let chunks = self.chunks[run.clone()].iter();
+        let hashes: Vec<_> = chunks.map(|chunk| key.hash(chunk)).collect();
         ConfirmFrame {
             flow: self.flow,
             first: run.start as u64,
             count: run.len() as u64,
             len: plain.len() as u64,
             offset: None,
-            digest: RunDigest::of(digests.iter()),
+            digest: RunDigest::of(hashes.iter()),
             check: check(seed, &plain),
         }
     }

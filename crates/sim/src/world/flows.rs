@@ -176,10 +176,10 @@ impl World {
         };
         let key = application.key;
         let is_expected = match reason {
-            ResetReason::ByPeer(MISCONFIRMED) => self.may_misconfirm(),
+            ResetReason::ByPeer(MISCONFIRMED) => self.is_damaged,
             ResetReason::ByPeer(_) => self.ledger.record(key).was_cut_short || self.is_damaged,
             ResetReason::LaneLost => self.is_troubled,
-            ResetReason::Misconfirmed => self.may_misconfirm(),
+            ResetReason::Misconfirmed => self.is_damaged,
         };
         if !is_expected {
             return Err(Failure::ResetForNoReason(flow.1));

@@ -26,12 +26,6 @@ impl World {
         }
     }
 
-    /// Whether what a history returned may prove wrong.
-    pub(super) fn may_misconfirm(&self) -> bool {
-        let foresight = self.plan.foresight.as_ref();
-        self.is_damaged || foresight.is_some_and(|foresight| foresight.lies.contains(&true))
-    }
-
     /// Takes what the engine asks of its end's history.
     pub(super) fn ask(&mut self, end: End, link: u64) {
         let now = self.now();

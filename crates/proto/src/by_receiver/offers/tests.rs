@@ -142,7 +142,7 @@ impl Books {
         let end = last.map_or(self.came, |last| last.start.unwrap_or(0) + last.len());
         let start = self.is_aligned.then_some(end);
         let chunks = vec![chunk.clone()];
-        let offered = Offered::new(chunks, start, chain, ChunkHasher::default());
+        let offered = Offered::new(chunks, start, chain, &self.key);
         assert_eq!(self.offers.end(), self.all.len() as u64);
         self.offers.add(offered);
         // The latest offer of a chunk is the one that is found by it.
@@ -178,13 +178,15 @@ impl Books {
 
     fn frame(&self, first: usize, count: u64) -> Option<ConfirmFrame> {
         let run = self.all.get(first..first + count as usize)?;
+        let hashes = run.iter().map(|plain| self.key.hash(&plain.chunk.bytes));
+        let hashes: Vec<_> = hashes.collect();
         Some(ConfirmFrame {
             flow: FlowId(0),
             first: first as u64,
             count,
             len: run.iter().map(Plain::len).sum(),
             offset: None,
-            digest: RunDigest::of(run.iter().map(|plain| &plain.chunk.digest)),
+            digest: RunDigest::of(hashes.iter()),
             check: 0,
         })
     }
@@ -276,7 +278,10 @@ impl Books {
         for (offer, plain) in said.offers.iter().zip(&self.all[first..end]) {
             assert_eq!(u64::from(offer.len), plain.len());
             assert_eq!(offer.hint, Hint::of(&plain.chunk.bytes));
-            assert_eq!(offer.signature, self.key.sign(&plain.chunk.digest));
+            assert_eq!(
+                offer.signature,
+                self.key.sign(&self.key.hash(&plain.chunk.bytes))
+            );
         }
         let start = self.all.get(first).and_then(|plain| plain.start);
         assert_eq!(said.start, start);

@@ -16,7 +16,6 @@ fn key() -> OfferKey {
 fn terms() -> OfferTerms {
     OfferTerms {
         mask: PackMask::with_bits(10).expect("6 to 15"),
-        ..OfferTerms::default()
     }
 }
 
@@ -24,7 +23,7 @@ fn offer_of(chunk: &[u8]) -> Offer {
     Offer {
         len: chunk.len() as u32,
         hint: Hint::of(chunk),
-        signature: key().sign(&terms().hasher.digest(chunk)),
+        signature: key().sign(&key().hash(chunk)),
     }
 }
 
@@ -363,9 +362,9 @@ proptest! {
                         .collect();
                     let plain: Vec<&[u8]> = run.iter().map(|&chunk| &chunks[chunk][..]).collect();
                     prop_assert_eq!(&plain.concat()[..], &stream[offset..offset + len]);
-                    let digests: Vec<ChunkDigest> =
-                        plain.iter().map(|chunk| terms().hasher.digest(chunk)).collect();
-                    prop_assert_eq!(digest, RunDigest::of(digests.iter()));
+                    let hashes: Vec<UniversalHash> =
+                        plain.iter().map(|chunk| key().hash(chunk)).collect();
+                    prop_assert_eq!(digest, RunDigest::of(hashes.iter()));
                     offset += len;
                 }
             }
