@@ -60,6 +60,8 @@ pub enum Kind {
     RestartFound,
     /// A bit flipped on its way.
     FlippedBit,
+    /// One of a confirmation did.
+    AlteredConfirmation,
     /// A frame was cut short, and others followed it.
     TruncatedFrame,
     /// A frame came twice.
@@ -94,7 +96,7 @@ pub struct Kinds {
 
 impl Kind {
     /// Each kind, in the order in which reports name them.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::FlowCompleted,
         Self::HalfClose,
         Self::ResetByApplication,
@@ -123,6 +125,7 @@ impl Kind {
         Self::FarRestart,
         Self::RestartFound,
         Self::FlippedBit,
+        Self::AlteredConfirmation,
         Self::TruncatedFrame,
         Self::DuplicatedFrame,
         Self::DroppedFrame,
@@ -169,6 +172,7 @@ impl Kind {
             Self::FarRestart => "far_restarts",
             Self::RestartFound => "restarts_found",
             Self::FlippedBit => "flipped_bits",
+            Self::AlteredConfirmation => "altered_confirmations",
             Self::TruncatedFrame => "truncated_frames",
             Self::DuplicatedFrame => "duplicated_frames",
             Self::DroppedFrame => "dropped_frames",

@@ -216,8 +216,10 @@ fn damage(rng: &mut Rng, harm: Kind, bytes: &mut Vec<u8>, is_first: bool) -> boo
         Ok(Some((_, read))) if is_first => read,
         _ => 0,
     };
-    while let Ok(Some((_, read))) = Frame::read(&bytes[at..]) {
-        frames.push(at..at + read);
+    while let Ok(Some((frame, read))) = Frame::read(&bytes[at..]) {
+        if harm != Kind::AlteredConfirmation || matches!(frame, Frame::Confirm(_)) {
+            frames.push(at..at + read);
+        }
         at += read;
     }
     if harm == Kind::FlippedBit {
@@ -232,6 +234,7 @@ fn damage(rng: &mut Rng, harm: Kind, bytes: &mut Vec<u8>, is_first: bool) -> boo
         return false;
     };
     match harm {
+        Kind::AlteredConfirmation => bytes[rng.usize(frame)] ^= 1 << rng.u8(..8),
         Kind::TruncatedFrame => {
             let cut = rng.usize(frame.start + 1..=frame.end - 1);
             bytes.drain(cut..frame.end);

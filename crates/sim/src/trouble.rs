@@ -150,10 +150,12 @@ impl Plan {
     pub(crate) fn draw(rng: &mut Rng, foresight: &mut Rng) -> Self {
         let moment =
             |rng: &mut Rng| Duration::from_micros(rng.u64(..TROUBLE_ENDS.as_micros() as u64));
+        let foresight = Foresight::draw(foresight);
+        let predicts = foresight.is_some();
         let mut troubles: Vec<_> = match rng.u8(..10) {
             0 => Vec::new(),
             weather => (0..rng.usize(1..12))
-                .map(|_| (moment(rng), Trouble::draw(rng, weather)))
+                .map(|_| (moment(rng), Trouble::draw(rng, weather, predicts)))
                 .collect(),
         };
         troubles.sort_by_key(|&(at, _)| at);
@@ -209,7 +211,7 @@ impl Plan {
             credit_pool_bytes: [0, 100_000, 1 << 20, 64 << 20][rng.usize(..4)],
             block_bytes_max: [2 << 10, BLOCK_BYTES_MAX, BLOCK_BYTES_MAX][rng.usize(..3)],
             pending_bytes_max: [5_000, 100_000, 1 << 20, 16 << 20][rng.usize(..4)],
-            foresight: Foresight::draw(foresight),
+            foresight,
         }
     }
 
@@ -229,14 +231,17 @@ impl Plan {
 
 impl Trouble {
     /// `weather`, 1 to 9, says how bad it can get.
-    fn draw(rng: &mut Rng, weather: u8) -> Self {
+    fn draw(rng: &mut Rng, weather: u8, predicts: bool) -> Self {
         let end = End::BOTH[rng.usize(..2)];
         let (dying, damaging) = (weather >= 5, weather >= 7);
         match rng.u8(..16) {
             10.. if damaging => Self::Harm(
                 [
                     Kind::FlippedBit,
-                    Kind::FlippedBit,
+                    match predicts {
+                        true => Kind::AlteredConfirmation,
+                        false => Kind::FlippedBit,
+                    },
                     Kind::TruncatedFrame,
                     Kind::DuplicatedFrame,
                     Kind::DroppedFrame,

@@ -56,9 +56,12 @@ impl World {
     }
 
     pub(super) fn offered(&mut self, end: End, link: u64, flow: FlowId) -> Result<(), Failure> {
-        let bytes_changed = [Kind::FlippedBit, Kind::TruncatedFrame]
-            .iter()
-            .any(|&kind| self.kinds.count(kind) > 0);
+        let altering = [
+            Kind::FlippedBit,
+            Kind::AlteredConfirmation,
+            Kind::TruncatedFrame,
+        ];
+        let bytes_changed = altering.iter().any(|&kind| self.kinds.count(kind) > 0);
         match self.begin(end, link, flow, None) {
             Some(key) => self.ledger.record(key).offered(end, flow, bytes_changed),
             None => Ok(()),

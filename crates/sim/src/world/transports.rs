@@ -367,7 +367,14 @@ impl World {
     }
 
     pub(super) fn harm_one(&mut self, kind: Kind) {
-        if let Some(transport) = self.choose_transport() {
+        if kind == Kind::AlteredConfirmation {
+            // They are rare: whichever comes next.
+            for transport in &mut self.transports {
+                for end in End::BOTH {
+                    transport.end(end).out.harm = Some(kind);
+                }
+            }
+        } else if let Some(transport) = self.choose_transport() {
             let end = End::BOTH[self.rng.usize(..2)];
             self.transports[transport].end(end).out.harm = Some(kind);
         }
