@@ -55,9 +55,9 @@ pub const CREDIT_BYTES_MAX: u64 = 16 << 20;
 /// Plain bytes of credit that all flows of a link share beyond their initial ones.
 pub const CREDIT_POOL_BYTES: u64 = 64 << 20;
 
-/// Plain bytes that one flow may have waiting for its lane: a block that is being sent, and the
-/// next one, which is read meanwhile.
-pub const PENDING_BYTES_MAX: usize = 2 * BLOCK_BYTES_MAX;
+/// Plain bytes that one flow may have waiting for its lane: a block that is being sent, and what is
+/// read meanwhile. With one block alone, lane and application would wake each other for each.
+pub const PENDING_BYTES_MAX: usize = 4 * BLOCK_BYTES_MAX;
 
 /// Plain bytes that all flows of a link may have waiting for their lanes.
 pub const PENDING_BYTES_LINK_MAX: usize = 16 << 20;
