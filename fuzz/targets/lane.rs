@@ -186,8 +186,7 @@ fn with_checks(mut bytes: &[u8]) -> Vec<u8> {
             let hashes: Vec<_> = run.iter().map(|chunk| key.hash(chunk)).collect();
             let plain = run.concat();
             confirm.len = (plain.len() as u64).max(1);
-            confirm.digest = RunDigest::of(hashes.iter());
-            confirm.check = check(confirm.flow.0.rotate_left(32), &plain);
+            confirm.digest = RunDigest::of(0, hashes.iter());
         }
         frame.write(&mut out);
         bytes = &bytes[read..];

@@ -10,7 +10,6 @@ use std::{collections::VecDeque, time::Duration};
 
 use libfuzzer_sys::fuzz_target;
 use refrain_codec::{
-    check,
     chunk::{hash::ChunkHasher, stream::ChunkBounds},
     geometry::{CACHE_BYTES_MIN, CacheGeometry},
     marker::PackMask,
@@ -292,7 +291,6 @@ impl Pair {
         let hashes: Vec<_> = run.iter().map(|chunk| key.hash(chunk)).collect();
         let plain = run.concat();
         let offset = self.arrived[end].len() as u64;
-        let seed = self.flow.0.rotate_left(32) ^ offset.rotate_left(16);
         Frame::Confirm(ConfirmFrame {
             flow: self.flow,
             first,
@@ -303,8 +301,7 @@ impl Pair {
             },
             len: (plain.len() as u64).max(1),
             offset: (detail & 32 != 0).then_some(offset),
-            digest: RunDigest::of(hashes.iter()),
-            check: check(seed, &plain) ^ u64::from(detail >> 6),
+            digest: RunDigest::of(offset + u64::from(detail >> 6), hashes.iter()),
         })
         .write(out);
     }

@@ -322,7 +322,6 @@ impl<'a> Frame<'a> {
                 push_varint(body, frame.len);
                 push_option(body, frame.offset);
                 body.extend(frame.digest.0);
-                body.extend(frame.check.to_le_bytes());
                 CONFIRM
             }
             Self::Withdrawn {
@@ -453,7 +452,6 @@ impl<'a> Frame<'a> {
                 len: take_varint(body).filter(|&len| len > 0)?,
                 offset: option(body)?,
                 digest: RunDigest(array(body)?),
-                check: u64_le(body)?,
             }),
             WITHDRAWN => Self::Withdrawn {
                 flow: flow(body)?,

@@ -182,10 +182,12 @@ impl Offers {
         }
     }
 
-    /// Takes the run that a confirmation names: the offers with their numbers, in order.
+    /// Takes the run that a confirmation names as the flow's bytes at `offset`: the offers with
+    /// their numbers, in order.
     pub(crate) fn confirm(
         &mut self,
         frame: &ConfirmFrame,
+        offset: u64,
     ) -> Result<Vec<(u64, Offered)>, Unconfirmed> {
         let start = frame
             .first
@@ -202,7 +204,7 @@ impl Offers {
         }
         let offers = self.held.range(run.clone());
         let len: u64 = offers.clone().map(|offered| offered.len).sum();
-        let digest = RunDigest::of(offers.map(|offered| &offered.hash));
+        let digest = RunDigest::of(offset, offers.map(|offered| &offered.hash));
         if len != frame.len || digest != frame.digest {
             return Err(Unconfirmed::Mismatch);
         }

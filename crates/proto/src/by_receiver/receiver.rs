@@ -224,9 +224,10 @@ impl Predictions {
     pub(crate) fn confirmed(
         &mut self,
         frame: &ConfirmFrame,
+        offset: u64,
         link: &mut LinkHistory,
     ) -> Result<Vec<FoundChunk>, Unconfirmed> {
-        let run = self.offers.confirm(frame)?;
+        let run = self.offers.confirm(frame, offset)?;
         let mut chunks = Vec::new();
         let mut chain = None;
         for (number, offered) in run {

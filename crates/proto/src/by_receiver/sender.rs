@@ -537,7 +537,7 @@ impl Expectations {
             first,
             count: hashes.len() as u64,
             len,
-            digest: RunDigest::of(hashes.iter()),
+            digest: RunDigest::of(waiting.offset, hashes.iter()),
         }
     }
 

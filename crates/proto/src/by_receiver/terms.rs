@@ -10,8 +10,8 @@
 //!   a digest. The key comes from both ends' instances, drawn at random and said to nobody else,
 //!   so that whoever injects content can aim no collision.
 //! - The *signature* is 8 bytes of a keyed digest of that hash.
-//! - A *run digest* is 16 bytes over the full hashes of a confirmed run: the short signatures
-//!   that agreed do not decide alone (`docs/architecture.md`, 15).
+//! - A *run digest* is 16 bytes over the full hashes of a confirmed run and its place: the short
+//!   signatures that agreed do not decide alone (`docs/architecture.md`, 15).
 
 use std::sync::Arc;
 
@@ -119,10 +119,11 @@ impl OfferKey {
 }
 
 impl RunDigest {
-    /// Over the hashes of a run, in order.
+    /// Over the hashes of a run, in order, that begins at `offset` of its flow.
     #[must_use]
-    pub fn of<'a>(hashes: impl Iterator<Item = &'a UniversalHash>) -> Self {
+    pub fn of<'a>(offset: u64, hashes: impl Iterator<Item = &'a UniversalHash>) -> Self {
         let mut hasher = blake3::Hasher::new();
+        hasher.update(&offset.to_le_bytes());
         hashes.for_each(|hash| {
             hasher.update(&hash.0);
         });
@@ -130,11 +131,6 @@ impl RunDigest {
         digest.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
         Self(digest)
     }
-}
-
-/// What seeds the check of a confirmed run's plain bytes.
-pub(crate) fn confirm_seed(flow: u64, offset: u64) -> u64 {
-    flow.rotate_left(32) ^ offset.rotate_left(16)
 }
 
 #[cfg(test)]

@@ -50,10 +50,8 @@ pub struct ConfirmFrame {
     pub len: u64,
     /// As a block's.
     pub offset: Option<u64>,
-    /// Of the digests of the run.
+    /// Of the run's bytes and place.
     pub digest: RunDigest,
-    /// XXH3-64 of the plain bytes, seeded with the flow and its offset there.
-    pub check: u64,
 }
 
 impl ConfirmFrame {
@@ -62,7 +60,7 @@ impl ConfirmFrame {
     pub fn wire_bytes(&self) -> usize {
         let offset = self.offset.map_or(0, |offset| offset + 1);
         let numbers = [self.flow.0, self.first, self.count, self.len, offset];
-        let body = numbers.into_iter().map(varint_bytes).sum::<usize>() + 16 + 8;
+        let body = numbers.into_iter().map(varint_bytes).sum::<usize>() + 16;
         1 + varint_bytes(body as u64) + body
     }
 }

@@ -1,7 +1,5 @@
 //! Predictions on a link: offers and confirmations, and what the history is asked.
 
-use refrain_codec::check_on;
-
 use super::{Event, Fault, LaneFault, Link, ResetReason, Role};
 use crate::{
     by_receiver::{
@@ -10,7 +8,7 @@ use crate::{
         offers::Unconfirmed,
         receiver::Predictions,
         sender::{Expectations, Step, Waiting},
-        terms::{OfferKey, RunDigest, confirm_seed},
+        terms::{OfferKey, RunDigest},
     },
     flow::{Flow, SendHalf, strand_on},
     frame::{ConfirmFrame, FlowId, Frame, LaneId, OfferFrame, OfferList},
@@ -161,8 +159,6 @@ impl Link {
             // The flow's first bytes decide, and none of the later ones.
             flow.send.class = flow.send.class.after(&flow.send.pending[..len]);
         }
-        let seed = confirm_seed(id.0, offset);
-        let check = check_on(self.config.backend, seed, &flow.send.pending[..len]);
         let strand = strand_on(&mut flow.send.strands, lane);
         let before = out.len();
         Frame::Confirm(ConfirmFrame {
@@ -172,7 +168,6 @@ impl Link {
             len: len as u64,
             offset: strand.advance(offset, len),
             digest,
-            check,
         })
         .write(out);
         let frame_bytes = out.len() - before;
@@ -252,7 +247,7 @@ impl Link {
             return Err(LaneFault::Protocol("a confirmation of nothing").into());
         };
         let counted = predictions.counters;
-        let chunks = match predictions.confirmed(frame, history) {
+        let chunks = match predictions.confirmed(frame, offset, history) {
             Ok(chunks) => chunks,
             Err(Unconfirmed::NotOffered) => {
                 return Err(LaneFault::Protocol("a confirmation of what was not offered").into());
@@ -270,7 +265,7 @@ impl Link {
         Ok(())
     }
 
-    /// Delivers the chunks of a confirmed run, if they are what the sender had.
+    /// Delivers the chunks of a confirmed run.
     fn place_confirmed(
         &mut self,
         frame: &ConfirmFrame,
@@ -291,15 +286,6 @@ impl Link {
         chunks
             .iter()
             .for_each(|chunk| plain.extend_from_slice(&chunk.bytes));
-        let seed = confirm_seed(frame.flow.0, offset);
-        if check_on(self.config.backend, seed, &plain[from..]) != frame.check {
-            plain.truncate(from);
-            if let Some(history) = &mut self.history {
-                history.forget(&chunks);
-            }
-            self.misconfirmed(frame.flow);
-            return;
-        }
         if let Some(predictions) = &mut receive.predictions {
             predictions.placed(offset, chunks);
         }

@@ -44,6 +44,9 @@ fn chunk(number: u8) -> FoundChunk {
     }
 }
 
+/// Where all confirmed runs lie: offers have no place of their own.
+const OFFSET: u64 = 7;
+
 /// An offer in the plain books.
 #[derive(Clone, Debug)]
 struct Plain {
@@ -186,8 +189,7 @@ impl Books {
             count,
             len: run.iter().map(Plain::len).sum(),
             offset: None,
-            digest: RunDigest::of(hashes.iter()),
-            check: 0,
+            digest: RunDigest::of(OFFSET, hashes.iter()),
         })
     }
 
@@ -201,7 +203,7 @@ impl Books {
             return;
         }
         let is_held = self.all[run.clone()].iter().all(Plain::is_held);
-        let taken = match self.offers.confirm(&frame) {
+        let taken = match self.offers.confirm(&frame, OFFSET) {
             Ok(taken) => taken,
             Err(why) => {
                 assert_eq!((why, is_held), (Unconfirmed::NotOffered, false));
@@ -230,10 +232,9 @@ impl Books {
             len: 1,
             offset: None,
             digest: RunDigest([0; 16]),
-            check: 0,
         };
         assert_eq!(
-            self.offers.confirm(&beyond).err(),
+            self.offers.confirm(&beyond, OFFSET).err(),
             Some(Unconfirmed::NotOffered)
         );
         let Some(frame) = self.frame(first, count) else {
@@ -246,10 +247,12 @@ impl Books {
         };
         let mut other = frame;
         other.digest.0[5] ^= 1;
-        assert_eq!(self.offers.confirm(&other).err(), Some(why));
+        assert_eq!(self.offers.confirm(&other, OFFSET).err(), Some(why));
         other = frame;
         other.len += 1;
-        assert_eq!(self.offers.confirm(&other).err(), Some(why));
+        assert_eq!(self.offers.confirm(&other, OFFSET).err(), Some(why));
+        let elsewhere = self.offers.confirm(&frame, OFFSET + 1);
+        assert_eq!(elsewhere.err(), Some(why));
     }
 
     fn withdrawn(&mut self, below: usize) {

@@ -364,7 +364,7 @@ proptest! {
                     prop_assert_eq!(&plain.concat()[..], &stream[offset..offset + len]);
                     let hashes: Vec<UniversalHash> =
                         plain.iter().map(|chunk| key().hash(chunk)).collect();
-                    prop_assert_eq!(digest, RunDigest::of(hashes.iter()));
+                    prop_assert_eq!(digest, RunDigest::of(offset as u64, hashes.iter()));
                     offset += len;
                 }
             }
