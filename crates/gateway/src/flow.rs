@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use refrain_proto::{FlowId, limits::BLOCK_BYTES_MAX};
+use refrain_proto::{FlowId, limits::PENDING_BYTES_MAX};
 use tokio::{
     io::Interest,
     net::TcpStream,
@@ -43,8 +43,9 @@ const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 thread_local! {
-    /// Reads go through one buffer a thread, not one a flow.
-    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; BLOCK_BYTES_MAX]);
+    /// Reads go through one buffer a thread, not one a flow. Each tells the application's kernel how
+    /// much room there is now: the fewer, the better.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; PENDING_BYTES_MAX]);
 }
 
 /// A flow of the link, as its task holds it. Dropped before both directions have ended, it
