@@ -175,6 +175,9 @@ impl Pair {
             if self.written[end].len() < WRITTEN_BYTES_MAX {
                 let taken = self.links[end].write(self.flow, part);
                 self.written[end].extend(&part[..taken]);
+                if detail % 2 == 0 {
+                    self.links[end].confirm_ahead(self.now, self.flow);
+                }
             }
         }
     }

@@ -166,12 +166,16 @@ impl FlowHandle {
                 let wanted = room.min(buffer.len());
                 let read = tcp.try_read(&mut buffer[..wanted])?;
                 let passed = body.take(&buffer[..read]).map_err(io::Error::other)?;
-                let taken = self.link.with(|link, _| match read {
+                let taken = self.link.with(|link, now| match read {
                     0 => {
                         link.finish(self.id);
                         0
                     }
-                    _ => link.write(self.id, &buffer[..passed]),
+                    _ => {
+                        let taken = link.write(self.id, &buffer[..passed]);
+                        link.confirm_ahead(now, self.id);
+                        taken
+                    }
                 });
                 Ok::<_, io::Error>((read, buffer[taken..passed].to_vec()))
             });

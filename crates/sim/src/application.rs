@@ -168,7 +168,7 @@ impl Application {
             return Ok(Next::Over);
         }
         let reads_on = self.read(now, link, record)?;
-        let writes_on = self.write(link, record, kinds);
+        let writes_on = self.write(now, link, record, kinds);
         if self.saw_end && self.has_finished {
             kinds.note(Kind::FlowCompleted);
             return Ok(Next::Over);
@@ -212,7 +212,13 @@ impl Application {
     }
 
     /// Says whether there is more to write, without a further event.
-    fn write(&mut self, link: &mut Link, record: &mut FlowRecord, kinds: &mut Kinds) -> bool {
+    fn write(
+        &mut self,
+        now: Moment,
+        link: &mut Link,
+        record: &mut FlowRecord,
+        kinds: &mut Kinds,
+    ) -> bool {
         if self.has_finished || self.is_held_back || (self.manner.answers && !self.has_heard) {
             return false;
         }
@@ -231,6 +237,10 @@ impl Application {
             }
             let taken = link.write(flow, &unwritten[..wanted]);
             record.written(self.end, taken);
+            // As a gateway's flows do; the others leave it to their lane.
+            if self.manner.asks_for_room {
+                link.confirm_ahead(now, flow);
+            }
             if taken < wanted {
                 self.is_held_back = true;
                 kinds.note(Kind::WriterHeldBack);

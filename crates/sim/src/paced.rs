@@ -216,6 +216,7 @@ impl<H: History> PacedPair<H> {
             }
             if fetch.accepted && fetch.request_bytes == 0 && fetch.sent < fetch.content.len() {
                 let taken = self.far.write(fetch.flow, &fetch.content[fetch.sent..]);
+                self.far.confirm_ahead(self.now, fetch.flow);
                 fetch.sent += taken;
                 idle &= taken == 0;
                 if fetch.sent == fetch.content.len() {

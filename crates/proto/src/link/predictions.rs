@@ -23,6 +23,9 @@ use crate::{
 const DISPERSION_HIGH: u8 = 96;
 const DISPERSION_LOW: u8 = 24;
 
+/// Confirmations that are written before the lane asks for them take no more than this.
+const CONFIRMED_AHEAD_BYTES: usize = 16 << 10;
+
 /// Code of the reset of a flow whose confirmation did not hold.
 const RESET_MISCONFIRMED: u8 = 4;
 
@@ -140,6 +143,32 @@ impl Link {
             .offers_taken
             .add(&expectations.counters.since(&counted));
         step
+    }
+
+    /// Confirms what it can of a flow's waiting bytes. To be called by who has just written them,
+    /// whose processor has them at hand; else the lane does it when it is free.
+    pub fn confirm_ahead(&mut self, now: Moment, id: FlowId) {
+        while let Some(flow) = self.flows.get(&id)
+            && let lane = flow.send.lane
+            && let Some(state) = self.lanes.get(&lane)
+            && state.is_up
+            && state.control.len() < CONFIRMED_AHEAD_BYTES
+            && !self.is_lossy()
+            && let Step::Confirm {
+                first,
+                count,
+                len,
+                digest,
+            } = self.step(now, id)
+        {
+            let mut frame = Vec::new();
+            self.send_confirm(lane, id, (first, count, digest), len, &mut frame);
+            if let Some(state) = self.lanes.get_mut(&lane) {
+                state.control.append(&mut frame);
+            }
+            self.say_transmit(lane);
+            self.say_writable(id);
+        }
     }
 
     /// Confirms a run of offers in place of the flow's next `len` bytes.

@@ -16,6 +16,8 @@ pub struct Pair {
     pub far_events: Vec<Event>,
     pub near_memory: Memory,
     pub far_memory: Memory,
+    /// Whether the far end's writer has what is confirmed right away.
+    pub confirms_ahead: bool,
     /// Bytes near → far and far → near, lane by lane.
     pub carried: BTreeMap<LaneId, (Vec<u8>, Vec<u8>)>,
 }
@@ -41,6 +43,7 @@ impl Pair {
             far_events: Vec::new(),
             near_memory: Memory::default(),
             far_memory: Memory::default(),
+            confirms_ahead: true,
             carried: BTreeMap::new(),
         };
         for _ in 0..lanes {
@@ -156,6 +159,9 @@ impl Pair {
         while self.far.is_open(flow) {
             let written = self.far.write(flow, &bytes[sent..]);
             sent += written;
+            if self.confirms_ahead {
+                self.far.confirm_ahead(self.now, flow);
+            }
             self.carry();
             // A writer that can go on does so before anything else becomes due.
             if sent == bytes.len() || written == 0 {

@@ -1,6 +1,6 @@
 //! What predictions are worth, what they never do, and what they leave behind.
 
-use refrain_codec::geometry::CacheGeometry;
+use refrain_codec::{chunk::stream::ChunkBounds, geometry::CacheGeometry, marker::PackMask};
 use refrain_proto::{
     FlowId, LaneId, LinkConfig, Mode,
     by_receiver::history::{HistoryConfig, Predict},
@@ -388,6 +388,55 @@ fn a_chunk_that_never_completes_is_not_waited_for_long() {
     pair.far.write(last, &content[..1000]);
     pair.far.finish(last);
     assert!(!transmit(&mut pair.far, pair.now, A).is_empty());
+}
+
+#[test]
+fn what_its_writer_confirms_takes_its_turn_with_the_rest() {
+    let content = noise(400_000, 17);
+    let edit = noise(30_000, 18);
+    let edited = [&content[..200_000], &edit, &content[200_000..]].concat();
+    for confirms_ahead in [true, false] {
+        let mut pair = predicting(1, Predict::Window);
+        sent_of(&mut pair, "a:1", &content);
+        pair.confirms_ahead = confirms_ahead;
+        let sent = sent_of(&mut pair, "a:1", &edited);
+        assert!(sent < 60_000, "{confirms_ahead}: {sent}");
+        // Ready before the lane asks, which then has nothing to look at.
+        let flow = pair.open("a:1");
+        let written = pair.far.write(flow, &edited);
+        if confirms_ahead {
+            pair.far.confirm_ahead(pair.now, flow);
+        }
+        let confirmed = pair.far.status(pair.now).sent.layers.confirmed_bytes;
+        let lane = transmit(&mut pair.far, pair.now, A);
+        let later = pair.far.status(pair.now).sent.layers.confirmed_bytes;
+        assert_eq!(confirmed == later, confirms_ahead, "of {written}");
+        assert!(!lane.is_empty() && lane.len() < 200, "{}", lane.len());
+    }
+}
+
+#[test]
+fn confirmations_ahead_of_a_lane_that_stands_still_are_bounded() {
+    let content = noise(400_000, 19);
+    let history = HistoryConfig {
+        mask: PackMask::with_bits(6).expect("6 to 15"),
+        bounds: ChunkBounds::new(64, 128).expect("valid bounds"),
+        ..HistoryConfig::default()
+    };
+    let mut pair = with_history(1, history);
+    sent_of(&mut pair, "a:1", &content);
+    let flow = pair.open("a:1");
+    let mut written = 0;
+    for piece in content.chunks(64) {
+        written += pair.far.write(flow, piece);
+        pair.far.confirm_ahead(pair.now, flow);
+    }
+    let confirmed = pair.far.status(pair.now).sent.layers.confirmed_bytes;
+    assert!(confirmed > 10_000, "{confirmed} of {written}");
+    let mut said = Vec::new();
+    pair.far.poll_transmit(pair.now, A, &mut said);
+    let frame_bytes = 40;
+    assert!(said.len() < (16 << 10) + (64 << 10) + frame_bytes);
 }
 
 #[test]
