@@ -150,8 +150,10 @@ impl Pair {
             }
             10 => {
                 let (flow, by_sender) = (self.flow, detail & 1 != 0);
-                let frame = match detail & 2 {
-                    0 => Frame::Driven { flow, by_sender },
+                let by = 50 * (i64::from(detail / 4) - 16);
+                let frame = match detail & 3 {
+                    0 | 1 => Frame::Driven { flow, by_sender },
+                    2 => Frame::Moved { flow, by },
                     _ => Frame::Dispersion {
                         flow,
                         level: detail,

@@ -13,7 +13,7 @@
 mod block;
 mod offers;
 
-use refrain_codec::token::{push_varint, take_varint};
+use refrain_codec::token::{push_varint, take_varint, unzigzag, zigzag};
 
 pub use block::{BlockFrame, Stream};
 pub use offers::{ConfirmFrame, Offer, OfferFrame, OfferList};
@@ -157,6 +157,14 @@ pub enum Frame<'a> {
         /// Whether the sender does: offers are of no use.
         by_sender: bool,
     },
+    /// Aligned offers of a flow that were made so far are expected elsewhere: what lies before
+    /// them became longer, or shorter.
+    Moved {
+        /// The flow.
+        flow: FlowId,
+        /// So many bytes further on.
+        by: i64,
+    },
     /// The link is over: the ends disagree. Both start anew.
     Abort {
         /// Why, for the other end's log.
@@ -201,7 +209,8 @@ const CONFIRM: u8 = 16;
 const WITHDRAWN: u8 = 17;
 const DISPERSION: u8 = 18;
 const DRIVEN: u8 = 19;
-const TYPES: core::ops::RangeInclusive<u8> = OPEN..=DRIVEN;
+const MOVED: u8 = 20;
+const TYPES: core::ops::RangeInclusive<u8> = OPEN..=MOVED;
 
 /// What the end of a direction of `flow` carries: XXH3-64 of its count of plain bytes, as 8
 /// bytes, little endian, seeded with the flow's number. So no end is taken for a flow that
@@ -344,6 +353,11 @@ impl<'a> Frame<'a> {
                 body.push(u8::from(by_sender));
                 DRIVEN
             }
+            Self::Moved { flow, by } => {
+                push_varint(body, flow.0);
+                push_varint(body, zigzag(by));
+                MOVED
+            }
             Self::Abort { text } => {
                 body.extend(text.as_bytes());
                 ABORT
@@ -465,6 +479,10 @@ impl<'a> Frame<'a> {
             DRIVEN => Self::Driven {
                 flow: flow(body)?,
                 by_sender: boolean(body)?,
+            },
+            MOVED => Self::Moved {
+                flow: flow(body)?,
+                by: unzigzag(take_varint(body)?),
             },
             _ => return None,
         };

@@ -31,6 +31,8 @@ pub(crate) struct Offers {
     /// What the other end was told of: offers, and withdrawals.
     said_end: u64,
     said_withdrawn_below: u64,
+    /// How far those that it was told of were moved since it was told.
+    unsaid_move: i64,
     /// What the sender forgot, and up to which offset it may have confirmed it.
     forgotten: VecDeque<(u64, u64)>,
 }
@@ -40,8 +42,8 @@ pub(crate) struct Offers {
 pub(crate) struct Offered {
     pub(crate) chunks: Vec<FoundChunk>,
     pub(crate) len: u64,
-    /// Where it is expected, in aligned mode.
-    pub(crate) start: Option<u64>,
+    /// Where it is expected, in aligned mode; before the flow's beginning if it was moved there.
+    pub(crate) start: Option<i64>,
     /// The chain that it is of.
     pub(crate) chain: u32,
     pub(crate) state: State,
@@ -93,22 +95,20 @@ impl Offered {
         Self {
             chunks,
             len,
-            start,
+            start: start.map(u64::cast_signed),
             chain,
             state: State::Open,
             hash,
         }
     }
 
-    /// Whether a chunk of this digest that begins at `start` is expected by it.
-    pub(crate) fn expects(&self, digest: &ChunkDigest, start: u64) -> bool {
-        let Some(mut at) = self.start else {
-            return true;
-        };
-        self.chunks.iter().any(|chunk| {
-            let begins = at;
-            at += chunk.bytes.len() as u64;
-            begins == start && chunk.digest == *digest
+    /// Where its chunks are expected, in aligned mode.
+    fn places(&self) -> impl Iterator<Item = (i64, &ChunkDigest)> {
+        let mut next = self.start;
+        self.chunks.iter().map_while(move |chunk| {
+            let place = next?;
+            next = Some(place + chunk.bytes.len() as i64);
+            Some((place, &chunk.digest))
         })
     }
 
@@ -139,6 +139,37 @@ impl Offers {
     /// The open offer that holds the chunk with this digest.
     pub(crate) fn open(&self, digest: &ChunkDigest) -> Option<u64> {
         self.open.get(digest).copied()
+    }
+
+    /// The offer that holds the chunk with this digest, which begins at `at`, and where it is
+    /// expected: there, if an aligned offer says so, and where an offer has no place.
+    pub(crate) fn expected(&self, digest: &ChunkDigest, at: u64) -> Option<(u64, i64)> {
+        let at = at.cast_signed();
+        if let Some(number) = self.last_from(at)
+            && let Some(offered) = self.offered(number)
+            && offered.places().any(|place| place == (at, digest))
+        {
+            return Some((number, at));
+        }
+        let number = self.open(digest)?;
+        let mut places = self.offered(number)?.places();
+        let place = places.find(|&(_, expected)| expected == digest);
+        Some((number, place.map_or(at, |(place, _)| place)))
+    }
+
+    /// The last offer that is not withdrawn and expected at `at` or before. In aligned mode such
+    /// are of one chain, each right behind the one before.
+    fn last_from(&self, at: i64) -> Option<u64> {
+        let from = self.withdrawn_below.max(self.first);
+        let (mut low, mut high) = (from, self.end());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.offered(middle)?.start? <= at {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        low.checked_sub(1).filter(|&number| number >= from)
     }
 
     pub(crate) fn offered(&self, number: u64) -> Option<&Offered> {
@@ -253,9 +284,25 @@ impl Offers {
         }
     }
 
-    /// Releases, with their numbers, what can be confirmed no more, when all bytes up to `came` have come, and
-    /// were cut into chunks up to `cut`: what was forgotten, and in aligned mode what lies before.
-    pub(crate) fn release(&mut self, came: u64, cut: u64) -> Vec<(u64, Offered)> {
+    /// Expects `by` bytes further on what is on offer, in aligned mode; the sender is yet to
+    /// hear of it.
+    pub(crate) fn move_by(&mut self, by: i64) {
+        let from = self.withdrawn_below.saturating_sub(self.first) as usize;
+        for offered in self.held.range_mut(from.min(self.held.len())..) {
+            offered.start = offered.start.map(|start| start + by);
+        }
+        self.unsaid_move += by;
+    }
+
+    /// How far offers were moved that the sender knows elsewhere.
+    pub(crate) fn say_moved(&mut self) -> Option<i64> {
+        let by = core::mem::take(&mut self.unsaid_move);
+        (by != 0).then_some(by)
+    }
+
+    /// Releases, with their numbers, what can be confirmed no more when all bytes up to `came`
+    /// have come.
+    pub(crate) fn release(&mut self, came: u64) -> Vec<(u64, Offered)> {
         let mut released = Vec::new();
         let is_hasty = Bug::EarlyRelease.is_planted();
         while let Some(&(below, offset)) = self.forgotten.front()
@@ -268,18 +315,6 @@ impl Offers {
                 released.push((self.first, offered));
                 self.first += 1;
             }
-        }
-        // Aligned offers that were passed can be confirmed no more. Those that the sender does not
-        // know are said all the same, since both ends count.
-        while let Some(offered) = self.held.front()
-            && self.first < self.said_end
-            && (offered.state == State::Confirmed
-                || offered.start.is_some_and(|at| at + offered.len <= cut))
-        {
-            self.close(self.first);
-            let offered = self.held.pop_front();
-            released.extend(offered.map(|offered| (self.first, offered)));
-            self.first += 1;
         }
         released.retain(|(_, offered)| offered.state != State::Confirmed);
         released
@@ -300,13 +335,13 @@ impl Offers {
     pub(crate) fn say(&mut self, key: &OfferKey, withdrawals_min: u64) -> Option<Said> {
         let from = self.said_end.max(self.first);
         let mut expected = self.offered(from).and_then(|offered| offered.start);
-        let start = expected;
+        let start = expected.map(|start| start.max(0).cast_unsigned());
         let mut offers = Vec::new();
         while let Some(offered) = self.offered(from + offers.len() as u64)
             && offered.start == expected
             && offers.len() < OFFERS_FRAME_MAX
         {
-            expected = expected.map(|start| start + offered.len);
+            expected = expected.map(|start| start + offered.len.cast_signed());
             offers.push(offered.on_the_wire(key));
         }
         let withdrawn = self.withdrawn_below.min(self.said_end);

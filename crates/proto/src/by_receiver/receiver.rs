@@ -9,7 +9,8 @@
 //! In window mode an offer has no place. One that was skipped may still come, so it is
 //! withdrawn only when the flow has gone on for a while. In aligned mode a chunk that differs
 //! from what was offered there resets the window, and another chain is looked for; offers behind
-//! it hold, since a change need not move what follows.
+//! it hold, since a change need not move what follows. Where it did, what is on offer comes
+//! elsewhere: it is moved, which takes one number, and not offered again.
 
 mod questions;
 mod ranges;
@@ -39,7 +40,8 @@ use questions::{About, Asked, CHUNKS_A_REQUEST, PROBED_CHUNKS, ROOM_BYTES_MIN};
 /// Withdrawals are worth a frame of their own from so many on.
 const WITHDRAWALS_A_FRAME: u64 = 64;
 
-/// A skipped offer is withdrawn when so many bytes have come since its chain went on behind it.
+/// A skipped offer is withdrawn when so many bytes have come since its chain went on behind it,
+/// and an aligned one behind its place: until then it may be moved.
 const SKIPPED_FOR_BYTES: u64 = 256 << 10;
 
 /// A chain that was not hit while so many bytes came, and as many as it has on offer, is dead.
@@ -220,7 +222,7 @@ impl Predictions {
         self.asked = None;
     }
 
-    /// The chunks of a run that was confirmed, in order; they are still to be placed.
+    /// The chunks of a run that was confirmed at `offset`, in order; they are still to be placed.
     pub(crate) fn confirmed(
         &mut self,
         frame: &ConfirmFrame,
@@ -228,6 +230,11 @@ impl Predictions {
         link: &mut LinkHistory,
     ) -> Result<Vec<FoundChunk>, Unconfirmed> {
         let run = self.offers.confirm(frame, offset)?;
+        if self.offers.is_on_offer(frame.first)
+            && let Some(place) = run.first().and_then(|(_, offered)| offered.start)
+        {
+            self.moved(place, offset);
+        }
         let mut chunks = Vec::new();
         let mut chain = None;
         for (number, offered) in run {
@@ -279,11 +286,12 @@ impl Predictions {
         let Found { mut chunks, next } = found;
         let chain = match asked.about {
             About::ChunkEndingAt(_) | About::Opening if chunks.is_empty() => None,
-            // The chain on offer holds: what came differs from it, and changed nothing else.
-            About::ChunkEndingAt(end) if self.is_expected_at(&chunks[0].digest, end) => None,
+            // The chain on offer holds: what came differs from it, and at most moved what follows.
+            About::ChunkEndingAt(end) if self.has_place(&chunks[0].digest, end) => None,
             About::ChunkEndingAt(end) => {
                 if self.config.predict == Predict::Aligned {
                     self.withdraw_below(self.offers.end());
+                    self.chains.clear();
                 }
                 Some(self.new_chain(end))
             }
@@ -336,6 +344,11 @@ impl Predictions {
         self.offers.say(key, withdrawals_min)
     }
 
+    /// How far what was offered is moved; to be said before what [`say`](Self::say) gives.
+    pub(crate) fn say_moved(&mut self) -> Option<i64> {
+        self.offers.say_moved()
+    }
+
     /// The dispersion, if it is worth telling.
     pub(crate) fn say_dispersion(&mut self) -> Option<u8> {
         let level = self.dispersion.level();
@@ -363,32 +376,39 @@ impl Predictions {
             self.learn(chunk, self.probe.is_empty(), link);
             return;
         }
-        if let Some(number) = self.offers.open(&chunk.digest)
-            && let Some(offered) = self.offers.offered(number)
-            && offered.expects(&chunk.digest, start)
-        {
-            let (chain, whole) = (offered.chain, offered.len);
-            self.dispersion.chain_went_on();
-            self.window.succeeded(len);
-            if offered.start.is_none_or(|at| at + whole == self.cut) {
-                self.offers.overtaken(number);
-                self.counters.overtaken_bytes += whole;
-            }
-            self.hit(number, chain);
+        if let Some((number, place)) = self.offers.expected(&chunk.digest, start) {
+            self.moved(place, start);
+            self.expected_came(number, len);
             self.learn(chunk, false, link);
             return;
         }
         self.dispersion.unexpected();
         if self.config.predict == Predict::Aligned {
-            let contradicts = self
-                .offers
-                .oldest()
-                .is_some_and(|(_, offered)| offered.start.is_some_and(|at| at < self.cut));
+            let contradicts = self.offers.oldest().is_some_and(|(_, offered)| {
+                let start = offered.start;
+                start.is_some_and(|start| start < self.cut.cast_signed())
+            });
             if contradicts {
                 self.window.failed(len);
             }
         }
         self.learn(chunk, true, link);
+    }
+
+    /// A chunk of `len` bytes that was offered came as it is.
+    fn expected_came(&mut self, number: u64, len: u64) {
+        let Some(offered) = self.offers.offered(number) else {
+            return;
+        };
+        let (chain, whole) = (offered.chain, offered.len);
+        self.dispersion.chain_went_on();
+        self.window.succeeded(len);
+        let end = offered.start.map(|start| start + whole.cast_signed());
+        if end.is_none_or(|end| end == self.cut.cast_signed()) {
+            self.offers.overtaken(number);
+            self.counters.overtaken_bytes += whole;
+        }
+        self.hit(number, chain);
     }
 
     /// Takes a chunk to the history, and asks what followed it if that is wanted.
@@ -430,13 +450,6 @@ impl Predictions {
             bytes: chunk.bytes,
             follow,
         });
-    }
-
-    /// Whether a chunk is on offer at this very place; aligned mode only.
-    fn is_expected_at(&self, digest: &ChunkDigest, at: u64) -> bool {
-        let number = self.offers.open(digest);
-        let offered = number.and_then(|number| self.offers.offered(number));
-        offered.is_some_and(|offered| offered.start.is_some() && offered.expects(digest, at))
     }
 
     /// Bytes that came since a chain was last hit.
@@ -498,7 +511,7 @@ impl Predictions {
 
     /// Withdraws what is past, and releases what was withdrawn.
     fn tidy(&mut self, link: &mut LinkHistory) {
-        for (number, offered) in self.offers.release(self.came, self.cut) {
+        for (number, offered) in self.offers.release(self.came) {
             self.wasted(number, &offered, link);
         }
         while let Some((number, offered)) = self.offers.oldest() {
@@ -506,7 +519,10 @@ impl Predictions {
                 State::Overtaken | State::Confirmed => true,
                 State::Skipped(at) => self.came.saturating_sub(at) > SKIPPED_FOR_BYTES,
                 State::Open => match offered.start {
-                    Some(start) => start + offered.len <= self.cut,
+                    Some(start) => {
+                        let skipped = offered.len + SKIPPED_FOR_BYTES;
+                        start + skipped.cast_signed() <= self.cut.cast_signed()
+                    }
                     None => self.is_dead(offered.chain),
                 },
             };

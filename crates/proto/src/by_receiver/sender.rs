@@ -9,13 +9,15 @@
 //!         the hint is right, and all bytes are here?  hash them; right: confirm
 //!         the hint is right so far?                    wait, but not long
 //! a chunk may begin at an anchor, behind a confirmed chunk, where a pause has ended,
-//! and in aligned mode at the offset that the offer names
+//! and in aligned mode at the offset that the offer names, or where it was moved since
 //! ```
 //!
 //! The sender looks for anchors, not for chunks: it takes an offer's length from the offer, so
 //! it need not cut as the receiver does (`docs/architecture.md`, 16). Without offers a flow
 //! costs it nothing, and one whose offers keep being wrong costs at most
 //! [`FALSE_HASH_BYTES_MAX`] of hashing (PACK, section 5.2.1).
+
+mod alignment;
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -28,6 +30,7 @@ use crate::{
     limits::{FALSE_HASH_BYTES_MAX, HOLD_AFTER_LAST, HOLD_MAX, OFFERS_FLOW_MAX},
     moment::Moment,
 };
+use alignment::{Alignment, Unmoved};
 
 /// Offers with the same prefix that are tried at one place, the one that is next in turn
 /// included.
@@ -45,15 +48,15 @@ const PROBES_MAX: u64 = 64;
 pub(crate) struct Expectations {
     terms: OfferTerms,
     key: OfferKey,
-    /// `None`: confirmed, or passed. The front one, which is neither, has the number `first`.
+    /// `None`: confirmed, or withdrawn. The front one, which is neither, has the number `first`.
     offers: VecDeque<Option<Expected>>,
     first: u64,
     /// Offers with lower numbers were withdrawn.
     withdrawn_below: u64,
     /// Prefixes of the offers that are left and may come anywhere, with their numbers.
     prefixes: BTreeSet<(u16, u64)>,
-    /// Where the others are expected, with their numbers.
-    starts: BTreeSet<(u64, u64)>,
+    /// Where the others are expected.
+    alignment: Alignment,
     /// The offer that is next in turn: the one behind the last that was confirmed.
     turn: u64,
     /// Where a chunk may begin, beside anchors.
@@ -75,8 +78,8 @@ pub(crate) struct Expectations {
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     offer: Offer,
-    /// Where it is expected, in aligned mode.
-    start: Option<u64>,
+    /// By what its place is known, in aligned mode.
+    unmoved: Option<Unmoved>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -155,7 +158,7 @@ impl Expectations {
             first: 0,
             withdrawn_below: 0,
             prefixes: BTreeSet::new(),
-            starts: BTreeSet::new(),
+            alignment: Alignment::new(),
             turn: 0,
             here: None,
             found: None,
@@ -171,7 +174,7 @@ impl Expectations {
 
     /// Offers that were neither confirmed nor withdrawn.
     pub(crate) fn outstanding(&self) -> usize {
-        self.prefixes.len() + self.starts.len()
+        self.prefixes.len() + self.alignment.len()
     }
 
     /// Offers whose numbers are kept, for the bound of the link.
@@ -179,13 +182,8 @@ impl Expectations {
         self.offers.len()
     }
 
-    /// Takes a frame of offers, when bytes were sent up to `offset`; says whether any were
-    /// withdrawn.
-    pub(crate) fn offered(
-        &mut self,
-        frame: &OfferFrame<'_>,
-        offset: u64,
-    ) -> Result<bool, ImpossibleOffers> {
+    /// Takes a frame of offers; says whether any were withdrawn.
+    pub(crate) fn offered(&mut self, frame: &OfferFrame<'_>) -> Result<bool, ImpossibleOffers> {
         let end = self.first + self.offers.len() as u64;
         if frame.withdrawn_below > end {
             return Err(ImpossibleOffers);
@@ -195,8 +193,6 @@ impl Expectations {
         for number in self.first..frame.withdrawn_below {
             self.forget(number);
         }
-        // Its receiver counts those no more that the flow has passed.
-        self.aligned_start(offset);
         self.pop_forgotten();
         let mut start = frame.start;
         for offer in frame.offers.iter() {
@@ -204,12 +200,12 @@ impl Expectations {
                 return Err(ImpossibleOffers);
             }
             let number = self.first + self.offers.len() as u64;
-            match start {
-                Some(start) => self.starts.insert((start, number)),
-                None => self.prefixes.insert((offer.hint.prefix, number)),
-            };
-            self.offers.push_back(Some(Expected { offer, start }));
-            start = start.and_then(|start| start.checked_add(offer.len.into()));
+            let unmoved = start.map(|start| self.alignment.add(start, number));
+            if unmoved.is_none() {
+                self.prefixes.insert((offer.hint.prefix, number));
+            }
+            self.offers.push_back(Some(Expected { offer, unmoved }));
+            start = start.map(|start| start.saturating_add(offer.len.into()));
             self.counters.offers += 1;
             self.counters.offered_bytes += u64::from(offer.len);
         }
@@ -230,13 +226,18 @@ impl Expectations {
         Ok(is_news)
     }
 
+    /// The aligned offers that were made so far are expected `by` bytes further on.
+    pub(crate) fn moved(&mut self, by: i64) {
+        self.alignment.moved(by);
+    }
+
     /// What was offered is of no more use; says how many were kept.
     pub(crate) fn drop_all(&mut self) -> usize {
         let dropped = self.offers.len();
         self.first += dropped as u64;
         self.offers.clear();
         self.prefixes.clear();
-        self.starts.clear();
+        self.alignment.clear();
         self.found = None;
         self.scan = None;
         self.hold = None;
@@ -252,6 +253,7 @@ impl Expectations {
     /// What to do with the first of the waiting bytes.
     pub(crate) fn step(&mut self, now: Moment, waiting: Waiting<'_>) -> Step {
         let Waiting { offset, bytes, .. } = waiting;
+        self.alignment.earned(offset.saturating_sub(self.offset));
         self.offset = offset;
         if self.outstanding() == 0 || self.false_bytes >= FALSE_HASH_BYTES_MAX {
             self.scan = None;
@@ -308,9 +310,11 @@ impl Expectations {
     /// The first place among the waiting bytes where a chunk may begin.
     fn next_place(&mut self, waiting: &Waiting<'_>) -> Option<u64> {
         let end = waiting.offset + waiting.bytes.len() as u64;
+        let aligned = self.alignment.next(waiting.offset);
         if let Some(found) = self.found {
             if found.at >= waiting.offset {
-                return Some(found.at);
+                // Moves, or other offers, may have come since it was found.
+                return Some(aligned.map_or(found.at, |at| at.min(found.at)));
             }
             self.found = None;
         }
@@ -320,21 +324,10 @@ impl Expectations {
             }
             self.here = None;
         }
-        if let Some(start) = self.aligned_start(waiting.offset) {
+        if let Some(start) = aligned {
             return (start < end).then_some(start);
         }
         self.scan_for_anchor(waiting)
-    }
-
-    /// Where the next aligned offer is expected, from `offset` on. What is passed is of no use.
-    fn aligned_start(&mut self, offset: u64) -> Option<u64> {
-        loop {
-            let &(start, number) = self.starts.first()?;
-            if start >= offset {
-                return Some(start);
-            }
-            self.forget(number);
-        }
     }
 
     fn scan_for_anchor(&mut self, waiting: &Waiting<'_>) -> Option<u64> {
@@ -393,9 +386,7 @@ impl Expectations {
             scan.anchors.pop_front();
             scan.probes -= 1;
         }
-        while let Some(&(_, number)) = self.starts.range((at, 0)..=(at, u64::MAX)).next() {
-            self.forget(number);
-        }
+        self.alignment.tried(at);
     }
 
     /// Tries the offers that may begin at `at`.
@@ -417,7 +408,7 @@ impl Expectations {
         incomplete
     }
 
-    /// The offers that may begin at `at` with `bytes`: the latest that is expected there; the one
+    /// The offers that may begin at `at` with `bytes`: those that are expected there; the one
     /// that is next in turn, others that are still to come, and what was skipped.
     fn candidates(&self, at: u64, bytes: &[u8]) -> [Option<u64>; CANDIDATES_MAX] {
         let mut candidates = [None; CANDIDATES_MAX];
@@ -431,8 +422,8 @@ impl Expectations {
                 count += 1;
             }
         };
-        let aligned = self.starts.range((at, 0)..=(at, u64::MAX)).rev();
-        aligned.for_each(|&(_, number)| add(Some(number)));
+        let aligned = self.alignment.at(at);
+        aligned.for_each(|number| add(Some(number)));
         let in_turn = self.expected(self.turn).map(|_| self.turn);
         if bytes.len() < PREFIX_BYTES {
             add(in_turn);
@@ -460,10 +451,11 @@ impl Expectations {
     }
 
     fn judge(&mut self, number: u64, at: u64, bytes: &[u8], is_last: bool) -> Verdict {
-        let Some(Expected { offer, start }) = self.expected(number).copied() else {
+        let Some(Expected { offer, unmoved }) = self.expected(number).copied() else {
             return Verdict::Wrong;
         };
-        if start.is_some_and(|start| start != at) || self.refuted == Some((at, number)) {
+        let is_elsewhere = unmoved.is_some_and(|unmoved| !self.alignment.is_at(unmoved, at));
+        if is_elsewhere || self.refuted == Some((at, number)) {
             return Verdict::Wrong;
         }
         let len = offer.len as usize;
@@ -558,10 +550,12 @@ impl Expectations {
             return;
         };
         if let Some(expected) = self.offers.get_mut(index as usize).and_then(Option::take) {
-            match expected.start {
-                Some(start) => self.starts.remove(&(start, number)),
-                None => self.prefixes.remove(&(expected.offer.hint.prefix, number)),
-            };
+            match expected.unmoved {
+                Some(unmoved) => self.alignment.remove(unmoved, number),
+                None => {
+                    self.prefixes.remove(&(expected.offer.hint.prefix, number));
+                }
+            }
         }
     }
 }

@@ -213,6 +213,7 @@ impl Link {
             } => self.withdrawal_came(lane, flow, below, offset),
             Frame::Dispersion { flow, level } => self.dispersion_came(lane, flow, level),
             Frame::Driven { flow, by_sender } => self.driver_came(lane, flow, by_sender),
+            Frame::Moved { flow, by } => self.offers_moved(lane, flow, by),
             Frame::Abort { .. } => Err(LinkFault::AbortedByPeer.into()),
         }
     }

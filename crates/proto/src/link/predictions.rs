@@ -226,7 +226,7 @@ impl Link {
             .expectations
             .get_or_insert_with(|| Box::new(Expectations::new(terms, key)));
         let (kept, counted) = (expectations.kept(), expectations.counters);
-        let taken = expectations.offered(frame, send.counters.app_bytes);
+        let taken = expectations.offered(frame);
         if send.by_sender || send.class == TrafficClass::Excluded {
             expectations.drop_all();
         }
@@ -247,6 +247,21 @@ impl Link {
         }
         if withdrawn {
             self.send_control(home, &answer);
+        }
+        Ok(())
+    }
+
+    /// The receiver of a flow that this end sends on expects elsewhere what it offered.
+    pub(super) fn offers_moved(&mut self, lane: LaneId, id: FlowId, by: i64) -> Result<(), Fault> {
+        if self.offer_check.is_none() {
+            return Err(LaneFault::Protocol("offers that were not agreed on").into());
+        }
+        let Some(flow) = self.flow_of(id)?.filter(|flow| !flow.send.is_over) else {
+            return Ok(());
+        };
+        is_at_home(flow, lane)?;
+        if let Some(expectations) = &mut flow.send.expectations {
+            expectations.moved(by);
         }
         Ok(())
     }
@@ -474,6 +489,9 @@ impl Link {
         };
         let home = flow.home;
         let (mut control, mut bytes) = (Vec::new(), Vec::new());
+        if let Some(by) = predictions.say_moved() {
+            Frame::Moved { flow: id, by }.write(&mut control);
+        }
         while let Some(said) = predictions.say(key) {
             bytes.clear();
             let frame = Frame::Offer(OfferFrame {

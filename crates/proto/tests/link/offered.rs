@@ -143,6 +143,11 @@ fn predictions_are_spoken_of_as_agreed_and_on_the_home_lane() {
     let frame = offers(flow, 0, None, 3);
     let home = pair.near.status(pair.now).flows[0].lane;
     assert!(is_refused(pair.near.receive(pair.now, home, &frame)));
+    let mut pair = self::pair(2);
+    let flow = pair.open("a:1");
+    let home = pair.near.status(pair.now).flows[0].lane;
+    let frame = written(&Frame::Moved { flow, by: 1 });
+    assert!(is_refused(pair.near.receive(pair.now, home, &frame)));
     let spoken = |flow| {
         [
             offers(flow, 0, None, 3),
@@ -156,9 +161,10 @@ fn predictions_are_spoken_of_as_agreed_and_on_the_home_lane() {
                 below: 0,
                 offset: 0,
             }),
+            written(&Frame::Moved { flow, by: -1 }),
         ]
     };
-    for index in 0..4 {
+    for index in 0..5 {
         let mut pair = self::pair(2);
         let flow = pair.open("a:1");
         let home = pair.far.status(pair.now).flows[0].lane;

@@ -110,6 +110,30 @@ fn an_edit_in_the_middle_costs_its_own_bytes() {
 }
 
 #[test]
+fn what_an_edit_moved_is_not_offered_again_where_offers_are_aligned() {
+    let content = noise(900_000, 1);
+    let edit = noise(20_000, 2);
+    let (head, tail) = content.split_at(450_000);
+    for (what, edited) in [
+        ("insertion", [head, &edit, tail].concat()),
+        ("deletion", [head, &tail[20_000..]].concat()),
+        ("replacement", [head, &edit, &tail[20_000..]].concat()),
+        (
+            "there and back",
+            [head, &edit, &tail[..200_000], &tail[220_000..]].concat(),
+        ),
+    ] {
+        let mut pair = predicting(1, Predict::Aligned);
+        sent_of(&mut pair, "a:1", &content);
+        assert_eq!(made(&pair).offered_bytes, 0);
+        let sent = sent_of(&mut pair, "a:1", &edited);
+        assert!(sent < 180_000, "{what}: {sent}");
+        let offered = made(&pair).offered_bytes as usize;
+        assert!(offered < content.len(), "{what}: {offered}");
+    }
+}
+
+#[test]
 fn an_opening_serves_flows_that_are_over_before_anything_else_could() {
     let content = noise(12_000, 3);
     let mut pair = predicting(1, Predict::Window);

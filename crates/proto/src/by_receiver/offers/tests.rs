@@ -18,6 +18,7 @@ enum Happens {
     Said { withdrawals_min: u64 },
     Forgotten { below: Index, offset: u64 },
     Came { bytes: u64 },
+    Moved { by: i64 },
 }
 
 fn happens() -> impl Strategy<Value = Happens> {
@@ -31,8 +32,9 @@ fn happens() -> impl Strategy<Value = Happens> {
         2 => index().prop_map(|below| Happens::Withdrawn { below }),
         4 => (1_u64..4).prop_map(|withdrawals_min| Happens::Said { withdrawals_min }),
         3 => (index(), 0_u64..4000)
-            .prop_map(|(below, offset)| Happens::Forgotten { below, offset }),
+            .prop_map(|(below, bytes)| Happens::Forgotten { below, offset: (1 << 20) + bytes }),
         2 => (0_u64..900).prop_map(|bytes| Happens::Came { bytes }),
+        2 => (-400_i64..400).prop_map(|by| Happens::Moved { by }),
     ]
 }
 
@@ -52,6 +54,8 @@ const OFFSET: u64 = 7;
 struct Plain {
     chunk: FoundChunk,
     start: Option<u64>,
+    /// Where the sender expects it, once it knows it.
+    told_start: Option<u64>,
     chain: u32,
     is_open: bool,
     was_skipped: bool,
@@ -96,7 +100,8 @@ impl Books {
             said_end: 0,
             said_withdrawn_below: 0,
             notices: Vec::new(),
-            came: 0,
+            // Far enough on for any move.
+            came: 1 << 20,
             outstanding_bytes: 0,
         }
     }
@@ -136,6 +141,14 @@ impl Books {
                 self.came += bytes;
                 self.release();
             }
+            Happens::Moved { by } => {
+                if self.is_aligned {
+                    self.offers.move_by(by);
+                    for plain in &mut self.all[self.withdrawn_below as usize..] {
+                        plain.start = plain.start.map(|start| start.strict_add_signed(by));
+                    }
+                }
+            }
         }
         self.check();
     }
@@ -155,6 +168,7 @@ impl Books {
         let plain = Plain {
             chunk,
             start,
+            told_start: None,
             chain,
             is_open: true,
             was_skipped: false,
@@ -269,6 +283,11 @@ impl Books {
     fn said(&mut self, withdrawals_min: u64) {
         let withdrawn = self.withdrawn_below.min(self.said_end);
         let unsaid = withdrawn - self.said_withdrawn_below;
+        let by = self.offers.say_moved().unwrap_or(0);
+        let told = self.all.iter_mut();
+        let told = told.filter_map(|plain| plain.told_start.as_mut());
+        told.for_each(|start| *start = start.strict_add_signed(by));
+        assert_eq!(self.offers.say_moved(), None);
         let Some(said) = self.offers.say(&self.key, withdrawals_min) else {
             assert_eq!(self.said_end, self.all.len() as u64);
             assert!(unsaid < withdrawals_min);
@@ -288,18 +307,24 @@ impl Books {
         }
         let start = self.all.get(first).and_then(|plain| plain.start);
         assert_eq!(said.start, start);
+        let mut start = start;
+        for plain in &mut self.all[first..end] {
+            plain.told_start = start;
+            start = start.map(|start| start + plain.len());
+        }
+        // Both ends expect in the same place what is on offer.
+        for plain in self.all[..end].iter().skip(self.withdrawn_below as usize) {
+            assert_eq!(plain.told_start, plain.start);
+        }
         self.said_end = end as u64;
         self.said_withdrawn_below = withdrawn;
     }
 
     fn release(&mut self) {
-        let cut = if self.is_aligned { self.came } else { 0 };
-        for (number, offered) in self.offers.release(self.came, cut) {
-            let plain = &self.all[number as usize];
-            let is_past = plain.start.is_some_and(|at| at + plain.len() <= cut);
+        for (number, offered) in self.offers.release(self.came) {
             let may_go = |&(below, offset): &(u64, u64)| number < below && offset <= self.came;
             assert!(
-                self.notices.iter().any(may_go) || (is_past && number < self.said_end),
+                self.notices.iter().any(may_go),
                 "{number} may still be confirmed"
             );
             self.gone(number, &offered);
@@ -333,6 +358,17 @@ impl Books {
             let mut open = numbered().filter(|(_, plain)| plain.chunk == chunk && plain.is_open);
             let open = open.next().map(|(number, _)| number);
             assert_eq!(self.offers.open(&chunk.digest), open);
+            // Behind all places.
+            let at = self.came + (1 << 30);
+            let place = open.map(|open| self.all[open as usize].start.unwrap_or(at) as i64);
+            let expected = self.offers.expected(&chunk.digest, at);
+            assert_eq!(expected, open.zip(place));
+        }
+        for (number, plain) in numbered().skip(self.withdrawn_below as usize) {
+            if let Some(start) = plain.start.filter(|_| plain.is_held()) {
+                let expected = self.offers.expected(&plain.chunk.digest, start);
+                assert_eq!(expected, Some((number, start as i64)));
+            }
         }
         let mut on_offer =
             numbered().filter(|(number, plain)| *number >= self.withdrawn_below && plain.is_held());

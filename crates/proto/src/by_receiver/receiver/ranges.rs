@@ -1,8 +1,13 @@
 //! Offers of aligned mode: ranges at stream offsets (PACK, section 4.1).
 
+use refrain_codec::chunk::hash::ChunkDigest;
+
 use super::{Chain, Predictions};
 use crate::{
-    by_receiver::{history::FoundChunk, link_history::LinkHistory},
+    by_receiver::{
+        history::{FoundChunk, Predict},
+        link_history::LinkHistory,
+    },
     limits::OFFER_BYTES_MAX,
 };
 
@@ -41,6 +46,31 @@ impl Predictions {
             range.push(chunk);
         }
         self.offer_range(&mut range, chain, link);
+    }
+
+    /// Whether the chunk that begins at `at` has a place on offer: if another one, what is on offer
+    /// is moved.
+    pub(super) fn has_place(&mut self, digest: &ChunkDigest, at: u64) -> bool {
+        if self.config.predict == Predict::Window {
+            return false;
+        }
+        let expected = self.offers.expected(digest, at);
+        if let Some((_, place)) = expected {
+            self.moved(place, at);
+        }
+        expected.is_some()
+    }
+
+    /// What was expected at `place` is at `at`: something before it became longer or shorter,
+    /// and what follows it is moved.
+    pub(super) fn moved(&mut self, place: i64, at: u64) {
+        let by = at.cast_signed() - place;
+        if by != 0 {
+            self.offers.move_by(by);
+            for chain in &mut self.chains {
+                chain.end = chain.end.saturating_add_signed(by);
+            }
+        }
     }
 
     fn offer_range(

@@ -29,7 +29,6 @@ fn offer_of(chunk: &[u8]) -> Offer {
 
 fn offer(
     to: &mut Expectations,
-    offset: u64,
     start: Option<u64>,
     chunks: &[&[u8]],
 ) -> Result<bool, ImpossibleOffers> {
@@ -40,7 +39,7 @@ fn offer(
         start,
         offers: OfferList::write(chunks.iter().map(|chunk| offer_of(chunk)), &mut list),
     };
-    to.offered(&frame, offset)
+    to.offered(&frame)
 }
 
 fn noise(len: usize, seed: u64) -> Vec<u8> {
@@ -71,7 +70,7 @@ fn at(micros: u64) -> Moment {
 fn a_chunk_is_waited_for_a_little_and_not_for_ever() {
     let chunk = noise(4096, 1);
     let mut expectations = Expectations::new(terms(), key());
-    offer(&mut expectations, 0, None, &[&chunk]).expect("possible");
+    offer(&mut expectations, None, &[&chunk]).expect("possible");
     expectations.begins_at(0);
     let mut step = |micros, len| expectations.step(at(micros), waiting(0, &chunk[..len]));
     // 2 ms after the last byte, and whatever else is looked at meanwhile.
@@ -92,7 +91,7 @@ fn a_chunk_is_waited_for_a_little_and_not_for_ever() {
 fn a_silent_writer_is_waited_for_2_ms() {
     let chunk = noise(4096, 1);
     let mut expectations = Expectations::new(terms(), key());
-    offer(&mut expectations, 0, None, &[&chunk]).expect("possible");
+    offer(&mut expectations, None, &[&chunk]).expect("possible");
     expectations.begins_at(0);
     let mut step = |micros| expectations.step(at(micros), waiting(0, &chunk[..100]));
     assert_eq!(step(7), Step::Wait(at(2_007)));
@@ -105,7 +104,7 @@ fn nothing_waits_at_the_end_or_for_another_prefix() {
     let other = noise(100, 2);
     for (bytes, is_last) in [(&chunk[..100], true), (&chunk[..1], true), (&other, false)] {
         let mut expectations = Expectations::new(terms(), key());
-        offer(&mut expectations, 0, None, &[&chunk]).expect("possible");
+        offer(&mut expectations, None, &[&chunk]).expect("possible");
         expectations.begins_at(0);
         let waiting = Waiting {
             offset: 0,
@@ -131,7 +130,7 @@ fn offers_that_keep_being_wrong_cost_so_much_hashing_and_no_more() {
         start: None,
         offers: OfferList::write(offers, &mut list),
     };
-    expectations.offered(&frame, 0).expect("possible");
+    expectations.offered(&frame).expect("possible");
     for turn in 0..1000 {
         let offset = turn * 4096;
         expectations.begins_at(offset);
@@ -157,7 +156,7 @@ fn a_run_of_one_byte_is_all_anchors_and_costs_no_more_than_its_probes() {
         offers: OfferList::write(core::iter::once(wrong), &mut list),
     };
     let mut expectations = Expectations::new(terms(), key());
-    expectations.offered(&frame, 0).expect("possible");
+    expectations.offered(&frame).expect("possible");
     assert_eq!(
         expectations.step(at(0), waiting(0, &run)),
         Step::Send(run.len())
@@ -165,15 +164,63 @@ fn a_run_of_one_byte_is_all_anchors_and_costs_no_more_than_its_probes() {
 }
 
 #[test]
-fn aligned_offers_that_were_passed_make_room_for_others() {
+fn aligned_offers_that_were_passed_are_kept_until_they_are_withdrawn() {
     let chunk = noise(64, 3);
     let mut expectations = Expectations::new(terms(), key());
-    let many = vec![&chunk[..]; 1000];
-    for round in 0..50 {
-        let start = 64_000 * round;
-        offer(&mut expectations, start, Some(start), &many).expect("passed ones do not count");
+    let many = vec![&chunk[..]; OFFERS_FLOW_MAX / 2];
+    for _ in 0..2 {
+        offer(&mut expectations, Some(0), &many).expect("possible");
+        let sent = expectations.step(at(0), waiting(1 << 20, &chunk));
+        assert_eq!(sent, Step::Send(64));
     }
-    assert!(expectations.kept() <= 1000);
+    assert_eq!(expectations.kept(), OFFERS_FLOW_MAX);
+    let one_more = offer(&mut expectations, Some(2 << 20), &[&chunk]);
+    assert_eq!(one_more, Err(ImpossibleOffers));
+    let mut list = Vec::new();
+    let frame = OfferFrame {
+        flow: FlowId(0),
+        withdrawn_below: OFFERS_FLOW_MAX as u64,
+        start: None,
+        offers: OfferList::write(core::iter::empty(), &mut list),
+    };
+    assert_eq!(expectations.offered(&frame), Ok(true));
+    assert_eq!((expectations.kept(), expectations.outstanding()), (0, 0));
+}
+
+#[test]
+fn moved_offers_are_confirmed_where_they_are_and_where_they_were() {
+    let chunks: Vec<Vec<u8>> = (0..9).map(|seed| noise(1000, seed)).collect();
+    let chunks: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
+    // 70 bytes were inserted before the third chunk, and taken away behind the sixth.
+    let stream = [
+        &chunks[..2].concat()[..],
+        &noise(70, 50),
+        &chunks[2..6].concat(),
+        &chunks[6][70..],
+        &chunks[7..].concat(),
+    ]
+    .concat();
+    let mut expectations = Expectations::new(terms(), key());
+    offer(&mut expectations, Some(0), &chunks).expect("possible");
+    let mut offset = 0;
+    let mut confirmed = Vec::new();
+    while offset < stream.len() {
+        match expectations.step(at(0), waiting(offset as u64, &stream[offset..])) {
+            Step::Send(len) => offset += len.min(100),
+            Step::Wait(_) => unreachable!("all is here"),
+            Step::Confirm {
+                first, count, len, ..
+            } => {
+                confirmed.extend(first..first + count);
+                offset += len;
+            }
+        }
+        // The receiver sees that the third chunk comes later.
+        if (3070..3170).contains(&offset) {
+            expectations.moved(70);
+        }
+    }
+    assert_eq!(confirmed, [0, 1, 4, 5, 7, 8]);
 }
 
 /// Where a flow's bytes came from.
@@ -291,7 +338,7 @@ proptest! {
         let stream = stream_of(&pieces, &chunks);
         let mut expectations = Expectations::new(terms(), key());
         let offered: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
-        offer(&mut expectations, 0, None, &offered).expect("possible");
+        offer(&mut expectations, None, &offered).expect("possible");
         expectations.begins_at(0);
         let (mut offset, mut confirmed) = (0, Vec::new());
         while offset < stream.len() {
@@ -314,6 +361,55 @@ proptest! {
         prop_assert_eq!(confirmed, confirmed_slowly(&stream, &chunks));
     }
 
+    /// The same of aligned offers that were moved: at each place those that belong there.
+    #[test]
+    fn the_fast_sender_confirms_what_is_aligned(
+        pieces in prop::collection::vec(piece(), 1..20),
+        start in 0..3000u64,
+        by in prop::option::of(-3000..3000i64),
+    ) {
+        let chunks = chunks();
+        let stream = stream_of(&pieces, &chunks);
+        let mut expectations = Expectations::new(terms(), key());
+        let offered: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
+        offer(&mut expectations, Some(start), &offered).expect("possible");
+        by.into_iter().for_each(|by| expectations.moved(by));
+        let (mut offset, mut confirmed) = (0, Vec::new());
+        while offset < stream.len() {
+            match expectations.step(at(0), Waiting { is_last: true, ..waiting(offset as u64, &stream[offset..]) }) {
+                Step::Send(len) => offset += len,
+                Step::Wait(_) => unreachable!("nothing more will come"),
+                Step::Confirm { first, count, .. } => {
+                    for number in first..first + count {
+                        confirmed.push((offset, number));
+                        offset += chunks[number as usize].len();
+                    }
+                }
+            }
+        }
+        // The place by the move comes first where both are there.
+        let mut places: Vec<(i64, u64)> = Vec::new();
+        for by in by.into_iter().filter(|&by| by != 0).chain([0]) {
+            let mut place = start as i64 + by;
+            for (number, chunk) in (0..).zip(&chunks) {
+                places.push((place, number));
+                place += chunk.len() as i64;
+            }
+        }
+        places.sort_by_key(|&(place, _)| place);
+        let (mut behind, mut slowly) = (0, Vec::new());
+        for (place, number) in places {
+            let chunk = &chunks[number as usize];
+            let rest = usize::try_from(place).ok().and_then(|place| stream.get(place..));
+            let is_new = place >= behind && slowly.iter().all(|&(_, other)| other != number);
+            if is_new && rest.is_some_and(|rest| rest.starts_with(chunk)) {
+                slowly.push((place as usize, number));
+                behind = place + chunk.len() as i64;
+            }
+        }
+        prop_assert_eq!(confirmed, slowly);
+    }
+
     /// Whatever is written when, and offered when, in whichever mode: the steps cover the
     /// stream, and a confirmation stands for exactly the bytes of what it names, once.
     #[test]
@@ -321,6 +417,7 @@ proptest! {
         pieces in prop::collection::vec(piece(), 1..20),
         writes in prop::collection::vec(1..6000usize, 1..40),
         offers in prop::collection::vec((0..12usize, prop::option::of(0..20_000u64)), 0..30),
+        moves in prop::collection::vec(prop::option::of(-3000..3000i64), 30),
         block in 1..5000usize,
     ) {
         let chunks = chunks();
@@ -328,13 +425,17 @@ proptest! {
         let mut expectations = Expectations::new(terms(), key());
         let (mut offset, mut written, mut now) = (0, 0, 0);
         let (mut writes, mut offers) = (writes.into_iter().cycle(), offers.into_iter());
+        let mut moves = moves.into_iter();
         let mut numbers: Vec<Option<usize>> = Vec::new();
         while offset < stream.len() {
             if let Some((chunk, start)) = offers.next() {
-                let offered = offer(&mut expectations, offset as u64, start, &[&chunks[chunk]]);
+                let offered = offer(&mut expectations, start, &[&chunks[chunk]]);
                 prop_assert_eq!(offered, Ok(false));
                 expectations.begins_at(offset as u64);
                 numbers.push(Some(chunk));
+            }
+            if let Some(by) = moves.next().flatten() {
+                expectations.moved(by);
             }
             if offset == written {
                 expectations.begins_at(offset as u64);
