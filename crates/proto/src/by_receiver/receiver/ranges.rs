@@ -13,7 +13,7 @@ use crate::{
 
 /// An aligned range covers several chunks when the window holds so many ranges: a change costs
 /// its whole range.
-const RANGES_A_WINDOW: u64 = 256;
+const RANGES_A_WINDOW: u64 = 384;
 
 impl Predictions {
     /// Offers chunks one behind the other from the chain's end on, several in one range.
