@@ -12,6 +12,9 @@
 //! ```
 //!
 //! # Embedding it
+//! For an x86-64 target without SSE2 (kernels, bootloaders), the `polyval` crate needs
+//! `--cfg polyval_backend="soft"`.
+//!
 //! What a program needs that has a transport of its own:
 //!
 //! | to | take |

@@ -32,6 +32,10 @@ pub(crate) struct KeyedPolyval {
 }
 
 impl KeyedPolyval {
+    #[cfg_attr(
+        not(all(target_arch = "x86_64", target_feature = "sse2")),
+        expect(unused_variables, reason = "the crate finds its instructions itself")
+    )]
     pub(crate) fn new(backend: Backend, key: &[u8; 16]) -> Self {
         Self {
             polyval: Polyval::new(key.into()),
