@@ -2,7 +2,12 @@
 
 mod common;
 
-use std::{fs, path::Path};
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::Command,
+};
 
 use common::command::{command, refrain, refrain_fails};
 use refrain_store::{DiskStore, StoreConfig};
@@ -95,6 +100,46 @@ fn files_are_added_shown_and_verified() {
             .expect("it runs");
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(words.iter().all(|word| text.contains(word)), "{text}");
+    }
+}
+
+#[test]
+fn a_store_is_readable_by_its_owner_alone_whatever_the_umask() {
+    let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    let world = World::new();
+    let theirs = world.folder.path().join("theirs");
+    fs::create_dir(&theirs).expect("made");
+    fs::set_permissions(&theirs, Permissions::from_mode(0o750)).expect("changed");
+    let new = world.folder.path().join("new/store");
+    for (store, expected) in [(&new, 0o700), (&theirs, 0o750)] {
+        let added = Command::new("sh")
+            .args(["-c", "umask 000; exec \"$@\"", "sh"])
+            .args([
+                env!("CARGO_BIN_EXE_refrain"),
+                "store",
+                "add",
+                "--realm",
+                "mirror",
+            ])
+            .args([Path::new("--store"), store, &world.files()])
+            .output()
+            .expect("it runs");
+        assert!(added.status.success(), "{added:?}");
+        assert_eq!(mode(store), expected);
+        let files = fs::read_dir(store).expect("a folder");
+        let names: Vec<_> = files.map(|file| file.expect("listed").path()).collect();
+        for name in [
+            "format",
+            "lock",
+            "realms",
+            "00000001.chunks",
+            "00000002.files",
+        ] {
+            assert!(names.contains(&store.join(name)), "{name} of {names:?}");
+        }
+        for file in &names {
+            assert_eq!(mode(file), 0o600, "{file:?}");
+        }
     }
 }
 

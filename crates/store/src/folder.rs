@@ -9,6 +9,7 @@ mod real;
 
 pub use memory::{Fault, MemoryFolder};
 pub use real::RealFolder;
+pub(crate) use real::open_or_create;
 
 use std::{fmt::Debug, io, path::PathBuf};
 

@@ -2,12 +2,13 @@
 //! process that has it, for who finds it locked.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
-    io::{Read, Seek, SeekFrom, Write},
+    fs::{self, DirBuilder, File, TryLockError},
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
-use crate::StoreError;
+use crate::{StoreError, folder};
 
 pub(super) const LOCK_FILE: &str = "lock";
 
@@ -24,12 +25,10 @@ impl Lock {
                 source,
             }
         };
-        fs::create_dir_all(path).map_err(error("create", path.to_owned()))?;
+        create_folder(path).map_err(error("create", path.to_owned()))?;
         let lock = path.join(LOCK_FILE);
         // Whoever has it keeps its number in it.
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let mut file = options.open(&lock).map_err(error("open", lock.clone()))?;
+        let mut file = folder::open_or_create(&lock).map_err(error("open", lock.clone()))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -47,5 +46,16 @@ impl Lock {
             .and_then(|_| writeln!(file, "{}", std::process::id()))
             .map_err(error("write", lock))?;
         Ok(Self(file))
+    }
+}
+
+/// Makes a folder that its owner alone may read. One that is there stays as it is.
+fn create_folder(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(_) if path.is_dir() => Ok(()),
+        created => created,
     }
 }

@@ -3,8 +3,8 @@
 use std::{
     fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::FileExt,
-    path::PathBuf,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
 };
 
 use super::{Folder, FolderFile};
@@ -49,9 +49,7 @@ impl Folder for RealFolder {
     }
 
     fn open_or_create(&self, name: &str) -> io::Result<Box<dyn FolderFile>> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        Ok(Box::new(options.open(self.path.join(name))?))
+        Ok(Box::new(open_or_create(&self.path.join(name))?))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -65,6 +63,14 @@ impl Folder for RealFolder {
     fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
+}
+
+/// Opens a file to read and write it. One that is made is for its owner alone, since traffic is in
+/// it.
+pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    options.mode(0o600).open(path)
 }
 
 impl FolderFile for File {
