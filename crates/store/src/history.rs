@@ -266,6 +266,9 @@ impl History {
         ) else {
             return Ok(false);
         };
+        if self.is_in_changed_file(at) {
+            return Ok(false);
+        }
         let found = self.record(at)?;
         Ok(found.is_some_and(|found| found.realm == number && found.digest == *digest))
     }

@@ -153,11 +153,9 @@ impl ReadOnlyStore {
     ) -> Result<(), StoreError> {
         let mut there = Vec::with_capacity(numbers.len());
         for number in numbers {
-            if self.load_index(number, batch)? {
+            let has_files = of_files.contains(&number);
+            if self.load_index(number, has_files, batch)? {
                 there.push(number);
-                if of_files.contains(&number) {
-                    self.history.load_files(number)?;
-                }
             }
         }
         for number in there {
@@ -167,7 +165,12 @@ impl ReadOnlyStore {
     }
 
     /// Loads the records that a segment has more; says whether it is there.
-    fn load_index(&mut self, number: u32, batch: &mut Batch) -> Result<bool, StoreError> {
+    fn load_index(
+        &mut self,
+        number: u32,
+        has_files: bool,
+        batch: &mut Batch,
+    ) -> Result<bool, StoreError> {
         if !self.history.segments.contains_key(&number) {
             let mut bytes = [0; index_file::HEADER_BYTES];
             let file = self.history.folder.open(&FileKind::Index.file_name(number));
@@ -182,7 +185,11 @@ impl ReadOnlyStore {
             self.history.segments.insert(number, segment);
         }
         self.history.forget_cached(number);
-        match self.history.load_index(number, batch) {
+        let files = match has_files {
+            true => self.history.load_files(number),
+            false => Ok(()),
+        };
+        match files.and_then(|()| self.history.load_index(number, batch)) {
             Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 self.history.drop_segment(number);
                 Ok(false)

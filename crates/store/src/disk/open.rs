@@ -219,10 +219,10 @@ fn load(history: &mut History) -> Result<Loaded, StoreError> {
         let header = read_header(history, number)?;
         let segment = Segment::new(header.map_or(0, |header| header.created_s), RECIPES_AT);
         history.segments.insert(number, segment);
-        let loaded = history.load_index(number, &mut batch)?;
         if has_files(&number) {
             history.load_files(number)?;
         }
+        let loaded = history.load_index(number, &mut batch)?;
         if Some(number) == last {
             let mark = header.map_or(0, |header| header.mark);
             match prove(history, number, mark)? {

@@ -141,6 +141,11 @@ impl History {
         }
     }
 
+    /// Whether a chunk is in a file that was found to be not what it was.
+    pub(super) fn is_in_changed_file(&self, at: ChunkAt) -> bool {
+        self.part_of(at).is_some_and(|part| part.has_changed.get())
+    }
+
     fn part_of(&self, at: ChunkAt) -> Option<&PartAt> {
         let parts = &self.segments.get(&at.segment)?.files.as_ref()?.parts;
         let after = parts.partition_point(|part| part.first_record <= at.record);

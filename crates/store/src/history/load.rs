@@ -9,7 +9,7 @@
 //! What is for the index is gathered in a [`Batch`], which its owner puts in at the end; here that
 //! is done when it is full.
 
-use std::io;
+use std::{collections::HashSet, io};
 
 use super::{BLOCK_RECORDS, History, NO_REALM, PieceInfo, RealmNumber};
 use crate::{
@@ -286,9 +286,15 @@ impl History {
         }
     }
 
-    /// Puts what was loaded into the index.
+    /// Puts what was loaded into the index. Of two records of one chunk the later counts; but what
+    /// is in a segment's own file before what is in a file of others, which may be gone.
     pub(crate) fn put(&mut self, batch: &mut Batch) {
-        self.chunks += self.index.put(batch);
+        let segments = self.segments.iter();
+        let own = segments.filter(|(_, segment)| segment.files.is_none());
+        let own: HashSet<u32> = own.map(|(&number, _)| number).collect();
+        let moves =
+            |from: ChunkAt, to: ChunkAt| !own.contains(&from.segment) || own.contains(&to.segment);
+        self.chunks += self.index.put(batch, moves);
     }
 
     fn put_if_full(&mut self, batch: &mut Batch) {

@@ -73,13 +73,18 @@ impl Batch {
 }
 
 impl Index {
-    /// Puts in all that a batch holds, and leaves it empty. Gives the number of chunks that are
-    /// new.
-    pub(crate) fn put(&mut self, batch: &mut Batch) -> u64 {
+    /// Puts in all that a batch holds, and leaves it empty. A chunk that lies somewhere already
+    /// lies elsewhere from now on if it `moves` from the first to the second. Gives the number of
+    /// chunks that are new.
+    pub(crate) fn put(
+        &mut self,
+        batch: &mut Batch,
+        moves: impl Fn(ChunkAt, ChunkAt) -> bool + Sync,
+    ) -> u64 {
         let all = |shards: &mut [Shard], waiting: &mut [Vec<Waiting>]| {
             let of_shards = shards.iter_mut().zip(waiting);
             of_shards
-                .map(|(shard, waiting)| shard.put(waiting))
+                .map(|(shard, waiting)| shard.put(waiting, &moves))
                 .sum::<u64>()
         };
         let len = std::mem::take(&mut batch.len);
@@ -101,14 +106,21 @@ impl Index {
 }
 
 impl Shard {
-    fn put(&mut self, waiting: &mut Vec<Waiting>) -> u64 {
+    fn put(
+        &mut self,
+        waiting: &mut Vec<Waiting>,
+        moves: &impl Fn(ChunkAt, ChunkAt) -> bool,
+    ) -> u64 {
         let mut chunks = 0;
         for Waiting { key, what, at } in waiting.drain(..) {
             match what {
                 What::Chunk => {
                     let entry = self.find_or_insert(key);
-                    chunks += u64::from(entry.at().is_none());
-                    entry.set_at(ChunkAt::of_bytes(at));
+                    let (from, to) = (entry.at(), ChunkAt::of_bytes(at));
+                    chunks += u64::from(from.is_none());
+                    if from.is_none_or(|from| moves(from, to)) {
+                        entry.set_at(to);
+                    }
                 }
                 What::Opening => self.find_or_insert(key).push_place(RecipeAt::of_bytes(at)),
                 What::Place => {
@@ -152,13 +164,16 @@ mod tests {
             let mut batch = Batch::new();
             let (mut together, mut alone) = (Index::new(), Index::new());
             let mut chunks = 0;
+            let moves = |from: ChunkAt, to: ChunkAt| from.segment != 3 || to.segment == 3;
             for (number, put) in puts.iter().copied().cycle().take(puts.len() * repeated) {
                 batch.push(key(number), put);
                 match put {
                     Put::Chunk(at) => {
                         let entry = alone.find_or_insert(key(number));
                         chunks += u64::from(entry.at().is_none());
-                        entry.set_at(at);
+                        if entry.at().is_none_or(|from| moves(from, at)) {
+                            entry.set_at(at);
+                        }
                     }
                     Put::Opening(at) => alone.find_or_insert(key(number)).push_place(at),
                     Put::Place(at) => {
@@ -168,8 +183,8 @@ mod tests {
                     }
                 }
             }
-            prop_assert_eq!(together.put(&mut batch), chunks);
-            prop_assert_eq!(together.put(&mut batch), 0, "it is empty");
+            prop_assert_eq!(together.put(&mut batch, moves), chunks);
+            prop_assert_eq!(together.put(&mut batch, moves), 0, "it is empty");
             prop_assert_eq!(together.len(), alone.len());
             for number in 0..40 {
                 let said = |entry: Option<&Entry>| {

@@ -173,6 +173,63 @@ fn a_file_that_changed_is_noticed_and_never_delivered_from() {
     assert_eq!((stat.changed_files, stat.damaged), (1, 0));
 }
 
+/// A flow brings these bytes; how many of its chunks were stored.
+fn learn(world: &mut World, bytes: &[u8]) -> usize {
+    let store = world.store();
+    let recipe = store.begin(realm(0), None);
+    let appended = cut(bytes).into_iter().map(|chunk| {
+        let digest = ChunkHasher::default().digest(&chunk);
+        store.append(recipe, &digest, &chunk).expect("appended")
+    });
+    let stored = appended
+        .filter(|&appended| appended == Appended::Stored)
+        .count();
+    store.end(recipe).expect("ended");
+    stored
+}
+
+#[test]
+fn what_is_learnt_in_place_of_a_file_that_is_gone_stays() {
+    let mut world = World::new();
+    let one = content(1, 300_000);
+    world.write("one", &one);
+    world.add();
+    fs::remove_file(world.files().join("one")).expect("removed");
+    // The first look finds out.
+    assert!(world.follows(&one).is_empty());
+    assert_eq!(learn(&mut world, &one), cut(&one).len());
+    for _ in 0..3 {
+        world.reopen();
+        assert_eq!(learn(&mut world, &one), 0);
+        assert_eq!(world.follows(&one), cut(&one)[1..]);
+        assert_eq!(world.store().stat().disk.chunks, 300_000);
+        let mut inspected = ReadOnlyStore::inspect(&world.store_path()).expect("it opens");
+        for report in [
+            inspected.verify(&mut |_| ()),
+            world.store().verify(&mut |_| ()),
+        ] {
+            let report = report.expect("verified");
+            assert_eq!((report.bytes, report.changed_chunks), (300_000, 0));
+        }
+        world.store().compact(&mut |_, _| ()).expect("compacted");
+    }
+}
+
+#[test]
+fn what_the_store_has_itself_stays_when_a_file_has_it_too() {
+    let mut world = World::new();
+    let one = content(1, 300_000);
+    learn(&mut world, &one);
+    world.write("one", &one);
+    world.add();
+    fs::remove_file(world.files().join("one")).expect("removed");
+    for _ in 0..2 {
+        assert_eq!(world.follows(&one), cut(&one)[1..]);
+        world.store().compact(&mut |_, _| ()).expect("compacted");
+        world.reopen();
+    }
+}
+
 #[test]
 fn adding_again_updates_what_changed() {
     let mut world = World::new();

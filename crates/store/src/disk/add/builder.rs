@@ -242,9 +242,9 @@ impl Built {
         history.segments.insert(self.number, segment);
         let mut batch = Batch::new();
         let loaded = history
-            .load_index(self.number, &mut batch)
-            .and_then(|_| history.load_files(self.number))
-            .and_then(|()| history.load_recipes(self.number, &mut batch));
+            .load_files(self.number)
+            .and_then(|()| history.load_index(self.number, &mut batch))
+            .and_then(|_| history.load_recipes(self.number, &mut batch));
         history.put(&mut batch);
         loaded.map(|_| ())
     }
