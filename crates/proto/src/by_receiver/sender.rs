@@ -8,8 +8,9 @@
 //!     for the offer that is next in turn, then others with the same prefix, two at most:
 //!         the hint is right, and all bytes are here?  hash them; right: confirm
 //!         the hint is right so far?                    wait, but not long
-//! a chunk may begin at an anchor, behind a confirmed chunk, where a pause has ended,
-//! and in aligned mode at the offset that the offer names, or where it was moved since
+//! a chunk may begin at an anchor, behind a confirmed chunk, where a pause has ended, where it
+//! would if those before it had changed and kept their lengths, and in aligned mode at the
+//! offset that the offer names, or where it was moved since
 //! ```
 //!
 //! The sender looks for anchors, not for chunks: it takes an offer's length from the offer, so
@@ -61,6 +62,7 @@ pub(crate) struct Expectations {
     turn: u64,
     /// Where a chunk may begin, beside anchors.
     here: Option<u64>,
+    supposed: Option<Supposed>,
     /// An offer that was found right, and where.
     found: Option<Found>,
     /// An offer that was found wrong, and where.
@@ -87,6 +89,14 @@ struct Found {
     at: u64,
     number: u64,
     hash: UniversalHash,
+}
+
+/// Where an offer, perhaps one that is yet to come, begins if those before it have changed and kept
+/// their lengths. Content without anchors, such as lines of one form, is found by nothing else.
+#[derive(Clone, Copy, Debug)]
+struct Supposed {
+    at: u64,
+    number: u64,
 }
 
 /// The search for anchors.
@@ -161,6 +171,7 @@ impl Expectations {
             alignment: Alignment::new(),
             turn: 0,
             here: None,
+            supposed: None,
             found: None,
             refuted: None,
             scan: None,
@@ -194,6 +205,10 @@ impl Expectations {
             self.forget(number);
         }
         self.pop_forgotten();
+        if self.counters.offers == 0 {
+            // A flow's opening.
+            self.supposed = Some(Supposed { at: 0, number: 0 });
+        }
         let mut start = frame.start;
         for offer in frame.offers.iter() {
             if self.offers.len() >= OFFERS_FLOW_MAX {
@@ -238,6 +253,7 @@ impl Expectations {
         self.offers.clear();
         self.prefixes.clear();
         self.alignment.clear();
+        self.supposed = None;
         self.found = None;
         self.scan = None;
         self.hold = None;
@@ -327,7 +343,25 @@ impl Expectations {
         if let Some(start) = aligned {
             return (start < end).then_some(start);
         }
-        self.scan_for_anchor(waiting)
+        let supposed = self.supposed_from(waiting.offset);
+        let supposed = supposed.filter(|&at| at < end);
+        let anchor = self.scan_for_anchor(waiting);
+        [supposed, anchor].into_iter().flatten().min()
+    }
+
+    /// Where the next offer is supposed, from `offset` on.
+    fn supposed_from(&mut self, offset: u64) -> Option<u64> {
+        let end = self.first + self.offers.len() as u64;
+        while let Some(Supposed { at, number }) = self.supposed
+            && number < end
+        {
+            if at >= offset {
+                return Some(at);
+            }
+            // The offer came too late.
+            self.supposed = self.behind(number, at);
+        }
+        None
     }
 
     fn scan_for_anchor(&mut self, waiting: &Waiting<'_>) -> Option<u64> {
@@ -374,6 +408,14 @@ impl Expectations {
         if self.found.is_some_and(|found| found.at == at) {
             self.found = None;
         }
+        let supposed = self.supposed.filter(|supposed| supposed.at == at);
+        let missed = match self.supposed {
+            Some(_) => supposed.map(|supposed| supposed.number),
+            None => self.here.filter(|&here| here == at).map(|_| self.turn),
+        };
+        if let Some(number) = missed {
+            self.supposed = self.behind(number, at);
+        }
         if self.here == Some(at) {
             self.here = None;
         }
@@ -387,6 +429,15 @@ impl Expectations {
             scan.probes -= 1;
         }
         self.alignment.tried(at);
+    }
+
+    /// What is supposed behind something as long as offer `number` at `at`.
+    fn behind(&self, number: u64, at: u64) -> Option<Supposed> {
+        let expected = self.expected(number)?;
+        expected.unmoved.is_none().then(|| Supposed {
+            at: at + u64::from(expected.offer.len),
+            number: number + 1,
+        })
     }
 
     /// Tries the offers that may begin at `at`.
@@ -408,8 +459,8 @@ impl Expectations {
         incomplete
     }
 
-    /// The offers that may begin at `at` with `bytes`: those that are expected there; the one
-    /// that is next in turn, others that are still to come, and what was skipped.
+    /// The offers that may begin at `at` with `bytes`: those that are expected or supposed there;
+    /// the one that is next in turn, others that are still to come, and what was skipped.
     fn candidates(&self, at: u64, bytes: &[u8]) -> [Option<u64>; CANDIDATES_MAX] {
         let mut candidates = [None; CANDIDATES_MAX];
         let mut count = 0;
@@ -424,6 +475,8 @@ impl Expectations {
         };
         let aligned = self.alignment.at(at);
         aligned.for_each(|number| add(Some(number)));
+        let supposed = self.supposed.filter(|supposed| supposed.at == at);
+        add(supposed.map(|supposed| supposed.number));
         let in_turn = self.expected(self.turn).map(|_| self.turn);
         if bytes.len() < PREFIX_BYTES {
             add(in_turn);
@@ -523,6 +576,7 @@ impl Expectations {
         }
         self.pop_forgotten();
         self.scan = None;
+        self.supposed = None;
         self.counters.confirmed += hashes.len() as u64;
         self.counters.confirmed_bytes += len as u64;
         Step::Confirm {

@@ -223,6 +223,41 @@ fn moved_offers_are_confirmed_where_they_are_and_where_they_were() {
     assert_eq!(confirmed, [0, 1, 4, 5, 7, 8]);
 }
 
+#[test]
+fn what_has_no_anchors_is_found_behind_what_changed_and_kept_its_length() {
+    // In a run of zeros no window is an anchor.
+    let chunks = (1..7_u8).map(|byte| [&[byte], &[0; 999][..]].concat());
+    let chunks: Vec<Vec<u8>> = chunks.collect();
+    let chunks: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
+    let mut stream = chunks.concat();
+    for changed in [7, 1007, 4007] {
+        stream[changed] = 9;
+    }
+    let mut expectations = Expectations::new(terms(), key());
+    let mut confirmed = Vec::new();
+    let mut offset = 0;
+    while offset < stream.len() {
+        // The first come too late, the others when they are needed.
+        match offset {
+            100 => drop(offer(&mut expectations, None, &chunks[..2])),
+            2000 => drop(offer(&mut expectations, None, &chunks[2..])),
+            _ => {}
+        }
+        let waiting = waiting(offset as u64, &stream[offset..]);
+        match expectations.step(at(0), waiting) {
+            Step::Send(len) => offset += len.min(100),
+            Step::Wait(_) => unreachable!("all is here"),
+            Step::Confirm {
+                first, count, len, ..
+            } => {
+                confirmed.extend(first..first + count);
+                offset += len;
+            }
+        }
+    }
+    assert_eq!(confirmed, [2, 3, 5]);
+}
+
 /// Where a flow's bytes came from.
 #[derive(Clone, Copy, Debug)]
 enum Piece {
@@ -288,6 +323,7 @@ fn stream_of(pieces: &[Piece], chunks: &[Vec<u8>]) -> Vec<u8> {
 fn confirmed_slowly(stream: &[u8], chunks: &[Vec<u8>]) -> Vec<(usize, u64)> {
     let mut left: Vec<bool> = vec![true; chunks.len()];
     let (mut turn, mut offset, mut begins) = (0, 0, true);
+    let mut supposed: Option<(usize, usize)> = None;
     let mut confirmed = Vec::new();
     let anchors_from = |from: usize| {
         let mut anchors = Vec::new();
@@ -302,17 +338,22 @@ fn confirmed_slowly(stream: &[u8], chunks: &[Vec<u8>]) -> Vec<(usize, u64)> {
         let rest = &stream[offset..];
         let is_anchor = anchors.contains(&offset);
         let mut right = None;
-        if begins || is_anchor {
-            let in_turn = [turn];
-            let order = in_turn
+        let here = supposed.filter(|&(at, number)| at == offset && number < chunks.len());
+        if begins || is_anchor || here.is_some() {
+            let order = here
+                .map(|(_, number)| number)
                 .into_iter()
-                .chain(turn + 1..chunks.len())
+                .chain(turn..chunks.len())
                 .chain((0..turn).rev());
             let mut order = order.filter(|&number| {
                 left.get(number) == Some(&true) && rest.starts_with(&chunks[number])
             });
             right = order.next();
         }
+        let missed = match supposed {
+            Some(_) => here.map(|(_, number)| number),
+            None => begins.then_some(turn),
+        };
         begins = false;
         match right {
             Some(number) => {
@@ -321,9 +362,16 @@ fn confirmed_slowly(stream: &[u8], chunks: &[Vec<u8>]) -> Vec<(usize, u64)> {
                 turn = number + 1;
                 offset += chunks[number].len();
                 begins = true;
+                supposed = None;
                 anchors = anchors_from(offset);
             }
-            None => offset += 1,
+            None => {
+                if let Some(number) = missed {
+                    let is_left = left.get(number) == Some(&true);
+                    supposed = is_left.then(|| (offset + chunks[number].len(), number + 1));
+                }
+                offset += 1;
+            }
         }
     }
     confirmed
