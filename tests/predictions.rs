@@ -10,6 +10,7 @@ use std::{
     path::Path,
     sync::Arc,
     thread,
+    time::Duration,
 };
 
 use common::{
@@ -250,6 +251,40 @@ fn what_a_neighbour_received_is_predicted_from_its_store() {
         Some(cost(&near, listen, &file)).filter(|&cost| cost < 0.1)
     });
     assert_predicted(predicted);
+}
+
+#[test]
+fn neighbours_may_name_each_other_before_there_is_any_store() {
+    let file = noise(7, FILE_BYTES);
+    let origin = origin_of(&file);
+    let site = Site::new();
+    let neighbour_key = keygen(&site.path("neighbour.key"));
+    let keys = site.write("keys", &format!("{}\n{neighbour_key}\n", site.near_key));
+    let _far = site.far(&[&RECEIVER[..], &["--peer-key", &keys]].concat());
+    let ((one, option_of_one), (two, option_of_two)) = (forward(origin), forward(origin));
+    let [store_of_one, store_of_two] = ["one", "two"].map(|name| folder(&site, name));
+
+    let options_of_one = options(
+        &option_of_one,
+        &store_of_one,
+        &["--store-also", &store_of_two],
+    );
+    let first = site.near_with_key("neighbour.key", site.far_listen, &options_of_one);
+    first.wait_until_up();
+    let options_of_two = options(
+        &option_of_two,
+        &store_of_two,
+        &["--store-also", &store_of_one],
+    );
+    let mut second = site.near(site.far_listen, &options_of_two);
+    second.wait_until_up();
+    assert_whole(cost(&second, two, &file));
+    // All of it is on disk then.
+    second.signal("TERM");
+    assert!(second.wait_for_exit().success());
+    // The first saw no store when it began. One fetch alone: it learns as well.
+    thread::sleep(Duration::from_secs(5));
+    assert_predicted(cost(&first, one, &file));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! waits in the link's engine, which stops learning when that is too much.
 
 mod keeper;
+mod neighbour;
 
 use std::{
     path::PathBuf,
@@ -83,6 +84,14 @@ pub enum HistoryError {
         /// Why.
         source: StoreError,
     },
+    /// That of a neighbour is there, and cannot be read as it is.
+    #[error("--store-also {}: {source}", store.display())]
+    Neighbour {
+        /// Its folder.
+        store: PathBuf,
+        /// Why.
+        source: StoreError,
+    },
     /// The thread cannot be made.
     #[error("no thread for the store: {0}")]
     Thread(#[from] std::io::Error),
@@ -97,15 +106,12 @@ impl History {
     }
 
     fn open_now(options: &HistoryOptions) -> Result<Arc<History>, HistoryError> {
-        let keeper = Keeper::open(options).map_err(|source| HistoryError::Store {
-            store: options.store.clone(),
-            source,
-        })?;
+        let keeper = Keeper::open(options)?;
         let shared = Arc::new(Shared {
             store: options.store.clone(),
             realm: options.realm.clone(),
             stat: Mutex::new(keeper.stat()),
-            last_error: Mutex::default(),
+            last_error: Mutex::new(keeper.trouble().map(str::to_owned)),
             has_refused: AtomicBool::new(false),
         });
         let (requests, asked) = sync_channel(REQUESTS_WAITING_MAX);

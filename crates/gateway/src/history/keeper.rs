@@ -14,11 +14,11 @@ use refrain_proto::by_receiver::history::{
     Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted,
 };
 use refrain_store::{
-    ChunkSource, ChunkStore, Chunking, DiskStore, OpeningKey, Place, ReadOnlyStore, Realm,
-    RecipeId, StoreConfig, StoreError, StoreStat,
+    Chain, ChunkSource, ChunkStore, Chunking, DiskStore, OpeningKey, Place, Realm, RecipeId,
+    StoreConfig, StoreError, StoreStat,
 };
 
-use super::{Request, Shared};
+use super::{HistoryError, Request, Shared, neighbour::Neighbour};
 use crate::{config::HistoryOptions, link::SharedLink};
 
 /// How much of what came a power cut may take, and how old what is seen of others' stores is.
@@ -27,7 +27,7 @@ const SYNC_INTERVAL: Duration = Duration::from_secs(2);
 /// The store, others' stores, and the recipes that are being written.
 pub(super) struct Keeper {
     own: DiskStore,
-    also: Vec<ReadOnlyStore>,
+    also: Vec<Neighbour>,
     realm: Realm,
     links: HashMap<u64, Weak<SharedLink>>,
     recipes: HashMap<(u64, RecipeNumber), RecipeId>,
@@ -35,7 +35,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) fn open(options: &HistoryOptions) -> Result<Keeper, StoreError> {
+    pub(super) fn open(options: &HistoryOptions) -> Result<Keeper, HistoryError> {
         let chunking = Chunking {
             mask_bits: options.mask.count(),
             bounds: options.bounds,
@@ -45,12 +45,20 @@ impl Keeper {
             chunking,
             ..StoreConfig::new(options.size.0)
         };
-        let also = options.also.iter();
+        let own =
+            DiskStore::open(&options.store, config).map_err(|source| HistoryError::Store {
+                store: options.store.clone(),
+                source,
+            })?;
+        let also = options.also.iter().map(|folder| {
+            Neighbour::open(folder, chunking).map_err(|source| HistoryError::Neighbour {
+                store: folder.clone(),
+                source,
+            })
+        });
         Ok(Keeper {
-            also: also
-                .map(|folder| ReadOnlyStore::open(folder, chunking))
-                .collect::<Result<_, _>>()?,
-            own: DiskStore::open(&options.store, config)?,
+            also: also.collect::<Result<_, _>>()?,
+            own,
             realm: Realm::named(&options.realm),
             links: HashMap::new(),
             recipes: HashMap::new(),
@@ -60,6 +68,11 @@ impl Keeper {
 
     pub(super) fn stat(&self) -> StoreStat {
         self.own.stat()
+    }
+
+    /// What is wrong with a neighbour's store.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.also.iter().find_map(Neighbour::trouble)
     }
 
     /// Answers until nobody can ask any more.
@@ -81,6 +94,10 @@ impl Keeper {
             if Instant::now() >= sync_due {
                 let result = self.tick();
                 self.note(result, shared);
+                if let Some(trouble) = self.trouble() {
+                    *shared.last_error.lock().expect("held for a moment") =
+                        Some(trouble.to_owned());
+                }
                 *shared.stat.lock().expect("held for a moment") = self.own.stat();
                 sync_due = Instant::now() + SYNC_INTERVAL;
             }
@@ -167,7 +184,9 @@ impl Keeper {
                 // Nobody knows of which store it was.
                 for source in 0..=self.also.len() {
                     let realm = self.realm;
-                    self.source(source).forget(realm, &digest);
+                    if let Some(source) = self.source(source) {
+                        source.forget(realm, &digest);
+                    }
                 }
                 Ok(())
             }
@@ -183,7 +202,8 @@ impl Keeper {
     ) {
         let mut found = Found::default();
         'sources: for source in 0..=self.also.len() {
-            for place in places(self.source(source)) {
+            let places = self.source(source).map(|source| places(source));
+            for place in places.unwrap_or_default() {
                 found = self.read(source, place, wanted);
                 if !found.chunks.is_empty() {
                     break 'sources;
@@ -193,20 +213,22 @@ impl Keeper {
         self.say(link, wanted, found);
     }
 
-    fn source(&mut self, number: usize) -> &mut dyn ChunkSource {
+    /// The own store, or that of a neighbour, if it is there.
+    fn source(&mut self, number: usize) -> Option<&mut dyn ChunkSource> {
         match number.checked_sub(1) {
-            Some(index) => &mut self.also[index],
-            None => &mut self.own,
+            Some(index) => self.also[index].source(),
+            None => Some(&mut self.own),
         }
     }
 
     fn read(&mut self, source: usize, place: Place, wanted: Wanted) -> Found {
-        let chain = self
-            .source(source)
-            .read(place, wanted.chunks_max, wanted.bytes_max);
+        let chain = self.source(source).map_or_else(
+            || Ok(Chain::default()),
+            |source| source.read(place, wanted.chunks_max, wanted.bytes_max),
+        );
         let chain = chain.unwrap_or_else(|error| {
             tracing::debug!("a chain could not be read: {error}");
-            refrain_store::Chain::default()
+            Chain::default()
         });
         let next = chain.next.map(|place| {
             let [high, low] = place.to_numbers();
@@ -244,9 +266,7 @@ impl Keeper {
         for link in gone {
             self.detach(link)?;
         }
-        for store in &mut self.also {
-            store.refresh()?;
-        }
+        self.also.iter_mut().for_each(Neighbour::look);
         match std::mem::take(&mut self.has_news) {
             true => self.own.sync(),
             false => Ok(()),
@@ -320,7 +340,8 @@ mod tests {
         let realm = keeper.realm;
         let sources = 0..=keeper.also.len();
         let told = sources.map(|source| {
-            let place = keeper.source(source).openings(realm, OpeningKey(7))[0];
+            let source_of = keeper.source(source).expect("it is there");
+            let place = source_of.openings(realm, OpeningKey(7))[0];
             let found = keeper.read(source, place, wanted).chunks;
             found.iter().map(|chunk| chunk.bytes.to_vec()).collect()
         });
@@ -348,5 +369,57 @@ mod tests {
         // It came again: it is new.
         learn(&mut keeper, verses);
         assert_eq!(told(&mut keeper), [verses.to_vec(), left.to_vec()]);
+    }
+
+    #[test]
+    fn a_neighbour_may_come_later_and_go() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [own, other] = ["own", "other"].map(|name| folder.path().join(name));
+        let verses: [&[u8]; 3] = [b"verse one", b"refrain", b"verse two"];
+        let also = vec![other.clone()];
+        let mut keeper = Keeper::open(&options(own.clone(), also)).expect("a store");
+        let trouble = keeper.trouble().expect("nothing is there").to_owned();
+        let named = format!("--store-also {}", other.display());
+        assert!(trouble.contains(&named), "{trouble}");
+        // It names this one, and is as new.
+        let also = vec![own];
+        let mut neighbour = Keeper::open(&options(other.clone(), also)).expect("a store");
+        assert_eq!(neighbour.trouble(), None);
+        learn(&mut neighbour, verses);
+        learn(&mut keeper, [b"verse three", b"refrain", b"verse four"]);
+        keeper.tick().expect("the disk works");
+        assert_eq!(keeper.trouble(), None);
+        assert_eq!(told(&mut keeper)[1], verses);
+
+        drop(neighbour);
+        let elsewhere = folder.path().join("elsewhere");
+        std::fs::rename(&other, &elsewhere).expect("moved");
+        // What comes is kept all the same.
+        learn(&mut keeper, [b"verse five", b"refrain", b"verse six"]);
+        keeper.has_news = true;
+        keeper.tick().expect("the disk works");
+        assert!(keeper.trouble().is_some() && !keeper.has_news);
+        std::fs::rename(&elsewhere, &other).expect("moved");
+        keeper.tick().expect("the disk works");
+        assert_eq!(keeper.trouble(), None);
+        assert_eq!(told(&mut keeper)[1], verses);
+    }
+
+    #[test]
+    fn a_neighbour_that_cuts_otherwise_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [own, other] = ["own", "other"].map(|name| folder.path().join(name));
+        let coarse = HistoryOptions {
+            mask: PackMask::with_bits(14).expect("valid"),
+            ..options(other.clone(), vec![])
+        };
+        drop(Keeper::open(&coarse).expect("a store"));
+        let error = Keeper::open(&options(own, vec![other.clone()]));
+        let error = error
+            .err()
+            .expect("no chunk would meet another")
+            .to_string();
+        let named = format!("--store-also {}", other.display());
+        assert!(error.contains(&named), "{error}");
     }
 }

@@ -1,0 +1,75 @@
+//! The store of a neighbour, which may not be there yet, or go away for a while: it is looked for
+//! again and again, and traffic goes on without it.
+
+use std::path::{Path, PathBuf};
+
+use refrain_store::{ChunkSource, Chunking, ReadOnlyStore, StoreError};
+
+pub(super) struct Neighbour {
+    folder: PathBuf,
+    chunking: Chunking,
+    store: Option<ReadOnlyStore>,
+    /// What is wrong with it, as it was told.
+    trouble: Option<String>,
+}
+
+impl Neighbour {
+    /// Fails only if the store is there and time alone will not mend it.
+    pub(super) fn open(folder: &Path, chunking: Chunking) -> Result<Self, StoreError> {
+        let mut neighbour = Self {
+            folder: folder.to_owned(),
+            chunking,
+            store: None,
+            trouble: None,
+        };
+        match neighbour.try_to_look() {
+            Err(
+                error @ (StoreError::OtherChunking { .. }
+                | StoreError::OtherVersion { .. }
+                | StoreError::DamagedFormat { .. }),
+            ) => return Err(error),
+            looked => neighbour.tell(looked),
+        }
+        Ok(neighbour)
+    }
+
+    /// Looks for what its owner has written since, or for the store.
+    pub(super) fn look(&mut self) {
+        let looked = self.try_to_look();
+        self.tell(looked);
+    }
+
+    fn try_to_look(&mut self) -> Result<(), StoreError> {
+        match &mut self.store {
+            Some(store) => store.refresh()?,
+            None => self.store = Some(ReadOnlyStore::open(&self.folder, self.chunking)?),
+        }
+        Ok(())
+    }
+
+    /// Says what is new: that something is wrong, or is well again.
+    fn tell(&mut self, looked: Result<(), StoreError>) {
+        let folder = self.folder.display();
+        let trouble = looked.err();
+        let trouble = trouble.map(|error| format!("--store-also {folder}: {error}"));
+        match &trouble {
+            Some(trouble) if self.trouble.as_ref() != Some(trouble) => {
+                tracing::warn!("{trouble}; it is tried again");
+            }
+            None if self.trouble.is_some() => {
+                tracing::info!("--store-also {folder}: the store can be read now");
+            }
+            _ => {}
+        }
+        self.trouble = trouble;
+    }
+
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    pub(super) fn source(&mut self) -> Option<&mut dyn ChunkSource> {
+        let store = self.store.as_mut()?;
+        Some(store)
+    }
+}
