@@ -38,7 +38,8 @@ enum StoreCommand {
     Stat(StoreOptions),
     /// Read and check all that a store holds; the exit code is 1 if something is damaged
     Verify(StoreOptions),
-    /// Give back the room of what is dead, and join small segments
+    /// Read and check all that a store holds, drop what is damaged, give back the room of what is
+    /// dead, and join small segments
     Compact(StoreOptions),
 }
 
@@ -192,7 +193,7 @@ fn verify(options: &StoreOptions) -> anyhow::Result<()> {
     if !report.is_whole() {
         bail!(
             "the store {} is damaged: what is damaged is never delivered; `refrain store compact` \
-             gives back its room",
+             drops it",
             options.store.display()
         );
     }

@@ -10,7 +10,8 @@ use std::{
 };
 
 use common::command::{command, refrain, refrain_fails};
-use refrain_store::{DiskStore, StoreConfig};
+use refrain_codec::chunk::hash::ChunkHasher;
+use refrain_store::{ChunkSource, ChunkStore, DiskStore, Realm, StoreConfig};
 use serde_json::Value;
 
 fn content(seed: u32, bytes: u32) -> Vec<u8> {
@@ -162,16 +163,20 @@ fn a_file_that_changed_is_history_no_more_until_it_is_added_again() {
     assert_eq!(json(&world.store(), &["verify"])["bytes"], 600_000);
 }
 
-#[test]
-fn damage_is_told_by_the_exit_code_and_compacted_away() {
-    use refrain_store::{ChunkSource, ChunkStore, Realm};
-    let world = World::new();
-    let mut store = DiskStore::open(&world.store(), StoreConfig::new(64 << 20)).expect("it opens");
+/// Puts chunks of 8 KiB into a store.
+fn keep(store: &mut DiskStore, bytes: &[u8]) {
     let recipe = store.begin(Realm::named("mirror"), None);
-    for chunk in content(1, 5 << 20).chunks(8 << 10) {
-        let digest = refrain_codec::chunk::hash::ChunkHasher::default().digest(chunk);
+    for chunk in bytes.chunks(8 << 10) {
+        let digest = ChunkHasher::default().digest(chunk);
         store.append(recipe, &digest, chunk).expect("appended");
     }
+}
+
+#[test]
+fn damage_is_told_by_the_exit_code_and_compacted_away() {
+    let world = World::new();
+    let mut store = DiskStore::open(&world.store(), StoreConfig::new(64 << 20)).expect("it opens");
+    keep(&mut store, &content(1, 5 << 20));
     let chunks = store.stat().chunks;
     store.close().expect("closed");
     let segment = world.store().join("00000001.chunks");
@@ -196,6 +201,27 @@ fn damage_is_told_by_the_exit_code_and_compacted_away() {
     let verified = json(&world.store(), &["verify"]);
     assert_eq!(verified["damaged_chunks"], 0);
     assert!(verified["chunks"].as_u64() < Some(chunks) && verified["chunks"] != 0);
+}
+
+#[test]
+fn a_few_damaged_chunks_of_many_are_compacted_away() {
+    let world = World::new();
+    let mut store = DiskStore::open(&world.store(), StoreConfig::new(1 << 30)).expect("it opens");
+    keep(&mut store, &content(1, 10 << 20));
+    store.close().expect("closed");
+    // All of it is in the segment that is still written.
+    let segment = world.store().join("00000001.chunks");
+    let mut content = fs::read(&segment).expect("there");
+    for at in (0..content.len()).step_by(1 << 20) {
+        content[at] ^= 1;
+    }
+    fs::write(&segment, content).expect("written");
+    let store = world.store().display().to_string();
+    refrain_fails(&["store", "verify", "--store", &store]);
+    json(&world.store(), &["compact"]);
+    let verified = json(&world.store(), &["verify"]);
+    let chunks = verified["chunks"].as_u64();
+    assert_eq!(chunks, Some((10 << 20) / (8 << 10) - 10), "{verified}");
 }
 
 #[test]

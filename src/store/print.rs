@@ -125,6 +125,13 @@ pub fn compacted(report: &CompactReport, out: &mut dyn Write) -> io::Result<()> 
             ),
         ),
     ];
+    if report.dropped_files > 0 {
+        let what = format!(
+            "{}: what was known of them was damaged",
+            report.dropped_files
+        );
+        all.push(("files to add again", what));
+    }
     if report.left_segments > 0 {
         let why = format!("{} segments, for want of room", report.left_segments);
         all.push(("left as they are", why));

@@ -214,7 +214,7 @@ impl DiskStore {
     }
 
     /// Reads and checks all that there is; `progress` learns how far it is. What is damaged is
-    /// found no more.
+    /// found no more, and [`compact`](Self::compact) drops it.
     ///
     /// # Errors
     /// If the disk fails.
@@ -225,6 +225,9 @@ impl DiskStore {
         let report = verify::verify(&self.history, progress)?;
         for &key in &report.damaged_keys {
             self.history.forget(key);
+        }
+        for &number in &report.damaged_segments {
+            self.history.segment_mut(number).is_damaged = true;
         }
         Ok(report)
     }

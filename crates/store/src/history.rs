@@ -82,6 +82,8 @@ pub(crate) struct Segment {
     pub(crate) recipe_entries: u64,
     /// Where its chunks are, if not in a file of their own.
     pub(crate) files: Option<Files>,
+    /// Whether anything of it was found damaged.
+    pub(crate) is_damaged: bool,
 }
 
 impl Segment {
@@ -96,6 +98,7 @@ impl Segment {
             recipe_bytes,
             recipe_entries: 0,
             files: None,
+            is_damaged: false,
         }
     }
 
@@ -335,6 +338,14 @@ impl History {
     pub(crate) fn segment_mut(&mut self, number: u32) -> &mut Segment {
         let segment = self.segments.get_mut(&number);
         segment.expect("a segment that is in use is there")
+    }
+
+    /// Something of a segment was found damaged.
+    pub(crate) fn note_damage(&mut self, number: u32) {
+        self.damaged += 1;
+        if let Some(segment) = self.segments.get_mut(&number) {
+            segment.is_damaged = true;
+        }
     }
 
     /// The realms that a segment declares, as records.

@@ -158,8 +158,13 @@ impl ReadOnlyStore {
                 there.push(number);
             }
         }
-        for number in there {
-            self.history.load_recipes(number, batch)?;
+        let written = there.iter().rfind(|number| !of_files.contains(number));
+        for number in &there {
+            let loaded = self.history.load_recipes(*number, batch)?;
+            // The owner may be in the midst of writing the youngest.
+            if loaded.has_rest && Some(number) != written {
+                self.history.note_damage(*number);
+            }
         }
         Ok(())
     }

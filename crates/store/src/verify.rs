@@ -1,5 +1,7 @@
 //! Verifying: everything that a store has is read and checked.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::{
@@ -37,6 +39,9 @@ pub struct VerifyReport {
     /// What is to be found no more.
     #[serde(skip)]
     pub(crate) damaged_keys: Vec<IndexKey>,
+    /// Segments whose own chunks are damaged.
+    #[serde(skip)]
+    pub(crate) damaged_segments: BTreeSet<u32>,
 }
 
 impl VerifyReport {
@@ -81,7 +86,10 @@ pub(crate) fn verify(
             } else {
                 match segment.files {
                     Some(_) => report.changed_chunks += 1,
-                    None => report.damaged_chunks += 1,
+                    None => {
+                        report.damaged_chunks += 1;
+                        report.damaged_segments.insert(number);
+                    }
                 }
                 report.damaged_keys.push(key);
             }

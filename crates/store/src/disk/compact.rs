@@ -1,7 +1,10 @@
-//! Compacting: what lives in segments that are largely dead, or small, is appended anew, and their
-//! room is given back.
+//! Compacting: what lives in segments that are largely dead, small or damaged is appended anew, and
+//! their room is given back.
 //!
-//! Dead are chunks that were damaged, and those that another record has replaced. A segment's
+//! Dead are chunks that were damaged, and those that another record has replaced. Nothing damaged
+//! is left: of a segment with any damage all that is whole is moved, also where the oldest segment
+//! has to go for it; pieces of recipes that are none become zeros; and a segment of others' files
+//! is dropped, since the files can be added again. A segment's
 //! recipes stay where they are, since others lead on from them: only its chunks go, and its index
 //! is replaced by one that declares realms alone. That is one renaming, done when the copies are
 //! safe; so a kill at any moment leaves each chunk at least once.
@@ -14,11 +17,13 @@ use super::{DiskStore, OTHER_BYTES, open::NEW};
 use crate::{
     ChunkSource, DiskBytes, StoreError,
     format::error_at,
+    history::RECIPES_AT,
     index::{ChunkAt, Entry},
     key::IndexKey,
     layout::{
         FileKind,
         index_file::{BLOCK_RECORDS, Header, RECORD_BYTES, Record, encode_trailer},
+        recipe_file::Piece,
     },
 };
 
@@ -35,6 +40,8 @@ pub struct CompactReport {
     pub freed_bytes: u64,
     /// Segments that were left as they are, for want of room to move them first.
     pub left_segments: u32,
+    /// Files of others that have to be added again: what was known of them was damaged.
+    pub dropped_files: u64,
 }
 
 /// What lives in a segment.
@@ -44,8 +51,9 @@ struct Living {
 }
 
 impl DiskStore {
-    /// Gives back the room of dead chunks, and joins small segments; `progress` learns how many
-    /// segments of how many were looked at.
+    /// Gives back the room of dead chunks, drops what opening and [`verify`](Self::verify) found
+    /// damaged, and joins small segments; `progress` learns how many segments of how many were
+    /// looked at.
     ///
     /// # Errors
     /// If the disk fails. Nothing is lost by it.
@@ -55,23 +63,28 @@ impl DiskStore {
     ) -> Result<CompactReport, StoreError> {
         let mut report = CompactReport::default();
         let before = self.stat().disk.total();
+        report.dropped_files = self.drop_damaged_files()?;
+        if self.history.segment(self.head.number).is_damaged {
+            self.roll()?;
+        }
         let numbers: Vec<u32> = self.sealed.segments.keys().copied().collect();
         let total = numbers.len() as u32;
         for (done, number) in numbers.into_iter().enumerate() {
             progress(done as u32, total);
-            let held = self
-                .sealed
-                .segments
-                .get(&number)
-                .map_or(0, |disk| disk.chunks);
+            let Some(held) = self.sealed.segments.get(&number).map(|disk| disk.chunks) else {
+                continue;
+            };
+            let is_damaged = self.history.segment(number).is_damaged;
             let living = self.living(number)?;
             let is_largely_dead = living.bytes * 8 <= held * 7;
             let is_small = held < self.segment_bytes / 2;
-            if held == 0 || !(is_largely_dead || is_small) {
+            if !is_damaged && (held == 0 || !(is_largely_dead || is_small)) {
                 continue;
             }
             let needed = self.sealed.bytes + self.of_files.bytes + OTHER_BYTES;
-            if needed + living.bytes + self.segment_bytes * 5 / 2 > self.config.size_bytes {
+            let is_full =
+                needed + living.bytes + self.segment_bytes * 5 / 2 > self.config.size_bytes;
+            if is_full && !is_damaged {
                 report.left_segments += 1;
                 continue;
             }
@@ -95,8 +108,14 @@ impl DiskStore {
                 report.moved_bytes += content.len() as u64;
             }
             self.head.sync(&mut self.history)?;
-            self.empty(number)?;
             report.segments += 1;
+            // It may have been the oldest, and have gone to make room.
+            if self.sealed.segments.contains_key(&number) {
+                if is_damaged {
+                    self.wipe_recipes(number)?;
+                }
+                self.empty(number)?;
+            }
         }
         progress(total, total);
         self.history.sweep();
@@ -123,6 +142,58 @@ impl DiskStore {
             }
         }
         Ok(living)
+    }
+
+    /// Drops the segments of others' files that are damaged; says how many files they had.
+    fn drop_damaged_files(&mut self) -> Result<u64, StoreError> {
+        let numbers = self.of_files.segments.keys().copied();
+        let damaged: Vec<u32> = numbers
+            .filter(|&number| self.history.segment(number).is_damaged)
+            .collect();
+        let newest = damaged.last().copied();
+        if newest.is_some_and(|newest| newest > self.head.number) {
+            // Their numbers are not used again.
+            self.roll()?;
+        }
+        let mut files = 0;
+        for number in damaged {
+            let segment = self.history.segment(number);
+            files += segment.files.as_ref().map_or(0, |files| files.len() as u64);
+            self.remove_files(number)?;
+            self.of_files.remove(number);
+            self.history.drop_segment(number);
+        }
+        Ok(files)
+    }
+
+    /// Overwrites what is no piece in a segment's recipes. Those that are stay where they are, since
+    /// others lead on from them.
+    fn wipe_recipes(&mut self, number: u32) -> Result<(), StoreError> {
+        let folder = &*self.history.folder;
+        let name = FileKind::Recipes.file_name(number);
+        let end = self.history.segment(number).recipe_bytes;
+        let file = folder.open_or_create(&name);
+        let wiped = file.and_then(|file| {
+            let mut bytes = vec![0; (end - RECIPES_AT) as usize];
+            let count = file.read_up_to(&mut bytes, RECIPES_AT)?;
+            bytes.truncate(count);
+            let mut at = 0;
+            while at < count {
+                match Piece::parse(number, &bytes[at..]) {
+                    Some(piece) => at += piece.encoded_bytes(),
+                    None => {
+                        bytes[at] = 0;
+                        at += 1;
+                    }
+                }
+            }
+            file.write_all_at(&bytes, RECIPES_AT)?;
+            if file.bytes()? > end {
+                file.set_bytes(end)?;
+            }
+            file.sync()
+        });
+        wiped.map_err(error_at(folder, "write", &name))
     }
 
     /// Leaves a segment its realms and recipes.
@@ -162,6 +233,7 @@ impl DiskStore {
         }
         self.history.forget_cached(number);
         self.history.empty_segment(number, &realms);
+        self.history.segment_mut(number).is_damaged = false;
         let recipes = self.history.segment(number).recipe_bytes;
         let disk = DiskBytes {
             index: index.len() as u64,

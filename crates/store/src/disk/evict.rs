@@ -149,7 +149,7 @@ impl DiskStore {
             return Ok(false);
         }
         let Some(content) = self.history.verified(chunk.at, &found)? else {
-            self.history.damaged += 1;
+            self.history.note_damage(chunk.at.segment);
             return Ok(false);
         };
         self.store(chunk.realm, chunk.key, &found.digest, &content)?;

@@ -246,6 +246,9 @@ fn load(history: &mut History) -> Result<Loaded, StoreError> {
             let end = history.segment(number).recipe_bytes;
             set_bytes(history, number, FileKind::Recipes, end)?;
         }
+        if Some(number) != last && loaded.has_rest {
+            history.note_damage(number);
+        }
         // Its slot would be given to another realm.
         if Some(number) == last && loaded.has_undeclared {
             youngest = Youngest::IsSealed;

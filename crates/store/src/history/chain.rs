@@ -136,7 +136,7 @@ impl History {
         // A file of others that changed is counted as that.
         let segment = self.segments.get(&at.segment);
         if segment.is_some_and(|segment| segment.files.is_none()) {
-            self.damaged += 1;
+            self.note_damage(at.segment);
         }
         self.forget(key);
         Ok(Fetched::Gone)

@@ -139,7 +139,7 @@ impl History {
         let records: Vec<Record> = parse_records(encoded).collect();
         self.take_block(number, block, start, &records, batch);
         if is_full {
-            self.damaged += 1;
+            self.note_damage(number);
             self.segment_mut(number).records = first + BLOCK_RECORDS as u32;
         } else {
             loaded.has_rest = records.len() * RECORD_BYTES < bytes.len();
@@ -224,14 +224,16 @@ impl History {
         let mut has_undeclared = false;
         while at < bytes.len() && tries_left > 0 {
             let Some(piece) = Piece::parse(number, &bytes[at..]) else {
-                tries_left -= 1;
-                is_torn = true;
+                if bytes[at] != 0 {
+                    tries_left -= 1;
+                    is_torn = true;
+                }
                 at += 1;
                 continue;
             };
-            if is_torn {
-                self.damaged += 1;
-                is_torn = false;
+            // Zeros are what compacting left of damaged pieces.
+            if std::mem::take(&mut is_torn) {
+                self.note_damage(number);
             }
             let offset = from + at as u64;
             at += piece.encoded_bytes();
@@ -246,7 +248,7 @@ impl History {
             self.segment_mut(number).recipe_bytes = from + at as u64;
         }
         LoadedRecipes {
-            has_rest: is_torn,
+            has_rest: self.segment(number).recipe_bytes < from + bytes.len() as u64,
             has_undeclared,
         }
     }

@@ -1,11 +1,13 @@
 //! Verifying and compacting.
 
+use std::sync::Arc;
+
 use refrain_store::{
-    ChunkSource, OpeningKey,
+    ChunkSource, OpeningKey, ReadOnlyStore, VerifyReport,
     folder::{Folder, MemoryFolder},
 };
 
-use crate::common::{chunks, flow, has, open, read_after, read_all, realm};
+use crate::common::{chunking, chunks, config, flow, has, open, read_after, read_all, realm};
 
 /// Damages every other chunk of the first segment.
 fn damage(folder: &MemoryFolder) {
@@ -111,4 +113,98 @@ fn small_segments_are_joined_and_a_cut_between_loses_nothing() {
             assert_eq!(followed, chunks(round * 100 + 1..round * 100 + 10));
         }
     }
+}
+
+/// Verifies, compacts and verifies what is opened again, which must be whole; the living chunks
+/// before and after.
+#[track_caller]
+fn mend(folder: &MemoryFolder, segments: u64) -> (VerifyReport, VerifyReport) {
+    let mut store = open(folder, segments);
+    let found = store.verify(&mut |_| ()).expect("verified");
+    store.compact(&mut |_, _| ()).expect("compacted");
+    let disk = store.stat().disk.total();
+    assert!(disk <= config(segments).size_bytes, "{disk}");
+    store.close().expect("closed");
+    let mut store = open(folder, segments);
+    let left = store.verify(&mut |_| ()).expect("verified");
+    assert!(!found.is_whole() && left.is_whole(), "{found:?} {left:?}");
+    let other: Arc<dyn Folder> = Arc::new(folder.clone());
+    let mut other = ReadOnlyStore::open_in(other, chunking()).expect("it opens");
+    assert!(other.verify(&mut |_| ()).expect("verified").is_whole());
+    (found, left)
+}
+
+fn flip(folder: &MemoryFolder, name: &str, places: impl IntoIterator<Item = usize>) {
+    let mut content = folder.content(name).expect("it is there");
+    places.into_iter().for_each(|at| content[at] ^= 1);
+    folder.put(name, content);
+}
+
+/// A store of 300 chunks, three segments, the last of them its head.
+fn filled() -> MemoryFolder {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 50);
+    flow(&mut store, realm(0), Some(OpeningKey(1)), 0..300);
+    store.close().expect("closed");
+    folder
+}
+
+#[test]
+fn a_few_damaged_chunks_are_gone_afterwards_also_from_the_head() {
+    let folder = filled();
+    let head = "00000003.chunks";
+    let middle = folder.content(head).expect("three segments").len() / 2;
+    flip(&folder, "00000001.chunks", [5]);
+    flip(&folder, head, [middle]);
+    let (found, left) = mend(&folder, 50);
+    assert_eq!((found.damaged_chunks, found.damaged_metadata), (2, 0));
+    assert_eq!((found.chunks, left.chunks), (298, 298));
+}
+
+#[test]
+fn damaged_records_are_gone_afterwards() {
+    let folder = filled();
+    // In the digest of the third chunk, and in the trailer of the first block.
+    flip(&folder, "00000001.index", [64 + 3 * 35]);
+    flip(&folder, "00000002.index", [64 + 64 * 35 + 10]);
+    let (found, left) = mend(&folder, 50);
+    assert_eq!((found.damaged_chunks, found.damaged_metadata), (1, 2));
+    assert_eq!(left.chunks, 299);
+}
+
+#[test]
+fn damaged_recipes_are_gone_afterwards_and_others_lead_on() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 50);
+    for round in 0..6 {
+        flow(&mut store, realm(0), Some(OpeningKey(round)), 0..300);
+    }
+    flow(&mut store, realm(0), None, 300..500);
+    store.close().expect("closed");
+    let name = "00000004.recipes";
+    let last = folder.content(name).expect("it is there").len() - 1;
+    flip(&folder, name, [3000, last]);
+    let (found, left) = mend(&folder, 50);
+    assert_eq!((found.damaged_chunks, found.damaged_metadata), (0, 2));
+    assert_eq!(left.chunks, 500);
+    let mut store = open(&folder, 50);
+    let opening = store.openings(realm(0), OpeningKey(5))[0];
+    assert_eq!(read_all(&mut store, opening), chunks(0..300));
+}
+
+#[test]
+fn damage_goes_from_a_full_store_too() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 6);
+    flow(&mut store, realm(0), None, 0..1500);
+    store.close().expect("closed");
+    let files = folder.list().expect("memory");
+    let mut names = files.iter().map(|(name, _)| name.as_str());
+    let [oldest, next] = [(); 2].map(|()| names.find(|name| name.ends_with(".chunks")));
+    flip(&folder, oldest.expect("full"), [5]);
+    flip(&folder, next.expect("full"), [5]);
+    let (found, left) = mend(&folder, 6);
+    assert_eq!(found.damaged_chunks, 2);
+    // Two segments were moved, and at most as many had to go.
+    assert!(left.chunks * 2 >= found.chunks, "{found:?} {left:?}");
 }

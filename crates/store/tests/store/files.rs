@@ -231,6 +231,31 @@ fn what_the_store_has_itself_stays_when_a_file_has_it_too() {
 }
 
 #[test]
+fn damage_to_what_is_known_of_files_is_compacted_away_and_they_are_added_again() {
+    let mut world = World::new();
+    let one = content(1, 50_000);
+    for damaged in ["00000002.index", "00000004.recipes"] {
+        world.write("one", &one);
+        assert_eq!(world.add().added_files, 1);
+        world.store = None;
+        let path = world.store_path().join(damaged);
+        let mut bytes = fs::read(&path).expect("it is there");
+        bytes[300] ^= 1;
+        fs::write(&path, bytes).expect("written");
+        world.reopen();
+        let report = world.store().verify(&mut |_| ()).expect("verified");
+        assert_eq!(report.damaged_metadata, 1);
+        let report = world.store().compact(&mut |_, _| ()).expect("compacted");
+        assert_eq!(report.dropped_files, 1);
+        world.reopen();
+        let report = world.store().verify(&mut |_| ()).expect("verified");
+        assert!(report.is_whole() && report.chunks == 0, "{report:?}");
+    }
+    assert_eq!(world.add().added_files, 1);
+    assert_eq!(world.follows(&one), cut(&one)[1..]);
+}
+
+#[test]
 fn adding_again_updates_what_changed() {
     let mut world = World::new();
     let files: Vec<Vec<u8>> = (0..4).map(|seed| content(seed, 30_000)).collect();
