@@ -7,6 +7,7 @@ use std::io::{self, Write};
 
 use refrain_gateway::{
     config::{CommonConfig, FarConfig, HistoryOptions, NearConfig},
+    history::History,
     keys::{PeerKeys, PublicKey},
     memory::MemoryBudget,
 };
@@ -16,7 +17,8 @@ use refrain_proto::by_receiver::history::HistoryConfig;
 use crate::table::bytes;
 
 /// What a near end would do.
-pub fn near(config: &NearConfig, out: &mut impl Write) -> io::Result<()> {
+pub fn near(config: &NearConfig, out: &mut impl Write) -> anyhow::Result<()> {
+    let neighbours = config.history.as_ref().map(History::check).transpose()?;
     writeln!(out, "refrain near: the configuration is good")?;
     let mut line = |key: &str, value: String| writeln!(out, "  {key:<12}{value}");
     line("peer", format!("{}, key {}", config.peer, config.peer_key))?;
@@ -33,6 +35,12 @@ pub fn near(config: &NearConfig, out: &mut impl Write) -> io::Result<()> {
                 "store",
                 format!("{store}, at most {size}, realm {}", history.realm),
             )?;
+            for (folder, looked) in history.also.iter().zip(neighbours.into_iter().flatten()) {
+                let folder = folder.display();
+                let is_there =
+                    looked.map_or_else(|error| format!(", not now: {error}"), |()| String::new());
+                line("store_also", format!("{folder}{is_there}"))?;
+            }
         }
         None => line("store", "none: nothing is predicted".to_owned())?,
     }
@@ -42,7 +50,8 @@ pub fn near(config: &NearConfig, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
         "nothing was started; `refrain check` tries the way to the peer"
-    )
+    )?;
+    Ok(())
 }
 
 /// What a far end would do.

@@ -40,7 +40,7 @@ pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
     let _log = crate::log_to_stderr(started.common.log);
     crate::warn_of_unread_variables(Role::Near);
     if arguments.dry_run {
-        return Ok(dry_run::near(&started, &mut std::io::stdout().lock())?);
+        return dry_run::near(&started, &mut std::io::stdout().lock());
     }
     block_on(async {
         let mut tasks = Tasks::default();

@@ -16,7 +16,7 @@ use refrain_codec::{
     chunk::{hash::ChunkHasher, stream::ChunkBounds},
     marker::PackMask,
 };
-use refrain_gateway::units::ByteSize;
+use refrain_gateway::{config::Mismatch, units::ByteSize};
 use refrain_store::{ChunkSource, Chunking, DiskStore, ReadOnlyStore, Realm, StoreConfig};
 use serde::Serialize;
 
@@ -46,7 +46,7 @@ enum StoreCommand {
 #[derive(clap::Args)]
 struct StoreOptions {
     /// The folder of the store
-    #[arg(long, env = "REFRAIN_STORE", value_name = "DIR")]
+    #[arg(long, env = "REFRAIN_STORE", value_name = "DIR", value_parser = parse_folder)]
     store: PathBuf,
     /// Print one JSON object
     #[arg(long)]
@@ -59,7 +59,7 @@ struct AddArguments {
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// The service whose flows this history may answer, as the near gateway names it
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = parse_realm)]
     realm: String,
     #[command(flatten)]
     store: StoreOptions,
@@ -148,7 +148,6 @@ impl StoreOptions {
 }
 
 fn add(arguments: &AddArguments) -> anyhow::Result<()> {
-    ensure!(!arguments.realm.is_empty(), "a realm has a name");
     let is_folder = std::fs::metadata(&arguments.dir)
         .with_context(|| arguments.dir.display().to_string())?
         .is_dir();
@@ -228,6 +227,20 @@ fn bar(template: &str) -> ProgressBar {
     };
     let style = ProgressStyle::with_template(template).expect("a valid template");
     ProgressBar::with_draw_target(None, target).with_style(style)
+}
+
+fn parse_folder(path: &str) -> Result<PathBuf, Mismatch> {
+    match path {
+        "" => Err(Mismatch::NoFolder),
+        path => Ok(path.into()),
+    }
+}
+
+fn parse_realm(name: &str) -> Result<String, Mismatch> {
+    match Realm::is_name(name) {
+        true => Ok(name.to_owned()),
+        false => Err(Mismatch::Realm),
+    }
 }
 
 /// An average as the bits of the mask that gives it.

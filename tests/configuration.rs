@@ -155,6 +155,66 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
 }
 
 #[test]
+fn a_dry_run_looks_at_stores() {
+    let site = Site::new();
+    let key = site.path("near.key").display().to_string();
+    let [store, file, other] = ["store", "file", "other"].map(|name| {
+        let path = site.path(name);
+        path.display().to_string()
+    });
+    site.write("file", "no folder");
+    let near = |store: &str, more: &[&str]| {
+        let flags = [
+            "near",
+            "--peer",
+            "far.invalid:7000",
+            "--key",
+            &key,
+            "--dry-run",
+        ];
+        let options = ["--peer-key", &site.far_key, "--socks5", "127.0.0.1:1080"];
+        let store = ["--store", store];
+        refrain(&[&flags, &options[..], &store, more].concat())
+    };
+    let tried = near(&store, &["--store-also", &other, "--mode", "receiver"]);
+    let said = String::from_utf8_lossy(&tried.stdout);
+    assert_eq!(tried.status.code(), Some(0), "{tried:?}");
+    let also = format!("{other}, not now: {other} holds no store");
+    for part in [&store[..], &also, "receiver"] {
+        assert!(said.contains(part), "{part:?} is not in\n{said}");
+    }
+    assert!(!site.path("store").exists(), "nothing is made");
+
+    let files = site.path("files");
+    std::fs::create_dir(&files).expect("made");
+    let files = files.display().to_string();
+    let add = [
+        "store",
+        "add",
+        &files,
+        "--realm",
+        "a",
+        "--chunk-size",
+        "4KiB",
+    ];
+    assert!(
+        refrain(&[&add[..], &["--store", &other]].concat())
+            .status
+            .success()
+    );
+    for (store, more, part) in [
+        (&file, &[][..], "cannot list"),
+        (&other, &[], "--chunk-size 4096"),
+        (&store, &["--store-also", &other], "--store-also"),
+    ] {
+        let tried = near(store, more);
+        let error = String::from_utf8_lossy(&tried.stderr);
+        assert_eq!(tried.status.code(), Some(1), "{tried:?}");
+        assert!(error.contains(part), "{part:?} is not in {error}");
+    }
+}
+
+#[test]
 fn a_dry_run_finds_what_would_keep_a_gateway_from_starting() {
     let site = Site::new();
     let key = site.path("far.key").display().to_string();

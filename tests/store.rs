@@ -245,6 +245,11 @@ fn errors_say_what_to_do() {
     };
     fails(&["stat"], 2, &["--store"]);
     fails(&["add", &files, "--store", &store], 2, &["--realm"]);
+    for name in ["", "a\nb"] {
+        let add = ["add", &files, "--store", &store, "--realm", name];
+        fails(&add, 2, &["--realm", "control characters"]);
+    }
+    fails(&["stat", "--store", ""], 2, &["--store"]);
     fails(&["stat", "--store", &files], 1, &["holds no store", &files]);
     fails(&["compact", "--store", &files], 1, &["holds no store"]);
     add("/nowhere/at/all", &[], 1, &["/nowhere/at/all"]);
@@ -254,7 +259,7 @@ fn errors_say_what_to_do() {
         &files,
         &["--chunk-size", "4KiB"],
         1,
-        &["cut otherwise", "13 bits", "12 bits"],
+        &["cut otherwise", "--chunk-size 8192", "--chunk-size 4096"],
     );
     add(&files, &["--chunk-min", "64KiB"], 1, &["48"]);
     add(&files, &["--store-size", "1MB"], 1, &["too small"]);

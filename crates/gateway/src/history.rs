@@ -18,10 +18,11 @@ use std::{
 };
 
 use refrain_proto::by_receiver::history::HistoryRequest;
-use refrain_store::{StoreError, StoreStat};
+use refrain_store::{DiskStore, StoreError, StoreStat};
 
 use crate::{config::HistoryOptions, link::SharedLink};
 use keeper::Keeper;
+use neighbour::Neighbour;
 
 /// Requests that wait for the thread.
 const REQUESTS_WAITING_MAX: usize = 256;
@@ -103,6 +104,24 @@ impl History {
         let options = options.clone();
         let opened = tokio::task::spawn_blocking(move || Self::open_now(&options)).await;
         opened.map_err(std::io::Error::other)?
+    }
+
+    /// Says what opening would refuse, and changes nothing. For each store of a neighbour, in their
+    /// order, whether it can be read now.
+    pub fn check(options: &HistoryOptions) -> Result<Vec<Result<(), StoreError>>, HistoryError> {
+        let config = options.store_config();
+        let own = DiskStore::check(&options.store, config);
+        own.map_err(|source| HistoryError::Store {
+            store: options.store.clone(),
+            source,
+        })?;
+        let also = options.also.iter().map(|folder| {
+            Neighbour::check(folder, config.chunking).map_err(|source| HistoryError::Neighbour {
+                store: folder.clone(),
+                source,
+            })
+        });
+        also.collect()
     }
 
     fn open_now(options: &HistoryOptions) -> Result<Arc<History>, HistoryError> {

@@ -18,6 +18,12 @@ impl Realm {
         realm.copy_from_slice(&blake3::hash(name.as_bytes()).as_bytes()[..16]);
         Self(realm)
     }
+
+    /// Whether a realm can have this name: a line that is not empty, without control characters.
+    #[must_use]
+    pub fn is_name(name: &str) -> bool {
+        !name.is_empty() && !name.chars().any(char::is_control)
+    }
 }
 
 impl fmt::Display for Realm {

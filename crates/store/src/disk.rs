@@ -187,6 +187,19 @@ impl DiskStore {
         Self::open_folder(Arc::new(RealFolder::new(path)), config, Some(lock))
     }
 
+    /// Says what [`open`](Self::open) would refuse of the store at `path`, and changes nothing.
+    /// Whether another process has it open is not looked at.
+    ///
+    /// # Errors
+    /// Like [`open`](Self::open).
+    pub fn check(path: &Path, config: StoreConfig) -> Result<(), StoreError> {
+        config.checked_segment_bytes()?;
+        match path.exists() {
+            true => open::check_format(&RealFolder::new(path), &config).map(|_| ()),
+            false => Ok(()),
+        }
+    }
+
     /// The same in a folder of any kind, to which nobody else may write.
     ///
     /// # Errors

@@ -70,8 +70,8 @@ pub enum StoreError {
     },
     /// The store was cut into chunks in another way, so that no new chunk would meet an old one.
     #[error(
-        "the chunks of store {} are cut otherwise: it has {stored}, asked is {asked}; give these \
-         options their former values, or name another folder",
+        "the chunks of store {} are cut otherwise: it has {stored}, asked is {asked}; give it the \
+         options that it has, or name another folder",
         path.display()
     )]
     OtherChunking {

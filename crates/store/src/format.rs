@@ -56,8 +56,8 @@ impl fmt::Display for Chunking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "a mask of {} bits, {} to {} bytes, {}",
-            self.mask_bits,
+            "--chunk-size {} --chunk-min {} --chunk-max {} --chunk-hash {}",
+            1_u64 << self.mask_bits,
             self.bounds.bytes_min(),
             self.bounds.bytes_max(),
             self.hasher

@@ -28,11 +28,10 @@ pub(crate) fn read(folder: &dyn Folder) -> Result<BTreeMap<Realm, String>, Store
     Ok(names.collect())
 }
 
-/// Adds a name, if it is one line and there is room.
+/// Adds a name, if it can be one and there is room.
 pub(crate) fn add(folder: &dyn Folder, name: &str) -> Result<(), StoreError> {
     let mut names = read(folder)?;
-    let is_line = !name.is_empty() && !name.contains(['\n', '\r']);
-    if !is_line || names.insert(Realm::named(name), name.to_owned()).is_some() {
+    if !Realm::is_name(name) || names.insert(Realm::named(name), name.to_owned()).is_some() {
         return Ok(());
     }
     let mut text = String::new();

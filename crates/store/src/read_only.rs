@@ -41,19 +41,20 @@ impl ReadOnlyStore {
         Self::open_in(Arc::new(RealFolder::new(path)), chunking)
     }
 
+    /// Says what [`open`](Self::open) would refuse at once of the store at `path`.
+    ///
+    /// # Errors
+    /// Like [`open`](Self::open).
+    pub fn check(path: &Path, chunking: Chunking) -> Result<(), StoreError> {
+        check_chunking(&RealFolder::new(path), chunking)
+    }
+
     /// The same in a folder of any kind.
     ///
     /// # Errors
     /// Like [`open`](Self::open).
     pub fn open_in(folder: Arc<dyn Folder>, chunking: Chunking) -> Result<Self, StoreError> {
-        let stored = chunking_of(&*folder)?;
-        if stored != chunking {
-            return Err(StoreError::OtherChunking {
-                path: folder.path(),
-                stored,
-                asked: chunking,
-            });
-        }
+        check_chunking(&*folder, chunking)?;
         Self::open_as(folder, chunking, false)
     }
 
@@ -201,6 +202,18 @@ impl ReadOnlyStore {
             }
             loaded => loaded.map(|_| true),
         }
+    }
+}
+
+fn check_chunking(folder: &dyn Folder, asked: Chunking) -> Result<(), StoreError> {
+    let stored = chunking_of(folder)?;
+    match stored == asked {
+        true => Ok(()),
+        false => Err(StoreError::OtherChunking {
+            path: folder.path(),
+            stored,
+            asked,
+        }),
     }
 }
 

@@ -11,6 +11,8 @@ use refrain_proto::{
     limits::OFFER_BYTES_MAX,
 };
 
+use refrain_store::{Chunking, Realm, StoreConfig};
+
 use super::Mismatch;
 use crate::{
     keys::PublicKey,
@@ -51,8 +53,11 @@ impl HistoryOptions {
         settings: &Settings,
         peer: &PublicKey,
     ) -> Result<Option<HistoryOptions>, ConfigError> {
-        let store =
-            settings.optional_with(&STORE, |path| Ok::<_, Mismatch>(PathBuf::from(path)))?;
+        let folder = |path: &str| match path {
+            "" => Err(Mismatch::NoFolder),
+            path => Ok(PathBuf::from(path)),
+        };
+        let store = settings.optional_with(&STORE, folder)?;
         let Some(store) = store else {
             let about_store: [&'static OptionSpec; 7] = [
                 &STORE_SIZE,
@@ -85,9 +90,12 @@ impl HistoryOptions {
         Ok(Some(HistoryOptions {
             store,
             size,
-            also: settings.many_with(&STORE_ALSO, |path| Ok::<_, Mismatch>(PathBuf::from(path)))?,
+            also: settings.many_with(&STORE_ALSO, folder)?,
             realm: settings
-                .optional_with(&REALM, |name| Ok::<_, Mismatch>(name.to_owned()))?
+                .optional_with(&REALM, |name| match Realm::is_name(name) {
+                    true => Ok(name.to_owned()),
+                    false => Err(Mismatch::Realm),
+                })?
                 .unwrap_or_else(|| peer.to_string()),
             predict: settings.one_with(&PREDICT, |text| match text {
                 "window" => Ok(Predict::Window),
@@ -98,6 +106,18 @@ impl HistoryOptions {
             bounds: bounds.ok_or_else(|| settings.wrong(&CHUNK_MAX, Mismatch::ChunkBounds))?,
             hasher: settings.one(&CHUNK_HASH)?,
         }))
+    }
+
+    /// The store that it asks for.
+    pub(crate) fn store_config(&self) -> StoreConfig {
+        StoreConfig {
+            chunking: Chunking {
+                mask_bits: self.mask.count(),
+                bounds: self.bounds,
+                hasher: self.hasher,
+            },
+            ..StoreConfig::new(self.size.0)
+        }
     }
 
     /// What a link's engine is to know of it.

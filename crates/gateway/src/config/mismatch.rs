@@ -70,6 +70,12 @@ pub enum Mismatch {
     /// A mode of prediction that there is not.
     #[error("expected `window` or `aligned`")]
     Predict,
+    /// A folder without a name.
+    #[error("expected the path of a folder")]
+    NoFolder,
+    /// What no realm is called.
+    #[error("a realm's name is not empty and has no control characters")]
+    Realm,
     /// A store too small for its segments.
     #[error("expected 16MiB or more")]
     StoreTooSmall,

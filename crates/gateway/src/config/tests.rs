@@ -354,6 +354,10 @@ fn what_a_store_cannot_be_is_said() {
     assert_eq!((small.mask.count(), &small.realm[..]), (10, "b"));
     for (flags, part) in [
         (&["--realm", "b"][..], "needs --store"),
+        (&["--store", ""], "path of a folder"),
+        (&["--store", "a", "--store-also", ""], "path of a folder"),
+        (&["--store", "a", "--realm", ""], "not empty"),
+        (&["--store", "a", "--realm", "a\tb"], "control characters"),
         (&["--store", "a", "--store-size", "1MB"], "16MiB or more"),
         (&["--store", "a", "--chunk-size", "3KiB"], "power of two"),
         (&["--store", "a", "--chunk-size", "64KiB"], "power of two"),

@@ -14,8 +14,8 @@ use refrain_proto::by_receiver::history::{
     Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted,
 };
 use refrain_store::{
-    Chain, ChunkSource, ChunkStore, Chunking, DiskStore, OpeningKey, Place, Realm, RecipeId,
-    StoreConfig, StoreError, StoreStat,
+    Chain, ChunkSource, ChunkStore, DiskStore, OpeningKey, Place, Realm, RecipeId, StoreError,
+    StoreStat,
 };
 
 use super::{HistoryError, Request, Shared, neighbour::Neighbour};
@@ -36,22 +36,14 @@ pub(super) struct Keeper {
 
 impl Keeper {
     pub(super) fn open(options: &HistoryOptions) -> Result<Keeper, HistoryError> {
-        let chunking = Chunking {
-            mask_bits: options.mask.count(),
-            bounds: options.bounds,
-            hasher: options.hasher,
-        };
-        let config = StoreConfig {
-            chunking,
-            ..StoreConfig::new(options.size.0)
-        };
+        let config = options.store_config();
         let own =
             DiskStore::open(&options.store, config).map_err(|source| HistoryError::Store {
                 store: options.store.clone(),
                 source,
             })?;
         let also = options.also.iter().map(|folder| {
-            Neighbour::open(folder, chunking).map_err(|source| HistoryError::Neighbour {
+            Neighbour::open(folder, config.chunking).map_err(|source| HistoryError::Neighbour {
                 store: folder.clone(),
                 source,
             })

@@ -22,15 +22,17 @@ impl Neighbour {
             store: None,
             trouble: None,
         };
-        match neighbour.try_to_look() {
-            Err(
-                error @ (StoreError::OtherChunking { .. }
-                | StoreError::OtherVersion { .. }
-                | StoreError::DamagedFormat { .. }),
-            ) => return Err(error),
-            looked => neighbour.tell(looked),
-        }
+        let looked = neighbour.try_to_look();
+        neighbour.tell(unless_for_good(looked)?);
         Ok(neighbour)
+    }
+
+    /// What opening would refuse, and whether the store can be read now.
+    pub(super) fn check(
+        folder: &Path,
+        chunking: Chunking,
+    ) -> Result<Result<(), StoreError>, StoreError> {
+        unless_for_good(ReadOnlyStore::check(folder, chunking))
     }
 
     /// Looks for what its owner has written since, or for the store.
@@ -71,5 +73,17 @@ impl Neighbour {
     pub(super) fn source(&mut self) -> Option<&mut dyn ChunkSource> {
         let store = self.store.as_mut()?;
         Some(store)
+    }
+}
+
+/// An error alone that time does not mend.
+fn unless_for_good(looked: Result<(), StoreError>) -> Result<Result<(), StoreError>, StoreError> {
+    match looked {
+        Err(
+            error @ (StoreError::OtherChunking { .. }
+            | StoreError::OtherVersion { .. }
+            | StoreError::DamagedFormat { .. }),
+        ) => Err(error),
+        looked => Ok(looked),
     }
 }

@@ -27,7 +27,7 @@ impl DiskStore {
         lock: Option<Lock>,
     ) -> Result<Self, StoreError> {
         let segment_bytes = config.checked_segment_bytes()?;
-        check_format(&*folder, &config)?;
+        settle_format(&*folder, &config)?;
         // Cut off what a crash left, and look again: what was cut may have hidden what lies
         // deeper.
         let mut was_cut = false;
@@ -115,24 +115,30 @@ enum Loaded {
     Cut,
 }
 
-/// Sees to the file `format`.
-fn check_format(folder: &dyn Folder, config: &StoreConfig) -> Result<(), StoreError> {
-    let format = Format {
-        chunking: config.chunking,
-        size_bytes: config.size_bytes,
-    };
+/// What is to become of the file `format`.
+pub(super) enum FormatIs {
+    AsAsked,
+    OfAnotherBound,
+    /// All that there is goes with it.
+    CutOtherwise,
+    Missing,
+}
+
+/// Looks at the file `format`, and refuses what is no store like this, nor to be one.
+pub(super) fn check_format(
+    folder: &dyn Folder,
+    config: &StoreConfig,
+) -> Result<FormatIs, StoreError> {
+    // First: of a file in place of the folder it says so.
+    let files = list(folder)?;
     match format::read(folder)? {
-        Some(stored) if stored == format => Ok(()),
-        Some(stored) if stored.chunking == config.chunking => format::write(folder, format),
-        Some(_) if config.starts_afresh => {
-            for (name, _) in list(folder)? {
-                if FileKind::parse(&name).is_some() {
-                    let removed = folder.remove(&name);
-                    removed.map_err(error_at(folder, "remove", &name))?;
-                }
-            }
-            format::write(folder, format)
+        Some(stored) if stored.chunking == config.chunking => {
+            Ok(match stored.size_bytes == config.size_bytes {
+                true => FormatIs::AsAsked,
+                false => FormatIs::OfAnotherBound,
+            })
         }
+        Some(_) if config.starts_afresh => Ok(FormatIs::CutOtherwise),
         Some(stored) => Err(StoreError::OtherChunking {
             path: folder.path(),
             stored: stored.chunking,
@@ -140,15 +146,35 @@ fn check_format(folder: &dyn Folder, config: &StoreConfig) -> Result<(), StoreEr
         }),
         None => {
             let ours = [LOCK_FILE, FORMAT_FILE_NEW];
-            let files = list(folder)?;
-            if files.iter().any(|(name, _)| !ours.contains(&name.as_str())) {
-                return Err(StoreError::NotAStore {
+            match files.iter().all(|(name, _)| ours.contains(&name.as_str())) {
+                true => Ok(FormatIs::Missing),
+                false => Err(StoreError::NotAStore {
                     path: folder.path(),
-                });
+                }),
             }
-            format::write(folder, format)
         }
     }
+}
+
+/// Sees to the file `format`.
+fn settle_format(folder: &dyn Folder, config: &StoreConfig) -> Result<(), StoreError> {
+    match check_format(folder, config)? {
+        FormatIs::AsAsked => return Ok(()),
+        FormatIs::OfAnotherBound | FormatIs::Missing => {}
+        FormatIs::CutOtherwise => {
+            for (name, _) in list(folder)? {
+                if FileKind::parse(&name).is_some() {
+                    let removed = folder.remove(&name);
+                    removed.map_err(error_at(folder, "remove", &name))?;
+                }
+            }
+        }
+    }
+    let format = Format {
+        chunking: config.chunking,
+        size_bytes: config.size_bytes,
+    };
+    format::write(folder, format)
 }
 
 fn list(folder: &dyn Folder) -> Result<Vec<(String, u64)>, StoreError> {
