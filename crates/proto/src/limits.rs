@@ -133,6 +133,10 @@ pub const OFFERED_BYTES_LINK: u64 = 128 << 20;
 /// flow's offers no more until another comes (`docs/architecture.md`, 17).
 pub const FALSE_HASH_BYTES_MAX: u64 = 256 << 10;
 
+/// Bytes of a flow in which its sender looks for offers without finding any, before it leaves them
+/// alone until others come.
+pub const VAIN_SEARCH_BYTES_MAX: u64 = 16 << 20;
+
 /// Bytes wait so long, after the last one came, for the rest of an expected chunk.
 pub const HOLD_AFTER_LAST: Duration = Duration::from_millis(2);
 

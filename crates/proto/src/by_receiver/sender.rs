@@ -16,7 +16,8 @@
 //! The sender looks for anchors, not for chunks: it takes an offer's length from the offer, so
 //! it need not cut as the receiver does (`docs/architecture.md`, 16). Without offers a flow
 //! costs it nothing, and one whose offers keep being wrong costs at most
-//! [`FALSE_HASH_BYTES_MAX`] of hashing (PACK, section 5.2.1).
+//! [`FALSE_HASH_BYTES_MAX`] of hashing (PACK, section 5.2.1) and [`VAIN_SEARCH_BYTES_MAX`] of
+//! looking for them.
 
 mod alignment;
 
@@ -28,7 +29,9 @@ use super::terms::{Hint, OfferKey, OfferTerms, PREFIX_BYTES, RunDigest};
 use crate::{
     counters::PredictionCounters,
     frame::{Offer, OfferFrame},
-    limits::{FALSE_HASH_BYTES_MAX, HOLD_AFTER_LAST, HOLD_MAX, OFFERS_FLOW_MAX},
+    limits::{
+        FALSE_HASH_BYTES_MAX, HOLD_AFTER_LAST, HOLD_MAX, OFFERS_FLOW_MAX, VAIN_SEARCH_BYTES_MAX,
+    },
     moment::Moment,
 };
 use alignment::{Alignment, Unmoved};
@@ -71,6 +74,8 @@ pub(crate) struct Expectations {
     hold: Option<Hold>,
     /// Bytes hashed in vain since the last success, less those sent before the latest offer.
     false_bytes: u64,
+    /// Where the latest offer or success was: how long it has been looked for any in vain.
+    searched_from: u64,
     /// Offset of the last step, and of the latest offer.
     offset: u64,
     offered_at: u64,
@@ -177,6 +182,7 @@ impl Expectations {
             scan: None,
             hold: None,
             false_bytes: 0,
+            searched_from: 0,
             offset: 0,
             offered_at: 0,
             counters: PredictionCounters::default(),
@@ -230,6 +236,7 @@ impl Expectations {
             let sent = self.offset.saturating_sub(self.offered_at);
             self.false_bytes = self.false_bytes.saturating_sub(sent);
             self.offered_at = self.offset;
+            self.searched_from = self.offset;
         }
         self.turn = self.turn.max(self.first);
         if self
@@ -271,7 +278,9 @@ impl Expectations {
         let Waiting { offset, bytes, .. } = waiting;
         self.alignment.earned(offset.saturating_sub(self.offset));
         self.offset = offset;
-        if self.outstanding() == 0 || self.false_bytes >= FALSE_HASH_BYTES_MAX {
+        let is_vain = self.false_bytes >= FALSE_HASH_BYTES_MAX
+            || offset.saturating_sub(self.searched_from) >= VAIN_SEARCH_BYTES_MAX;
+        if self.outstanding() == 0 || is_vain {
             self.scan = None;
             self.here = None;
             self.hold = None;
@@ -577,6 +586,7 @@ impl Expectations {
         self.pop_forgotten();
         self.scan = None;
         self.supposed = None;
+        self.searched_from = waiting.offset + len as u64;
         self.counters.confirmed += hashes.len() as u64;
         self.counters.confirmed_bytes += len as u64;
         Step::Confirm {

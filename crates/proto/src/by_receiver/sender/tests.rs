@@ -142,6 +142,28 @@ fn offers_that_keep_being_wrong_cost_so_much_hashing_and_no_more() {
 }
 
 #[test]
+fn offers_are_looked_for_so_long_and_again_when_others_come() {
+    let chunks = chunks();
+    let stream = chunks[2..4].concat();
+    let mut expectations = Expectations::new(terms(), key());
+    let other = noise(1 << 20, 7);
+    let offered = offer(&mut expectations, None, &[&chunks[3]]);
+    offered.expect("possible");
+    let mut offset = 0;
+    while offset < VAIN_SEARCH_BYTES_MAX {
+        let step = expectations.step(at(0), waiting(offset, &other));
+        assert_eq!(step, Step::Send(other.len()));
+        offset += other.len() as u64;
+    }
+    let step = expectations.step(at(0), waiting(offset, &stream));
+    assert_eq!(step, Step::Send(stream.len()));
+    let offered = offer(&mut expectations, None, &[&chunks[3]]);
+    offered.expect("possible");
+    let step = expectations.step(at(0), waiting(offset, &stream));
+    assert_eq!(step, Step::Send(chunks[2].len()));
+}
+
+#[test]
 fn a_run_of_one_byte_is_all_anchors_and_costs_no_more_than_its_probes() {
     // With an odd number of bits set all windows are anchors.
     let run = vec![1; 256 << 10];
