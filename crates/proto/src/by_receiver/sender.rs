@@ -20,10 +20,11 @@
 //! looking for them.
 
 mod alignment;
+mod scan;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use refrain_codec::{marker::AnchorFinder, universal::UniversalHash};
+use refrain_codec::universal::UniversalHash;
 
 use super::terms::{Hint, OfferKey, OfferTerms, PREFIX_BYTES, RunDigest};
 use crate::{
@@ -35,17 +36,11 @@ use crate::{
     moment::Moment,
 };
 use alignment::{Alignment, Unmoved};
+use scan::Scan;
 
 /// Offers with the same prefix that are tried at one place, the one that is next in turn
 /// included.
 const CANDIDATES_MAX: usize = 2;
-
-/// One anchor in so many bytes is looked at, over a stretch; where a run of one byte is all
-/// anchors, the rest are passed over.
-const BYTES_A_PROBE: u64 = 256;
-
-/// Probes that may be saved up.
-const PROBES_MAX: u64 = 64;
 
 /// What a flow's sender knows of its receiver's offers.
 #[derive(Debug)]
@@ -102,17 +97,6 @@ struct Found {
 struct Supposed {
     at: u64,
     number: u64,
-}
-
-/// The search for anchors.
-#[derive(Debug)]
-struct Scan {
-    finder: AnchorFinder,
-    /// Flow offset of the finder's first byte.
-    start: u64,
-    /// Anchors that were found and not yet looked at, as the finder counts.
-    anchors: VecDeque<u64>,
-    probes: u64,
 }
 
 /// A wait for the rest of an expected chunk.
@@ -377,39 +361,12 @@ impl Expectations {
         if self.prefixes.is_empty() {
             return None;
         }
-        let Waiting { offset, bytes, .. } = *waiting;
-        let is_behind = self
-            .scan
-            .as_ref()
-            .is_none_or(|scan| scan.start + scan.finder.fed_bytes() < offset);
+        let offset = waiting.offset;
+        let is_behind = self.scan.as_ref().is_none_or(|scan| scan.end() < offset);
         if is_behind {
-            self.scan = Some(Scan {
-                finder: AnchorFinder::new(self.terms.mask),
-                start: offset,
-                anchors: VecDeque::new(),
-                probes: PROBES_MAX,
-            });
+            self.scan = Some(Scan::new(self.terms.mask, offset));
         }
-        let scan = self.scan.as_mut()?;
-        loop {
-            while let Some(&anchor) = scan.anchors.front() {
-                let at = scan.start + anchor;
-                if at >= offset && scan.probes > 0 {
-                    return Some(at);
-                }
-                scan.anchors.pop_front();
-            }
-            let fed = scan.start + scan.finder.fed_bytes();
-            let unfed = &bytes[(fed - offset) as usize..];
-            if unfed.is_empty() {
-                return None;
-            }
-            let part = &unfed[..unfed.len().min(16 << 10)];
-            let mut anchors = Vec::new();
-            scan.finder.feed(part, &mut anchors);
-            scan.anchors.extend(anchors);
-            scan.probes = PROBES_MAX.min(scan.probes + part.len() as u64 / BYTES_A_PROBE);
-        }
+        self.scan.as_mut()?.next(waiting)
     }
 
     /// Nothing begins at `at`.
@@ -428,14 +385,8 @@ impl Expectations {
         if self.here == Some(at) {
             self.here = None;
         }
-        if let Some(scan) = &mut self.scan
-            && scan
-                .anchors
-                .front()
-                .is_some_and(|&anchor| scan.start + anchor == at)
-        {
-            scan.anchors.pop_front();
-            scan.probes -= 1;
+        if let Some(scan) = &mut self.scan {
+            scan.pass(at);
         }
         self.alignment.tried(at);
     }
