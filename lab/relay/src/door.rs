@@ -2,10 +2,11 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::sync::Mutex;
 use std::task::Poll;
 
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 
@@ -23,6 +24,19 @@ pub(crate) struct Door {
 struct DoorState {
     socket: Socket,
     frozen: bool,
+}
+
+impl DoorState {
+    /// Frees the address, which no other socket can bind before.
+    fn close(&mut self) {
+        if let Socket::Listening(listener) = &self.socket {
+            // A process that another thread is just starting may still have a copy of the
+            // listener, with which it would go on. Where a listener cannot be shut down, closing
+            // it has to do.
+            let _ = SockRef::from(listener).shutdown(Shutdown::Both);
+        }
+        self.socket = Socket::None;
+    }
 }
 
 enum Socket {
@@ -80,8 +94,7 @@ impl Door {
     pub(crate) fn refuse(&self) -> io::Result<()> {
         let mut state = lock(&self.state);
         if let Socket::Listening(_) = state.socket {
-            // The listener must be gone before its address can be bound again.
-            state.socket = Socket::None;
+            state.close();
             state.socket = Socket::Refusing {
                 _claim: bind(self.address, None)?,
             };
@@ -93,7 +106,7 @@ impl Door {
     pub(crate) fn listen(&self) -> io::Result<()> {
         let mut state = lock(&self.state);
         if !matches!(state.socket, Socket::Listening(_)) {
-            state.socket = Socket::None;
+            state.close();
             let socket = bind(self.address, self.socket_buffer_bytes)?;
             state.socket = Socket::Listening(socket.listen(BACKLOG)?);
         }

@@ -7,6 +7,9 @@
 use std::future::Future;
 use std::io::{Error, ErrorKind, Result};
 use std::net::Ipv4Addr;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use refrain_relay::counts::DirectionCounts;
@@ -438,6 +441,33 @@ async fn refusing_keeps_the_address_and_the_connections() {
         (&at_server[..], &at_client[..]),
         (&b"still"[..], &b"here"[..])
     );
+}
+
+/// A process that another thread starts has a copy of every socket until it becomes itself.
+#[tokio::test]
+async fn refusing_works_while_processes_are_started() {
+    let setup = Setup::new(|_| {}).await;
+    let address = setup.relay.address();
+    let stop = Arc::new(AtomicBool::new(false));
+    let starter = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                let mut program = Command::new(env!("CARGO_BIN_EXE_refrain-relay"));
+                program.arg("--version").stdout(Stdio::null());
+                assert!(program.status().expect("the relay starts").success());
+            }
+        }
+    });
+    let switched = (0..2000).try_for_each(|_| {
+        setup.relay.refuse()?;
+        let error = std::net::TcpStream::connect(address).expect_err("nobody listens");
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+        setup.relay.restore()
+    });
+    stop.store(true, Ordering::Relaxed);
+    starter.join().expect("the processes ran");
+    switched.expect("the address stays the relay's");
 }
 
 #[tokio::test]
