@@ -1,9 +1,11 @@
 //! Addresses of loopback.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     sync::atomic::{AtomicU32, Ordering},
 };
+
+use socket2::{Domain, Socket, Type};
 
 /// An address of loopback that nobody listens on.
 ///
@@ -14,12 +16,24 @@ pub fn free_address() -> SocketAddr {
     loop {
         let offset = std::process::id() * 97 + NEXT.fetch_add(1, Ordering::Relaxed);
         let port = 12_000 + (offset % 20_000) as u16;
-        let is_free = |host: &str| TcpListener::bind((host, port)).is_ok();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         // Some listen on both at the same port.
-        if is_free("127.0.0.1") && (is_free("::1") || !has_ipv6()) {
-            return SocketAddr::from(([127, 0, 0, 1], port));
+        if is_free(address)
+            && (!has_ipv6() || is_free(SocketAddr::from((Ipv6Addr::LOCALHOST, port))))
+        {
+            return address;
         }
     }
+}
+
+/// Whether somebody could listen there.
+///
+/// The socket that asks does not listen: a process that another thread is just starting may
+/// have a copy of it for a while, which must be in nobody's way.
+fn is_free(address: SocketAddr) -> bool {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).expect("a socket");
+    socket.set_reuse_address(true).expect("an option");
+    socket.bind(&address.into()).is_ok()
 }
 
 /// A free address, and the value of `--forward` that leads from there to `target`.
