@@ -175,11 +175,12 @@ impl Pair {
         };
         for _ in 0..=detail / 16 {
             if self.written[end].len() < WRITTEN_BYTES_MAX {
-                let taken = self.links[end].write(self.flow, part);
+                let link = &mut self.links[end];
+                let taken = match detail % 2 {
+                    0 => link.write_and_confirm(self.now, self.flow, part),
+                    _ => link.write(self.flow, part),
+                };
                 self.written[end].extend(&part[..taken]);
-                if detail % 2 == 0 {
-                    self.links[end].confirm_ahead(self.now, self.flow);
-                }
             }
         }
     }

@@ -171,11 +171,7 @@ impl FlowHandle {
                         link.finish(self.id);
                         0
                     }
-                    _ => {
-                        let taken = link.write(self.id, &buffer[..passed]);
-                        link.confirm_ahead(now, self.id);
-                        taken
-                    }
+                    _ => link.write_and_confirm(now, self.id, &buffer[..passed]),
                 });
                 Ok::<_, io::Error>((read, buffer[taken..passed].to_vec()))
             });

@@ -235,12 +235,12 @@ impl Application {
                     return false;
                 }
             }
-            let taken = link.write(flow, &unwritten[..wanted]);
+            // As a gateway's flows do; the others leave what was predicted to their lane.
+            let taken = match self.manner.asks_for_room {
+                true => link.write_and_confirm(now, flow, &unwritten[..wanted]),
+                false => link.write(flow, &unwritten[..wanted]),
+            };
             record.written(self.end, taken);
-            // As a gateway's flows do; the others leave it to their lane.
-            if self.manner.asks_for_room {
-                link.confirm_ahead(now, flow);
-            }
             if taken < wanted {
                 self.is_held_back = true;
                 kinds.note(Kind::WriterHeldBack);

@@ -215,8 +215,8 @@ impl<H: History> PacedPair<H> {
                 }
             }
             if fetch.accepted && fetch.request_bytes == 0 && fetch.sent < fetch.content.len() {
-                let taken = self.far.write(fetch.flow, &fetch.content[fetch.sent..]);
-                self.far.confirm_ahead(self.now, fetch.flow);
+                let rest = &fetch.content[fetch.sent..];
+                let taken = self.far.write_and_confirm(self.now, fetch.flow, rest);
                 fetch.sent += taken;
                 idle &= taken == 0;
                 if fetch.sent == fetch.content.len() {

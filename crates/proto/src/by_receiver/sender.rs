@@ -103,6 +103,8 @@ struct Supposed {
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     at: u64,
+    /// Behind the chunk.
+    chunk_end: u64,
     since: Moment,
     /// Offset behind the last byte that has come, and when it was first seen.
     end: u64,
@@ -281,11 +283,11 @@ impl Expectations {
                     }
                     return self.run(&waiting);
                 }
-                Some((_, Verdict::Incomplete)) => {
+                Some((number, Verdict::Incomplete)) => {
                     if before > 0 {
                         return Step::Send(before);
                     }
-                    let until = self.hold_until(at, offset + bytes.len() as u64, now);
+                    let until = self.hold_until(at, number, offset + bytes.len() as u64, now);
                     if now < until {
                         return Step::Wait(until);
                     }
@@ -298,20 +300,26 @@ impl Expectations {
         Step::Send(bytes.len())
     }
 
-    /// How long the rest of an expected chunk that begins at `at` is waited for; all before
-    /// `end` has come.
-    fn hold_until(&mut self, at: u64, end: u64, now: Moment) -> Moment {
-        let hold = self.hold.filter(|hold| hold.at == at).unwrap_or(Hold {
-            at,
-            since: now,
-            end,
-            end_since: now,
-        });
-        let grew = hold.end != end;
+    /// Bytes behind `end`, before which all has come, that an expected chunk is waited for with.
+    pub(crate) fn awaited(&self, end: u64) -> usize {
+        self.hold
+            .map_or(0, |hold| hold.chunk_end.saturating_sub(end) as usize)
+    }
+
+    /// How long the rest of the expected chunk `number` that begins at `at` is waited for; all
+    /// before `end` has come.
+    fn hold_until(&mut self, at: u64, number: u64, end: u64, now: Moment) -> Moment {
+        let len = self
+            .expected(number)
+            .map_or(0, |expected| expected.offer.len.into());
+        let before = self.hold.filter(|hold| hold.at == at);
+        let unchanged = before.filter(|hold| hold.end == end);
         let hold = self.hold.insert(Hold {
+            at,
+            chunk_end: at + len,
+            since: before.map_or(now, |hold| hold.since),
             end,
-            end_since: if grew { now } else { hold.end_since },
-            ..hold
+            end_since: unchanged.map_or(now, |hold| hold.end_since),
         });
         (hold.end_since + HOLD_AFTER_LAST).min(hold.since + HOLD_MAX)
     }

@@ -119,6 +119,14 @@ impl Link {
     /// Hands the next bytes of a flow over; says how many were taken. When that is fewer
     /// than given, [`Event::Writable`] says when to go on.
     pub fn write(&mut self, id: FlowId, bytes: &[u8]) -> usize {
+        let taken = self.admit(id, bytes);
+        self.keep(id, &bytes[..taken]);
+        self.queue_flow(id);
+        taken
+    }
+
+    /// How many of a flow's next bytes are taken.
+    pub(super) fn admit(&mut self, id: FlowId, bytes: &[u8]) -> usize {
         let taken = bytes.len().min(self.writable_bytes(id));
         let Some(flow) = self.flows.get_mut(&id) else {
             return 0;
@@ -133,17 +141,23 @@ impl Link {
         {
             expectations.begins_at(flow.send.counters.app_bytes);
         }
+        flow.send.credit_bytes -= taken as u64;
         // A request says more of what will come than the target does.
         let predicts = flow.receive.predictions.is_some();
         let request = predicts.then(|| opening::of_request(&flow.target, &bytes[..taken]));
-        flow.send.pending.push(&bytes[..taken]);
-        flow.send.credit_bytes -= taken as u64;
-        self.pending_bytes += taken;
         if let Some(opening) = request.flatten() {
             self.opening_seen(id, opening);
         }
-        self.queue_flow(id);
         taken
+    }
+
+    /// Keeps bytes of a flow until they are sent; says how many.
+    pub(super) fn keep(&mut self, id: FlowId, bytes: &[u8]) -> usize {
+        if let Some(flow) = self.flows.get_mut(&id) {
+            flow.send.pending.push(bytes);
+            self.pending_bytes += bytes.len();
+        }
+        bytes.len()
     }
 
     /// Wants [`Event::Writable`] when the flow takes bytes again.

@@ -100,8 +100,9 @@ impl Link {
         self.with_predictions(id, |predictions, history| predictions.finish(history));
     }
 
-    /// What the flow's sender shall do next.
-    pub(super) fn step(&mut self, now: Moment, id: FlowId) -> Step {
+    /// What the flow's sender shall do next: with the bytes that wait, or, if there are none, with
+    /// `written`.
+    pub(super) fn step(&mut self, now: Moment, id: FlowId, written: &[u8]) -> Step {
         let Some(flow) = self.flows.get_mut(&id) else {
             return Step::Send(0);
         };
@@ -113,31 +114,36 @@ impl Link {
             ending,
             ..
         } = &mut flow.send;
+        let bytes = match pending.is_empty() {
+            true => written,
+            false => pending,
+        };
         let Some(expectations) = expectations
             .as_mut()
-            .filter(|expectations| expectations.outstanding() > 0 && !pending.is_empty())
+            .filter(|expectations| expectations.outstanding() > 0 && !bytes.is_empty())
         else {
-            return Step::Send(pending.len());
+            return Step::Send(bytes.len());
         };
         let (kept, counted) = (expectations.kept(), expectations.counters);
         let is_known = *class != TrafficClass::Unknown;
-        let class = if is_known {
-            *class
-        } else {
-            class.after(pending)
-        };
-        if class == TrafficClass::Excluded {
+        if !is_known && class.after(bytes) == TrafficClass::Excluded {
             self.offers_kept -= expectations.drop_all();
-            return Step::Send(pending.len());
+            return Step::Send(bytes.len());
         }
         let step = expectations.step(
             now,
             Waiting {
                 offset: counters.app_bytes,
-                bytes: pending,
+                bytes,
                 is_last: *ending,
             },
         );
+        if let Step::Confirm { len, .. } = step
+            && !is_known
+        {
+            // The flow's first bytes decide, and none of the later ones.
+            *class = class.after(&bytes[..len]);
+        }
         self.offers_kept -= kept - expectations.kept();
         self.totals
             .offers_taken
@@ -145,33 +151,64 @@ impl Link {
         step
     }
 
-    /// Confirms what it can of a flow's waiting bytes. To be called by who has just written them,
-    /// whose processor has them at hand; else the lane does it when it is free.
-    pub fn confirm_ahead(&mut self, now: Moment, id: FlowId) {
-        while let Some(flow) = self.flows.get(&id)
-            && let lane = flow.send.lane
-            && let Some(state) = self.lanes.get(&lane)
-            && state.is_up
-            && state.control.len() < CONFIRMED_AHEAD_BYTES
-            && !self.is_lossy()
-            && let Step::Confirm {
-                first,
-                count,
-                len,
-                digest,
-            } = self.step(now, id)
-        {
-            let mut frame = Vec::new();
-            self.send_confirm(lane, id, (first, count, digest), len, &mut frame);
-            if let Some(state) = self.lanes.get_mut(&lane) {
-                state.control.append(&mut frame);
+    /// Does as [`write`](Self::write) and confirms at once what it can, while the bytes are in the
+    /// writer's processor; what is confirmed is not copied. What is left, the lane sees to.
+    pub fn write_and_confirm(&mut self, now: Moment, id: FlowId, bytes: &[u8]) -> usize {
+        let taken = self.admit(id, bytes);
+        let mut rest = &bytes[..taken];
+        while !rest.is_empty() {
+            let rest_of_chunk = self.rest_of_expected_chunk(id).min(rest.len());
+            rest = &rest[self.keep(id, &rest[..rest_of_chunk])..];
+            match self.confirm(now, id, rest) {
+                Some(len) => rest = &rest[len..],
+                None => break,
             }
-            self.say_transmit(lane);
-            self.say_writable(id);
         }
+        self.keep(id, rest);
+        while self.confirm(now, id, &[]).is_some() {}
+        self.queue_flow(id);
+        self.say_writable(id);
+        taken
+    }
+    /// Of the expected chunk that begins with the bytes that wait, what has not been written.
+    fn rest_of_expected_chunk(&self, id: FlowId) -> usize {
+        let send = self.flows.get(&id).map(|flow| &flow.send);
+        send.and_then(|send| {
+            let end = send.counters.app_bytes + send.pending.len() as u64;
+            Some(send.expectations.as_ref()?.awaited(end))
+        })
+        .unwrap_or(0)
     }
 
-    /// Confirms a run of offers in place of the flow's next `len` bytes.
+    /// Confirms a run of offers, if the bytes that wait begin with one, or else `written`. Says
+    /// how many of the latter it is.
+    fn confirm(&mut self, now: Moment, id: FlowId, written: &[u8]) -> Option<usize> {
+        let flow = self.flows.get(&id)?;
+        let (lane, waited) = (flow.send.lane, !flow.send.pending.is_empty());
+        let state = self.lanes.get(&lane)?;
+        if !state.is_up || state.control.len() >= CONFIRMED_AHEAD_BYTES || self.is_lossy() {
+            return None;
+        }
+        let Step::Confirm {
+            first,
+            count,
+            len,
+            digest,
+        } = self.step(now, id, written)
+        else {
+            return None;
+        };
+        let mut frame = Vec::new();
+        self.send_confirm(lane, id, (first, count, digest), len, &mut frame);
+        if let Some(state) = self.lanes.get_mut(&lane) {
+            state.control.append(&mut frame);
+        }
+        self.say_transmit(lane);
+        Some(if waited { 0 } else { len })
+    }
+
+    /// Confirms a run of offers in place of the flow's next `len` bytes, which wait, or were just
+    /// written.
     pub(super) fn send_confirm(
         &mut self,
         lane: LaneId,
@@ -184,10 +221,6 @@ impl Link {
             return;
         };
         let offset = flow.send.counters.app_bytes;
-        if flow.send.class == TrafficClass::Unknown {
-            // The flow's first bytes decide, and none of the later ones.
-            flow.send.class = flow.send.class.after(&flow.send.pending[..len]);
-        }
         let strand = strand_on(&mut flow.send.strands, lane);
         let before = out.len();
         Frame::Confirm(ConfirmFrame {
@@ -200,9 +233,10 @@ impl Link {
         })
         .write(out);
         let frame_bytes = out.len() - before;
-        flow.send.pending.take(len);
+        let waited = len.min(flow.send.pending.len());
+        flow.send.pending.take(waited);
         flow.send.lane = lane;
-        self.pending_bytes -= len;
+        self.pending_bytes -= waited;
         flow.send.counters.count_confirmed(len as u64, frame_bytes);
         self.totals.sent.count_confirmed(len as u64, frame_bytes);
     }

@@ -224,7 +224,7 @@ impl Link {
             }
             return Turn::Sent;
         }
-        let len = match self.step(now, id) {
+        let len = match self.step(now, id, &[]) {
             Step::Send(len) => len.min(self.config.block_bytes_max),
             Step::Wait(until) => {
                 self.wake_flow(until, id);

@@ -157,11 +157,11 @@ impl Pair {
     pub fn bring(&mut self, flow: FlowId, bytes: &[u8]) -> Vec<u8> {
         let (mut sent, mut arrived, mut buffer) = (0, Vec::new(), Vec::new());
         while self.far.is_open(flow) {
-            let written = self.far.write(flow, &bytes[sent..]);
+            let written = match self.confirms_ahead {
+                true => self.far.write_and_confirm(self.now, flow, &bytes[sent..]),
+                false => self.far.write(flow, &bytes[sent..]),
+            };
             sent += written;
-            if self.confirms_ahead {
-                self.far.confirm_ahead(self.now, flow);
-            }
             self.carry();
             // A writer that can go on does so before anything else becomes due.
             if sent == bytes.len() || written == 0 {

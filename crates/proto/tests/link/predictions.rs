@@ -6,7 +6,7 @@ use refrain_proto::{
     by_receiver::history::{HistoryConfig, Predict},
     counters::PredictionCounters,
     frame::Frame,
-    limits::HOLD_MAX,
+    limits::{BLOCK_BYTES_MAX, HOLD_MAX},
 };
 
 use crate::pair::{Pair, noise, transmit};
@@ -427,15 +427,44 @@ fn what_its_writer_confirms_takes_its_turn_with_the_rest() {
         assert!(sent < 60_000, "{confirms_ahead}: {sent}");
         // Ready before the lane asks, which then has nothing to look at.
         let flow = pair.open("a:1");
-        let written = pair.far.write(flow, &edited);
-        if confirms_ahead {
-            pair.far.confirm_ahead(pair.now, flow);
-        }
+        let written = match confirms_ahead {
+            true => pair.far.write_and_confirm(pair.now, flow, &edited),
+            false => pair.far.write(flow, &edited),
+        };
         let confirmed = pair.far.status(pair.now).sent.layers.confirmed_bytes;
         let lane = transmit(&mut pair.far, pair.now, A);
         let later = pair.far.status(pair.now).sent.layers.confirmed_bytes;
         assert_eq!(confirmed == later, confirms_ahead, "of {written}");
         assert!(!lane.is_empty() && lane.len() < 200, "{}", lane.len());
+    }
+}
+
+/// However a writer's pieces lie to the chunks.
+#[test]
+fn what_is_confirmed_by_its_writer_does_not_wait() {
+    let content = noise(300_000, 20);
+    for piece in [1000, 10_007, 100_000] {
+        let mut pair = predicting(1, Predict::Window);
+        sent_of(&mut pair, "a:1", &content);
+        let flow = pair.open("a:1");
+        let (mut arrived, mut buffer) = (Vec::new(), Vec::new());
+        for piece in content[..250_000].chunks(piece) {
+            let mut written = 0;
+            while written < piece.len() {
+                let room = pair.far.writable_bytes(flow);
+                assert!(room > 2 * BLOCK_BYTES_MAX, "no more than a chunk waits");
+                written += pair
+                    .far
+                    .write_and_confirm(pair.now, flow, &piece[written..]);
+                pair.carry();
+                pair.near.take_ready(flow, &mut buffer);
+                pair.near.taken(pair.now, flow, buffer.len());
+                arrived.extend_from_slice(&buffer);
+            }
+        }
+        assert!(arrived == content[..arrived.len()], "the same bytes");
+        let confirmed = pair.far.status(pair.now).sent.layers.confirmed_bytes;
+        assert!(confirmed > 230_000, "{piece}: {confirmed}");
     }
 }
 
@@ -452,8 +481,7 @@ fn confirmations_ahead_of_a_lane_that_stands_still_are_bounded() {
     let flow = pair.open("a:1");
     let mut written = 0;
     for piece in content.chunks(64) {
-        written += pair.far.write(flow, piece);
-        pair.far.confirm_ahead(pair.now, flow);
+        written += pair.far.write_and_confirm(pair.now, flow, piece);
     }
     let confirmed = pair.far.status(pair.now).sent.layers.confirmed_bytes;
     assert!(confirmed > 10_000, "{confirmed} of {written}");
