@@ -97,6 +97,18 @@ pub fn percent(part: f64, whole: f64) -> String {
     }
 }
 
+/// A time in the two largest of its units.
+pub fn age(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, _, _) => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,5 +137,18 @@ mod tests {
             String::from_utf8(out).expect("text"),
             "a    long  words\nxyz     1  so\n"
         );
+    }
+
+    #[test]
+    fn times_have_two_units() {
+        for (seconds, text) in [
+            (0.4, "0 s"),
+            (59.9, "59 s"),
+            (61.0, "1 min 1 s"),
+            (7260.0, "2 h 1 min"),
+            (90_000.0, "1 d 1 h"),
+        ] {
+            assert_eq!(age(seconds), text);
+        }
     }
 }

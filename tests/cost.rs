@@ -164,13 +164,29 @@ fn the_status_of_a_run_from_a_file_and_from_standard_input() {
     // 4 GB in 7300 s, which are 1/360 of a month.
     assert_near(&report, "/none/traffic_gb", 1440.0);
     assert_near(&report, "/inputs/receiver_share/value", 0.5);
+    // Matching had what predictions left: what it finds alone is between 10 and 60 %.
+    assert_near(&report, "/inputs/sender_share_least", 0.1);
+    assert_near(&report, "/inputs/sender_share/value", 0.6);
+    assert_near(&report, "/both/traffic_gb", 0.4 * 1440.0);
+    assert_near(&report, "/measured_s", 7300.0);
     assert_near(&report, "/zstd_share_not_counted", 0.05);
     assert_eq!(report["missing"], json!([]));
+    let text = refrain(&["cost", &file]);
+    let text = String::from_utf8(text.stdout).expect("text");
+    for part in [
+        "sender-driven at best  both (auto)",
+        "was not measured: predictions came first, and matching saved 10.0 %",
+        "status: 4.00 GB in 2 h 1 min, times 360 for 730 h",
+        "the run lasted 2 h 1 min: that a month",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
     // By hand goes before.
-    let report = cost(&[&file, "--redundancy-sender", "60%", "--traffic", "1TB"]);
+    let report = cost(&[&file, "--redundancy-sender", "20%", "--traffic", "1TB"]);
     assert_near(&report, "/none/traffic_gb", 1000.0);
     assert_near(&report, "/inputs/receiver_share/value", 0.5);
-    assert_near(&report, "/inputs/sender_share/value", 0.6);
+    assert_near(&report, "/inputs/sender_share/value", 0.2);
+    assert_eq!(report["inputs"]["sender_share_least"], Value::Null);
 
     let sent = status["peers"][0]["sent"]
         .as_object_mut()
@@ -337,11 +353,22 @@ fn hostile_files_are_one_clear_error() {
         (Vec::new(), "status --json"),
         (run("{}"), "peers"),
         (run("[NaN]"), "status --json"),
-        (run("{\"peers\": 7}"), "a list of peers"),
-        (run("{\"peers\": [{\"sent\": {\"app_bytes\": -1}}]}"), "-1"),
+        (run("{\"peers\": 7}"), "column 11 is none of it"),
+        (
+            run("{\"peers\": [{\"sent\": {\"app_bytes\": -1}}]}"),
+            "Save it again",
+        ),
         (
             run("{\"peers\": [], \"role\": \"far\", \"uptime_s\": 1e999}"),
-            "out of range",
+            "is none of it",
+        ),
+        (run("{\"peers\": [], \"ro"), "ends too early"),
+        (
+            run(
+                "{\"peers\": [{\"sent\": {\"app_bytes\": 9, \"matching_saved_bytes\": 10}}], \
+                 \"role\": \"far\", \"uptime_s\": 9}",
+            ),
+            "matching saved 10 of 9 bytes",
         ),
         (
             run("{\"peers\": [], \"role\": \"far\", \"uptime_s\": -9}"),
@@ -365,6 +392,9 @@ fn hostile_files_are_one_clear_error() {
             error.contains(part) && error.contains(&file),
             "{part}: {error}"
         );
+        for word in ["expected", "invalid type", "integer", "u64", "EOF"] {
+            assert!(!error.contains(word), "{word} in: {error}");
+        }
     }
     for (index, (bytes, part)) in [
         (run("as_of = "), "line 1"),

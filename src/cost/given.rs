@@ -19,6 +19,9 @@ pub struct Given {
     /// The same of sender-driven elimination [default: as much as predictions]
     #[arg(long, value_name = "SHARE", value_parser = parse_share, allow_hyphen_values = true)]
     pub redundancy_sender: Option<f64>,
+    /// The same of both together, predictions first [default: as the run says; else no column]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, allow_hyphen_values = true)]
+    pub redundancy_both: Option<f64>,
     /// CPU seconds that a GB costs the service's side without elimination [default: 0]
     #[arg(long, value_name = "SECONDS", value_parser = parse_amount, allow_hyphen_values = true,
           requires = "cpu_driven")]
@@ -31,6 +34,10 @@ pub struct Given {
     #[arg(long, value_name = "SECONDS", value_parser = parse_amount, allow_hyphen_values = true,
           group = "cpu_driven")]
     pub cpu_sender: Option<f64>,
+    /// The same of both together [default: receiver-driven, and sender-driven on what that leaves]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_amount, allow_hyphen_values = true,
+          group = "cpu_driven")]
+    pub cpu_both: Option<f64>,
     /// What one server puts out, averaged over the hours that it is paid for [default: 350Mbit]
     #[arg(long, value_name = "RATE", value_parser = parse_output, allow_hyphen_values = true)]
     pub server_output: Option<BitRate>,

@@ -10,12 +10,13 @@ use serde::Serialize;
 
 use super::{
     given::Given,
-    measured::Measured,
+    measured::{MONTH_HOURS, Measured},
     model::{Driven, Scenario, load_of_cpu},
     paper,
     prices::{PriceError, PriceList, Server},
     tiers::{Tiers, TiersError},
 };
+use crate::table::{age, bytes};
 
 /// A figure and where it is from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -35,10 +36,16 @@ pub struct Inputs {
     pub receiver_share: Sourced<f64>,
     /// Share of it that a sender eliminates.
     pub sender_share: Sourced<f64>,
+    /// The least that this can be, where the run had predictions before the sender.
+    pub sender_share_least: Option<f64>,
+    /// Share of it that both eliminate, predictions first, where that is known.
+    pub both_share: Option<Sourced<f64>>,
     /// Server-hours more, receiver-driven, as a share of those without elimination.
     pub receiver_load: Sourced<f64>,
     /// Server-hours more, sender-driven.
     pub sender_load: Sourced<f64>,
+    /// Server-hours more, with both.
+    pub both_load: Option<Sourced<f64>>,
     /// What a server puts out.
     pub server_mbit_per_s: Sourced<f64>,
     /// Prices of traffic.
@@ -59,6 +66,12 @@ pub enum InputError {
          counted what it saved"
     )]
     NoRedundancy,
+    /// CPU of a column that is not there.
+    #[error(
+        "--cpu-both: what do both eliminate? Give --redundancy-both, or the status of a run in \
+         which both did"
+    )]
+    NoBoth,
     /// A server cannot do what it is said to do.
     #[error(
         "a server of {cores} cores that puts out so much would need {needed_cores:.1} cores at \
@@ -97,10 +110,15 @@ impl Inputs {
     ) -> Result<Self, InputError> {
         let traffic_gb = match (given.traffic, measured) {
             (Some(size), _) => Sourced::new(size.0 as f64 / 1e9, "--traffic"),
-            (None, Some(run)) => Sourced::new(run.gb_per_month(), "status, scaled to 730 h"),
+            (None, Some(run)) => Sourced::new(run.gb_per_month(), scaling(run)),
             (None, None) => return Err(InputError::NoTraffic),
         };
-        let (receiver_share, sender_share) = shares(given, measured)?;
+        let Shares {
+            receiver: receiver_share,
+            sender: sender_share,
+            sender_least: sender_share_least,
+            both: both_share,
+        } = shares(given, measured)?;
         let server_mbit_per_s = match given.server_output {
             Some(rate) => Sourced::new(rate.0 as f64 / 1e6, "--server-output"),
             None => Sourced::new(
@@ -116,12 +134,21 @@ impl Inputs {
             gb_per_hour: paper::gb_per_hour(server_mbit_per_s.value * 1e6),
         };
         let (receiver_load, sender_load) = cpu.loads(receiver_share.value)?;
+        let loads = [receiver_load.value, sender_load.value];
+        let both_load = match (&both_share, given.cpu_both) {
+            (Some(_), _) => Some(cpu.load_of_both(receiver_share.value, loads)),
+            (None, Some(_)) => return Err(InputError::NoBoth),
+            (None, None) => None,
+        };
         let inputs = Self {
             traffic_gb,
             receiver_share,
             sender_share,
+            sender_share_least,
+            both_share,
             receiver_load,
             sender_load,
+            both_load,
             server_mbit_per_s,
             egress,
             server,
@@ -145,8 +172,11 @@ impl Inputs {
             traffic_gb: table(scenario.traffic_gb),
             receiver_share: table(scenario.receiver.share),
             sender_share: table(scenario.sender.share),
+            sender_share_least: None,
+            both_share: None,
             receiver_load: table(scenario.receiver.load),
             sender_load: table(scenario.sender.load),
+            both_load: None,
             server_mbit_per_s: Sourced::new(
                 paper::SERVER_OUTPUT_BITS_PER_S / 1e6,
                 "the paper, section 5.3",
@@ -171,18 +201,42 @@ impl Inputs {
                 share: self.sender_share.value,
                 load: self.sender_load.value,
             },
+            both: self
+                .both_share
+                .as_ref()
+                .zip(self.both_load.as_ref())
+                .map(|(share, load)| Driven {
+                    share: share.value,
+                    load: load.value,
+                }),
         }
     }
 }
 
-/// Shares of receiver-driven and sender-driven elimination. Where one of them is not known the
-/// other stands for it: the paper's Figure 11 does the same.
-fn shares(
-    given: &Given,
-    measured: Option<&Measured>,
-) -> Result<(Sourced<f64>, Sourced<f64>), InputError> {
+/// How a run became a month.
+fn scaling(run: &Measured) -> String {
+    format!(
+        "status: {} in {}, times {:.0} for {MONTH_HOURS} h",
+        bytes(run.app_bytes as u64),
+        age(run.uptime_s),
+        run.times_in_month()
+    )
+}
+
+/// What each way eliminates.
+struct Shares {
+    receiver: Sourced<f64>,
+    sender: Sourced<f64>,
+    sender_least: Option<f64>,
+    both: Option<Sourced<f64>>,
+}
+
+/// What each way eliminates. Where one is not known another stands for it: the paper's Figure 11
+/// does the same.
+fn shares(given: &Given, measured: Option<&Measured>) -> Result<Shares, InputError> {
     let predicted = measured.and_then(Measured::predicted_share);
     let matched = measured.and_then(Measured::matched_share);
+    let by_both = measured.and_then(Measured::both_share);
     let receiver = match (given.redundancy, predicted) {
         (Some(share), _) => Some(Sourced::new(share, "--redundancy")),
         (None, Some(0.0)) => Some(Sourced::new(
@@ -191,26 +245,45 @@ fn shares(
         )),
         (None, predicted) => predicted.map(|share| Sourced::new(share, "status: predictions")),
     };
-    let sender = match (given.redundancy_sender, predicted, matched) {
+    let sender = match (given.redundancy_sender, by_both, matched) {
         (Some(share), ..) => Some(Sourced::new(share, "--redundancy-sender")),
-        // Where predictions come first, what matching finds behind them is not what it would
-        // find alone.
-        (None, None | Some(0.0), Some(share)) => Some(Sourced::new(share, "status: matching")),
-        (None, ..) => None,
+        // What matching finds behind predictions is not what it would find alone.
+        (None, Some(share), _) => {
+            let from = "assumed: as much as both in this run, see below";
+            Some(Sourced::new(share, from))
+        }
+        (None, None, Some(share)) if predicted.unwrap_or(0.0) == 0.0 => {
+            Some(Sourced::new(share, "status: matching"))
+        }
+        (None, None, _) => None,
     };
-    match (receiver, sender) {
-        (Some(receiver), Some(sender)) => Ok((receiver, sender)),
+    let both = match (given.redundancy_both, by_both) {
+        (Some(share), _) => Some(Sourced::new(share, "--redundancy-both")),
+        (None, by_both) => by_both.map(|share| {
+            let from = "status: predictions, and matching in what they left";
+            Sourced::new(share, from)
+        }),
+    };
+    let (receiver, sender) = match (receiver, sender) {
+        (Some(receiver), Some(sender)) => (receiver, sender),
         (Some(receiver), None) => {
             let from = "assumed: as much as predictions, as in the paper's Figure 11";
             let sender = Sourced::new(receiver.value, from);
-            Ok((receiver, sender))
+            (receiver, sender)
         }
         (None, Some(sender)) => {
             let from = "assumed: as much as a sender, as in the paper's Figure 11";
-            Ok((Sourced::new(sender.value, from), sender))
+            (Sourced::new(sender.value, from), sender)
         }
-        (None, None) => Err(InputError::NoRedundancy),
-    }
+        (None, None) => return Err(InputError::NoRedundancy),
+    };
+    let is_assumed = given.redundancy_sender.is_none() && by_both.is_some();
+    Ok(Shares {
+        receiver,
+        sender,
+        sender_least: matched.filter(|_| is_assumed),
+        both,
+    })
 }
 
 fn egress(given: &Given, prices: &PriceList) -> Result<Sourced<Tiers>, InputError> {
@@ -262,15 +335,10 @@ impl Cpu<'_> {
                 needed_cores: busy * f64::from(self.cores),
             });
         }
-        let measured = |seconds: f64, option: &str| {
-            let more_s = seconds - none_s;
-            let from = format!("{option}: {more_s:+.3} CPU s a GB beside none");
-            Sourced::new(self.load(more_s), from)
-        };
         let receiver = self.given.cpu_receiver;
-        let receiver = receiver.map(|seconds| measured(seconds, "--cpu-receiver"));
+        let receiver = receiver.map(|seconds| self.measured(seconds, "--cpu-receiver"));
         let sender = self.given.cpu_sender;
-        let sender = sender.map(|seconds| measured(seconds, "--cpu-sender"));
+        let sender = sender.map(|seconds| self.measured(seconds, "--cpu-sender"));
         let ratio = paper::sender_to_receiver(share);
         Ok(match (receiver, sender) {
             (Some(receiver), Some(sender)) => (receiver, sender),
@@ -293,6 +361,22 @@ impl Cpu<'_> {
                 (receiver.unwrap_or_else(assumed), sender)
             }
         })
+    }
+
+    /// The load with both, of which `receiver_share` goes to predictions, from those of each alone.
+    fn load_of_both(&self, receiver_share: f64, [receiver, sender]: [f64; 2]) -> Sourced<f64> {
+        if let Some(seconds) = self.given.cpu_both {
+            return self.measured(seconds, "--cpu-both");
+        }
+        let from = "assumed: receiver-driven, and sender-driven on what predictions leave";
+        let load = receiver + sender * (1.0 - receiver_share);
+        Sourced::new(load.max(-1.0), from)
+    }
+
+    fn measured(&self, seconds: f64, option: &str) -> Sourced<f64> {
+        let more_s = seconds - self.given.cpu_none.unwrap_or(0.0);
+        let from = format!("{option}: {more_s:+.3} CPU s a GB beside none");
+        Sourced::new(self.load(more_s), from)
     }
 
     fn load(&self, s_per_gb: f64) -> f64 {

@@ -40,10 +40,10 @@ pub struct Measured {
 #[derive(Debug, thiserror::Error)]
 pub enum MeasuredError {
     /// Not the JSON that a status is; the parser says where.
-    #[error("this is not what refrain status --json prints: {0}")]
+    #[error("{}", syntax(.0))]
     Syntax(#[from] serde_json::Error),
     /// It says nothing of how much was moved, or how long that took.
-    #[error("the status has no `{field}`")]
+    #[error("it has no `{field}`: is it what `refrain status --json` printed, all of it?")]
     Missing {
         /// What.
         field: &'static str,
@@ -54,12 +54,38 @@ pub enum MeasuredError {
         /// `sent` or `received`, as the gateway sees it.
         direction: &'static str,
     },
+    /// More was saved than there was.
+    #[error(
+        "{what} saved {saved_bytes} of {app_bytes} bytes, by this status, and no more can be saved \
+         than there was: was it edited, or joined from several?"
+    )]
+    TooMuchSaved {
+        /// Which layers.
+        what: &'static str,
+        /// What they saved.
+        saved_bytes: f64,
+        /// What applications sent.
+        app_bytes: f64,
+    },
     /// Too short, or no time.
     #[error("the gateway was up for {uptime_s} s: too short to say anything of a month")]
     Uptime {
         /// That.
         uptime_s: f64,
     },
+}
+
+/// What is wrong, and what to do, without the parser's words for it.
+fn syntax(error: &serde_json::Error) -> String {
+    let (line, column) = (error.line(), error.column());
+    let what = match error.is_eof() {
+        true => "it ends too early".to_owned(),
+        false => format!("line {line}, column {column} is none of it"),
+    };
+    format!(
+        "this is not what `refrain status --json` prints: {what}. Save it again, with `refrain \
+         status --admin ADDRESS --json > FILE`"
+    )
 }
 
 #[derive(Deserialize)]
@@ -129,19 +155,48 @@ impl Measured {
             ("zstd_saved_bytes", sums.zstd_saved_bytes),
         ];
         let missing = looked_for.into_iter().filter(|(_, sum)| sum.is_none());
-        Ok(Self {
+        let run = Self {
             uptime_s,
             app_bytes,
             predicted_bytes: sums.prediction_saved_bytes,
             matching_saved_bytes: sums.matching_saved_bytes,
             zstd_saved_bytes: sums.zstd_saved_bytes,
             missing: missing.map(|(name, _)| name).collect(),
-        })
+        };
+        run.check_saved()?;
+        Ok(run)
+    }
+
+    /// Each layer has what the one before it left.
+    fn check_saved(&self) -> Result<(), MeasuredError> {
+        let layers = [
+            ("predictions", self.predicted_bytes),
+            ("predictions and matching", self.matching_saved_bytes),
+            ("predictions, matching and zstd", self.zstd_saved_bytes),
+        ];
+        let mut saved_bytes = 0.0;
+        for (what, of_layer) in layers {
+            saved_bytes += of_layer.unwrap_or(0.0);
+            if saved_bytes > self.app_bytes {
+                let app_bytes = self.app_bytes;
+                return Err(MeasuredError::TooMuchSaved {
+                    what,
+                    saved_bytes,
+                    app_bytes,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// What a month of such traffic is, as GB.
     pub fn gb_per_month(&self) -> f64 {
-        self.app_bytes / 1e9 * (MONTH_HOURS * 3600.0 / self.uptime_s)
+        self.app_bytes / 1e9 * self.times_in_month()
+    }
+
+    /// How often the run fits into a month.
+    pub fn times_in_month(&self) -> f64 {
+        MONTH_HOURS * 3600.0 / self.uptime_s
     }
 
     /// What predictions kept off the wire, if they were counted.
@@ -152,6 +207,12 @@ impl Measured {
     /// What matching kept off the wire, if it was counted; 0 where it cost more than it saved.
     pub fn matched_share(&self) -> Option<f64> {
         self.share(self.matching_saved_bytes)
+    }
+
+    /// What both kept off the wire, where both did.
+    pub fn both_share(&self) -> Option<f64> {
+        let (predicted, matched) = (self.predicted_share()?, self.matched_share()?);
+        (predicted > 0.0 && matched > 0.0).then_some((predicted + matched).min(1.0))
     }
 
     /// What zstd kept off the wire, if it was counted.
@@ -257,6 +318,34 @@ mod tests {
     }
 
     #[test]
+    fn no_more_is_saved_than_there_was() {
+        for (field, saved_bytes, who) in [
+            (
+                "prediction_saved_bytes",
+                2501,
+                "predictions saved 4001 of 4000",
+            ),
+            (
+                "matching_saved_bytes",
+                1251,
+                "predictions and matching saved 4001",
+            ),
+            ("zstd_saved_bytes", 1004, "matching and zstd saved 4001"),
+        ] {
+            let with = |saved_bytes: u64| {
+                let mut status = status("far");
+                status["peers"][0]["sent"][field] = json!(saved_bytes);
+                parse(&status)
+            };
+            let error = with(saved_bytes).expect_err(field).to_string();
+            assert!(error.contains(who), "{error}");
+            // All of it may be saved.
+            let is_last = field == "zstd_saved_bytes";
+            assert!(!is_last || with(saved_bytes - 1).is_ok());
+        }
+    }
+
+    #[test]
     fn what_is_not_there_is_named() {
         let mut without = status("far");
         for peer in 0..2 {
@@ -322,7 +411,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_are_shares_whatever_the_counters_say(
+        fn shares_are_shares_or_an_error_whatever_the_counters_say(
             app in 1u64.., predicted: u64, matched: i64, uptime_s in 1.0..1e12f64,
         ) {
             let sent = json!({
@@ -330,10 +419,18 @@ mod tests {
                 "matching_saved_bytes": matched,
             });
             let status = json!({"role": "far", "uptime_s": uptime_s, "peers": [{"sent": sent}]});
-            let measured = parse(&status).expect("a status");
+            let measured = match parse(&status) {
+                Ok(measured) => measured,
+                Err(error) => {
+                    let is_that = matches!(error, MeasuredError::TooMuchSaved { .. });
+                    prop_assert!(is_that, "{error}");
+                    return Ok(());
+                }
+            };
             for share in [measured.predicted_share(), measured.matched_share()] {
                 prop_assert!(share.is_some_and(|share| (0.0..=1.0).contains(&share)));
             }
+            prop_assert!(measured.both_share().unwrap_or(1.0) <= 1.0);
             prop_assert!(measured.gb_per_month().is_finite());
         }
 

@@ -1,8 +1,8 @@
 //! The cost model: what serving a month's traffic costs with no elimination, receiver-driven
-//! and sender-driven (PACK, section 5.3 and Table 3), and how that changes with the redundancy
-//! (section 6.1 and Figure 11).
+//! and sender-driven (PACK, section 5.3 and Table 3), with both together where that is known, and how
+//! that changes with the redundancy (section 6.1 and Figure 11).
 //!
-//! In go volume, prices and measured shares; out come three bills and a curve. No I/O, no clock.
+//! In go volume, prices and measured shares; out come the bills and a curve. No I/O, no clock.
 //! The formulas with their reasons stand in `docs/cost.md`.
 //!
 //! ```text
@@ -36,6 +36,8 @@ pub struct Scenario {
     pub receiver: Driven,
     /// Elimination by the sender.
     pub sender: Driven,
+    /// By predictions first, and by the sender in what they leave, where that is known.
+    pub both: Option<Driven>,
 }
 
 /// What one way of elimination saves, and what it asks of the servers.
@@ -60,7 +62,7 @@ pub struct Bill {
     pub server_cost: f64,
 }
 
-/// The three columns of Table 3.
+/// The three columns of Table 3, and one that the paper does not have.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Comparison {
     /// No elimination.
@@ -69,6 +71,8 @@ pub struct Comparison {
     pub receiver: Bill,
     /// After EndRE.
     pub sender: Bill,
+    /// The one, then the other.
+    pub both: Option<Bill>,
 }
 
 /// Total costs at one redundancy, as shares of the total without elimination.
@@ -83,12 +87,13 @@ pub struct CurvePoint {
 }
 
 impl Scenario {
-    /// The three bills.
+    /// The bills.
     pub fn compare(&self) -> Comparison {
         Comparison {
             none: self.bill(Driven::NONE),
             receiver: self.bill(self.receiver),
             sender: self.bill(self.sender),
+            both: self.both.map(|both| self.bill(both)),
         }
     }
 
@@ -175,15 +180,20 @@ mod tests {
                 share: 0.8,
                 load: 0.4,
             },
+            both: Some(Driven {
+                share: 0.9,
+                load: 0.3,
+            }),
         }
     }
 
     #[test]
-    fn three_bills_are_what_they_are_by_hand() {
+    fn bills_are_what_they_are_by_hand() {
         let Comparison {
             none,
             receiver,
             sender,
+            both,
         } = scenario().compare();
         for (bill, expected) in [
             // 100 + 2000 × 0.05; 3000 / 30
@@ -192,6 +202,7 @@ mod tests {
             (receiver, [1500.0, 125.0, 110.0, 55.0]),
             // 600 × 0.1
             (sender, [600.0, 60.0, 140.0, 70.0]),
+            (both.expect("a column"), [300.0, 30.0, 130.0, 65.0]),
         ] {
             let bill = [
                 bill.traffic_gb,

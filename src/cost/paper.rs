@@ -73,6 +73,7 @@ fn scenario_at(traffic_share: f64) -> Scenario {
         server_gb_per_hour,
         receiver: RECEIVER,
         sender: SENDER,
+        both: None,
     }
 }
 

@@ -49,6 +49,13 @@ const RECEIVER: Pen = Pen {
     dashes: "none",
 };
 
+/// A dot alone: its two shares are not one redundancy.
+const BOTH: Pen = Pen {
+    colour: "#009e73",
+    width: 3.0,
+    dashes: "1 100",
+};
+
 /// Draws the plot.
 pub fn svg(report: &Report) -> String {
     let mut svg = String::new();
@@ -92,6 +99,11 @@ fn draw(report: &Report, svg: &mut String) -> fmt::Result {
         entry("receiver-driven", totals[0], receiver),
     )?;
     legend(svg, 2, &SENDER, entry("sender-driven", totals[1], sender))?;
+    if let Some((column, share)) = report.both.zip(inputs.both_share.as_ref()) {
+        plot.dot(svg, &BOTH, share.value, column.total_of_none)?;
+        let entry = entry("both (auto)", column.total_of_none, share.value);
+        legend(svg, -1, &BOTH, entry)?;
+    }
     writeln!(svg, "</svg>")
 }
 
@@ -201,7 +213,7 @@ fn rule(svg: &mut String, [x1, y1, x2, y2]: [f64; 4]) -> fmt::Result {
 }
 
 /// In the lower left, which cost leaves empty: where little is redundant it is near 100 %.
-fn legend(svg: &mut String, row: u32, pen: &Pen, words: impl Display) -> fmt::Result {
+fn legend(svg: &mut String, row: i32, pen: &Pen, words: impl Display) -> fmt::Result {
     let (x, y) = (LEFT + 16.0, BOTTOM - 70.0 + 24.0 * f64::from(row));
     writeln!(svg, "<path d=\"M{x} {y}h26\" {}/>", pen.stroke())?;
     text(svg, x + 34.0, y + 4.0, "start", 13, words)

@@ -11,7 +11,10 @@ use super::{
     model::{Bill, CurvePoint},
     paper::{self, Agreement},
 };
-use crate::table::{Table, bytes, percent};
+use crate::table::{Table, age, bytes, percent};
+
+/// A run that is shorter has not seen what comes back each day.
+const RUN_S_MIN: f64 = 86_400.0;
 
 /// All of it.
 #[derive(Debug, Serialize)]
@@ -20,6 +23,8 @@ pub struct Report {
     pub currency: String,
     /// What it was reckoned from.
     pub inputs: Inputs,
+    /// How long the run was, if there was one.
+    pub measured_s: Option<f64>,
     /// Fields that the status does not have.
     pub missing: Vec<&'static str>,
     /// Share that zstd saved in the run, which is in no column.
@@ -30,6 +35,8 @@ pub struct Report {
     pub receiver_driven: Column,
     /// Sender-driven.
     pub sender_driven: Column,
+    /// Predictions first, and the sender in what they leave, where that is known.
+    pub both: Option<Column>,
     /// Totals by redundancy.
     pub curve: Vec<CurvePoint>,
     /// The paper's totals beside ours, receiver-driven and sender-driven.
@@ -63,11 +70,13 @@ impl Report {
         Self {
             currency: currency.to_owned(),
             inputs,
+            measured_s: run.map(|run| run.uptime_s),
             missing: run.map_or_else(Vec::new, |run| run.missing.clone()),
             zstd_share_not_counted: run.and_then(Measured::zstd_share),
             none: column(bills.none),
             receiver_driven: column(bills.receiver),
             sender_driven: column(bills.sender),
+            both: bills.both.map(column),
             curve: scenario.curve(),
             paper: None,
         }
@@ -94,6 +103,24 @@ impl Report {
             let missing = self.missing.join(", ");
             writeln!(out, "\nthe status does not have: {missing}")?;
         }
+        let inputs = &self.inputs;
+        if let Some((least, both)) = inputs.sender_share_least.zip(inputs.both_share.as_ref()) {
+            let [least, most] = [least, both.value].map(|share| percent(share, 1.0));
+            writeln!(
+                out,
+                "\nsender-driven elimination was not measured: predictions came first, and matching \
+                 saved {least} in what they left.\nAlone it would save from {least}, with a cache \
+                 that holds nothing of what was predicted, to {most}, with one\nthat holds all of it: \
+                 the column takes that. Measure it in mode sender, for --redundancy-sender"
+            )?;
+        }
+        if let Some(measured_s) = self.measured_s.filter(|&run_s| run_s < RUN_S_MIN) {
+            let run = age(measured_s);
+            writeln!(
+                out,
+                "\nthe run lasted {run}: that a month goes on like this is a guess"
+            )?;
+        }
         if let Some(share) = self.zstd_share_not_counted {
             let share = percent(share, 1.0);
             writeln!(
@@ -105,10 +132,16 @@ impl Report {
     }
 
     fn costs(&self) -> Table {
-        let mut table = Table::new(&["a month", "none", "receiver-driven", "sender-driven"]);
+        let sender = match self.inputs.sender_share_least {
+            Some(_) => "sender-driven at best",
+            None => "sender-driven",
+        };
+        let mut heads = vec!["a month", "none", "receiver-driven", sender];
+        heads.extend(self.both.map(|_| "both (auto)"));
+        let mut table = Table::new(&heads);
         let currency = &self.currency;
         let mut row = |what: &str, cell: &dyn Fn(&Column) -> String| {
-            let cells = self.columns().map(cell);
+            let cells = self.columns().into_iter().map(cell);
             table.row([what.to_owned()].into_iter().chain(cells));
         };
         row("traffic volume", &|it| volume(it.traffic_gb));
@@ -142,8 +175,10 @@ impl Report {
         table
     }
 
-    fn columns(&self) -> [&Column; 3] {
-        [&self.none, &self.receiver_driven, &self.sender_driven]
+    fn columns(&self) -> Vec<&Column> {
+        let mut columns = vec![&self.none, &self.receiver_driven, &self.sender_driven];
+        columns.extend(&self.both);
+        columns
     }
 
     fn sources(&self) -> Table {
@@ -154,16 +189,24 @@ impl Report {
         };
         let traffic = &inputs.traffic_gb;
         row("traffic a month", volume(traffic.value), &traffic.from);
+        let both = inputs.both_share.as_ref();
         for (what, share) in [
             ("predictions eliminate", &inputs.receiver_share),
             ("a sender eliminates", &inputs.sender_share),
-        ] {
+        ]
+        .into_iter()
+        .chain(both.map(|share| ("both eliminate", share)))
+        {
             row(what, percent(share.value, 1.0), &share.from);
         }
+        let both = inputs.both_load.as_ref();
         for (what, load) in [
             ("server-hours, receiver-driven", &inputs.receiver_load),
             ("server-hours, sender-driven", &inputs.sender_load),
-        ] {
+        ]
+        .into_iter()
+        .chain(both.map(|load| ("server-hours, both", load)))
+        {
             let more = format!("{:+.1} %", 100.0 * load.value);
             row(what, more, &load.from);
         }

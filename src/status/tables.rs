@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use refrain_gateway::status::{Direction, Flow, Peer, Status};
 
-use crate::table::{Table, bytes, percent};
+use crate::table::{Table, age, bytes, percent};
 
 /// Writes the tables of `status`.
 pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
@@ -221,18 +221,6 @@ fn change(count: i64) -> String {
     format!("{sign}{}", amount(count.unsigned_abs()))
 }
 
-/// A time in the two largest of its units.
-fn age(seconds: f64) -> String {
-    let seconds = seconds as u64;
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
-        (0, _, _) => format!("{hours} h {} min", minutes % 60),
-        _ => format!("{days} d {} h", hours % 24),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,18 +301,5 @@ mod tests {
             ..Direction::default()
         };
         assert_eq!(sum(&counts)[1..5], ["-4.00 MB", "0  B", "0  B", "+10.0 kB"]);
-    }
-
-    #[test]
-    fn times_have_two_units() {
-        for (seconds, text) in [
-            (0.4, "0 s"),
-            (59.9, "59 s"),
-            (61.0, "1 min 1 s"),
-            (7260.0, "2 h 1 min"),
-            (90_000.0, "1 d 1 h"),
-        ] {
-            assert_eq!(age(seconds), text);
-        }
     }
 }

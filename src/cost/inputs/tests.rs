@@ -109,8 +109,10 @@ fn shares_are_given_measured_or_those_of_the_other_way() {
     };
     let none = given(None);
     for (predicted, matched, shares) in [
-        // Matching behind predictions is not matching alone.
-        (Some(5e8), Some(1e8), [0.5, 0.5]),
+        // Matching behind predictions is not matching alone: it may find all that both found.
+        (Some(5e8), Some(1e8), [0.5, 0.6]),
+        (Some(1e6), Some(5e8), [0.001, 0.501]),
+        (Some(5e8), Some(-1e8), [0.5, 0.5]),
         (Some(0.0), Some(1e8), [0.0, 0.1]),
         (None, Some(1e8), [0.1, 0.1]),
         (None, Some(-1e8), [0.0, 0.0]),
@@ -128,6 +130,44 @@ fn shares_are_given_measured_or_those_of_the_other_way() {
     };
     let resolved = resolve(&both, Some(5e8), Some(1e8)).expect("enough");
     assert_eq!(resolved, [0.7, 0.8]);
+}
+
+#[test]
+fn both_have_a_column_where_both_did_something() {
+    let resolve = |given: &Given, predicted, matched| {
+        let run = run(Some(predicted), Some(matched));
+        Inputs::resolve(given, Some(&run), &prices()).expect("enough")
+    };
+    let inputs = resolve(&given(None), 5e8, 1e8);
+    let both = inputs.both_share.expect("a column");
+    assert!((both.value - 0.6).abs() < 1e-12);
+    assert_eq!(inputs.sender_share_least, Some(0.1));
+    // Half of the bytes are left for the sender to hash.
+    let load = inputs.both_load.expect("a column").value;
+    assert!((load - (0.061 * 0.5 / 0.3 + 0.19 * 0.5)).abs() < 1e-12);
+    for (predicted, matched) in [(0.0, 1e8), (5e8, 0.0), (5e8, -1e8)] {
+        let inputs = resolve(&given(None), predicted, matched);
+        assert_eq!((inputs.both_share, inputs.sender_share_least), (None, None));
+    }
+    let by_hand = Given {
+        redundancy_sender: Some(0.2),
+        redundancy_both: Some(0.7),
+        cpu_both: Some(7.2),
+        // 16.2 GB an hour; 2 cores have 7200 CPU seconds.
+        server_output: Some(BitRate(36_000_000)),
+        ..given(None)
+    };
+    let inputs = resolve(&by_hand, 5e8, 1e8);
+    assert_eq!(inputs.both_share.map(|it| it.value), Some(0.7));
+    assert_eq!(inputs.sender_share_least, None);
+    let load = inputs.both_load.expect("a column").value;
+    assert!((load - 0.0162).abs() < 1e-12, "{load}");
+    let without_share = Given {
+        cpu_both: Some(7.2),
+        ..given(Some(0.3))
+    };
+    let error = Inputs::resolve(&without_share, None, &prices());
+    assert!(matches!(error, Err(InputError::NoBoth)));
 }
 
 #[test]
@@ -173,20 +213,22 @@ proptest! {
     #[test]
     fn bills_are_amounts_whatever_is_given(
         traffic in 1u64..,
-        shares in prop::array::uniform2(prop::option::of(0.0..=1.0f64)),
-        cpu in prop::array::uniform3(amount()),
+        shares in prop::array::uniform3(prop::option::of(0.0..=1.0f64)),
+        cpu in prop::array::uniform4(amount()),
         output in prop::option::of(1u64..),
         cores in prop::option::of(0u32..8),
     ) {
-        let [redundancy, redundancy_sender] = shares;
-        let [cpu_none, cpu_receiver, cpu_sender] = cpu;
+        let [redundancy, redundancy_sender, redundancy_both] = shares;
+        let [cpu_none, cpu_receiver, cpu_sender, cpu_both] = cpu;
         let given = Given {
             traffic: Some(ByteSize(traffic)),
             redundancy,
             redundancy_sender,
+            redundancy_both,
             cpu_none,
             cpu_receiver,
             cpu_sender,
+            cpu_both,
             server_output: output.map(BitRate),
             cores,
             ..Given::default()
@@ -194,7 +236,8 @@ proptest! {
         if let Ok(inputs) = Inputs::resolve(&given, None, &prices()) {
             let scenario = inputs.scenario();
             let bills = scenario.compare();
-            let totals = [bills.none, bills.receiver, bills.sender].map(|bill| bill.total());
+            let bills = [bills.none, bills.receiver, bills.sender].into_iter().chain(bills.both);
+            let totals = bills.map(|bill| bill.total());
             let curve = scenario.curve();
             let curve = curve.iter().flat_map(|it| [it.receiver_driven, it.sender_driven]);
             for amount in totals.into_iter().chain(curve) {
