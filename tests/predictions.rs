@@ -19,6 +19,7 @@ use common::{
     content::noise,
     eventually,
     gateway::Gateway,
+    origin::{self, Download},
     server::serve,
     site::Site,
 };
@@ -316,6 +317,32 @@ fn files_that_are_here_already_are_history_until_they_change() {
     std::fs::write(&here, &changed).expect("written");
     let second = cost(&near, listen, &file);
     assert!(second > 0.3, "half of the file is gone: {second}");
+}
+
+#[test]
+fn both_ends_say_which_of_them_drives_a_flow() {
+    let (listen, option) = forward(origin::start());
+    for (mode, by, why) in [
+        ("auto", "sender", "nothing known has come yet"),
+        ("receiver", "nobody", "nothing known has come yet"),
+        ("sender", "sender", "the other end heeds no predictions"),
+    ] {
+        let site = Site::new();
+        let far = site.far(&["--mode", mode]);
+        let store = folder(&site, "store");
+        let near = site.near(site.far_listen, &options(&option, &store, &[]));
+        near.wait_until_up();
+        let download = Download::begin(listen);
+        let received = near.status().flows.swap_remove(0).receive_driver;
+        assert_eq!((&*received.by, &*received.reason), (by, why), "{mode}");
+        let sent = far.status().flows.swap_remove(0).send_driver;
+        assert_eq!(sent.by, by, "{mode}");
+        let warned = near
+            .log()
+            .contains("heeds no predictions: the store learns");
+        assert_eq!(warned, mode == "sender");
+        download.finish();
+    }
 }
 
 #[test]

@@ -341,7 +341,16 @@ impl SharedLink {
             before != up
         });
         match (before, up) {
-            (0, 1..) => tracing::info!(peer = %self.peer, "the link is up"),
+            (0, 1..) => {
+                tracing::info!(peer = %self.peer, "the link is up");
+                if state.link.offers_heeded() == Some(false) {
+                    tracing::warn!(
+                        peer = %self.peer,
+                        "the mode of the other side heeds no predictions: the store learns, and \
+                         nothing is predicted"
+                    );
+                }
+            }
             (1.., 0) => tracing::info!(peer = %self.peer, "the link is down: it has no lane"),
             _ => {}
         }

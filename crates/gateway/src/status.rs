@@ -1,7 +1,7 @@
 //! What `refrain status` shows: the gateway, a row a peer, a row a flow.
 
 use refrain_proto::{
-    Mode, TrafficClass,
+    TrafficClass,
     counters::PredictionCounters,
     link::{DirectionStatus, FlowPredictions, FlowStatus, LinkStatus},
 };
@@ -229,7 +229,6 @@ impl Status {
             peers: Vec::new(),
             flows: Vec::new(),
         };
-        let mode = gateway.mode();
         let (bound_bytes, free_bytes) = gateway.memory();
         status.memory.bound_bytes = bound_bytes;
         status.memory.reserved_bytes = bound_bytes - free_bytes;
@@ -245,9 +244,9 @@ impl Status {
                 .unwrap_or_else(|| report.key.to_string());
             if let Some((link, ..)) = &link {
                 status.memory.allocated_bytes += link.allocated_bytes as u64;
-                status
-                    .flows
-                    .extend(link.flows.iter().map(|flow| Flow::of(flow, &name, mode)));
+                let flows = link.flows.iter();
+                let flows = flows.map(|flow| Flow::of(flow, &name, link));
+                status.flows.extend(flows);
             }
             status.peers.push(Peer::of(&report, link.as_ref()));
         }
@@ -420,14 +419,20 @@ impl Predictions {
     }
 }
 
+/// Why a direction has no predictions, as far as its sender knows.
+const UNPREDICTED: &str = "nothing is predicted";
+
 impl Driver {
-    /// What `predictions` say of one direction of a flow; `sender` is this end's mode if it
-    /// sends there.
+    /// What `predictions` say of one direction of a flow, in a link whose ends keep a cache of that
+    /// direction or not. Both ends say the same: until something is on offer, what is found is found
+    /// by the sender. `unpredicted` is why nothing is.
     fn of(
         predictions: Option<&FlowPredictions>,
         class: Option<TrafficClass>,
-        mode: Mode,
+        has_cache: bool,
+        unpredicted: &str,
     ) -> Driver {
+        let offers = predictions.map_or(0, |known| known.counters.offers);
         let (by, reason) = match predictions {
             _ if class == Some(TrafficClass::Excluded) => ("nobody", "excluded".to_owned()),
             Some(predictions) if predictions.by_sender => {
@@ -436,13 +441,14 @@ impl Driver {
             Some(predictions) if predictions.counters.confirmed > 0 => {
                 ("receiver", "predictions are right".to_owned())
             }
-            Some(predictions) if predictions.counters.offers > 0 => (
+            _ if offers > 0 => (
                 "receiver",
                 "nothing that was predicted has come yet".to_owned(),
             ),
-            Some(_) => ("receiver", "nothing known has come yet".to_owned()),
-            None if mode.keeps_caches() => ("sender", "nothing is predicted".to_owned()),
-            None => ("nobody", format!("mode {mode}, and nothing is predicted")),
+            _ => {
+                let by = if has_cache { "sender" } else { "nobody" };
+                (by, unpredicted.to_owned())
+            }
         };
         Driver {
             by: by.to_owned(),
@@ -453,7 +459,7 @@ impl Driver {
 }
 
 impl Flow {
-    fn of(flow: &FlowStatus, peer: &str, mode: Mode) -> Flow {
+    fn of(flow: &FlowStatus, peer: &str, link: &LinkStatus) -> Flow {
         let (sending, receiving) = (&flow.send_predictions, &flow.receive_predictions);
         let of = |predictions: &Option<FlowPredictions>| {
             predictions
@@ -461,6 +467,11 @@ impl Flow {
                 .map_or_else(Predictions::default, |known| {
                     Predictions::of(&known.counters)
                 })
+        };
+        let unpredicted = match link.offers_heeded {
+            Some(true) => "nothing known has come yet",
+            Some(false) => "the other end heeds no predictions",
+            None => UNPREDICTED,
         };
         Flow {
             id: flow.id.0,
@@ -484,8 +495,18 @@ impl Flow {
                 predictions: of(receiving),
                 ..Direction::of_layers(&flow.received)
             },
-            send_driver: Driver::of(sending.as_ref(), Some(flow.class), mode),
-            receive_driver: Driver::of(receiving.as_ref(), None, mode),
+            send_driver: Driver::of(
+                sending.as_ref(),
+                Some(flow.class),
+                link.sent.cache_bytes > 0,
+                UNPREDICTED,
+            ),
+            receive_driver: Driver::of(
+                receiving.as_ref(),
+                None,
+                link.received.cache_bytes > 0,
+                unpredicted,
+            ),
         }
     }
 }

@@ -29,6 +29,8 @@ pub struct LinkStatus {
     pub offers_taken: PredictionCounters,
     /// What predictions did for what this end received.
     pub offers_made: PredictionCounters,
+    /// Whether the other end heeds what this one predicts; `None` if this one has no history.
+    pub offers_heeded: Option<bool>,
     /// Present effort of this end's sender.
     pub effort: Effort,
     /// Why it is that.
@@ -130,6 +132,13 @@ pub struct FlowPredictions {
 }
 
 impl Link {
+    /// Whether the other end heeds what this one predicts, once a lane is up; `None` if this one has
+    /// no history.
+    #[must_use]
+    pub fn offers_heeded(&self) -> Option<bool> {
+        self.history.as_ref().map(|history| history.key().is_some())
+    }
+
     /// The link as it stands.
     #[must_use]
     pub fn status(&self, now: Moment) -> LinkStatus {
@@ -202,6 +211,7 @@ impl Link {
             received,
             offers_taken: self.totals.offers_taken,
             offers_made: self.totals.offers_made,
+            offers_heeded: self.offers_heeded(),
             effort: self.effort.effort(),
             effort_reason: self.effort.reason(),
             round_trip: self.round_trip,
