@@ -39,6 +39,9 @@ pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
     let started = options.resolve()?;
     let _log = crate::log_to_stderr(started.common.log);
     crate::warn_of_unread_variables(Role::Near);
+    for warning in started.warnings() {
+        tracing::warn!("{warning}");
+    }
     if arguments.dry_run {
         return dry_run::near(&started, &mut std::io::stdout().lock());
     }

@@ -183,6 +183,14 @@ fn a_dry_run_looks_at_stores() {
     for part in [&store[..], &also, "receiver"] {
         assert!(said.contains(part), "{part:?} is not in\n{said}");
     }
+    assert!(tried.stderr.is_empty(), "{tried:?}");
+    for (mode, warnings) in [("auto", 0), ("sender", 1), ("off", 1)] {
+        let tried = near(&store, &["--mode", mode]);
+        let warned = String::from_utf8_lossy(&tried.stderr);
+        let of_store = format!("with --mode {mode} the store is not used");
+        assert_eq!(tried.status.code(), Some(0), "{tried:?}");
+        assert_eq!(warned.matches(&of_store).count(), warnings, "{warned}");
+    }
     assert!(!site.path("store").exists(), "nothing is made");
 
     let files = site.path("files");

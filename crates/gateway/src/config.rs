@@ -214,6 +214,17 @@ impl NearConfig {
         listeners::check_distinct(&config.listeners(), settings)?;
         Ok(config)
     }
+
+    /// What is allowed, and hardly meant.
+    pub fn warnings(&self) -> Vec<String> {
+        let mode = self.common.mode;
+        let is_idle = self.history.is_some() && !mode.predicts();
+        let idle = format!(
+            "with --mode {mode} the store is not used: nothing is predicted, and nothing learnt; \
+             modes auto and receiver use it"
+        );
+        is_idle.then_some(idle).into_iter().collect()
+    }
 }
 
 impl Options<Far> {

@@ -1,7 +1,10 @@
 //! Each end has a mode, and perhaps a history: a direction does what both of its ends want.
 
 use refrain_codec::geometry::CacheGeometry;
-use refrain_proto::{LaneId, LinkConfig, Mode, by_receiver::history::HistoryConfig, hello::Hello};
+use refrain_proto::{
+    LaneId, LinkConfig, Mode, by_receiver::history::HistoryConfig, counters::LayerCounters,
+    hello::Hello,
+};
 
 use crate::pair::{Pair, noise};
 
@@ -24,18 +27,64 @@ fn a_direction_does_what_both_its_ends_want() {
     }
 }
 
-fn carries_what_both_want(near: Mode, far: Mode, [near_history, far_history]: [bool; 2]) {
+/// A pair that has carried content twice in each direction.
+fn carried(near: Mode, far: Mode, [near_history, far_history]: [bool; 2], content: &[u8]) -> Pair {
     let what = format!("{near} {near_history}, {far} {far_history}");
     let mut pair = Pair::between(1, config(near, near_history), config(far, far_history));
-    let text = b"what comes back need not be sent again; ".repeat(3000);
-    let content = [&text[..], &noise(100_000, 1)].concat();
     for _ in 0..2 {
-        assert!(pair.fetch("a:1", &content) == content, "{what}");
+        assert!(pair.fetch("a:1", content) == content, "{what}");
     }
     for _ in 0..2 {
         let flow = pair.open("a:1");
-        assert!(pair.send(flow, &content) == content, "{what}");
+        assert!(pair.send(flow, content) == content, "{what}");
     }
+    pair
+}
+
+/// Text that zstd shrinks, and noise that it does not.
+fn content() -> Vec<u8> {
+    let text = b"what comes back need not be sent again; ".repeat(3000);
+    [&text[..], &noise(100_000, 1)].concat()
+}
+
+/// What one end sent, in the words of the table in `docs/operations.md`.
+fn words(sent: &LayerCounters) -> String {
+    let has = |saved: bool, what: &str| saved.then(|| what.to_owned());
+    let layers = [
+        has(sent.confirmed_bytes > 0, "predictions"),
+        has(sent.region_bytes > 0, "matching"),
+        has(sent.packed_bytes < sent.stream_bytes, "zstd"),
+    ];
+    let layers: Vec<String> = layers.into_iter().flatten().collect();
+    match layers.is_empty() {
+        true => "nothing".to_owned(),
+        false => layers.join(", "),
+    }
+}
+
+#[test]
+fn the_table_of_modes_says_what_pairs_do() {
+    let mut table = String::new();
+    for near in Mode::ALL {
+        for far in Mode::ALL {
+            let pair = carried(near, far, [true, false], &content());
+            let [down, up] =
+                [&pair.far, &pair.near].map(|end| words(&end.status(pair.now).sent.layers));
+            let learns = match pair.near_memory.chunks.is_empty() {
+                true => "no",
+                false => "yes",
+            };
+            table += &format!("| {near} | {far} | {down} | {up} | {learns} |\n");
+        }
+    }
+    let page = include_str!("../../../../docs/operations.md");
+    assert!(page.contains(&table), "docs/operations.md lacks\n{table}");
+}
+
+fn carries_what_both_want(near: Mode, far: Mode, histories: [bool; 2]) {
+    let [near_history, far_history] = histories;
+    let what = format!("{near} {near_history}, {far} {far_history}");
+    let pair = carried(near, far, histories, &content());
 
     let status = pair.near.status(pair.now);
     let (down, up) = (status.received.layers, status.sent.layers);
