@@ -3,8 +3,8 @@
 //! The engine does no I/O. Its caller owns the lanes' transports and the applications'
 //! connections, and
 //!
-//! - hands over what came: [`Link::receive`], [`Link::write`], [`Link::finish`],
-//!   [`Link::reset`], [`Link::close_lane`];
+//! - hands over what came: [`Link::receive`], [`Link::write`] or [`Link::write_and_confirm`],
+//!   [`Link::finish`], [`Link::reset`], [`Link::close_lane`];
 //! - after any call, takes the [`Event`]s: [`Link::poll_event`], until `None`;
 //! - on [`Event::Transmit`], and whenever a lane's transport has room, takes what shall
 //!   be sent: [`Link::poll_transmit`], until it gives nothing;
@@ -18,11 +18,13 @@
 //! | `frames` | what comes: frames to events |
 //! | `transmit` | what goes: flows in turn, blocks, acknowledgements |
 //! | `flows` | the applications' side |
-//! | `predictions` | offers and confirmations, the history |
+//! | `predictions` | this end's offers, and its history |
+//! | `confirming` | the other end's offers, and what is confirmed of them |
 //! | `strands` | flows on several lanes, because loss holds theirs up |
 //! | `timers` | deadlines |
 //! | `status` | what users see |
 
+mod confirming;
 mod flows;
 mod frames;
 mod lanes;
