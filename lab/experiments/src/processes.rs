@@ -2,7 +2,7 @@
 //! command line.
 
 use std::{
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -15,9 +15,10 @@ use refrain_gateway::{
     keys::PrivateKey,
     status::{Peer, Status},
 };
+use refrain_relay::addresses::free_address;
 
-/// How long programs may take to start, and to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long programs may take to start, and to end: a store is written to a busy disk.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A near and a far gateway, each a process, until dropped.
 pub struct Gateways {
@@ -57,8 +58,8 @@ impl Gateways {
         let (near_key, far_key) = (PrivateKey::generate()?, PrivateKey::generate()?);
         near_key.write_new(&folder.path().join("near.key"))?;
         far_key.write_new(&folder.path().join("far.key"))?;
-        let listen = setup.listen.map_or_else(free_address, Ok)?;
-        let (address, near_admin, far_admin) = (free_address()?, free_address()?, free_address()?);
+        let listen = setup.listen.unwrap_or_else(free_address);
+        let (address, near_admin, far_admin) = (free_address(), free_address(), free_address());
         let start = |arguments: &[&str], further: &[&str], threads: Option<usize>| {
             let mut command = Command::new(setup.refrain);
             command.env_clear().args(arguments).args(further);
@@ -188,9 +189,4 @@ pub fn wait(mut is_there: impl FnMut() -> anyhow::Result<bool>, what: &str) -> a
         thread::sleep(Duration::from_millis(10));
     }
     Ok(())
-}
-
-/// An address of loopback that nobody listens on.
-pub fn free_address() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

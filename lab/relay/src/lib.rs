@@ -10,7 +10,8 @@
 //! - [`shaper`]: one direction of the link as arithmetic on a virtual clock, without I/O;
 //! - [`relay`]: the tokio program around two shapers, and its switches ([`Relay`]);
 //! - [`counts`]: what has crossed the link so far ([`Counts`]);
-//! - [`check`]: real transfers, held against the settings.
+//! - [`check`]: real transfers, held against the settings;
+//! - [`addresses`]: free ones, for the programs at its sides.
 //!
 //! # Example
 //!
@@ -43,6 +44,8 @@ pub mod relay;
 pub mod counts;
 
 pub mod check;
+
+pub mod addresses;
 
 mod connection;
 mod door;

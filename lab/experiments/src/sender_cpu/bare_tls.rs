@@ -18,13 +18,14 @@ use refrain_gateway::{
     tls::{ClientTls, ServerTls},
     wire::LaneStream,
 };
+use refrain_relay::addresses::free_address;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     runtime::Runtime,
 };
 
-use crate::processes::{Running, free_address, wait};
+use crate::processes::{Running, wait};
 
 /// The name under which this program serves as such a sender.
 pub const SUBCOMMAND: &str = "bare-tls";
@@ -52,7 +53,7 @@ impl BareTls {
         let key_file = folder.path().join("sender.key");
         let (key, own) = (PrivateKey::generate()?, PrivateKey::generate()?);
         key.write_new(&key_file)?;
-        let address = free_address()?;
+        let address = free_address();
         let mut command = Command::new(std::env::current_exe()?);
         command.args([SUBCOMMAND, &address.to_string(), &origin.to_string()]);
         command.arg(&key_file).arg(own.public().to_string());

@@ -10,6 +10,7 @@ use std::{
 use anyhow::ensure;
 use nix::{time::clock_getcpuclockid, unistd::Pid};
 use refrain_gateway::status::Predictions;
+use refrain_relay::addresses::free_address;
 use serde::Serialize;
 
 use super::{
@@ -18,7 +19,7 @@ use super::{
     noise::{self, Noise},
     slow_link::SlowLink,
 };
-use crate::processes::{Gateways, Setup, free_address};
+use crate::processes::{Gateways, Setup};
 
 /// What makes the transfers.
 pub struct Trials<'a> {
@@ -75,7 +76,7 @@ impl<'a> Trials<'a> {
 
     /// By new gateways over the slow link.
     pub fn by_gateways_on_slow_link(&self, sender: Sender, noise: Noise) -> anyhow::Result<Sent> {
-        let listen = free_address()?;
+        let listen = free_address();
         let link = SlowLink::before(listen)?;
         self.between(sender, Some(listen), Some(link.address()), noise)
     }

@@ -8,7 +8,9 @@ use std::{
     thread,
 };
 
-use crate::processes::{Running, free_address, wait};
+use refrain_relay::addresses::free_address;
+
+use crate::processes::{Running, wait};
 
 const READ_BYTES: usize = 64 << 10;
 
@@ -89,7 +91,7 @@ impl Haproxies {
     pub fn start(haproxy: &Haproxy, target: SocketAddr) -> anyhow::Result<Haproxies> {
         let folder = tempfile::tempdir()?;
         let start = |name: &str, target: SocketAddr| {
-            let address = free_address()?;
+            let address = free_address();
             let config = folder.path().join(name);
             std::fs::write(
                 &config,
