@@ -31,7 +31,7 @@ use crate::processes::{Running, wait};
 pub const SUBCOMMAND: &str = "bare-tls";
 
 /// What the gateways read at once.
-const READ_BYTES: usize = 64 << 10;
+const READ_BYTES: usize = 256 << 10;
 
 /// How long a handshake may take.
 const PATIENCE: Duration = Duration::from_secs(10);
