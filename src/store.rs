@@ -17,7 +17,9 @@ use refrain_codec::{
     marker::PackMask,
 };
 use refrain_gateway::{config::Mismatch, units::ByteSize};
-use refrain_store::{ChunkSource, Chunking, DiskStore, ReadOnlyStore, Realm, StoreConfig};
+use refrain_store::{
+    ChunkSource, Chunking, DiskStore, ReadOnlyStore, Realm, StoreConfig, VerifyReport,
+};
 use serde::Serialize;
 
 /// Of a store that is made and for which no bound was given.
@@ -179,6 +181,12 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn tell_unreadable(report: &VerifyReport) {
+    for error in &report.told {
+        eprintln!("refrain: {error}");
+    }
+}
+
 fn verify(options: &StoreOptions) -> anyhow::Result<()> {
     let mut store = ReadOnlyStore::inspect(&options.store)?;
     let bar = bar("{bar:30} {pos} of {len} chunks");
@@ -187,7 +195,7 @@ fn verify(options: &StoreOptions) -> anyhow::Result<()> {
         bar.set_position(progress.chunks);
     });
     bar.finish_and_clear();
-    let report = report?;
+    tell_unreadable(&report);
     options.print(&report, |out| print::verified(&report, out))?;
     if !report.is_whole() {
         bail!(
@@ -207,7 +215,7 @@ fn compact(options: &StoreOptions) -> anyhow::Result<()> {
         checking.set_position(progress.chunks);
     });
     checking.finish_and_clear();
-    verified?;
+    tell_unreadable(&verified);
     let bar = bar("{bar:30} {pos} of {len} segments");
     let report = store.compact(&mut |done, total| {
         bar.set_length(total.into());

@@ -226,23 +226,17 @@ impl DiskStore {
         names::add(&*self.history.folder, name)
     }
 
-    /// Reads and checks all that there is; `progress` learns how far it is. What is damaged is
-    /// found no more, and [`compact`](Self::compact) drops it.
-    ///
-    /// # Errors
-    /// If the disk fails.
-    pub fn verify(
-        &mut self,
-        progress: &mut dyn FnMut(&VerifyProgress),
-    ) -> Result<VerifyReport, StoreError> {
-        let report = verify::verify(&self.history, progress)?;
+    /// Reads and checks all that there is; `progress` learns how far it is. What is damaged, or
+    /// cannot be read, is found no more, and [`compact`](Self::compact) drops it.
+    pub fn verify(&mut self, progress: &mut dyn FnMut(&VerifyProgress)) -> VerifyReport {
+        let report = verify::verify(&self.history, progress);
         for &key in &report.damaged_keys {
             self.history.forget(key);
         }
         for &number in &report.damaged_segments {
             self.history.segment_mut(number).is_damaged = true;
         }
-        Ok(report)
+        report
     }
 
     fn settle(&mut self) -> Result<(), StoreError> {

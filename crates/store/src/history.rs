@@ -269,10 +269,8 @@ impl History {
         ) else {
             return Ok(false);
         };
-        if self.is_in_changed_file(at) {
-            return Ok(false);
-        }
         let found = self.record(at)?;
+        let found = found.filter(|found| !self.is_in_changed_file(at, found.offset));
         Ok(found.is_some_and(|found| found.realm == number && found.digest == *digest))
     }
 

@@ -83,14 +83,9 @@ impl ReadOnlyStore {
         Ok(store)
     }
 
-    /// Reads and checks all that there is; `progress` learns how far it is.
-    ///
-    /// # Errors
-    /// If the disk fails.
-    pub fn verify(
-        &mut self,
-        progress: &mut dyn FnMut(&VerifyProgress),
-    ) -> Result<VerifyReport, StoreError> {
+    /// Reads and checks all that there is; `progress` learns how far it is. What the disk cannot
+    /// read is damaged.
+    pub fn verify(&mut self, progress: &mut dyn FnMut(&VerifyProgress)) -> VerifyReport {
         verify::verify(&self.history, progress)
     }
 

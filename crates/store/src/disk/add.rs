@@ -304,7 +304,10 @@ impl DiskStore {
             }
             builder.begin_part(part);
             for record in part.first_record..end {
-                let Some(found) = self.history.record(ChunkAt { segment, record })? else {
+                let found = self.history.record(ChunkAt { segment, record })?;
+                // Behind the last part may lie those whose part is damaged.
+                let is_of_it = |offset: u64| offset - part.start < part.part_bytes;
+                let Some(found) = found.filter(|found| is_of_it(found.offset)) else {
                     continue;
                 };
                 if builder.is_full() {

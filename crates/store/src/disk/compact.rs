@@ -44,6 +44,18 @@ pub struct CompactReport {
     pub dropped_files: u64,
 }
 
+/// What the disk cannot read of a segment that is known to be damaged is given up; elsewhere it
+/// may be read another time.
+fn unless_damaged<T>(
+    read: Result<Option<T>, StoreError>,
+    is_damaged: bool,
+) -> Result<Option<T>, StoreError> {
+    match read {
+        Err(_) if is_damaged => Ok(None),
+        read => read,
+    }
+}
+
 /// What lives in a segment.
 struct Living {
     chunks: Vec<ChunkAt>,
@@ -75,7 +87,7 @@ impl DiskStore {
                 continue;
             };
             let is_damaged = self.history.segment(number).is_damaged;
-            let living = self.living(number)?;
+            let living = self.living(number, is_damaged)?;
             let is_largely_dead = living.bytes * 8 <= held * 7;
             let is_small = held < self.segment_bytes / 2;
             if !is_damaged && (held == 0 || !(is_largely_dead || is_small)) {
@@ -92,7 +104,8 @@ impl DiskStore {
                 let Some(found) = self.history.record(at)? else {
                     continue;
                 };
-                let Some(content) = self.history.verified(at, &found)? else {
+                let content = self.history.verified(at, &found);
+                let Some(content) = unless_damaged(content, is_damaged)? else {
                     continue;
                 };
                 if !self
@@ -124,14 +137,14 @@ impl DiskStore {
     }
 
     /// The chunks of a segment that the index finds there.
-    fn living(&self, segment: u32) -> Result<Living, StoreError> {
+    fn living(&self, segment: u32, is_damaged: bool) -> Result<Living, StoreError> {
         let mut living = Living {
             chunks: Vec::new(),
             bytes: 0,
         };
         for record in 0..self.history.segment(segment).records {
             let at = ChunkAt { segment, record };
-            let Some(found) = self.history.record(at)? else {
+            let Some(found) = unless_damaged(self.history.record(at), is_damaged)? else {
                 continue;
             };
             let realm = self.history.realms.realm(found.realm);

@@ -26,6 +26,8 @@ pub enum Fault {
     SyncFails,
     /// Reads fail.
     ReadsFail,
+    /// Reads of the file with this name fail.
+    ReadsFailOf(&'static str),
 }
 
 /// A folder in memory. Clones are the same folder.
@@ -157,6 +159,7 @@ impl Folder for MemoryFolder {
     fn open(&self, name: &str) -> io::Result<Box<dyn FolderFile>> {
         let content = self.state().files.get(name).cloned();
         Ok(Box::new(MemoryFile {
+            name: name.to_owned(),
             content: content.ok_or(io::ErrorKind::NotFound)?,
             folder: self.clone(),
         }))
@@ -193,13 +196,20 @@ impl Folder for MemoryFolder {
 }
 
 struct MemoryFile {
+    /// As it was opened.
+    name: String,
     content: Arc<Mutex<Content>>,
     folder: MemoryFolder,
 }
 
 impl FolderFile for MemoryFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        if self.folder.state().fault == Fault::ReadsFail {
+        let fails = match self.folder.state().fault {
+            Fault::ReadsFail => true,
+            Fault::ReadsFailOf(name) => self.name == name,
+            _ => false,
+        };
+        if fails {
             return Err(io::Error::other("the disk does not read"));
         }
         let content = lock(&self.content);

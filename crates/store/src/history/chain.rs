@@ -107,7 +107,7 @@ impl History {
         if self.hasher.digest(&bytes) == found.digest {
             return Ok(Some(bytes));
         }
-        self.note_changed(at);
+        self.note_changed(at, found.offset);
         Ok(None)
     }
 

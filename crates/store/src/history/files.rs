@@ -37,6 +37,7 @@ struct PartAt {
     /// In the files file.
     at: u32,
     start: u64,
+    part_bytes: u64,
     has_changed: Cell<bool>,
 }
 
@@ -72,27 +73,32 @@ impl History {
     /// Loads in which files the chunks of a segment are.
     pub(crate) fn load_files(&mut self, number: u32) -> Result<(), StoreError> {
         let mut files = Files { parts: Vec::new() };
-        self.for_each_part(number, |_, at, part| {
+        let is_whole = self.for_each_part(number, |_, at, part| {
             let last = files.parts.last().map(|last| last.first_record);
             if last.is_none_or(|last| last < part.first_record) {
                 files.parts.push(PartAt {
                     first_record: part.first_record,
                     at,
                     start: part.start,
+                    part_bytes: part.part_bytes,
                     has_changed: Cell::new(false),
                 });
             }
         })?;
         self.segment_mut(number).files = Some(files);
+        if !is_whole {
+            self.note_damage(number);
+        }
         Ok(())
     }
 
-    /// Walks through the parts of files that a segment has.
+    /// Walks through the parts of files that a segment has, up to what is damaged; says whether
+    /// nothing is.
     pub(crate) fn for_each_part(
         &self,
         number: u32,
         mut with: impl FnMut(Realm, u32, FilePart),
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let file = self.file(number, FileKind::Files);
         let bytes = file.and_then(|file| {
             let mut bytes = vec![0; file.bytes()?.min(FILES_FILE_BYTES_MAX) as usize];
@@ -102,14 +108,14 @@ impl History {
         });
         let bytes = bytes.map_err(self.error_at("read", FileKind::Files, number))?;
         let Some(realm) = files_file::parse_header(number, &bytes) else {
-            return Ok(());
+            return Ok(false);
         };
         let mut at = files_file::HEADER_BYTES;
         while let Some((part, len)) = FilePart::parse(number, &bytes[at..]) {
             with(realm, at as u32, part);
             at += len;
         }
-        Ok(())
+        Ok(at == bytes.len())
     }
 
     /// Fills a buffer from the file in which a chunk lies; says whether the file is as it was.
@@ -119,7 +125,7 @@ impl History {
         start: u64,
         buffer: &mut [u8],
     ) -> Result<bool, StoreError> {
-        let Some(part) = self.part_of(at) else {
+        let Some(part) = self.part_of(at, start) else {
             return Ok(false);
         };
         if part.has_changed.get() {
@@ -135,21 +141,24 @@ impl History {
     }
 
     /// The file of a chunk is not what it was.
-    pub(super) fn note_changed(&self, at: ChunkAt) {
-        if let Some(part) = self.part_of(at) {
+    pub(super) fn note_changed(&self, at: ChunkAt, start: u64) {
+        if let Some(part) = self.part_of(at, start) {
             part.has_changed.set(true);
         }
     }
 
-    /// Whether a chunk is in a file that was found to be not what it was.
-    pub(super) fn is_in_changed_file(&self, at: ChunkAt) -> bool {
-        self.part_of(at).is_some_and(|part| part.has_changed.get())
+    /// Whether the chunk that begins at `start` is in a file that was found to be not what it was.
+    pub(crate) fn is_in_changed_file(&self, at: ChunkAt, start: u64) -> bool {
+        let part = self.part_of(at, start);
+        part.is_some_and(|part| part.has_changed.get())
     }
 
-    fn part_of(&self, at: ChunkAt) -> Option<&PartAt> {
+    /// The part in which a chunk lies; nothing where what was known of it is damaged.
+    fn part_of(&self, at: ChunkAt, start: u64) -> Option<&PartAt> {
         let parts = &self.segments.get(&at.segment)?.files.as_ref()?.parts;
         let after = parts.partition_point(|part| part.first_record <= at.record);
-        parts.get(after.checked_sub(1)?)
+        let part = parts.get(after.checked_sub(1)?)?;
+        (start.checked_sub(part.start)? < part.part_bytes).then_some(part)
     }
 
     /// The file, and where in it the part begins; nothing if it is not as it was.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use refrain_store::{
     ChunkSource, OpeningKey, ReadOnlyStore, VerifyReport,
-    folder::{Folder, MemoryFolder},
+    folder::{Fault, Folder, MemoryFolder},
 };
 
 use crate::common::{chunking, chunks, config, flow, has, open, read_after, read_all, realm};
@@ -31,18 +31,47 @@ fn damage_is_found() {
     store.close().expect("closed");
     let mut store = open(&folder, 50);
     let mut calls = 0;
-    let report = store.verify(&mut |_| calls += 1).expect("verified");
+    let report = store.verify(&mut |_| calls += 1);
     assert!(
         report.is_whole() && report.chunks == 300 && calls == 301,
         "{report:?}"
     );
 
     damage(&folder);
-    let report = store.verify(&mut |_| ()).expect("verified");
+    let report = store.verify(&mut |_| ());
     assert_eq!((report.damaged_chunks, report.chunks), (20, 280));
     assert!(!report.is_whole() && !has(&store, realm(0), 0) && has(&store, realm(0), 1));
-    let again = store.verify(&mut |_| ()).expect("verified");
+    let again = store.verify(&mut |_| ());
     assert_eq!((again.damaged_chunks, again.chunks), (0, 280));
+}
+
+#[test]
+fn a_segment_that_cannot_be_read_is_told_and_the_others_are_verified_and_compacted() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 50);
+    flow(&mut store, realm(0), None, 0..300);
+    store.close().expect("closed");
+    for (broken, chunks_lost) in [("00000001.chunks", true), ("00000001.index", false)] {
+        let folder = folder.copy();
+        let mut store = open(&folder, 50);
+        folder.set_fault(Fault::ReadsFailOf(broken));
+        let report = store.verify(&mut |_| ());
+        assert_eq!(
+            report.told,
+            [format!(
+                "cannot read memory/{broken}: the disk does not read"
+            )]
+        );
+        assert!(!report.is_whole() && report.chunks > 100, "{report:?}");
+        assert_eq!(report.damaged_chunks > 0, chunks_lost, "{report:?}");
+        let known = report.chunks;
+        store.compact(&mut |_, _| ()).expect("compacted");
+        folder.set_fault(Fault::None);
+        store.close().expect("closed");
+        let mut store = open(&folder, 50);
+        let report = store.verify(&mut |_| ());
+        assert!(report.is_whole() && report.chunks == known, "{report:?}");
+    }
 }
 
 #[test]
@@ -51,7 +80,7 @@ fn compacting_gives_back_the_dead_and_keeps_chains() {
     let mut store = open(&folder, 50);
     flow(&mut store, realm(0), Some(OpeningKey(1)), 0..300);
     damage(&folder);
-    store.verify(&mut |_| ()).expect("verified");
+    store.verify(&mut |_| ());
     let before = store.stat();
     let report = store.compact(&mut |_, _| ()).expect("compacted");
     assert!(
@@ -120,17 +149,17 @@ fn small_segments_are_joined_and_a_cut_between_loses_nothing() {
 #[track_caller]
 fn mend(folder: &MemoryFolder, segments: u64) -> (VerifyReport, VerifyReport) {
     let mut store = open(folder, segments);
-    let found = store.verify(&mut |_| ()).expect("verified");
+    let found = store.verify(&mut |_| ());
     store.compact(&mut |_, _| ()).expect("compacted");
     let disk = store.stat().disk.total();
     assert!(disk <= config(segments).size_bytes, "{disk}");
     store.close().expect("closed");
     let mut store = open(folder, segments);
-    let left = store.verify(&mut |_| ()).expect("verified");
+    let left = store.verify(&mut |_| ());
     assert!(!found.is_whole() && left.is_whole(), "{found:?} {left:?}");
     let other: Arc<dyn Folder> = Arc::new(folder.clone());
     let mut other = ReadOnlyStore::open_in(other, chunking()).expect("it opens");
-    assert!(other.verify(&mut |_| ()).expect("verified").is_whole());
+    assert!(other.verify(&mut |_| ()).is_whole());
     (found, left)
 }
 

@@ -208,7 +208,6 @@ fn what_is_learnt_in_place_of_a_file_that_is_gone_stays() {
             inspected.verify(&mut |_| ()),
             world.store().verify(&mut |_| ()),
         ] {
-            let report = report.expect("verified");
             assert_eq!((report.bytes, report.changed_chunks), (300_000, 0));
         }
         world.store().compact(&mut |_, _| ()).expect("compacted");
@@ -243,16 +242,57 @@ fn damage_to_what_is_known_of_files_is_compacted_away_and_they_are_added_again()
         bytes[300] ^= 1;
         fs::write(&path, bytes).expect("written");
         world.reopen();
-        let report = world.store().verify(&mut |_| ()).expect("verified");
+        let report = world.store().verify(&mut |_| ());
         assert_eq!(report.damaged_metadata, 1);
         let report = world.store().compact(&mut |_, _| ()).expect("compacted");
         assert_eq!(report.dropped_files, 1);
         world.reopen();
-        let report = world.store().verify(&mut |_| ()).expect("verified");
+        let report = world.store().verify(&mut |_| ());
         assert!(report.is_whole() && report.chunks == 0, "{report:?}");
     }
     assert_eq!(world.add().added_files, 1);
     assert_eq!(world.follows(&one), cut(&one)[1..]);
+}
+
+#[test]
+fn a_damaged_list_of_files_is_no_changed_file() {
+    let mut world = World::new();
+    let (one, two) = (content(1, 50_000), content(2, 50_000));
+    world.write("one", &one);
+    world.write("two", &two);
+    world.add();
+    world.store = None;
+    let path = world.store_path().join("00000002.files");
+    let list = fs::read(&path).expect("it is there");
+    // In the header, and in the second of its parts.
+    for (at, whole_bytes) in [(5, 0), (list.len() - 20, 50_000)] {
+        let mut damaged = list.clone();
+        damaged[at] ^= 1;
+        fs::write(&path, damaged).expect("written");
+        let mut inspected = ReadOnlyStore::inspect(&world.store_path()).expect("it opens");
+        let report = inspected.verify(&mut |_| ());
+        assert_eq!((report.changed_chunks, report.damaged_metadata), (0, 1));
+        assert!(report.damaged_chunks > 0, "{report:?}");
+        assert_eq!(report.bytes, whole_bytes);
+    }
+    world.reopen();
+    // What is left of the list is right, also where it is written anew.
+    assert_eq!(world.follows(&one), cut(&one)[1..]);
+    assert!(world.follows(&two).is_empty());
+    world.write("one", &content(3, 50_000));
+    assert_eq!(world.add().added_files, 2);
+    assert_eq!(world.follows(&two), cut(&two)[1..]);
+    let report = world.store().verify(&mut |_| ());
+    assert!(
+        report.damaged_chunks + report.changed_chunks == 0,
+        "{report:?}"
+    );
+    world.write("one", &one);
+    world.add();
+    world.store().verify(&mut |_| ());
+    world.store().compact(&mut |_, _| ()).expect("compacted");
+    world.reopen();
+    assert!(world.store().verify(&mut |_| ()).is_whole());
 }
 
 #[test]
@@ -304,11 +344,11 @@ fn others_stores_are_read_without_their_files() {
     let other = ReadOnlyStore::open(&path, chunking()).expect("it opens");
     assert_eq!(other.stat().files, 0);
     let mut inspected = ReadOnlyStore::inspect(&path).expect("it opens");
-    let report = inspected.verify(&mut |_| ()).expect("verified");
+    let report = inspected.verify(&mut |_| ());
     assert!(report.is_whole() && report.bytes == 50_000, "{report:?}");
     world.write("one", b"other");
     let mut inspected = ReadOnlyStore::inspect(&path).expect("it opens");
-    let report = inspected.verify(&mut |_| ()).expect("verified");
+    let report = inspected.verify(&mut |_| ());
     assert!(report.is_whole() && report.changed_chunks > 0, "{report:?}");
 }
 
