@@ -17,43 +17,42 @@ fn lines(lines: &[(&str, String)], out: &mut dyn Write) -> io::Result<()> {
 
 pub fn stat(stat: &StoreStat, out: &mut dyn Write) -> io::Result<()> {
     let disk = &stat.disk;
-    let realms = stat.realms.iter().map(|realm| match &realm.name {
-        Some(name) => name.clone(),
-        None => realm.realm.clone(),
+    let realms = stat.realms.iter().map(|realm| {
+        let name = realm.name.as_ref().unwrap_or(&realm.realm);
+        ("realm", format!("{name}: {} chunks", realm.chunks))
     });
-    let realms: Vec<String> = realms.collect();
     let since = stat.oldest_s.map_or("-".to_owned(), since);
-    lines(
-        &[
-            ("chunks", stat.chunks.to_string()),
-            (
-                "on disk",
-                format!("{} of {}", bytes(disk.total()), bytes(stat.disk_bytes_max)),
+    let all: Vec<_> = [
+        ("chunks", stat.chunks.to_string()),
+        (
+            "on disk",
+            format!("{} of {}", bytes(disk.total()), bytes(stat.disk_bytes_max)),
+        ),
+        ("  chunks", bytes(disk.chunks)),
+        (
+            "  index",
+            format!(
+                "{} ({} of the chunks)",
+                bytes(disk.index),
+                percent(disk.index as f64, disk.chunks as f64)
             ),
-            ("  chunks", bytes(disk.chunks)),
-            (
-                "  index",
-                format!(
-                    "{} ({} of the chunks)",
-                    bytes(disk.index),
-                    percent(disk.index as f64, disk.chunks as f64)
-                ),
-            ),
-            (
-                "  recipes",
-                format!("{}, {} entries", bytes(disk.recipes), stat.recipe_entries),
-            ),
-            ("  other", bytes(disk.other)),
-            ("segments", stat.segments.to_string()),
-            ("begun", since),
-            ("openings", stat.openings.to_string()),
-            ("added files", stat.files.to_string()),
-            ("damaged", stat.damaged.to_string()),
-            ("memory when open", bytes(stat.memory_bytes)),
-            ("realms", realms.join(", ")),
-        ],
-        out,
-    )
+        ),
+        (
+            "  recipes",
+            format!("{}, {} entries", bytes(disk.recipes), stat.recipe_entries),
+        ),
+        ("  other", bytes(disk.other)),
+        ("segments", stat.segments.to_string()),
+        ("begun", since),
+        ("openings", stat.openings.to_string()),
+        ("added files", stat.files.to_string()),
+        ("damaged", stat.damaged.to_string()),
+        ("memory when open", bytes(stat.memory_bytes)),
+    ]
+    .into_iter()
+    .chain(realms)
+    .collect();
+    lines(&all, out)
 }
 
 /// How long ago a moment was, in the largest unit that fits.

@@ -71,6 +71,8 @@ pub(crate) struct Segment {
     pub(crate) created_s: u64,
     /// By slot.
     realms: Vec<RealmNumber>,
+    /// Records of chunks, by slot of their realm.
+    chunks_by_slot: Vec<u32>,
     /// Where in the chunk file each block begins.
     block_starts: Vec<u64>,
     pub(crate) records: u32,
@@ -91,6 +93,7 @@ impl Segment {
         Self {
             created_s,
             realms: Vec::new(),
+            chunks_by_slot: Vec::new(),
             block_starts: Vec::new(),
             records: 0,
             chunk_bytes: 0,
@@ -122,8 +125,16 @@ impl Segment {
         let slot = usize::from(slot);
         if self.realms.len() <= slot {
             self.realms.resize(slot + 1, NO_REALM);
+            self.chunks_by_slot.resize(slot + 1, 0);
         }
         self.realms[slot] = number;
+    }
+
+    /// It has one more chunk of the realm with this slot, if that was declared.
+    fn count_chunk(&mut self, slot: u8) {
+        if let Some(chunks) = self.chunks_by_slot.get_mut(usize::from(slot)) {
+            *chunks += 1;
+        }
     }
 
     /// Gives back what was kept for growing.
@@ -134,6 +145,7 @@ impl Segment {
 
     fn memory_bytes(&self) -> usize {
         self.realms.capacity() * 2
+            + self.chunks_by_slot.capacity() * 4
             + self.block_starts.capacity() * 8
             + self.pieces.capacity() * size_of::<PieceInfo>()
             + self.files.as_ref().map_or(0, Files::memory_bytes)
@@ -314,8 +326,10 @@ impl History {
         };
         let number = segment;
         let segment = self.segment_mut(number);
-        if let Some((slot, realm)) = realm {
-            segment.declare(slot, realm);
+        match (realm, record) {
+            (Some((slot, realm)), _) => segment.declare(slot, realm),
+            (None, Record::Chunk { realm_slot, .. }) => segment.count_chunk(*realm_slot),
+            _ => {}
         }
         if (segment.records as usize).is_multiple_of(BLOCK_RECORDS) {
             segment.block_starts.push(segment.chunk_bytes);
@@ -364,6 +378,7 @@ impl History {
         segment.block_starts.clear();
         segment.records = 0;
         segment.chunk_bytes = 0;
+        segment.chunks_by_slot.fill(0);
         for record in realms {
             self.push_record(number, record);
         }
@@ -449,9 +464,11 @@ impl History {
             realms: self
                 .realms
                 .iter()
-                .map(|realm| RealmStat {
+                .zip(self.chunks_by_realm())
+                .map(|(realm, chunks)| RealmStat {
                     realm: realm.to_string(),
                     name: names.get(&realm).cloned(),
+                    chunks,
                 })
                 .collect(),
             oldest_s: created_s(segments.values().next()),
@@ -460,6 +477,19 @@ impl History {
             memory_bytes: self.memory_bytes() as u64,
             ..StoreStat::default()
         }
+    }
+
+    /// Records of chunks, by the numbers of their realms.
+    fn chunks_by_realm(&self) -> Vec<u64> {
+        let mut sums = vec![0; self.realms.realms.len()];
+        for segment in self.segments.values() {
+            for (&realm, &chunks) in segment.realms.iter().zip(&segment.chunks_by_slot) {
+                if let Some(sum) = sums.get_mut(usize::from(realm)) {
+                    *sum += u64::from(chunks);
+                }
+            }
+        }
+        sums
     }
 
     /// Bytes of memory, but for caches of a fixed size.

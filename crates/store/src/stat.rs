@@ -58,6 +58,8 @@ pub struct RealmStat {
     pub realm: String,
     /// What it is called, if that was told.
     pub name: Option<String>,
+    /// Its chunks, those that are dead but not yet evicted included.
+    pub chunks: u64,
 }
 
 /// Bytes of the files of a store.

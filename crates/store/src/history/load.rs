@@ -181,6 +181,7 @@ impl History {
                             record: segment.records,
                         };
                         batch.push(key, Put::Chunk(at));
+                        segment.count_chunk(*realm_slot);
                     }
                 }
                 Record::Chunk { .. } => {}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use refrain_store::{
-    ChunkSource, OpeningKey, ReadOnlyStore, VerifyReport,
+    ChunkSource, ChunkStore, OpeningKey, ReadOnlyStore, VerifyReport,
     folder::{Fault, Folder, MemoryFolder},
 };
 
@@ -236,4 +236,36 @@ fn damage_goes_from_a_full_store_too() {
     assert_eq!(found.damaged_chunks, 2);
     // Two segments were moved, and at most as many had to go.
     assert!(left.chunks * 2 >= found.chunks, "{found:?} {left:?}");
+}
+
+#[test]
+fn chunks_are_counted_by_realm() {
+    let counts = |store: &dyn ChunkSource| {
+        let mut counts = store.stat().realms;
+        counts.sort_by_key(|realm| realm.chunks);
+        let counts: Vec<u64> = counts.iter().map(|realm| realm.chunks).collect();
+        counts
+    };
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 50);
+    flow(&mut store, realm(0), None, 0..200);
+    flow(&mut store, realm(1), None, 0..10);
+    assert_eq!(counts(&store), [10, 200]);
+    store.sync().expect("synced");
+    let other: Arc<dyn Folder> = Arc::new(folder.clone());
+    let mut other = ReadOnlyStore::open_in(other, chunking()).expect("it opens");
+    // Nothing counts twice: not what is known, not what a reader looks at again.
+    flow(&mut store, realm(0), None, 100..300);
+    assert_eq!(counts(&store), [10, 300]);
+    store.sync().expect("synced");
+    for _ in 0..2 {
+        other.refresh().expect("memory");
+        assert_eq!(counts(&other), [10, 300]);
+    }
+    damage(&folder);
+    store.verify(&mut |_| ());
+    store.compact(&mut |_, _| ()).expect("compacted");
+    assert_eq!(counts(&store), [10, 280]);
+    store.close().expect("closed");
+    assert_eq!(counts(&open(&folder, 50)), [10, 280]);
 }
