@@ -269,6 +269,8 @@ fn errors_say_what_to_do() {
         &["not empty", "no store"],
     );
 
+    assert!(!world.files().join("lock").exists(), "left as it was");
+
     let owner = DiskStore::open(&world.store(), StoreConfig::new(64 << 20)).expect("it opens");
     add(&files, &[], 1, &["in use", &std::process::id().to_string()]);
     // Looking needs no lock.

@@ -20,6 +20,7 @@ mod evict;
 mod head;
 mod lock;
 mod open;
+mod room;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -45,6 +46,7 @@ pub use add::{AddProgress, AddReport};
 pub use compact::CompactReport;
 use head::Head;
 use lock::Lock;
+pub use room::Room;
 
 /// What of the bound is for the format, the lock and the folder itself.
 const OTHER_BYTES: u64 = 32 << 10;
@@ -132,7 +134,7 @@ pub struct DiskStore {
     recipes: HashMap<u64, OpenRecipe>,
     next_recipe: u64,
     counted: Counted,
-    _lock: Option<Lock>,
+    lock: Option<Lock>,
 }
 
 /// A recipe that is being written.
@@ -183,12 +185,14 @@ impl DiskStore {
     /// If another process has it open, it is of another version or its chunks are cut otherwise,
     /// the folder holds something else, the bound is too small, or the disk fails.
     pub fn open(path: &Path, config: StoreConfig) -> Result<Self, StoreError> {
+        // First: a folder of something else is left as it is.
+        Self::check(path, config)?;
         let lock = Lock::take(path)?;
         Self::open_folder(Arc::new(RealFolder::new(path)), config, Some(lock))
     }
 
     /// Says what [`open`](Self::open) would refuse of the store at `path`, and changes nothing.
-    /// Whether another process has it open is not looked at.
+    /// Whether another process has it open is [`check_free`](Self::check_free)'s.
     ///
     /// # Errors
     /// Like [`open`](Self::open).
@@ -200,7 +204,27 @@ impl DiskStore {
         }
     }
 
-    /// The same in a folder of any kind, to which nobody else may write.
+    /// Says whether another process has the store at `path` open, and changes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] alone: where nobody can tell, nobody has it.
+    pub fn check_free(path: &Path) -> Result<(), StoreError> {
+        Lock::look(path)
+    }
+
+    /// Says whether the folder is still the one that was opened.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`] if it was removed or replaced meanwhile.
+    pub fn check_there(&self) -> Result<(), StoreError> {
+        let path = self.history.folder.path();
+        match &self.lock {
+            Some(lock) if !lock.is_in(&path) => Err(StoreError::Gone { path }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same as [`open`](Self::open) in a folder of any kind, to which nobody else may write.
     ///
     /// # Errors
     /// Like [`open`](Self::open).

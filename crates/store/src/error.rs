@@ -29,6 +29,16 @@ pub enum StoreError {
         /// The other process, if it left its number.
         owner: Option<u32>,
     },
+    /// The folder went away, or another took its place, while the store was open.
+    #[error(
+        "the store {} was removed or replaced while it was open: nothing more is kept; restart to \
+         begin anew",
+        path.display()
+    )]
+    Gone {
+        /// The store.
+        path: PathBuf,
+    },
     /// The folder holds something else.
     #[error(
         "{} is not empty and holds no store: name a new or an empty folder",

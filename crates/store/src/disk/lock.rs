@@ -2,9 +2,9 @@
 //! process that has it, for who finds it locked.
 
 use std::{
-    fs::{self, DirBuilder, File, TryLockError},
+    fs::{self, DirBuilder, File, Metadata, TryLockError},
     io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -13,7 +13,7 @@ use crate::{StoreError, folder};
 pub(super) const LOCK_FILE: &str = "lock";
 
 /// Held until it is dropped.
-pub(super) struct Lock(#[expect(dead_code, reason = "the lock is let go when it is closed")] File);
+pub(super) struct Lock(File);
 
 impl Lock {
     /// Takes the lock of the store at `path`; makes the folder if there is none.
@@ -31,14 +31,7 @@ impl Lock {
         let mut file = folder::open_or_create(&lock).map_err(error("open", lock.clone()))?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                let read = (&mut file).take(32).read_to_string(&mut text);
-                return Err(StoreError::InUse {
-                    path: path.to_owned(),
-                    owner: read.ok().and_then(|_| text.trim().parse().ok()),
-                });
-            }
+            Err(TryLockError::WouldBlock) => return Err(in_use(path, &mut file)),
             Err(TryLockError::Error(source)) => return Err(error("lock", lock)(source)),
         }
         file.set_len(0)
@@ -46,6 +39,34 @@ impl Lock {
             .and_then(|_| writeln!(file, "{}", std::process::id()))
             .map_err(error("write", lock))?;
         Ok(Self(file))
+    }
+
+    /// Says whether another process has the lock of the store at `path`, and takes nothing.
+    pub(super) fn look(path: &Path) -> Result<(), StoreError> {
+        let Ok(mut file) = File::open(path.join(LOCK_FILE)) else {
+            return Ok(());
+        };
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => Err(in_use(path, &mut file)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the folder at `path` has this very lock.
+    pub(super) fn is_in(&self, path: &Path) -> bool {
+        let name = |file: Metadata| (file.dev(), file.ino());
+        let there = fs::metadata(path.join(LOCK_FILE)).ok().map(name);
+        there.is_some() && there == self.0.metadata().ok().map(name)
+    }
+}
+
+/// Who has the lock says so in its file.
+fn in_use(path: &Path, file: &mut File) -> StoreError {
+    let mut text = String::new();
+    let read = file.take(32).read_to_string(&mut text);
+    StoreError::InUse {
+        path: path.to_owned(),
+        owner: read.ok().and_then(|_| text.trim().parse().ok()),
     }
 }
 

@@ -91,9 +91,13 @@ impl DiskStore {
             recipes: HashMap::new(),
             next_recipe: 0,
             counted: Counted::default(),
-            _lock: lock,
+            lock,
         };
-        store.make_room()?;
+        // The bound may be less than it was.
+        match store.head.disk_bytes(&store.history).total() > segment_bytes {
+            true => store.roll()?,
+            false => store.make_room()?,
+        }
         Ok(store)
     }
 }

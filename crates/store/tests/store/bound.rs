@@ -1,7 +1,10 @@
 //! The bound on disk, eviction, and what survives it.
 
+use std::sync::Arc;
+
 use refrain_store::{
-    ChunkSource, ChunkStore, OpeningKey, StoreConfig, StoreError, folder::MemoryFolder,
+    ChunkSource, ChunkStore, DiskStore, OpeningKey, StoreConfig, StoreError,
+    folder::{Folder, MemoryFolder},
 };
 
 use crate::common::{chunk, config, digest, flow, has, open, open_any, read_after, realm};
@@ -36,6 +39,32 @@ fn the_bound_holds_at_every_moment() {
     let of_both =
         |stat: &refrain_store::StoreStat| (stat.chunks, stat.openings, stat.recipe_entries);
     assert_eq!(of_both(&reopened), of_both(&stat));
+}
+
+#[test]
+fn a_smaller_bound_holds_as_soon_as_the_store_is_open() {
+    let folder = MemoryFolder::new();
+    let sized = |size_bytes| StoreConfig {
+        size_bytes,
+        segment_bytes: Some(size_bytes / 8),
+        ..config(8)
+    };
+    let open = |size_bytes| {
+        let folder: Arc<dyn Folder> = Arc::new(folder.clone());
+        DiskStore::open_in(folder, sized(size_bytes)).expect("it opens")
+    };
+    // The head alone is larger than the store is to be, and is not full.
+    let mut store = open(8 << 20);
+    flow(&mut store, realm(0), None, 0..1500);
+    store.close().expect("closed");
+    let bound = 512 << 10;
+    let store = open(bound);
+    let on_disk = |folder: &MemoryFolder| -> u64 {
+        let files = folder.list().expect("memory");
+        files.iter().map(|(_, bytes)| bytes).sum()
+    };
+    assert!(on_disk(&folder) <= bound, "{}", on_disk(&folder));
+    assert!(store.stat().disk.total() <= bound);
 }
 
 #[test]

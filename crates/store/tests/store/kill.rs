@@ -107,14 +107,3 @@ fn a_second_owner_is_told_who_the_first_is() {
         "a dead one owns nothing"
     );
 }
-
-#[test]
-fn a_folder_of_something_else_is_left_alone() {
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("letter.txt"), "dear").expect("written");
-    let error = DiskStore::open(folder.path(), config(8)).err();
-    assert!(
-        matches!(error, Some(StoreError::NotAStore { .. })),
-        "{error:?}"
-    );
-}

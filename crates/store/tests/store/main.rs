@@ -6,6 +6,7 @@ mod compact;
 mod conformance;
 mod crash;
 mod files;
+mod folder;
 mod format;
 mod kill;
 mod model;

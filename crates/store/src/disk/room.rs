@@ -1,0 +1,67 @@
+//! Whether the disk has room for what a store may become.
+
+use std::{fs, io, path::Path};
+
+/// What there is on the disk of a store, as bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// What is free for this user.
+    pub free_bytes: u64,
+    /// What the store's folder takes already.
+    pub used_bytes: u64,
+}
+
+impl Room {
+    /// That of the store at `path`, which may be yet to make.
+    ///
+    /// # Errors
+    /// If the system does not tell.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let there = path.ancestors().find(|folder| folder.exists());
+        // Of a relative path whose first folder is yet to make.
+        let there = there.filter(|folder| !folder.as_os_str().is_empty());
+        let disk = rustix::fs::statvfs(there.unwrap_or(Path::new(".")))?;
+        let used_bytes = match fs::read_dir(path) {
+            Ok(files) => files
+                .filter_map(|file| Some(file.ok()?.metadata().ok()?.len()))
+                .sum(),
+            Err(_) => 0,
+        };
+        Ok(Self {
+            free_bytes: disk.f_bavail.saturating_mul(disk.f_frsize),
+            used_bytes,
+        })
+    }
+
+    /// Whether a store of `size_bytes` finds no room, as it is now.
+    #[must_use]
+    pub fn lacks(&self, size_bytes: u64) -> bool {
+        self.free_bytes.saturating_add(self.used_bytes) < size_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_store_has_already_it_needs_no_room_for() {
+        let room = Room {
+            free_bytes: 100,
+            used_bytes: 20,
+        };
+        assert!(room.lacks(121) && !room.lacks(120) && !room.lacks(0));
+    }
+
+    #[test]
+    fn a_disk_tells_also_of_folders_that_are_yet_to_make() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("file"), [0; 1000]).expect("written");
+        let room = Room::of(folder.path()).expect("it tells");
+        assert_eq!(room.used_bytes, 1000);
+        assert!(room.free_bytes > 0 && room.lacks(u64::MAX));
+        for path in [folder.path().join("new/store"), "nowhere/store".into()] {
+            assert_eq!(Room::of(&path).expect("it tells").used_bytes, 0);
+        }
+    }
+}
