@@ -18,7 +18,8 @@ use refrain_codec::{
 };
 use refrain_gateway::{config::Mismatch, units::ByteSize};
 use refrain_store::{
-    ChunkSource, Chunking, DiskStore, ReadOnlyStore, Realm, StoreConfig, VerifyReport,
+    AddOptions, ChunkSource, Chunking, DiskStore, ReadOnlyStore, Realm, RealmStat, StoreConfig,
+    StoreStat, VerifyReport,
 };
 use serde::Serialize;
 
@@ -63,6 +64,10 @@ struct AddArguments {
     /// The service whose flows this history may answer, as the near gateway names it
     #[arg(long, value_name = "NAME", value_parser = parse_realm)]
     realm: String,
+    /// Add private keys and chunk stores too, which are passed over otherwise: a prediction tells the
+    /// other end what is here
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     store: StoreOptions,
     #[command(flatten)]
@@ -156,10 +161,14 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     ensure!(is_folder, "{} is no folder", arguments.dir.display());
     let path = &arguments.store.store;
     let mut store = DiskStore::open(path, arguments.new.config(path)?)?;
+    let others = other_realms(&store.stat(), &arguments.realm);
     store.name_realm(&arguments.realm)?;
     let bar = bar("{bar:30} {bytes}/{total_bytes} {msg}");
     let realm = Realm::named(&arguments.realm);
-    let report = store.add_files(&arguments.dir, realm, &mut |progress| {
+    let options = AddOptions {
+        takes_private: arguments.all,
+    };
+    let report = store.add_files(&arguments.dir, realm, options, &mut |progress| {
         bar.set_length(progress.bytes_total);
         bar.set_position(progress.bytes);
         bar.set_message(format!(
@@ -173,12 +182,36 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     for (path, why) in &report.told {
         eprintln!("refrain: not added: {}: {why}", path.display());
     }
+    for (path, what) in &report.told_private {
+        let path = path.display();
+        eprintln!("refrain: passed over: {path}: {what}; --all adds it too");
+    }
+    if let Some(others) = others {
+        eprintln!(
+            "refrain: realm {} is new in this store, which has: {others}. A near end predicts from it \
+             with --realm {} alone",
+            arguments.realm, arguments.realm
+        );
+    }
     let left = report.unreadable + report.changed_while_read;
     arguments
         .store
         .print(&report, |out| print::added(&report, out))?;
     ensure!(left == 0, "{left} files or folders were not added");
     Ok(())
+}
+
+/// What other realms than this one are called, if there is history of some and none of this.
+fn other_realms(stat: &StoreStat, realm: &str) -> Option<String> {
+    let wanted = Realm::named(realm).to_string();
+    let known: Vec<&RealmStat> = stat.realms.iter().filter(|it| it.chunks > 0).collect();
+    if known.is_empty() || known.iter().any(|known| known.realm == wanted) {
+        return None;
+    }
+    let names = known
+        .into_iter()
+        .map(|known| known.name.as_ref().unwrap_or(&known.realm).as_str());
+    Some(names.collect::<Vec<_>>().join(", "))
 }
 
 fn tell_unreadable(report: &VerifyReport) {

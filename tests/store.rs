@@ -105,6 +105,49 @@ fn files_are_added_shown_and_verified() {
 }
 
 #[test]
+fn keys_and_stores_are_passed_over_and_named() {
+    let world = World::new();
+    refrain(&["keygen", &world.files().join("far").display().to_string()]);
+    DiskStore::open(&world.files().join("kept"), StoreConfig::new(64 << 20)).expect("it opens");
+    let (store, files) = (
+        world.store().display().to_string(),
+        world.files().display().to_string(),
+    );
+    let add = [
+        "store", "add", &files, "--realm", "mirror", "--store", &store,
+    ];
+    let added = refrain(&add);
+    let (said, told) = (
+        String::from_utf8_lossy(&added.stdout),
+        String::from_utf8_lossy(&added.stderr),
+    );
+    assert!(
+        added.status.success() && said.contains("2 files"),
+        "{said}{told}"
+    );
+    for part in [
+        "files/far: a private key",
+        "files/kept: a chunk store",
+        "--all",
+    ] {
+        assert!(told.contains(part), "{part} is not in {told}");
+    }
+    let all = refrain(&[&add[..], &["--all"]].concat());
+    let told = String::from_utf8_lossy(&all.stderr);
+    assert!(all.status.success() && told.is_empty(), "{all:?}");
+
+    // The realm is new to a store that has another.
+    let other = [
+        "store", "add", &files, "--realm", "miror", "--store", &store,
+    ];
+    let told = String::from_utf8_lossy(&refrain(&other).stderr).into_owned();
+    assert!(
+        told.contains("miror is new in this store, which has: mirror"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_store_is_readable_by_its_owner_alone_whatever_the_umask() {
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
     let world = World::new();

@@ -83,6 +83,7 @@ pub fn added(report: &AddReport, out: &mut dyn Write) -> io::Result<()> {
         ("empty", report.empty_files),
         ("symbolic links", report.symlinks),
         ("special files", report.special_files),
+        ("private, passed over", report.private),
         ("unreadable", report.unreadable),
         ("changed while read", report.changed_while_read),
     ] {

@@ -42,7 +42,7 @@ use crate::{
     names,
     verify::{self, VerifyProgress, VerifyReport},
 };
-pub use add::{AddProgress, AddReport};
+pub use add::{AddOptions, AddProgress, AddReport};
 pub use compact::CompactReport;
 use head::Head;
 use lock::Lock;

@@ -25,7 +25,8 @@ pub(crate) const FORMAT_VERSION: u32 = 2;
 pub(crate) const FORMAT_FILE: &str = "format";
 pub(crate) const FORMAT_FILE_NEW: &str = "format.new";
 
-const TITLE: &str = "refrain chunk store";
+/// Its first line.
+pub(crate) const TITLE: &str = "refrain chunk store";
 
 /// A file that is longer is none of ours.
 const FORMAT_BYTES_MAX: usize = 4096;

@@ -58,7 +58,7 @@ pub use chunk_store::{
     Appended, Chain, ChunkSource, ChunkStore, OpeningKey, Place, Places, Realm, RecipeId,
     StoredChunk,
 };
-pub use disk::{AddProgress, AddReport, CompactReport, DiskStore, Room, StoreConfig};
+pub use disk::{AddOptions, AddProgress, AddReport, CompactReport, DiskStore, Room, StoreConfig};
 pub use error::StoreError;
 pub use format::Chunking;
 pub use memory::MemoryStore;

@@ -8,6 +8,7 @@
 //! from it, and the next call adds it again.
 
 mod builder;
+mod private;
 mod walk;
 
 use std::{
@@ -36,6 +37,14 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// Files that are told by name when they could not be added; the rest is counted.
 const TOLD_MAX: usize = 100;
+
+/// What is added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddOptions {
+    /// Chunk stores and private keys too, which are passed over otherwise: a prediction tells the
+    /// other end what is here.
+    pub takes_private: bool,
+}
 
 /// How far adding files has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,11 +78,15 @@ pub struct AddReport {
     pub symlinks: u64,
     /// Pipes, sockets and devices.
     pub special_files: u64,
+    /// Chunk stores and private keys that were passed over.
+    pub private: u64,
+    /// The first of them, by path, and what they are.
+    pub told_private: Vec<(PathBuf, &'static str)>,
     /// Files and folders that could not be read.
     pub unreadable: u64,
     /// Files that changed while they were read.
     pub changed_while_read: u64,
-    /// The first of the last two, by path, and why.
+    /// The first of those that were unreadable or changed, by path, and why.
     pub told: Vec<(PathBuf, String)>,
 }
 
@@ -81,6 +94,13 @@ impl AddReport {
     fn tell(&mut self, path: &Path, why: &dyn ToString) {
         if self.told.len() < TOLD_MAX {
             self.told.push((path.to_owned(), why.to_string()));
+        }
+    }
+
+    fn pass_over(&mut self, path: &Path, what: &'static str) {
+        self.private += 1;
+        if self.told_private.len() < TOLD_MAX {
+            self.told_private.push((path.to_owned(), what));
         }
     }
 }
@@ -104,6 +124,7 @@ impl DiskStore {
         &mut self,
         dir: &Path,
         realm: Realm,
+        options: AddOptions,
         progress: &mut dyn FnMut(&AddProgress),
     ) -> Result<AddReport, StoreError> {
         let mut report = AddReport::default();
@@ -113,7 +134,7 @@ impl DiskStore {
             source,
         })?;
         let store = self.history.folder.path().canonicalize().ok();
-        let found = walk::files(&root, store.as_deref(), &mut report)?;
+        let found = walk::files(&root, store.as_deref(), options, &mut report)?;
         let mut known = self.known_files(realm)?;
         let mut fresh = Vec::new();
         let mut dropped = BTreeSet::new();
@@ -157,10 +178,18 @@ impl DiskStore {
         progress(&so_far);
         let mut builder = Builder::new(realm);
         for (path, state) in fresh {
-            self.add_file(&mut builder, &path, state, &mut report, &mut |bytes| {
+            let mut read_on = |bytes| {
                 so_far.bytes += bytes;
                 progress(&so_far);
-            })?;
+            };
+            self.add_file(
+                &mut builder,
+                &path,
+                state,
+                options,
+                &mut report,
+                &mut read_on,
+            )?;
             so_far.files += 1;
             progress(&so_far);
         }
@@ -202,6 +231,7 @@ impl DiskStore {
         builder: &mut Builder,
         path: &Path,
         state: FileState,
+        options: AddOptions,
         report: &mut AddReport,
         read_on: &mut dyn FnMut(u64),
     ) -> Result<(), StoreError> {
@@ -217,6 +247,10 @@ impl DiskStore {
                 return Ok(());
             }
         };
+        if !options.takes_private && private::begins_like_a_key(&file, state.bytes) {
+            report.pass_over(path, private::KEY);
+            return Ok(());
+        }
         let chunking = self.config.chunking;
         let mask = PackMask::with_bits(chunking.mask_bits).unwrap_or_default();
         let mut cutter = StreamChunks::new(mask, chunking.bounds);

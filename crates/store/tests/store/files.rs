@@ -5,7 +5,8 @@ use std::{fs, os::unix::fs::symlink, path::Path};
 use refrain_codec::chunk::{hash::ChunkHasher, stream::StreamChunks};
 use refrain_codec::marker::PackMask;
 use refrain_store::{
-    AddReport, Appended, ChunkSource, ChunkStore, DiskStore, ReadOnlyStore, StoreConfig, StoreError,
+    AddOptions, AddReport, Appended, ChunkSource, ChunkStore, DiskStore, ReadOnlyStore,
+    StoreConfig, StoreError,
 };
 
 use crate::common::{chunking, config, read_all, realm};
@@ -83,7 +84,7 @@ impl World {
     fn add(&mut self) -> AddReport {
         let files = self.files();
         self.store()
-            .add_files(&files, realm(0), &mut |_| ())
+            .add_files(&files, realm(0), AddOptions::default(), &mut |_| ())
             .expect("added")
     }
 
@@ -109,7 +110,9 @@ fn files_are_history_and_only_their_metadata_is_kept() {
     let files = world.files();
     let report = world
         .store()
-        .add_files(&files, realm(0), &mut |progress| told.push(*progress))
+        .add_files(&files, realm(0), AddOptions::default(), &mut |progress| {
+            told.push(*progress)
+        })
         .expect("added");
     assert_eq!((report.added_files, report.added_bytes), (2, 400_000));
     assert_eq!((report.empty_files, report.symlinks), (1, 1));
@@ -296,6 +299,44 @@ fn a_damaged_list_of_files_is_no_changed_file() {
 }
 
 #[test]
+fn stores_and_private_keys_are_passed_over_unless_they_are_asked_for() {
+    let mut world = World::new();
+    let key = b"-----BEGIN PRIVATE KEY-----\nMFECAQEwBQYDK2Vw\n";
+    world.write("letter", &content(1, 5000));
+    world.write("near.key", b"anything");
+    world.write("below/named otherwise", key);
+    drop(DiskStore::open(&world.files().join("store"), config(40)).expect("it opens"));
+    let report = world.add();
+    let passed: Vec<(String, &str)> = report
+        .told_private
+        .iter()
+        .map(|(path, what)| {
+            let name = path.file_name().expect("a name").to_string_lossy();
+            (name.into_owned(), *what)
+        })
+        .collect();
+    assert_eq!((report.private, report.added_files), (3, 1));
+    for expected in [
+        ("near.key", "a private key"),
+        ("named otherwise", "a private key"),
+        ("store", "a chunk store"),
+    ] {
+        let expected = (expected.0.to_owned(), expected.1);
+        assert!(passed.contains(&expected), "{expected:?} of {passed:?}");
+    }
+    let options = AddOptions {
+        takes_private: true,
+    };
+    let files = world.files();
+    let report = world
+        .store()
+        .add_files(&files, realm(0), options, &mut |_| ())
+        .expect("added");
+    assert_eq!((report.private, report.unchanged_files), (0, 1));
+    assert!(report.added_files >= 4, "{report:?}");
+}
+
+#[test]
 fn adding_again_updates_what_changed() {
     let mut world = World::new();
     let files: Vec<Vec<u8>> = (0..4).map(|seed| content(seed, 30_000)).collect();
@@ -329,7 +370,7 @@ fn adding_again_updates_what_changed() {
     let files = world.files();
     let of_another = world
         .store()
-        .add_files(&files, realm(1), &mut |_| ())
+        .add_files(&files, realm(1), AddOptions::default(), &mut |_| ())
         .expect("added");
     assert_eq!(of_another.added_files, 3);
 }
@@ -363,13 +404,20 @@ fn metadata_of_files_is_bounded() {
         ..config(4)
     };
     let mut store = DiskStore::open(&store, small).expect("it opens");
-    let error = store.add_files(&files, realm(0), &mut |_| ()).err();
+    let error = store
+        .add_files(&files, realm(0), AddOptions::default(), &mut |_| ())
+        .err();
     assert!(
         matches!(error, Some(StoreError::TooManyFiles { .. })),
         "{error:?}"
     );
     let stat = store.stat();
     assert!(stat.files == 0 && stat.disk.total() <= small.size_bytes);
-    let missing = store.add_files(Path::new("/nowhere/at/all"), realm(0), &mut |_| ());
+    let missing = store.add_files(
+        Path::new("/nowhere/at/all"),
+        realm(0),
+        AddOptions::default(),
+        &mut |_| (),
+    );
     assert!(matches!(missing, Err(StoreError::Io { .. })));
 }

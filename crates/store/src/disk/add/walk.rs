@@ -5,13 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::AddReport;
+use super::{AddOptions, AddReport, private};
 use crate::{StoreError, history::state_of, layout::files_file::FileState};
 
-/// What there is to add. What cannot be is counted; the store itself is left out.
+/// What there is to add. What cannot or shall not be is counted; the store itself is left out.
 pub(super) fn files(
     root: &Path,
     store: Option<&Path>,
+    options: AddOptions,
     report: &mut AddReport,
 ) -> Result<Vec<(PathBuf, FileState)>, StoreError> {
     fs::read_dir(root).map_err(|source| StoreError::Io {
@@ -23,6 +24,10 @@ pub(super) fn files(
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         if Some(folder.as_path()) == store {
+            continue;
+        }
+        if !options.takes_private && private::is_store(&folder) {
+            report.pass_over(&folder, private::STORE);
             continue;
         }
         let entries = fs::read_dir(&folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
@@ -39,6 +44,13 @@ pub(super) fn files(
             // Of the link itself, where it is one.
             match entry.metadata() {
                 Ok(metadata) if metadata.is_dir() => folders.push(path),
+                Ok(metadata)
+                    if !options.takes_private
+                        && metadata.is_file()
+                        && private::is_named_like_a_key(&path, metadata.len()) =>
+                {
+                    report.pass_over(&path, private::KEY);
+                }
                 Ok(metadata) if metadata.is_file() => files.push((path, state_of(&metadata))),
                 Ok(metadata) if metadata.is_symlink() => report.symlinks += 1,
                 Ok(_) => report.special_files += 1,
