@@ -13,6 +13,7 @@ use refrain_gateway::{
 };
 
 use refrain_proto::by_receiver::history::HistoryConfig;
+use refrain_store::{DiskStore, StoreError};
 
 use crate::table::bytes;
 
@@ -31,9 +32,17 @@ pub fn near(config: &NearConfig, out: &mut impl Write) -> anyhow::Result<()> {
         Some(history) => {
             let size = bytes(history.size.0);
             let store = history.store.display();
+            // Of a gateway that runs it is no fault.
+            let in_use = match DiskStore::check_free(&history.store) {
+                Err(StoreError::InUse { owner, .. }) => {
+                    let owner = owner.map_or_else(String::new, |owner| format!(" {owner}"));
+                    format!("; now process{owner} has it open, and would have to stop first")
+                }
+                _ => String::new(),
+            };
             line(
                 "store",
-                format!("{store}, at most {size}, realm {}", history.realm),
+                format!("{store}, at most {size}, realm {}{in_use}", history.realm),
             )?;
             for (folder, looked) in history.also.iter().zip(neighbours.into_iter().flatten()) {
                 let folder = folder.display();

@@ -19,7 +19,7 @@ use refrain_gateway::{
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::dry_run;
+use crate::{dry_run, table::bytes};
 
 /// How long lanes may take to say that the gateway leaves.
 const LEAVE: Duration = Duration::from_millis(200);
@@ -41,6 +41,12 @@ pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
     crate::warn_of_unread_variables(Role::Near);
     for warning in started.warnings() {
         tracing::warn!("{warning}");
+    }
+    if let Some(history) = &started.history
+        && let Some(room) = history.lack_of_room()
+    {
+        let [size, used, free] = [history.size.0, room.used_bytes, room.free_bytes].map(bytes);
+        tracing::warn!("the store may take {size}, and has {used}: its disk has {free} free");
     }
     if arguments.dry_run {
         return dry_run::near(&started, &mut std::io::stdout().lock());

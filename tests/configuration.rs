@@ -10,6 +10,7 @@ use common::{
     site::Site,
 };
 use refrain_codec::simd::{Backend, InstructionSet};
+use refrain_store::{DiskStore, StoreConfig};
 
 #[test]
 fn sighup_names_what_only_a_restart_applies_and_reloads_the_rest() {
@@ -173,7 +174,10 @@ fn a_dry_run_looks_at_stores() {
             "--dry-run",
         ];
         let options = ["--peer-key", &site.far_key, "--socks5", "127.0.0.1:1080"];
-        let store = ["--store", store];
+        let mut store = vec!["--store", store];
+        if !more.contains(&"--store-size") {
+            store.extend(["--store-size", "1GB"]);
+        }
         refrain(&[&flags, &options[..], &store, more].concat())
     };
     let tried = near(&store, &["--store-also", &other, "--mode", "receiver"]);
@@ -192,6 +196,20 @@ fn a_dry_run_looks_at_stores() {
         assert_eq!(warned.matches(&of_store).count(), warnings, "{warned}");
     }
     assert!(!site.path("store").exists(), "nothing is made");
+
+    let large = near(&store, &["--store-size", "1000000TB"]);
+    let warned = String::from_utf8_lossy(&large.stderr);
+    assert_eq!(large.status.code(), Some(0), "{large:?}");
+    let figures = ["may take 1000000 TB, and has 0 B", " free"];
+    assert!(figures.iter().all(|part| warned.contains(part)), "{warned}");
+
+    let open = DiskStore::open(&site.path("store"), StoreConfig::new(64 << 20));
+    let tried = near(&store, &[]);
+    let said = String::from_utf8_lossy(&tried.stdout);
+    assert_eq!(tried.status.code(), Some(0), "{tried:?}");
+    let owner = format!("now process {} has it open", std::process::id());
+    assert!(said.contains(&owner), "{said}");
+    drop(open);
 
     let files = site.path("files");
     std::fs::create_dir(&files).expect("made");

@@ -346,6 +346,93 @@ fn both_ends_say_which_of_them_drives_a_flow() {
 }
 
 #[test]
+fn a_near_end_says_what_history_its_realm_has() {
+    let file = noise(8, 2_000_000);
+    let (listen, option) = forward(origin_of(&file));
+    let site = Site::new();
+    let _far = site.far(&RECEIVER);
+    let store = folder(&site, "store");
+    let start = |realm: &str| {
+        let more = ["--realm", realm, "--store-size", "100GB"];
+        site.near(site.far_listen, &options(&option, &store, &more))
+    };
+    let mut near = start("music");
+    near.wait_for_log(&["INFO", "history of realm music: 0 chunks"]);
+    near.wait_until_up();
+    fetch(listen).expect("an answer");
+    near.signal("TERM");
+    near.wait_for_exit();
+    assert!(!near.log().contains("no history of realm"), "a new store");
+
+    let near = start("mucis");
+    near.wait_for_log(&["WARN", "no history of realm mucis yet, but of: music"]);
+    assert_eq!(near.status().store.expect("a store").realm_chunks, 0);
+    drop(near);
+    let near = start("music");
+    let chunks = near.status().store.expect("a store").realm_chunks;
+    assert!(chunks > 100, "{chunks}");
+    near.wait_for_log(&["INFO", &format!("history of realm music: {chunks} chunks")]);
+
+    let shown = refrain(&["store", "stat", "--store", &store]);
+    let text = String::from_utf8_lossy(&shown.stdout);
+    let lines = ["realm             music: ", " chunks"];
+    assert!(lines.iter().all(|part| text.contains(part)), "{text}");
+}
+
+#[test]
+fn a_store_that_goes_away_is_told_with_its_time_and_comes_back() {
+    let file = noise(9, 500_000);
+    let (listen, option) = forward(origin_of(&file));
+    let site = Site::new();
+    let _far = site.far(&RECEIVER);
+    let (store, other) = (folder(&site, "store"), folder(&site, "other"));
+    let more = ["--store-also", &other];
+    let near = site.near(site.far_listen, &options(&option, &store, &more));
+    near.wait_until_up();
+    let of_status = || near.status().store.expect("a store");
+    let also = of_status().also.swap_remove(0);
+    assert!(!also.is_there && also.trouble.is_some(), "{also:?}");
+    assert_eq!((also.path.as_str(), also.chunks), (other.as_str(), 0));
+    assert!(of_status().last_error.is_none(), "the own store is well");
+
+    let elsewhere = site.path("elsewhere");
+    std::fs::rename(&store, &elsewhere).expect("moved");
+    let told = eventually("the status says so", || {
+        Some(of_status()).filter(|it| it.last_error.is_some())
+    });
+    let (error, age_s) = (told.last_error.expect("it is"), told.last_error_s);
+    assert!(error.contains("removed or replaced"), "{error}");
+    assert!(age_s.is_some_and(|age_s| age_s < 60.0), "{age_s:?}");
+    let shown = refrain(&["status", "--admin", &near.admin.to_string()]);
+    let text = String::from_utf8_lossy(&shown.stdout);
+    for part in ["removed or replaced", "s ago)", "not there yet"] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+
+    std::fs::rename(&elsewhere, &store).expect("moved");
+    fetch(listen).expect("an answer");
+    eventually("it is forgotten once the store was written", || {
+        of_status().last_error.is_none().then_some(())
+    });
+    near.wait_for_log(&["INFO", "can be written again"]);
+    // A neighbour's store that is there has its chunks.
+    let added = refrain(&[
+        "store",
+        "add",
+        "tests/common",
+        "--realm",
+        "a",
+        "--store",
+        &other,
+    ]);
+    assert!(added.status.success(), "{added:?}");
+    let also = eventually("it is found", || {
+        Some(of_status().also.swap_remove(0)).filter(|also| also.is_there)
+    });
+    assert!(also.trouble.is_none(), "{also:?}");
+}
+
+#[test]
 fn what_is_excluded_never_reaches_the_store() {
     const CANARY: &[u8] = b"a canary that nobody may keep, 8d1f2b";
     let file = CANARY.repeat(100_000);

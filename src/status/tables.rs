@@ -25,16 +25,27 @@ pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     if let Some(store) = &status.store {
         writeln!(
             out,
-            "mode {}; store {}: {} chunks, {} of {} on disk, realm {}",
+            "mode {}; store {}: {} chunks, {} of {} on disk; realm {}: {} chunks",
             status.mode,
             store.path,
             store.chunks,
             bytes(store.disk_bytes),
             bytes(store.disk_bytes_max),
             store.realm,
+            store.realm_chunks,
         )?;
+        for also in &store.also {
+            let held = match also.is_there {
+                true => format!("{} chunks, {} of the realm", also.chunks, also.realm_chunks),
+                false => "not there yet".to_owned(),
+            };
+            writeln!(out, "also read: {}: {held}", also.path)?;
+            if let Some(trouble) = &also.trouble {
+                writeln!(out, "  {trouble}")?;
+            }
+        }
         if let Some(error) = &store.last_error {
-            writeln!(out, "store: {error}")?;
+            writeln!(out, "store: {error}{}", ago(store.last_error_s))?;
         }
     } else {
         writeln!(out, "mode {}, no store", status.mode)?;
@@ -43,7 +54,7 @@ pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     links(&status.peers).print(out)?;
     for peer in &status.peers {
         if let Some(error) = &peer.last_error {
-            writeln!(out, "{}: {error}", name(peer))?;
+            writeln!(out, "{}: {error}{}", name(peer), ago(peer.last_error_s))?;
         }
     }
     writeln!(out)?;
@@ -175,6 +186,11 @@ fn flows(flows: &[Flow]) -> Table {
         }
     }
     table
+}
+
+/// When something was last met.
+fn ago(seconds: Option<f64>) -> String {
+    seconds.map_or_else(String::new, |seconds| format!(" ({} ago)", age(seconds)))
 }
 
 fn name(peer: &Peer) -> String {

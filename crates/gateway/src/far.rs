@@ -23,6 +23,7 @@ use crate::{
     history::HistoryReport,
     keys::{PublicKey, SharedPeerKeys},
     lane::{self, LaneEnd},
+    last_error::LastError,
     link::{LaneSignals, SharedLink},
     listeners::{self, Links, Service},
     memory::MemoryBudget,
@@ -48,7 +49,7 @@ pub struct Far {
     policy: Arc<SharedPolicy>,
     peers: Arc<SharedPeerKeys>,
     links: Mutex<BTreeMap<PublicKey, Vec<Arc<SharedLink>>>>,
-    last_errors: Mutex<BTreeMap<PublicKey, String>>,
+    last_errors: Mutex<BTreeMap<PublicKey, LastError>>,
     strangers: Mutex<Strangers>,
     budget: MemoryBudget,
     pace: Option<Arc<Pace>>,
@@ -303,9 +304,9 @@ impl Far {
     /// Peers try again and again: only what is new is logged.
     fn note_error(&self, peer: PublicKey, error: String) {
         let mut errors = self.last_errors.lock().expect("held for a moment");
-        if errors.get(&peer) != Some(&error) {
+        let before = errors.insert(peer, LastError::new(error.clone()));
+        if before.is_none_or(|before| before.text != error) {
             tracing::warn!("{error}");
-            errors.insert(peer, error);
         }
     }
 

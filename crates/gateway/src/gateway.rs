@@ -13,6 +13,7 @@ use tokio::{
 use crate::{
     history::{HistoryError, HistoryReport},
     keys::PublicKey,
+    last_error::LastError,
     link::SharedLink,
     listeners::BindError,
 };
@@ -70,7 +71,7 @@ pub struct PeerReport {
     /// The link.
     pub link: Option<Arc<SharedLink>>,
     /// The last thing that went wrong, until it goes well again.
-    pub last_error: Option<String>,
+    pub last_error: Option<LastError>,
 }
 
 /// Takes no new flows, and waits until the open ones have ended and the peers have their last

@@ -6,6 +6,7 @@
 
 mod keeper;
 mod neighbour;
+mod realms;
 
 use std::{
     path::PathBuf,
@@ -20,7 +21,11 @@ use std::{
 use refrain_proto::by_receiver::history::HistoryRequest;
 use refrain_store::{DiskStore, StoreError, StoreStat};
 
-use crate::{config::HistoryOptions, link::SharedLink};
+use crate::{
+    config::HistoryOptions,
+    last_error::{LastError, Trouble},
+    link::SharedLink,
+};
 use keeper::Keeper;
 use neighbour::Neighbour;
 
@@ -42,7 +47,8 @@ struct Shared {
     store: PathBuf,
     realm: String,
     stat: Mutex<StoreStat>,
-    last_error: Mutex<Option<String>>,
+    trouble: Trouble,
+    also: Mutex<Vec<NeighbourReport>>,
     /// The thread had no room: it is to look again at the links.
     has_refused: AtomicBool,
 }
@@ -70,8 +76,21 @@ pub struct HistoryReport {
     pub realm: String,
     /// The store as it stands.
     pub stat: StoreStat,
-    /// What last went wrong.
-    pub last_error: Option<String>,
+    /// What last went wrong, until it goes well again.
+    pub last_error: Option<LastError>,
+    /// Stores of neighbours that are read too.
+    pub also: Vec<NeighbourReport>,
+}
+
+/// What users see of a neighbour's store.
+#[derive(Debug, Clone)]
+pub struct NeighbourReport {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The store, if it was ever there to read.
+    pub stat: Option<StoreStat>,
+    /// What is wrong with it now.
+    pub trouble: Option<String>,
 }
 
 /// Why a history does not open.
@@ -130,7 +149,8 @@ impl History {
             store: options.store.clone(),
             realm: options.realm.clone(),
             stat: Mutex::new(keeper.stat()),
-            last_error: Mutex::new(keeper.trouble().map(str::to_owned)),
+            trouble: Trouble::default(),
+            also: Mutex::new(keeper.neighbours()),
             has_refused: AtomicBool::new(false),
         });
         let (requests, asked) = sync_channel(REQUESTS_WAITING_MAX);
@@ -172,12 +192,8 @@ impl History {
             store: self.shared.store.clone(),
             realm: self.shared.realm.clone(),
             stat: self.shared.stat.lock().expect("held for a moment").clone(),
-            last_error: self
-                .shared
-                .last_error
-                .lock()
-                .expect("held for a moment")
-                .clone(),
+            last_error: self.shared.trouble.last(),
+            also: self.shared.also.lock().expect("held for a moment").clone(),
         }
     }
 }

@@ -37,6 +37,7 @@ pub mod far;
 pub mod folded;
 pub mod gateway;
 pub mod history;
+pub mod last_error;
 pub mod near;
 
 pub mod admin;

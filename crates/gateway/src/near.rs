@@ -5,7 +5,7 @@ mod dialler;
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, RwLock},
+    sync::{Arc, RwLock},
     time::Duration,
 };
 
@@ -21,6 +21,7 @@ use crate::{
     gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
     history::{History, HistoryReport},
     keys::PublicKey,
+    last_error::Trouble,
     link::SharedLink,
     listeners::{self, Links, Service},
     memory::MemoryBudget,
@@ -39,7 +40,7 @@ pub struct Near {
     budget: MemoryBudget,
     pace: Option<Arc<Pace>>,
     tls: ClientTls,
-    last_error: Mutex<Option<String>>,
+    trouble: Trouble,
     started: Instant,
     addresses: Vec<SocketAddr>,
     history: Option<Arc<History>>,
@@ -71,7 +72,7 @@ impl Near {
             budget: MemoryBudget::new(common.memory.0, 1),
             pace: common.rate.map(|rate| Arc::new(Pace::new(rate))),
             tls: ClientTls::new(&common.key, config.peer_key),
-            last_error: Mutex::new(Some("not connected yet".to_owned())),
+            trouble: Trouble::default(),
             started: Instant::now(),
             addresses: listening
                 .iter()
@@ -79,6 +80,7 @@ impl Near {
                 .collect(),
             config,
         });
+        near.trouble.note("not connected yet".to_owned());
         for (listener, service) in listening {
             let links: Arc<dyn Links> = Arc::clone(&near) as Arc<dyn Links>;
             let policy = Arc::clone(&near.policy);
@@ -139,15 +141,13 @@ impl Near {
     }
 
     fn note_error(&self, error: String) {
-        let mut last = self.last_error.lock().expect("held for a moment");
-        if last.as_deref() != Some(&error) {
+        if self.trouble.note(error.clone()) {
             tracing::warn!(peer = %self.config.peer, "{error}");
-            *last = Some(error);
         }
     }
 
     fn clear_error(&self) {
-        *self.last_error.lock().expect("held for a moment") = None;
+        self.trouble.clear();
     }
 }
 
@@ -183,12 +183,11 @@ impl Gateway for Near {
     }
 
     fn peers(&self) -> Vec<PeerReport> {
-        let last_error = self.last_error.lock().expect("held for a moment").clone();
         vec![PeerReport {
             key: self.config.peer_key,
             name: Some(self.config.peer.to_string()),
             link: self.link(),
-            last_error,
+            last_error: self.trouble.last(),
         }]
     }
 }

@@ -5,11 +5,13 @@ use refrain_proto::{
     counters::PredictionCounters,
     link::{DirectionStatus, FlowPredictions, FlowStatus, LinkStatus},
 };
+use refrain_store::{Realm, StoreStat};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     gateway::{Gateway, PeerReport},
     history::HistoryReport,
+    last_error::LastError,
 };
 
 /// A gateway as it stands.
@@ -71,8 +73,29 @@ pub struct Store {
     pub damaged_chunks: u64,
     /// Memory of its index.
     pub memory_bytes: u64,
-    /// What last went wrong.
+    /// Chunks of the realm alone, dead ones included.
+    pub realm_chunks: u64,
+    /// What last went wrong, until it goes well again.
     pub last_error: Option<String>,
+    /// Seconds since that was last met.
+    pub last_error_s: Option<f64>,
+    /// Stores of neighbours that are read too.
+    pub also: Vec<StoreAlso>,
+}
+
+/// A neighbour's store.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StoreAlso {
+    /// Its folder.
+    pub path: String,
+    /// Whether it was ever there to read.
+    pub is_there: bool,
+    /// Its chunks.
+    pub chunks: u64,
+    /// Those of the realm, dead ones included.
+    pub realm_chunks: u64,
+    /// What is wrong with it now.
+    pub trouble: Option<String>,
 }
 
 /// Predictions on one direction of a link or a flow.
@@ -120,8 +143,10 @@ pub struct Peer {
     pub up: bool,
     /// Seconds since its link lost its last lane; `None` while it is up, or without a link.
     pub down_s: Option<f64>,
-    /// What last went wrong.
+    /// What last went wrong, until it goes well again.
     pub last_error: Option<String>,
+    /// Seconds since that was last met.
+    pub last_error_s: Option<f64>,
     /// Lanes that are up.
     pub lanes: usize,
     /// Lanes that loss holds up.
@@ -261,7 +286,8 @@ impl Peer {
             key: report.key.to_string(),
             up: false,
             down_s: None,
-            last_error: report.last_error.clone(),
+            last_error: report.last_error.as_ref().map(|last| last.text.clone()),
+            last_error_s: report.last_error.as_ref().map(LastError::age_s),
             lanes: 0,
             lanes_held_up: 0,
             lanes_lost: 0,
@@ -373,8 +399,22 @@ impl Direction {
 
 impl Store {
     fn of(report: HistoryReport) -> Store {
+        let realm = Realm::named(&report.realm).to_string();
+        let of_realm = |stat: &StoreStat| {
+            let of_realm = stat.realms.iter().find(|known| known.realm == realm);
+            of_realm.map_or(0, |known| known.chunks)
+        };
+        let also = report.also.into_iter().map(|neighbour| StoreAlso {
+            path: neighbour.folder.display().to_string(),
+            is_there: neighbour.stat.is_some(),
+            chunks: neighbour.stat.as_ref().map_or(0, |stat| stat.chunks),
+            realm_chunks: neighbour.stat.as_ref().map_or(0, of_realm),
+            trouble: neighbour.trouble,
+        });
         let stat = report.stat;
         Store {
+            realm_chunks: of_realm(&stat),
+            also: also.collect(),
             path: report.store.display().to_string(),
             realm: report.realm,
             chunks: stat.chunks,
@@ -386,7 +426,8 @@ impl Store {
             evicted_chunks: stat.evicted_chunks,
             damaged_chunks: stat.damaged,
             memory_bytes: stat.memory_bytes,
-            last_error: report.last_error,
+            last_error_s: report.last_error.as_ref().map(LastError::age_s),
+            last_error: report.last_error.map(|last| last.text),
         }
     }
 }

@@ -11,7 +11,7 @@ use refrain_proto::{
     limits::OFFER_BYTES_MAX,
 };
 
-use refrain_store::{Chunking, Realm, StoreConfig};
+use refrain_store::{Chunking, Realm, Room, StoreConfig};
 
 use super::Mismatch;
 use crate::{
@@ -106,6 +106,12 @@ impl HistoryOptions {
             bounds: bounds.ok_or_else(|| settings.wrong(&CHUNK_MAX, Mismatch::ChunkBounds))?,
             hasher: settings.one(&CHUNK_HASH)?,
         }))
+    }
+
+    /// What there is on the disk, where the store would not find the room that it may take.
+    pub fn lack_of_room(&self) -> Option<Room> {
+        let room = Room::of(&self.store).ok()?;
+        room.lacks(self.size.0).then_some(room)
     }
 
     /// The store that it asks for.

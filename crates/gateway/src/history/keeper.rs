@@ -18,7 +18,7 @@ use refrain_store::{
     StoreStat,
 };
 
-use super::{HistoryError, Request, Shared, neighbour::Neighbour};
+use super::{HistoryError, NeighbourReport, Request, Shared, neighbour::Neighbour, realms};
 use crate::{config::HistoryOptions, link::SharedLink};
 
 /// How much of what came a power cut may take, and how old what is seen of others' stores is.
@@ -32,6 +32,8 @@ pub(super) struct Keeper {
     links: HashMap<u64, Weak<SharedLink>>,
     recipes: HashMap<(u64, RecipeNumber), RecipeId>,
     has_news: bool,
+    /// Whether anything failed since the last tick.
+    has_failed: bool,
 }
 
 impl Keeper {
@@ -48,23 +50,28 @@ impl Keeper {
                 source,
             })
         });
-        Ok(Keeper {
+        let mut keeper = Keeper {
             also: also.collect::<Result<_, _>>()?,
             own,
             realm: Realm::named(&options.realm),
             links: HashMap::new(),
             recipes: HashMap::new(),
             has_news: false,
-        })
+            has_failed: false,
+        };
+        if let Err(error) = keeper.own.name_realm(&options.realm) {
+            tracing::warn!("the store: {error}");
+        }
+        realms::tell(&options.realm, &keeper.stat(), &keeper.neighbours());
+        Ok(keeper)
     }
 
     pub(super) fn stat(&self) -> StoreStat {
         self.own.stat()
     }
 
-    /// What is wrong with a neighbour's store.
-    pub(super) fn trouble(&self) -> Option<&str> {
-        self.also.iter().find_map(Neighbour::trouble)
+    pub(super) fn neighbours(&self) -> Vec<NeighbourReport> {
+        self.also.iter().map(Neighbour::report).collect()
     }
 
     /// Answers until nobody can ask any more.
@@ -84,12 +91,15 @@ impl Keeper {
                 self.look_again();
             }
             if Instant::now() >= sync_due {
+                let was_written = self.has_news;
                 let result = self.tick();
                 self.note(result, shared);
-                if let Some(trouble) = self.trouble() {
-                    *shared.last_error.lock().expect("held for a moment") =
-                        Some(trouble.to_owned());
+                // A disk that nothing is asked of may be as bad as before.
+                let is_well = !std::mem::take(&mut self.has_failed) && was_written;
+                if is_well && shared.trouble.clear() {
+                    tracing::info!("the store: it can be written again");
                 }
+                *shared.also.lock().expect("held for a moment") = self.neighbours();
                 *shared.stat.lock().expect("held for a moment") = self.own.stat();
                 sync_due = Instant::now() + SYNC_INTERVAL;
             }
@@ -99,15 +109,14 @@ impl Keeper {
         }
     }
 
-    fn note(&self, result: Result<(), StoreError>, shared: &Shared) {
+    fn note(&mut self, result: Result<(), StoreError>, shared: &Shared) {
         let Err(error) = result else {
             return;
         };
+        self.has_failed = true;
         let error = error.to_string();
-        let mut last = shared.last_error.lock().expect("held for a moment");
-        if last.as_ref() != Some(&error) {
+        if shared.trouble.note(error.clone()) {
             tracing::warn!("the store: {error}");
-            *last = Some(error);
         }
     }
 
@@ -259,6 +268,7 @@ impl Keeper {
             self.detach(link)?;
         }
         self.also.iter_mut().for_each(Neighbour::look);
+        self.own.check_there()?;
         match std::mem::take(&mut self.has_news) {
             true => self.own.sync(),
             false => Ok(()),
@@ -321,6 +331,11 @@ mod tests {
         keeper.own.sync().expect("the disk works");
     }
 
+    /// What is wrong with the only neighbour.
+    fn trouble(keeper: &Keeper) -> Option<String> {
+        keeper.neighbours().swap_remove(0).trouble
+    }
+
     /// What the first flow brought, as each of the stores tells it.
     fn told(keeper: &mut Keeper) -> Vec<Vec<Vec<u8>>> {
         let wanted = Wanted {
@@ -370,17 +385,17 @@ mod tests {
         let verses: [&[u8]; 3] = [b"verse one", b"refrain", b"verse two"];
         let also = vec![other.clone()];
         let mut keeper = Keeper::open(&options(own.clone(), also)).expect("a store");
-        let trouble = keeper.trouble().expect("nothing is there").to_owned();
+        let wrong = trouble(&keeper).expect("nothing is there");
         let named = format!("--store-also {}", other.display());
-        assert!(trouble.contains(&named), "{trouble}");
+        assert!(wrong.contains(&named), "{wrong}");
         // It names this one, and is as new.
         let also = vec![own];
         let mut neighbour = Keeper::open(&options(other.clone(), also)).expect("a store");
-        assert_eq!(neighbour.trouble(), None);
+        assert_eq!(trouble(&neighbour), None);
         learn(&mut neighbour, verses);
         learn(&mut keeper, [b"verse three", b"refrain", b"verse four"]);
         keeper.tick().expect("the disk works");
-        assert_eq!(keeper.trouble(), None);
+        assert_eq!(trouble(&keeper), None);
         assert_eq!(told(&mut keeper)[1], verses);
 
         drop(neighbour);
@@ -390,10 +405,10 @@ mod tests {
         learn(&mut keeper, [b"verse five", b"refrain", b"verse six"]);
         keeper.has_news = true;
         keeper.tick().expect("the disk works");
-        assert!(keeper.trouble().is_some() && !keeper.has_news);
+        assert!(trouble(&keeper).is_some() && !keeper.has_news);
         std::fs::rename(&elsewhere, &other).expect("moved");
         keeper.tick().expect("the disk works");
-        assert_eq!(keeper.trouble(), None);
+        assert_eq!(trouble(&keeper), None);
         assert_eq!(told(&mut keeper)[1], verses);
     }
 

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::NeighbourReport;
 use refrain_store::{ChunkSource, Chunking, ReadOnlyStore, StoreError};
 
 pub(super) struct Neighbour {
@@ -66,8 +67,12 @@ impl Neighbour {
         self.trouble = trouble;
     }
 
-    pub(super) fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
+    pub(super) fn report(&self) -> NeighbourReport {
+        NeighbourReport {
+            folder: self.folder.clone(),
+            stat: self.store.as_ref().map(ChunkSource::stat),
+            trouble: self.trouble.clone(),
+        }
     }
 
     pub(super) fn source(&mut self) -> Option<&mut dyn ChunkSource> {
