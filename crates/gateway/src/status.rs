@@ -1,18 +1,19 @@
 //! What `refrain status` shows: the gateway, a row a peer, a row a flow.
 
+mod store;
+
 use refrain_proto::{
     TrafficClass,
     counters::PredictionCounters,
     link::{DirectionStatus, FlowPredictions, FlowStatus, LinkStatus},
 };
-use refrain_store::{Realm, StoreStat};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     gateway::{Gateway, PeerReport},
-    history::HistoryReport,
     last_error::LastError,
 };
+pub use store::{Store, StoreAlso};
 
 /// A gateway as it stands.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -46,56 +47,6 @@ pub struct Memory {
     pub reserved_bytes: u64,
     /// What they hold now.
     pub allocated_bytes: u64,
-}
-
-/// A store of what was received.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Store {
-    /// Its folder.
-    pub path: String,
-    /// The realm that is learnt and answers.
-    pub realm: String,
-    /// Chunks, and their bytes.
-    pub chunks: u64,
-    /// See there.
-    pub chunk_bytes: u64,
-    /// What it takes on disk, and may take.
-    pub disk_bytes: u64,
-    /// See there.
-    pub disk_bytes_max: u64,
-    /// Bytes of chunks that came since it was opened, and of these, that were new.
-    pub received_bytes: u64,
-    /// See there.
-    pub stored_bytes: u64,
-    /// Chunks that went since then, to make room.
-    pub evicted_chunks: u64,
-    /// Chunks that were found damaged since then, and are gone.
-    pub damaged_chunks: u64,
-    /// Memory of its index.
-    pub memory_bytes: u64,
-    /// Chunks of the realm alone, dead ones included.
-    pub realm_chunks: u64,
-    /// What last went wrong, until it goes well again.
-    pub last_error: Option<String>,
-    /// Seconds since that was last met.
-    pub last_error_s: Option<f64>,
-    /// Stores of neighbours that are read too.
-    pub also: Vec<StoreAlso>,
-}
-
-/// A neighbour's store.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct StoreAlso {
-    /// Its folder.
-    pub path: String,
-    /// Whether it was ever there to read.
-    pub is_there: bool,
-    /// Its chunks.
-    pub chunks: u64,
-    /// Those of the realm, dead ones included.
-    pub realm_chunks: u64,
-    /// What is wrong with it now.
-    pub trouble: Option<String>,
 }
 
 /// Predictions on one direction of a link or a flow.
@@ -393,41 +344,6 @@ impl Direction {
             cache_bytes: 0,
             cache_filled_bytes: 0,
             predictions: Predictions::default(),
-        }
-    }
-}
-
-impl Store {
-    fn of(report: HistoryReport) -> Store {
-        let realm = Realm::named(&report.realm).to_string();
-        let of_realm = |stat: &StoreStat| {
-            let of_realm = stat.realms.iter().find(|known| known.realm == realm);
-            of_realm.map_or(0, |known| known.chunks)
-        };
-        let also = report.also.into_iter().map(|neighbour| StoreAlso {
-            path: neighbour.folder.display().to_string(),
-            is_there: neighbour.stat.is_some(),
-            chunks: neighbour.stat.as_ref().map_or(0, |stat| stat.chunks),
-            realm_chunks: neighbour.stat.as_ref().map_or(0, of_realm),
-            trouble: neighbour.trouble,
-        });
-        let stat = report.stat;
-        Store {
-            realm_chunks: of_realm(&stat),
-            also: also.collect(),
-            path: report.store.display().to_string(),
-            realm: report.realm,
-            chunks: stat.chunks,
-            chunk_bytes: stat.chunk_bytes,
-            disk_bytes: stat.disk.total(),
-            disk_bytes_max: stat.disk_bytes_max,
-            received_bytes: stat.received_bytes,
-            stored_bytes: stat.stored_bytes,
-            evicted_chunks: stat.evicted_chunks,
-            damaged_chunks: stat.damaged,
-            memory_bytes: stat.memory_bytes,
-            last_error_s: report.last_error.as_ref().map(LastError::age_s),
-            last_error: report.last_error.map(|last| last.text),
         }
     }
 }

@@ -7,11 +7,13 @@
 mod chain;
 mod files;
 mod load;
+mod realms;
 mod sources;
 
 use files::Files;
 pub(crate) use files::state_of;
 pub(crate) use load::{PIECES_MAX, RECIPE_FILE_BYTES_MAX, RECIPES_AT};
+pub(crate) use realms::Realms;
 
 use std::{
     cell::RefCell,
@@ -184,39 +186,6 @@ pub(crate) struct Tail {
     pub(crate) segment: u32,
     pub(crate) block: u32,
     pub(crate) records: Vec<Record>,
-}
-
-/// Realms have small numbers while a store is open.
-#[derive(Default)]
-pub(crate) struct Realms {
-    realms: Vec<Realm>,
-    numbers: HashMap<Realm, RealmNumber>,
-}
-
-impl Realms {
-    pub(crate) fn number(&self, realm: Realm) -> Option<RealmNumber> {
-        self.numbers.get(&realm).copied()
-    }
-
-    /// The number of a realm, a new one if it has none; nothing if all are taken.
-    pub(crate) fn number_or_new(&mut self, realm: Realm) -> Option<RealmNumber> {
-        if let Some(number) = self.number(realm) {
-            return Some(number);
-        }
-        let number = RealmNumber::try_from(self.realms.len()).ok();
-        let number = number.filter(|&number| number != NO_REALM)?;
-        self.realms.push(realm);
-        self.numbers.insert(realm, number);
-        Some(number)
-    }
-
-    pub(crate) fn realm(&self, number: RealmNumber) -> Realm {
-        self.realms[usize::from(number)]
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Realm> {
-        self.realms.iter().copied()
-    }
 }
 
 impl History {
@@ -481,7 +450,7 @@ impl History {
 
     /// Records of chunks, by the numbers of their realms.
     fn chunks_by_realm(&self) -> Vec<u64> {
-        let mut sums = vec![0; self.realms.realms.len()];
+        let mut sums = vec![0; self.realms.len()];
         for segment in self.segments.values() {
             for (&realm, &chunks) in segment.realms.iter().zip(&segment.chunks_by_slot) {
                 if let Some(sum) = sums.get_mut(usize::from(realm)) {
