@@ -352,7 +352,8 @@ impl ChunkStore for DiskStore {
         }
         // The room came first: it may have cost this very chunk.
         let key = IndexKey::of_chunk(realm, digest);
-        let is_known = self.history.holds(key, realm, digest)?;
+        // Where the disk cannot tell, it is stored anew.
+        let is_known = self.history.holds(key, realm, digest).unwrap_or(false);
         let grows = last.filter(|&last| self.head.takes_more(&self.history, last));
         let piece = match grows {
             Some(piece) => piece,

@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use rustix::io::Errno;
+
 use crate::{Chunking, format::FORMAT_VERSION};
 
 /// Why a store could not be opened, read or written.
@@ -126,4 +128,16 @@ pub enum StoreError {
     /// All segment numbers were used: tens of terabytes were written.
     #[error("the store has no more segment numbers: move it away to start afresh")]
     WornOut,
+}
+
+impl StoreError {
+    /// Whether the disk cannot read what it has: another attempt finds the same. That the system
+    /// has no more open files or memory passes.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        let passes = |source: &io::Error| {
+            let error = Errno::from_io_error(source);
+            matches!(error, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
+        };
+        matches!(self, Self::Io { source, .. } if !passes(source))
+    }
 }

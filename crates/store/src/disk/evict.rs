@@ -138,7 +138,9 @@ impl DiskStore {
 
     /// Appends a chunk anew, if it is whole and there is room.
     fn copy(&mut self, chunk: &Leaving, copied_max: &mut u64) -> Result<bool, StoreError> {
-        let Some(found) = self.history.record(chunk.at)? else {
+        // What the disk cannot read goes: else nothing more would ever be learnt.
+        let Ok(Some(found)) = self.history.record(chunk.at) else {
+            self.history.note_damage(chunk.at.segment);
             return Ok(false);
         };
         let bytes = u64::from(found.bytes);
@@ -148,7 +150,7 @@ impl DiskStore {
         if bytes > *copied_max || !fits {
             return Ok(false);
         }
-        let Some(content) = self.history.verified(chunk.at, &found)? else {
+        let Ok(Some(content)) = self.history.verified(chunk.at, &found) else {
             self.history.note_damage(chunk.at.segment);
             return Ok(false);
         };

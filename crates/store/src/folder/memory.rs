@@ -28,6 +28,8 @@ pub enum Fault {
     ReadsFail,
     /// Reads of the file with this name fail.
     ReadsFailOf(&'static str),
+    /// Reads of this byte of the file with this name fail, as those of a bad sector do.
+    ReadsFailAt(&'static str, u64),
 }
 
 /// A folder in memory. Clones are the same folder.
@@ -207,6 +209,10 @@ impl FolderFile for MemoryFile {
         let fails = match self.folder.state().fault {
             Fault::ReadsFail => true,
             Fault::ReadsFailOf(name) => self.name == name,
+            Fault::ReadsFailAt(name, bad) => {
+                let end = offset + buffer.len() as u64;
+                self.name == name && (offset..end).contains(&bad)
+            }
             _ => false,
         };
         if fails {

@@ -120,15 +120,15 @@ impl History {
         let Some(at) = self.index.find(key).and_then(Entry::at) else {
             return Ok(Fetched::Gone);
         };
-        let mut found = self.record(at)?;
+        let found = unless_unreadable(self.record(at))?;
         let name = self.realms.realm(realm);
-        found = found
+        let found = found
             .filter(|found| found.realm == realm && IndexKey::of_chunk(name, &found.digest) == key);
         if let Some(found) = &found {
             if found.bytes as usize > bytes_max {
                 return Ok(Fetched::TooLong);
             }
-            if let Some(bytes) = self.verified(at, found)? {
+            if let Some(bytes) = unless_unreadable(self.verified(at, found))? {
                 let digest = found.digest;
                 return Ok(Fetched::Chunk(StoredChunk { digest, bytes }));
             }
@@ -179,7 +179,7 @@ impl History {
                     }
                     return Ok(chain);
                 };
-                match self.piece(next)? {
+                match unless_unreadable(self.piece(next))? {
                     Some(onward) if onward.realm() == realm => piece = onward,
                     _ => return Ok(chain),
                 }
@@ -258,6 +258,14 @@ impl AnyPiece {
             Self::Loaded(piece) => &piece.keys,
             Self::Growing { keys, .. } => keys,
         }
+    }
+}
+
+/// What the disk cannot read is as good as damaged: it is to be learnt anew.
+fn unless_unreadable<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Err(error) if error.is_unreadable() => Ok(None),
+        read => read,
     }
 }
 

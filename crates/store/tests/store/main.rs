@@ -11,3 +11,4 @@ mod format;
 mod kill;
 mod model;
 mod read_only;
+mod unreadable;

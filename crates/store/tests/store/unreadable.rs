@@ -1,0 +1,73 @@
+//! Bad sectors: what the disk cannot read is given up, and no more than that.
+
+use refrain_store::{
+    ChunkSource, ChunkStore,
+    folder::{Fault, MemoryFolder},
+};
+
+use crate::common::{chunk, chunks, digest, flow, has, open, read_all, realm};
+
+/// Where a chunk lies in the first segment.
+fn offset_of(number: u32) -> u64 {
+    (0..number).map(|number| chunk(number).len() as u64).sum()
+}
+
+#[test]
+fn what_cannot_be_copied_goes_with_its_segment_and_learning_goes_on() {
+    for bad in [
+        Fault::ReadsFailAt("00000001.chunks", offset_of(3)),
+        Fault::ReadsFailAt("00000001.index", 100),
+        Fault::ReadsFailAt("00000001.recipes", 100),
+    ] {
+        let folder = MemoryFolder::new();
+        let mut store = open(&folder, 6);
+        flow(&mut store, realm(0), None, 0..20);
+        folder.set_fault(bad);
+        let mut round = 10_000;
+        // So often that they would be copied.
+        while store.stat().evicted_segments == 0 {
+            flow(&mut store, realm(0), None, [3, 4, round]);
+            round += 1;
+        }
+        let stat = store.stat();
+        if bad == Fault::ReadsFailAt("00000001.chunks", offset_of(3)) {
+            assert_eq!((stat.rewritten_chunks, stat.damaged), (1, 1), "{bad:?}");
+        }
+        flow(&mut store, realm(0), None, [3, 4]);
+        assert!(
+            [3, 4, round - 1]
+                .into_iter()
+                .all(|n| has(&store, realm(0), n))
+        );
+        store.close().expect("closed");
+        let mut store = open(&folder, 6);
+        assert!(store.verify(&mut |_| ()).is_whole(), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_chunk_that_cannot_be_read_is_passed_over_and_learnt_anew() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 50);
+    flow(&mut store, realm(0), None, 0..20);
+    store.sync().expect("synced");
+    folder.set_fault(Fault::ReadsFailAt("00000001.chunks", offset_of(5)));
+    let place = store.places_after(realm(0), &digest(&chunk(0)))[0];
+    let others = chunks((1..20).filter(|&number| number != 5));
+    assert_eq!(read_all(&mut store, place), others);
+    assert_eq!(store.stat().damaged, 1);
+    flow(&mut store, realm(0), None, [5]);
+    assert_eq!(read_all(&mut store, place), chunks(1..20));
+}
+
+#[test]
+fn a_chunk_whose_record_cannot_be_read_is_learnt_anew() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 50);
+    flow(&mut store, realm(0), None, 0..300);
+    store.close().expect("closed");
+    let mut store = open(&folder, 50);
+    folder.set_fault(Fault::ReadsFailOf("00000001.index"));
+    flow(&mut store, realm(0), None, 0..10);
+    assert!(has(&store, realm(0), 5));
+}
