@@ -5,8 +5,9 @@
 //! A chunk is at most 256 bytes long, so that 8 bits hold its length (section 5.2.1); where
 //! markers are further apart, a new chunk begins every 256 bytes after the last marker.
 //!
-//! Those of a stream, longer ones, are in [`stream`].
+//! Those of a stream, longer ones, are in [`stream`]; [`cuts`] finds where they may begin.
 
+pub mod cuts;
 pub mod hash;
 pub mod stream;
 

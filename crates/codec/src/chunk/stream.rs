@@ -3,8 +3,11 @@
 //!
 //! Pieces of any size enter, ranges of the stream leave, which cover it from end to end and do
 //! not depend on where it was split. A chunk begins at an [anchor](crate::marker::pack) and
-//! ends at the next one; anchors that would make it shorter than the minimum are passed over,
-//! and where none comes up to the maximum it ends there.
+//! ends at the next one; anchors that would make it shorter than the minimum are passed over.
+//! Where none comes up to the maximum it ends at a backup anchor behind half of it, so
+//! that no place is looked at twice, whatever chunk it then belongs to.
+//!
+//! - Deviation: PACK has no maximum that chunks are cut at by content. Anchors are the same.
 //!
 //! A chunk is known to be complete at most 48 bytes after its end. Its bytes are not kept:
 //! who wants them, to hash or to store them, keeps what [`StreamChunks::feed`] has not yet
@@ -14,7 +17,11 @@ use alloc::vec::Vec;
 use core::{fmt, mem, ops::Range};
 
 use crate::{
-    marker::{AnchorFinder, PackMask, pack::WINDOW_BYTES},
+    marker::{
+        AnchorFinder, PackMask,
+        backup::{Piece, Rank, Tail},
+        pack::WINDOW_BYTES,
+    },
     simd::Backend,
 };
 
@@ -75,6 +82,12 @@ impl ChunkBounds {
     #[must_use]
     pub fn bytes_max(self) -> u64 {
         self.bytes_max.into()
+    }
+
+    /// The shortest chunk that a backup anchor ends. The one behind it looks for its own where
+    /// this one's maximum was, or later.
+    pub(crate) fn backup_bytes_min(self) -> u64 {
+        self.bytes_min().max(self.bytes_max() / 2 + 1)
     }
 }
 
@@ -146,9 +159,13 @@ impl core::error::Error for InvalidChunkBounds {}
 #[derive(Clone, Debug)]
 pub struct StreamChunks {
     finder: AnchorFinder,
+    tail: Tail,
     bounds: ChunkBounds,
     /// Start of the chunk that is not yet complete.
     start: u64,
+    /// Its backup anchor among the positions up to here, if it has come to need one.
+    backup: Option<(Rank, u64)>,
+    looked_bytes: u64,
     /// Of the latest part; empty between calls.
     anchors: Vec<u64>,
 }
@@ -159,8 +176,11 @@ impl StreamChunks {
     pub fn new(mask: PackMask, bounds: ChunkBounds) -> Self {
         Self {
             finder: AnchorFinder::new(mask),
+            tail: Tail::EMPTY,
             bounds,
             start: 0,
+            backup: None,
+            looked_bytes: 0,
             anchors: Vec::new(),
         }
     }
@@ -175,17 +195,26 @@ impl StreamChunks {
     /// The next `piece` of the stream: appends the chunks that are complete with it, in order.
     pub fn feed(&mut self, piece: &[u8], chunks: &mut Vec<Range<u64>>) {
         for part in piece.chunks(PART_BYTES) {
+            let before = self.tail.clone();
+            self.tail.push(part);
+            let part = Piece {
+                start: self.finder.fed_bytes(),
+                before: &before,
+                bytes: part,
+            };
             let mut anchors = mem::take(&mut self.anchors);
-            self.finder.feed(part, &mut anchors);
+            self.finder.feed(part.bytes, &mut anchors);
             for anchor in anchors.drain(..) {
-                self.cut_too_long(anchor, chunks);
+                self.cut_too_long(&part, anchor, chunks);
                 if anchor - self.start >= self.bounds.bytes_min() {
                     self.cut(anchor, chunks);
                 }
             }
             self.anchors = anchors;
             // No anchor is to come before this offset.
-            self.cut_too_long(self.finder.tested_bytes(), chunks);
+            let tested = self.finder.tested_bytes();
+            self.cut_too_long(&part, tested, chunks);
+            self.look_for_backup(&part, tested);
         }
     }
 
@@ -193,24 +222,52 @@ impl StreamChunks {
     /// where one would be too long. What is fed next begins another stream.
     pub fn finish(&mut self, chunks: &mut Vec<Range<u64>>) {
         let end = self.finder.fed_bytes();
-        self.cut_too_long(end, chunks);
+        while end - self.start > self.bounds.bytes_max() {
+            self.cut_longest(chunks);
+        }
         if self.start < end {
             self.cut(end, chunks);
         }
         self.finder.reset();
+        self.tail = Tail::EMPTY;
         self.start = 0;
+        self.looked_bytes = 0;
     }
 
     /// Cuts where a chunk up to `end`, without an anchor within, would be longer than allowed.
-    fn cut_too_long(&mut self, end: u64, chunks: &mut Vec<Range<u64>>) {
+    fn cut_too_long(&mut self, part: &Piece<'_>, end: u64, chunks: &mut Vec<Range<u64>>) {
         while end.saturating_sub(self.start) > self.bounds.bytes_max() {
-            self.cut(self.start + self.bounds.bytes_max(), chunks);
+            self.look_for_backup(part, self.start + self.bounds.bytes_max() + 1);
+            self.cut_longest(chunks);
+        }
+    }
+
+    /// Cuts where no anchor came up to the longest chunk.
+    fn cut_longest(&mut self, chunks: &mut Vec<Range<u64>>) {
+        let longest = self.start + self.bounds.bytes_max();
+        let end = self.backup.map_or(longest, |(_, position)| position);
+        self.cut(end, chunks);
+    }
+
+    /// Looks for the backup anchor of the chunk that is not yet complete, before `end`. Windows
+    /// there end in `part`, or were looked at.
+    fn look_for_backup(&mut self, part: &Piece<'_>, end: u64) {
+        let start = self.start + self.bounds.backup_bytes_min();
+        let positions = start.max(self.looked_bytes)..end;
+        if !positions.is_empty() {
+            part.candidates(self.finder.backend(), positions, |position, rank| {
+                if self.backup.is_none_or(|(highest, _)| rank >= highest) {
+                    self.backup = Some((rank, position));
+                }
+            });
+            self.looked_bytes = end;
         }
     }
 
     fn cut(&mut self, end: u64, chunks: &mut Vec<Range<u64>>) {
         chunks.push(self.start..end);
         self.start = end;
+        self.backup = None;
     }
 }
 
@@ -283,6 +340,58 @@ mod tests {
         assert_eq!(chunks, []);
         stream_chunks.feed(&[0], &mut chunks);
         assert_eq!((chunks.len(), chunks[0].end), (1, 32 << 10));
+    }
+
+    /// Lines of one form, in which few bits vary, and no anchor comes for a long time.
+    fn log() -> Vec<u8> {
+        let noise = streams::random(5, 40_000);
+        let fields = noise.as_chunks().0.iter().zip(0_u32..);
+        let lines = fields.map(|(&[a, b], number)| {
+            alloc::format!(
+                "10.0.{}.{a} - - [{number:06}] \"GET /items/{b:03}\" 200\n",
+                a % 4
+            )
+        });
+        lines.collect::<alloc::string::String>().into_bytes()
+    }
+
+    #[test]
+    fn text_without_anchors_is_cut_as_before_behind_a_line_that_was_inserted() {
+        let cut = |stream: &[u8]| {
+            let mut chunks = Vec::new();
+            let mut stream_chunks = StreamChunks::default();
+            stream_chunks.feed(stream, &mut chunks);
+            stream_chunks.finish(&mut chunks);
+            chunks
+        };
+        let log = log();
+        let mut anchors = Vec::new();
+        AnchorFinder::default().feed(&log, &mut anchors);
+        assert_eq!(anchors, []);
+        let chunks = cut(&log);
+        assert!(chunks.len() as u64 > log.len() as u64 / (32 << 10) + 5);
+        let line = b"10.0.0.1 - - [000000] \"GET /items/new\" 200\n";
+        let at = 1000;
+        let edited = [&log[..at], line, &log[at..]].concat();
+        let moved = |end: u64| end + line.len() as u64;
+        let ends: alloc::collections::BTreeSet<u64> =
+            cut(&edited).iter().map(|chunk| chunk.end).collect();
+        let kept = chunks
+            .iter()
+            .filter(|chunk| ends.contains(&moved(chunk.end)));
+        assert!(kept.count() + 3 >= chunks.len());
+    }
+
+    #[test]
+    fn where_nothing_differs_chunks_are_as_long_as_they_may_be() {
+        let mut chunks = Vec::new();
+        let mut stream_chunks = StreamChunks::default();
+        for stream in [alloc::vec![0; 100_000], b"verse".repeat(20_000)] {
+            stream_chunks.feed(&stream, &mut chunks);
+            stream_chunks.finish(&mut chunks);
+            assert!(chunks.len() == 4 && chunks[0].end > (32 << 10) - 5);
+            chunks.clear();
+        }
     }
 
     #[test]

@@ -16,8 +16,10 @@
 //! | [`Maxp`] | local maximum over p bytes, of eight-byte values or of bytes | 1 in p + 1 | yes |
 //! | [`Fixed`] | position | 1 in p | no |
 //!
-//! Streams, which come in pieces, have their own: the anchors of PACK, by [`AnchorFinder`].
+//! Streams, which come in pieces, have their own: the anchors of PACK, by [`AnchorFinder`], and what
+//! ends a chunk where there is none.
 
+pub(crate) mod backup;
 pub mod fixed;
 pub mod maxp;
 pub mod modp;

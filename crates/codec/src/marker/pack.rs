@@ -190,6 +190,11 @@ impl AnchorFinder {
         self.mask
     }
 
+    /// The kernels that find them.
+    pub(crate) fn backend(&self) -> Backend {
+        self.backend
+    }
+
     /// Bytes of the stream so far.
     #[must_use]
     pub fn fed_bytes(&self) -> u64 {

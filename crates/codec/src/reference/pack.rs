@@ -1,11 +1,16 @@
-//! PACK chunking, as in Proc. 8 of the PACK paper (section 6.3), byte by byte.
+//! PACK chunking, as in Proc. 8 of the PACK paper (section 6.3), byte by byte, and what ends a
+//! chunk that no anchor ends.
 
 use alloc::vec::Vec;
-use core::ops::Range;
+use core::ops::{Range, RangeInclusive};
 
 use crate::{
     chunk::stream::ChunkBounds,
-    marker::{PackMask, pack::WINDOW_BYTES},
+    marker::{
+        PackMask,
+        backup::{CANDIDATE_HASH, Rank, rank},
+        pack::WINDOW_BYTES,
+    },
 };
 
 /// The anchors of a whole stream: the offset of the first byte of each window that is one.
@@ -24,19 +29,51 @@ pub fn anchors(stream: &[u8], mask: PackMask) -> Vec<u64> {
     anchors
 }
 
-/// The chunks of a whole stream: each ends at the first anchor that its bounds allow.
+/// The chunks of a whole stream: each ends at the first anchor that its bounds allow, or at a backup
+/// anchor, or at the stream's end.
 #[must_use]
 pub fn chunks(stream: &[u8], mask: PackMask, bounds: ChunkBounds) -> Vec<Range<u64>> {
     let anchors = anchors(stream, mask);
+    let stream_bytes = stream.len() as u64;
     let mut chunks = Vec::new();
     let mut start = 0;
-    while start < stream.len() as u64 {
-        let longest = (start + bounds.bytes_max()).min(stream.len() as u64);
-        let allowed = start + bounds.bytes_min()..longest;
-        let end = anchors.iter().find(|anchor| allowed.contains(anchor));
-        let end = end.copied().unwrap_or(longest);
+    while start < stream_bytes {
+        let longest = start + bounds.bytes_max();
+        let allowed = start + bounds.bytes_min()..=longest;
+        let anchor = anchors.iter().find(|anchor| allowed.contains(anchor));
+        let end = match anchor {
+            Some(&anchor) => anchor,
+            None if stream_bytes <= longest => stream_bytes,
+            None => {
+                let from = bounds.bytes_min().max(bounds.bytes_max() / 2 + 1);
+                backup_anchor(stream, start + from..=longest).unwrap_or(longest)
+            }
+        };
         chunks.push(start..end);
         start = end;
     }
     chunks
+}
+
+/// The candidate with the highest rank, the last one of equals.
+fn backup_anchor(stream: &[u8], positions: RangeInclusive<u64>) -> Option<u64> {
+    let candidates =
+        positions.filter_map(|position| Some((candidate(stream, position)?, position)));
+    candidates.max().map(|(_, position)| position)
+}
+
+/// The rank of the window at `position` of a whole stream, if that may be a backup anchor.
+pub(crate) fn candidate(stream: &[u8], position: u64) -> Option<Rank> {
+    let window = stream.get(position as usize..)?.first_chunk()?;
+    (hash(&window[..16]) == CANDIDATE_HASH).then(|| rank(window))
+}
+
+fn hash(bytes: &[u8]) -> u8 {
+    match *bytes {
+        [byte] => byte ^ byte >> 4,
+        _ => {
+            let (first, second) = bytes.split_at(bytes.len() / 2);
+            hash(first).wrapping_mul(bytes.len() as u8 + 1) ^ hash(second)
+        }
+    }
 }
