@@ -8,9 +8,9 @@
 //!     for the offer that is next in turn, then others with the same prefix, two at most:
 //!         the hint is right, and all bytes are here?  hash them; right: confirm
 //!         the hint is right so far?                    wait, but not long
-//! a chunk may begin at an anchor, behind a confirmed chunk, where a pause has ended, where it
-//! would if those before it had changed and kept their lengths, and in aligned mode at the
-//! offset that the offer names, or where it was moved since
+//! a chunk may begin at an anchor or a backup anchor, behind a confirmed chunk, where a pause has
+//! ended, where it would if those before it had changed and kept their lengths, and in aligned
+//! mode at the offset that the offer names, or where it was moved since
 //! ```
 //!
 //! The sender looks for anchors, not for chunks: it takes an offer's length from the offer, so
@@ -92,7 +92,7 @@ struct Found {
 }
 
 /// Where an offer, perhaps one that is yet to come, begins if those before it have changed and kept
-/// their lengths. Content without anchors, such as lines of one form, is found by nothing else.
+/// their lengths.
 #[derive(Clone, Copy, Debug)]
 struct Supposed {
     at: u64,

@@ -1,8 +1,9 @@
-//! The search for anchors in a flow's waiting bytes.
+//! The search for places in a flow's waiting bytes where a chunk may begin: anchors, and backup
+//! anchors where none came for long.
 
 use std::collections::VecDeque;
 
-use refrain_codec::marker::{AnchorFinder, PackMask};
+use refrain_codec::{chunk::cuts::CutFinder, marker::PackMask};
 
 use super::Waiting;
 
@@ -16,7 +17,7 @@ const PROBES_MAX: u64 = 64;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Scan {
-    finder: AnchorFinder,
+    finder: CutFinder,
     /// Flow offset of the finder's first byte.
     start: u64,
     /// Anchors that were found and not yet looked at, as the finder counts.
@@ -28,7 +29,7 @@ impl Scan {
     /// From the flow's offset `start` on.
     pub(super) fn new(mask: PackMask, start: u64) -> Self {
         Self {
-            finder: AnchorFinder::new(mask),
+            finder: CutFinder::new(mask),
             start,
             anchors: VecDeque::new(),
             probes: PROBES_MAX,
