@@ -5,6 +5,7 @@
 //! What the processors take is no part of them.
 
 mod goodput;
+mod log;
 mod page;
 mod trial;
 
@@ -24,6 +25,7 @@ use trial::{Outcome, Predicted, Trial};
 const LINUX: &str = "Linux";
 const GITHUB: &str = "GitHub";
 const BREVO: &str = "Brevo";
+const LOG: &str = "Log";
 
 /// What the other trials differ from.
 const USUAL: Trial = Trial {
@@ -84,6 +86,10 @@ pub fn run(data: &Path, json: bool) -> anyhow::Result<String> {
             name: BREVO,
             objects: pages("brevo-privacy.tar.zst")?,
         },
+        Corpus {
+            name: LOG,
+            objects: log::objects(),
+        },
     ];
     let report = Report {
         trials: measure(&corpora, &trials())?,
@@ -125,10 +131,32 @@ fn trials() -> Vec<Trial> {
             ..USUAL
         }));
     }
+    trials.extend(of_log().map(|(_, trial)| trial));
     for at in behind() {
         trials.extend([Mode::Auto, Mode::Sender].map(|mode| Trial { mode, ..at }));
     }
     trials
+}
+
+/// Trials of the log, by name.
+fn of_log() -> [(&'static str, Trial); 3] {
+    let window = Trial {
+        series: LOG,
+        ..USUAL
+    };
+    let near = Trial {
+        round_trip_ms: 10,
+        ..window
+    };
+    let aligned = Trial {
+        predicted: Predicted::Aligned,
+        ..near
+    };
+    [
+        ("aligned, 10 ms", aligned),
+        ("window, 10 ms", near),
+        ("window, 50 ms", window),
+    ]
 }
 
 /// Trials that are made with Max-Match and zstd as well.

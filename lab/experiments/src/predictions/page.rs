@@ -5,8 +5,9 @@ use std::fmt::Write;
 use refrain_proto::Mode;
 
 use super::{
-    BREVO, GITHUB, LINUX, Report, USUAL, behind,
+    BREVO, GITHUB, LINUX, LOG, Report, USUAL, behind,
     goodput::{REPEATED_BYTES, STRANGE_BYTES},
+    log, of_log,
     trial::{MBIT, Predicted, Trial},
 };
 
@@ -63,6 +64,14 @@ bytes. MB/s of the application in virtual time; the link has 12.5.
 |---|--:|---|---|--:|--:|--:|--:|--:|--:|--:|
 ";
 
+const OF_LOG: &str = "
+## Text all of whose lines have one form
+
+Percent replaced of an access log of 20 MB, which has next to no anchors, when it comes again and
+something has changed: chunks end at backup anchors instead ([algorithms](algorithms.md)).
+
+";
+
 const BEHIND: &str = "
 ## With Max-Match and zstd behind them
 
@@ -87,6 +96,7 @@ pub fn page(report: &Report) -> anyhow::Result<String> {
     asked(&mut page, report)?;
     replaced(&mut page, report)?;
     costs(&mut page, report)?;
+    changed_log(&mut page, report)?;
     with_max_match(&mut page, report)?;
     goodput(&mut page, report)?;
     releases(&mut page, report)?;
@@ -246,7 +256,10 @@ fn round_trip(at: Trial) -> String {
 /// One trial for each row of the tables by round trip.
 fn receivers(report: &Report) -> impl Iterator<Item = Trial> {
     let trials = report.trials.iter().map(|measured| measured.trial);
-    trials.filter(|trial| trial.mode == Mode::Receiver && trial.predicted == Predicted::Window)
+    trials.filter(|trial| {
+        let is_usual = trial.mode == Mode::Receiver && trial.predicted == Predicted::Window;
+        is_usual && trial.series != LOG
+    })
 }
 
 fn costs(page: &mut String, report: &Report) -> anyhow::Result<()> {
@@ -274,6 +287,20 @@ fn costs(page: &mut String, report: &Report) -> anyhow::Result<()> {
                 outcome.mbyte_per_s(),
             )?;
         }
+    }
+    Ok(())
+}
+
+fn changed_log(page: &mut String, report: &Report) -> anyhow::Result<()> {
+    *page += OF_LOG;
+    writeln!(page, "| | {} |", log::CHANGES.join(" | "))?;
+    writeln!(page, "|---|{}", "--:|".repeat(log::CHANGES.len()))?;
+    for (name, trial) in of_log() {
+        write!(page, "| {name} |")?;
+        for share in &report.outcome(trial)?.confirmed_each[1..] {
+            write!(page, " {:.1} |", percent(*share))?;
+        }
+        *page += "\n";
     }
     Ok(())
 }
