@@ -64,7 +64,7 @@ impl DiskStore {
     /// Whether all fits that the head may become, and what is copied on the way.
     pub(super) fn has_room(&self) -> bool {
         let written = self.sealed.bytes + self.of_files.bytes;
-        let needed = written + self.segment_bytes * 3 / 2 + OTHER_BYTES;
+        let needed = written + room_for_head(self.segment_bytes);
         needed <= self.config.size_bytes && self.sealed.segments.len() < SEGMENTS_MAX
     }
 
@@ -180,6 +180,11 @@ impl DiskStore {
         }
         Ok(())
     }
+}
+
+/// What the head may become, what is copied on the way, and what is there beside segments.
+pub(super) fn room_for_head(segment_bytes: u64) -> u64 {
+    segment_bytes * 3 / 2 + OTHER_BYTES
 }
 
 /// Seconds since 1970.

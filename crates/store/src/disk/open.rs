@@ -7,7 +7,11 @@
 
 use std::{collections::HashMap, io, sync::Arc};
 
-use super::{Counted, DiskStore, Head, Lock, Sealed, StoreConfig, evict::now_s, lock::LOCK_FILE};
+use super::{
+    Counted, DiskStore, Head, Lock, Sealed, StoreConfig,
+    evict::{now_s, room_for_head},
+    lock::LOCK_FILE,
+};
 use crate::{
     DiskBytes, StoreError,
     folder::Folder,
@@ -137,6 +141,7 @@ pub(super) fn check_format(
     let files = list(folder)?;
     match format::read(folder)? {
         Some(stored) if stored.chunking == config.chunking => {
+            check_files_fit(folder, config)?;
             Ok(match stored.size_bytes == config.size_bytes {
                 true => FormatIs::AsAsked,
                 false => FormatIs::OfAnotherBound,
@@ -157,6 +162,23 @@ pub(super) fn check_format(
                 }),
             }
         }
+    }
+}
+
+/// Refuses a bound in which what is known of files of others leaves no room: it is not evicted, and
+/// all else would be in vain.
+fn check_files_fit(folder: &dyn Folder, config: &StoreConfig) -> Result<(), StoreError> {
+    let mut of_files = Sealed::default();
+    for (number, size) in sizes(folder)? {
+        if size.other > 0 && size.index > 0 {
+            of_files.insert(number, size);
+        }
+    }
+    match of_files.bytes + room_for_head(config.checked_segment_bytes()?) <= config.size_bytes {
+        true => Ok(()),
+        false => Err(StoreError::TooManyFiles {
+            size_bytes: config.size_bytes,
+        }),
     }
 }
 

@@ -178,7 +178,10 @@ fn a_file_that_changed_is_noticed_and_never_delivered_from() {
 
 /// A flow brings these bytes; how many of its chunks were stored.
 fn learn(world: &mut World, bytes: &[u8]) -> usize {
-    let store = world.store();
+    learn_in(world.store(), bytes)
+}
+
+fn learn_in(store: &mut DiskStore, bytes: &[u8]) -> usize {
     let recipe = store.begin(realm(0), None);
     let appended = cut(bytes).into_iter().map(|chunk| {
         let digest = ChunkHasher::default().digest(&chunk);
@@ -420,4 +423,40 @@ fn metadata_of_files_is_bounded() {
         &mut |_| (),
     );
     assert!(matches!(missing, Err(StoreError::Io { .. })));
+}
+
+#[test]
+fn a_bound_without_room_beside_what_is_known_of_files_is_refused_and_nothing_goes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (files, path) = (folder.path().join("files"), folder.path().join("store"));
+    fs::create_dir(&files).expect("made");
+    fs::write(files.join("large"), content(1, 2 << 20)).expect("written");
+    let mut store = DiskStore::open(&path, config(64)).expect("it opens");
+    store
+        .add_files(&files, realm(0), AddOptions::default(), &mut |_| ())
+        .expect("added");
+    learn_in(&mut store, &content(2, 1 << 20));
+    let chunks = store.stat().chunks;
+    store.close().expect("closed");
+    for refused in [
+        DiskStore::check(&path, config(6)).err(),
+        DiskStore::open(&path, config(6)).err(),
+    ] {
+        let refused = refused.expect("no room");
+        assert!(
+            matches!(refused, StoreError::TooManyFiles { .. }),
+            "{refused}"
+        );
+    }
+    let kept = StoreConfig::of(&path).expect("a disk").expect("a store");
+    assert_eq!(kept.size_bytes, config(64).size_bytes);
+    let store = DiskStore::open(&path, config(64)).expect("it opens");
+    assert_eq!(store.stat().chunks, chunks);
+    drop(store);
+    let others = StoreConfig {
+        starts_afresh: true,
+        chunking: Default::default(),
+        ..StoreConfig::new(16 << 20)
+    };
+    DiskStore::open(&path, others).expect("afresh, whatever there was");
 }
