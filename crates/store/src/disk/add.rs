@@ -197,13 +197,24 @@ impl DiskStore {
             self.carry_over(&mut builder, segment, &dropped)?;
         }
         self.finish_files(&mut builder)?;
-        for segment in stale {
-            self.remove_files(segment)?;
-            self.of_files.remove(segment);
-            self.history.drop_segment(segment);
-        }
+        self.drop_files(stale)?;
         self.history.sweep();
         Ok(report)
+    }
+
+    /// Removes segments of others' files. The index still finds what they had.
+    pub(super) fn drop_files(&mut self, numbers: BTreeSet<u32>) -> Result<(), StoreError> {
+        let highest = self.history.segments.keys().next_back();
+        if highest.is_some_and(|highest| numbers.contains(highest)) {
+            // Numbers are not used again.
+            self.roll()?;
+        }
+        for number in numbers {
+            self.remove_files(number)?;
+            self.of_files.remove(number);
+            self.history.drop_segment(number);
+        }
+        Ok(())
     }
 
     /// The files that are history of a realm.
@@ -375,6 +386,9 @@ impl DiskStore {
         });
         if written.is_err() {
             self.of_files.remove(number);
+            self.history.drop_segment(number);
+            // On a full disk its room is needed; what cannot be removed goes at the next opening.
+            let _ = self.remove_files(number);
         }
         written
     }

@@ -9,7 +9,7 @@
 //! is replaced by one that declares realms alone. That is one renaming, done when the copies are
 //! safe; so a kill at any moment leaves each chunk at least once.
 
-use std::io;
+use std::{collections::BTreeSet, io};
 
 use serde::Serialize;
 
@@ -160,22 +160,15 @@ impl DiskStore {
     /// Drops the segments of others' files that are damaged; says how many files they had.
     fn drop_damaged_files(&mut self) -> Result<u64, StoreError> {
         let numbers = self.of_files.segments.keys().copied();
-        let damaged: Vec<u32> = numbers
+        let damaged: BTreeSet<u32> = numbers
             .filter(|&number| self.history.segment(number).is_damaged)
             .collect();
-        let newest = damaged.last().copied();
-        if newest.is_some_and(|newest| newest > self.head.number) {
-            // Their numbers are not used again.
-            self.roll()?;
-        }
-        let mut files = 0;
-        for number in damaged {
-            let segment = self.history.segment(number);
-            files += segment.files.as_ref().map_or(0, |files| files.len() as u64);
-            self.remove_files(number)?;
-            self.of_files.remove(number);
-            self.history.drop_segment(number);
-        }
+        let files = damaged.iter().filter_map(|&number| {
+            let files = self.history.segment(number).files.as_ref()?;
+            Some(files.len() as u64)
+        });
+        let files = files.sum();
+        self.drop_files(damaged)?;
         Ok(files)
     }
 

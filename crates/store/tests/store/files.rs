@@ -7,9 +7,10 @@ use refrain_codec::marker::PackMask;
 use refrain_store::{
     AddOptions, AddReport, Appended, ChunkSource, ChunkStore, DiskStore, ReadOnlyStore,
     StoreConfig, StoreError,
+    folder::{Fault, Folder, MemoryFolder},
 };
 
-use crate::common::{chunking, config, read_all, realm};
+use crate::common::{chunking, config, open, read_all, realm};
 
 /// Bytes that no other seed has.
 fn content(seed: u64, bytes: usize) -> Vec<u8> {
@@ -459,4 +460,51 @@ fn a_bound_without_room_beside_what_is_known_of_files_is_refused_and_nothing_goe
         ..StoreConfig::new(16 << 20)
     };
     DiskStore::open(&path, others).expect("afresh, whatever there was");
+}
+
+#[test]
+fn numbers_of_segments_are_not_used_again() {
+    let mut world = World::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..5 {
+        world.write("one", &content(seed, 5000));
+        world.add();
+        let names = fs::read_dir(world.store_path()).expect("a store");
+        let names = names.map(|file| file.expect("listed").file_name());
+        let mut lists = names.filter(|name| name.to_string_lossy().ends_with(".files"));
+        let list = lists.next().expect("one");
+        assert!(seen.insert(list), "{seen:?}");
+        fs::remove_file(world.files().join("one")).expect("removed");
+        world.add();
+        assert_eq!(world.store().stat().files, 0);
+        if seed == 2 {
+            world.reopen();
+        }
+    }
+}
+
+#[test]
+fn what_a_full_disk_does_not_take_leaves_nothing_behind() {
+    let files = tempfile::tempdir().expect("a folder");
+    fs::write(files.path().join("one"), content(1, 50_000)).expect("written");
+    let add = |store: &mut DiskStore| {
+        store.add_files(files.path(), realm(0), AddOptions::default(), &mut |_| ())
+    };
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 40);
+    let before = folder.list().expect("memory");
+    let mut room = 0;
+    loop {
+        folder.set_fault(Fault::FullAfter(room));
+        let added = add(&mut store);
+        if added.is_ok() {
+            break;
+        }
+        assert_eq!(folder.list().expect("memory"), before, "{room}");
+        assert_eq!(store.stat().chunks, 0);
+        room += 997;
+    }
+    assert!(room > 10_000 && store.stat().files == 1);
+    store.close().expect("closed");
+    assert_eq!(open(&folder, 40).stat().files, 1);
 }

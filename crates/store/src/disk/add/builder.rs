@@ -233,11 +233,16 @@ impl Built {
         write(&FileKind::Files.file_name(self.number), &self.files)?;
         let index = FileKind::Index.file_name(self.number);
         let new = format!("{index}{NEW}");
-        write(&new, &self.index)?;
-        folder
-            .rename(&new, &index)
-            .and_then(|()| folder.sync())
-            .map_err(error_at(folder, "create", &index))?;
+        let named = write(&new, &self.index).and_then(|()| {
+            // The others have their names first, also on a disk that keeps no order.
+            let named = folder.sync().and_then(|()| folder.rename(&new, &index));
+            let named = named.and_then(|()| folder.sync());
+            named.map_err(error_at(folder, "create", &index))
+        });
+        if named.is_err() {
+            let _ = folder.remove(&new);
+        }
+        named?;
         let segment = Segment::new(super::now_s(), RECIPES_AT);
         history.segments.insert(self.number, segment);
         let mut batch = Batch::new();
@@ -245,7 +250,8 @@ impl Built {
             .load_files(self.number)
             .and_then(|()| history.load_index(self.number, &mut batch))
             .and_then(|_| history.load_recipes(self.number, &mut batch));
+        loaded?;
         history.put(&mut batch);
-        loaded.map(|_| ())
+        Ok(())
     }
 }
