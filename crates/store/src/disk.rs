@@ -134,6 +134,8 @@ pub struct DiskStore {
     recipes: HashMap<u64, OpenRecipe>,
     next_recipe: u64,
     counted: Counted,
+    /// Whether the disk stayed full after history had gone for it: no more goes, then.
+    gave_way_in_vain: bool,
     lock: Option<Lock>,
 }
 
@@ -288,42 +290,26 @@ impl DiskStore {
         Ok(())
     }
 
-    /// Begins the next piece of a recipe.
-    fn begin_piece(&mut self, recipe: u64, realm: RealmNumber) -> Result<PieceId, StoreError> {
-        let realm_slot = self.head.declare(&mut self.history, realm)?;
-        let open = self
-            .recipes
-            .get_mut(&recipe)
-            .expect("the caller has seen it");
-        let id = self.head.begin_piece(
-            &mut self.history,
-            realm,
-            realm_slot,
-            open.opening,
-            open.last,
-        );
-        if let Some(last) = open.last.replace(id) {
-            self.history.open_ends.remove(&last);
-        }
-        self.history.open_ends.insert(id);
-        Ok(id)
-    }
-}
-
-impl ChunkStore for DiskStore {
-    fn begin(&mut self, realm: Realm, opening: Option<OpeningKey>) -> RecipeId {
-        let number = self.next_recipe;
-        self.next_recipe += 1;
-        let recipe = OpenRecipe {
-            realm,
-            opening,
-            last: None,
+    /// Does what may find the disk full, since others have filled it. Then the oldest goes for the
+    /// new, once.
+    fn giving_way<T>(
+        &mut self,
+        mut attempt: impl FnMut(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let is_full = |done: &Result<T, StoreError>| {
+            let error = done.as_ref().err();
+            error.is_some_and(StoreError::is_full_disk)
         };
-        self.recipes.insert(number, recipe);
-        RecipeId(number)
+        let mut done = attempt(self);
+        if is_full(&done) && !self.gave_way_in_vain && self.give_way()? {
+            done = attempt(self);
+            self.gave_way_in_vain = is_full(&done);
+        }
+        done
     }
 
-    fn append(
+    /// Appends to a recipe. If that failed it can be tried again.
+    fn try_append(
         &mut self,
         recipe: RecipeId,
         digest: &ChunkDigest,
@@ -383,17 +369,65 @@ impl ChunkStore for DiskStore {
         })
     }
 
+    /// Begins the next piece of a recipe.
+    fn begin_piece(&mut self, recipe: u64, realm: RealmNumber) -> Result<PieceId, StoreError> {
+        let realm_slot = self.head.declare(&mut self.history, realm)?;
+        let open = self
+            .recipes
+            .get_mut(&recipe)
+            .expect("the caller has seen it");
+        let id = self.head.begin_piece(
+            &mut self.history,
+            realm,
+            realm_slot,
+            open.opening,
+            open.last,
+        );
+        if let Some(last) = open.last.replace(id) {
+            self.history.open_ends.remove(&last);
+        }
+        self.history.open_ends.insert(id);
+        Ok(id)
+    }
+}
+
+impl ChunkStore for DiskStore {
+    fn begin(&mut self, realm: Realm, opening: Option<OpeningKey>) -> RecipeId {
+        let number = self.next_recipe;
+        self.next_recipe += 1;
+        let recipe = OpenRecipe {
+            realm,
+            opening,
+            last: None,
+        };
+        self.recipes.insert(number, recipe);
+        RecipeId(number)
+    }
+
+    fn append(
+        &mut self,
+        recipe: RecipeId,
+        digest: &ChunkDigest,
+        bytes: &[u8],
+    ) -> Result<Appended, StoreError> {
+        let appended = self.giving_way(|store| store.try_append(recipe, digest, bytes));
+        if matches!(appended, Ok(Appended::Stored)) {
+            self.gave_way_in_vain = false;
+        }
+        appended
+    }
+
     fn end(&mut self, recipe: RecipeId) -> Result<(), StoreError> {
         let ended = self.recipes.remove(&recipe.0);
         let Some(last) = ended.and_then(|recipe| recipe.last) else {
             return Ok(());
         };
         self.history.open_ends.remove(&last);
-        self.head.flush_piece(&mut self.history, last)
+        self.giving_way(|store| store.head.flush_piece(&mut store.history, last))
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {
-        self.head.sync(&mut self.history)
+        self.giving_way(|store| store.head.sync(&mut store.history))
     }
 }
 

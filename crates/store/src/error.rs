@@ -140,4 +140,10 @@ impl StoreError {
         };
         matches!(self, Self::Io { source, .. } if !passes(source))
     }
+
+    /// Whether the disk has no room left.
+    pub(crate) fn is_full_disk(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, Self::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
+    }
 }

@@ -56,9 +56,26 @@ impl DiskStore {
         while !self.has_room()
             && let Some(&oldest) = self.sealed.segments.keys().next()
         {
-            self.evict(oldest, &mut copied_max)?;
+            match self.evict(oldest, &mut copied_max) {
+                // It has to go, and nothing can be copied.
+                Err(error) if error.is_full_disk() => self.evict(oldest, &mut 0)?,
+                evicted => evicted?,
+            }
         }
         Ok(())
+    }
+
+    /// Evicts the oldest chunks, without a copy, on a disk that others have filled; says whether
+    /// there were any.
+    pub(super) fn give_way(&mut self) -> Result<bool, StoreError> {
+        while let Some((&oldest, disk)) = self.sealed.segments.first_key_value() {
+            let has_chunks = disk.chunks > 0;
+            self.evict(oldest, &mut 0)?;
+            if has_chunks {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether all fits that the head may become, and what is copied on the way.
@@ -81,7 +98,9 @@ impl DiskStore {
                     gone.push((chunk.key, chunk.at));
                 }
             }
-            self.head.sync(&mut self.history)?;
+            if gone.len() < leaving.len() {
+                self.head.sync(&mut self.history)?;
+            }
         }
         let openings = self.history.openings_of(number);
         self.remove_files(number)?;

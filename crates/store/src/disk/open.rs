@@ -95,6 +95,7 @@ impl DiskStore {
             recipes: HashMap::new(),
             next_recipe: 0,
             counted: Counted::default(),
+            gave_way_in_vain: false,
             lock,
         };
         // The bound may be less than it was.

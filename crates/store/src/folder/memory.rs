@@ -20,6 +20,8 @@ pub enum Fault {
     None,
     /// After so many more bytes the disk is full.
     FullAfter(u64),
+    /// The disk has room for files of so many bytes in all.
+    FullAt(u64),
     /// Each write takes one half of its bytes, to be called again for the rest.
     ShortWrites,
     /// Syncs fail, writes do not.
@@ -229,11 +231,25 @@ impl FolderFile for MemoryFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let mut state = self.folder.state();
+        let files_bytes = |state: &State| -> u64 {
+            let files = state.files.values();
+            files.map(|content| lock(content).bytes.len() as u64).sum()
+        };
+        let total = files_bytes(&state);
         let count = match &mut state.fault {
             Fault::FullAfter(0) => return Err(io::ErrorKind::StorageFull.into()),
             Fault::FullAfter(left) => {
                 let count = (bytes.len() as u64).min(*left);
                 *left -= count;
+                count as usize
+            }
+            Fault::FullAt(room) => {
+                // What is there is overwritten in place.
+                let end = lock(&self.content).bytes.len() as u64 + room.saturating_sub(total);
+                let count = end.saturating_sub(offset).min(bytes.len() as u64);
+                if count == 0 {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
                 count as usize
             }
             Fault::ShortWrites => bytes.len().div_ceil(2),
@@ -247,9 +263,7 @@ impl FolderFile for MemoryFile {
         content.bytes[start..end].copy_from_slice(bytes);
         content.unsynced.push((offset, bytes.to_vec()));
         drop(content);
-        let total = state.files.values();
-        let total = total.map(|content| lock(content).bytes.len() as u64).sum();
-        state.peak_bytes = state.peak_bytes.max(total);
+        state.peak_bytes = state.peak_bytes.max(files_bytes(&state));
         Ok(count)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use refrain_store::{
     ChunkSource, ChunkStore, DiskStore, OpeningKey, StoreConfig, StoreError,
-    folder::{Folder, MemoryFolder},
+    folder::{Fault, Folder, MemoryFolder},
 };
 
 use crate::common::{chunk, config, digest, flow, has, open, open_any, read_after, realm};
@@ -161,4 +161,54 @@ fn chunks_that_are_cut_otherwise_are_refused_or_thrown_away() {
     other.starts_afresh = true;
     assert_eq!(open(other).expect("afresh").stat().chunks, 0);
     assert!(open(config(5)).is_err(), "it is of the other kind now");
+}
+
+fn bytes_in(folder: &MemoryFolder) -> u64 {
+    let files = folder.list().expect("memory");
+    files.iter().map(|(_, bytes)| bytes).sum()
+}
+
+#[test]
+fn on_a_disk_that_others_filled_the_new_replaces_the_old() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 50);
+    flow(&mut store, realm(0), None, 0..600);
+    folder.set_fault(Fault::FullAt(bytes_in(&folder) + 1000));
+    for first in (1000..4000).step_by(10) {
+        flow(&mut store, realm(0), Some(OpeningKey(1)), first..first + 10);
+        store.sync().expect("synced");
+        assert!(
+            has(&store, realm(0), first)
+                && has(&store, realm(0), first - 10 * u32::from(first > 1000))
+        );
+    }
+    let stat = store.stat();
+    assert!(stat.chunks > 300 && !has(&store, realm(0), 0), "{stat:?}");
+    store.close().expect("closed");
+    // Also where the bound is made less.
+    for segments in [50, 6] {
+        let mut store = open(&folder, segments);
+        assert_eq!(read_after(&mut store, realm(0), 3990).len(), 9);
+    }
+}
+
+#[test]
+fn a_disk_that_stays_full_costs_no_more_than_one_segment() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 50);
+    flow(&mut store, realm(0), None, 0..600);
+    store.sync().expect("synced");
+    let chunks = store.stat().chunks;
+    folder.set_fault(Fault::FullAfter(0));
+    let recipe = store.begin(realm(0), None);
+    for number in 1000..1400 {
+        let bytes = chunk(number);
+        assert!(store.append(recipe, &digest(&bytes), &bytes).is_err());
+    }
+    let stat = store.stat();
+    assert_eq!(stat.evicted_segments, 1);
+    assert_eq!(stat.chunks + stat.evicted_chunks, chunks);
+    folder.set_fault(Fault::None);
+    flow(&mut store, realm(0), None, 1000..1400);
+    assert_eq!(store.stat().evicted_segments, 1);
 }

@@ -183,10 +183,11 @@ fn damage_costs_what_is_damaged_only() {
 }
 
 #[test]
-fn a_full_disk_loses_nothing_and_can_be_emptied() {
+fn a_full_disk_costs_the_oldest_segment_at_most_and_can_be_emptied() {
     for room in (0..40_000).step_by(1717) {
         let folder = MemoryFolder::new();
         let mut store = open(&folder, 100);
+        flow(&mut store, realm(0), None, 5000..5150);
         flow(&mut store, realm(0), None, 0..100);
         store.sync().expect("synced");
         folder.set_fault(Fault::FullAfter(room));
