@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::limits::FLOW_BYTES_MAX;
+
 /// Bytes that came, those that can be taken and those that are early.
 #[derive(Debug, Default)]
 pub(crate) struct InOrder {
@@ -44,7 +46,10 @@ impl InOrder {
 
     /// Whether `len` bytes at `offset` are the next ones; otherwise they are early.
     pub(crate) fn is_next(&self, offset: u64, len: usize) -> Result<bool, Misplaced> {
-        let end = offset.checked_add(len as u64).ok_or(Misplaced)?;
+        let end = offset
+            .checked_add(len as u64)
+            .filter(|&end| end <= FLOW_BYTES_MAX)
+            .ok_or(Misplaced)?;
         let next = self.early.range(offset..).next();
         let before = self.run_before(offset);
         if offset < self.end
@@ -131,6 +136,7 @@ mod tests {
             (4, b"e"),
             (5, b"f"),
             (u64::MAX, b"zz"),
+            (FLOW_BYTES_MAX, b"z"),
         ] {
             assert_eq!(put(&mut order, offset, bytes), Err(Misplaced), "{offset}");
         }

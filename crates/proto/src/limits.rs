@@ -55,6 +55,9 @@ pub const CREDIT_BYTES_MAX: u64 = 16 << 20;
 /// Plain bytes of credit that all flows of a link share beyond their initial ones.
 pub const CREDIT_POOL_BYTES: u64 = 64 << 20;
 
+/// Plain bytes of one direction of a flow: offsets, and what they are moved by, fit in 64 bits.
+pub const FLOW_BYTES_MAX: u64 = i64::MAX as u64;
+
 /// Plain bytes that one flow may have waiting for its lane: a block that is being sent, and what is
 /// read meanwhile. With one block alone, lane and application would wake each other for each.
 pub const PENDING_BYTES_MAX: usize = 4 * BLOCK_BYTES_MAX;
@@ -146,6 +149,9 @@ pub const HOLD_MAX: Duration = Duration::from_millis(20);
 /// Bytes of chunks that wait to be taken to the history, unless configured otherwise; beyond,
 /// chunks are not learnt.
 pub const LEARNING_BYTES: usize = 32 << 20;
+
+/// Questions to the history that have no answer yet.
+pub const QUESTIONS_LINK_MAX: usize = 1 << 10;
 
 /// Opening keys whose hits a link remembers.
 pub const OPENING_KEYS_MAX: usize = 4 << 10;

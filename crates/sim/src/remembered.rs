@@ -25,7 +25,7 @@ pub struct Remembered {
     places: HashMap<ChunkDigest, (usize, usize)>,
     openings: HashMap<u64, usize>,
     /// By the link that they are of.
-    open: HashMap<(u64, RecipeNumber), (usize, u64)>,
+    open: HashMap<(u64, RecipeNumber), (usize, Option<u64>)>,
     /// Returns chunks with a bit that is not theirs, where their hint stays the same.
     pub lies: bool,
     /// Bytes that were learnt, and of these, bytes of chunks that were known.
@@ -76,6 +76,10 @@ impl Remembered {
                 bytes: chunk,
             });
         }
+        if at == recipe_chunks.len() && self.open.values().any(|&(open, _)| open == recipe) {
+            // More may come.
+            found.next = Some(HistoryPlace([recipe as u64, at as u64, 0]));
+        }
         found
     }
 }
@@ -111,7 +115,8 @@ impl Remembered {
                 self.recipes[index].push(digest);
                 self.places
                     .insert(digest, (index, self.recipes[index].len()));
-                self.openings.insert(opening, index);
+                self.openings
+                    .extend(opening.map(|opening| (opening, index)));
                 answer
             }
             HistoryRequest::Open { opening, wanted } => {

@@ -142,7 +142,7 @@ impl Keeper {
     fn asked(&mut self, link: u64, request: HistoryRequest) -> Result<(), StoreError> {
         match request {
             HistoryRequest::Begin { recipe, opening } => {
-                let id = self.own.begin(self.realm, Some(OpeningKey(opening)));
+                let id = self.own.begin(self.realm, opening.map(OpeningKey));
                 self.recipes.insert((link, recipe), id);
                 Ok(())
             }
@@ -323,7 +323,10 @@ mod tests {
             bytes: chunk.into(),
             follow: None,
         });
-        let begin = HistoryRequest::Begin { recipe, opening: 7 };
+        let begin = HistoryRequest::Begin {
+            recipe,
+            opening: Some(7),
+        };
         let end = HistoryRequest::End { recipe };
         for request in [begin].into_iter().chain(learnt).chain([end]) {
             keeper.asked(0, request).expect("the disk works");

@@ -78,8 +78,9 @@ pub enum HistoryRequest {
     Begin {
         /// The recipe.
         recipe: RecipeNumber,
-        /// What its flow looked like before its first byte.
-        opening: u64,
+        /// What its flow looked like before its first byte; `None` if its first chunks were not
+        /// learnt.
+        opening: Option<u64>,
     },
     /// The next chunk of a recipe came.
     Learn {
@@ -117,6 +118,18 @@ pub enum HistoryRequest {
         /// The chunk's digest.
         digest: ChunkDigest,
     },
+}
+
+impl HistoryRequest {
+    /// What it asks for, if it is a question.
+    #[must_use]
+    pub fn wanted(&self) -> Option<Wanted> {
+        match self {
+            Self::Learn { follow, .. } => *follow,
+            Self::Open { wanted, .. } | Self::Read { wanted, .. } => Some(*wanted),
+            Self::Begin { .. } | Self::End { .. } | Self::Forget { .. } => None,
+        }
+    }
 }
 
 /// How much of a chain an engine wants to know, and for whom.

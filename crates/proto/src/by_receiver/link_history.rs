@@ -10,15 +10,16 @@ use super::{
     history::{FoundChunk, HistoryConfig, HistoryRequest, RecipeNumber},
     terms::{OfferKey, OfferTerms},
 };
-use crate::limits::{OFFERS_LINK_MAX, OPENING_KEYS_MAX};
+use crate::limits::{OFFERS_LINK_MAX, OPENING_KEYS_MAX, QUESTIONS_LINK_MAX};
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct LinkHistory {
     pub(crate) config: Arc<HistoryConfig>,
     requests: VecDeque<HistoryRequest>,
-    /// Bytes of chunks among them.
+    /// What they take, and how many of them are questions.
     queued_bytes: usize,
+    questions: usize,
     next_recipe: u64,
     /// Bytes, and offers, that may still be held for all flows. Of the offers that a sender may
     /// keep, half are for those of flows whose end it has not heard of.
@@ -40,6 +41,7 @@ impl LinkHistory {
             config: Arc::new(config),
             requests: VecDeque::new(),
             queued_bytes: 0,
+            questions: 0,
             next_recipe: 0,
             key: None,
             openings: BTreeMap::new(),
@@ -76,8 +78,14 @@ impl LinkHistory {
         self.queued_bytes < self.config.learning_bytes_max
     }
 
+    /// Whether it answers in time: what an answer is for does not wait for it.
+    pub(crate) fn takes_questions(&self) -> bool {
+        self.questions < QUESTIONS_LINK_MAX
+    }
+
     pub(crate) fn ask(&mut self, request: HistoryRequest) {
-        self.queued_bytes += request.chunk_bytes();
+        self.queued_bytes += request.queued_bytes();
+        self.questions += usize::from(request.wanted().is_some());
         self.requests.push_back(request);
     }
 
@@ -91,7 +99,8 @@ impl LinkHistory {
 
     pub(crate) fn poll(&mut self) -> Option<HistoryRequest> {
         let request = self.requests.pop_front()?;
-        self.queued_bytes -= request.chunk_bytes();
+        self.queued_bytes -= request.queued_bytes();
+        self.questions -= usize::from(request.wanted().is_some());
         Some(request)
     }
 
@@ -108,6 +117,11 @@ impl LinkHistory {
     pub(crate) fn give_back(&mut self, bytes: u64) {
         self.free_bytes += bytes;
         self.free_offers += 1;
+    }
+
+    /// Offers that may still be held.
+    pub(crate) fn free_offers(&self) -> usize {
+        self.free_offers
     }
 
     /// Bytes that are held for offers.
@@ -132,10 +146,11 @@ impl LinkHistory {
 }
 
 impl HistoryRequest {
-    fn chunk_bytes(&self) -> usize {
-        match self {
+    fn queued_bytes(&self) -> usize {
+        let chunk_bytes = match self {
             Self::Learn { bytes, .. } => bytes.len(),
             _ => 0,
-        }
+        };
+        size_of::<Self>() + chunk_bytes
     }
 }

@@ -69,6 +69,8 @@ pub(crate) struct Predictions {
     /// Confirmed chunks that were placed and not yet learnt, by their offsets.
     placed: VecDeque<(u64, FoundChunk)>,
     recipe: Option<RecipeNumber>,
+    /// What the next recipe would begin with was not learnt.
+    is_torn: bool,
     opening: u64,
     /// The opening is to be asked for, once the history has answered.
     opening_due: bool,
@@ -99,6 +101,8 @@ struct Chain {
     end: u64,
     /// How many bytes had come when it was found or last hit.
     hit_at: u64,
+    /// How many had come when it was read in vain: its recipe is still written.
+    dry_at: Option<u64>,
 }
 
 impl Predictions {
@@ -110,6 +114,7 @@ impl Predictions {
             cut: 0,
             placed: VecDeque::new(),
             recipe: None,
+            is_torn: false,
             opening: 0,
             opening_due: false,
             offers: Offers::default(),
@@ -166,6 +171,7 @@ impl Predictions {
             return;
         }
         self.end_recipe(link);
+        self.is_torn = false;
         self.opening = opening;
         self.opening_due = self.config.predict == Predict::Window;
         self.ask(link);
@@ -284,6 +290,7 @@ impl Predictions {
             return;
         };
         let Found { mut chunks, next } = found;
+        let is_dry = chunks.is_empty();
         let chain = match asked.about {
             About::ChunkEndingAt(_) | About::Opening if chunks.is_empty() => None,
             // The chain on offer holds: what came differs from it, and at most moved what follows.
@@ -316,6 +323,7 @@ impl Predictions {
             self.probe = chunks.iter().map(|chunk| chunk.digest).collect();
         } else if let Some(mut chain) = chain {
             chain.next = next;
+            chain.dry_at = is_dry.then_some(self.came);
             match self.config.predict {
                 Predict::Window => {
                     chunks.retain(|chunk| self.offers.open(&chunk.digest).is_none());
@@ -421,6 +429,7 @@ impl Predictions {
         if !link.takes_chunks() {
             // What follows would be linked to the wrong chunk.
             link.unlearnt += 1;
+            self.is_torn = true;
             if let Some(recipe) = self.recipe.take() {
                 link.ask(HistoryRequest::End { recipe });
             }
@@ -430,7 +439,7 @@ impl Predictions {
             Some(recipe) => recipe,
             None => {
                 let recipe = *self.recipe.insert(link.next_recipe());
-                let opening = self.opening;
+                let opening = (!self.is_torn).then_some(self.opening);
                 link.ask(HistoryRequest::Begin { recipe, opening });
                 recipe
             }
@@ -489,6 +498,7 @@ impl Predictions {
             next: None,
             end,
             hit_at: self.came,
+            dry_at: None,
         }
     }
 

@@ -49,7 +49,9 @@ impl Link {
         };
         let (kept, counted) = (expectations.kept(), expectations.counters);
         let is_known = *class != TrafficClass::Unknown;
-        if !is_known && class.after(bytes) == TrafficClass::Excluded {
+        if *class == TrafficClass::Excluded
+            || !is_known && class.after(bytes) == TrafficClass::Excluded
+        {
             self.offers_kept -= expectations.drop_all();
             return Step::Send(bytes.len());
         }
@@ -110,7 +112,9 @@ impl Link {
         let flow = self.flows.get(&id)?;
         let (lane, waited) = (flow.send.lane, !flow.send.pending.is_empty());
         let state = self.lanes.get(&lane)?;
-        if !state.is_up || state.control.len() >= CONFIRMED_AHEAD_BYTES || self.is_lossy() {
+        // On a slow link all that leaves at once may be a short block.
+        let ahead_max = CONFIRMED_AHEAD_BYTES.min(self.config.block_bytes_max / 2);
+        if !state.is_up || state.control.len() >= ahead_max || self.is_lossy() {
             return None;
         }
         let Step::Confirm {

@@ -24,7 +24,19 @@ impl Link {
     /// The next thing to ask of the history; poll after any call, as far as the history keeps
     /// up. Nothing ever comes if [`LinkConfig::history`](super::LinkConfig::history) is `None`.
     pub fn poll_history(&mut self) -> Option<HistoryRequest> {
-        self.history.as_mut()?.poll()
+        let history = self.history.as_mut()?;
+        loop {
+            let mut request = history.poll()?;
+            let asker = request.wanted().map(|wanted| wanted.flow);
+            if asker.is_none_or(|flow| self.flows.contains_key(&flow)) {
+                return Some(request);
+            }
+            // Who asked is gone, which is common where the history is slow.
+            if let HistoryRequest::Learn { follow, .. } = &mut request {
+                *follow = None;
+                return Some(request);
+            }
+        }
     }
 
     /// The history answers a request of `flow`.

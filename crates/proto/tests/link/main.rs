@@ -12,4 +12,5 @@ mod loss;
 mod modes;
 mod offered;
 mod predictions;
+mod questions;
 mod strands;

@@ -23,7 +23,7 @@ pub struct Memory {
     pub recipes: Vec<Vec<ChunkDigest>>,
     places: HashMap<ChunkDigest, (usize, usize)>,
     openings: HashMap<u64, usize>,
-    open: HashMap<RecipeNumber, (usize, u64)>,
+    open: HashMap<RecipeNumber, (usize, Option<u64>)>,
     answers: VecDeque<(Wanted, Found)>,
     /// Keeps answers back.
     pub is_slow: bool,
@@ -72,7 +72,8 @@ impl Memory {
                     self.chunks.insert(digest, bytes);
                     let behind = self.recipes[index].len();
                     self.places.insert(digest, (index, behind));
-                    self.openings.insert(opening, index);
+                    self.openings
+                        .extend(opening.map(|opening| (opening, index)));
                 }
             }
             HistoryRequest::Open { opening, wanted } => {
@@ -111,6 +112,12 @@ impl Memory {
                     bytes: chunk,
                 });
                 at += 1;
+            }
+            if at == self.recipes[recipe].len()
+                && self.open.values().any(|&(open, _)| open == recipe)
+            {
+                // More may come.
+                found.next = Some(HistoryPlace([recipe as u64, at as u64, 0]));
             }
         }
         self.answers.push_back((wanted, found));

@@ -468,6 +468,65 @@ fn what_is_confirmed_by_its_writer_does_not_wait() {
     }
 }
 
+/// What is excluded once its opening was offered: by a rule at the target's end, or since the near
+/// end's application begins TLS.
+#[test]
+fn what_is_excluded_is_not_confirmed_whatever_was_offered_before() {
+    let content = noise(200_000, 21);
+    let rule = (true, &b"x"[..]);
+    let tls = (false, &[0x16, 3, 1, 0, 5][..]);
+    let neither = (false, &b"x"[..]);
+    for (is_excluded, request) in [rule, tls, neither] {
+        let mut pair = predicting(1, Predict::Window);
+        sent_of(&mut pair, "a:1", &content);
+        let before = pair.far.status(pair.now).sent.layers.confirmed_bytes;
+        let opened = pair.near.open_flow(pair.now, "a:1", false);
+        let flow = opened.expect("there is room for flows");
+        pair.settle();
+        assert!(pair.near.status(pair.now).offers_made.offers > 0);
+        pair.far.accept_flow(flow, is_excluded);
+        pair.settle();
+        pair.send(flow, request);
+        assert!(pair.bring(flow, &content) == content, "the same bytes");
+        let confirmed = pair.far.status(pair.now).sent.layers.confirmed_bytes - before;
+        let expects_some = !is_excluded && request == b"x";
+        assert_eq!(confirmed > 0, expects_some, "{is_excluded} {request:?}");
+    }
+}
+
+/// On a slow link a transmission is as short as a block.
+#[test]
+fn confirmations_ahead_leave_room_for_other_flows() {
+    let history = HistoryConfig {
+        mask: PackMask::with_bits(8).expect("6 to 15"),
+        bounds: ChunkBounds::new(64, 1024).expect("valid bounds"),
+        ..HistoryConfig::default()
+    };
+    let far = LinkConfig {
+        mode: Mode::Receiver,
+        block_bytes_max: 5000,
+        ..LinkConfig::with_cache(CacheGeometry::new(1 << 20).expect("valid"))
+    };
+    let near = LinkConfig {
+        history: Some(history),
+        ..far.clone()
+    };
+    let mut pair = Pair::between(1, near, far);
+    let content = noise(1 << 20, 22);
+    sent_of(&mut pair, "a:1", &content);
+    let [known, new] = [pair.open("a:1"), pair.open("b:1")];
+    let other = noise(10_000, 23);
+    pair.far.write(new, &other);
+    for piece in content[..200_000].chunks(500) {
+        pair.far.write_and_confirm(pair.now, known, piece);
+    }
+    let sent = transmit(&mut pair.far, pair.now, A);
+    pair.near.receive(pair.now, A, &sent).expect("frames");
+    let mut buffer = Vec::new();
+    pair.near.take_ready(new, &mut buffer);
+    assert!(!buffer.is_empty(), "of {} bytes none is its", sent.len());
+}
+
 #[test]
 fn confirmations_ahead_of_a_lane_that_stands_still_are_bounded() {
     let content = noise(400_000, 19);

@@ -73,11 +73,15 @@ impl Predictions {
         let Some(Chain {
             number,
             next: Some(from),
+            dry_at,
             ..
         }) = self.chains.front().copied()
         else {
             return;
         };
+        if dry_at == Some(self.came) {
+            return;
+        }
         self.make_room(number, link);
         if let Some(wanted) = self.want(About::Chain(number), CHUNKS_A_REQUEST, link) {
             link.ask(HistoryRequest::Read { from, wanted });
@@ -107,8 +111,13 @@ impl Predictions {
             }
             .min(link.share_bytes());
         }
-        let chunks_max = chunks_max.min(OFFERS_FLOW_MAX - self.offers.held().min(OFFERS_FLOW_MAX));
-        if room < ROOM_BYTES_MIN.min(self.window.allowed_bytes()) || chunks_max == 0 {
+        let chunks_max = chunks_max
+            .min(OFFERS_FLOW_MAX - self.offers.held().min(OFFERS_FLOW_MAX))
+            .min(link.free_offers());
+        if room < ROOM_BYTES_MIN.min(self.window.allowed_bytes())
+            || chunks_max == 0
+            || !link.takes_questions()
+        {
             return None;
         }
         self.next_request += 1;
