@@ -1,6 +1,10 @@
 //! What predictions are worth, what they never do, and what they leave behind.
 
-use refrain_codec::{chunk::stream::ChunkBounds, geometry::CacheGeometry, marker::PackMask};
+use refrain_codec::{
+    chunk::stream::ChunkBounds,
+    geometry::CacheGeometry,
+    marker::{AnchorFinder, PackMask},
+};
 use refrain_proto::{
     FlowId, LaneId, LinkConfig, Mode,
     by_receiver::history::{HistoryConfig, Predict},
@@ -106,6 +110,43 @@ fn an_edit_in_the_middle_costs_its_own_bytes() {
         sent_of(&mut pair, "a:1", &content);
         let sent = sent_of(&mut pair, "a:1", &edited);
         assert!(sent < 60_000, "{what}: {sent}");
+    }
+}
+
+/// Lines of one form, in which PACK finds no anchor.
+fn log(lines: usize) -> Vec<u8> {
+    let noise = noise(2 * lines, 5);
+    let lines = noise.as_chunks().0.iter().zip(0_u32..);
+    let lines = lines.map(|(&[a, b], number)| {
+        format!(
+            "10.0.{}.{a} - - [{number:06}] \"GET /items/{b:03}\" 200\n",
+            a % 4
+        )
+    });
+    lines.collect::<String>().into_bytes()
+}
+
+#[test]
+fn an_edit_costs_its_own_bytes_where_lines_have_one_form() {
+    let content = log(20_000);
+    let mut anchors = Vec::new();
+    AnchorFinder::default().feed(&content, &mut anchors);
+    assert_eq!(anchors, []);
+    let line = b"10.0.0.1 - - [000000] \"GET /items/new\" 200\n";
+    let (head, tail) = content.split_at(100_000);
+    for (what, edited) in [
+        ("nothing", content.clone()),
+        ("a line", [head, line, tail].concat()),
+        ("the beginning is gone", tail.to_vec()),
+    ] {
+        let mut pair = predicting(1, Predict::Window);
+        sent_of(&mut pair, "a:1", &content);
+        let sent = sent_of(&mut pair, "a:1", &edited);
+        assert!(sent < 64 << 10, "{what}: {sent}");
+        let mut pair = predicting(1, Predict::Aligned);
+        sent_of(&mut pair, "a:1", &content);
+        let sent = sent_of(&mut pair, "a:1", &edited);
+        assert!(sent < edited.len() / 2, "{what}, aligned: {sent}");
     }
 }
 
