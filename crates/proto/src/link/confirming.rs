@@ -90,9 +90,15 @@ impl Link {
             }
         }
         self.keep(id, rest);
-        while self.confirm(now, id, &[]).is_some() {}
-        self.queue_flow(id);
-        self.say_writable(id);
+        let mut is_news = taken > 0;
+        while self.confirm(now, id, &[]).is_some() {
+            is_news = true;
+        }
+        // Bytes that are held back are not looked at again for nothing.
+        if is_news {
+            self.queue_flow(id);
+            self.say_writable(id);
+        }
         taken
     }
 

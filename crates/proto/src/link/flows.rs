@@ -121,7 +121,9 @@ impl Link {
     pub fn write(&mut self, id: FlowId, bytes: &[u8]) -> usize {
         let taken = self.admit(id, bytes);
         self.keep(id, &bytes[..taken]);
-        self.queue_flow(id);
+        if taken > 0 {
+            self.queue_flow(id);
+        }
         taken
     }
 
