@@ -433,6 +433,33 @@ fn a_store_that_goes_away_is_told_with_its_time_and_comes_back() {
 }
 
 #[test]
+fn a_store_that_does_not_open_stops_no_traffic_and_is_tried_again() {
+    let file = noise(10, FILE_BYTES);
+    let (listen, option) = forward(origin_of(&file));
+    let site = Site::new();
+    let _far = site.far(&RECEIVER);
+    let in_the_way = site.write("disk", "no folder");
+    let store = format!("{in_the_way}/store");
+    let near = site.near(site.far_listen, &options(&option, &store, &[]));
+    near.wait_until_up();
+    near.wait_for_log(&["ERROR", "the store: not open", &in_the_way, "tried again"]);
+    assert_whole(cost(&near, listen, &file));
+    let of_status = || near.status().store.expect("a store");
+    let told = of_status();
+    let error = told.last_error.expect("it is told");
+    assert!(error.contains("traffic goes on"), "{error}");
+    assert_eq!((told.chunks, told.disk_bytes), (0, 0));
+
+    std::fs::remove_file(&in_the_way).expect("removed");
+    eventually("it is open", || {
+        of_status().last_error.is_none().then_some(())
+    });
+    near.wait_for_log(&["INFO", "the store: it is open now"]);
+    assert_whole(cost(&near, listen, &file));
+    assert_predicted(cost(&near, listen, &file));
+}
+
+#[test]
 fn what_is_excluded_never_reaches_the_store() {
     const CANARY: &[u8] = b"a canary that nobody may keep, 8d1f2b";
     let file = CANARY.repeat(100_000);

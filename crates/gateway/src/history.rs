@@ -6,16 +6,19 @@
 
 mod keeper;
 mod neighbour;
+mod own;
 mod realms;
 
 use std::{
+    collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc::{SyncSender, TrySendError, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, SendError, SyncSender, TrySendError, sync_channel},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use refrain_proto::by_receiver::history::HistoryRequest;
@@ -32,8 +35,12 @@ use neighbour::Neighbour;
 /// Requests that wait for the thread.
 const REQUESTS_WAITING_MAX: usize = 256;
 
-/// How long the end of the program waits for the disk.
+/// How long the start of a near end waits for the disks: one that hangs stops no traffic.
+const OPEN_MAX: Duration = Duration::from_secs(5);
+
+/// How long the end of the program waits for the disk, and how often it asks.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
+const SETTLE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The store and who asks it. The thread ends with it.
 pub struct History {
@@ -51,6 +58,7 @@ struct Shared {
     also: Mutex<Vec<NeighbourReport>>,
     /// The thread had no room: it is to look again at the links.
     has_refused: AtomicBool,
+    links: Mutex<HashMap<u64, Weak<SharedLink>>>,
 }
 
 /// A link that asks the history; detached when dropped.
@@ -61,7 +69,6 @@ pub struct Attached {
 }
 
 enum Request {
-    Attach(u64, Weak<SharedLink>),
     Asked(u64, HistoryRequest),
     Detach(u64),
     Settle(SyncSender<()>),
@@ -118,10 +125,12 @@ pub enum HistoryError {
 }
 
 impl History {
-    /// Opens the store, which may take a second or two when it is large.
+    /// Opens the store, which may take a second or two when it is large. One that the disk refuses,
+    /// or that takes longer than a few seconds, is opened later, and is missed until then.
     pub async fn open(options: &HistoryOptions) -> Result<Arc<History>, HistoryError> {
         let options = options.clone();
-        let opened = tokio::task::spawn_blocking(move || Self::open_now(&options)).await;
+        let opened =
+            tokio::task::spawn_blocking(move || Self::open_within(OPEN_MAX, &options)).await;
         opened.map_err(std::io::Error::other)?
     }
 
@@ -143,21 +152,31 @@ impl History {
         also.collect()
     }
 
-    fn open_now(options: &HistoryOptions) -> Result<Arc<History>, HistoryError> {
-        let keeper = Keeper::open(options)?;
-        let shared = Arc::new(Shared {
-            store: options.store.clone(),
-            realm: options.realm.clone(),
-            stat: Mutex::new(keeper.stat()),
-            trouble: Trouble::default(),
-            also: Mutex::new(keeper.neighbours()),
-            has_refused: AtomicBool::new(false),
-        });
+    fn open_within(
+        within: Duration,
+        options: &HistoryOptions,
+    ) -> Result<Arc<History>, HistoryError> {
+        let shared = Arc::new(Shared::new(options));
         let (requests, asked) = sync_channel(REQUESTS_WAITING_MAX);
-        let of_keeper = Arc::clone(&shared);
+        // With no room: what is sent is taken, or nobody waits any more.
+        let (tell_opened, opened) = sync_channel(0);
+        let (options, of_keeper) = (options.clone(), Arc::clone(&shared));
         std::thread::Builder::new()
             .name("refrain-store".to_owned())
-            .spawn(move || keeper.run(&asked, &of_keeper))?;
+            .spawn(move || {
+                report_panic(&of_keeper, || {
+                    keep(&options, &of_keeper, &asked, &tell_opened)
+                });
+            })?;
+        match opened.recv_timeout(within) {
+            Ok(opened) => opened?,
+            Err(RecvTimeoutError::Timeout) => shared.tell(format!(
+                "not open after {within:?}, its disk or a neighbour's is slow or hangs; traffic \
+                 goes on without it until it is"
+            )),
+            // It panicked, and has said so.
+            Err(RecvTimeoutError::Disconnected) => {}
+        }
         Ok(Arc::new(History {
             requests,
             shared,
@@ -168,8 +187,7 @@ impl History {
     /// A link that will ask.
     pub fn attach(&self, link: Weak<SharedLink>) -> Attached {
         let number = self.next_link.fetch_add(1, Ordering::Relaxed);
-        // Fails only if the thread is gone, and then nobody answers.
-        let _ = self.requests.send(Request::Attach(number, link));
+        self.shared.links().insert(number, link);
         Attached {
             link: number,
             requests: self.requests.clone(),
@@ -177,13 +195,28 @@ impl History {
         }
     }
 
-    /// Waits until all that came is on disk, before the program ends. Blocks.
+    /// Waits until all that came is on disk, before the program ends, and no longer than some
+    /// seconds. Blocks.
     pub fn settle(&self) {
-        let (done, settled) = sync_channel(1);
-        if self.requests.send(Request::Settle(done)).is_ok() {
-            // Fails if the thread is gone, and has settled before.
-            let _ = settled.recv_timeout(SETTLE_MAX);
+        if !self.settle_within(SETTLE_MAX) {
+            tracing::warn!("the store: its disk did not take all that came in {SETTLE_MAX:?}");
         }
+    }
+
+    /// Whether the disk took all in time, or nobody is there to write.
+    fn settle_within(&self, within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let (done, settled) = sync_channel(1);
+        let mut request = Request::Settle(done);
+        while let Err(TrySendError::Full(refused)) = self.requests.try_send(request) {
+            if left().is_zero() {
+                return false;
+            }
+            request = refused;
+            std::thread::sleep(SETTLE_INTERVAL);
+        }
+        !matches!(settled.recv_timeout(left()), Err(RecvTimeoutError::Timeout))
     }
 
     /// What users see.
@@ -196,6 +229,76 @@ impl History {
             also: self.shared.also.lock().expect("held for a moment").clone(),
         }
     }
+}
+
+impl Shared {
+    fn new(options: &HistoryOptions) -> Self {
+        Self {
+            store: options.store.clone(),
+            realm: options.realm.clone(),
+            stat: Mutex::default(),
+            trouble: Trouble::default(),
+            also: Mutex::default(),
+            has_refused: AtomicBool::new(false),
+            links: Mutex::default(),
+        }
+    }
+
+    fn links(&self) -> MutexGuard<'_, HashMap<u64, Weak<SharedLink>>> {
+        self.links.lock().expect("held for a moment")
+    }
+
+    /// Says in the log and in the status what is wrong.
+    fn tell(&self, error: String) {
+        tracing::error!("the store: {error}");
+        self.trouble.note(error);
+    }
+}
+
+/// The thread: opens the stores, tells whether, and answers.
+fn keep(
+    options: &HistoryOptions,
+    shared: &Arc<Shared>,
+    asked: &Receiver<Request>,
+    tell_opened: &SyncSender<Result<(), HistoryError>>,
+) {
+    match Keeper::open(options, Arc::clone(shared)) {
+        Ok(mut keeper) => {
+            if tell_opened.send(Ok(())).is_err() {
+                keeper.tell_late();
+            }
+            keeper.run(asked);
+        }
+        Err(error) => {
+            if let Err(SendError(Err(error))) = tell_opened.send(Err(error)) {
+                shared.tell(format!("{error}; there are no predictions until a restart"));
+            }
+        }
+    }
+}
+
+/// Says so if `thread` panics: nobody else would see that predictions have ended.
+fn report_panic(shared: &Shared, thread: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(thread)).is_err() {
+        shared.tell(
+            "its thread ended by a bug, please report it: traffic goes on, with no predictions \
+             until a restart"
+                .to_owned(),
+        );
+    }
+}
+
+/// Whether an error is for whoever runs the near end to see to, at once. Any other is the disk's, and
+/// stops no traffic.
+fn needs_somebody(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::OtherChunking { .. }
+            | StoreError::OtherVersion { .. }
+            | StoreError::InUse { .. }
+            | StoreError::TooSmall { .. }
+            | StoreError::NotAStore { .. }
+    )
 }
 
 impl Attached {
@@ -225,3 +328,6 @@ impl Drop for Attached {
         let _ = self.requests.try_send(Request::Detach(self.link));
     }
 }
+
+#[cfg(test)]
+mod tests;

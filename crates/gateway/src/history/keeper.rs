@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Weak,
+        Arc, Weak,
         atomic::Ordering,
         mpsc::{Receiver, RecvTimeoutError},
     },
@@ -14,22 +14,23 @@ use refrain_proto::by_receiver::history::{
     Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted,
 };
 use refrain_store::{
-    Chain, ChunkSource, ChunkStore, DiskStore, OpeningKey, Place, Realm, RecipeId, StoreError,
-    StoreStat,
+    Chain, ChunkSource, ChunkStore, OpeningKey, Place, Realm, RecipeId, StoreError,
 };
 
-use super::{HistoryError, NeighbourReport, Request, Shared, neighbour::Neighbour, realms};
-use crate::{config::HistoryOptions, link::SharedLink};
+use super::{
+    HistoryError, NeighbourReport, Request, Shared, neighbour::Neighbour, own::OwnStore, realms,
+};
+use crate::config::HistoryOptions;
 
 /// How much of what came a power cut may take, and how old what is seen of others' stores is.
 const SYNC_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The store, others' stores, and the recipes that are being written.
 pub(super) struct Keeper {
-    own: DiskStore,
+    shared: Arc<Shared>,
+    own: OwnStore,
     also: Vec<Neighbour>,
     realm: Realm,
-    links: HashMap<u64, Weak<SharedLink>>,
     recipes: HashMap<(u64, RecipeNumber), RecipeId>,
     has_news: bool,
     /// Whether anything failed since the last tick.
@@ -37,101 +38,136 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) fn open(options: &HistoryOptions) -> Result<Keeper, HistoryError> {
-        let config = options.store_config();
-        let own =
-            DiskStore::open(&options.store, config).map_err(|source| HistoryError::Store {
-                store: options.store.clone(),
-                source,
-            })?;
+    /// Fails only where somebody has to see to it: traffic goes on without a store that the disk
+    /// refuses.
+    pub(super) fn open(
+        options: &HistoryOptions,
+        shared: Arc<Shared>,
+    ) -> Result<Keeper, HistoryError> {
+        let store = options.store.clone();
+        let (own, opened) =
+            OwnStore::open(options).map_err(|source| HistoryError::Store { store, source })?;
+        let chunking = options.store_config().chunking;
         let also = options.also.iter().map(|folder| {
-            Neighbour::open(folder, config.chunking).map_err(|source| HistoryError::Neighbour {
+            Neighbour::open(folder, chunking).map_err(|source| HistoryError::Neighbour {
                 store: folder.clone(),
                 source,
             })
         });
         let mut keeper = Keeper {
             also: also.collect::<Result<_, _>>()?,
+            shared,
             own,
             realm: Realm::named(&options.realm),
-            links: HashMap::new(),
             recipes: HashMap::new(),
             has_news: false,
             has_failed: false,
         };
-        if let Err(error) = keeper.own.name_realm(&options.realm) {
-            tracing::warn!("the store: {error}");
-        }
-        realms::tell(&options.realm, &keeper.stat(), &keeper.neighbours());
+        keeper.note_unopened(opened);
+        realms::tell(&options.realm, &keeper.own.stat(), &keeper.neighbours());
+        keeper.show();
         Ok(keeper)
     }
 
-    pub(super) fn stat(&self) -> StoreStat {
-        self.own.stat()
-    }
-
-    pub(super) fn neighbours(&self) -> Vec<NeighbourReport> {
+    fn neighbours(&self) -> Vec<NeighbourReport> {
         self.also.iter().map(Neighbour::report).collect()
     }
 
+    /// Lets users see how the stores stand.
+    fn show(&self) {
+        *self.shared.also.lock().expect("held for a moment") = self.neighbours();
+        *self.shared.stat.lock().expect("held for a moment") = self.own.stat();
+    }
+
     /// Answers until nobody can ask any more.
-    pub(super) fn run(mut self, asked: &Receiver<Request>, shared: &Shared) {
+    pub(super) fn run(mut self, asked: &Receiver<Request>) {
         let mut sync_due = Instant::now() + SYNC_INTERVAL;
         loop {
             let left = sync_due.saturating_duration_since(Instant::now());
             match asked.recv_timeout(left) {
                 Ok(request) => {
                     let result = self.handle(request);
-                    self.note(result, shared);
+                    self.note(result);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            if shared.has_refused.swap(false, Ordering::AcqRel) {
+            if self.shared.has_refused.swap(false, Ordering::AcqRel) {
                 self.look_again();
             }
             if Instant::now() >= sync_due {
+                self.look_at_own();
                 let was_written = self.has_news;
                 let result = self.tick();
-                self.note(result, shared);
+                self.note(result);
                 // A disk that nothing is asked of may be as bad as before.
                 let is_well = !std::mem::take(&mut self.has_failed) && was_written;
-                if is_well && shared.trouble.clear() {
+                if is_well && self.shared.trouble.clear() {
                     tracing::info!("the store: it can be written again");
                 }
-                *shared.also.lock().expect("held for a moment") = self.neighbours();
-                *shared.stat.lock().expect("held for a moment") = self.own.stat();
+                self.show();
                 sync_due = Instant::now() + SYNC_INTERVAL;
             }
         }
-        if let Err(error) = self.own.close() {
+        if let Some(store) = self.own.into_inner()
+            && let Err(error) = store.close()
+        {
             tracing::error!("the store was not written to its end: {error}");
         }
     }
 
-    fn note(&mut self, result: Result<(), StoreError>, shared: &Shared) {
+    fn note(&mut self, result: Result<(), StoreError>) {
         let Err(error) = result else {
             return;
         };
         self.has_failed = true;
         let error = error.to_string();
-        if shared.trouble.note(error.clone()) {
+        if self.shared.trouble.note(error.clone()) {
             tracing::warn!("the store: {error}");
+        }
+    }
+
+    /// Tries to open the own store, if it is not open and it is time for that.
+    fn look_at_own(&mut self) {
+        match self.own.look() {
+            Some(Ok(())) => self.tell_open(),
+            Some(failed) => self.note_unopened(failed),
+            None => {}
+        }
+    }
+
+    /// The near end did not wait for the disk, and has warned.
+    pub(super) fn tell_late(&mut self) {
+        if self.own.get().is_some() {
+            self.tell_open();
+        }
+    }
+
+    fn tell_open(&self) {
+        self.shared.trouble.clear();
+        tracing::info!("the store: it is open now");
+    }
+
+    fn note_unopened(&mut self, opened: Result<(), StoreError>) {
+        let Err(error) = opened else {
+            return;
+        };
+        let error = format!("not open: {error}; traffic goes on without it, and it is tried again");
+        if self.shared.trouble.note(error.clone()) {
+            tracing::error!("the store: {error}");
         }
     }
 
     fn handle(&mut self, request: Request) -> Result<(), StoreError> {
         match request {
-            Request::Attach(number, link) => {
-                self.links.insert(number, link);
-                Ok(())
-            }
             Request::Asked(link, request) => self.asked(link, request),
             Request::Detach(link) => self.detach(link),
             Request::Settle(done) => {
                 let ended: Vec<RecipeId> = self.recipes.drain().map(|(_, id)| id).collect();
-                ended.into_iter().try_for_each(|id| self.own.end(id))?;
-                self.own.sync()?;
+                if let Some(own) = self.own.get() {
+                    ended.into_iter().try_for_each(|id| own.end(id))?;
+                    own.sync()?;
+                }
                 // Nobody waits if it took too long.
                 let _ = done.send(());
                 Ok(())
@@ -142,8 +178,10 @@ impl Keeper {
     fn asked(&mut self, link: u64, request: HistoryRequest) -> Result<(), StoreError> {
         match request {
             HistoryRequest::Begin { recipe, opening } => {
-                let id = self.own.begin(self.realm, opening.map(OpeningKey));
-                self.recipes.insert((link, recipe), id);
+                if let Some(own) = self.own.get() {
+                    let id = own.begin(self.realm, opening.map(OpeningKey));
+                    self.recipes.insert((link, recipe), id);
+                }
                 Ok(())
             }
             HistoryRequest::Learn {
@@ -158,9 +196,12 @@ impl Keeper {
                         source.places_after(realm, &digest).to_vec()
                     });
                 }
+                let Some(own) = self.own.get() else {
+                    return Ok(());
+                };
                 self.has_news = true;
                 match self.recipes.get(&(link, recipe)) {
-                    Some(&id) => self.own.append(id, &digest, &bytes).map(|_| ()),
+                    Some(&id) => own.append(id, &digest, &bytes).map(|_| ()),
                     None => Ok(()),
                 }
             }
@@ -177,10 +218,12 @@ impl Keeper {
                 self.say(link, wanted, found);
                 Ok(())
             }
-            HistoryRequest::End { recipe } => match self.recipes.remove(&(link, recipe)) {
-                Some(id) => self.own.end(id),
-                None => Ok(()),
-            },
+            HistoryRequest::End { recipe } => {
+                match (self.recipes.remove(&(link, recipe)), self.own.get()) {
+                    (Some(id), Some(own)) => own.end(id),
+                    _ => Ok(()),
+                }
+            }
             HistoryRequest::Forget { digest } => {
                 // Nobody knows of which store it was.
                 for source in 0..=self.also.len() {
@@ -214,11 +257,11 @@ impl Keeper {
         self.say(link, wanted, found);
     }
 
-    /// The own store, or that of a neighbour, if it is there.
+    /// The own store, or that of a neighbour, if it is there and open.
     fn source(&mut self, number: usize) -> Option<&mut dyn ChunkSource> {
         match number.checked_sub(1) {
             Some(index) => self.also[index].source(),
-            None => Some(&mut self.own),
+            None => self.own.get().map(|own| own as &mut dyn ChunkSource),
         }
     }
 
@@ -246,42 +289,55 @@ impl Keeper {
     }
 
     fn say(&self, link: u64, wanted: Wanted, found: Found) {
-        if let Some(link) = self.links.get(&link).and_then(Weak::upgrade) {
+        let link = self.shared.links().get(&link).and_then(Weak::upgrade);
+        if let Some(link) = link {
             link.with(|link, _| link.history_answered(wanted.flow, wanted.request, found));
         }
     }
 
     /// Links have requests for which there was no room.
     fn look_again(&self) {
-        for link in self.links.values().filter_map(Weak::upgrade) {
+        let links: Vec<_> = self
+            .shared
+            .links()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
+        for link in links {
             link.with(|_, _| ());
         }
     }
 
     fn tick(&mut self) -> Result<(), StoreError> {
-        let gone = self
-            .links
-            .iter()
-            .filter(|(_, link)| link.strong_count() == 0);
-        let gone: Vec<u64> = gone.map(|(&number, _)| number).collect();
+        let gone: Vec<u64> = {
+            let links = self.shared.links();
+            let gone = links.iter().filter(|(_, link)| link.strong_count() == 0);
+            gone.map(|(&number, _)| number).collect()
+        };
         for link in gone {
             self.detach(link)?;
         }
         self.also.iter_mut().for_each(Neighbour::look);
-        self.own.check_there()?;
+        let Some(own) = self.own.get() else {
+            return Ok(());
+        };
+        own.check_there()?;
         match std::mem::take(&mut self.has_news) {
-            true => self.own.sync(),
+            true => own.sync(),
             false => Ok(()),
         }
     }
 
     fn detach(&mut self, link: u64) -> Result<(), StoreError> {
-        self.links.remove(&link);
+        self.shared.links().remove(&link);
         let recipes = self.recipes.extract_if(|&(of, _), _| of == link);
         let recipes: Vec<RecipeId> = recipes.map(|(_, id)| id).collect();
-        recipes.into_iter().try_for_each(|id| self.own.end(id))
+        match self.own.get() {
+            Some(own) => recipes.into_iter().try_for_each(|id| own.end(id)),
+            None => Ok(()),
+        }
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::NeighbourReport;
+use super::{NeighbourReport, needs_somebody};
 use refrain_store::{ChunkSource, Chunking, ReadOnlyStore, StoreError};
 
 pub(super) struct Neighbour {
@@ -15,7 +15,7 @@ pub(super) struct Neighbour {
 }
 
 impl Neighbour {
-    /// Fails only if the store is there and time alone will not mend it.
+    /// Fails only if the store is there and somebody has to see to it.
     pub(super) fn open(folder: &Path, chunking: Chunking) -> Result<Self, StoreError> {
         let mut neighbour = Self {
             folder: folder.to_owned(),
@@ -81,14 +81,10 @@ impl Neighbour {
     }
 }
 
-/// An error alone that time does not mend.
+/// An error alone that somebody has to see to.
 fn unless_for_good(looked: Result<(), StoreError>) -> Result<Result<(), StoreError>, StoreError> {
     match looked {
-        Err(
-            error @ (StoreError::OtherChunking { .. }
-            | StoreError::OtherVersion { .. }
-            | StoreError::DamagedFormat { .. }),
-        ) => Err(error),
+        Err(error) if needs_somebody(&error) => Err(error),
         looked => Ok(looked),
     }
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use crate::units::ByteSize;
 
-fn options(store: PathBuf, also: Vec<PathBuf>) -> HistoryOptions {
+pub(in crate::history) fn options(store: PathBuf, also: Vec<PathBuf>) -> HistoryOptions {
     HistoryOptions {
         store,
         size: ByteSize(64 << 20),
@@ -22,6 +22,10 @@ fn options(store: PathBuf, also: Vec<PathBuf>) -> HistoryOptions {
         bounds: ChunkBounds::default(),
         hasher: ChunkHasher::default(),
     }
+}
+
+fn open(options: &HistoryOptions) -> Result<Keeper, HistoryError> {
+    Keeper::open(options, Arc::new(Shared::new(options)))
 }
 
 fn digest(chunk: &[u8]) -> ChunkDigest {
@@ -44,7 +48,9 @@ fn learn(keeper: &mut Keeper, chunks: [&'static [u8]; 3]) {
     for request in [begin].into_iter().chain(learnt).chain([end]) {
         keeper.asked(0, request).expect("the disk works");
     }
-    keeper.own.sync().expect("the disk works");
+    let own = keeper.own.get();
+    own.map_or(Ok(()), |own| own.sync())
+        .expect("the disk works");
 }
 
 /// What is wrong with the only neighbour.
@@ -76,9 +82,9 @@ fn what_was_confirmed_wrongly_is_told_by_no_store() {
     let folder = tempfile::tempdir().expect("a folder");
     let [own, other] = ["own", "other"].map(|name| folder.path().join(name));
     let verses: [&[u8]; 3] = [b"verse one", b"refrain", b"verse two"];
-    let mut neighbour = Keeper::open(&options(other.clone(), vec![])).expect("a store");
+    let mut neighbour = open(&options(other.clone(), vec![])).expect("a store");
     learn(&mut neighbour, verses);
-    let mut keeper = Keeper::open(&options(own, vec![other])).expect("a store");
+    let mut keeper = open(&options(own, vec![other])).expect("a store");
     learn(&mut keeper, verses);
     assert_eq!(told(&mut keeper), [verses, verses]);
     let forget = |digest| HistoryRequest::Forget { digest };
@@ -100,13 +106,13 @@ fn a_neighbour_may_come_later_and_go() {
     let [own, other] = ["own", "other"].map(|name| folder.path().join(name));
     let verses: [&[u8]; 3] = [b"verse one", b"refrain", b"verse two"];
     let also = vec![other.clone()];
-    let mut keeper = Keeper::open(&options(own.clone(), also)).expect("a store");
+    let mut keeper = open(&options(own.clone(), also)).expect("a store");
     let wrong = trouble(&keeper).expect("nothing is there");
     let named = format!("--store-also {}", other.display());
     assert!(wrong.contains(&named), "{wrong}");
     // It names this one, and is as new.
     let also = vec![own];
-    let mut neighbour = Keeper::open(&options(other.clone(), also)).expect("a store");
+    let mut neighbour = open(&options(other.clone(), also)).expect("a store");
     assert_eq!(trouble(&neighbour), None);
     learn(&mut neighbour, verses);
     learn(&mut keeper, [b"verse three", b"refrain", b"verse four"]);
@@ -136,12 +142,71 @@ fn a_neighbour_that_cuts_otherwise_is_named() {
         mask: PackMask::with_bits(14).expect("valid"),
         ..options(other.clone(), vec![])
     };
-    drop(Keeper::open(&coarse).expect("a store"));
-    let error = Keeper::open(&options(own, vec![other.clone()]));
+    drop(open(&coarse).expect("a store"));
+    let error = open(&options(own, vec![other.clone()]));
     let error = error
         .err()
         .expect("no chunk would meet another")
         .to_string();
     let named = format!("--store-also {}", other.display());
     assert!(error.contains(&named), "{error}");
+}
+
+#[test]
+fn a_store_that_the_disk_refuses_is_tried_again_and_neighbours_answer_meanwhile() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [parent, other] = ["parent", "other"].map(|name| folder.path().join(name));
+    let verses: [&[u8]; 3] = [b"verse one", b"refrain", b"verse two"];
+    let mut neighbour = open(&options(other.clone(), vec![])).expect("a store");
+    learn(&mut neighbour, verses);
+
+    std::fs::write(&parent, "no folder").expect("written");
+    let own = parent.join("own");
+    let mut keeper = open(&options(own, vec![other])).expect("traffic goes on");
+    let trouble = keeper.shared.trouble.last().expect("it is told").text;
+    assert!(
+        trouble.contains("parent") && trouble.contains("tried again"),
+        "{trouble}"
+    );
+    learn(&mut keeper, verses);
+    keeper.tick().expect("nothing is written");
+    assert!(keeper.source(0).is_none());
+
+    std::fs::remove_file(&parent).expect("removed");
+    let patience = Instant::now() + Duration::from_secs(20);
+    while keeper.shared.trouble.last().is_some() {
+        assert!(Instant::now() < patience, "it is tried again");
+        std::thread::sleep(Duration::from_millis(50));
+        keeper.look_at_own();
+    }
+    learn(&mut keeper, verses);
+    assert_eq!(told(&mut keeper), [verses, verses]);
+}
+
+#[test]
+fn what_somebody_has_to_see_to_is_refused_and_damage_is_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = folder.path().join("store");
+    let good = options(store.clone(), vec![]);
+    let refused = |options: &HistoryOptions| open(options).err().map(|error| error.to_string());
+    let keeper = open(&good).expect("a store");
+    let in_use = refused(&good).expect("another has it");
+    assert!(in_use.contains("in use"), "{in_use}");
+    drop(keeper);
+    let coarse = HistoryOptions {
+        mask: PackMask::with_bits(14).expect("valid"),
+        ..good.clone()
+    };
+    assert!(refused(&coarse).is_some_and(|error| error.contains("cut otherwise")));
+    let small = HistoryOptions {
+        size: ByteSize(1 << 20),
+        ..good.clone()
+    };
+    assert!(refused(&small).is_some_and(|error| error.contains("too small")));
+    let foreign = options(folder.path().to_owned(), vec![]);
+    assert!(refused(&foreign).is_some_and(|error| error.contains("no store")));
+
+    std::fs::write(store.join("format"), "rubbish").expect("written");
+    let keeper = open(&good).expect("traffic goes on");
+    assert!(keeper.shared.trouble.last().is_some());
 }

@@ -1,0 +1,78 @@
+//! The near end's own store, which may fail to open: it is tried again now and then, and traffic
+//! goes on without it.
+
+use std::time::{Duration, Instant};
+
+use refrain_store::{ChunkSource, DiskStore, StoreError, StoreStat};
+
+use super::needs_somebody;
+use crate::config::HistoryOptions;
+
+/// The pause before a store that did not open is tried again: it doubles each time.
+const PAUSE_MIN: Duration = Duration::from_secs(2);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+pub(super) struct OwnStore {
+    options: HistoryOptions,
+    store: Option<DiskStore>,
+    retry_at: Instant,
+    pause: Duration,
+}
+
+impl OwnStore {
+    /// The store, and why it is not open yet. Fails only where somebody has to see to it.
+    pub(super) fn open(
+        options: &HistoryOptions,
+    ) -> Result<(Self, Result<(), StoreError>), StoreError> {
+        let mut own = Self {
+            options: options.clone(),
+            store: None,
+            retry_at: Instant::now(),
+            pause: PAUSE_MIN,
+        };
+        match own.try_to_open() {
+            Err(error) if needs_somebody(&error) => Err(error),
+            opened => Ok((own, opened)),
+        }
+    }
+
+    /// Tries again to open it, if it is time for that.
+    pub(super) fn look(&mut self) -> Option<Result<(), StoreError>> {
+        let is_due = self.store.is_none() && Instant::now() >= self.retry_at;
+        is_due.then(|| self.try_to_open())
+    }
+
+    fn try_to_open(&mut self) -> Result<(), StoreError> {
+        match DiskStore::open(&self.options.store, self.options.store_config()) {
+            Ok(mut store) => {
+                if let Err(error) = store.name_realm(&self.options.realm) {
+                    tracing::warn!("the store: {error}");
+                }
+                self.store = Some(store);
+                Ok(())
+            }
+            Err(error) => {
+                self.retry_at = Instant::now() + self.pause;
+                self.pause = (2 * self.pause).min(PAUSE_MAX);
+                Err(error)
+            }
+        }
+    }
+
+    /// The store, if it is open.
+    pub(super) fn get(&mut self) -> Option<&mut DiskStore> {
+        self.store.as_mut()
+    }
+
+    pub(super) fn into_inner(self) -> Option<DiskStore> {
+        self.store
+    }
+
+    pub(super) fn stat(&self) -> StoreStat {
+        let unopened = || StoreStat {
+            disk_bytes_max: self.options.size.0,
+            ..StoreStat::default()
+        };
+        self.store.as_ref().map_or_else(unopened, ChunkSource::stat)
+    }
+}

@@ -1,0 +1,82 @@
+use std::process::Command;
+
+use super::{keeper::tests::options, *};
+
+/// A history whose thread hangs, with no room for any request.
+fn hanging() -> (History, Receiver<Request>) {
+    let (requests, asked) = sync_channel(1);
+    let (done, _) = sync_channel(1);
+    requests
+        .try_send(Request::Settle(done))
+        .expect("room for one");
+    let shared = Arc::new(Shared::new(&options("store".into(), vec![])));
+    let history = History {
+        requests,
+        shared,
+        next_link: AtomicU64::new(0),
+    };
+    (history, asked)
+}
+
+/// What `call` gives, which may take a few seconds.
+fn soon<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = sync_channel(1);
+    std::thread::spawn(move || done.send(call()));
+    let result = result.recv_timeout(Duration::from_secs(20));
+    result.expect("it waits for nobody")
+}
+
+#[test]
+fn a_link_begins_and_the_program_ends_while_the_disk_hangs() {
+    let (history, _asked) = hanging();
+    let history = soon(move || {
+        drop(history.attach(Weak::new()));
+        history
+    });
+    assert!(soon(
+        move || !history.settle_within(Duration::from_millis(50))
+    ));
+}
+
+#[test]
+fn nobody_waits_for_a_thread_that_is_gone() {
+    let (history, asked) = hanging();
+    drop(asked);
+    assert!(history.settle_within(Duration::from_secs(20)));
+}
+
+#[test]
+fn a_thread_that_panics_is_reported() {
+    let shared = Shared::new(&options("store".into(), vec![]));
+    report_panic(&shared, || ());
+    assert!(shared.trouble.last().is_none());
+    report_panic(&shared, || panic!("as a bug would"));
+    let told = shared.trouble.last().expect("it is told").text;
+    assert!(told.contains("no predictions until a restart"), "{told}");
+}
+
+#[test]
+fn a_neighbours_disk_that_hangs_does_not_hold_up_the_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [own, other] = ["own", "other"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&other).expect("made");
+    // Whoever opens it waits for somebody who writes.
+    let hangs = other.join("format");
+    let made = Command::new("mkfifo").arg(&hangs).status();
+    assert!(made.expect("it runs").success());
+    let options = options(own, vec![other]);
+    let history = soon(move || History::open_within(Duration::from_millis(50), &options));
+    let history = history.expect("traffic goes on");
+    let told = history.report().last_error.expect("it is told").text;
+    assert!(told.contains("not open after 50ms"), "{told}");
+
+    let writer = std::fs::OpenOptions::new().write(true).open(&hangs);
+    std::fs::remove_file(&hangs).expect("removed");
+    drop(writer.expect("the thread waits for it"));
+    let patience = Instant::now() + Duration::from_secs(20);
+    while history.report().last_error.is_some() {
+        assert!(Instant::now() < patience, "the store is open");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(history.report().also[0].trouble.is_some());
+}
