@@ -9,7 +9,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use anyhow::Context;
 use refrain_gateway::{
     admin,
-    config::{AdminConfig, CommonConfig},
+    config::{AdminConfig, CommonConfig, HistoryOptions},
     far::Far,
     gateway::{Gateway, Tasks, drain},
     listeners,
@@ -42,14 +42,15 @@ pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
     for warning in started.warnings() {
         tracing::warn!("{warning}");
     }
-    if let Some(history) = &started.history
-        && let Some(room) = history.lack_of_room()
-    {
-        let [size, used, free] = [history.size.0, room.used_bytes, room.free_bytes].map(bytes);
-        tracing::warn!("the store may take {size}, and has {used}: its disk has {free} free");
-    }
     if arguments.dry_run {
+        if let Some(history) = &started.history {
+            warn_of_room(history);
+        }
         return dry_run::near(&started, &mut std::io::stdout().lock());
+    }
+    if let Some(history) = started.history.clone() {
+        // In a thread of its own: a disk that hangs stops no traffic.
+        std::thread::spawn(move || warn_of_room(&history));
     }
     block_on(async {
         let mut tasks = Tasks::default();
@@ -67,6 +68,14 @@ pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
         tokio::task::spawn_blocking(move || near.settle()).await?;
         Ok(())
     })
+}
+
+/// Warns if the store would not find the room that it may take.
+fn warn_of_room(history: &HistoryOptions) {
+    if let Some(room) = history.lack_of_room() {
+        let [size, used, free] = [history.size.0, room.used_bytes, room.free_bytes].map(bytes);
+        tracing::warn!("the store may take {size}, and has {used}: its disk has {free} free");
+    }
 }
 
 pub fn far(arguments: &RunArguments<FarOptions>) -> anyhow::Result<()> {
