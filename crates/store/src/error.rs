@@ -141,6 +141,11 @@ impl StoreError {
         matches!(self, Self::Io { source, .. } if !passes(source))
     }
 
+    /// Whether the system does not let this user read it.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+
     /// Whether the disk has no room left.
     pub(crate) fn is_full_disk(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};

@@ -122,15 +122,17 @@ fn verify_segment(
                 report.changed_chunks += 1;
                 report.damaged_keys.push(key);
             }
-            bad => {
+            Ok(None) => {
                 report.damaged_chunks += 1;
                 report.damaged_keys.push(key);
-                match bad {
-                    Err(error) => tell(report, error),
-                    Ok(_) => {
-                        report.damaged_segments.insert(number);
-                    }
+                report.damaged_segments.insert(number);
+            }
+            Err(error) => {
+                report.damaged_chunks += 1;
+                if !error.is_forbidden() {
+                    report.damaged_keys.push(key);
                 }
+                tell(report, error);
             }
         }
         progress(so_far);

@@ -44,14 +44,14 @@ pub struct CompactReport {
     pub dropped_files: u64,
 }
 
-/// What the disk cannot read of a segment that is known to be damaged is given up; elsewhere it
-/// may be read another time.
+/// What the disk cannot read of a segment that is known to be damaged is given up; elsewhere, or by
+/// another user, it may be read another time.
 fn unless_damaged<T>(
     read: Result<Option<T>, StoreError>,
     is_damaged: bool,
 ) -> Result<Option<T>, StoreError> {
     match read {
-        Err(_) if is_damaged => Ok(None),
+        Err(error) if is_damaged && !error.is_forbidden() => Ok(None),
         read => read,
     }
 }
@@ -68,7 +68,7 @@ impl DiskStore {
     /// looked at.
     ///
     /// # Errors
-    /// If the disk fails. Nothing is lost by it.
+    /// If the disk fails, or this user may not read all files. Nothing is lost by it.
     pub fn compact(
         &mut self,
         progress: &mut dyn FnMut(u32, u32),

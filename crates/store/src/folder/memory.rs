@@ -32,6 +32,8 @@ pub enum Fault {
     ReadsFailOf(&'static str),
     /// Reads of this byte of the file with this name fail, as those of a bad sector do.
     ReadsFailAt(&'static str, u64),
+    /// The file with this name may not be read.
+    Forbidden(&'static str),
 }
 
 /// A folder in memory. Clones are the same folder.
@@ -208,7 +210,11 @@ struct MemoryFile {
 
 impl FolderFile for MemoryFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let fails = match self.folder.state().fault {
+        let fault = self.folder.state().fault;
+        if matches!(fault, Fault::Forbidden(name) if name == self.name) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let fails = match fault {
             Fault::ReadsFail => true,
             Fault::ReadsFailOf(name) => self.name == name,
             Fault::ReadsFailAt(name, bad) => {

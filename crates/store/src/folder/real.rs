@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown},
     path::{Path, PathBuf},
 };
 
@@ -65,12 +65,20 @@ impl Folder for RealFolder {
     }
 }
 
-/// Opens a file to read and write it. One that is made is for its owner alone, since traffic is in
-/// it.
+/// Opens a file to read and write it. One that is made is for the folder's owner alone, since
+/// traffic is in it.
 pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    options.mode(0o600).open(path)
+    let file = options.mode(0o600).open(path)?;
+    if let Some(folder) = path.parent() {
+        let (folder, own) = (fs::metadata(folder)?, file.metadata()?);
+        if folder.uid() != own.uid() {
+            // A store that root adds files to stays its gateway's. Others may give nothing away.
+            let _ = fchown(&file, Some(folder.uid()), Some(folder.gid()));
+        }
+    }
+    Ok(file)
 }
 
 impl FolderFile for File {

@@ -55,3 +55,23 @@ fn a_folder_that_went_away_or_was_replaced_is_noticed() {
     assert!(store.check_there().is_ok());
     assert_eq!(read_after(&mut store, realm(0), 0), chunks(1..3));
 }
+
+/// As when root adds files to the store of a gateway that has a user of its own.
+#[test]
+fn files_belong_to_who_has_the_folder() {
+    use std::os::unix::fs::{MetadataExt, chown};
+
+    let folder = tempfile::tempdir().expect("a folder");
+    if chown(folder.path(), Some(65_534), Some(65_534)).is_err() {
+        eprintln!("skipped: files_belong_to_who_has_the_folder needs root");
+        return;
+    }
+    let mut store = DiskStore::open(folder.path(), config(8)).expect("it opens");
+    flow(&mut store, realm(0), None, 0..20);
+    store.close().expect("closed");
+    for file in fs::read_dir(folder.path()).expect("a folder") {
+        let file = file.expect("listed");
+        let owner = file.metadata().expect("it is there").uid();
+        assert_eq!(owner, 65_534, "{}", file.path().display());
+    }
+}

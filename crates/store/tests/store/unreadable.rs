@@ -71,3 +71,23 @@ fn a_chunk_whose_record_cannot_be_read_is_learnt_anew() {
     flow(&mut store, realm(0), None, 0..10);
     assert!(has(&store, realm(0), 5));
 }
+
+#[test]
+fn what_this_user_may_not_read_is_not_compacted_away() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 50);
+    flow(&mut store, realm(0), None, 0..20);
+    store.close().expect("closed");
+    let mut store = open(&folder, 50);
+    // Of this segment something is damaged besides.
+    flow(&mut store, realm(0), None, 20..30);
+    folder.set_fault(Fault::Forbidden("00000001.chunks"));
+    assert!(!store.verify(&mut |_| ()).is_whole());
+    let compacted = store.compact(&mut |_, _| ());
+    assert!(compacted.is_err(), "{compacted:?}");
+    folder.set_fault(Fault::None);
+    drop(store);
+    let mut store = open(&folder, 50);
+    assert!(store.verify(&mut |_| ()).is_whole());
+    assert!((0..30).all(|number| has(&store, realm(0), number)));
+}
