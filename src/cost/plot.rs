@@ -53,7 +53,7 @@ const RECEIVER: Pen = Pen {
 const BOTH: Pen = Pen {
     colour: "#009e73",
     width: 3.0,
-    dashes: "1 100",
+    dashes: "none",
 };
 
 /// Draws the plot.
