@@ -132,13 +132,13 @@ pub enum StoreError {
 
 impl StoreError {
     /// Whether the disk cannot read what it has: another attempt finds the same. That the system
-    /// has no more open files or memory passes.
+    /// has no more open files or memory passes, and what is forbidden is for its owner to allow.
     pub(crate) fn is_unreadable(&self) -> bool {
         let passes = |source: &io::Error| {
             let error = Errno::from_io_error(source);
             matches!(error, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
         };
-        matches!(self, Self::Io { source, .. } if !passes(source))
+        matches!(self, Self::Io { source, .. } if !passes(source)) && !self.is_forbidden()
     }
 
     /// Whether the system does not let this user read it.

@@ -73,7 +73,7 @@ impl DiskStore {
             }
             segment.shrink();
             let mut size = sizes.get(&number).copied().unwrap_or_default();
-            if segment.chunk_bytes == 0 && size.chunks > 0 {
+            if segment.chunk_bytes == 0 && size.chunks > 0 && !segment.is_damaged {
                 // It was compacted, and then came a crash.
                 let name = FileKind::Chunks.file_name(number);
                 let removed = history.folder.remove(&name);
@@ -269,13 +269,20 @@ fn load(history: &mut History) -> Result<Loaded, StoreError> {
     let mut batch = Batch::new();
     let mut youngest = last.map_or(Youngest::IsSealed, Youngest::GoesOn);
     for &number in &numbers {
-        let header = read_header(history, number)?;
+        let header = if_readable(read_header(history, number))?.flatten();
         let segment = Segment::new(header.map_or(0, |header| header.created_s), RECIPES_AT);
         history.segments.insert(number, segment);
         if has_files(&number) {
             history.load_files(number)?;
         }
-        let loaded = history.load_index(number, &mut batch)?;
+        let Some(loaded) = if_readable(history.load_index(number, &mut batch))? else {
+            // Nothing is cut off: another time it may be read.
+            history.note_damage(number);
+            if Some(number) == last {
+                youngest = Youngest::IsSealed;
+            }
+            continue;
+        };
         if Some(number) == last {
             let mark = header.map_or(0, |header| header.mark);
             match prove(history, number, mark)? {
@@ -294,7 +301,13 @@ fn load(history: &mut History) -> Result<Loaded, StoreError> {
         }
     }
     for &number in &numbers {
-        let loaded = history.load_recipes(number, &mut batch)?;
+        let Some(loaded) = if_readable(history.load_recipes(number, &mut batch))? else {
+            history.note_damage(number);
+            if Some(number) == last {
+                youngest = Youngest::IsSealed;
+            }
+            continue;
+        };
         if Some(number) == last && loaded.has_rest {
             let end = history.segment(number).recipe_bytes;
             set_bytes(history, number, FileKind::Recipes, end)?;
@@ -321,6 +334,14 @@ fn read_header(history: &History, number: u32) -> Result<Option<Header>, StoreEr
     Ok(header.filter(|header| header.segment == number))
 }
 
+/// What was read; nothing where the disk cannot, and the store opens all the same.
+fn if_readable<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Err(error) if error.is_unreadable() => Ok(None),
+        read => read.map(Some),
+    }
+}
+
 /// Proves the chunks that no sync is known to cover; says which record fails first.
 fn prove(history: &History, number: u32, mark: u32) -> Result<Option<u32>, StoreError> {
     for record in mark..history.segment(number).records {
@@ -328,7 +349,7 @@ fn prove(history: &History, number: u32, mark: u32) -> Result<Option<u32>, Store
             segment: number,
             record,
         };
-        if !history.is_proved(at)? {
+        if if_readable(history.is_proved(at))? != Some(true) {
             return Ok(Some(record));
         }
     }

@@ -5,7 +5,7 @@ use refrain_store::{
     folder::{Fault, MemoryFolder},
 };
 
-use crate::common::{chunk, chunks, digest, flow, has, open, read_all, realm};
+use crate::common::{chunk, chunks, digest, flow, has, open, open_any, read_all, realm};
 
 /// Where a chunk lies in the first segment.
 fn offset_of(number: u32) -> u64 {
@@ -90,4 +90,54 @@ fn what_this_user_may_not_read_is_not_compacted_away() {
     let mut store = open(&folder, 50);
     assert!(store.verify(&mut |_| ()).is_whole());
     assert!((0..30).all(|number| has(&store, realm(0), number)));
+}
+
+#[test]
+fn a_store_opens_and_learns_whatever_sector_is_bad() {
+    let filled = MemoryFolder::new();
+    let mut store = open(&filled, 50);
+    flow(&mut store, realm(0), None, 0..300);
+    store.sync().expect("synced");
+    // As a kill leaves it: the last sync is yet to be proved.
+    let crashed = filled.copy();
+    for bad in [
+        ("00000001.index", 10),
+        ("00000001.index", 3000),
+        ("00000001.recipes", 100),
+        ("00000003.index", 10),
+        ("00000003.index", 100),
+        ("00000003.recipes", 100),
+        ("00000003.chunks", 100),
+    ] {
+        let folder = crashed.copy();
+        folder.set_fault(Fault::ReadsFailAt(bad.0, bad.1));
+        let mut store = open(&folder, 50);
+        // What is in the other segments is there.
+        assert!(has(&store, realm(0), 150), "{bad:?}");
+        flow(&mut store, realm(0), None, 0..300);
+        let place = store.places_after(realm(0), &digest(&chunk(0)))[0];
+        read_all(&mut store, place);
+        flow(&mut store, realm(0), None, 0..300);
+        assert_eq!(read_all(&mut store, place), chunks(1..300), "{bad:?}");
+        store.close().expect("closed");
+        let store = open(&folder, 50);
+        assert!(
+            (0..300).all(|number| has(&store, realm(0), number)),
+            "{bad:?}"
+        );
+        // Nothing was removed that may be read another time.
+        for name in ["00000001.index", "00000001.chunks"] {
+            assert_eq!(folder.content(name), crashed.content(name), "{bad:?}");
+        }
+    }
+}
+
+#[test]
+fn a_store_that_this_user_may_not_read_does_not_open() {
+    let folder = MemoryFolder::new();
+    flow(&mut open(&folder, 50), realm(0), None, 0..20);
+    folder.set_fault(Fault::Forbidden("00000001.index"));
+    assert!(open_any(&folder, 50).is_err());
+    folder.set_fault(Fault::None);
+    assert!(has(&open(&folder, 50), realm(0), 5));
 }
