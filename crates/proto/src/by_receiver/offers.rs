@@ -4,7 +4,7 @@
 //! said that it forgot it and all bytes have come that it sent before it said so
 //! (`docs/architecture.md`, 13): what may still be confirmed can be delivered.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use refrain_codec::{chunk::hash::ChunkDigest, universal::UniversalHash};
 
@@ -24,8 +24,10 @@ pub(crate) struct Offers {
     /// The front one has the number `first`.
     held: VecDeque<Offered>,
     first: u64,
-    /// The latest offer that holds a chunk, while it is open.
-    open: HashMap<ChunkDigest, u64>,
+    /// Chunks, and the open offers that hold them.
+    open: BTreeSet<(ChunkDigest, u64)>,
+    /// Behind the last offer that came.
+    turn: u64,
     /// Offers with lower numbers are withdrawn.
     withdrawn_below: u64,
     /// What the other end was told of: offers, and withdrawals.
@@ -136,9 +138,22 @@ impl Offers {
         self.first + self.held.len() as u64
     }
 
-    /// The open offer that holds the chunk with this digest.
+    /// The open offer that holds the chunk with this digest: of several the first behind what came
+    /// last, else the last before it, as the sender finds it.
     pub(crate) fn open(&self, digest: &ChunkDigest) -> Option<u64> {
-        self.open.get(digest).copied()
+        let mut later = self.open.range((*digest, self.turn)..=(*digest, u64::MAX));
+        let mut earlier = self.open.range((*digest, 0)..(*digest, self.turn));
+        let found = later.next().or_else(|| earlier.next_back());
+        found.map(|&(_, number)| number)
+    }
+
+    /// Whether another chain than this has the chunk on offer.
+    pub(crate) fn is_open_elsewhere(&self, digest: &ChunkDigest, chain: u32) -> bool {
+        let mut open = self.open.range((*digest, 0)..=(*digest, u64::MAX));
+        open.any(|&(_, number)| {
+            self.offered(number)
+                .is_some_and(|offered| offered.chain != chain)
+        })
     }
 
     /// The offer that holds the chunk with this digest, which begins at `at`, and where it is
@@ -188,7 +203,7 @@ impl Offers {
     pub(crate) fn add(&mut self, offered: Offered) {
         let number = self.end();
         for chunk in &offered.chunks {
-            self.open.insert(chunk.digest, number);
+            self.open.insert((chunk.digest, number));
         }
         self.held.push_back(offered);
     }
@@ -201,8 +216,19 @@ impl Offers {
     /// Offer `number` was hit when `came` bytes of the flow had come: those of its chain that
     /// were offered before it were skipped.
     pub(crate) fn hit(&mut self, number: u64, chain: u32, came: u64) {
+        self.turn = number + 1;
         let from = self.withdrawn_below.saturating_sub(self.first) as usize;
         let to = number.saturating_sub(self.first) as usize;
+        // What came before them now was behind them in no chain: they are to come.
+        let later = (to + 1).min(self.held.len());
+        let later = self.held.range_mut(later..);
+        for offered in later.filter(|offered| offered.chain == chain) {
+            match offered.state {
+                State::Skipped(_) => offered.state = State::Open,
+                State::Open => break,
+                State::Overtaken | State::Confirmed => {}
+            }
+        }
         for offered in self.held.range_mut(from.min(to)..to).rev() {
             match offered.state {
                 State::Open if offered.chain == chain => offered.state = State::Skipped(came),
@@ -376,9 +402,7 @@ impl Offers {
             && let Some(offered) = self.held.get(index as usize)
         {
             for chunk in &offered.chunks {
-                if open.get(&chunk.digest) == Some(&number) {
-                    open.remove(&chunk.digest);
-                }
+                open.remove(&(chunk.digest, number));
             }
         }
     }

@@ -326,7 +326,8 @@ impl Predictions {
             chain.dry_at = is_dry.then_some(self.came);
             match self.config.predict {
                 Predict::Window => {
-                    chunks.retain(|chunk| self.offers.open(&chunk.digest).is_none());
+                    let offers = &self.offers;
+                    chunks.retain(|chunk| !offers.is_open_elsewhere(&chunk.digest, chain.number));
                     for chunk in chunks {
                         self.offer(vec![chunk], None, &mut chain, link);
                     }

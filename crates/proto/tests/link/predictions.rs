@@ -113,6 +113,24 @@ fn an_edit_in_the_middle_costs_its_own_bytes() {
     }
 }
 
+#[test]
+fn a_transfer_that_repeats_itself_is_predicted_from_its_own_recipe() {
+    let verse = |number: u64| noise(50_000, 10 + number);
+    let refrain = noise(300_000, 1);
+    let song: Vec<u8> = (0..8)
+        .flat_map(|number| [verse(number), refrain.clone()].concat())
+        .collect();
+    let mut pair = predicting(1, Predict::Window);
+    // What is being learnt ends where it is read, and is not asked for over and over.
+    let sent = sent_of(&mut pair, "a:1", &song);
+    assert!(sent < song.len() / 2, "{sent}");
+    let offered = made(&pair).offered_bytes;
+    let sent = sent_of(&mut pair, "a:1", &song);
+    assert!(sent < 60_000, "{sent}");
+    let offered = made(&pair).offered_bytes - offered;
+    assert!(offered < song.len() as u64 * 11 / 10, "{offered}");
+}
+
 /// Lines of one form, in which PACK finds no anchor.
 fn log(lines: usize) -> Vec<u8> {
     let noise = noise(2 * lines, 5);

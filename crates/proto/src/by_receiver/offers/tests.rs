@@ -85,6 +85,7 @@ struct Books {
     /// What the sender may have said that it forgot.
     notices: Vec<(u64, u64)>,
     came: u64,
+    turn: u64,
     /// As a virtual window counts it.
     outstanding_bytes: u64,
 }
@@ -102,6 +103,7 @@ impl Books {
             notices: Vec::new(),
             // Far enough on for any move.
             came: 1 << 20,
+            turn: 0,
             outstanding_bytes: 0,
         }
     }
@@ -161,10 +163,6 @@ impl Books {
         let offered = Offered::new(chunks, start, chain, &self.key);
         assert_eq!(self.offers.end(), self.all.len() as u64);
         self.offers.add(offered);
-        // The latest offer of a chunk is the one that is found by it.
-        for earlier in &mut self.all {
-            earlier.is_open &= earlier.chunk.digest != chunk.digest;
-        }
         let plain = Plain {
             chunk,
             start,
@@ -182,6 +180,15 @@ impl Books {
     fn hit(&mut self, number: u64) {
         let chain = self.all[number as usize].chain;
         self.offers.hit(number, chain, self.came);
+        self.turn = number + 1;
+        for (later, plain) in (0..).zip(&self.all).skip(self.turn as usize) {
+            let state = self.offers.offered(later).map(|offered| offered.state);
+            let is_skipped = matches!(state, Some(State::Skipped(_)));
+            assert!(
+                plain.chain != chain || !is_skipped,
+                "{later} behind {number}"
+            );
+        }
         let from = self.withdrawn_below.min(number);
         let before = &mut self.all[from as usize..number as usize];
         for (earlier, plain) in (from..).zip(before) {
@@ -355,8 +362,9 @@ impl Books {
         assert_eq!(self.offers.end(), self.all.len() as u64);
         for number in 0..9 {
             let chunk = chunk(number);
-            let mut open = numbered().filter(|(_, plain)| plain.chunk == chunk && plain.is_open);
-            let open = open.next().map(|(number, _)| number);
+            let open = || numbered().filter(|(_, plain)| plain.chunk == chunk && plain.is_open);
+            let later = open().find(|(number, _)| *number >= self.turn);
+            let open = later.or(open().last()).map(|(number, _)| number);
             assert_eq!(self.offers.open(&chunk.digest), open);
             // Behind all places.
             let at = self.came + (1 << 30);
