@@ -180,10 +180,11 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     let report = report?;
     store.close()?;
     for (path, why) in &report.told {
-        eprintln!("refrain: not added: {}: {why}", path.display());
+        let path = print::printable(path.display());
+        eprintln!("refrain: not added: {path}: {why}");
     }
     for (path, what) in &report.told_private {
-        let path = path.display();
+        let path = print::printable(path.display());
         eprintln!("refrain: passed over: {path}: {what}; --all adds it too");
     }
     if let Some(others) = others {

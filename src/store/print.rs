@@ -1,6 +1,9 @@
 //! What `refrain store` found, for people.
 
-use std::io::{self, Write};
+use std::{
+    fmt::Display,
+    io::{self, Write},
+};
 
 use refrain_store::{AddReport, CompactReport, StoreStat, VerifyReport};
 
@@ -15,11 +18,24 @@ fn lines(lines: &[(&str, String)], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
+/// A name that somebody else gave, without what a terminal would obey.
+pub fn printable(name: impl Display) -> String {
+    let name = name.to_string();
+    let shown = name.chars().map(|char| match char.is_control() {
+        true => char.escape_default().to_string(),
+        false => char.to_string(),
+    });
+    shown.collect()
+}
+
 pub fn stat(stat: &StoreStat, out: &mut dyn Write) -> io::Result<()> {
     let disk = &stat.disk;
     let realms = stat.realms.iter().map(|realm| {
         let name = realm.name.as_ref().unwrap_or(&realm.realm);
-        ("realm", format!("{name}: {} chunks", realm.chunks))
+        (
+            "realm",
+            format!("{}: {} chunks", printable(name), realm.chunks),
+        )
     });
     let since = stat.oldest_s.map_or("-".to_owned(), since);
     let all: Vec<_> = [
@@ -137,4 +153,16 @@ pub fn compacted(report: &CompactReport, out: &mut dyn Write) -> io::Result<()> 
         all.push(("left as they are", why));
     }
     lines(&all, out)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn names_do_not_reach_the_terminal_as_they_are() {
+        let name = "key\nall is well\u{1b}[31m \u{e9}.pem";
+        assert_eq!(
+            super::printable(name),
+            "key\\nall is well\\u{1b}[31m \u{e9}.pem"
+        );
+    }
 }
