@@ -48,6 +48,9 @@ pub enum MeasuredError {
         /// What.
         field: &'static str,
     },
+    /// It is of neither end, as of another program.
+    #[error("its `role` is neither `near` nor `far`: is it what `refrain status --json` printed?")]
+    Role,
     /// Nothing went from the service to its users.
     #[error("nothing has been {direction} yet: there is nothing to reckon with")]
     Nothing {
@@ -136,9 +139,10 @@ impl Measured {
         let links = status.peers.ok_or(MeasuredError::Missing { field })?;
         let field = "role";
         let role = status.role.ok_or(MeasuredError::Missing { field })?;
-        let (direction, sums) = match role == "near" {
-            true => ("received", links.received),
-            false => ("sent", links.sent),
+        let (direction, sums) = match role.as_str() {
+            "near" => ("received", links.received),
+            "far" => ("sent", links.sent),
+            _ => return Err(MeasuredError::Role),
         };
         let field = "uptime_s";
         let uptime_s = status.uptime_s.ok_or(MeasuredError::Missing { field })?;
@@ -377,6 +381,8 @@ mod tests {
                 "{uptime_s}"
             );
         }
+        let of_neither_end = with("/role", json!("both"));
+        assert!(matches!(of_neither_end, Err(MeasuredError::Role)));
         for (pointer, value) in [
             ("/peers/0/sent/app_bytes", json!(-1)),
             ("/peers/0/sent/app_bytes", json!("many")),
