@@ -5,6 +5,7 @@ mod pair;
 
 mod blocks;
 mod caches;
+mod confirming;
 mod flows;
 mod hostile;
 mod lanes;

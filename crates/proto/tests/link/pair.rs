@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use refrain_codec::geometry::CacheGeometry;
-use refrain_proto::{Event, FlowId, LaneId, Link, LinkConfig, Moment, Role, hello::Hello};
+use refrain_proto::{
+    Event, FlowId, LaneId, Link, LinkConfig, Mode, Moment, Role,
+    by_receiver::history::HistoryConfig, hello::Hello,
+};
 
 use crate::memory::Memory;
 
@@ -32,6 +35,19 @@ impl Pair {
 
     pub fn with_config(lanes: usize, config: LinkConfig) -> Self {
         Self::between(lanes, config.clone(), config)
+    }
+
+    /// The near end has a history and predicts; the far one is in mode `receiver`.
+    pub fn with_history(lanes: usize, history: HistoryConfig) -> Self {
+        let far = LinkConfig {
+            mode: Mode::Receiver,
+            ..LinkConfig::with_cache(CacheGeometry::new(1 << 20).expect("valid"))
+        };
+        let near = LinkConfig {
+            history: Some(history),
+            ..far.clone()
+        };
+        Self::between(lanes, near, far)
     }
 
     pub fn between(lanes: usize, near: LinkConfig, far: LinkConfig) -> Self {

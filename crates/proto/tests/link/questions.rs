@@ -2,32 +2,19 @@
 
 use std::time::Duration;
 
-use refrain_codec::{chunk::stream::ChunkBounds, geometry::CacheGeometry, marker::PackMask};
+use refrain_codec::{chunk::stream::ChunkBounds, marker::PackMask};
 use refrain_proto::{
-    LinkConfig, Mode,
     by_receiver::history::HistoryConfig,
     limits::{OFFERS_LINK_MAX, QUESTIONS_LINK_MAX},
 };
 
 use crate::pair::{Pair, noise};
 
-fn predicting(history: HistoryConfig) -> Pair {
-    let far = LinkConfig {
-        mode: Mode::Receiver,
-        ..LinkConfig::with_cache(CacheGeometry::new(1 << 20).expect("valid"))
-    };
-    let near = LinkConfig {
-        history: Some(history),
-        ..far.clone()
-    };
-    Pair::between(1, near, far)
-}
-
 /// A recipe that is still written has no more yet: who reads it asks again when something came.
 #[test]
 fn a_recipe_that_is_still_written_is_read_once_for_all_that_comes() {
     let content = noise(300_000, 1);
-    let mut pair = predicting(HistoryConfig::default());
+    let mut pair = Pair::with_history(1, HistoryConfig::default());
     let first = pair.open("a:1");
     pair.bring(first, &content);
     assert!(pair.near.is_open(first), "its recipe is still written");
@@ -50,7 +37,7 @@ fn a_recipe_that_is_still_written_is_read_once_for_all_that_comes() {
 /// Content that repeats itself within reads its own recipe.
 #[test]
 fn a_flow_that_reads_its_own_recipe_comes_to_rest() {
-    let mut pair = predicting(HistoryConfig::default());
+    let mut pair = Pair::with_history(1, HistoryConfig::default());
     let flow = pair.open("a:1");
     let content = noise(100_000, 3);
     pair.bring(flow, &[&content[..], &vec![0; 1 << 20], &content].concat());
@@ -63,7 +50,7 @@ fn a_flow_that_reads_its_own_recipe_comes_to_rest() {
 
 #[test]
 fn a_history_that_hangs_is_asked_for_flows_that_live_and_not_without_end() {
-    let mut pair = predicting(HistoryConfig::default());
+    let mut pair = Pair::with_history(1, HistoryConfig::default());
     let open = |pair: &mut Pair, number: usize| {
         let target = format!("a:{number}");
         let opened = pair.near.open_flow(pair.now, &target, false);
@@ -83,11 +70,14 @@ fn a_history_that_hangs_is_asked_for_flows_that_live_and_not_without_end() {
 
 #[test]
 fn without_offers_left_the_history_is_not_read_for_nothing() {
-    let mut pair = predicting(HistoryConfig {
-        mask: PackMask::with_bits(8).expect("6 to 15"),
-        bounds: ChunkBounds::new(64, 2048).expect("valid bounds"),
-        ..HistoryConfig::default()
-    });
+    let mut pair = Pair::with_history(
+        1,
+        HistoryConfig {
+            mask: PackMask::with_bits(8).expect("6 to 15"),
+            bounds: ChunkBounds::new(64, 2048).expect("valid bounds"),
+            ..HistoryConfig::default()
+        },
+    );
     let content = noise(6 << 20, 7);
     assert!(pair.fetch("a:1", &content) == content);
     let mut served_last = 0;
