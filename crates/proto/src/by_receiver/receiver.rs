@@ -99,6 +99,8 @@ struct Chain {
     next: Option<HistoryPlace>,
     /// Where its next chunk is expected; aligned mode only.
     end: u64,
+    /// Some of it came. Of an opening nothing may have: it is not read onward before.
+    is_hit: bool,
     /// How many bytes had come when it was found or last hit.
     hit_at: u64,
     /// How many had come when it was read in vain: its recipe is still written.
@@ -300,9 +302,13 @@ impl Predictions {
                     self.withdraw_below(self.offers.end());
                     self.chains.clear();
                 }
-                Some(self.new_chain(end))
+                let is_hit = true;
+                Some(self.new_chain(end, is_hit))
             }
-            About::Opening => Some(self.new_chain(self.came)),
+            About::Opening => {
+                let is_hit = false;
+                Some(self.new_chain(self.came, is_hit))
+            }
             About::Chain(number) => self
                 .chains
                 .iter()
@@ -492,12 +498,13 @@ impl Predictions {
         self.offers.add(offered);
     }
 
-    fn new_chain(&mut self, end: u64) -> Chain {
+    fn new_chain(&mut self, end: u64, is_hit: bool) -> Chain {
         self.next_chain += 1;
         Chain {
             number: self.next_chain,
             next: None,
             end,
+            is_hit,
             hit_at: self.came,
             dry_at: None,
         }
@@ -515,6 +522,7 @@ impl Predictions {
         self.offers.hit(number, chain, self.came);
         let known = self.chains.iter().find(|known| known.number == chain);
         if let Some(mut chain) = known.copied() {
+            chain.is_hit = true;
             chain.hit_at = self.came;
             self.remember(chain);
         }
@@ -542,10 +550,17 @@ impl Predictions {
             }
             self.withdraw_below(number + 1);
         }
+        let (came, dead_after) = (self.came, self.dead_after_bytes());
+        self.chains
+            .retain(|chain| came - chain.hit_at <= dead_after);
     }
 
     fn is_dead(&self, chain: u32) -> bool {
-        self.idle_bytes(chain) > DEAD_AFTER_BYTES + self.window.outstanding_bytes()
+        self.idle_bytes(chain) > self.dead_after_bytes()
+    }
+
+    fn dead_after_bytes(&self) -> u64 {
+        DEAD_AFTER_BYTES + self.window.outstanding_bytes()
     }
 
     fn withdraw_below(&mut self, number: u64) {

@@ -136,7 +136,9 @@ fn confirmations_ahead_of_a_lane_that_stands_still_are_bounded() {
         ..HistoryConfig::default()
     };
     let mut pair = Pair::with_history(1, history);
-    sent_of(&mut pair, "a:1", &content);
+    for _opening_that_is_to_hit in 0..2 {
+        sent_of(&mut pair, "a:1", &content);
+    }
     let flow = pair.open("a:1");
     let mut written = 0;
     for piece in content.chunks(64) {

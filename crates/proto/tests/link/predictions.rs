@@ -190,6 +190,27 @@ fn an_opening_serves_flows_that_are_over_before_anything_else_could() {
 }
 
 #[test]
+fn a_wrong_opening_costs_its_first_offers_and_no_more() {
+    let mut pair = predicting(1, Predict::Window);
+    sent_of(&mut pair, "a:1", &noise(6_000_000, 3));
+    sent_of(&mut pair, "a:1", &noise(6_000_000, 4));
+    let made = made(&pair);
+    assert!((1..=78).contains(&made.offers), "{made:?}");
+    assert!(made.offer_frame_bytes <= 1100, "{made:?}");
+}
+
+#[test]
+fn a_chain_that_broke_for_good_is_read_no_further() {
+    let known = noise(16_000_000, 3);
+    let mut pair = predicting(1, Predict::Window);
+    sent_of(&mut pair, "a:1", &known);
+    let begun = [&known[..300_000], &noise(24_000_000, 4)].concat();
+    sent_of(&mut pair, "b:1", &begun);
+    let offered = made(&pair).offered_bytes;
+    assert!(offered < 10 << 20, "{offered}");
+}
+
+#[test]
 fn offers_that_come_late_serve_what_has_not_left_yet() {
     for predict in [Predict::Window, Predict::Aligned] {
         let content = noise(900_000, 4);

@@ -23,7 +23,7 @@ pub(super) const ROOM_BYTES_MIN: u64 = 64 << 10;
 const OPENING_OFFERS_FIRST: usize = 78;
 const OPENING_OFFERS: usize = 630;
 
-/// Bytes that an opening offers at most.
+/// Bytes that a flow may offer at first.
 const OPENING_BYTES: u64 = 8 << 20;
 
 /// A chain that was not hit while so many bytes came makes room for the one that is.
@@ -73,6 +73,7 @@ impl Predictions {
         let Some(Chain {
             number,
             next: Some(from),
+            is_hit: true,
             dry_at,
             ..
         }) = self.chains.front().copied()
