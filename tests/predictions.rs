@@ -433,6 +433,40 @@ fn a_store_that_goes_away_is_told_with_its_time_and_comes_back() {
 }
 
 #[test]
+fn damage_on_the_disk_costs_its_own_bytes_and_is_told() {
+    let file = noise(11, FILE_BYTES);
+    let (listen, option) = forward(origin_of(&file));
+    let site = Site::new();
+    let _far = site.far(&RECEIVER);
+    let store = folder(&site, "store");
+    let mut near = site.near(site.far_listen, &options(&option, &store, &[]));
+    near.wait_until_up();
+    assert_whole(cost(&near, listen, &file));
+    near.signal("TERM");
+    assert!(near.wait_for_exit().success());
+    let segment = Path::new(&store).join("00000001.chunks");
+    let mut bytes = std::fs::read(&segment).expect("a segment");
+    assert_eq!(bytes.len(), FILE_BYTES, "chunks and nothing else");
+    for at in (FILE_BYTES / 2..FILE_BYTES).step_by(FILE_BYTES / 20) {
+        bytes[at] ^= 1;
+    }
+    std::fs::write(&segment, bytes).expect("damaged");
+
+    near.restart();
+    near.wait_until_up();
+    assert_predicted(cost(&near, listen, &file));
+    let damaged_chunks = eventually("it is told", || {
+        let store = near.status().store.expect("a store");
+        Some(store.damaged_chunks).filter(|&chunks| chunks > 0)
+    });
+    assert!(damaged_chunks <= 10, "{damaged_chunks}");
+    let shown = refrain(&["status", "--admin", &near.admin.to_string()]);
+    let text = String::from_utf8_lossy(&shown.stdout);
+    let line = format!("{damaged_chunks} chunks were found damaged");
+    assert!(text.contains(&line), "{text}");
+}
+
+#[test]
 fn a_store_that_does_not_open_stops_no_traffic_and_is_tried_again() {
     let file = noise(10, FILE_BYTES);
     let (listen, option) = forward(origin_of(&file));

@@ -44,6 +44,14 @@ pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
                 writeln!(out, "  {trouble}")?;
             }
         }
+        if store.damaged_chunks > 0 {
+            writeln!(
+                out,
+                "store: {} chunks were found damaged and given up; `refrain store verify --store {}` \
+                 says whether there are more",
+                store.damaged_chunks, store.path,
+            )?;
+        }
         if let Some(error) = &store.last_error {
             writeln!(out, "store: {error}{}", ago(store.last_error_s))?;
         }
