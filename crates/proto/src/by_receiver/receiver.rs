@@ -12,6 +12,7 @@
 //! it hold, since a change need not move what follows. Where it did, what is on offer comes
 //! elsewhere: it is moved, which takes one number, and not offered again.
 
+mod chains;
 mod questions;
 mod ranges;
 
@@ -21,9 +22,7 @@ use refrain_codec::chunk::hash::ChunkDigest;
 
 use super::{
     dispersion::Dispersion,
-    history::{
-        Found, FoundChunk, HistoryConfig, HistoryPlace, HistoryRequest, Predict, RecipeNumber,
-    },
+    history::{Found, FoundChunk, HistoryConfig, HistoryRequest, Predict, RecipeNumber},
     learner::Learner,
     link_history::LinkHistory,
     offers::{Offered, Offers, Said, State, Unconfirmed},
@@ -35,6 +34,7 @@ use crate::{
     frame::{ConfirmFrame, FlowId},
     limits::{OFFER_BYTES_MAX, OFFERS_FLOW_MAX},
 };
+use chains::{Chain, Chains};
 use questions::{About, Asked, CHUNKS_A_REQUEST, PROBED_CHUNKS, ROOM_BYTES_MIN};
 
 /// Withdrawals are worth a frame of their own from so many on.
@@ -46,9 +46,6 @@ const SKIPPED_FOR_BYTES: u64 = 256 << 10;
 
 /// A chain that was not hit while so many bytes came, and as many as it has on offer, is dead.
 const DEAD_AFTER_BYTES: u64 = 4 << 20;
-
-/// Chains that are remembered, to be read onward.
-const CHAINS_MAX: usize = 4;
 
 /// Chunks that are remembered, to know what came while the history was asked.
 const RECENT_MAX: usize = 1024;
@@ -75,8 +72,7 @@ pub(crate) struct Predictions {
     /// The opening is to be asked for, once the history has answered.
     opening_due: bool,
     offers: Offers,
-    chains: VecDeque<Chain>,
-    next_chain: u32,
+    chains: Chains,
     asked: Option<Asked>,
     next_request: u64,
     /// The chunks that came last, and where they began.
@@ -92,21 +88,6 @@ pub(crate) struct Predictions {
     pub(crate) counters: PredictionCounters,
 }
 
-/// A recipe that is read onward.
-#[derive(Clone, Copy, Debug)]
-struct Chain {
-    number: u32,
-    next: Option<HistoryPlace>,
-    /// Where its next chunk is expected; aligned mode only.
-    end: u64,
-    /// Some of it came. Of an opening nothing may have: it is not read onward before.
-    is_hit: bool,
-    /// How many bytes had come when it was found or last hit.
-    hit_at: u64,
-    /// How many had come when it was read in vain: its recipe is still written.
-    dry_at: Option<u64>,
-}
-
 impl Predictions {
     pub(crate) fn new(flow: FlowId, config: Arc<HistoryConfig>) -> Self {
         Self {
@@ -120,8 +101,7 @@ impl Predictions {
             opening: 0,
             opening_due: false,
             offers: Offers::default(),
-            chains: VecDeque::new(),
-            next_chain: 0,
+            chains: Chains::default(),
             asked: None,
             next_request: 0,
             recent: VecDeque::new(),
@@ -303,17 +283,13 @@ impl Predictions {
                     self.chains.clear();
                 }
                 let is_hit = true;
-                Some(self.new_chain(end, is_hit))
+                Some(self.chains.found(self.came, end, is_hit))
             }
             About::Opening => {
                 let is_hit = false;
-                Some(self.new_chain(self.came, is_hit))
+                Some(self.chains.found(self.came, self.came, is_hit))
             }
-            About::Chain(number) => self
-                .chains
-                .iter()
-                .find(|chain| chain.number == number)
-                .copied(),
+            About::Chain(number) => self.chains.get(number),
         };
         if self.config.predict == Predict::Window || self.by_sender {
             // What came meanwhile needs no offer.
@@ -340,7 +316,7 @@ impl Predictions {
                 }
                 Predict::Aligned => self.offer_ranges(chunks, &mut chain, link),
             }
-            self.remember(chain);
+            self.chains.remember(chain);
         }
         self.tidy(link);
         self.ask(link);
@@ -468,12 +444,6 @@ impl Predictions {
         });
     }
 
-    /// Bytes that came since a chain was last hit.
-    fn idle_bytes(&self, chain: u32) -> u64 {
-        let chain = self.chains.iter().find(|known| known.number == chain);
-        chain.map_or(u64::MAX, |chain| self.came - chain.hit_at)
-    }
-
     fn offer(
         &mut self,
         chunks: Vec<FoundChunk>,
@@ -498,34 +468,10 @@ impl Predictions {
         self.offers.add(offered);
     }
 
-    fn new_chain(&mut self, end: u64, is_hit: bool) -> Chain {
-        self.next_chain += 1;
-        Chain {
-            number: self.next_chain,
-            next: None,
-            end,
-            is_hit,
-            hit_at: self.came,
-            dry_at: None,
-        }
-    }
-
-    /// Makes `chain` the present one.
-    fn remember(&mut self, chain: Chain) {
-        self.chains.retain(|other| other.number != chain.number);
-        self.chains.push_front(chain);
-        self.chains.truncate(CHAINS_MAX);
-    }
-
     /// Offer `number` of `chain` was right.
     fn hit(&mut self, number: u64, chain: u32) {
         self.offers.hit(number, chain, self.came);
-        let known = self.chains.iter().find(|known| known.number == chain);
-        if let Some(mut chain) = known.copied() {
-            chain.is_hit = true;
-            chain.hit_at = self.came;
-            self.remember(chain);
-        }
+        self.chains.hit(chain, self.came);
     }
 
     /// Withdraws what is past, and releases what was withdrawn.
@@ -550,13 +496,12 @@ impl Predictions {
             }
             self.withdraw_below(number + 1);
         }
-        let (came, dead_after) = (self.came, self.dead_after_bytes());
-        self.chains
-            .retain(|chain| came - chain.hit_at <= dead_after);
+        let dead_after = self.dead_after_bytes();
+        self.chains.drop_idle(dead_after, self.came);
     }
 
     fn is_dead(&self, chain: u32) -> bool {
-        self.idle_bytes(chain) > self.dead_after_bytes()
+        self.chains.idle_bytes(chain, self.came) > self.dead_after_bytes()
     }
 
     fn dead_after_bytes(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! What a receiver asks the history, one question at a time, and how much it wants to hear.
 
-use super::{Chain, Predictions};
+use super::{Predictions, chains::Chain};
 use crate::{
     by_receiver::{
         history::{HistoryRequest, Predict, Wanted},
@@ -76,7 +76,7 @@ impl Predictions {
             is_hit: true,
             dry_at,
             ..
-        }) = self.chains.front().copied()
+        }) = self.chains.present()
         else {
             return;
         };
@@ -138,7 +138,7 @@ impl Predictions {
         while self.room_bytes(link) < ROOM_BYTES_MIN
             && let Some((number, offered)) = self.offers.oldest()
             && offered.chain != current
-            && self.idle_bytes(offered.chain) > IDLE_FOR_BYTES
+            && self.chains.idle_bytes(offered.chain, self.came) > IDLE_FOR_BYTES
         {
             self.withdraw_below(number + 1);
             self.tidy(link);

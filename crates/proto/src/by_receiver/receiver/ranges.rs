@@ -2,7 +2,7 @@
 
 use refrain_codec::chunk::hash::ChunkDigest;
 
-use super::{Chain, Predictions};
+use super::{Predictions, chains::Chain};
 use crate::{
     by_receiver::{
         history::{FoundChunk, Predict},
@@ -67,9 +67,7 @@ impl Predictions {
         let by = at.cast_signed() - place;
         if by != 0 {
             self.offers.move_by(by);
-            for chain in &mut self.chains {
-                chain.end = chain.end.saturating_add_signed(by);
-            }
+            self.chains.move_by(by);
         }
     }
 
