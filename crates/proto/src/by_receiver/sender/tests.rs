@@ -5,8 +5,11 @@ use core::time::Duration;
 use proptest::prelude::*;
 use refrain_codec::marker::{AnchorFinder, PackMask};
 
-use super::*;
-use crate::frame::{FlowId, OfferList};
+use super::{judgement::CANDIDATES_MAX, *};
+use crate::{
+    by_receiver::terms::Hint,
+    frame::{FlowId, OfferList},
+};
 
 fn key() -> OfferKey {
     OfferKey::agreed(1, 2)
