@@ -16,6 +16,7 @@
 //! | `window` | how much may be offered |
 //! | `dispersion` | how often chains break |
 //! | `opening` | what a flow looks like before its first byte |
+//! | `response_head` | where the head of an HTTP/1 response ends, which is new each time |
 //! | `history` | what is asked of the store |
 //! | `link_history` | what the flows of a link share for that |
 //!
@@ -34,6 +35,7 @@ pub(crate) mod link_history;
 pub(crate) mod offers;
 pub(crate) mod opening;
 pub(crate) mod receiver;
+pub(crate) mod response_head;
 pub(crate) mod sender;
 pub mod terms;
 pub(crate) mod window;

@@ -26,6 +26,7 @@ use super::{
     learner::Learner,
     link_history::LinkHistory,
     offers::{Offered, Offers, Said, State, Unconfirmed},
+    response_head::HeadEnd,
     terms::OfferKey,
     window::VirtualWindow,
 };
@@ -65,6 +66,10 @@ pub(crate) struct Predictions {
     cut: u64,
     /// Confirmed chunks that were placed and not yet learnt, by their offsets.
     placed: VecDeque<(u64, FoundChunk)>,
+    /// Of what comes behind the latest request.
+    head: HeadEnd,
+    /// Flow offset behind the latest head that was found.
+    body_from: u64,
     recipe: Option<RecipeNumber>,
     /// What the next recipe would begin with was not learnt.
     is_torn: bool,
@@ -96,6 +101,8 @@ impl Predictions {
             came: 0,
             cut: 0,
             placed: VecDeque::new(),
+            head: HeadEnd::default(),
+            body_from: 0,
             recipe: None,
             is_torn: false,
             opening: 0,
@@ -153,6 +160,7 @@ impl Predictions {
             return;
         }
         self.end_recipe(link);
+        self.head = HeadEnd::default();
         self.is_torn = false;
         self.opening = opening;
         self.opening_due = self.config.predict == Predict::Window;
@@ -172,6 +180,7 @@ impl Predictions {
                 && let Some((_, chunk)) = self.placed.pop_front()
             {
                 self.cut_here(link);
+                self.head.pass();
                 bytes = &bytes[chunk.bytes.len()..];
                 self.came += chunk.bytes.len() as u64;
                 self.cut = self.came;
@@ -179,13 +188,19 @@ impl Predictions {
                 continue;
             }
             let until_placed = placed_at.map_or(u64::MAX, |at| at - self.came);
-            let raw;
-            (raw, bytes) = bytes.split_at((bytes.len() as u64).min(until_placed) as usize);
+            let raw = &bytes[..(bytes.len() as u64).min(until_placed) as usize];
+            let head_end = self.head.find(raw);
+            let raw = &raw[..head_end.unwrap_or(raw.len())];
+            bytes = &bytes[raw.len()..];
             self.came += raw.len() as u64;
             let mut chunks = Vec::new();
             self.learner.feed(raw, &mut chunks);
             for chunk in chunks {
                 self.chunk_came(chunk, link);
+            }
+            if head_end.is_some() {
+                self.body_from = self.came;
+                self.cut_here(link);
             }
         }
         self.tidy(link);
@@ -383,7 +398,8 @@ impl Predictions {
                 self.window.failed(len);
             }
         }
-        self.learn(chunk, true, link);
+        // Nothing follows from a head: many answers may have the same.
+        self.learn(chunk, self.cut > self.body_from, link);
     }
 
     /// A chunk of `len` bytes that was offered came as it is.

@@ -9,8 +9,9 @@
 //!         the hint is right, and all bytes are here?  hash them; right: confirm
 //!         the hint is right so far?                    wait, but not long
 //! a chunk may begin at an anchor or a backup anchor, behind a confirmed chunk, where a pause has
-//! ended, where it would if those before it had changed and kept their lengths, and in aligned
-//! mode at the offset that the offer names, or where it was moved since
+//! ended, behind the head of an HTTP response that begins there, where it would if those before it
+//! had changed and kept their lengths, and in aligned mode at the offset that the offer names, or
+//! where it was moved since
 //! ```
 //!
 //! The sender looks for anchors, not for chunks: it takes an offer's length from the offer, so
@@ -27,7 +28,10 @@ use std::collections::{BTreeSet, VecDeque};
 
 use refrain_codec::universal::UniversalHash;
 
-use super::terms::{OfferKey, OfferTerms, RunDigest};
+use super::{
+    response_head::HeadEnd,
+    terms::{OfferKey, OfferTerms, RunDigest},
+};
 use crate::{
     counters::PredictionCounters,
     frame::{Offer, OfferFrame},
@@ -58,6 +62,8 @@ pub(crate) struct Expectations {
     turn: u64,
     /// Where a chunk may begin, beside anchors.
     here: Option<u64>,
+    /// Behind the head of a response that begins where a chunk may.
+    body: Option<u64>,
     supposed: Option<Supposed>,
     /// An offer that was found right, and where.
     found: Option<Found>,
@@ -136,6 +142,16 @@ pub(crate) struct Waiting<'a> {
     pub(crate) is_last: bool,
 }
 
+impl Waiting<'_> {
+    /// Where the body begins of the response that begins at `at`, if it is one and its head has
+    /// come.
+    fn body_behind(&self, at: u64) -> Option<u64> {
+        let response = self.bytes.get((at - self.offset) as usize..)?;
+        let head = HeadEnd::default().find(response)?;
+        Some(at + head as u64)
+    }
+}
+
 /// A frame of offers that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ImpossibleOffers;
@@ -152,6 +168,7 @@ impl Expectations {
             alignment: Alignment::new(),
             turn: 0,
             here: None,
+            body: None,
             supposed: None,
             found: None,
             refuted: None,
@@ -236,6 +253,7 @@ impl Expectations {
         self.offers.clear();
         self.prefixes.clear();
         self.alignment.clear();
+        self.body = None;
         self.supposed = None;
         self.found = None;
         self.scan = None;
@@ -327,6 +345,7 @@ impl Expectations {
         }
         if let Some(here) = self.here {
             if here >= waiting.offset {
+                self.body = waiting.body_behind(here);
                 return (here < end).then_some(here);
             }
             self.here = None;
@@ -337,7 +356,8 @@ impl Expectations {
         let supposed = self.supposed_from(waiting.offset);
         let supposed = supposed.filter(|&at| at < end);
         let anchor = self.scan_for_anchor(waiting);
-        [supposed, anchor].into_iter().flatten().min()
+        let body = self.body.filter(|at| (waiting.offset..end).contains(at));
+        [supposed, anchor, body].into_iter().flatten().min()
     }
 
     /// Where the next offer is supposed, from `offset` on.
@@ -382,6 +402,9 @@ impl Expectations {
         }
         if self.here == Some(at) {
             self.here = None;
+        }
+        if self.body == Some(at) {
+            self.body = None;
         }
         if let Some(scan) = &mut self.scan {
             scan.pass(at);

@@ -14,4 +14,5 @@ mod modes;
 mod offered;
 mod predictions;
 mod questions;
+mod responses;
 mod strands;

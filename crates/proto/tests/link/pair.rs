@@ -160,13 +160,18 @@ impl Pair {
     pub fn fetch(&mut self, target: &str, content: &[u8]) -> Vec<u8> {
         let flow = self.open(target);
         let arrived = self.bring(flow, content);
+        self.end(flow);
+        arrived
+    }
+
+    /// Both ends finish.
+    pub fn end(&mut self, flow: FlowId) {
         self.far.finish(flow);
         self.near.finish(flow);
         self.settle();
         assert!(self.near.take_end(flow), "the end of it");
         self.far.take_end(flow);
         self.settle();
-        arrived
     }
 
     /// Sends `bytes` far → near on `flow` and returns what arrived.
