@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use refrain_gateway::status::{Direction, Flow, Peer, Status};
+use refrain_gateway::status::{Direction, Driver, Flow, Peer, Predictions, Status};
 
 use crate::table::{Table, age, bytes, percent};
 
@@ -50,6 +50,13 @@ pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
                 "store: {} chunks were found damaged and given up; `refrain store verify --store {}` \
                  says whether there are more",
                 store.damaged_chunks, store.path,
+            )?;
+        }
+        let unlearnt: u64 = status.peers.iter().map(|peer| peer.unlearnt_chunks).sum();
+        if unlearnt > 0 {
+            writeln!(
+                out,
+                "store: too slow for {unlearnt} chunks, which it does not have"
             )?;
         }
         if let Some(error) = &store.last_error {
@@ -186,14 +193,29 @@ fn flows(flows: &[Flow]) -> Table {
                 driver.by.clone(),
                 age(flow.age_s),
             ];
-            let why = match driver.dispersion {
-                Some(level) if level > 0 => format!("{}; dispersion {level}", driver.reason),
-                _ => driver.reason.clone(),
-            };
+            let why = why(driver, &counts.predictions);
             table.row(cells.into_iter().chain(sum(counts)).chain([why]));
         }
     }
     table
+}
+
+/// Why an end drives a direction of a flow, and what came of its predictions.
+fn why(driver: &Driver, predictions: &Predictions) -> String {
+    let mut why = driver.reason.clone();
+    if let Some(level) = driver.dispersion.filter(|&level| level > 0) {
+        why += &format!("; dispersion {level}");
+    }
+    for (what, count) in [
+        ("offered", predictions.offered_bytes),
+        ("too late", predictions.overtaken_bytes),
+        ("wasted", predictions.wasted_bytes),
+    ] {
+        if count > 0 {
+            why += &format!("; {what} {}", bytes(count));
+        }
+    }
+    why
 }
 
 /// When something was last met.
@@ -263,7 +285,24 @@ fn change(count: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use refrain_gateway::status::Driver;
+
+    #[test]
+    fn it_is_said_why_an_end_drives_and_what_came_of_it() {
+        let mut driver = Driver {
+            by: "receiver".to_owned(),
+            reason: "it has history".to_owned(),
+            dispersion: Some(0),
+        };
+        let mut predictions = Predictions::default();
+        assert_eq!(why(&driver, &predictions), "it has history");
+        driver.dispersion = Some(31);
+        predictions.offered_bytes = 3_200_000;
+        predictions.wasted_bytes = 5000;
+        assert_eq!(
+            why(&driver, &predictions),
+            "it has history; dispersion 31; offered 3.20 MB; wasted 5.00 kB"
+        );
+    }
 
     #[test]
     fn a_sum_adds_up_and_shows_a_share_only_of_what_outweighs_the_links_own_cost() {

@@ -117,14 +117,17 @@ fn watch_shows_the_status_again_until_it_is_told_to_stop() {
 }
 
 /// Names that dashboards rely on: removing one is a change that users must hear of.
-const METRICS: [(&str, &str); 31] = [
+const METRICS: [(&str, &str); 35] = [
     ("refrain_app_bytes_total", "counter"),
     ("refrain_blocks_total", "counter"),
     ("refrain_bypassed_blocks_total", "counter"),
     ("refrain_cache_bytes", "gauge"),
     ("refrain_cache_filled_bytes", "gauge"),
+    ("refrain_chunks_not_learnt_total", "counter"),
+    ("refrain_confirmations_refused_total", "counter"),
     ("refrain_effort_period_bytes", "gauge"),
     ("refrain_effort_zstd_level", "gauge"),
+    ("refrain_flows_driven_by_sender_total", "counter"),
     ("refrain_flows_open", "gauge"),
     ("refrain_flows_opened_total", "counter"),
     ("refrain_flows_reset_total", "counter"),
@@ -144,6 +147,7 @@ const METRICS: [(&str, &str); 31] = [
     ("refrain_prediction_saved_bytes_total", "counter"),
     ("refrain_predictions_hashed_false_bytes_total", "counter"),
     ("refrain_predictions_hashed_true_bytes_total", "counter"),
+    ("refrain_predictions_held_bytes", "gauge"),
     ("refrain_predictions_overtaken_bytes_total", "counter"),
     ("refrain_predictions_wasted_bytes_total", "counter"),
     ("refrain_round_trip_seconds", "gauge"),

@@ -312,7 +312,15 @@ impl SharedLink {
             } => {
                 state.change(flow, Standing::Refused(Refusal::from_wire_code(code)));
             }
-            Event::FlowReset(flow, reason) => state.change(flow, Standing::Reset(reason)),
+            Event::FlowReset(flow, reason) => {
+                if reason == ResetReason::Misconfirmed {
+                    tracing::warn!(
+                        peer = %self.peer,
+                        "a confirmation did not hold: its connection is reset, and what it named is forgotten"
+                    );
+                }
+                state.change(flow, Standing::Reset(reason));
+            }
             Event::Readable(flow) => {
                 if let Some(signals) = state.flows.get(&flow) {
                     signals.readable.notify_one();

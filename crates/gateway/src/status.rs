@@ -122,6 +122,14 @@ pub struct Peer {
     pub holes: usize,
     /// Holes that it ever had.
     pub holes_made: u64,
+    /// Chunks of what came that were not learnt, since the store did not keep up.
+    pub unlearnt_chunks: u64,
+    /// Confirmations that did not hold; each reset its flow.
+    pub misconfirmed: u64,
+    /// How often this end took over to drive a flow that it sends on.
+    pub flows_driven: u64,
+    /// Plain bytes that are held in memory for what this end offered.
+    pub offered_bytes_held: u64,
 }
 
 /// How hard the sender tries, and why.
@@ -251,6 +259,10 @@ impl Peer {
             flows_reset: 0,
             holes: 0,
             holes_made: 0,
+            unlearnt_chunks: 0,
+            misconfirmed: 0,
+            flows_driven: 0,
+            offered_bytes_held: 0,
         };
         let Some((link, wire_sent, wire_received)) = link else {
             return peer;
@@ -279,6 +291,10 @@ impl Peer {
         peer.flows_reset = link.flows_reset;
         peer.holes = link.holes;
         peer.holes_made = link.holes_made;
+        peer.unlearnt_chunks = link.unlearnt_chunks;
+        peer.misconfirmed = link.misconfirmed;
+        peer.flows_driven = link.flows_driven;
+        peer.offered_bytes_held = link.offered_bytes_held;
         peer
     }
 }
@@ -295,6 +311,10 @@ impl Peer {
         self.flows_reset += other.flows_reset;
         self.holes += other.holes;
         self.holes_made += other.holes_made;
+        self.unlearnt_chunks += other.unlearnt_chunks;
+        self.misconfirmed += other.misconfirmed;
+        self.flows_driven += other.flows_driven;
+        self.offered_bytes_held += other.offered_bytes_held;
         self.sent.add(&other.sent);
         self.received.add(&other.received);
         self.down_s = match (self.up, self.down_s, other.down_s) {

@@ -70,6 +70,11 @@ const BYTES: Scale = Scale {
         ("MB", 1_000_000),
         ("kB", 1_000),
         ("KB", 1_000),
+        ("T", 1_000_000_000_000),
+        ("G", 1_000_000_000),
+        ("M", 1_000_000),
+        ("k", 1_000),
+        ("K", 1_000),
     ],
     known: "B, KiB, MiB, GiB, kB, MB, GB, TB",
     example: "128MiB",
@@ -215,6 +220,11 @@ mod tests {
         assert_eq!("128MiB".parse(), Ok(ByteSize(128 << 20)));
         assert_eq!("1.5 GiB".parse(), Ok(ByteSize(3 << 29)));
         assert_eq!("9.1TB".parse(), Ok(ByteSize(9_100_000_000_000)));
+        for (text, bytes) in [("100G", 100_000_000_000), ("2T", 2 * 10_u64.pow(12))] {
+            assert_eq!(text.parse(), Ok(ByteSize(bytes)));
+        }
+        assert_eq!("64M".parse(), "64MB".parse::<ByteSize>());
+        assert_eq!("7k".parse(), "7K".parse::<ByteSize>());
         assert_eq!("4096".parse(), Ok(ByteSize(4096)));
         assert_eq!("20Mbit".parse(), Ok(BitRate(20_000_000)));
         assert_eq!("2.5Gbit/s".parse(), Ok(BitRate(2_500_000_000)));

@@ -145,6 +145,26 @@ fn add_peer(series: &Series<'_>, peer: &Peer) {
         "Holes that this log ever had.",
         peer.holes_made,
     );
+    series.counter(
+        "refrain_chunks_not_learnt_total",
+        "Chunks of what came that the store was too slow for.",
+        peer.unlearnt_chunks,
+    );
+    series.counter(
+        "refrain_confirmations_refused_total",
+        "Confirmations that did not hold; each reset its flow.",
+        peer.misconfirmed,
+    );
+    series.counter(
+        "refrain_flows_driven_by_sender_total",
+        "How often this end took over to drive a flow that it sends on.",
+        peer.flows_driven,
+    );
+    series.gauge(
+        "refrain_predictions_held_bytes",
+        "Plain bytes that are held in memory for what this end offered.",
+        peer.offered_bytes_held as f64,
+    );
     if let Some(time) = peer.round_trip_ms {
         series.gauge(
             "refrain_round_trip_seconds",
