@@ -30,7 +30,7 @@ use refrain_codec::universal::UniversalHash;
 
 use super::{
     response_head::HeadEnd,
-    terms::{OfferKey, OfferTerms, RunDigest},
+    terms::{OfferKey, OfferTerms, PREFIX_BYTES, RunDigest},
 };
 use crate::{
     counters::PredictionCounters,
@@ -71,6 +71,8 @@ pub(crate) struct Expectations {
     refuted: Option<(u64, u64)>,
     scan: Option<Scan>,
     hold: Option<Hold>,
+    /// An offer for which fewer bytes than have a hint were held in vain.
+    unheld: Option<u64>,
     /// Bytes hashed in vain since the last success, less those sent before the latest offer.
     false_bytes: u64,
     /// Where the latest offer or success was: how long it has been looked for any in vain.
@@ -174,6 +176,7 @@ impl Expectations {
             refuted: None,
             scan: None,
             hold: None,
+            unheld: None,
             false_bytes: 0,
             searched_from: 0,
             offset: 0,
@@ -300,6 +303,9 @@ impl Expectations {
                         return Step::Wait(until);
                     }
                     self.hold = None;
+                    if bytes.len() < PREFIX_BYTES {
+                        self.unheld = Some(number);
+                    }
                 }
                 _ => {}
             }

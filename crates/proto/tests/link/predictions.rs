@@ -455,6 +455,33 @@ fn what_is_written_by_hand_is_not_held_back() {
 }
 
 #[test]
+fn keystrokes_are_held_back_once() {
+    let content = noise(100_000, 14);
+    let mut pair = predicting(1, Predict::Window);
+    sent_of(&mut pair, "a:1", &content);
+    let flow = pair.open("a:1");
+    assert!(made(&pair).offers > 0);
+    let mut waits = 0;
+    for seed in 0..20 {
+        // Too short for a hint, by which it could be told from what is expected.
+        let line = noise(20, 100 + seed);
+        pair.far.write(flow, &line);
+        carry_down(&mut pair);
+        let mut arrived = Vec::new();
+        pair.near.take_ready(flow, &mut arrived);
+        if arrived.is_empty() {
+            waits += 1;
+            pair.now = pair.far.poll_timeout().expect("a deadline");
+            pair.far.handle_timeout(pair.now);
+            carry_down(&mut pair);
+            pair.near.take_ready(flow, &mut arrived);
+        }
+        assert_eq!(arrived, line);
+    }
+    assert!(waits <= 1, "{waits}");
+}
+
+#[test]
 fn a_chunk_that_never_completes_is_not_waited_for_long() {
     let content = noise(100_000, 15);
     let mut pair = predicting(1, Predict::Window);

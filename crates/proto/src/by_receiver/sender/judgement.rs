@@ -96,7 +96,9 @@ impl Expectations {
             return Verdict::Wrong;
         }
         let Some(chunk) = bytes.get(..len) else {
-            return if is_last {
+            // What is typed has no hint: it is held once.
+            let is_unheld = bytes.len() < PREFIX_BYTES && self.unheld == Some(number);
+            return if is_last || is_unheld {
                 Verdict::Wrong
             } else {
                 Verdict::Incomplete
