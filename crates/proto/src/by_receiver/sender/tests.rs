@@ -145,6 +145,26 @@ fn offers_that_keep_being_wrong_cost_so_much_hashing_and_no_more() {
 }
 
 #[test]
+fn what_the_sum_of_a_hint_refutes_is_not_hashed() {
+    let chunk = noise(4096, 1);
+    let mut changed = chunk.clone();
+    changed[4000] ^= 1;
+    let (right, other) = (Hint::of(&chunk), Hint::of(&changed));
+    assert_eq!(right.prefix, other.prefix);
+    assert_ne!(right.sum, other.sum);
+    for (bytes, confirmed) in [(&chunk, 4096), (&changed, 0)] {
+        let mut expectations = Expectations::new(terms(), key());
+        offer(&mut expectations, None, &[&chunk]).expect("possible");
+        expectations.begins_at(0);
+        expectations.step(at(0), waiting(0, bytes));
+        let counted = expectations.counters;
+        assert_eq!(counted.confirmed_bytes, confirmed);
+        assert_eq!(counted.hashed_true_bytes, confirmed);
+        assert_eq!(counted.hashed_false_bytes, 0);
+    }
+}
+
+#[test]
 fn offers_are_looked_for_so_long_and_again_when_others_come() {
     let chunks = chunks();
     let stream = chunks[2..4].concat();
