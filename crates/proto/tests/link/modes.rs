@@ -2,11 +2,11 @@
 
 use refrain_codec::geometry::CacheGeometry;
 use refrain_proto::{
-    LaneId, LinkConfig, Mode, by_receiver::history::HistoryConfig, counters::LayerCounters,
-    hello::Hello,
+    FlowId, LaneId, LinkConfig, Mode, by_receiver::history::HistoryConfig, counters::LayerCounters,
+    frame::Frame, hello::Hello,
 };
 
-use crate::pair::{Pair, noise};
+use crate::pair::{Pair, noise, transmit};
 
 fn config(mode: Mode, has_history: bool) -> LinkConfig {
     LinkConfig {
@@ -108,6 +108,36 @@ fn carries_what_both_want(near: Mode, far: Mode, histories: [bool; 2]) {
         let learns = has_history && mode.predicts();
         assert_eq!(!memory.chunks.is_empty(), learns, "{what}");
     }
+}
+
+/// One in mode `receiver` has no cache that it could match against.
+#[test]
+fn a_sender_without_a_cache_drives_no_flow_however_its_chains_break() {
+    for (mode, drives) in [(Mode::Receiver, false), (Mode::Auto, true)] {
+        let mut pair = Pair::between(1, config(mode, true), config(mode, false));
+        let flow = pair.open("a:1");
+        let mut broken = Vec::new();
+        Frame::Dispersion { flow, level: 255 }.write(&mut broken);
+        pair.far
+            .receive(pair.now, LaneId(0), &broken)
+            .expect("no fault");
+        let said = transmit(&mut pair.far, pair.now, LaneId(0));
+        assert_eq!(is_driven(&said, flow), drives, "{mode}");
+    }
+}
+
+fn is_driven(mut bytes: &[u8], flow: FlowId) -> bool {
+    let driven = Frame::Driven {
+        flow,
+        by_sender: true,
+    };
+    while let Ok(Some((frame, read))) = Frame::read(bytes) {
+        if frame == driven {
+            return true;
+        }
+        bytes = &bytes[read..];
+    }
+    false
 }
 
 #[test]
