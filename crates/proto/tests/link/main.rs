@@ -4,6 +4,7 @@ mod memory;
 mod pair;
 
 mod blocks;
+mod bounds;
 mod caches;
 mod confirming;
 mod flows;

@@ -25,6 +25,8 @@ pub struct Memory {
     openings: HashMap<u64, usize>,
     open: HashMap<RecipeNumber, (usize, Option<u64>)>,
     answers: VecDeque<(Wanted, Found)>,
+    /// Takes no requests.
+    pub is_stuck: bool,
     /// Keeps answers back.
     pub is_slow: bool,
     /// Returns chunks that are not those of their digests.
@@ -37,7 +39,9 @@ impl Memory {
     /// Does what `link` asks; says whether anything was asked or answered.
     pub fn serve(&mut self, link: &mut Link) -> bool {
         let mut is_busy = false;
-        while let Some(request) = link.poll_history() {
+        while !self.is_stuck
+            && let Some(request) = link.poll_history()
+        {
             is_busy = true;
             self.handle(request);
         }

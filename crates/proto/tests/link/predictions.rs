@@ -47,7 +47,7 @@ fn counted(pair: &Pair) -> [u64; 4] {
     ]
 }
 
-fn made(pair: &Pair) -> PredictionCounters {
+pub fn made(pair: &Pair) -> PredictionCounters {
     pair.near.status(pair.now).offers_made
 }
 
