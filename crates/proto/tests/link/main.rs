@@ -13,6 +13,7 @@ mod lanes;
 mod loss;
 mod modes;
 mod offered;
+mod openings;
 mod predictions;
 mod questions;
 mod responses;

@@ -1,6 +1,10 @@
 //! What predictions are worth, what they never do, and what they leave behind.
 
-use refrain_codec::{geometry::CacheGeometry, marker::AnchorFinder};
+use refrain_codec::{
+    chunk::stream::ChunkBounds,
+    geometry::CacheGeometry,
+    marker::{AnchorFinder, PackMask},
+};
 use refrain_proto::{
     FlowId, LaneId, LinkConfig,
     by_receiver::history::{HistoryConfig, Predict},
@@ -23,6 +27,16 @@ pub fn predicting(lanes: usize, predict: Predict) -> Pair {
             ..HistoryConfig::default()
         },
     )
+}
+
+/// Of many short chunks.
+pub fn short_chunks(predict: Predict) -> HistoryConfig {
+    HistoryConfig {
+        predict,
+        mask: PackMask::with_bits(6).expect("6 to 15"),
+        bounds: ChunkBounds::new(64, 256).expect("valid"),
+        ..HistoryConfig::default()
+    }
 }
 
 /// Moves `content`, and gives how many of its bytes were not confirmed.
@@ -292,12 +306,7 @@ fn what_flows_were_offered_is_given_back_with_them() {
 #[test]
 fn half_closed_flows_keep_no_offers_from_others() {
     let content = noise(2 << 20, 7);
-    let history = HistoryConfig {
-        mask: refrain_codec::marker::PackMask::with_bits(6).expect("6 to 15"),
-        bounds: refrain_codec::chunk::stream::ChunkBounds::new(64, 256).expect("valid"),
-        ..HistoryConfig::default()
-    };
-    let mut pair = Pair::with_history(1, history);
+    let mut pair = Pair::with_history(1, short_chunks(Predict::Window));
     sent_of(&mut pair, "a:1", &content);
     for _ in 0..40 {
         let flow = pair.open("a:1");
