@@ -18,3 +18,4 @@ mod predictions;
 mod questions;
 mod responses;
 mod strands;
+mod windows;
