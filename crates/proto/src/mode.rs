@@ -12,8 +12,8 @@ pub enum Mode {
     Auto,
     /// The sender alone, against the mirrored cache; and zstd.
     Sender,
-    /// Predictions alone. Nothing is kept from one flow to the next, and a flow for which
-    /// nothing is predicted costs nothing.
+    /// Predictions alone. Nothing of what was sent is kept from one flow to the next, and a flow
+    /// for which nothing is predicted costs nothing.
     Receiver,
     /// Nothing: bytes are carried as they are.
     Off,
