@@ -5,6 +5,7 @@
 //! What the processors take is no part of them.
 
 mod goodput;
+mod in_store;
 mod log;
 mod page;
 mod trial;
@@ -20,6 +21,7 @@ use serde::Serialize;
 
 use crate::corpus::{self, Corpus};
 use goodput::Goodput;
+use in_store::Kept;
 use trial::{Outcome, Predicted, Trial};
 
 const LINUX: &str = "Linux";
@@ -47,6 +49,7 @@ struct Report {
     trials: Vec<Measured>,
     /// `zstd -3` of each object on its own: series, and share of the raw bytes.
     zstd_each: Vec<(&'static str, f64)>,
+    in_store: Vec<Kept>,
     goodput: Goodput,
 }
 
@@ -62,6 +65,12 @@ impl Report {
         let mut trials = self.trials.iter();
         let measured = trials.find(|measured| measured.trial == trial);
         Ok(&measured.with_context(|| format!("{trial:?}"))?.outcome)
+    }
+
+    /// What became of a series that was put into a store.
+    fn in_store(&self, series: &str) -> anyhow::Result<&Kept> {
+        let mut all = self.in_store.iter();
+        all.find(|kept| kept.series == series).context("a series")
     }
 
     fn zstd_each(&self, series: &str) -> anyhow::Result<f64> {
@@ -94,6 +103,7 @@ pub fn run(data: &Path, json: bool) -> anyhow::Result<String> {
     let report = Report {
         trials: measure(&corpora, &trials())?,
         zstd_each: zstd_each(&corpora)?,
+        in_store: in_store::measure(&corpora)?,
         goodput: goodput::measure()?,
     };
     match json {

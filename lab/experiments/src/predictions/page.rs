@@ -7,6 +7,7 @@ use refrain_proto::Mode;
 use super::{
     BREVO, GITHUB, LINUX, LOG, Report, USUAL, behind,
     goodput::{REPEATED_BYTES, STRANGE_BYTES},
+    in_store::Kept,
     log, of_log,
     trial::{MBIT, Predicted, Trial},
 };
@@ -83,6 +84,22 @@ direction's, and only `receiver` has none. `gzip` leaves 24 % of each Linux rele
 |---|--:|--:|--:|--:|--:|--:|--:|
 ";
 
+const IN_STORE: &str = "
+## In the store
+
+The same objects, cut as a near end cuts them and put into a chunk store on disk, one after the
+other, each with a recipe of its own. Index, and index with recipes, as a share of the bytes stored;
+recipes as one of the bytes received. Each arrival of a chunk takes an entry of a recipe, known or
+not. So the more a series repeats itself, the more recipes are beside what is stored: the index
+keeps within 0.5 % of it, both together do not. Memory is that of the index and of all about
+recipes; where chunks are few, most of it is room for more. Each store was opened again, its last
+two flows were read back, and every byte was compared.
+
+| series | chunks | received | recognised | stored | index | with recipes | recipes, of the received \
+| memory a chunk |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|
+";
+
 const RELEASES: &str = "
 ## Release by release
 
@@ -98,6 +115,7 @@ pub fn page(report: &Report) -> anyhow::Result<String> {
     costs(&mut page, report)?;
     changed_log(&mut page, report)?;
     with_max_match(&mut page, report)?;
+    in_store(&mut page, &report.in_store)?;
     goodput(&mut page, report)?;
     releases(&mut page, report)?;
     Ok(page)
@@ -135,6 +153,9 @@ fn asked(page: &mut String, report: &Report) -> anyhow::Result<()> {
     };
     let known = percent(report.outcome(near_zero)?.known());
     at_least("Linux, 8 KiB: bytes in known chunks", 88.0, known)?;
+    let kept = report.in_store(LINUX)?;
+    let recognised = percent(kept.recognised());
+    at_least("the same, by a store on disk", 88.0, recognised)?;
     let aligned = report.outcome(Trial {
         predicted: Predicted::Aligned,
         ..near_zero
@@ -193,6 +214,18 @@ fn asked(page: &mut String, report: &Report) -> anyhow::Result<()> {
     ] {
         let what = format!("Linux, 8 KiB, `{name}`: upstream at most");
         at_most(&what, 0.3, most_up(predicted))?;
+    }
+    for (what, asked, share) in [
+        ("index, of the bytes stored", 0.5, kept.index()),
+        (
+            "index and recipes, of the bytes stored",
+            0.5,
+            kept.metadata(),
+        ),
+        ("recipes, of the bytes received", 0.1, kept.recipes()),
+    ] {
+        let what = format!("Linux, 8 KiB, on disk: {what}");
+        at_most(&what, asked, percent(share))?;
     }
     let found = &report.goodput;
     row(
@@ -340,6 +373,27 @@ fn with_max_match(page: &mut String, report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn in_store(page: &mut String, all: &[Kept]) -> anyhow::Result<()> {
+    *page += IN_STORE;
+    for kept in all {
+        writeln!(
+            page,
+            "| {} | {} KiB | {:.1} MB | {:.2} % | {:.1} MB | {:.2} % | {:.2} % | {:.3} % \
+             | {:.0} bytes |",
+            kept.series,
+            kept.chunk_kib,
+            kept.received_bytes as f64 / 1e6,
+            percent(kept.recognised()),
+            kept.stored_bytes as f64 / 1e6,
+            percent(kept.index()),
+            percent(kept.metadata()),
+            percent(kept.recipes()),
+            kept.memory_a_chunk(),
+        )?;
+    }
+    Ok(())
+}
+
 fn goodput(page: &mut String, report: &Report) -> anyhow::Result<()> {
     let found = &report.goodput;
     write!(
@@ -400,4 +454,34 @@ fn releases(page: &mut String, report: &Report) -> anyhow::Result<()> {
     }
     page.pop();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_has_a_line_whose_figures_are_in_order() {
+        let kept = Kept {
+            series: LINUX,
+            chunk_kib: 8,
+            received_bytes: 1_000_000_000,
+            stored_bytes: 200_000_000,
+            chunks: 25_000,
+            index_bytes: 800_000,
+            recipe_bytes: 600_000,
+            memory_bytes: 1_000_000,
+            read_back_bytes: 0,
+        };
+        let mut page = String::new();
+        in_store(&mut page, &[kept]).expect("text grows");
+        let line = page.lines().last().expect("its line");
+        assert_eq!(
+            line,
+            "| Linux | 8 KiB | 1000.0 MB | 80.00 % | 200.0 MB | 0.40 % | 0.70 % | 0.060 % | 40 bytes |"
+        );
+        let heads = page.lines().find(|line| line.starts_with("| series"));
+        let columns = |line: &str| line.matches('|').count();
+        assert_eq!(columns(heads.expect("a head")), columns(line));
+    }
 }
