@@ -27,7 +27,6 @@ use super::{
     link_history::LinkHistory,
     offers::{Offered, Offers, Said, State, Unconfirmed},
     response_head::HeadEnd,
-    terms::OfferKey,
     window::VirtualWindow,
 };
 use crate::{
@@ -338,11 +337,13 @@ impl Predictions {
     }
 
     /// The next frame of offers and withdrawals for the sender, if there is something to say.
-    pub(crate) fn say(&mut self, key: &OfferKey) -> Option<Said> {
+    pub(crate) fn say(&mut self, link: &LinkHistory) -> Option<Said> {
+        let key = link.key()?;
         let allowed = self.window.allowed_bytes();
         let is_over = self.by_sender || self.stopped;
         let is_full = self.window.room_bytes() < (allowed / 4).max(ROOM_BYTES_MIN.min(allowed));
-        let withdrawals_min = if is_over || is_full {
+        // Without room on the link no offers come that could take withdrawals along.
+        let withdrawals_min = if is_over || is_full || !self.has_room(link) {
             1
         } else {
             WITHDRAWALS_A_FRAME

@@ -264,7 +264,7 @@ impl Link {
         let (Some(history), Some(flow)) = (&self.history, self.flows.get_mut(&id)) else {
             return;
         };
-        let (Some(predictions), Some(key)) = (&mut flow.receive.predictions, history.key()) else {
+        let (Some(predictions), true) = (&mut flow.receive.predictions, history.has_peer()) else {
             return;
         };
         let home = flow.home;
@@ -272,7 +272,7 @@ impl Link {
         if let Some(by) = predictions.say_moved() {
             Frame::Moved { flow: id, by }.write(&mut control);
         }
-        while let Some(said) = predictions.say(key) {
+        while let Some(said) = predictions.say(history) {
             bytes.clear();
             let frame = Frame::Offer(OfferFrame {
                 flow: id,

@@ -60,6 +60,23 @@ fn one_flow_leaves_room_for_the_offers_of_others() {
     }
 }
 
+/// Withdrawals go with offers, and where there is no room for offers they go alone.
+#[test]
+fn what_a_link_without_room_gave_up_makes_room() {
+    let (left, taken) = (noise(300_000, 1), noise(6_000_000, 2));
+    let mut pair = narrow(&left);
+    sent_of(&mut pair, "b:1", &taken);
+    let flow = pair.open("c:1");
+    pair.bring(flow, &left[..10_000]);
+    assert!(held(&pair) > OFFERED_MAX / 2, "{} bytes", held(&pair));
+    let confirmed = made(&pair).confirmed_bytes;
+    for piece in taken.chunks(100_000) {
+        pair.bring(flow, piece);
+    }
+    let confirmed = made(&pair).confirmed_bytes - confirmed;
+    assert!(confirmed > 500_000, "{confirmed}");
+}
+
 /// All of them are promised room before any of them takes it.
 #[test]
 fn flows_that_are_answered_at_once_hold_no_more_than_the_link_may() {

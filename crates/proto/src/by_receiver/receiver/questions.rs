@@ -145,6 +145,12 @@ impl Predictions {
         }
     }
 
+    /// Whether there is enough room for the history to be asked to fill it.
+    pub(super) fn has_room(&self, link: &LinkHistory) -> bool {
+        let least = ROOM_BYTES_MIN.min(self.window.allowed_bytes());
+        self.room_bytes(link) >= least && link.free_offers() > 0
+    }
+
     fn room_bytes(&self, link: &LinkHistory) -> u64 {
         self.window.room_bytes().min(link.share_bytes())
     }
