@@ -13,6 +13,8 @@ use std::{
     time::Duration,
 };
 
+use refrain_gateway::status::Direction;
+
 use common::{
     addresses::{forward, free_address},
     command::{keygen, refrain},
@@ -350,6 +352,97 @@ fn both_ends_say_which_of_them_drives_a_flow() {
         assert_eq!(warned, mode == "sender");
         download.finish();
     }
+}
+
+#[test]
+fn both_ends_count_alike_what_was_predicted() {
+    let file = noise(12, FILE_BYTES);
+    let changed = [&file[..FILE_BYTES / 2], &noise(13, 3 * FILE_BYTES / 2)].concat();
+    let answers = [file.clone(), changed.clone()];
+    // A flow stays open until its client ends it.
+    let (listen, option) = forward(serve(move |mut stream| {
+        let mut which = [0];
+        stream.read_exact(&mut which)?;
+        stream.write_all(&answers[usize::from(which[0])])?;
+        io::copy(&mut stream, &mut io::sink()).map(drop)
+    }));
+    let site = Site::new();
+    let far = site.far(&RECEIVER);
+    let store = folder(&site, "store");
+    let near = site.near(site.far_listen, &options(&option, &store, &[]));
+    near.wait_until_up();
+    assert_eq!(
+        (&*near.status().mode, &*far.status().mode),
+        ("auto", "receiver")
+    );
+    let ask = |which, expected: &[u8]| {
+        let mut stream = TcpStream::connect(listen).expect("the near end listens");
+        stream.write_all(&[which]).expect("sent");
+        let mut came = vec![0; expected.len()];
+        stream.read_exact(&mut came).expect("it comes");
+        assert!(came == expected, "it arrives equal");
+        stream
+    };
+    let wait_for_its_end = |stream| {
+        drop(stream);
+        eventually("the flow ends", || {
+            let ends = [&near, &far];
+            ends.iter()
+                .all(|end| end.status().flows.is_empty())
+                .then_some(())
+        });
+    };
+    wait_for_its_end(ask(0, &file));
+    assert_eq!(near.peer().received.predictions.offers, 0);
+
+    let stream = ask(1, &changed);
+    let of_flow = |end: &Gateway| end.status().flows.swap_remove(0);
+    let (received, sent) = eventually("offers of what has changed are given up", || {
+        let (sent, received) = (of_flow(&far), of_flow(&near));
+        (received.received.predictions.wasted_bytes > 0).then_some((received, sent))
+    });
+    for driver in [&received.receive_driver, &sent.send_driver] {
+        assert_eq!(
+            (&*driver.by, &*driver.reason),
+            ("receiver", "predictions are right")
+        );
+    }
+    assert_counted_alike(&received.received, &sent.sent);
+    wait_for_its_end(stream);
+    let received = near.peer().received;
+    assert_counted_alike(&received, &far.peer().sent);
+    let of_all = received.predictions;
+    assert_eq!(
+        of_all.offered_bytes,
+        of_all.confirmed_bytes + of_all.overtaken_bytes + of_all.wasted_bytes,
+        "each offer came to something: {of_all:?}"
+    );
+}
+
+/// Holds what the near end counted against what the far end did, where half a file was known.
+#[track_caller]
+fn assert_counted_alike(received: &Direction, sent: &Direction) {
+    let (near, far) = (&received.predictions, &sent.predictions);
+    let confirmed_bytes = far.confirmed_bytes;
+    let bytes = FILE_BYTES as u64 / 4..=FILE_BYTES as u64 / 2;
+    assert!(bytes.contains(&confirmed_bytes), "{far:?}");
+    assert_eq!(
+        (near.confirmed, near.confirmed_bytes),
+        (far.confirmed, confirmed_bytes)
+    );
+    assert_eq!(far.hashed_true_bytes, confirmed_bytes);
+    assert_eq!(received.prediction_saved_bytes, confirmed_bytes);
+    assert_eq!(sent.prediction_saved_bytes, confirmed_bytes);
+    assert!(far.confirmed > 0 && far.offers >= far.confirmed, "{far:?}");
+    assert!(
+        far.offers <= near.offers && far.offered_bytes <= near.offered_bytes,
+        "{near:?} {far:?}"
+    );
+    let known_bytes = near.confirmed_bytes + near.overtaken_bytes + near.wasted_bytes;
+    assert!(
+        near.wasted_bytes > 0 && near.offered_bytes >= known_bytes,
+        "{near:?}"
+    );
 }
 
 #[test]
