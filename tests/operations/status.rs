@@ -1,6 +1,7 @@
 //! What operators see of a gateway: status, once and again, and metrics.
 
 use std::{
+    collections::BTreeSet,
     io::{BufRead, BufReader},
     process::{Command, Stdio},
 };
@@ -8,7 +9,9 @@ use std::{
 use crate::common::{
     addresses::{forward, free_address},
     command::{command, refrain, refrain_fails},
-    eventually, exposition, http,
+    eventually, exposition,
+    gateway::Gateway,
+    http,
     origin::{self, Download},
     site::{Pair, Site},
 };
@@ -166,20 +169,7 @@ fn metrics_are_prometheus_text_with_stable_names() {
     near.wait_until_up();
     assert!(origin::answers(listen));
     for gateway in [&near, &far] {
-        eventually("a round trip is measured", || gateway.peer().round_trip_ms);
-        let (status, page) = http::get(gateway.admin, "/metrics", None).expect("the page");
-        assert_eq!(status, 200);
-        let families = exposition::parse(&page);
-        let types = families.iter().map(|family| (family.name, family.kind));
-        let mut types: Vec<_> = types.collect();
-        types.sort_unstable();
-        assert_eq!(types, METRICS);
-        for family in &families {
-            let is_counter = family.kind == "counter";
-            assert_eq!(family.name.ends_with("_total"), is_counter, "{family:?}");
-            assert!(family.help.ends_with('.'), "{family:?}");
-            assert!(!family.series.is_empty(), "{family:?}");
-        }
+        assert_metrics(gateway, &METRICS);
     }
     let (_, page) = http::get(far.admin, "/metrics", None).expect("the page");
     let up = exposition::parse(&page)
@@ -188,6 +178,75 @@ fn metrics_are_prometheus_text_with_stable_names() {
         .expect("it is among the names");
     let labels = vec![("peer".to_owned(), "\"a\" & \\b".to_owned())];
     assert_eq!(up.series, [(labels, 1.0)]);
+}
+
+/// What a near end with a store has besides.
+const METRICS_OF_A_STORE: [(&str, &str); 7] = [
+    ("refrain_store_chunks", "gauge"),
+    ("refrain_store_damaged_chunks_total", "counter"),
+    ("refrain_store_disk_bound_bytes", "gauge"),
+    ("refrain_store_disk_bytes", "gauge"),
+    ("refrain_store_evicted_chunks_total", "counter"),
+    ("refrain_store_received_bytes_total", "counter"),
+    ("refrain_store_stored_bytes_total", "counter"),
+];
+
+#[test]
+fn a_near_end_with_a_store_has_metrics_of_it() {
+    let (listen, option) = forward(origin::start());
+    let site = Site::new();
+    let _far = site.far(&["--mode", "receiver"]);
+    let store = site.path("store").display().to_string();
+    let options = [
+        "--forward",
+        &option,
+        "--store",
+        &store,
+        "--store-size",
+        "1GB",
+    ];
+    let near = site.near(site.far_listen, &options);
+    near.wait_until_up();
+    // What comes again is stored once.
+    for _ in 0..2 {
+        origin::fetch(listen, "send 3 300000").expect("an answer");
+    }
+    let store = eventually("all of it was taken to the store", || {
+        let store = near.status().store.expect("a store");
+        (store.received_bytes >= 600_000).then_some(store)
+    });
+    assert!(store.stored_bytes < 400_000, "{store:?}");
+    let page = assert_metrics(&near, &[&METRICS[..], &METRICS_OF_A_STORE].concat());
+    let families = exposition::parse(&page);
+    for (name, value) in [
+        ("refrain_store_chunks", store.chunks),
+        ("refrain_store_disk_bound_bytes", 1_000_000_000),
+        ("refrain_store_received_bytes_total", store.received_bytes),
+        ("refrain_store_stored_bytes_total", store.stored_bytes),
+    ] {
+        let family = families.iter().find(|family| family.name == name);
+        let series = &family.expect("it is among the names").series;
+        assert_eq!(*series, [(Vec::new(), value as f64)], "{name}");
+    }
+}
+
+/// Holds the names on a gateway's page and their types against `expected`, and gives the page.
+#[track_caller]
+fn assert_metrics(gateway: &Gateway, expected: &[(&str, &str)]) -> String {
+    eventually("a round trip is measured", || gateway.peer().round_trip_ms);
+    let (status, page) = http::get(gateway.admin, "/metrics", None).expect("the page");
+    assert_eq!(status, 200);
+    let families = exposition::parse(&page);
+    let types = families.iter().map(|family| (family.name, family.kind));
+    let types: BTreeSet<_> = types.collect();
+    assert_eq!(types, expected.iter().copied().collect());
+    for family in &families {
+        let is_counter = family.kind == "counter";
+        assert_eq!(family.name.ends_with("_total"), is_counter, "{family:?}");
+        assert!(family.help.ends_with('.'), "{family:?}");
+        assert!(!family.series.is_empty(), "{family:?}");
+    }
+    page
 }
 
 #[test]
