@@ -62,6 +62,8 @@ pub enum Kind {
     FlippedBit,
     /// One of a confirmation did.
     AlteredConfirmation,
+    /// One of offers did: a wrong length, hint or signature.
+    AlteredOffer,
     /// A frame was cut short, and others followed it.
     TruncatedFrame,
     /// A frame came twice.
@@ -84,8 +86,12 @@ pub enum Kind {
     Misconfirmed,
     /// A sender took a flow over whose chains kept breaking.
     DrivenBySender,
+    /// A lane broke at an end that had offers out.
+    LaneLostAmidOffers,
     /// A history forgot chunks while flows asked for them.
     Eviction,
+    /// It did while offers were out.
+    EvictionAmidOffers,
 }
 
 /// How often each kind occurred.
@@ -96,7 +102,7 @@ pub struct Kinds {
 
 impl Kind {
     /// Each kind, in the order in which reports name them.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 44] = [
         Self::FlowCompleted,
         Self::HalfClose,
         Self::ResetByApplication,
@@ -126,6 +132,7 @@ impl Kind {
         Self::RestartFound,
         Self::FlippedBit,
         Self::AlteredConfirmation,
+        Self::AlteredOffer,
         Self::TruncatedFrame,
         Self::DuplicatedFrame,
         Self::DroppedFrame,
@@ -137,7 +144,9 @@ impl Kind {
         Self::OfferWithdrawn,
         Self::Misconfirmed,
         Self::DrivenBySender,
+        Self::LaneLostAmidOffers,
         Self::Eviction,
+        Self::EvictionAmidOffers,
     ];
 
     /// Its name in reports.
@@ -173,6 +182,7 @@ impl Kind {
             Self::RestartFound => "restarts_found",
             Self::FlippedBit => "flipped_bits",
             Self::AlteredConfirmation => "altered_confirmations",
+            Self::AlteredOffer => "altered_offers",
             Self::TruncatedFrame => "truncated_frames",
             Self::DuplicatedFrame => "duplicated_frames",
             Self::DroppedFrame => "dropped_frames",
@@ -184,7 +194,9 @@ impl Kind {
             Self::OfferWithdrawn => "offers_withdrawn",
             Self::Misconfirmed => "misconfirmed",
             Self::DrivenBySender => "driven_by_sender",
+            Self::LaneLostAmidOffers => "lanes_lost_amid_offers",
             Self::Eviction => "evictions",
+            Self::EvictionAmidOffers => "evictions_amid_offers",
         }
     }
 }

@@ -217,7 +217,12 @@ fn damage(rng: &mut Rng, harm: Kind, bytes: &mut Vec<u8>, is_first: bool) -> boo
         _ => 0,
     };
     while let Ok(Some((frame, read))) = Frame::read(&bytes[at..]) {
-        if harm != Kind::AlteredConfirmation || matches!(frame, Frame::Confirm(_)) {
+        let is_meant = match harm {
+            Kind::AlteredConfirmation => matches!(frame, Frame::Confirm(_)),
+            Kind::AlteredOffer => matches!(frame, Frame::Offer(_)),
+            _ => true,
+        };
+        if is_meant {
             frames.push(at..at + read);
         }
         at += read;
@@ -234,7 +239,9 @@ fn damage(rng: &mut Rng, harm: Kind, bytes: &mut Vec<u8>, is_first: bool) -> boo
         return false;
     };
     match harm {
-        Kind::AlteredConfirmation => bytes[rng.usize(frame)] ^= 1 << rng.u8(..8),
+        Kind::AlteredConfirmation | Kind::AlteredOffer => {
+            bytes[rng.usize(frame)] ^= 1 << rng.u8(..8)
+        }
         Kind::TruncatedFrame => {
             let cut = rng.usize(frame.start + 1..=frame.end - 1);
             bytes.drain(cut..frame.end);

@@ -155,7 +155,16 @@ impl Plan {
         let mut troubles: Vec<_> = match rng.u8(..10) {
             0 => Vec::new(),
             weather => (0..rng.usize(1..12))
-                .map(|_| (moment(rng), Trouble::draw(rng, weather, predicts)))
+                .map(|_| {
+                    let at = moment(rng);
+                    match Trouble::draw(rng, weather, predicts) {
+                        // While there are predictions: most flows begin early.
+                        trouble @ Trouble::Harm(Kind::AlteredOffer | Kind::AlteredConfirmation) => {
+                            (at / 20, trouble)
+                        }
+                        trouble => (at, trouble),
+                    }
+                })
                 .collect(),
         };
         troubles.sort_by_key(|&(at, _)| at);
@@ -235,17 +244,16 @@ impl Trouble {
         let end = End::BOTH[rng.usize(..2)];
         let (dying, damaging) = (weather >= 5, weather >= 7);
         match rng.u8(..16) {
+            10.. if damaging && predicts && rng.bool() => {
+                Self::Harm([Kind::AlteredOffer, Kind::AlteredConfirmation][rng.usize(..2)])
+            }
             10.. if damaging => Self::Harm(
                 [
                     Kind::FlippedBit,
-                    match predicts {
-                        true => Kind::AlteredConfirmation,
-                        false => Kind::FlippedBit,
-                    },
                     Kind::TruncatedFrame,
                     Kind::DuplicatedFrame,
                     Kind::DroppedFrame,
-                ][rng.usize(..5)],
+                ][rng.usize(..4)],
             ),
             10.. if dying => Self::Restart(end),
             9 if rng.bool() => Self::Drain(end),

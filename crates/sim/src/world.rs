@@ -48,6 +48,8 @@ pub(crate) struct World {
     /// The near end's present link.
     near_instance: u64,
     lanes_wanted: usize,
+    /// What is to be done to the next frame of its kind, on whichever transport.
+    rare_harm: Option<Kind>,
     dial_is_booked: bool,
     no_dial_before: Moment,
     /// Parcels that each end sent, and the latest of them that arrived.
@@ -143,6 +145,7 @@ impl World {
             transports: Vec::new(),
             near_instance: 0,
             lanes_wanted: plan.lanes,
+            rare_harm: None,
             dial_is_booked: false,
             no_dial_before: Moment::default(),
             parcels_sent: [0; 2],

@@ -59,6 +59,7 @@ impl World {
         let altering = [
             Kind::FlippedBit,
             Kind::AlteredConfirmation,
+            Kind::AlteredOffer,
             Kind::TruncatedFrame,
         ];
         let bytes_changed = altering.iter().any(|&kind| self.kinds.count(kind) > 0);

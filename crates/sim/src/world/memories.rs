@@ -51,17 +51,20 @@ impl World {
             Some(foresight) => foresight.forgets_one_of,
             None => 0,
         };
-        let rng = &mut self.rng;
-        let memory = &mut self.ends[end as usize].memory;
         // What a process asked before it died is not answered.
-        let Some((link, request)) = memory.asked.pop_front() else {
+        let Some((link, request)) = self.side(end).memory.asked.pop_front() else {
             return Ok(());
         };
-        if forgets_one_of > 0 && rng.u32(..forgets_one_of) == 0 {
+        if forgets_one_of > 0 && self.rng.u32(..forgets_one_of) == 0 {
             self.kinds.note(Kind::Eviction);
-            memory.remembered.evict(rng.usize(..40));
+            if self.has_offers_out(end) {
+                self.kinds.note(Kind::EvictionAmidOffers);
+            }
+            let count = self.rng.usize(..40);
+            self.side(end).memory.remembered.evict(count);
         }
-        let Some((wanted, found)) = memory.remembered.handle_of(link, request) else {
+        let Some((wanted, found)) = self.side(end).memory.remembered.handle_of(link, request)
+        else {
             return Ok(());
         };
         if let Some(side) = self.link_side(end, link) {
@@ -69,6 +72,13 @@ impl World {
                 .history_answered(wanted.flow, wanted.request, found);
         }
         self.settle(end, link)
+    }
+
+    /// Whether a link of this end offered what the other end may still confirm.
+    pub(super) fn has_offers_out(&self, end: End) -> bool {
+        let now = self.now();
+        let mut links = self.ends[end as usize].links.values();
+        links.any(|side| side.link.status(now).offered_bytes_held > 0)
     }
 
     /// The process dies, and with it what it was about to ask.

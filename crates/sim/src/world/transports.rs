@@ -46,6 +46,9 @@ impl World {
             self.plan.stalls_one_of,
         );
         transport.end(End::Near).lane = Some((link, lane));
+        for end in End::BOTH {
+            transport.end(end).out.harm = self.rare_harm;
+        }
         self.transports.push(transport);
         self.schedule.after(HELLO_TIMEOUT, Step::HelloDue(number));
         self.book_dial();
@@ -94,6 +97,7 @@ impl World {
             if let Some(harm) = harm {
                 self.trace(|| format!("  {harm:?} from the {end} end on transport {transport}"));
                 self.kinds.note(harm);
+                self.rare_harm = self.rare_harm.filter(|&rare| rare != harm);
                 (self.is_damaged, self.is_troubled) = (true, true);
                 self.transports[transport].is_damaged = true;
             }
@@ -219,6 +223,9 @@ impl World {
         }
         let lane = side.lane;
         self.close_transport(transport, end);
+        if lane.is_some() && self.has_offers_out(end) {
+            self.kinds.note(Kind::LaneLostAmidOffers);
+        }
         if let Some((link, lane)) = lane
             && let Some(side) = self.link_side(end, link)
         {
@@ -367,8 +374,9 @@ impl World {
     }
 
     pub(super) fn harm_one(&mut self, kind: Kind) {
-        if kind == Kind::AlteredConfirmation {
+        if matches!(kind, Kind::AlteredConfirmation | Kind::AlteredOffer) {
             // They are rare: whichever comes next.
+            self.rare_harm = Some(kind);
             for transport in &mut self.transports {
                 for end in End::BOTH {
                     transport.end(end).out.harm = Some(kind);
