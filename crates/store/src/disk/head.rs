@@ -85,8 +85,13 @@ impl Head {
         })
     }
 
-    /// Goes on with a segment that was loaded and is whole.
-    pub(super) fn resume(history: &mut History, number: u32) -> Result<Self, StoreError> {
+    /// Goes on with a segment that was loaded and is whole, and of whose records those before
+    /// `mark` are known to be synced.
+    pub(super) fn resume(
+        history: &mut History,
+        number: u32,
+        mark: u32,
+    ) -> Result<Self, StoreError> {
         let folder = &*history.folder;
         let open = |kind: FileKind| {
             let name = kind.file_name(number);
@@ -118,7 +123,7 @@ impl Head {
             recipes,
             written,
             growing_bytes: 0,
-            synced: 0,
+            synced: mark,
             is_dirty: true,
         })
     }

@@ -1,9 +1,9 @@
 //! Opening a store: its format, its segments, and what a crash left of the youngest.
 //!
 //! After a crash only the youngest segment can have more in one file than in another. Its records
-//! from the last mark on are proved by hashing their chunks. From the first that fails on, it is
+//! from the last mark on are proved by hashing their chunks. What lies behind the last that holds is
 //! cut off; since readers may have seen what was cut, nothing is written in its place: the next
-//! segment begins.
+//! segment begins. Those that fail before it are damaged, and nothing else is.
 
 use std::{collections::HashMap, io, sync::Arc};
 
@@ -38,7 +38,7 @@ impl DiskStore {
         let (history, youngest) = loop {
             let mut history = History::new(Arc::clone(&folder), config.chunking.hasher);
             match load(&mut history)? {
-                Loaded::Whole(Youngest::GoesOn(_)) if was_cut => {
+                Loaded::Whole(Youngest::GoesOn { .. }) if was_cut => {
                     break (history, Youngest::IsSealed);
                 }
                 Loaded::Whole(youngest) => break (history, youngest),
@@ -57,7 +57,7 @@ impl DiskStore {
     ) -> Result<Self, StoreError> {
         let last = history.segments.keys().next_back().copied().unwrap_or(0);
         let head = match youngest {
-            Youngest::GoesOn(number) => Head::resume(&mut history, number)?,
+            Youngest::GoesOn { number, mark } => Head::resume(&mut history, number, mark)?,
             Youngest::IsSealed => {
                 if last + 1 >= NUMBER_END {
                     return Err(StoreError::WornOut);
@@ -112,8 +112,8 @@ pub(super) const NEW: &str = ".new";
 
 /// What is to become of the youngest segment of the log.
 enum Youngest {
-    /// It is whole, and has this number.
-    GoesOn(u32),
+    /// It is whole, and has this number. Records before the mark are known to be synced.
+    GoesOn { number: u32, mark: u32 },
     /// Another one is to be begun.
     IsSealed,
 }
@@ -267,7 +267,8 @@ fn load(history: &mut History) -> Result<Loaded, StoreError> {
     let has_files = |number: &u32| sizes.get(number).is_some_and(|size| size.other > 0);
     let last = numbers.iter().rfind(|number| !has_files(number)).copied();
     let mut batch = Batch::new();
-    let mut youngest = last.map_or(Youngest::IsSealed, Youngest::GoesOn);
+    let mut youngest = Youngest::IsSealed;
+    let mut failed = Vec::new();
     for &number in &numbers {
         let header = if_readable(read_header(history, number))?.flatten();
         let segment = Segment::new(header.map_or(0, |header| header.created_s), RECIPES_AT);
@@ -278,25 +279,21 @@ fn load(history: &mut History) -> Result<Loaded, StoreError> {
         let Some(loaded) = if_readable(history.load_index(number, &mut batch))? else {
             // Nothing is cut off: another time it may be read.
             history.note_damage(number);
-            if Some(number) == last {
-                youngest = Youngest::IsSealed;
-            }
             continue;
         };
         if Some(number) == last {
-            let mark = header.map_or(0, |header| header.mark);
-            match prove(history, number, mark)? {
-                Some(failed) => {
-                    cut(history, number, failed)?;
-                    return Ok(Loaded::Cut);
-                }
-                None if loaded.has_rest || header.is_none() => {
-                    let records = history.segment(number).records;
-                    cut(history, number, records)?;
-                    youngest = Youngest::IsSealed;
-                }
-                None if loaded.is_sealed => youngest = Youngest::IsSealed,
-                None => {}
+            let records = history.segment(number).records;
+            let mark = header.map_or(0, |header| header.mark).min(records);
+            let proof = prove(history, number, mark)?;
+            if proof.end < records {
+                cut(history, number, proof.end)?;
+                return Ok(Loaded::Cut);
+            }
+            failed = proof.failed;
+            if loaded.has_rest || header.is_none() {
+                cut(history, number, records)?;
+            } else if !loaded.is_sealed {
+                youngest = Youngest::GoesOn { number, mark };
             }
         }
     }
@@ -321,6 +318,7 @@ fn load(history: &mut History) -> Result<Loaded, StoreError> {
         }
     }
     history.put(&mut batch);
+    failed.into_iter().for_each(|at| history.give_up(at));
     Ok(Loaded::Whole(youngest))
 }
 
@@ -342,18 +340,30 @@ fn if_readable<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> 
     }
 }
 
-/// Proves the chunks that no sync is known to cover; says which record fails first.
-fn prove(history: &History, number: u32, mark: u32) -> Result<Option<u32>, StoreError> {
+/// What became of the records that no sync is known to cover.
+struct Proof {
+    /// Behind the last that holds.
+    end: u32,
+    /// Those before it that do not.
+    failed: Vec<ChunkAt>,
+}
+
+/// Proves the chunks behind the mark.
+fn prove(history: &History, number: u32, mark: u32) -> Result<Proof, StoreError> {
+    let (mut end, mut failed) = (mark, Vec::new());
     for record in mark..history.segment(number).records {
         let at = ChunkAt {
             segment: number,
             record,
         };
-        if if_readable(history.is_proved(at))? != Some(true) {
-            return Ok(Some(record));
+        if if_readable(history.is_proved(at))? == Some(true) {
+            end = record + 1;
+        } else {
+            failed.push(at);
         }
     }
-    Ok(None)
+    failed.retain(|at| at.record < end);
+    Ok(Proof { end, failed })
 }
 
 /// Cuts a segment off before a record.

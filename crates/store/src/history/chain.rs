@@ -85,6 +85,17 @@ impl History {
         }
     }
 
+    /// A record's chunk is not what it says: it is found no more.
+    pub(crate) fn give_up(&mut self, at: ChunkAt) {
+        self.note_damage(at.segment);
+        if let Ok(Some(found)) = self.record(at) {
+            let key = IndexKey::of_chunk(self.realms.realm(found.realm), &found.digest);
+            if self.index.find(key).and_then(Entry::at) == Some(at) {
+                self.forget(key);
+            }
+        }
+    }
+
     /// The bytes of a chunk, if they are what they are said to be.
     pub(crate) fn verified(
         &self,

@@ -183,6 +183,51 @@ fn damage_costs_what_is_damaged_only() {
 }
 
 #[test]
+fn damage_to_what_a_kill_left_costs_what_is_damaged_only() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 100);
+    flow(&mut store, realm(0), None, 0..40);
+    store.sync().expect("synced");
+    for (kind, at) in [("chunks", 50), ("index", 64 + 40)] {
+        let damaged = folder.copy();
+        let name = &format!("00000001.{kind}");
+        let mut content = damaged.content(name).expect("the head");
+        content[at] ^= 1;
+        damaged.put(name, content);
+        let mut store = open(&damaged, 100);
+        let lost = |store: &_| (0..40).filter(|&it| !has(store, realm(0), it)).count();
+        assert_eq!(lost(&store), 1, "{name}");
+        assert_eq!(store.stat().damaged, 1, "{name}");
+        // It is learnt again, and what followed it is still known.
+        flow(&mut store, realm(0), None, 0..40);
+        assert_eq!(lost(&store), 0, "{name}");
+        store.close().expect("closed");
+        assert_eq!(lost(&open(&damaged, 100)), 0, "{name}");
+    }
+}
+
+#[test]
+fn what_was_synced_stays_known_as_that() {
+    let mark = |folder: &MemoryFolder| {
+        let index = folder.content("00000001.index");
+        let index = index.expect("the head");
+        u32::from_le_bytes(index[32..36].try_into().expect("four bytes"))
+    };
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 100);
+    flow(&mut store, realm(0), None, 0..40);
+    store.close().expect("closed");
+    let closed = mark(&folder);
+    assert!(closed > 0);
+    let mut store = open(&folder, 100);
+    flow(&mut store, realm(0), None, 1000..1003);
+    store.sync().expect("synced");
+    assert_eq!(mark(&folder), closed);
+    store.close().expect("closed");
+    assert!(mark(&folder) > closed);
+}
+
+#[test]
 fn a_full_disk_costs_the_oldest_segment_at_most_and_can_be_emptied() {
     for room in (0..40_000).step_by(1717) {
         let folder = MemoryFolder::new();
