@@ -8,6 +8,7 @@ mod crash;
 mod files;
 mod folder;
 mod format;
+mod hashes;
 mod kill;
 mod model;
 mod read_only;

@@ -6,7 +6,9 @@ use refrain_store::{
     ChunkSource, ChunkStore, Chunking, OpeningKey, ReadOnlyStore, StoreError, folder::MemoryFolder,
 };
 
-use crate::common::{chunk, chunking, chunks, digest, flow, has, open, read_after, realm};
+use crate::common::{
+    chunk, chunking, chunks, digest, flow, has, open, read_after, read_all, realm,
+};
 
 fn reader(folder: &MemoryFolder) -> ReadOnlyStore {
     ReadOnlyStore::open_in(Arc::new(folder.clone()), chunking()).expect("it is there")
@@ -53,6 +55,30 @@ fn a_reader_forgets_for_itself() {
     let expected = chunks([1, 2, 3, 4, 6, 7, 8, 9]);
     assert_eq!(read_after(&mut reader, realm(0), 0), expected);
     assert_eq!(read_after(&mut store, realm(0), 0), chunks(1..10));
+}
+
+#[test]
+fn a_reader_gives_nothing_across_realms() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 100);
+    let key = OpeningKey(7);
+    flow(&mut store, realm(0), Some(key), [1, 2, 3]);
+    flow(&mut store, realm(1), Some(key), [1, 9]);
+    store.sync().expect("synced");
+    let mut reader = reader(&folder);
+    for (number, followers) in [(0, &[2, 3][..]), (1, &[9])] {
+        let of = realm(number);
+        let followed = chunks(followers.iter().copied());
+        assert_eq!(read_after(&mut reader, of, 1), followed);
+        let openings = reader.openings(of, key);
+        assert_eq!(openings.len(), 1);
+        assert_eq!(read_all(&mut reader, openings[0])[1..], followed);
+        let seen = [2, 3, 9].map(|number| has(&reader, of, number));
+        assert_eq!(seen, [2, 3, 9].map(|number| followers.contains(&number)));
+    }
+    assert!(reader.openings(realm(2), key).is_empty());
+    assert!(reader.places_after(realm(2), &digest(&chunk(1))).is_empty());
+    assert!(!has(&reader, realm(2), 1));
 }
 
 #[test]
