@@ -217,11 +217,6 @@ fn asked(page: &mut String, report: &Report) -> anyhow::Result<()> {
     }
     for (what, asked, share) in [
         ("index, of the bytes stored", 0.5, kept.index()),
-        (
-            "index and recipes, of the bytes stored",
-            0.5,
-            kept.metadata(),
-        ),
         ("recipes, of the bytes received", 0.1, kept.recipes()),
     ] {
         let what = format!("Linux, 8 KiB, on disk: {what}");
