@@ -136,6 +136,9 @@ pub struct DiskStore {
     counted: Counted,
     /// Whether the disk stayed full after history had gone for it: no more goes, then.
     gave_way_in_vain: bool,
+    /// Whether nothing gives way to a full disk: while compacting, and once that has failed, until
+    /// something new comes.
+    keeps_all: bool,
     lock: Option<Lock>,
 }
 
@@ -301,7 +304,7 @@ impl DiskStore {
             error.is_some_and(StoreError::is_full_disk)
         };
         let mut done = attempt(self);
-        if is_full(&done) && !self.gave_way_in_vain && self.give_way()? {
+        if is_full(&done) && !self.keeps_all && !self.gave_way_in_vain && self.give_way()? {
             done = attempt(self);
             self.gave_way_in_vain = is_full(&done);
         }
@@ -410,6 +413,7 @@ impl ChunkStore for DiskStore {
         digest: &ChunkDigest,
         bytes: &[u8],
     ) -> Result<Appended, StoreError> {
+        self.keeps_all = false;
         let appended = self.giving_way(|store| store.try_append(recipe, digest, bytes));
         if matches!(appended, Ok(Appended::Stored)) {
             self.gave_way_in_vain = false;

@@ -125,6 +125,20 @@ pub enum StoreError {
         /// The bound.
         size_bytes: u64,
     },
+    /// Too little room on the disk to copy what lives in a segment before its own is given back.
+    #[error(
+        "compacting the store {} needs {needed_bytes} bytes of room on its disk, which has \
+         {free_bytes} free: make room there, and compact again; nothing of it is lost",
+        path.display()
+    )]
+    NoRoomToCompact {
+        /// The store.
+        path: PathBuf,
+        /// What is needed at once.
+        needed_bytes: u64,
+        /// What is free.
+        free_bytes: u64,
+    },
     /// All segment numbers were used: tens of terabytes were written.
     #[error("the store has no more segment numbers: move it away to start afresh")]
     WornOut,

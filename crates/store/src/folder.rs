@@ -53,6 +53,11 @@ pub trait Folder: Debug + Send + Sync {
     /// # Errors
     /// As the disk fails.
     fn sync(&self) -> io::Result<()>;
+
+    /// The room on its disk that is free for this user, if that is known.
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// An open file of a folder.

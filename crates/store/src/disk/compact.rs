@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, io};
 
 use serde::Serialize;
 
-use super::{DiskStore, OTHER_BYTES, open::NEW};
+use super::{DiskStore, OTHER_BYTES, SEGMENT_ROUNDING_BYTES, open::NEW};
 use crate::{
     ChunkSource, DiskBytes, StoreError,
     format::error_at,
@@ -22,7 +22,7 @@ use crate::{
     key::IndexKey,
     layout::{
         FileKind,
-        index_file::{BLOCK_RECORDS, Header, RECORD_BYTES, Record, encode_trailer},
+        index_file::{self, BLOCK_RECORDS, Header, RECORD_BYTES, Record, encode_trailer},
         recipe_file::Piece,
     },
 };
@@ -60,6 +60,16 @@ fn unless_damaged<T>(
 struct Living {
     chunks: Vec<ChunkAt>,
     bytes: u64,
+    /// Bytes of chunks that the segment holds, dead ones included.
+    held_bytes: u64,
+    /// Whether anything of the segment is damaged.
+    is_damaged: bool,
+}
+
+impl Living {
+    fn is_largely_dead(&self) -> bool {
+        self.held_bytes > 0 && self.bytes * 8 <= self.held_bytes * 7
+    }
 }
 
 impl DiskStore {
@@ -68,8 +78,19 @@ impl DiskStore {
     /// looked at.
     ///
     /// # Errors
-    /// If the disk fails, or this user may not read all files. Nothing is lost by it.
+    /// If the disk fails or has too little room, or this user may not read all files. Nothing is
+    /// lost by it.
     pub fn compact(
+        &mut self,
+        progress: &mut dyn FnMut(u32, u32),
+    ) -> Result<CompactReport, StoreError> {
+        self.keeps_all = true;
+        let report = self.compact_segments(progress)?;
+        self.keeps_all = false;
+        Ok(report)
+    }
+
+    fn compact_segments(
         &mut self,
         progress: &mut dyn FnMut(u32, u32),
     ) -> Result<CompactReport, StoreError> {
@@ -77,58 +98,34 @@ impl DiskStore {
         let before = self.stat().disk.total();
         report.dropped_files = self.drop_damaged_files()?;
         if self.history.segment(self.head.number).is_damaged {
-            self.roll()?;
+            let held_bytes = self.head.disk_bytes(&self.history).chunks;
+            let living = self.living(self.head.number, held_bytes)?;
+            self.with_room_for(&living, Self::roll)?;
         }
         let numbers: Vec<u32> = self.sealed.segments.keys().copied().collect();
         let total = numbers.len() as u32;
         for (done, number) in numbers.into_iter().enumerate() {
             progress(done as u32, total);
-            let Some(held) = self.sealed.segments.get(&number).map(|disk| disk.chunks) else {
+            let Some(held_bytes) = self.sealed.segments.get(&number).map(|disk| disk.chunks) else {
                 continue;
             };
-            let is_damaged = self.history.segment(number).is_damaged;
-            let living = self.living(number, is_damaged)?;
-            let is_largely_dead = living.bytes * 8 <= held * 7;
-            let is_small = held < self.segment_bytes / 2;
-            if !is_damaged && (held == 0 || !(is_largely_dead || is_small)) {
+            let living = self.living(number, held_bytes)?;
+            let is_small = held_bytes > 0 && held_bytes < self.segment_bytes / 2;
+            if !(living.is_damaged || living.is_largely_dead() || is_small) {
                 continue;
             }
-            let needed = self.sealed.bytes + self.of_files.bytes + OTHER_BYTES;
-            let is_full =
-                needed + living.bytes + self.segment_bytes * 5 / 2 > self.config.size_bytes;
-            if is_full && !is_damaged {
+            // Joining segments is worth no error.
+            let is_optional = !living.is_damaged && !living.is_largely_dead();
+            if !living.is_damaged && self.exceeds_bound(&living)
+                || is_optional && self.lacks_room(&living)
+            {
                 report.left_segments += 1;
                 continue;
             }
-            for at in living.chunks {
-                let Some(found) = self.history.record(at)? else {
-                    continue;
-                };
-                let content = self.history.verified(at, &found);
-                let Some(content) = unless_damaged(content, is_damaged)? else {
-                    continue;
-                };
-                if !self
-                    .head
-                    .fits(&self.history, content.len(), self.segment_bytes)
-                {
-                    self.roll()?;
-                }
-                let realm = self.history.realms.realm(found.realm);
-                let key = IndexKey::of_chunk(realm, &found.digest);
-                self.store(found.realm, key, &found.digest, &content)?;
-                report.moved_chunks += 1;
-                report.moved_bytes += content.len() as u64;
-            }
-            self.head.sync(&mut self.history)?;
+            self.with_room_for(&living, |store| {
+                store.move_segment(number, &living, &mut report)
+            })?;
             report.segments += 1;
-            // It may have been the oldest, and have gone to make room.
-            if self.sealed.segments.contains_key(&number) {
-                if is_damaged {
-                    self.wipe_recipes(number)?;
-                }
-                self.empty(number)?;
-            }
         }
         progress(total, total);
         self.history.sweep();
@@ -136,15 +133,96 @@ impl DiskStore {
         Ok(report)
     }
 
+    /// Whether the store might have to evict for what lives in a segment.
+    fn exceeds_bound(&self, living: &Living) -> bool {
+        let written = self.sealed.bytes + self.of_files.bytes + OTHER_BYTES;
+        written + living.bytes + self.segment_bytes * 5 / 2 > self.config.size_bytes
+    }
+
+    /// What the copies of a segment's chunks take at most, with the files of segments that are
+    /// begun for them and the index that replaces its own.
+    fn needed_bytes(&self, living: &Living) -> u64 {
+        let segments = living.bytes / self.segment_bytes + 3;
+        living.bytes
+            + index_file::bytes_of(living.chunks.len() as u32)
+            + segments * SEGMENT_ROUNDING_BYTES
+    }
+
+    fn lacks_room(&self, living: &Living) -> bool {
+        let free_bytes = self.history.folder.free_bytes();
+        free_bytes.is_some_and(|free_bytes| free_bytes < self.needed_bytes(living))
+    }
+
+    /// Does what copies a segment's chunks, if the disk has room for it.
+    fn with_room_for(
+        &mut self,
+        living: &Living,
+        copy: impl FnOnce(&mut Self) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let done = match self.lacks_room(living) {
+            true => None,
+            false => Some(copy(self)),
+        };
+        match done {
+            // Others may have filled it meanwhile.
+            Some(done) if !done.as_ref().is_err_and(StoreError::is_full_disk) => done,
+            _ => Err(StoreError::NoRoomToCompact {
+                path: self.history.folder.path(),
+                needed_bytes: self.needed_bytes(living),
+                free_bytes: self.history.folder.free_bytes().unwrap_or(0),
+            }),
+        }
+    }
+
+    /// Copies what lives in a segment to the head, and then gives back the segment's room.
+    fn move_segment(
+        &mut self,
+        number: u32,
+        living: &Living,
+        report: &mut CompactReport,
+    ) -> Result<(), StoreError> {
+        for &at in &living.chunks {
+            let Some(found) = self.history.record(at)? else {
+                continue;
+            };
+            let content = self.history.verified(at, &found);
+            let Some(content) = unless_damaged(content, living.is_damaged)? else {
+                continue;
+            };
+            if !self
+                .head
+                .fits(&self.history, content.len(), self.segment_bytes)
+            {
+                self.roll()?;
+            }
+            let realm = self.history.realms.realm(found.realm);
+            let key = IndexKey::of_chunk(realm, &found.digest);
+            self.store(found.realm, key, &found.digest, &content)?;
+            report.moved_chunks += 1;
+            report.moved_bytes += content.len() as u64;
+        }
+        self.head.sync(&mut self.history)?;
+        // It may have been the oldest, and have gone to make room.
+        if self.sealed.segments.contains_key(&number) {
+            if living.is_damaged {
+                self.wipe_recipes(number)?;
+            }
+            self.empty(number)?;
+        }
+        Ok(())
+    }
+
     /// The chunks of a segment that the index finds there.
-    fn living(&self, segment: u32, is_damaged: bool) -> Result<Living, StoreError> {
+    fn living(&self, segment: u32, held_bytes: u64) -> Result<Living, StoreError> {
         let mut living = Living {
             chunks: Vec::new(),
             bytes: 0,
+            held_bytes,
+            is_damaged: self.history.segment(segment).is_damaged,
         };
         for record in 0..self.history.segment(segment).records {
             let at = ChunkAt { segment, record };
-            let Some(found) = unless_damaged(self.history.record(at), is_damaged)? else {
+            let Some(found) = unless_damaged(self.history.record(at), living.is_damaged)? else {
                 continue;
             };
             let realm = self.history.realms.realm(found.realm);

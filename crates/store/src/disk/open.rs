@@ -96,6 +96,7 @@ impl DiskStore {
             next_recipe: 0,
             counted: Counted::default(),
             gave_way_in_vain: false,
+            keeps_all: false,
             lock,
         };
         // The bound may be less than it was.

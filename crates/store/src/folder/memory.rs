@@ -52,6 +52,13 @@ struct State {
     peak_bytes: u64,
 }
 
+impl State {
+    fn files_bytes(&self) -> u64 {
+        let files = self.files.values();
+        files.map(|content| lock(content).bytes.len() as u64).sum()
+    }
+}
+
 #[derive(Debug, Default)]
 struct Content {
     bytes: Vec<u8>,
@@ -199,6 +206,15 @@ impl Folder for MemoryFolder {
         state.synced_files = state.files.clone();
         Ok(())
     }
+
+    fn free_bytes(&self) -> Option<u64> {
+        let state = self.state();
+        match state.fault {
+            Fault::FullAfter(left) => Some(left),
+            Fault::FullAt(room) => Some(room.saturating_sub(state.files_bytes())),
+            _ => None,
+        }
+    }
 }
 
 struct MemoryFile {
@@ -237,11 +253,7 @@ impl FolderFile for MemoryFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let mut state = self.folder.state();
-        let files_bytes = |state: &State| -> u64 {
-            let files = state.files.values();
-            files.map(|content| lock(content).bytes.len() as u64).sum()
-        };
-        let total = files_bytes(&state);
+        let total = state.files_bytes();
         let count = match &mut state.fault {
             Fault::FullAfter(0) => return Err(io::ErrorKind::StorageFull.into()),
             Fault::FullAfter(left) => {
@@ -269,7 +281,7 @@ impl FolderFile for MemoryFile {
         content.bytes[start..end].copy_from_slice(bytes);
         content.unsynced.push((offset, bytes.to_vec()));
         drop(content);
-        state.peak_bytes = state.peak_bytes.max(files_bytes(&state));
+        state.peak_bytes = state.peak_bytes.max(state.files_bytes());
         Ok(count)
     }
 

@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::{Folder, FolderFile};
+use crate::Room;
 
 /// A folder of the system's.
 #[derive(Clone, Debug)]
@@ -62,6 +63,10 @@ impl Folder for RealFolder {
 
     fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        Room::of(&self.path).ok().map(|room| room.free_bytes)
     }
 }
 

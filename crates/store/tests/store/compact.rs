@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use refrain_store::{
-    ChunkSource, ChunkStore, OpeningKey, ReadOnlyStore, VerifyReport,
+    ChunkSource, ChunkStore, DiskStore, OpeningKey, ReadOnlyStore, StoreError, VerifyReport,
     folder::{Fault, Folder, MemoryFolder},
 };
 
-use crate::common::{chunking, chunks, config, flow, has, open, read_after, read_all, realm};
+use crate::{
+    common::{chunking, chunks, config, flow, has, open, read_after, read_all, realm},
+    watched::WatchedFolder,
+};
 
 /// Damages every other chunk of the first segment.
 fn damage(folder: &MemoryFolder) {
@@ -236,6 +239,95 @@ fn damage_goes_from_a_full_store_too() {
     assert_eq!(found.damaged_chunks, 2);
     // Two segments were moved, and at most as many had to go.
     assert!(left.chunks * 2 >= found.chunks, "{found:?} {left:?}");
+}
+
+/// The store of [`filled`] with a chunk damaged in its first segment, and one in its head.
+fn damaged_twice() -> MemoryFolder {
+    let folder = filled();
+    for name in ["00000001.chunks", "00000003.chunks"] {
+        flip(&folder, name, [5]);
+    }
+    folder
+}
+
+fn bytes_of(folder: &MemoryFolder) -> u64 {
+    let files = folder.list().expect("memory");
+    files.iter().map(|(_, bytes)| bytes).sum()
+}
+
+#[test]
+fn a_disk_without_room_is_told_what_compacting_needs_and_keeps_all_as_it_was() {
+    let folder = damaged_twice();
+    let names = || folder.list().expect("memory");
+    let before = names();
+    folder.set_fault(Fault::FullAt(bytes_of(&folder) + 10_000));
+    let mut store = open(&folder, 50);
+    store.verify(&mut |_| ());
+    let error = store.compact(&mut |_, _| ()).err();
+    let Some(StoreError::NoRoomToCompact {
+        needed_bytes,
+        free_bytes: 10_000,
+        ..
+    }) = error
+    else {
+        panic!("{error:?}");
+    };
+    drop(store);
+    assert_eq!(names(), before);
+    // That much is enough, and no more than a few files beside what is copied.
+    let held = folder.content("00000001.chunks").expect("it is there");
+    assert!(needed_bytes < held.len() as u64 + 50_000, "{needed_bytes}");
+    folder.set_fault(Fault::FullAt(bytes_of(&folder) + needed_bytes));
+    let (_, left) = mend(&folder, 50);
+    assert_eq!(left.chunks, 298);
+}
+
+#[test]
+fn small_segments_stay_where_the_disk_has_no_room_to_join_them() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 50);
+    flow(&mut store, realm(0), None, 0..20);
+    store.close().expect("closed");
+    // What a crash left: another segment begins.
+    let mut index = folder.content("00000001.index").expect("it is there");
+    index.extend([0; 40]);
+    folder.put("00000001.index", index);
+    let mut store = open(&folder, 50);
+    folder.set_fault(Fault::FullAt(bytes_of(&folder) + 1000));
+    let report = store.compact(&mut |_, _| ()).expect("nothing has to be");
+    assert_eq!((report.left_segments, report.segments), (1, 0));
+}
+
+#[test]
+fn a_disk_that_fills_while_compacting_costs_nothing() {
+    for room in (0..80_000).step_by(3001) {
+        let folder = damaged_twice();
+        let of_others: Arc<dyn Folder> = Arc::new(WatchedFolder::new(&folder, |_| ()));
+        let mut store = DiskStore::open_in(of_others, config(50)).expect("it opens");
+        store.verify(&mut |_| ());
+        folder.set_fault(Fault::FullAfter(room));
+        let error = store.compact(&mut |_, _| ()).err();
+        assert!(
+            matches!(error, Some(StoreError::NoRoomToCompact { .. })),
+            "{room}: {error:?}"
+        );
+        drop(store);
+        folder.set_fault(Fault::None);
+        let (_, left) = mend(&folder, 50);
+        assert_eq!(left.chunks, 298, "{room}");
+    }
+}
+
+#[test]
+fn a_store_that_could_not_be_compacted_gives_way_again_to_what_comes() {
+    let folder = damaged_twice();
+    let mut store = open(&folder, 50);
+    store.verify(&mut |_| ());
+    folder.set_fault(Fault::FullAt(bytes_of(&folder)));
+    assert!(store.compact(&mut |_, _| ()).is_err());
+    flow(&mut store, realm(0), None, 1000..1020);
+    assert_eq!(store.stat().evicted_segments, 1);
+    assert!(has(&store, realm(0), 1019));
 }
 
 #[test]

@@ -13,3 +13,4 @@ mod kill;
 mod model;
 mod read_only;
 mod unreadable;
+mod watched;
