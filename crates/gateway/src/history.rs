@@ -129,8 +129,8 @@ impl History {
     /// or that takes longer than a few seconds, is opened later, and is missed until then.
     pub async fn open(options: &HistoryOptions) -> Result<Arc<History>, HistoryError> {
         let options = options.clone();
-        let opened =
-            tokio::task::spawn_blocking(move || Self::open_within(OPEN_MAX, &options)).await;
+        let open = move || Self::open_within(OPEN_MAX, &options, Keeper::open);
+        let opened = tokio::task::spawn_blocking(open).await;
         opened.map_err(std::io::Error::other)?
     }
 
@@ -155,6 +155,7 @@ impl History {
     fn open_within(
         within: Duration,
         options: &HistoryOptions,
+        open: impl FnOnce(&HistoryOptions, Arc<Shared>) -> Result<Keeper, HistoryError> + Send + 'static,
     ) -> Result<Arc<History>, HistoryError> {
         let shared = Arc::new(Shared::new(options));
         let (requests, asked) = sync_channel(REQUESTS_WAITING_MAX);
@@ -165,7 +166,8 @@ impl History {
             .name("refrain-store".to_owned())
             .spawn(move || {
                 report_panic(&of_keeper, || {
-                    keep(&options, &of_keeper, &asked, &tell_opened)
+                    let opened = open(&options, Arc::clone(&of_keeper));
+                    keep(opened, &of_keeper, &asked, &tell_opened)
                 });
             })?;
         match opened.recv_timeout(within) {
@@ -255,14 +257,14 @@ impl Shared {
     }
 }
 
-/// The thread: opens the stores, tells whether, and answers.
+/// The thread, once the stores are open or not: tells which, and answers.
 fn keep(
-    options: &HistoryOptions,
-    shared: &Arc<Shared>,
+    opened: Result<Keeper, HistoryError>,
+    shared: &Shared,
     asked: &Receiver<Request>,
     tell_opened: &SyncSender<Result<(), HistoryError>>,
 ) {
-    match Keeper::open(options, Arc::clone(shared)) {
+    match opened {
         Ok(mut keeper) => {
             if tell_opened.send(Ok(())).is_err() {
                 keeper.tell_late();
