@@ -9,7 +9,7 @@ mod real;
 
 pub use memory::{Fault, MemoryFolder};
 pub use real::RealFolder;
-pub(crate) use real::open_or_create;
+pub(crate) use real::{open_or_create, open_to_read};
 
 use std::{fmt::Debug, io, path::PathBuf};
 

@@ -48,8 +48,10 @@ pub(crate) fn add(folder: &dyn Folder, name: &str) -> Result<(), StoreError> {
         file.write_all_at(text.as_bytes(), 0)?;
         file.sync()
     })
-    .and_then(|()| folder.rename(NAMES_FILE_NEW, NAMES_FILE))
-    .map_err(error_at(folder, "write", NAMES_FILE))
+    .map_err(error_at(folder, "write", NAMES_FILE_NEW))?;
+    folder
+        .rename(NAMES_FILE_NEW, NAMES_FILE)
+        .map_err(error_at(folder, "write", NAMES_FILE))
 }
 
 #[cfg(test)]

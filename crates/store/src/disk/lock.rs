@@ -28,7 +28,8 @@ impl Lock {
         create_folder(path).map_err(error("create", path.to_owned()))?;
         let lock = path.join(LOCK_FILE);
         // Whoever has it keeps its number in it.
-        let mut file = folder::open_or_create(&lock).map_err(error("open", lock.clone()))?;
+        let mut file =
+            folder::open_or_create(path, LOCK_FILE).map_err(error("open", lock.clone()))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(in_use(path, &mut file)),
@@ -43,7 +44,7 @@ impl Lock {
 
     /// Says whether another process has the lock of the store at `path`, and takes nothing.
     pub(super) fn look(path: &Path) -> Result<(), StoreError> {
-        let Ok(mut file) = File::open(path.join(LOCK_FILE)) else {
+        let Ok(mut file) = folder::open_to_read(path, LOCK_FILE) else {
             return Ok(());
         };
         match file.try_lock_shared() {
@@ -55,7 +56,7 @@ impl Lock {
     /// Whether the folder at `path` has this very lock.
     pub(super) fn is_in(&self, path: &Path) -> bool {
         let name = |file: Metadata| (file.dev(), file.ino());
-        let there = fs::metadata(path.join(LOCK_FILE)).ok().map(name);
+        let there = fs::symlink_metadata(path.join(LOCK_FILE)).ok().map(name);
         there.is_some() && there == self.0.metadata().ok().map(name)
     }
 }

@@ -10,6 +10,7 @@ mod folder;
 mod format;
 mod hashes;
 mod kill;
+mod links;
 mod model;
 mod read_only;
 mod unreadable;
