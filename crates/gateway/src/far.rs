@@ -30,7 +30,9 @@ use crate::{
     offered,
     pace::Pace,
     policy::SharedPolicy,
+    status::Total,
     tls::{ServerTls, TlsError},
+    totals::Totals,
     wire::LaneStream,
 };
 
@@ -52,6 +54,7 @@ pub struct Far {
     last_errors: Mutex<BTreeMap<PublicKey, LastError>>,
     strangers: Mutex<Strangers>,
     budget: MemoryBudget,
+    totals: Arc<Totals>,
     pace: Option<Arc<Pace>>,
     tls: ServerTls,
     started: Instant,
@@ -86,6 +89,7 @@ impl Far {
             links: Mutex::default(),
             last_errors: Mutex::default(),
             strangers: Mutex::default(),
+            totals: Arc::default(),
             budget: MemoryBudget::new(common.memory.0, config.peers.len()),
             pace: common.rate.map(|rate| Arc::new(Pace::new(rate))),
             tls: ServerTls::new(&common.key, Arc::clone(&peers)),
@@ -263,7 +267,7 @@ impl Far {
             }
         };
         let link = Link::new(Role::Far, random_instance(), config);
-        let (link, offers) = SharedLink::start(peer, link, memory, None);
+        let (link, offers) = SharedLink::start(peer, link, memory, None, Arc::clone(&self.totals));
         let (lane, signals) = link
             .begin_lane(|link, now| link.accept_lane(now, hello))
             .map_err(|refused| refused.to_string())?;
@@ -439,6 +443,10 @@ impl Gateway for Far {
 
     fn history(&self) -> Option<HistoryReport> {
         None
+    }
+
+    fn total(&self) -> Total {
+        self.totals.sum()
     }
 
     fn peers(&self) -> Vec<PeerReport> {

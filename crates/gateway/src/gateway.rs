@@ -16,6 +16,7 @@ use crate::{
     last_error::LastError,
     link::SharedLink,
     listeners::BindError,
+    status::Total,
 };
 
 /// Why a gateway does not start.
@@ -57,6 +58,9 @@ pub trait Gateway: Send + Sync + 'static {
 
     /// What it keeps to predict from, if it does.
     fn history(&self) -> Option<HistoryReport>;
+
+    /// What all its links carried, those included that it has forgotten.
+    fn total(&self) -> Total;
 
     /// Its peers and their links.
     fn peers(&self) -> Vec<PeerReport>;

@@ -39,6 +39,7 @@ pub mod gateway;
 pub mod history;
 pub mod last_error;
 pub mod near;
+pub mod totals;
 
 pub mod admin;
 pub mod check;

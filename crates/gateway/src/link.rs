@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -23,6 +23,8 @@ use crate::{
     keys::PublicKey,
     memory::Reservation,
     refusal::Refusal,
+    status::Total,
+    totals::Totals,
     wire::WireCounts,
 };
 
@@ -42,6 +44,8 @@ pub struct SharedLink {
     offers: mpsc::UnboundedSender<FlowOffer>,
     /// What its receivers predict from, if they do.
     history: Option<Attached>,
+    /// Where it leaves its counts when it is over.
+    totals: Arc<Totals>,
     _memory: Reservation,
 }
 
@@ -114,6 +118,7 @@ impl SharedLink {
         link: Link,
         memory: Reservation,
         history: Option<Arc<History>>,
+        totals: Arc<Totals>,
     ) -> (Arc<SharedLink>, mpsc::UnboundedReceiver<FlowOffer>) {
         let (offers, offered) = mpsc::unbounded_channel();
         let shared = Arc::new_cyclic(|shared| SharedLink {
@@ -134,9 +139,11 @@ impl SharedLink {
             lanes_up: watch::Sender::new(0),
             want_lanes: Notify::new(),
             offers,
+            totals,
             _memory: memory,
         });
         let weak = Arc::downgrade(&shared);
+        shared.totals.begin(Weak::clone(&weak));
         tokio::spawn(async move {
             while let Some(shared) = weak.upgrade() {
                 let at = shared.with_state(|state, now| {
@@ -236,11 +243,14 @@ impl SharedLink {
 
     /// What all of the link's connections have carried.
     pub fn wire(&self) -> WireCounts {
-        let state = self.lock();
-        let sum = WireCounts::default();
-        sum.add(&state.ended_wires);
-        state.wires.values().for_each(|counts| sum.add(counts));
-        sum
+        self.lock().wire()
+    }
+
+    /// What it has carried so far.
+    pub fn counts(&self) -> Total {
+        // Its counters stand, whatever panicked.
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.counts(Moment(self.now()))
     }
 
     /// The number of lanes that are up, as it changes.
@@ -365,7 +375,24 @@ impl SharedLink {
     }
 }
 
+impl Drop for SharedLink {
+    fn drop(&mut self) {
+        self.totals.end(self, &self.counts());
+    }
+}
+
 impl State {
+    fn wire(&self) -> WireCounts {
+        let sum = WireCounts::default();
+        sum.add(&self.ended_wires);
+        self.wires.values().for_each(|counts| sum.add(counts));
+        sum
+    }
+
+    fn counts(&self, now: Moment) -> Total {
+        Total::of(&self.link.status(now), &self.wire())
+    }
+
     fn change(&mut self, flow: FlowId, standing: Standing) {
         if let Some(signals) = self.flows.get(&flow) {
             *signals.standing.lock().expect("held for a moment") = standing;

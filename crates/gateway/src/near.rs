@@ -28,7 +28,9 @@ use crate::{
     offered,
     pace::Pace,
     policy::SharedPolicy,
+    status::Total,
     tls::ClientTls,
+    totals::Totals,
 };
 use dialler::Dialer;
 
@@ -44,6 +46,7 @@ pub struct Near {
     started: Instant,
     addresses: Vec<SocketAddr>,
     history: Option<Arc<History>>,
+    totals: Arc<Totals>,
 }
 
 impl Near {
@@ -67,6 +70,7 @@ impl Near {
         };
         let near = Arc::new(Near {
             history,
+            totals: Arc::default(),
             policy: Arc::new(SharedPolicy::new(common)),
             link: RwLock::new(None),
             budget: MemoryBudget::new(common.memory.0, 1),
@@ -129,8 +133,13 @@ impl Near {
         let engine = self.config.history.as_ref().map(HistoryOptions::engine);
         let (config, memory) = self.budget.link(&self.config.common, engine)?;
         let link = Link::new(Role::Near, random_instance(), config);
-        let (link, offers) =
-            SharedLink::start(self.config.peer_key, link, memory, self.history.clone());
+        let (link, offers) = SharedLink::start(
+            self.config.peer_key,
+            link,
+            memory,
+            self.history.clone(),
+            Arc::clone(&self.totals),
+        );
         tokio::spawn(offered::serve(
             Arc::clone(&link),
             offers,
@@ -180,6 +189,10 @@ impl Gateway for Near {
 
     fn history(&self) -> Option<HistoryReport> {
         self.history.as_ref().map(|history| history.report())
+    }
+
+    fn total(&self) -> Total {
+        self.totals.sum()
     }
 
     fn peers(&self) -> Vec<PeerReport> {

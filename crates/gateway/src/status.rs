@@ -1,6 +1,7 @@
 //! What `refrain status` shows: the gateway, a row a peer, a row a flow.
 
 mod store;
+mod total;
 
 use refrain_proto::{
     TrafficClass,
@@ -12,8 +13,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     gateway::{Gateway, PeerReport},
     last_error::LastError,
+    wire::WireCounts,
 };
 pub use store::{Store, StoreAlso};
+pub use total::Total;
 
 /// A gateway as it stands.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -32,6 +35,10 @@ pub struct Status {
     pub memory: Memory,
     /// What it keeps to predict from, if it does.
     pub store: Option<Store>,
+    /// What all links carried since it started, those included that are over; 0 from a program that
+    /// did not count it.
+    #[serde(default)]
+    pub total: Total,
     /// A row a link; a peer without a link has one row too.
     pub peers: Vec<Peer>,
     /// A row a flow.
@@ -160,9 +167,9 @@ pub struct Direction {
     pub bypassed_blocks: u64,
     /// Blocks.
     pub blocks: u64,
-    /// Size of the cache; 0 for a flow.
+    /// Size of the cache; 0 for a flow and in a total.
     pub cache_bytes: u64,
-    /// How much of it is filled; 0 for a flow.
+    /// How much of it is filled; 0 for a flow and in a total.
     pub cache_filled_bytes: u64,
     /// Predictions.
     pub predictions: Predictions,
@@ -210,6 +217,7 @@ impl Status {
             },
             mode: gateway.mode().to_string(),
             store: gateway.history().map(Store::of),
+            total: gateway.total(),
             peers: Vec::new(),
             flows: Vec::new(),
         };
@@ -219,14 +227,13 @@ impl Status {
         for report in gateway.peers() {
             let link = report.link.as_ref().map(|link| {
                 let wire = link.wire();
-                let standing = link.with(|link, now| link.status(now));
-                (standing, wire.sent(), wire.received())
+                (link.with(|link, now| link.status(now)), wire)
             });
             let name = report
                 .name
                 .clone()
                 .unwrap_or_else(|| report.key.to_string());
-            if let Some((link, ..)) = &link {
+            if let Some((link, _)) = &link {
                 status.memory.allocated_bytes += link.allocated_bytes as u64;
                 let flows = link.flows.iter();
                 let flows = flows.map(|flow| Flow::of(flow, &name, link));
@@ -239,7 +246,7 @@ impl Status {
 }
 
 impl Peer {
-    fn of(report: &PeerReport, link: Option<&(LinkStatus, u64, u64)>) -> Peer {
+    fn of(report: &PeerReport, link: Option<&(LinkStatus, WireCounts)>) -> Peer {
         let mut peer = Peer {
             name: report.name.clone(),
             key: report.key.to_string(),
@@ -264,7 +271,7 @@ impl Peer {
             flows_driven: 0,
             offered_bytes_held: 0,
         };
-        let Some((link, wire_sent, wire_received)) = link else {
+        let Some((link, wire)) = link else {
             return peer;
         };
         let up = link.lanes.iter().filter(|lane| lane.is_up);
@@ -282,10 +289,9 @@ impl Peer {
             zstd_level: link.effort.level,
             reason: link.effort_reason.to_string(),
         });
-        peer.sent = Direction::of_link(&link.sent, *wire_sent);
-        peer.sent.predictions = Predictions::of(&link.offers_taken);
-        peer.received = Direction::of_link(&link.received, *wire_received);
-        peer.received.predictions = Predictions::of(&link.offers_made);
+        let Total { sent, received } = Total::of(link, wire);
+        peer.sent = sent.with_cache_of(&link.sent);
+        peer.received = received.with_cache_of(&link.received);
         peer.flows_open = link.flows.len();
         peer.flows_opened = link.flows_opened;
         peer.flows_reset = link.flows_reset;
@@ -343,12 +349,11 @@ impl Direction {
         self.cache_filled_bytes += other.cache_filled_bytes;
     }
 
-    fn of_link(direction: &DirectionStatus, wire_bytes: u64) -> Direction {
+    fn with_cache_of(self, direction: &DirectionStatus) -> Direction {
         Direction {
-            link_bytes: wire_bytes,
             cache_bytes: direction.cache_bytes,
             cache_filled_bytes: direction.cache_filled_bytes,
-            ..Direction::of_layers(&direction.layers)
+            ..self
         }
     }
 
