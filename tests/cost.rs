@@ -6,14 +6,16 @@ mod common;
 use std::{
     fs,
     io::Write,
+    net::SocketAddr,
     process::{Output, Stdio},
 };
 
 use common::{
     addresses::forward,
     command::{command, refrain, refrain_fails},
+    gateway::Gateway,
     origin::{self, Download},
-    site::Pair,
+    site::{Pair, Site},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -47,6 +49,20 @@ fn write(dir: &TempDir, name: &str, text: impl AsRef<[u8]>) -> String {
     let path = dir.path().join(name);
     fs::write(&path, text).expect("a file");
     path.display().to_string()
+}
+
+/// `refrain cost -`, which reads this.
+fn cost_of_standard_input(status: &str) -> Output {
+    let mut child = command(&["cost", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    stdin.write_all(status.as_bytes()).expect("it reads");
+    drop(stdin);
+    child.wait_with_output().expect("it ends")
 }
 
 #[test]
@@ -178,6 +194,7 @@ fn the_status_of_a_run_from_a_file_and_from_standard_input() {
         "was not measured: predictions came first, and matching saved 10.0 %",
         "status: 4.00 GB in 2 h 1 min, times 360 for 730 h",
         "the run lasted 2 h 1 min: that a month",
+        "the status has no total",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
@@ -192,17 +209,7 @@ fn the_status_of_a_run_from_a_file_and_from_standard_input() {
         .as_object_mut()
         .expect("an object");
     sent.remove("prediction_saved_bytes");
-    let mut child = command(&["cost", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it runs");
-    let mut stdin = child.stdin.take().expect("it is piped");
-    stdin
-        .write_all(status.to_string().as_bytes())
-        .expect("it reads");
-    drop(stdin);
-    let ended = child.wait_with_output().expect("it ends");
+    let ended = cost_of_standard_input(&status.to_string());
     let text = String::from_utf8(ended.stdout).expect("text");
     for part in [
         "the status does not have: prediction_saved_bytes",
@@ -220,19 +227,78 @@ fn the_status_of_a_gateway_that_runs() {
     let (listen, option) = forward(target);
     let pair = Pair::start(&[], &["--forward", &option]);
     Download::begin(listen).finish();
-    // The model wants a second, whatever the machine's speed.
-    common::eventually("a second passes", || {
-        (pair.near.status().uptime_s >= 1.0 && pair.near.peer().received.app_bytes > 0)
-            .then_some(())
+    common::eventually("the download is counted", || {
+        (pair.near.peer().received.app_bytes > 0).then_some(())
     });
-    let admin = pair.near.admin.to_string();
-    let status = refrain(&["status", "--json", "--admin", &admin]);
-    let file = pair
-        .site
-        .write("run.json", &String::from_utf8_lossy(&status.stdout));
+    let file = status_of(&pair.near, &pair.site);
     let report = cost(&[&file, "--redundancy", "10%"]);
     assert!(number(&report, "/none/traffic_gb") > 0.0);
     assert_near(&report, "/receiver_driven/traffic_cost_reduction", 0.1);
+}
+
+#[test]
+fn what_went_before_restarts_of_the_other_end_is_counted() {
+    // A far end keeps 4 links of a peer; a near end keeps one.
+    const FAR_LINKS_MAX: usize = 4;
+    const NEAR_LIVES: u64 = 7;
+    const FAR_LIVES: u64 = 3;
+    let (listen, option) = forward(origin::start());
+    let mut pair = Pair::start(&[], &["--forward", &option]);
+    for life in 0..NEAR_LIVES {
+        if life > 0 {
+            pair.near.kill();
+            pair.near.restart();
+            pair.near.wait_until_up();
+        }
+        download(listen, life).expect("the link is up");
+        common::eventually("the far end's total is all that it sent", || {
+            let sent = pair.far.status().total.sent;
+            (sent.app_bytes == (life + 1) * DOWNLOAD_BYTES).then_some(())
+        });
+    }
+    let status = pair.far.status();
+    let rows = || status.peers.iter().map(|peer| peer.sent);
+    assert!(rows().len() <= FAR_LINKS_MAX, "links were forgotten");
+    let of_rows: u64 = rows().map(|sent| sent.link_bytes).sum();
+    let total = status.total.sent;
+    assert!(total.link_bytes > of_rows && total.blocks >= NEAR_LIVES);
+    let file = status_of(&pair.far, &pair.site);
+    let report = cost(&[&file, "--redundancy", "10%"]);
+    let months = 730.0 * 3600.0 / number(&report, "/measured_s");
+    let gb = (NEAR_LIVES * DOWNLOAD_BYTES) as f64 / 1e9;
+    assert_near(&report, "/none/traffic_gb", gb * months);
+    assert_eq!(report["is_of_present_links"], false);
+
+    // The last near end lives on, and has downloaded once.
+    for life in 1..FAR_LIVES {
+        pair.far.kill();
+        pair.far.restart();
+        common::eventually("the new far end serves", || download(listen, life));
+    }
+    let status = pair.near.status();
+    assert_eq!(status.peers.len(), 1);
+    assert_eq!(status.peers[0].received.app_bytes, DOWNLOAD_BYTES);
+    let received = status.total.received.app_bytes;
+    assert_eq!(received, FAR_LIVES * DOWNLOAD_BYTES);
+}
+
+const DOWNLOAD_BYTES: u64 = 100_000;
+
+/// Takes as many bytes, others for each seed, if the pair serves.
+fn download(listen: SocketAddr, seed: u64) -> Option<()> {
+    let taken = origin::fetch(listen, &format!("send {seed} {DOWNLOAD_BYTES}")).ok()?;
+    (taken.len() as u64 == DOWNLOAD_BYTES).then_some(())
+}
+
+/// The path of a file with what `refrain status --json` says. The model wants a second, whatever the
+/// machine's speed.
+fn status_of(gateway: &Gateway, site: &Site) -> String {
+    common::eventually("a second passes", || {
+        (gateway.status().uptime_s >= 1.0).then_some(())
+    });
+    let admin = gateway.admin.to_string();
+    let status = refrain(&["status", "--json", "--admin", &admin]);
+    site.write("run.json", &String::from_utf8_lossy(&status.stdout))
 }
 
 #[test]

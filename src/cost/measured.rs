@@ -19,7 +19,7 @@ pub const MONTH_HOURS: f64 = 730.0;
 /// A run shorter than this says nothing of a month.
 const UPTIME_S_MIN: f64 = 1.0;
 
-/// What a run moved from the service to its users, all links together.
+/// What a run moved from the service to its users, over all links since the gateway started.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measured {
     /// How long the gateway has been up.
@@ -34,6 +34,8 @@ pub struct Measured {
     pub zstd_saved_bytes: Option<f64>,
     /// The names of fields that were looked for in vain.
     pub missing: Vec<&'static str>,
+    /// Whether links that are over, as after a restart of the other end, are not in it.
+    pub is_of_present_links: bool,
 }
 
 /// Why a status cannot be reckoned with.
@@ -95,6 +97,8 @@ fn syntax(error: &serde_json::Error) -> String {
 struct Status {
     role: Option<String>,
     uptime_s: Option<f64>,
+    /// Of all links since the gateway started.
+    total: Option<Link>,
     #[serde(default)]
     peers: Option<Links>,
 }
@@ -113,7 +117,7 @@ struct Direction {
     zstd_saved_bytes: Option<i64>,
 }
 
-/// All links of a status, added up as they are read.
+/// What links carried, added up as they are read.
 #[derive(Default)]
 struct Links {
     sent: Sums,
@@ -135,8 +139,12 @@ impl Measured {
     /// Where [`MeasuredError`] says.
     pub fn parse(json: &[u8]) -> Result<Self, MeasuredError> {
         let status: Status = serde_json::from_slice(json)?;
-        let field = "peers";
-        let links = status.peers.ok_or(MeasuredError::Missing { field })?;
+        let is_of_present_links = status.total.is_none();
+        let links = match (status.total, status.peers) {
+            (Some(total), _) => Links::of(total),
+            (None, Some(present)) => present,
+            (None, None) => return Err(MeasuredError::Missing { field: "peers" }),
+        };
         let field = "role";
         let role = status.role.ok_or(MeasuredError::Missing { field })?;
         let (direction, sums) = match role.as_str() {
@@ -166,6 +174,7 @@ impl Measured {
             matching_saved_bytes: sums.matching_saved_bytes,
             zstd_saved_bytes: sums.zstd_saved_bytes,
             missing: missing.map(|(name, _)| name).collect(),
+            is_of_present_links,
         };
         run.check_saved()?;
         Ok(run)
@@ -254,6 +263,19 @@ impl Sums {
     }
 }
 
+impl Links {
+    fn of(total: Link) -> Self {
+        let mut links = Self::default();
+        links.add(total);
+        links
+    }
+
+    fn add(&mut self, link: Link) {
+        self.sent.add(link.sent.unwrap_or_default());
+        self.received.add(link.received.unwrap_or_default());
+    }
+}
+
 impl<'de> Deserialize<'de> for Links {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Adding;
@@ -268,8 +290,7 @@ impl<'de> Deserialize<'de> for Links {
             fn visit_seq<A: SeqAccess<'de>>(self, mut peers: A) -> Result<Links, A::Error> {
                 let mut links = Links::default();
                 while let Some(link) = peers.next_element::<Link>()? {
-                    links.sent.add(link.sent.unwrap_or_default());
-                    links.received.add(link.received.unwrap_or_default());
+                    links.add(link);
                 }
                 Ok(links)
             }
@@ -319,6 +340,32 @@ mod tests {
         assert!((far.gb_per_month() - 4000.0 * 360.0 / 1e9).abs() < 1e-12);
         let near = parse(&status("near")).expect("a status");
         assert_eq!(near.app_bytes, 120.0);
+    }
+
+    #[test]
+    fn a_total_goes_before_the_links_that_are_left() {
+        assert!(parse(&status("far")).expect("a status").is_of_present_links);
+        let mut whole = status("far");
+        let direction = |app_bytes| {
+            json!({
+                "app_bytes": app_bytes, "prediction_saved_bytes": app_bytes / 10,
+                "matching_saved_bytes": app_bytes / 5, "zstd_saved_bytes": app_bytes / 2,
+            })
+        };
+        whole["total"] = json!({"sent": direction(9000), "received": direction(700)});
+        let far = parse(&whole).expect("a status");
+        assert!(!far.is_of_present_links);
+        assert_eq!(far.app_bytes, 9000.0);
+        assert_eq!(far.predicted_share(), Some(0.1));
+        assert_eq!(far.matched_share(), Some(0.2));
+        assert_eq!(far.zstd_share(), Some(0.5));
+        whole["role"] = json!("near");
+        assert_eq!(parse(&whole).expect("a status").app_bytes, 700.0);
+        whole["total"] = json!({"sent": direction(9000)});
+        let error = parse(&whole);
+        assert!(matches!(error, Err(MeasuredError::Nothing { .. })));
+        whole["total"] = json!([7]);
+        assert!(matches!(parse(&whole), Err(MeasuredError::Syntax(_))));
     }
 
     #[test]
