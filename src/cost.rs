@@ -85,7 +85,10 @@ impl WrongInput {
     }
 
     fn of_file(path: &Path, error: impl Display) -> Self {
-        Self::new(format_args!("{}: {error}", path.display()))
+        match is_standard_input(path) {
+            true => Self::new(format_args!("standard input: {error}")),
+            false => Self::new(format_args!("{}: {error}", path.display())),
+        }
     }
 }
 
@@ -135,10 +138,14 @@ fn read_status(path: &Path) -> Result<Measured, WrongInput> {
     Measured::parse(&bytes).map_err(|error| WrongInput::of_file(path, error))
 }
 
-/// A file, or standard input for `-`.
+fn is_standard_input(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// A file, or standard input.
 fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, WrongInput> {
     let wrong = |error: &dyn Display| WrongInput::of_file(path, error);
-    let input: Box<dyn Read> = match path == Path::new("-") {
+    let input: Box<dyn Read> = match is_standard_input(path) {
         true => Box::new(io::stdin().lock()),
         false => Box::new(File::open(path).map_err(|error| wrong(&error))?),
     };

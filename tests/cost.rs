@@ -204,6 +204,13 @@ fn the_status_of_a_run_from_a_file_and_from_standard_input() {
     assert_near(&report, "/inputs/receiver_share/value", 0.5);
     assert_near(&report, "/inputs/sender_share/value", 0.2);
     assert_eq!(report["inputs"]["sender_share_least"], Value::Null);
+    // With the traffic by hand nothing is scaled, and nothing guessed.
+    let text = refrain(&["cost", &file, "--traffic", "1TB"]);
+    let text = String::from_utf8(text.stdout).expect("text");
+    assert!(
+        text.contains("--traffic") && !text.contains("guess"),
+        "{text}"
+    );
 
     let sent = status["peers"][0]["sent"]
         .as_object_mut()
@@ -462,6 +469,13 @@ fn hostile_files_are_one_clear_error() {
             assert!(!error.contains(word), "{word} in: {error}");
         }
     }
+    let ended = cost_of_standard_input("{}");
+    assert_eq!(ended.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&ended.stderr);
+    assert!(
+        error.contains("standard input: it has no `peers`"),
+        "{error}"
+    );
     for (index, (bytes, part)) in [
         (run("as_of = "), "line 1"),
         (

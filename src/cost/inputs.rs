@@ -32,6 +32,8 @@ pub struct Sourced<T> {
 pub struct Inputs {
     /// GB a month without elimination.
     pub traffic_gb: Sourced<f64>,
+    /// Whether that is a run's, scaled to a month.
+    pub is_scaled: bool,
     /// Share of it that predictions eliminate.
     pub receiver_share: Sourced<f64>,
     /// Share of it that a sender eliminates.
@@ -113,6 +115,7 @@ impl Inputs {
             (None, Some(run)) => Sourced::new(run.gb_per_month(), scaling(run)),
             (None, None) => return Err(InputError::NoTraffic),
         };
+        let is_scaled = given.traffic.is_none();
         let Shares {
             receiver: receiver_share,
             sender: sender_share,
@@ -142,6 +145,7 @@ impl Inputs {
         };
         let inputs = Self {
             traffic_gb,
+            is_scaled,
             receiver_share,
             sender_share,
             sender_share_least,
@@ -170,6 +174,7 @@ impl Inputs {
         let prices = "the paper, section 5.3: traffic : server-hours = 7 : 3";
         Self {
             traffic_gb: table(scenario.traffic_gb),
+            is_scaled: false,
             receiver_share: table(scenario.receiver.share),
             sender_share: table(scenario.sender.share),
             sender_share_least: None,

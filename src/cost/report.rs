@@ -125,7 +125,8 @@ impl Report {
                  the column takes that. Measure it in mode sender, for --redundancy-sender"
             )?;
         }
-        if let Some(measured_s) = self.measured_s.filter(|&run_s| run_s < RUN_S_MIN) {
+        let scaled_s = self.measured_s.filter(|_| inputs.is_scaled);
+        if let Some(measured_s) = scaled_s.filter(|&run_s| run_s < RUN_S_MIN) {
             let run = age(measured_s);
             writeln!(
                 out,
