@@ -17,6 +17,7 @@ use common::{
     origin::{self, Download},
     site::{Pair, Site},
 };
+use refrain_gateway::status::Status;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -241,6 +242,17 @@ fn the_status_of_a_gateway_that_runs() {
     let report = cost(&[&file, "--redundancy", "10%"]);
     assert!(number(&report, "/none/traffic_gb") > 0.0);
     assert_near(&report, "/receiver_driven/traffic_cost_reduction", 0.1);
+
+    // As an older program would say it, to `refrain cost` and to the tables of `refrain status`.
+    let status = fs::read_to_string(&file).expect("a file");
+    let mut older: Value = serde_json::from_str(&status).expect("JSON");
+    let fields = older.as_object_mut().expect("an object");
+    fields.remove("total").expect("a total");
+    let file = pair.site.write("older.json", &older.to_string());
+    let report = cost(&[&file, "--redundancy", "10%"]);
+    assert!(number(&report, "/none/traffic_gb") > 0.0);
+    assert_eq!(report["is_of_present_links"], true);
+    serde_json::from_value::<Status>(older).expect("a status");
 }
 
 #[test]
