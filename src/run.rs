@@ -45,6 +45,9 @@ pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
     if arguments.dry_run {
         if let Some(history) = &started.history {
             warn_of_room(history);
+            if let Some(loss) = history.loss() {
+                tracing::warn!("{loss}");
+            }
         }
         return dry_run::near(&started, &mut std::io::stdout().lock());
     }

@@ -23,6 +23,8 @@ use refrain_store::{
 };
 use serde::Serialize;
 
+use crate::table::bytes;
+
 /// Of a store that is made and for which no bound was given.
 const SIZE_BYTES_DEFAULT: u64 = 100_000_000_000;
 
@@ -107,9 +109,9 @@ impl NewStoreOptions {
             bounds,
             hasher,
         } = config.chunking;
-        let bytes = |asked: Option<ByteSize>, otherwise| asked.map_or(otherwise, |size| size.0);
-        let bytes_min = bytes(self.chunk_min, bounds.bytes_min());
-        let bytes_max = bytes(self.chunk_max, bounds.bytes_max());
+        let bytes_or = |asked: Option<ByteSize>, there| asked.map_or(there, |size| size.0);
+        let bytes_min = bytes_or(self.chunk_min, bounds.bytes_min());
+        let bytes_max = bytes_or(self.chunk_max, bounds.bytes_max());
         config.chunking = Chunking {
             mask_bits: self.chunk_size.unwrap_or(mask_bits),
             bounds: ChunkBounds::new(usize::try_from(bytes_min)?, usize::try_from(bytes_max)?)?,
@@ -160,7 +162,9 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
         .is_dir();
     ensure!(is_folder, "{} is no folder", arguments.dir.display());
     let path = &arguments.store.store;
-    let mut store = DiskStore::open(path, arguments.new.config(path)?)?;
+    let config = arguments.new.config(path)?;
+    refuse_loss(path, config)?;
+    let mut store = DiskStore::open(path, config)?;
     let others = other_realms(&store.stat(), &arguments.realm);
     store.name_realm(&arguments.realm)?;
     let bar = bar("{bar:30} {bytes}/{total_bytes} {msg}");
@@ -199,6 +203,20 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
         .store
         .print(&report, |out| print::added(&report, out))?;
     ensure!(left == 0, "{left} files or folders were not added");
+    Ok(())
+}
+
+/// Refuses a bound that takes history: who adds some hardly means that.
+fn refuse_loss(path: &Path, config: StoreConfig) -> anyhow::Result<()> {
+    if let Some(lowered) = DiskStore::lowered(path, config)? {
+        let [held, bound, leaving] =
+            [lowered.held_bytes, config.size_bytes, lowered.leaving_bytes].map(bytes);
+        bail!(
+            "the store {} takes {held}: with --store-size {bound} the oldest history would go, {leaving} \
+             of it. Leave --store-size out, or start `refrain near` with the lower one first",
+            path.display()
+        );
+    }
     Ok(())
 }
 

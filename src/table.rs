@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+pub use refrain_gateway::units::decimal_bytes as bytes;
+
 /// Rows of text under a head, the first column to the left and the others to the right unless
 /// they hold words.
 pub struct Table {
@@ -71,23 +73,6 @@ impl Columns {
     }
 }
 
-/// Bytes with a decimal unit, three significant digits.
-pub fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 999.5 && unit + 1 < UNITS.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    match unit {
-        0 => format!("{bytes} B"),
-        _ if value < 9.995 => format!("{value:.2} {}", UNITS[unit]),
-        _ if value < 99.95 => format!("{value:.1} {}", UNITS[unit]),
-        _ => format!("{value:.0} {}", UNITS[unit]),
-    }
-}
-
 /// A share in percent, `-` of nothing.
 pub fn percent(part: f64, whole: f64) -> String {
     if whole == 0.0 {
@@ -112,20 +97,6 @@ pub fn age(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bytes_have_three_digits() {
-        for (count, text) in [
-            (0, "0 B"),
-            (999, "999 B"),
-            (1000, "1.00 kB"),
-            (43_670_000, "43.7 MB"),
-            (999_600, "1.00 MB"),
-            (123_456_789_012, "123 GB"),
-        ] {
-            assert_eq!(bytes(count), text);
-        }
-    }
 
     #[test]
     fn columns_align() {

@@ -13,7 +13,9 @@ use std::{
     time::Duration,
 };
 
+use refrain_codec::chunk::hash::ChunkHasher;
 use refrain_gateway::status::Direction;
+use refrain_store::{ChunkStore, DiskStore, Realm, StoreConfig};
 
 use common::{
     addresses::{forward, free_address},
@@ -618,4 +620,39 @@ fn what_is_excluded_never_reaches_the_store() {
         let found = bytes.windows(CANARY.len()).any(|window| window == CANARY);
         assert!(!found, "the canary is on disk");
     }
+}
+
+#[test]
+fn a_near_end_says_what_a_lower_bound_costs_before_and_after() {
+    let (_, option) = forward(origin::start());
+    let site = Site::new();
+    let store = folder(&site, "store");
+    let large = StoreConfig::new(1 << 30);
+    let mut full = DiskStore::open(Path::new(&store), large).expect("it opens");
+    let recipe = full.begin(Realm::named("service"), None);
+    for number in 0..1500_u32 {
+        let chunk = number.to_le_bytes().repeat(2048);
+        let digest = ChunkHasher::default().digest(&chunk);
+        full.append(recipe, &digest, &chunk).expect("appended");
+    }
+    full.close().expect("closed");
+    let far = "far.invalid:7000";
+    let key = site.path("near.key").display().to_string();
+    let near = ["near", "--dry-run", "--peer", far, "--key", &key];
+    let near = [&near[..], &["--peer-key", &site.far_key]].concat();
+    let loss =
+        "the store takes 12.3 MB, and its bound is now 16.8 MB: the oldest history goes, 12.3 MB";
+    for (size, warnings) in [("1GiB", 0), ("2GiB", 0), ("512MiB", 0), ("16MiB", 1)] {
+        let options = options(&option, &store, &["--store-size", size]);
+        let tried = refrain(&[&near[..], &options].concat());
+        let warned = String::from_utf8_lossy(&tried.stderr);
+        assert_eq!(warned.matches(loss).count(), warnings, "{size}: {tried:?}");
+    }
+    let more = ["--store-size", "16MiB"];
+    let near = site.near(site.far_listen, &options(&option, &store, &more));
+    near.wait_for_log(&["WARN", loss]);
+    let gone = "12.3 MB of the oldest history went, 1500 chunks, to keep within 16.8 MB";
+    near.wait_for_log(&["INFO", gone]);
+    let log = near.log();
+    assert!(log.find(loss) < log.find(gone), "{log}");
 }

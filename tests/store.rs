@@ -216,6 +216,37 @@ fn keep(store: &mut DiskStore, bytes: &[u8]) {
 }
 
 #[test]
+fn a_bound_that_takes_history_is_refused_where_some_is_added() {
+    let world = World::new();
+    let large = StoreConfig::new(1 << 30);
+    let mut store = DiskStore::open(&world.store(), large).expect("it opens");
+    keep(&mut store, &content(1, 12 << 20));
+    let chunks = store.stat().chunks;
+    store.close().expect("closed");
+    let (store, files) = (
+        world.store().display().to_string(),
+        world.files().display().to_string(),
+    );
+    let add = [
+        "store", "add", &files, "--realm", "mirror", "--store", &store,
+    ];
+    let (code, error) = refrain_fails(&[&add[..], &["--store-size", "16MiB"]].concat());
+    assert_eq!(code, 1, "{error}");
+    for part in [
+        "takes 12.6 MB",
+        "with --store-size 16.8 MB",
+        "12.6 MB of it",
+    ] {
+        assert!(error.contains(part), "{part} is not in {error}");
+    }
+    assert_eq!(json(&world.store(), &["stat"])["chunks"], chunks);
+    // All fits this one.
+    let added = refrain(&[&add[..], &["--store-size", "500MiB"]].concat());
+    assert!(added.status.success(), "{added:?}");
+    assert!(json(&world.store(), &["stat"])["chunks"].as_u64() > Some(chunks));
+}
+
+#[test]
 fn damage_is_told_by_the_exit_code_and_compacted_away() {
     let world = World::new();
     let mut store = DiskStore::open(&world.store(), StoreConfig::new(64 << 20)).expect("it opens");

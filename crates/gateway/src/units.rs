@@ -210,10 +210,41 @@ fn scaled_fraction(digits: &str, per_unit: u128) -> Result<u128, UnitError> {
     Ok(value * per_unit / divisor)
 }
 
+/// Bytes with a decimal unit, three significant digits: to look at, not to read back.
+pub fn decimal_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{bytes} B"),
+        _ if value < 9.995 => format!("{value:.2} {}", UNITS[unit]),
+        _ if value < 99.95 => format!("{value:.1} {}", UNITS[unit]),
+        _ => format!("{value:.0} {}", UNITS[unit]),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn bytes_have_three_digits() {
+        for (count, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.00 kB"),
+            (43_670_000, "43.7 MB"),
+            (999_600, "1.00 MB"),
+            (123_456_789_012, "123 GB"),
+        ] {
+            assert_eq!(decimal_bytes(count), text);
+        }
+    }
 
     #[test]
     fn quantities_read_as_people_write_them() {

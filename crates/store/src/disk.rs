@@ -11,6 +11,7 @@
 //! | opening, and mending what a crash left | [`open`] |
 //! | writing the youngest segment | [`head`] |
 //! | keeping within the bound | [`evict`] |
+//! | what a lower bound will cost | [`lowered`] |
 //! | files of others as history | [`add`] |
 //! | giving back the room of what is dead | [`compact`] |
 
@@ -19,6 +20,7 @@ mod compact;
 mod evict;
 mod head;
 mod lock;
+mod lowered;
 mod open;
 mod room;
 
@@ -46,6 +48,7 @@ pub use add::{AddOptions, AddProgress, AddReport};
 pub use compact::CompactReport;
 use head::Head;
 use lock::Lock;
+pub use lowered::Lowered;
 pub use room::Room;
 
 /// What of the bound is for the format, the lock and the folder itself.
@@ -178,6 +181,7 @@ struct Counted {
     received_bytes: u64,
     stored_bytes: u64,
     evicted_segments: u64,
+    evicted_bytes: u64,
     evicted_chunks: u64,
     rewritten_chunks: u64,
     rewritten_bytes: u64,
@@ -207,6 +211,15 @@ impl DiskStore {
             true => open::check_format(&RealFolder::new(path), &config).map(|_| ()),
             false => Ok(()),
         }
+    }
+
+    /// Says what [`open`](Self::open) would take from the store at `path` since its bound is lower than
+    /// it was, and changes nothing.
+    ///
+    /// # Errors
+    /// If the bound is too small, the store is of another version, or the disk fails.
+    pub fn lowered(path: &Path, config: StoreConfig) -> Result<Option<Lowered>, StoreError> {
+        Lowered::of(&RealFolder::new(path), &config)
     }
 
     /// Says whether another process has the store at `path` open, and changes nothing.
@@ -486,6 +499,7 @@ impl ChunkSource for DiskStore {
             received_bytes: counted.received_bytes,
             stored_bytes: counted.stored_bytes,
             evicted_segments: counted.evicted_segments,
+            evicted_bytes: counted.evicted_bytes,
             evicted_chunks: counted.evicted_chunks,
             rewritten_chunks: counted.rewritten_chunks,
             rewritten_bytes: counted.rewritten_bytes,

@@ -37,6 +37,8 @@ pub struct StoreStat {
     pub stored_bytes: u64,
     /// Segments that were evicted.
     pub evicted_segments: u64,
+    /// What they took on disk.
+    pub evicted_bytes: u64,
     /// Chunks that went with them.
     pub evicted_chunks: u64,
     /// Chunks that were appended anew instead of being evicted.

@@ -11,7 +11,7 @@ use refrain_proto::{
     limits::OFFER_BYTES_MAX,
 };
 
-use refrain_store::{Chunking, Realm, Room, StoreConfig};
+use refrain_store::{Chunking, DiskStore, Realm, Room, StoreConfig};
 
 use super::Mismatch;
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
         STORE_ALSO, STORE_SIZE,
     },
     settings::{ConfigError, Settings},
-    units::ByteSize,
+    units::{ByteSize, decimal_bytes},
 };
 
 /// The least that a store may be: a few segments.
@@ -112,6 +112,18 @@ impl HistoryOptions {
     pub fn lack_of_room(&self) -> Option<Room> {
         let room = Room::of(&self.store).ok()?;
         room.lacks(self.size.0).then_some(room)
+    }
+
+    /// What is to be said where opening the store takes history from it, since its bound is lower than
+    /// it was: whole segments go.
+    pub fn loss(&self) -> Option<String> {
+        let lowered = DiskStore::lowered(&self.store, self.store_config());
+        let lowered = lowered.ok().flatten()?;
+        let [held, bound, leaving] =
+            [lowered.held_bytes, self.size.0, lowered.leaving_bytes].map(decimal_bytes);
+        Some(format!(
+            "the store takes {held}, and its bound is now {bound}: the oldest history goes, {leaving} of it"
+        ))
     }
 
     /// The store that it asks for.

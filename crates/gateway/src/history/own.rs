@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use refrain_store::{ChunkSource, DiskStore, StoreError, StoreStat};
 
 use super::needs_somebody;
-use crate::config::HistoryOptions;
+use crate::{config::HistoryOptions, units::decimal_bytes};
 
 /// The pause before a store that did not open is tried again: it doubles each time.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
@@ -17,6 +17,8 @@ pub(super) struct OwnStore {
     store: Option<DiskStore>,
     retry_at: Instant,
     pause: Duration,
+    /// What it was said to lose by a lower bound.
+    told_loss: Option<String>,
 }
 
 impl OwnStore {
@@ -29,6 +31,7 @@ impl OwnStore {
             store: None,
             retry_at: Instant::now(),
             pause: PAUSE_MIN,
+            told_loss: None,
         };
         match own.try_to_open() {
             Err(error) if needs_somebody(&error) => Err(error),
@@ -43,11 +46,18 @@ impl OwnStore {
     }
 
     fn try_to_open(&mut self) -> Result<(), StoreError> {
+        if let Some(loss) = self.options.loss()
+            && self.told_loss.as_ref() != Some(&loss)
+        {
+            tracing::warn!("{loss}");
+            self.told_loss = Some(loss);
+        }
         match DiskStore::open(&self.options.store, self.options.store_config()) {
             Ok(mut store) => {
                 if let Err(error) = store.name_realm(&self.options.realm) {
                     tracing::warn!("the store: {error}");
                 }
+                tell_evicted(&store.stat());
                 self.store = Some(store);
                 Ok(())
             }
@@ -74,5 +84,16 @@ impl OwnStore {
             ..StoreStat::default()
         };
         self.store.as_ref().map_or_else(unopened, ChunkSource::stat)
+    }
+}
+
+/// Says what went to keep within the bound when the store was opened.
+fn tell_evicted(stat: &StoreStat) {
+    if stat.evicted_segments > 0 {
+        let [gone, bound] = [stat.evicted_bytes, stat.disk_bytes_max].map(decimal_bytes);
+        let chunks = stat.evicted_chunks;
+        tracing::info!(
+            "the store: {gone} of the oldest history went, {chunks} chunks, to keep within {bound}"
+        );
     }
 }

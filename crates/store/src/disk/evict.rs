@@ -8,7 +8,7 @@
 
 use std::io;
 
-use super::{DiskStore, Head, OTHER_BYTES, SEGMENTS_MAX};
+use super::{DiskStore, Head, OTHER_BYTES, SEGMENTS_MAX, Sealed};
 use crate::{
     StoreError,
     format::error_at,
@@ -82,9 +82,8 @@ impl DiskStore {
 
     /// Whether all fits that the head may become, and what is copied on the way.
     pub(super) fn has_room(&self) -> bool {
-        let written = self.sealed.bytes + self.of_files.bytes;
-        let needed = written + room_for_head(self.segment_bytes);
-        needed <= self.config.size_bytes && self.sealed.segments.len() < SEGMENTS_MAX
+        let size_bytes = self.config.size_bytes;
+        is_within(size_bytes, self.segment_bytes, &self.sealed, &self.of_files)
     }
 
     /// Removes a segment. What is copied is safe before anything goes.
@@ -106,6 +105,9 @@ impl DiskStore {
         }
         let openings = self.history.openings_of(number);
         self.remove_files(number)?;
+        if let Some(disk) = self.sealed.segments.get(&number) {
+            self.counted.evicted_bytes += disk.total();
+        }
         self.sealed.remove(number);
         self.history.drop_segment(number);
         self.counted.evicted_segments += 1;
@@ -201,6 +203,17 @@ impl DiskStore {
         }
         Ok(())
     }
+}
+
+/// Whether these segments, and a head beside them, are within the bound.
+pub(super) fn is_within(
+    size_bytes: u64,
+    segment_bytes: u64,
+    sealed: &Sealed,
+    of_files: &Sealed,
+) -> bool {
+    let needed = sealed.bytes + of_files.bytes + room_for_head(segment_bytes);
+    needed <= size_bytes && sealed.segments.len() < SEGMENTS_MAX
 }
 
 /// What the head may become, what is copied on the way, and what is there beside segments.

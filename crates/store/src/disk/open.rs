@@ -239,7 +239,7 @@ fn segments(folder: &dyn Folder) -> Result<Vec<u32>, StoreError> {
 }
 
 /// What the files of segments take.
-fn sizes(folder: &dyn Folder) -> Result<HashMap<u32, DiskBytes>, StoreError> {
+pub(super) fn sizes(folder: &dyn Folder) -> Result<HashMap<u32, DiskBytes>, StoreError> {
     let mut sizes: HashMap<u32, DiskBytes> = HashMap::new();
     for (name, bytes) in list(folder)? {
         if let Some((number, kind)) = FileKind::parse(&name) {

@@ -138,6 +138,52 @@ fn a_smaller_bound_holds_from_the_start() {
 }
 
 #[test]
+fn what_a_lower_bound_costs_is_told_before_and_is_what_goes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let lowered = |segments| DiskStore::lowered(&path, config(segments)).expect("the disk works");
+    assert_eq!(lowered(5), None, "there is no store");
+    let mut store = DiskStore::open(&path, config(20)).expect("it opens");
+    flow(&mut store, realm(0), None, 0..1500);
+    let disk = store.stat().disk;
+    let held_bytes = disk.total() - disk.other;
+    store.close().expect("closed");
+    // It takes some fifteen segments, of which the head is one.
+    for segments in [20, 30, 19] {
+        assert_eq!(lowered(segments), None, "{segments}");
+    }
+    let before = std::fs::read_dir(&path).expect("listed").count();
+    let mut leaving_before = 0;
+    for segments in [10, 5] {
+        let told = lowered(segments).expect("history goes");
+        // A trailer that the head is yet to get is counted.
+        assert!(told.held_bytes.abs_diff(held_bytes) < 100, "{told:?}");
+        assert!(told.leaving_bytes > leaving_before, "{told:?}");
+        leaving_before = told.leaving_bytes;
+    }
+    assert_eq!(std::fs::read_dir(&path).expect("listed").count(), before);
+    let store = DiskStore::open(&path, config(5)).expect("it opens");
+    assert_eq!(store.stat().evicted_bytes, leaving_before);
+    store.close().expect("closed");
+    assert_eq!(lowered(5), None, "the bound is so already");
+
+    // The head alone is more than a segment may be.
+    let path = folder.path().join("other");
+    let mut store = DiskStore::open(&path, StoreConfig::new(1 << 30)).expect("it opens");
+    flow(&mut store, realm(0), None, 0..25_000);
+    store.close().expect("closed");
+    let small = StoreConfig::new(16 << 20);
+    let told = DiskStore::lowered(&path, small).expect("the disk works");
+    let store = DiskStore::open(&path, small).expect("it opens");
+    let gone = store.stat().evicted_bytes;
+    let told = told.expect("history goes").leaving_bytes;
+    assert!(
+        told.abs_diff(gone) < 100 && gone > 14_000_000,
+        "{told} {gone}"
+    );
+}
+
+#[test]
 fn a_bound_for_less_than_four_segments_is_refused() {
     let error = open_any(&MemoryFolder::new(), 3).err().expect("too small");
     assert!(matches!(error, StoreError::TooSmall { .. }), "{error}");

@@ -1,0 +1,59 @@
+//! What a lower bound costs, for who is to know before the store is opened with it.
+//!
+//! Whole segments go, and one takes up to 256 MiB: a bound that is a little lower may cost much more
+//! than the difference. The lengths of files tell; nothing is locked, loaded or written.
+
+use super::{Sealed, StoreConfig, evict::is_within, open::sizes};
+use crate::{StoreError, folder::Folder, format};
+
+/// What opening a store with a lower bound than it had takes from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lowered {
+    /// What the store's segments take on disk.
+    pub held_bytes: u64,
+    /// What of it goes, the oldest first; some of that is kept where it came again lately.
+    pub leaving_bytes: u64,
+}
+
+impl Lowered {
+    /// Nothing where the bound is not lower than it was, or all fits it.
+    pub(super) fn of(
+        folder: &dyn Folder,
+        config: &StoreConfig,
+    ) -> Result<Option<Self>, StoreError> {
+        let segment_bytes = config.checked_segment_bytes()?;
+        let stored = format::read(folder)?;
+        let stored = stored.filter(|stored| stored.chunking == config.chunking);
+        if stored.is_none_or(|stored| stored.size_bytes <= config.size_bytes) {
+            return Ok(None);
+        }
+        let (mut log, mut of_files) = (Sealed::default(), Sealed::default());
+        let mut held_bytes = 0;
+        for (number, size) in sizes(folder)? {
+            held_bytes += size.total();
+            match (size.index, size.other) {
+                // No segment: it was being begun or evicted.
+                (0, _) => {}
+                (_, 0) => log.insert(number, size),
+                _ => of_files.insert(number, size),
+            }
+        }
+        // The youngest goes on being written, unless it is too large for that.
+        if let Some((&head, disk)) = log.segments.last_key_value()
+            && disk.total() <= segment_bytes
+        {
+            log.remove(head);
+        }
+        let mut leaving_bytes = 0;
+        while !is_within(config.size_bytes, segment_bytes, &log, &of_files)
+            && let Some((&oldest, disk)) = log.segments.first_key_value()
+        {
+            leaving_bytes += disk.total();
+            log.remove(oldest);
+        }
+        Ok((leaving_bytes > 0).then_some(Self {
+            held_bytes,
+            leaving_bytes,
+        }))
+    }
+}
