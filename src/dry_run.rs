@@ -20,6 +20,9 @@ use crate::table::bytes;
 /// What a near end would do.
 pub fn near(config: &NearConfig, out: &mut impl Write) -> anyhow::Result<()> {
     let neighbours = config.history.as_ref().map(History::check).transpose()?;
+    if let Some(warning) = config.history.as_ref().and_then(History::unknown_realm) {
+        tracing::warn!("{warning}");
+    }
     writeln!(out, "refrain near: the configuration is good")?;
     let mut line = |key: &str, value: String| writeln!(out, "  {key:<12}{value}");
     line("peer", format!("{}, key {}", config.peer, config.peer_key))?;
@@ -109,6 +112,10 @@ fn common(
         rate.unwrap_or_else(|| "whatever the links take".to_owned()),
     )?;
     line("mode", config.mode.to_string())?;
+    // Without caches an end neither matches nor compresses.
+    if !config.mode.keeps_caches() {
+        return Ok(());
+    }
     line("effort", config.effort.to_string())?;
     let matching = &config.matching;
     line(
@@ -143,10 +150,16 @@ fn memory_and_lanes(
     if links < peers {
         tracing::warn!("memory has room for the links of {links} peers, and there are {peers}");
     }
+    let caches = match config.mode.keeps_caches() {
+        true => format!(
+            ", with caches of {}",
+            bytes(link.send_cache.cache_bytes() as u64)
+        ),
+        false => String::new(),
+    };
     let memory = format!(
-        "{whole}, of which a link takes at most {}, with caches of {}",
-        bytes(link_bytes),
-        bytes(link.send_cache.cache_bytes() as u64)
+        "{whole}, of which a link takes at most {}{caches}",
+        bytes(link_bytes)
     );
     let fewer = match link.lanes_max < config.lanes_max.into() {
         true => ": the memory has room for no more",

@@ -9,8 +9,11 @@ use common::{
     eventually, origin,
     site::Site,
 };
-use refrain_codec::simd::{Backend, InstructionSet};
-use refrain_store::{DiskStore, StoreConfig};
+use refrain_codec::{
+    chunk::hash::ChunkHasher,
+    simd::{Backend, InstructionSet},
+};
+use refrain_store::{ChunkStore, DiskStore, Realm, StoreConfig};
 
 #[test]
 fn sighup_names_what_only_a_restart_applies_and_reloads_the_rest() {
@@ -238,6 +241,87 @@ fn a_dry_run_looks_at_stores() {
         assert_eq!(tried.status.code(), Some(1), "{tried:?}");
         assert!(error.contains(part), "{part:?} is not in {error}");
     }
+}
+
+#[test]
+fn a_dry_run_tells_what_would_be_in_vain() {
+    let site = Site::new();
+    let key = site.path("near.key").display().to_string();
+    let near = |more: &[&str]| {
+        let flags = ["near", "--dry-run", "--peer", "far.invalid:7000"];
+        let options = ["--socks5", "127.0.0.1:1080", "--peer-key", &site.far_key];
+        let tried = refrain(&[&flags, &options[..], &["--key", &key], more].concat());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (
+            tried.status.code(),
+            text(&tried.stdout),
+            text(&tried.stderr),
+        )
+    };
+    let idle = "with --mode receiver and no --store nothing is saved";
+    for (mode, warnings) in [("receiver", 1), ("auto", 0), ("sender", 0), ("off", 0)] {
+        let (code, said, warned) = near(&["--mode", mode]);
+        assert_eq!(code, Some(0), "{warned}");
+        assert_eq!(warned.matches(idle).count(), warnings, "{mode}: {warned}");
+        let has_caches = ["auto", "sender"].contains(&mode);
+        for line in ["\n  effort ", "\n  matching ", "with caches of"] {
+            assert_eq!(said.contains(line), has_caches, "{mode}: {line} in\n{said}");
+        }
+    }
+
+    let [store, other, link] =
+        ["store", "other", "link"].map(|name| site.path(name).display().to_string());
+    let file = site.write("file", "no folder");
+    std::os::unix::fs::symlink(&store, &link).expect("made");
+    let below = format!("{file}/store");
+    let (code, said, error) = near(&["--store", &below, "--store-size", "64MiB"]);
+    assert_eq!((code, said.as_str()), (Some(1), ""), "{error}");
+    assert!(error.contains(&format!("cannot create {below}")), "{error}");
+
+    let own = ["--store", &store, "--store-size", "64MiB"];
+    let with = |more: &[&str]| near(&[&own[..], more].concat());
+    let itself = |name: &str| {
+        let (code, _, error) = with(&["--store-also", &other, "--store-also", name]);
+        assert_eq!(code, Some(1), "{error}");
+        assert!(error.contains("is the store itself"), "{error}");
+    };
+    itself(&format!("{store}/"));
+    let mut open = DiskStore::open(&site.path("store"), StoreConfig::new(64 << 20)).expect("open");
+    itself(&link);
+    open.name_realm("music").expect("the disk works");
+    let recipe = open.begin(Realm::named("music"), None);
+    let digest = ChunkHasher::default().digest(b"verse");
+    open.append(recipe, &digest, b"verse").expect("appended");
+    open.close().expect("closed");
+    for (realm, warnings) in [("mucis", 1), ("music", 0)] {
+        let (code, _, warned) = with(&["--realm", realm]);
+        assert_eq!(code, Some(0), "{warned}");
+        let unknown = "no history of realm mucis yet, but of: music";
+        assert_eq!(warned.matches(unknown).count(), warnings, "{warned}");
+    }
+    // Of a neighbour's history as well.
+    let (_, _, warned) = near(&[
+        "--store",
+        &other,
+        "--store-size",
+        "64MiB",
+        "--store-also",
+        &store,
+    ]);
+    assert!(warned.contains("but of: music"), "{warned}");
+}
+
+#[test]
+fn a_near_end_does_not_start_with_its_own_store_as_a_neighbour() {
+    let site = Site::new();
+    let key = site.path("near.key").display().to_string();
+    let store = site.path("store").display().to_string();
+    let near = ["near", "--peer", "127.0.0.1:1", "--socks5", "127.0.0.1:0"];
+    let keys = ["--key", &key, "--peer-key", &site.far_key];
+    let stores = ["--store", &store, "--store-also", &store];
+    let (code, error) = refrain_fails(&[&near, &keys[..], &stores].concat());
+    assert_eq!(code, 1, "{error}");
+    assert!(error.contains("is the store itself"), "{error}");
 }
 
 #[test]

@@ -218,12 +218,18 @@ impl NearConfig {
     /// What is allowed, and hardly meant.
     pub fn warnings(&self) -> Vec<String> {
         let mode = self.common.mode;
-        let is_idle = self.history.is_some() && !mode.predicts();
-        let idle = format!(
-            "with --mode {mode} the store is not used: nothing is predicted, and nothing learnt; \
-             modes auto and receiver use it"
-        );
-        is_idle.then_some(idle).into_iter().collect()
+        let idle = match self.history.is_some() {
+            true if !mode.predicts() => format!(
+                "with --mode {mode} the store is not used: nothing is predicted, and nothing learnt; \
+                 modes auto and receiver use it"
+            ),
+            false if mode == Mode::Receiver => format!(
+                "with --mode {mode} and no --store nothing is saved: bytes are carried as they are; give \
+                 it a --store, or use mode auto"
+            ),
+            _ => return Vec::new(),
+        };
+        vec![idle]
     }
 }
 

@@ -22,7 +22,7 @@ use std::{
 };
 
 use refrain_proto::by_receiver::history::HistoryRequest;
-use refrain_store::{DiskStore, StoreError, StoreStat};
+use refrain_store::{ChunkSource, DiskStore, ReadOnlyStore, StoreError, StoreStat};
 
 use crate::{
     config::HistoryOptions,
@@ -119,6 +119,15 @@ pub enum HistoryError {
         /// Why.
         source: StoreError,
     },
+    /// The store is to be its own neighbour.
+    #[error(
+        "--store-also {} is the store itself: name those of others alone",
+        store.display()
+    )]
+    OwnNeighbour {
+        /// Its folder.
+        store: PathBuf,
+    },
     /// The thread cannot be made.
     #[error("no thread for the store: {0}")]
     Thread(#[from] std::io::Error),
@@ -138,11 +147,13 @@ impl History {
     /// order, whether it can be read now.
     pub fn check(options: &HistoryOptions) -> Result<Vec<Result<(), StoreError>>, HistoryError> {
         let config = options.store_config();
-        let own = DiskStore::check(&options.store, config);
+        let own = DiskStore::check(&options.store, config)
+            .and_then(|()| DiskStore::check_writable(&options.store));
         own.map_err(|source| HistoryError::Store {
             store: options.store.clone(),
             source,
         })?;
+        refuse_own_neighbour(options)?;
         let also = options.also.iter().map(|folder| {
             Neighbour::check(folder, config.chunking).map_err(|source| HistoryError::Neighbour {
                 store: folder.clone(),
@@ -150,6 +161,17 @@ impl History {
             })
         });
         also.collect()
+    }
+
+    /// What the start would warn of where the stores have history, and none of the realm. Loads what
+    /// they have, and changes nothing.
+    pub fn unknown_realm(options: &HistoryOptions) -> Option<String> {
+        let chunking = options.store_config().chunking;
+        let also = options.also.iter();
+        let also = also.filter_map(|folder| ReadOnlyStore::open(folder, chunking).ok());
+        let own = ReadOnlyStore::inspect(&options.store).ok();
+        let stats: Vec<StoreStat> = own.into_iter().chain(also).map(|it| it.stat()).collect();
+        realms::unknown(&options.realm, &stats.iter().collect::<Vec<_>>())
     }
 
     fn open_within(
@@ -287,6 +309,24 @@ fn report_panic(shared: &Shared, thread: impl FnOnce()) {
              until a restart"
                 .to_owned(),
         );
+    }
+}
+
+/// Refuses the store as a neighbour of itself, under whatever name: it would be read twice, and never
+/// tell more.
+fn refuse_own_neighbour(options: &HistoryOptions) -> Result<(), HistoryError> {
+    let place = |folder: &PathBuf| {
+        folder
+            .canonicalize()
+            .or_else(|_| std::path::absolute(folder))
+    };
+    let own = place(&options.store).ok();
+    let mut also = options.also.iter();
+    match also.find(|folder| own.is_some() && place(folder).ok() == own) {
+        Some(store) => Err(HistoryError::OwnNeighbour {
+            store: store.clone(),
+        }),
+        None => Ok(()),
     }
 }
 

@@ -213,6 +213,15 @@ impl DiskStore {
         }
     }
 
+    /// Says whether the folder at `path` could be made, or written if it is there, by this user, and
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// If not.
+    pub fn check_writable(path: &Path) -> Result<(), StoreError> {
+        lock::check_writable(path)
+    }
+
     /// Says what [`open`](Self::open) would take from the store at `path` since its bound is lower than
     /// it was, and changes nothing.
     ///

@@ -44,6 +44,7 @@ impl Keeper {
         options: &HistoryOptions,
         shared: Arc<Shared>,
     ) -> Result<Keeper, HistoryError> {
+        super::refuse_own_neighbour(options)?;
         let store = options.store.clone();
         let (own, opened) =
             OwnStore::open(options).map_err(|source| HistoryError::Store { store, source })?;

@@ -12,19 +12,27 @@ const NAMED_MAX: usize = 8;
 pub(super) fn tell(realm: &str, own: &StoreStat, also: &[NeighbourReport]) {
     let of_others = also.iter().filter_map(|neighbour| neighbour.stat.as_ref());
     let stats: Vec<&StoreStat> = [own].into_iter().chain(of_others).collect();
-    let (of_realm, others) = sort(realm, &stats);
+    let (of_realm, _) = sort(realm, &stats);
     let in_neighbours = match stats.len() {
         1 => "",
         _ => ", those of neighbours included",
     };
     tracing::info!("history of realm {realm}: {of_realm} chunks{in_neighbours}");
-    if of_realm == 0 && !others.is_empty() {
-        let others = others.join(", ");
-        tracing::warn!(
+    if let Some(warning) = unknown(realm, &stats) {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// What is to be said where there is history, and none of this realm.
+pub(super) fn unknown(realm: &str, stats: &[&StoreStat]) -> Option<String> {
+    let (of_realm, others) = sort(realm, stats);
+    let others = others.join(", ");
+    (of_realm == 0 && !others.is_empty()).then(|| {
+        format!(
             "the store has no history of realm {realm} yet, but of: {others}. Is --realm as it was, and \
              as in `refrain store add`?"
-        );
-    }
+        )
+    })
 }
 
 /// Chunks of a realm, and what other realms that have some are called.

@@ -8,6 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::{
+    fs::{Access, access},
+    io::Errno,
+};
+
 use crate::{StoreError, folder};
 
 pub(super) const LOCK_FILE: &str = "lock";
@@ -71,6 +76,34 @@ fn in_use(path: &Path, file: &mut File) -> StoreError {
     }
 }
 
+/// Says whether the folder at `path` can be made, or written if it is there; does neither.
+pub(super) fn check_writable(path: &Path) -> Result<(), StoreError> {
+    let error = |doing, source| StoreError::Io {
+        doing,
+        path: path.to_owned(),
+        source,
+    };
+    let there = path.ancestors().find(|folder| folder.exists());
+    // Of a relative path whose first folder is yet to make.
+    let there = there.filter(|folder| !folder.as_os_str().is_empty());
+    let there = there.unwrap_or(Path::new("."));
+    let doing = match there == path {
+        true => "write to",
+        false => "create",
+    };
+    if !there.is_dir() {
+        return Err(error(doing, Errno::NOTDIR.into()));
+    }
+    let folder = access(there, Access::WRITE_OK | Access::EXEC_OK);
+    folder.map_err(|source| error(doing, source.into()))?;
+    let lock = path.join(LOCK_FILE);
+    if lock.exists() {
+        let lock = access(&lock, Access::READ_OK | Access::WRITE_OK);
+        lock.map_err(|source| error("write the lock in", source.into()))?;
+    }
+    Ok(())
+}
+
 /// Makes a folder that its owner alone may read. One that is there stays as it is.
 fn create_folder(path: &Path) -> io::Result<()> {
     if let Some(parent) = path.parent() {
@@ -79,5 +112,43 @@ fn create_folder(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(_) if path.is_dir() => Ok(()),
         created => created,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_made_or_written_is_found_without_an_attempt() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("file");
+        fs::write(&file, "in the way").expect("written");
+        let [read_only, there, new] =
+            ["read-only", "there", "a/new/one"].map(|name| folder.path().join(name));
+        fs::create_dir(&there).expect("made");
+        fs::create_dir(&read_only).expect("made");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o500);
+        fs::set_permissions(&read_only, mode).expect("changed");
+        // Root may write there all the same.
+        for (path, doing) in [
+            (file.join("store"), "create"),
+            (file, "write to"),
+            (read_only.join("store"), "create"),
+            (read_only, "write to"),
+            (new, ""),
+            (there, ""),
+        ] {
+            let checked = check_writable(&path);
+            assert!(!path.join(LOCK_FILE).exists(), "nothing is made");
+            let taken = Lock::take(&path);
+            assert_eq!(checked.is_ok(), taken.is_ok(), "{path:?}: {checked:?}");
+            if let Err(error) = checked {
+                assert!(
+                    error.to_string().contains(&format!("cannot {doing} ")),
+                    "{error}"
+                );
+            }
+        }
     }
 }
