@@ -23,6 +23,7 @@ use common::{
     content::noise,
     eventually,
     gateway::Gateway,
+    http,
     origin::{self, Download},
     server::serve,
     site::Site,
@@ -566,6 +567,7 @@ fn damage_on_the_disk_costs_its_own_bytes_and_is_told() {
     let text = String::from_utf8_lossy(&shown.stdout);
     let line = format!("{damaged_chunks} chunks were found damaged");
     assert!(text.contains(&line), "{text}");
+    near.wait_for_log(&["WARN", "found damaged", "refrain store verify"]);
 }
 
 #[test]
@@ -585,12 +587,24 @@ fn a_store_that_does_not_open_stops_no_traffic_and_is_tried_again() {
     let error = told.last_error.expect("it is told");
     assert!(error.contains("traffic goes on"), "{error}");
     assert_eq!((told.chunks, told.disk_bytes), (0, 0));
+    let metrics = || {
+        let (_, page) = http::get(near.admin, "/metrics", None).expect("the page");
+        ["open", "failing"].map(|name| {
+            let series = format!("refrain_store_{name} ");
+            let mut lines = page.lines().filter_map(|line| line.strip_prefix(&series));
+            lines.next().map(str::to_owned)
+        })
+    };
+    assert_eq!(metrics().map(|it| it.expect("it is there")), ["0", "1"]);
 
     std::fs::remove_file(&in_the_way).expect("removed");
     eventually("it is open", || {
         of_status().last_error.is_none().then_some(())
     });
     near.wait_for_log(&["INFO", "the store: it is open now"]);
+    eventually("the metrics have it", || {
+        (metrics().map(Option::unwrap_or_default) == ["1", "0"]).then_some(())
+    });
     assert_whole(cost(&near, listen, &file));
     assert_predicted(cost(&near, listen, &file));
 }

@@ -181,12 +181,14 @@ fn metrics_are_prometheus_text_with_stable_names() {
 }
 
 /// What a near end with a store has besides.
-const METRICS_OF_A_STORE: [(&str, &str); 7] = [
+const METRICS_OF_A_STORE: [(&str, &str); 9] = [
     ("refrain_store_chunks", "gauge"),
     ("refrain_store_damaged_chunks_total", "counter"),
     ("refrain_store_disk_bound_bytes", "gauge"),
     ("refrain_store_disk_bytes", "gauge"),
     ("refrain_store_evicted_chunks_total", "counter"),
+    ("refrain_store_failing", "gauge"),
+    ("refrain_store_open", "gauge"),
     ("refrain_store_received_bytes_total", "counter"),
     ("refrain_store_stored_bytes_total", "counter"),
 ];
@@ -223,6 +225,8 @@ fn a_near_end_with_a_store_has_metrics_of_it() {
         ("refrain_store_disk_bound_bytes", 1_000_000_000),
         ("refrain_store_received_bytes_total", store.received_bytes),
         ("refrain_store_stored_bytes_total", store.stored_bytes),
+        ("refrain_store_open", 1),
+        ("refrain_store_failing", 0),
     ] {
         let family = families.iter().find(|family| family.name == name);
         let series = &family.expect("it is among the names").series;

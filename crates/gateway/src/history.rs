@@ -4,6 +4,7 @@
 //! and calls the links back. A link never waits for the disk: what the thread has no room for
 //! waits in the link's engine, which stops learning when that is too much.
 
+mod damage;
 mod keeper;
 mod neighbour;
 mod own;
@@ -54,6 +55,7 @@ struct Shared {
     store: PathBuf,
     realm: String,
     stat: Mutex<StoreStat>,
+    is_open: AtomicBool,
     trouble: Trouble,
     also: Mutex<Vec<NeighbourReport>>,
     /// The thread had no room: it is to look again at the links.
@@ -83,6 +85,8 @@ pub struct HistoryReport {
     pub realm: String,
     /// The store as it stands.
     pub stat: StoreStat,
+    /// Whether it is open: one that the disk refuses is tried again.
+    pub is_open: bool,
     /// What last went wrong, until it goes well again.
     pub last_error: Option<LastError>,
     /// Stores of neighbours that are read too.
@@ -249,6 +253,7 @@ impl History {
             store: self.shared.store.clone(),
             realm: self.shared.realm.clone(),
             stat: self.shared.stat.lock().expect("held for a moment").clone(),
+            is_open: self.shared.is_open.load(Ordering::Relaxed),
             last_error: self.shared.trouble.last(),
             also: self.shared.also.lock().expect("held for a moment").clone(),
         }
@@ -261,6 +266,7 @@ impl Shared {
             store: options.store.clone(),
             realm: options.realm.clone(),
             stat: Mutex::default(),
+            is_open: AtomicBool::new(false),
             trouble: Trouble::default(),
             also: Mutex::default(),
             has_refused: AtomicBool::new(false),

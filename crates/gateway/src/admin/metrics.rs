@@ -67,6 +67,16 @@ fn add_gateway(series: &Series<'_>, status: &Status) {
 
 fn add_store(series: &Series<'_>, store: &Store) {
     series.gauge(
+        "refrain_store_open",
+        "1 if the store is open, else 0.",
+        f64::from(u8::from(store.is_open)),
+    );
+    series.gauge(
+        "refrain_store_failing",
+        "1 from what last went wrong with the store until it goes well again, else 0.",
+        f64::from(u8::from(store.last_error.is_some())),
+    );
+    series.gauge(
         "refrain_store_disk_bytes",
         "What the store takes on disk.",
         store.disk_bytes as f64,

@@ -18,7 +18,8 @@ use refrain_store::{
 };
 
 use super::{
-    HistoryError, NeighbourReport, Request, Shared, neighbour::Neighbour, own::OwnStore, realms,
+    HistoryError, NeighbourReport, Request, Shared, damage::DamageTold, neighbour::Neighbour,
+    own::OwnStore, realms,
 };
 use crate::config::HistoryOptions;
 
@@ -35,6 +36,7 @@ pub(super) struct Keeper {
     has_news: bool,
     /// Whether anything failed since the last tick.
     has_failed: bool,
+    damage_told: DamageTold,
 }
 
 impl Keeper {
@@ -63,6 +65,7 @@ impl Keeper {
             recipes: HashMap::new(),
             has_news: false,
             has_failed: false,
+            damage_told: DamageTold::default(),
         };
         keeper.note_unopened(opened);
         realms::tell(&options.realm, &keeper.own.stat(), &keeper.neighbours());
@@ -75,9 +78,13 @@ impl Keeper {
     }
 
     /// Lets users see how the stores stand.
-    fn show(&self) {
+    fn show(&mut self) {
+        let is_open = self.own.is_open();
+        self.shared.is_open.store(is_open, Ordering::Relaxed);
+        let stat = self.own.stat();
+        self.tell_damage(stat.damaged);
         *self.shared.also.lock().expect("held for a moment") = self.neighbours();
-        *self.shared.stat.lock().expect("held for a moment") = self.own.stat();
+        *self.shared.stat.lock().expect("held for a moment") = stat;
     }
 
     /// Answers until nobody can ask any more.
@@ -125,6 +132,16 @@ impl Keeper {
         let error = error.to_string();
         if self.shared.trouble.note(error.clone()) {
             tracing::warn!("the store: {error}");
+        }
+    }
+
+    /// Damage stops nothing, and nobody would look for it.
+    fn tell_damage(&mut self, damaged: u64) {
+        if let Some(new) = self.damage_told.news(damaged, Instant::now()) {
+            tracing::warn!(
+                "the store: {new} of its chunks and records were found damaged, and are given up: does its \
+                 disk fail? `refrain store verify` looks for all"
+            );
         }
     }
 

@@ -74,6 +74,10 @@ impl OwnStore {
         self.store.as_mut()
     }
 
+    pub(super) fn is_open(&self) -> bool {
+        self.store.is_some()
+    }
+
     pub(super) fn into_inner(self) -> Option<DiskStore> {
         self.store
     }

@@ -32,6 +32,8 @@ pub struct Store {
     pub memory_bytes: u64,
     /// Chunks of the realm alone, dead ones included.
     pub realm_chunks: u64,
+    /// Whether it is open: traffic goes on without one that the disk refuses.
+    pub is_open: bool,
     /// What last went wrong, until it goes well again.
     pub last_error: Option<String>,
     /// Seconds since that was last met.
@@ -84,6 +86,7 @@ impl Store {
             evicted_chunks: stat.evicted_chunks,
             damaged_chunks: stat.damaged,
             memory_bytes: stat.memory_bytes,
+            is_open: report.is_open,
             last_error_s: report.last_error.as_ref().map(LastError::age_s),
             last_error: report.last_error.map(|last| last.text),
         }
