@@ -3,16 +3,16 @@
 mod tables;
 mod watch;
 
-use std::{io::Write, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{io::Write, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
-use refrain_gateway::status::Status;
+use refrain_gateway::{status::Status, target::Target};
 
 #[derive(clap::Args, Clone)]
 pub struct StatusArguments {
     /// The gateway's admin listener
-    #[arg(long, env = "REFRAIN_ADMIN", value_name = "IP:PORT")]
-    admin: SocketAddr,
+    #[arg(long, env = "REFRAIN_ADMIN", value_name = "HOST:PORT")]
+    admin: Target,
     /// A file that holds the admin token
     #[arg(long, env = "REFRAIN_ADMIN_TOKEN_FILE", value_name = "FILE")]
     admin_token_file: Option<PathBuf>,

@@ -75,9 +75,12 @@ fn status_metrics_and_log_name_the_kernels() {
     for (gateway, kernels) in [(&pair.far, "portable"), (&pair.near, best.as_str())] {
         assert_eq!(gateway.status().kernels, kernels);
         gateway.wait_for_log(&["INFO", &format!("kernels for {kernels}")]);
-        let shown = refrain(&["status", "--admin", &gateway.admin.to_string()]);
-        let text = String::from_utf8(shown.stdout).expect("text");
-        assert!(text.contains(&format!("kernels for {kernels}")), "{text}");
+        let by_name = format!("localhost:{}", gateway.admin.port());
+        for admin in [gateway.admin.to_string(), by_name] {
+            let shown = refrain(&["status", "--admin", &admin]);
+            let text = String::from_utf8(shown.stdout).expect("text");
+            assert!(text.contains(&format!("kernels for {kernels}")), "{text}");
+        }
         let (_, page) = http::get(gateway.admin, "/metrics", None).expect("the page");
         let families = exposition::parse(&page);
         let info = families.iter().find(|family| family.name == "refrain_info");
