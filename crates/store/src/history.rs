@@ -448,7 +448,8 @@ impl History {
         }
     }
 
-    /// Records of chunks, by the numbers of their realms.
+    /// Records of chunks, by the numbers of their realms: some may be dead, and no realm has more that
+    /// live than there are.
     fn chunks_by_realm(&self) -> Vec<u64> {
         let mut sums = vec![0; self.realms.len()];
         for segment in self.segments.values() {
@@ -458,7 +459,7 @@ impl History {
                 }
             }
         }
-        sums
+        sums.into_iter().map(|sum| sum.min(self.chunks)).collect()
     }
 
     /// Bytes of memory, but for caches of a fixed size.

@@ -60,7 +60,8 @@ pub struct RealmStat {
     pub realm: String,
     /// What it is called, if that was told.
     pub name: Option<String>,
-    /// Its chunks, those that are dead but not yet evicted included.
+    /// Its chunks, at most: those that are dead but not yet evicted count, up to all that can be read. Of
+    /// the only realm it is exact.
     pub chunks: u64,
 }
 

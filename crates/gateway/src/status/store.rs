@@ -30,7 +30,7 @@ pub struct Store {
     pub damaged_chunks: u64,
     /// Memory of its index.
     pub memory_bytes: u64,
-    /// Chunks of the realm alone, dead ones included.
+    /// Chunks of the realm alone, at most: dead ones may count.
     pub realm_chunks: u64,
     /// Whether it is open: traffic goes on without one that the disk refuses.
     pub is_open: bool,
@@ -51,7 +51,7 @@ pub struct StoreAlso {
     pub is_there: bool,
     /// Its chunks.
     pub chunks: u64,
-    /// Those of the realm, dead ones included.
+    /// Those of the realm, at most.
     pub realm_chunks: u64,
     /// What is wrong with it now.
     pub trouble: Option<String>,

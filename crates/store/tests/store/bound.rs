@@ -91,6 +91,29 @@ fn what_comes_every_day_stays() {
 }
 
 #[test]
+fn a_realm_has_no_more_chunks_than_its_store() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 10);
+    // What comes every day is copied before its segment goes; the rest is forgotten and comes anew.
+    for day in 1..200 {
+        flow(&mut store, realm(0), None, 0..20);
+        flow(&mut store, realm(0), None, day * 1000..day * 1000 + 15);
+        for number in 0..10 {
+            store.forget(realm(0), &digest(&chunk(number)));
+        }
+    }
+    flow(&mut store, realm(0), None, 0..20);
+    let stat = store.stat();
+    assert!(stat.rewritten_chunks > 0, "{stat:?}");
+    let counts = |stat: &refrain_store::StoreStat| (stat.realms[0].chunks, stat.chunks);
+    let (of_realm, all) = counts(&stat);
+    assert_eq!(of_realm, all);
+    store.close().expect("closed");
+    let (of_realm, all) = counts(&open(&folder, 10).stat());
+    assert_eq!(of_realm, all);
+}
+
+#[test]
 fn a_flow_outlives_the_segment_it_began_in() {
     let folder = MemoryFolder::new();
     let mut store = open(&folder, 5);
