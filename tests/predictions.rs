@@ -670,3 +670,34 @@ fn a_near_end_says_what_a_lower_bound_costs_before_and_after() {
     let log = near.log();
     assert!(log.find(loss) < log.find(gone), "{log}");
 }
+
+#[test]
+fn a_neighbour_with_nothing_but_added_files_is_warned_of_once() {
+    let (_, option) = forward(origin::start());
+    let site = Site::new();
+    let [store, other] = ["store", "other"].map(|name| folder(&site, name));
+    let add = ["store", "add", "tests/common", "--realm", "a"];
+    assert!(
+        refrain(&[&add[..], &["--store", &other]].concat())
+            .status
+            .success()
+    );
+    let warning = format!("--store-also {other}: it holds only added files");
+    let more = ["--store-also", &other, "--store-size", "64MiB"];
+    let mut near = site.near(site.far_listen, &options(&option, &store, &more));
+    near.wait_for_log(&["WARN", &warning]);
+    near.signal("TERM");
+    near.wait_for_exit();
+    assert_eq!(near.log().matches(&warning).count(), 1);
+
+    // It has received something as well.
+    let mut mixed =
+        DiskStore::open(Path::new(&other), StoreConfig::new(1 << 30)).expect("it opens");
+    let recipe = mixed.begin(Realm::named("a"), None);
+    let digest = ChunkHasher::default().digest(b"verse");
+    mixed.append(recipe, &digest, b"verse").expect("appended");
+    mixed.close().expect("closed");
+    near.restart();
+    assert_eq!(near.log().matches("realms: history of realm").count(), 2);
+    assert_eq!(near.log().matches(&warning).count(), 1);
+}

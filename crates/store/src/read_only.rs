@@ -29,6 +29,8 @@ pub struct ReadOnlyStore {
     /// Whether files of others that are history are read too: not from another machine, where
     /// their paths may name other files.
     reads_files: bool,
+    /// Whether segments of such files were left out.
+    has_left_out: bool,
 }
 
 impl ReadOnlyStore {
@@ -78,6 +80,7 @@ impl ReadOnlyStore {
         let mut store = Self {
             history: History::new(folder, chunking.hasher),
             reads_files,
+            has_left_out: false,
         };
         store.refresh()?;
         Ok(store)
@@ -87,6 +90,13 @@ impl ReadOnlyStore {
     /// read is damaged.
     pub fn verify(&mut self, progress: &mut dyn FnMut(&VerifyProgress)) -> VerifyReport {
         verify::verify(&self.history, progress)
+    }
+
+    /// Whether all that the store holds are files that were added to it, which are not read from here:
+    /// it has nothing to tell.
+    #[must_use]
+    pub fn holds_only_files(&self) -> bool {
+        self.has_left_out && self.history.chunks == 0
     }
 
     /// Looks for what the owner has written or evicted since.
@@ -107,6 +117,7 @@ impl ReadOnlyStore {
         });
         let mut files: Vec<(u32, u64)> = files.collect();
         files.retain(|(number, _)| self.reads_files || !of_files.contains(number));
+        self.has_left_out = !self.reads_files && !of_files.is_empty();
         let there: BTreeSet<u32> = files.iter().map(|&(number, _)| number).collect();
 
         let known: Vec<u32> = self.history.segments.keys().copied().collect();

@@ -45,7 +45,16 @@ impl Neighbour {
     fn try_to_look(&mut self) -> Result<(), StoreError> {
         match &mut self.store {
             Some(store) => store.refresh()?,
-            None => self.store = Some(ReadOnlyStore::open(&self.folder, self.chunking)?),
+            None => {
+                let store = ReadOnlyStore::open(&self.folder, self.chunking)?;
+                if store.holds_only_files() {
+                    tracing::warn!(
+                        "--store-also {}: it holds only added files, which serve their own gateway alone",
+                        self.folder.display()
+                    );
+                }
+                self.store = Some(store);
+            }
         }
         Ok(())
     }
