@@ -4,9 +4,10 @@ use std::{io, net::SocketAddr, path::Path, sync::OnceLock, time::Duration};
 
 use refrain_proto::{
     FlowId,
-    frame::{BlockFrame, Frame, Stream},
+    by_receiver::terms::{Hint, OfferTerms, Signature},
+    frame::{BlockFrame, Frame, Offer, OfferFrame, OfferList, Stream},
     hello::Hello,
-    limits::{BLOCK_BYTES_MAX, PADDING_BYTES_MAX},
+    limits::{BLOCK_BYTES_MAX, OFFER_BYTES_MAX, OFFERS_FRAME_MAX, PADDING_BYTES_MAX},
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -33,15 +34,18 @@ pub enum Attack {
     Bombs,
     /// The first part of the longest frame.
     HalfFrames,
+    /// Offers of what never comes, more and more of them for a flow.
+    Offers,
 }
 
-pub const ATTACKS: [Attack; 6] = [
+pub const ATTACKS: [Attack; 7] = [
     Attack::Pings,
     Attack::Opens,
     Attack::OpensAndResets,
     Attack::Downloads,
     Attack::Bombs,
     Attack::HalfFrames,
+    Attack::Offers,
 ];
 
 /// Opens a link of its own with `lanes` lanes and attacks on all of them; `target` is a
@@ -90,6 +94,7 @@ async fn open_lane(
     let hello = Hello {
         send_cache_bytes: 128 << 20,
         receive_cache_bytes: 128 << 20,
+        offers: Some(OfferTerms::default()),
         ..Hello::of_lane(1000 + attack as u64, None, number)
     };
     lane.greet_with(hello).await.ok()?;
@@ -160,6 +165,13 @@ fn say(attack: Attack, flow: FlowId, target: &str, frames: &mut Vec<u8>) {
             })
             .write(frames);
         }
+        Attack::Offers => {
+            let first = FlowId((flow.0 >> 32 << 32) + 2);
+            if flow == first {
+                open.write(frames);
+            }
+            offer(first, frames);
+        }
         Attack::HalfFrames => {
             let padding = &[7; PADDING_BYTES_MAX];
             let mut whole = Vec::new();
@@ -168,4 +180,19 @@ fn say(attack: Attack, flow: FlowId, target: &str, frames: &mut Vec<u8>) {
             frames.extend_from_slice(&whole[..whole.len() - 1]);
         }
     }
+}
+
+fn offer(flow: FlowId, frames: &mut Vec<u8>) {
+    let offers = (0..OFFERS_FRAME_MAX as u16).map(|prefix| Offer {
+        len: OFFER_BYTES_MAX as u32,
+        hint: Hint { prefix, sum: 0 },
+        signature: Signature([7; 8]),
+    });
+    Frame::Offer(OfferFrame {
+        flow,
+        withdrawn_below: 0,
+        start: None,
+        offers: OfferList::write(offers, &mut Vec::new()),
+    })
+    .write(frames);
 }
