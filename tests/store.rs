@@ -91,7 +91,7 @@ fn files_are_added_shown_and_verified() {
     for (subcommand, words) in [
         ("stat", ["chunks", "mirror"]),
         ("verify", ["whole", "700 kB"]),
-        ("compact", ["freed", "0 B"]),
+        ("compact", ["freed    0 B", "dropped  0 damaged chunks"]),
     ] {
         // The store's name may come from the environment.
         let mut refrain = command(&["store", subcommand]);
@@ -255,9 +255,9 @@ fn damage_is_told_by_the_exit_code_and_compacted_away() {
     store.close().expect("closed");
     let segment = world.store().join("00000001.chunks");
     let mut content = fs::read(&segment).expect("there");
-    for at in (0..content.len()).step_by(50_000) {
-        content[at] ^= 1;
-    }
+    let places = (0..content.len()).step_by(50_000);
+    let damaged = places.len();
+    places.for_each(|at| content[at] ^= 1);
     fs::write(&segment, content).expect("written");
 
     let store = world.store().display().to_string();
@@ -272,6 +272,7 @@ fn damage_is_told_by_the_exit_code_and_compacted_away() {
         compacted["freed_bytes"].as_u64() > Some(500_000),
         "{compacted}"
     );
+    assert_eq!(compacted["damaged_chunks"], damaged, "{compacted}");
     let verified = json(&world.store(), &["verify"]);
     assert_eq!(verified["damaged_chunks"], 0);
     assert!(verified["chunks"].as_u64() < Some(chunks) && verified["chunks"] != 0);

@@ -140,6 +140,10 @@ pub fn compacted(report: &CompactReport, out: &mut dyn Write) -> io::Result<()> 
                 report.segments
             ),
         ),
+        (
+            "dropped",
+            format!("{} damaged chunks", report.damaged_chunks),
+        ),
     ];
     if report.dropped_files > 0 {
         let what = format!(

@@ -7,7 +7,8 @@
 //! is dropped, since the files can be added again. A segment's
 //! recipes stay where they are, since others lead on from them: only its chunks go, and its index
 //! is replaced by one that declares realms alone. That is one renaming, done when the copies are
-//! safe; so a kill at any moment leaves each chunk at least once.
+//! safe; so a kill at any moment leaves each chunk at least once, and one that the index has lost
+//! with a damaged copy is looked for. The head is sealed first, where it is to be compacted.
 
 use std::{collections::BTreeSet, io};
 
@@ -40,6 +41,8 @@ pub struct CompactReport {
     pub freed_bytes: u64,
     /// Segments that were left as they are, for want of room to move them first.
     pub left_segments: u32,
+    /// Damaged chunks that were dropped, those of files of others not counted.
+    pub damaged_chunks: u64,
     /// Files of others that have to be added again: what was known of them was damaged.
     pub dropped_files: u64,
 }
@@ -62,6 +65,8 @@ struct Living {
     bytes: u64,
     /// Bytes of chunks that the segment holds, dead ones included.
     held_bytes: u64,
+    /// Chunks that cannot be read as they were written.
+    damaged_chunks: u64,
     /// Whether anything of the segment is damaged.
     is_damaged: bool,
 }
@@ -97,9 +102,9 @@ impl DiskStore {
         let mut report = CompactReport::default();
         let before = self.stat().disk.total();
         report.dropped_files = self.drop_damaged_files()?;
-        if self.history.segment(self.head.number).is_damaged {
-            let held_bytes = self.head.disk_bytes(&self.history).chunks;
-            let living = self.living(self.head.number, held_bytes)?;
+        let held_bytes = self.head.disk_bytes(&self.history).chunks;
+        let living = self.living(self.head.number, held_bytes)?;
+        if living.is_damaged {
             self.with_room_for(&living, Self::roll)?;
         }
         let numbers: Vec<u32> = self.sealed.segments.keys().copied().collect();
@@ -116,7 +121,7 @@ impl DiskStore {
             }
             // Joining segments is worth no error.
             let is_optional = !living.is_damaged && !living.is_largely_dead();
-            if !living.is_damaged && self.exceeds_bound(&living)
+            if !living.is_damaged && self.exceeds_bound(living.bytes)
                 || is_optional && self.lacks_room(&living)
             {
                 report.left_segments += 1;
@@ -126,6 +131,7 @@ impl DiskStore {
                 store.move_segment(number, &living, &mut report)
             })?;
             report.segments += 1;
+            report.damaged_chunks += living.damaged_chunks;
         }
         progress(total, total);
         self.history.sweep();
@@ -133,10 +139,10 @@ impl DiskStore {
         Ok(report)
     }
 
-    /// Whether the store might have to evict for what lives in a segment.
-    fn exceeds_bound(&self, living: &Living) -> bool {
+    /// Whether the store might have to evict for so many bytes more.
+    fn exceeds_bound(&self, bytes: u64) -> bool {
         let written = self.sealed.bytes + self.of_files.bytes + OTHER_BYTES;
-        written + living.bytes + self.segment_bytes * 5 / 2 > self.config.size_bytes
+        written + bytes + self.segment_bytes * 5 / 2 > self.config.size_bytes
     }
 
     /// What the copies of a segment's chunks take at most, with the files of segments that are
@@ -185,8 +191,12 @@ impl DiskStore {
             let Some(found) = self.history.record(at)? else {
                 continue;
             };
+            let realm = self.history.realms.realm(found.realm);
+            let key = IndexKey::of_chunk(realm, &found.digest);
             let content = self.history.verified(at, &found);
             let Some(content) = unless_damaged(content, living.is_damaged)? else {
+                self.history.forget(key);
+                report.damaged_chunks += 1;
                 continue;
             };
             if !self
@@ -195,8 +205,6 @@ impl DiskStore {
             {
                 self.roll()?;
             }
-            let realm = self.history.realms.realm(found.realm);
-            let key = IndexKey::of_chunk(realm, &found.digest);
             self.store(found.realm, key, &found.digest, &content)?;
             report.moved_chunks += 1;
             report.moved_bytes += content.len() as u64;
@@ -212,12 +220,14 @@ impl DiskStore {
         Ok(())
     }
 
-    /// The chunks of a segment that the index finds there.
+    /// The chunks of a segment that the index finds there, or nowhere since another copy of them is
+    /// damaged.
     fn living(&self, segment: u32, held_bytes: u64) -> Result<Living, StoreError> {
         let mut living = Living {
             chunks: Vec::new(),
             bytes: 0,
             held_bytes,
+            damaged_chunks: 0,
             is_damaged: self.history.segment(segment).is_damaged,
         };
         for record in 0..self.history.segment(segment).records {
@@ -227,7 +237,17 @@ impl DiskStore {
             };
             let realm = self.history.realms.realm(found.realm);
             let key = IndexKey::of_chunk(realm, &found.digest);
-            if self.history.index.find(key).and_then(Entry::at) == Some(at) {
+            let is_living = match self.history.index.find(key).and_then(Entry::at) {
+                Some(found_at) => found_at == at,
+                None => {
+                    let content = self.history.verified(at, &found);
+                    let is_whole = unless_damaged(content, living.is_damaged)?.is_some();
+                    living.damaged_chunks += u64::from(!is_whole);
+                    living.is_damaged |= !is_whole;
+                    is_whole
+                }
+            };
+            if is_living {
                 living.chunks.push(at);
                 living.bytes += u64::from(found.bytes);
             }

@@ -8,7 +8,9 @@ use refrain_store::{
 };
 
 use crate::{
-    common::{chunking, chunks, config, flow, has, open, read_after, read_all, realm},
+    common::{
+        chunk, chunking, chunks, config, digest, flow, has, open, read_after, read_all, realm,
+    },
     watched::WatchedFolder,
 };
 
@@ -328,6 +330,47 @@ fn a_store_that_could_not_be_compacted_gives_way_again_to_what_comes() {
     flow(&mut store, realm(0), None, 1000..1020);
     assert_eq!(store.stat().evicted_segments, 1);
     assert!(has(&store, realm(0), 1019));
+}
+
+#[test]
+fn damaged_chunks_that_are_dropped_are_counted() {
+    let damaged = damaged_twice();
+    let mut store = open(&damaged, 50);
+    store.verify(&mut |_| ());
+    let report = store.compact(&mut |_, _| ()).expect("compacted");
+    assert_eq!(report.damaged_chunks, 2);
+
+    // Also one that is found only when it is to be moved.
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 50);
+    flow(&mut store, realm(0), None, 0..20);
+    store.close().expect("closed");
+    let mut index = folder.content("00000001.index").expect("it is there");
+    index.extend([0; 40]);
+    folder.put("00000001.index", index);
+    let mut store = open(&folder, 50);
+    flip(&folder, "00000001.chunks", [5]);
+    let report = store.compact(&mut |_, _| ()).expect("compacted");
+    assert_eq!((report.moved_chunks, report.damaged_chunks), (19, 1));
+    assert_eq!(store.stat().chunks, 19);
+}
+
+#[test]
+fn a_chunk_is_living_where_only_its_later_copy_is_damaged() {
+    let folder = filled();
+    let mut store = open(&folder, 50);
+    store.forget(realm(0), &digest(&chunk(7)));
+    flow(&mut store, realm(0), None, [7]);
+    store.close().expect("closed");
+    // The third segment was full.
+    let head = "00000004.chunks";
+    let last = folder.content(head).expect("it is there").len() - 1;
+    flip(&folder, head, [last]);
+    flip(&folder, "00000001.chunks", [5]);
+    let (found, left) = mend(&folder, 50);
+    assert_eq!((found.damaged_chunks, found.chunks), (2, 298));
+    assert_eq!(left.chunks, 299);
+    assert!(has(&open(&folder, 50), realm(0), 7));
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod files;
 mod folder;
 mod format;
 mod hashes;
+mod interrupt;
 mod kill;
 mod links;
 mod model;
