@@ -44,7 +44,7 @@ enum StoreCommand {
     /// Read and check all that a store holds; the exit code is 1 if something is damaged
     Verify(StoreOptions),
     /// Read and check all that a store holds, drop what is damaged, give back the room of what is
-    /// dead, and join small segments
+    /// dead, from an eighth of a segment on, and join small segments
     Compact(StoreOptions),
 }
 

@@ -104,8 +104,11 @@ impl DiskStore {
         report.dropped_files = self.drop_damaged_files()?;
         let held_bytes = self.head.disk_bytes(&self.history).chunks;
         let living = self.living(self.head.number, held_bytes)?;
-        if living.is_damaged {
-            self.with_room_for(&living, Self::roll)?;
+        if living.is_damaged || living.is_largely_dead() {
+            match !living.is_damaged && self.exceeds_bound(held_bytes + living.bytes) {
+                true => report.left_segments += 1,
+                false => self.with_room_for(&living, Self::roll)?,
+            }
         }
         let numbers: Vec<u32> = self.sealed.segments.keys().copied().collect();
         let total = numbers.len() as u32;

@@ -333,6 +333,55 @@ fn a_store_that_could_not_be_compacted_gives_way_again_to_what_comes() {
 }
 
 #[test]
+fn a_head_of_which_an_eighth_is_dead_is_compacted_too() {
+    let len =
+        |numbers: std::ops::Range<u32>| -> usize { chunks(numbers).iter().map(Vec::len).sum() };
+    // So many of 60 chunks are stored a second time that their first copies are an eighth of all.
+    let eighth = (0..60).find(|&it| len(0..it) * 7 >= len(0..60));
+    let eighth = eighth.expect("all are half");
+    for again in [eighth - 1, eighth] {
+        let folder = MemoryFolder::new();
+        let mut store = open(&folder, 50);
+        flow(&mut store, realm(0), Some(OpeningKey(1)), 0..60);
+        for number in 0..again {
+            store.forget(realm(0), &digest(&chunk(number)));
+        }
+        flow(&mut store, realm(0), None, 0..again);
+        let report = store.compact(&mut |_, _| ()).expect("compacted");
+        let is_eighth = again == eighth;
+        assert_eq!(report.moved_chunks, if is_eighth { 60 } else { 0 });
+        assert_eq!(report.damaged_chunks, 0);
+        if is_eighth {
+            let dead = len(0..again) as u64;
+            assert!(report.freed_bytes + 1000 > dead, "{report:?}");
+            store.close().expect("closed");
+            let mut store = open(&folder, 50);
+            let opening = store.openings(realm(0), OpeningKey(1))[0];
+            assert_eq!(read_all(&mut store, opening), chunks(0..60));
+            let report = store.compact(&mut |_, _| ()).expect("compacted");
+            assert_eq!(report.moved_chunks, 0, "nothing is dead");
+        }
+    }
+}
+
+#[test]
+fn a_dead_head_stays_where_the_bound_leaves_no_room_to_move_it() {
+    let folder = MemoryFolder::new();
+    let mut store = open(&folder, 6);
+    // Of the last flow each chunk comes twice.
+    flow(&mut store, realm(0), None, 0..1500);
+    for number in 2000..2020 {
+        flow(&mut store, realm(0), None, [number]);
+        store.forget(realm(0), &digest(&chunk(number)));
+        flow(&mut store, realm(0), None, [number]);
+    }
+    let evicted = store.stat().evicted_segments;
+    let report = store.compact(&mut |_, _| ()).expect("compacted");
+    assert_eq!((report.segments, report.left_segments), (0, 1));
+    assert_eq!(store.stat().evicted_segments, evicted);
+}
+
+#[test]
 fn damaged_chunks_that_are_dropped_are_counted() {
     let damaged = damaged_twice();
     let mut store = open(&damaged, 50);
