@@ -321,6 +321,42 @@ fn a_disk_that_fills_while_compacting_costs_nothing() {
 }
 
 #[test]
+fn what_was_seen_again_stays_where_a_full_store_is_compacted_on_a_full_disk() {
+    let full = MemoryFolder::new();
+    let mut store = open(&full, 6);
+    flow(&mut store, realm(0), None, 0..1500);
+    let oldest = (0..1500).find(|&number| has(&store, realm(0), number));
+    let oldest = oldest.expect("it holds some");
+    let again = oldest..oldest + 20;
+    flow(&mut store, realm(0), None, again.clone());
+    store.close().expect("closed");
+    let files = full.list().expect("memory");
+    let mut names = files.iter().map(|(name, _)| name.as_str());
+    let second = names
+        .by_ref()
+        .filter(|name| name.ends_with(".chunks"))
+        .nth(1);
+    flip(&full, second.expect("full"), [5]);
+    for room in (0..90_000).step_by(1009) {
+        let folder = full.copy();
+        let of_others: Arc<dyn Folder> = Arc::new(WatchedFolder::new(&folder, |_| ()));
+        let mut store = DiskStore::open_in(of_others, config(6)).expect("it opens");
+        store.verify(&mut |_| ());
+        folder.set_fault(Fault::FullAfter(room));
+        // The bound costs the oldest segment, after what was seen again was copied.
+        let _ = store.compact(&mut |_, _| ());
+        drop(store);
+        folder.set_fault(Fault::None);
+        let store = open(&folder, 6);
+        let lost: Vec<u32> = again
+            .clone()
+            .filter(|&number| !has(&store, realm(0), number))
+            .collect();
+        assert!(lost.is_empty(), "{room}: {lost:?}");
+    }
+}
+
+#[test]
 fn a_store_that_could_not_be_compacted_gives_way_again_to_what_comes() {
     let folder = damaged_twice();
     let mut store = open(&folder, 50);
