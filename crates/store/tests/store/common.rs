@@ -1,6 +1,6 @@
 //! Chunks, realms and small stores.
 
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use refrain_codec::chunk::{
     hash::{ChunkDigest, ChunkHasher},
@@ -10,6 +10,10 @@ use refrain_store::{
     Appended, ChunkSource, ChunkStore, Chunking, DiskStore, OpeningKey, Place, Realm, StoreConfig,
     folder::{Folder, MemoryFolder},
 };
+
+/// A process that is being started has all that is open here, and so the locks of stores, until it
+/// runs its own program. Who closes a store and opens it again has nobody start one meanwhile.
+pub static SPAWNING: RwLock<()> = RwLock::new(());
 
 pub const CHUNK_BYTES_MAX: usize = 1024;
 

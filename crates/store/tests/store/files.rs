@@ -10,7 +10,7 @@ use refrain_store::{
     folder::{Fault, Folder, MemoryFolder},
 };
 
-use crate::common::{chunking, config, open, read_all, realm};
+use crate::common::{SPAWNING, chunking, config, open, read_all, realm};
 
 /// Bytes that no other seed has.
 fn content(seed: u64, bytes: usize) -> Vec<u8> {
@@ -53,6 +53,7 @@ impl World {
     }
 
     fn reopen(&mut self) {
+        let _spawns_nothing = SPAWNING.read().expect("nobody panics");
         self.store = None;
         self.store = Some(DiskStore::open(&self.store_path(), config(40)).expect("it opens"));
     }
@@ -428,6 +429,7 @@ fn metadata_of_files_is_bounded() {
 
 #[test]
 fn a_bound_without_room_beside_what_is_known_of_files_is_refused_and_nothing_goes() {
+    let _spawns_nothing = SPAWNING.read().expect("nobody panics");
     let folder = tempfile::tempdir().expect("a folder");
     let (files, path) = (folder.path().join("files"), folder.path().join("store"));
     fs::create_dir(&files).expect("made");

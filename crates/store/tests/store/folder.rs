@@ -4,7 +4,7 @@ use std::fs;
 
 use refrain_store::{DiskStore, StoreError};
 
-use crate::common::{chunks, config, flow, read_after, realm};
+use crate::common::{SPAWNING, chunks, config, flow, read_after, realm};
 
 #[test]
 fn a_folder_of_something_else_is_left_as_it_is() {
@@ -24,6 +24,7 @@ fn a_folder_of_something_else_is_left_as_it_is() {
 
 #[test]
 fn who_has_a_store_can_be_asked_without_taking_it() {
+    let _spawns_nothing = SPAWNING.read().expect("nobody panics");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("store");
     assert!(DiskStore::check_free(&path).is_ok() && !path.exists());

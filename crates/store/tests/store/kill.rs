@@ -8,7 +8,7 @@ use std::{
 
 use refrain_store::{ChunkSource, ChunkStore, DiskStore, StoreError};
 
-use crate::common::{chunk, chunks, config, digest, has, read_after, realm};
+use crate::common::{SPAWNING, chunk, chunks, config, digest, has, read_after, realm};
 
 const FOLDER: &str = "REFRAIN_TEST_STORE";
 const FIRST: &str = "REFRAIN_TEST_FIRST";
@@ -37,6 +37,7 @@ fn child() {
 }
 
 fn start(folder: &Path, first: u32) -> Child {
+    let _spawning = SPAWNING.write().expect("nobody panics");
     Command::new(std::env::current_exe().expect("this test"))
         .args(["--exact", "kill::child", "--nocapture"])
         .env(FOLDER, folder)
