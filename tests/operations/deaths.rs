@@ -176,7 +176,8 @@ fn a_lane_that_comes_up_late_is_a_lane_of_the_present_link() {
 /// Bytes that the same download takes on the link.
 fn download(listen: SocketAddr, cable: &Cable) -> u64 {
     const BYTES: usize = 1_000_000;
-    let carried = || cable.relay.counts().down.delivered_bytes;
+    // Delivered ones are counted when their reader may have them already.
+    let carried = || cable.relay.counts().down.entered_bytes;
     let before = carried();
     let received = origin::fetch(listen, &format!("send 9 {BYTES}")).expect("no reset");
     assert_eq!(digest(&received), digest(&content::letters(9, BYTES)));
@@ -230,9 +231,8 @@ fn caches_survive_a_cut_and_start_anew_with_a_new_far_end() {
     });
     eventually("the link is back", || origin::answers(listen).then_some(()));
     let after_cut = download(listen, &cable);
-    // On another lane than before, what that one has not acknowledged yet is sent again.
     assert!(
-        after_cut < first / 8,
+        after_cut < first / 20,
         "{after_cut} after a cut, {first} at first"
     );
 
@@ -246,7 +246,7 @@ fn caches_survive_a_cut_and_start_anew_with_a_new_far_end() {
     );
     let again = download(listen, &cable);
     assert!(
-        again < first / 8,
+        again < first / 20,
         "{again} in the new caches, {first} at first"
     );
 }
