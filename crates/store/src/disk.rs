@@ -106,11 +106,14 @@ impl StoreConfig {
         usize::try_from(bytes_max).map_or(CHUNK_BYTES_MAX, |bytes| bytes.min(CHUNK_BYTES_MAX))
     }
 
-    /// A segment has room for two chunks at least, and the bound for four segments.
-    fn checked_segment_bytes(&self) -> Result<u64, StoreError> {
+    /// A segment has room for two chunks at least, and the bound for four segments. On a disk with
+    /// less room than the bound, segments are as short as for a bound of that: when it is full one
+    /// of many gives way.
+    fn checked_segment_bytes(&self, room_bytes: u64) -> Result<u64, StoreError> {
+        let whole_bytes = self.size_bytes.min(room_bytes);
         let wanted = self
             .segment_bytes
-            .unwrap_or_else(|| (self.size_bytes / 64).clamp(4 << 20, 256 << 20));
+            .unwrap_or_else(|| (whole_bytes / 64).clamp(4 << 20, 256 << 20));
         let least = 2 * self.chunk_bytes_max() as u64 + SEGMENT_ROUNDING_BYTES + OTHER_BYTES;
         let segment_bytes = wanted.clamp(least, (1 << 30).max(least));
         match self.size_bytes < 4 * segment_bytes {
@@ -206,7 +209,7 @@ impl DiskStore {
     /// # Errors
     /// Like [`open`](Self::open).
     pub fn check(path: &Path, config: StoreConfig) -> Result<(), StoreError> {
-        config.checked_segment_bytes()?;
+        config.checked_segment_bytes(u64::MAX)?;
         match path.exists() {
             true => open::check_format(&RealFolder::new(path), &config).map(|_| ()),
             false => Ok(()),

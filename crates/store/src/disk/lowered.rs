@@ -3,7 +3,11 @@
 //! Whole segments go, and one takes up to 256 MiB: a bound that is a little lower may cost much more
 //! than the difference. The lengths of files tell; nothing is locked, loaded or written.
 
-use super::{Sealed, StoreConfig, evict::is_within, open::sizes};
+use super::{
+    Sealed, StoreConfig,
+    evict::is_within,
+    open::{room_bytes, sizes},
+};
 use crate::{StoreError, folder::Folder, format};
 
 /// What opening a store with a lower bound than it had takes from it.
@@ -21,12 +25,12 @@ impl Lowered {
         folder: &dyn Folder,
         config: &StoreConfig,
     ) -> Result<Option<Self>, StoreError> {
-        let segment_bytes = config.checked_segment_bytes()?;
         let stored = format::read(folder)?;
         let stored = stored.filter(|stored| stored.chunking == config.chunking);
         if stored.is_none_or(|stored| stored.size_bytes <= config.size_bytes) {
             return Ok(None);
         }
+        let segment_bytes = config.checked_segment_bytes(room_bytes(folder)?)?;
         let (mut log, mut of_files) = (Sealed::default(), Sealed::default());
         let mut held_bytes = 0;
         for (number, size) in sizes(folder)? {

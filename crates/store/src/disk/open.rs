@@ -30,7 +30,7 @@ impl DiskStore {
         config: StoreConfig,
         lock: Option<Lock>,
     ) -> Result<Self, StoreError> {
-        let segment_bytes = config.checked_segment_bytes()?;
+        let segment_bytes = config.checked_segment_bytes(room_bytes(&*folder)?)?;
         settle_format(&*folder, &config)?;
         // Cut off what a crash left, and look again: what was cut may have hidden what lies
         // deeper.
@@ -176,7 +176,9 @@ fn check_files_fit(folder: &dyn Folder, config: &StoreConfig) -> Result<(), Stor
             of_files.insert(number, size);
         }
     }
-    match of_files.bytes + room_for_head(config.checked_segment_bytes()?) <= config.size_bytes {
+    match of_files.bytes + room_for_head(config.checked_segment_bytes(room_bytes(folder)?)?)
+        <= config.size_bytes
+    {
         true => Ok(()),
         false => Err(StoreError::TooManyFiles {
             size_bytes: config.size_bytes,
@@ -203,6 +205,16 @@ fn settle_format(folder: &dyn Folder, config: &StoreConfig) -> Result<(), StoreE
         size_bytes: config.size_bytes,
     };
     format::write(folder, format)
+}
+
+/// What the disk has for a store: what is free, and what is its own.
+pub(super) fn room_bytes(folder: &dyn Folder) -> Result<u64, StoreError> {
+    let Some(free_bytes) = folder.free_bytes() else {
+        return Ok(u64::MAX);
+    };
+    let files = list(folder)?.into_iter();
+    let used_bytes: u64 = files.map(|(_, bytes)| bytes).sum();
+    Ok(free_bytes.saturating_add(used_bytes))
 }
 
 fn list(folder: &dyn Folder) -> Result<Vec<(String, u64)>, StoreError> {

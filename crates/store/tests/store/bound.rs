@@ -262,6 +262,28 @@ fn on_a_disk_that_others_filled_the_new_replaces_the_old() {
 }
 
 #[test]
+fn on_a_disk_smaller_than_the_bound_the_new_replaces_the_old_as_well() {
+    let folder = MemoryFolder::new();
+    folder.set_fault(Fault::FullAt(24 << 20));
+    // By the bound alone a segment would be larger than the disk.
+    let config = StoreConfig {
+        segment_bytes: None,
+        ..config(1 << 16)
+    };
+    let mut store = DiskStore::open_in(Arc::new(folder.clone()), config).expect("it opens");
+    let numbers = 0..100_000_u32;
+    for first in numbers.clone().step_by(1000) {
+        flow(&mut store, realm(0), None, first..first + 1000);
+        store.sync().expect("synced");
+    }
+    let bytes_of = |number: u32| chunk(number).len() as u64;
+    assert!(numbers.clone().map(bytes_of).sum::<u64>() > 40 << 20);
+    let kept = numbers.filter(|&number| has(&store, realm(0), number));
+    assert!(kept.map(bytes_of).sum::<u64>() > 12 << 20);
+    assert!(has(&store, realm(0), 99_999));
+}
+
+#[test]
 fn a_disk_that_stays_full_costs_no_more_than_one_segment() {
     let folder = MemoryFolder::new();
     let mut store = open(&folder, 50);
