@@ -21,7 +21,7 @@ pub enum StoreError {
     },
     /// Another process owns the store.
     #[error(
-        "the store {} is in use{}; stop that one first, or read it with --store-also",
+        "the store {} is in use{}; stop that one first; a near end may read it with --store-also",
         path.display(),
         owner.map_or_else(|| " by another process".to_owned(), |pid| format!(" by process {pid}"))
     )]
