@@ -11,6 +11,7 @@ use super::{
     Counted, DiskStore, Head, Lock, Sealed, StoreConfig,
     evict::{now_s, room_for_head},
     lock::LOCK_FILE,
+    room::room_bytes,
 };
 use crate::{
     DiskBytes, StoreError,
@@ -207,17 +208,7 @@ fn settle_format(folder: &dyn Folder, config: &StoreConfig) -> Result<(), StoreE
     format::write(folder, format)
 }
 
-/// What the disk has for a store: what is free, and what is its own.
-pub(super) fn room_bytes(folder: &dyn Folder) -> Result<u64, StoreError> {
-    let Some(free_bytes) = folder.free_bytes() else {
-        return Ok(u64::MAX);
-    };
-    let files = list(folder)?.into_iter();
-    let used_bytes: u64 = files.map(|(_, bytes)| bytes).sum();
-    Ok(free_bytes.saturating_add(used_bytes))
-}
-
-fn list(folder: &dyn Folder) -> Result<Vec<(String, u64)>, StoreError> {
+pub(super) fn list(folder: &dyn Folder) -> Result<Vec<(String, u64)>, StoreError> {
     folder.list().map_err(error_at(folder, "list", ""))
 }
 

@@ -2,6 +2,9 @@
 
 use std::{fs, io, path::Path};
 
+use super::open::list;
+use crate::{StoreError, folder::Folder};
+
 /// What there is on the disk of a store, as bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
@@ -38,6 +41,17 @@ impl Room {
     pub fn lacks(&self, size_bytes: u64) -> bool {
         self.free_bytes.saturating_add(self.used_bytes) < size_bytes
     }
+}
+
+/// What the disk has for the store in `folder`: what is free, and what the store takes already; no
+/// end of it where nobody tells.
+pub(super) fn room_bytes(folder: &dyn Folder) -> Result<u64, StoreError> {
+    let Some(free_bytes) = folder.free_bytes() else {
+        return Ok(u64::MAX);
+    };
+    let files = list(folder)?.into_iter();
+    let used_bytes: u64 = files.map(|(_, bytes)| bytes).sum();
+    Ok(free_bytes.saturating_add(used_bytes))
 }
 
 #[cfg(test)]

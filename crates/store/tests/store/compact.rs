@@ -284,16 +284,21 @@ fn a_disk_without_room_is_told_what_compacting_needs_and_keeps_all_as_it_was() {
     assert_eq!(left.chunks, 298);
 }
 
-#[test]
-fn small_segments_stay_where_the_disk_has_no_room_to_join_them() {
+/// A segment of 20 chunks that nothing is added to: a crash left what is no record in its index.
+fn short_segment() -> MemoryFolder {
     let folder = MemoryFolder::new();
     let mut store = open(&folder, 50);
     flow(&mut store, realm(0), None, 0..20);
     store.close().expect("closed");
-    // What a crash left: another segment begins.
     let mut index = folder.content("00000001.index").expect("it is there");
     index.extend([0; 40]);
     folder.put("00000001.index", index);
+    folder
+}
+
+#[test]
+fn small_segments_stay_where_the_disk_has_no_room_to_join_them() {
+    let folder = short_segment();
     let mut store = open(&folder, 50);
     folder.set_fault(Fault::FullAt(bytes_of(&folder) + 1000));
     let report = store.compact(&mut |_, _| ()).expect("nothing has to be");
@@ -426,13 +431,7 @@ fn damaged_chunks_that_are_dropped_are_counted() {
     assert_eq!(report.damaged_chunks, 2);
 
     // Also one that is found only when it is to be moved.
-    let folder = MemoryFolder::new();
-    let mut store = open(&folder, 50);
-    flow(&mut store, realm(0), None, 0..20);
-    store.close().expect("closed");
-    let mut index = folder.content("00000001.index").expect("it is there");
-    index.extend([0; 40]);
-    folder.put("00000001.index", index);
+    let folder = short_segment();
     let mut store = open(&folder, 50);
     flip(&folder, "00000001.chunks", [5]);
     let report = store.compact(&mut |_, _| ()).expect("compacted");
