@@ -1,0 +1,5 @@
+//! CZIP: files that name their chunks by content, so that whatever holds a chunk can share it
+//! (CZIP, USENIX ATC 2007).
+//!
+//! The format is in `docs/czip-format.md`.
+#![forbid(unsafe_code)]
