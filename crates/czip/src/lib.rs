@@ -3,3 +3,7 @@
 //!
 //! The format is in `docs/czip-format.md`.
 #![forbid(unsafe_code)]
+
+mod index;
+
+pub use index::{BEYOND_BUDGET_BYTES, IndexError, NAME_BYTES, NameIndex, Numbered};
