@@ -5,5 +5,6 @@
 #![forbid(unsafe_code)]
 
 mod index;
+pub mod weave;
 
 pub use index::{BEYOND_BUDGET_BYTES, IndexError, NAME_BYTES, NameIndex, Numbered};

@@ -1,0 +1,69 @@
+//! What is wrong with a weave.
+
+use std::fmt;
+
+/// One of the four streams that the plain content is woven from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WovenStream {
+    /// The operations.
+    Weave,
+    /// What is in files and members.
+    Content,
+    /// What seldom changes of what containers say.
+    Fields,
+    /// What often changes of it.
+    Times,
+}
+
+impl fmt::Display for WovenStream {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            WovenStream::Weave => "weave",
+            WovenStream::Content => "content",
+            WovenStream::Fields => "fields",
+            WovenStream::Times => "times",
+        })
+    }
+}
+
+/// Why no more plain content comes. Nothing is to be read after it.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WeaveError<E> {
+    /// A stream's reader failed.
+    #[error("cannot read the stream {stream}: {error}")]
+    Stream {
+        /// Which.
+        stream: WovenStream,
+        /// What its reader says.
+        error: E,
+    },
+    /// The weave wants more of a stream than there is.
+    #[error("the stream {stream} ends too early")]
+    Short {
+        /// Which.
+        stream: WovenStream,
+    },
+    /// No operation has this number.
+    #[error("the weave has an unknown operation {0}")]
+    Operation(u8),
+    /// A number of more than 64 bits, not in its shortest form, or 0.
+    #[error("the weave has a malformed number")]
+    Number,
+    /// A tar header's masks that cannot be.
+    #[error("a woven tar header has the masks {fields:#x} and {times:#x}")]
+    Masks {
+        /// The one from fields.
+        fields: u8,
+        /// The one from times.
+        times: u8,
+    },
+    /// A name or link name of more than 100 bytes, or more than 255 bytes of what is last in a header.
+    #[error("a woven tar header has too long a text")]
+    Text,
+    /// A size that is no octal number.
+    #[error("a woven tar header's size is no octal number: {0:x?}")]
+    Size([u8; 12]),
+    /// An extended header whose text is beyond the limit.
+    #[error("a woven extended tar header has {0} bytes of text")]
+    ExtendedText(u64),
+}
