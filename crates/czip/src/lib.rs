@@ -4,6 +4,7 @@
 //! The format is in `docs/czip-format.md`.
 #![forbid(unsafe_code)]
 
+pub mod container;
 mod index;
 pub mod weave;
 

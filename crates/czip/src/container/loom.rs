@@ -1,0 +1,316 @@
+//! Writes operations, and decides where state begins anew.
+
+use super::tar_header;
+use crate::weave::tar::{self, Block, Headers};
+use crate::weave::{Operation, WovenStream};
+
+/// Takes what the streams get.
+pub trait Woven {
+    /// What can go wrong.
+    type Error;
+
+    /// The next bytes of the stream content.
+    fn content(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
+
+    /// The next bytes of the stream fields.
+    fn fields(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
+
+    /// The next bytes of the stream times.
+    fn times(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
+
+    /// The next bytes of the stream weave.
+    fn weave(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
+
+    /// In the stream content, a file or a member ends here.
+    fn boundary(&mut self) -> Result<(), Self::Error>;
+
+    /// Here is a restart point. The first is at 0 of everything, before the first byte.
+    fn restart(&mut self, at: RestartPoint) -> Result<(), Self::Error>;
+}
+
+/// A place from which the weave can be undone: how many bytes there are before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RestartPoint {
+    /// Of the plain content.
+    pub plain: u64,
+    /// Of the weave.
+    pub weave: u64,
+    /// Of the content.
+    pub content: u64,
+    /// Of the fields.
+    pub fields: u64,
+    /// Of the times.
+    pub times: u64,
+}
+
+/// Plain bytes after which state begins anew, other than among tar members.
+pub(super) const RESTART_BYTES: u64 = 1 << 20;
+/// Among tar members: after so many it may, by the draw of a member, of which one in this many
+/// bytes hits.
+const PAUSE_BYTES_MIN: u64 = RESTART_BYTES / 2;
+/// And after so many it does.
+const PAUSE_BYTES_MAX: u64 = RESTART_BYTES * 2;
+
+/// The state of a weave that is being written.
+pub(super) struct Loom {
+    headers: Headers,
+    at: RestartPoint,
+    /// Where state began last, `<= at.plain`.
+    anew: Option<u64>,
+    /// State begins anew before the next byte.
+    pause: bool,
+    /// The operation that is not written yet, and its operand.
+    pending: Option<(Operation, u64)>,
+    /// A tar member of which the header is written: what its data are, and how many came.
+    open: Option<(WovenStream, u64)>,
+    /// Where in content the last boundary was.
+    boundary: u64,
+    fields: Vec<u8>,
+    times: Vec<u8>,
+}
+
+impl Loom {
+    pub(super) fn new() -> Loom {
+        Loom {
+            headers: Headers::new(),
+            at: RestartPoint::default(),
+            anew: None,
+            pause: false,
+            pending: None,
+            open: None,
+            boundary: 0,
+            fields: Vec::new(),
+            times: Vec::new(),
+        }
+    }
+
+    /// Bytes of a stream, of an operation of their own or of the tar member that is open.
+    pub(super) fn bytes<W: Woven>(
+        &mut self,
+        stream: WovenStream,
+        mut bytes: &[u8],
+        sink: &mut W,
+    ) -> Result<(), W::Error> {
+        if let Some((kind, count)) = &mut self.open {
+            debug_assert_eq!(*kind, stream);
+            *count += bytes.len() as u64;
+            self.at.plain += bytes.len() as u64;
+            return self.put(stream, bytes, sink);
+        }
+        while !bytes.is_empty() {
+            let room = self.room(sink)?;
+            let (now, rest) = bytes.split_at(room.min(bytes.len() as u64) as usize);
+            self.extend(operation_of(stream), now.len() as u64, sink)?;
+            self.at.plain += now.len() as u64;
+            self.put(stream, now, sink)?;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    pub(super) fn zeros<W: Woven>(&mut self, count: usize, sink: &mut W) -> Result<(), W::Error> {
+        debug_assert!(self.open.is_none());
+        let mut left = count as u64;
+        while left > 0 {
+            let now = self.room(sink)?.min(left);
+            self.extend(Operation::Zeros, now, sink)?;
+            self.at.plain += now;
+            left -= now;
+        }
+        Ok(())
+    }
+
+    pub(super) fn boundary<W: Woven>(&mut self, sink: &mut W) -> Result<(), W::Error> {
+        if self.boundary == self.at.content {
+            return Ok(());
+        }
+        self.boundary = self.at.content;
+        sink.boundary()
+    }
+
+    /// See [`Pieces::pause`](super::Pieces::pause).
+    pub(super) fn pause(&mut self, draw: u64, bytes: u64) {
+        let since = self.at.plain - self.anew.unwrap_or(0);
+        self.pause |=
+            since >= PAUSE_BYTES_MIN && draw % PAUSE_BYTES_MIN < bytes || since >= PAUSE_BYTES_MAX;
+    }
+
+    /// Writes a tar header, and leaves its member open for data. False, and nothing is written, if
+    /// the format does not restore it.
+    pub(super) fn open<W: Woven>(
+        &mut self,
+        header: &Block,
+        sink: &mut W,
+    ) -> Result<bool, W::Error> {
+        if !self.header(header, sink)? {
+            return Ok(false);
+        }
+        let kind = match header[tar::TYPE] {
+            b'x' | b'g' => WovenStream::Times,
+            b'L' | b'K' => WovenStream::Fields,
+            _ => WovenStream::Content,
+        };
+        self.open = Some((kind, 0));
+        Ok(true)
+    }
+
+    /// The open tar member is complete but for its zeros.
+    pub(super) fn close<W: Woven>(
+        &mut self,
+        padding: usize,
+        text: Option<&[u8]>,
+        sink: &mut W,
+    ) -> Result<(), W::Error> {
+        self.open = None;
+        self.at.plain += padding as u64;
+        if let Some(text) = text {
+            self.headers.extended_time = tar::extended_time(text);
+        }
+        self.extend(Operation::Members, 1, sink)
+    }
+
+    /// The open tar member, if there is one, is none: its header stands alone, its data are bytes.
+    pub(super) fn break_open<W: Woven>(&mut self, sink: &mut W) -> Result<(), W::Error> {
+        let Some((kind, count)) = self.open.take() else {
+            return Ok(());
+        };
+        self.headers.extended_time = None;
+        self.extend(Operation::Headers, 1, sink)?;
+        match count {
+            0 => Ok(()),
+            _ => self.extend(operation_of(kind), count, sink),
+        }
+    }
+
+    /// Whether a tar member is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Writes a tar header, alone if it can be, else as bytes.
+    pub(super) fn lone_header<W: Woven>(
+        &mut self,
+        header: &Block,
+        sink: &mut W,
+    ) -> Result<(), W::Error> {
+        if self.header(header, sink)? {
+            self.headers.extended_time = None;
+            return self.extend(Operation::Headers, 1, sink);
+        }
+        let (before, from_mtime) = header.split_at(tar::MTIME.start);
+        let (mtime_and_checksum, after) = from_mtime.split_at(tar::TYPE - tar::MTIME.start);
+        self.bytes(WovenStream::Fields, before, sink)?;
+        self.bytes(WovenStream::Times, mtime_and_checksum, sink)?;
+        self.bytes(WovenStream::Fields, after, sink)
+    }
+
+    /// Writes what is pending.
+    pub(super) fn flush<W: Woven>(&mut self, sink: &mut W) -> Result<(), W::Error> {
+        let Some((operation, mut count)) = self.pending.take() else {
+            return Ok(());
+        };
+        let mut bytes = [operation as u8; 11];
+        let mut end = 1;
+        while count > 0x7f {
+            bytes[end] = count as u8 | 0x80;
+            count >>= 7;
+            end += 1;
+        }
+        bytes[end] = count as u8;
+        self.put(WovenStream::Weave, &bytes[..=end], sink)
+    }
+
+    /// Writes a header's bytes to fields and times, if the format restores it.
+    fn header<W: Woven>(&mut self, header: &Block, sink: &mut W) -> Result<bool, W::Error> {
+        if self.pause || self.anew.is_none() {
+            self.begin_anew(sink)?;
+        }
+        self.fields.clear();
+        self.times.clear();
+        if !tar_header::write(header, &mut self.headers, &mut self.fields, &mut self.times) {
+            return Ok(false);
+        }
+        sink.fields(&self.fields)?;
+        sink.times(&self.times)?;
+        self.at.fields += self.fields.len() as u64;
+        self.at.times += self.times.len() as u64;
+        self.at.plain += header.len() as u64;
+        Ok(true)
+    }
+
+    /// How many bytes fit before the next restart point, at least 1.
+    fn room<W: Woven>(&mut self, sink: &mut W) -> Result<u64, W::Error> {
+        let since = match self.anew {
+            Some(anew) if !self.pause => self.at.plain - anew,
+            _ => RESTART_BYTES,
+        };
+        if since < RESTART_BYTES {
+            return Ok(RESTART_BYTES - since);
+        }
+        self.begin_anew(sink)?;
+        Ok(RESTART_BYTES)
+    }
+
+    fn begin_anew<W: Woven>(&mut self, sink: &mut W) -> Result<(), W::Error> {
+        self.flush(sink)?;
+        if self.anew.is_some() {
+            self.put(WovenStream::Weave, &[Operation::Anew as u8], sink)?;
+        }
+        self.headers = Headers::new();
+        self.anew = Some(self.at.plain);
+        self.pause = false;
+        sink.restart(self.at)
+    }
+
+    fn extend<W: Woven>(
+        &mut self,
+        operation: Operation,
+        by: u64,
+        sink: &mut W,
+    ) -> Result<(), W::Error> {
+        match &mut self.pending {
+            Some((pending, count)) if *pending == operation => *count += by,
+            _ => {
+                self.flush(sink)?;
+                self.pending = Some((operation, by));
+            }
+        }
+        Ok(())
+    }
+
+    fn put<W: Woven>(
+        &mut self,
+        stream: WovenStream,
+        bytes: &[u8],
+        sink: &mut W,
+    ) -> Result<(), W::Error> {
+        let count = bytes.len() as u64;
+        match stream {
+            WovenStream::Weave => {
+                self.at.weave += count;
+                sink.weave(bytes)
+            }
+            WovenStream::Content => {
+                self.at.content += count;
+                sink.content(bytes)
+            }
+            WovenStream::Fields => {
+                self.at.fields += count;
+                sink.fields(bytes)
+            }
+            WovenStream::Times => {
+                self.at.times += count;
+                sink.times(bytes)
+            }
+        }
+    }
+}
+
+/// What appends bytes of a stream.
+fn operation_of(stream: WovenStream) -> Operation {
+    match stream {
+        WovenStream::Content | WovenStream::Weave => Operation::Content,
+        WovenStream::Fields => Operation::Fields,
+        WovenStream::Times => Operation::Times,
+    }
+}
