@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod container;
+pub mod crypt;
 mod index;
 pub mod weave;
 

@@ -1,0 +1,134 @@
+//! Frames and names of a group: who has the same chunk and the same group secret has the same name, the
+//! same key and the same stored bytes, in whatever archive.
+
+use std::fmt;
+
+use aes_gcm_siv::{Aes256GcmSiv, KeyInit, Nonce, aead::AeadInOut};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use super::{GroupSecret, SEAL_BYTES, padding};
+
+/// A frame's key. It is a hash of what it seals, so it never seals another text, and its nonce may be
+/// the same for all.
+#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
+pub struct FrameKey(pub [u8; 32]);
+
+impl fmt::Debug for FrameKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FrameKey(..)")
+    }
+}
+
+/// A frame as it is stored, and the key that opens it.
+#[derive(Debug)]
+pub struct SealedFrame {
+    /// For the key part.
+    pub key: FrameKey,
+    /// For the archive and for caches.
+    pub stored: Vec<u8>,
+}
+
+/// Why a frame does not open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// Damaged, cut, or sealed with another key.
+    #[error("a frame does not open with its key")]
+    Broken,
+    /// The key opens it, and was not made from it.
+    #[error(
+        "a frame's key is not made from what it opens: another group secret, or a forged frame"
+    )]
+    KeyOfAnother,
+    /// What is behind the text is no padding.
+    #[error("a frame's padding is not as the format says")]
+    Padding,
+}
+
+/// What a group secret, or none, makes of chunks: names and frame keys.
+pub struct GroupKeys {
+    name: Zeroizing<[u8; 32]>,
+    frame: Zeroizing<[u8; 32]>,
+}
+
+impl fmt::Debug for GroupKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GroupKeys(..)")
+    }
+}
+
+impl GroupKeys {
+    /// The keys of this group. Those of `None` are known to everybody.
+    pub fn new(secret: Option<&GroupSecret>) -> Self {
+        let secret: &[u8] = secret.map_or(&[], |secret| secret.as_bytes());
+        Self {
+            name: Zeroizing::new(blake3::derive_key("refrain czip v1 name", secret)),
+            frame: Zeroizing::new(blake3::derive_key("refrain czip v1 frame", secret)),
+        }
+    }
+
+    /// What a chunk is called.
+    pub fn name(&self, plain: &[u8]) -> [u8; 20] {
+        let digest = blake3::keyed_hash(&self.name, plain);
+        *digest.as_bytes().first_chunk().expect("32 bytes have 20")
+    }
+
+    /// Seals a frame: method byte and payload, as they would be stored without encryption. Works in the
+    /// memory of `frame`.
+    pub fn seal_frame(&self, frame: Vec<u8>, padded: bool) -> SealedFrame {
+        let mut text = frame;
+        text.reserve_exact(stored_frame_bytes(text.len(), padded) - text.len());
+        if padded {
+            padding::pad(&mut text);
+        }
+        let key = self.key_of(&text);
+        cipher(&key)
+            .encrypt_in_place(&Nonce::default(), &[], &mut text)
+            .expect("frames are shorter than 64 GiB");
+        SealedFrame { key, stored: text }
+    }
+
+    fn key_of(&self, text: &[u8]) -> FrameKey {
+        FrameKey(*blake3::keyed_hash(&self.frame, text).as_bytes())
+    }
+}
+
+/// Opens a stored frame: gives method byte and payload. Works in the memory of `stored`.
+///
+/// `group` is `None` for who has no secret of an archive that has one. He must have checked the digest of
+/// what is stored: who knows what is in a frame knows its key, and can seal something else with it.
+///
+/// # Errors
+///
+/// The frame is not what was sealed, or not in this group, or not `padded` as it should be.
+pub fn open_frame(
+    group: Option<&GroupKeys>,
+    key: &FrameKey,
+    stored: Vec<u8>,
+    padded: bool,
+) -> Result<Vec<u8>, FrameError> {
+    let mut text = stored;
+    cipher(key)
+        .decrypt_in_place(&Nonce::default(), &[], &mut text)
+        .map_err(|_| FrameError::Broken)?;
+    if group.is_some_and(|group| group.key_of(&text) != *key) {
+        return Err(FrameError::KeyOfAnother);
+    }
+    if padded && !padding::unpad(&mut text) {
+        return Err(FrameError::Padding);
+    }
+    Ok(text)
+}
+
+/// How many bytes a frame of `bytes` takes when it is sealed.
+pub fn stored_frame_bytes(bytes: usize, padded: bool) -> usize {
+    let text = if padded {
+        padding::padded_bytes(bytes + 1)
+    } else {
+        bytes
+    };
+    text + SEAL_BYTES
+}
+
+fn cipher(key: &FrameKey) -> Aes256GcmSiv {
+    Aes256GcmSiv::new(&key.0.into())
+}

@@ -1,0 +1,191 @@
+//! Private keys that open archives: age identity files and OpenSSH private keys.
+
+use std::fmt;
+
+use age::ssh::{EncryptedKey, UnsupportedKey};
+use zeroize::Zeroizing;
+
+use super::age_header;
+
+/// Bytes of a key file. age's parser begins anew with each line of an ssh key.
+const FILE_BYTES_MAX: usize = 64 << 10;
+
+/// Why a file holds no identities.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}: {problem}")]
+pub struct IdentityError {
+    /// The name that it was given with.
+    pub file: String,
+    /// What is wrong with it.
+    pub problem: IdentityProblem,
+}
+
+/// What is wrong with a file of identities.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityProblem {
+    /// Longer than key files are.
+    #[error("{bytes} bytes are too many for a private key, the most are {FILE_BYTES_MAX}")]
+    TooLong {
+        /// Of the file.
+        bytes: usize,
+    },
+    /// An age file, as `age -p` makes it of identities, or no text at all.
+    #[error("not a private key in plain text (what `age -p` encrypted must be decrypted first)")]
+    NotText,
+    /// A line of an age identity file that is none.
+    #[error("line {line} is no age identity (AGE-SECRET-KEY-1...)")]
+    Line {
+        /// From 1.
+        line: usize,
+    },
+    /// An identity that needs a program of its own.
+    #[error("line {line} is an identity of a plugin, which is not supported")]
+    Plugin {
+        /// From 1.
+        line: usize,
+    },
+    /// No line with an identity.
+    #[error("there is no private key in it")]
+    Empty,
+    /// It begins as an ssh key, and is damaged.
+    #[error("a damaged ssh private key")]
+    DamagedSsh,
+    /// An ssh key that age cannot decrypt with.
+    #[error("{what} cannot decrypt; ssh-ed25519 and ssh-rsa keys in OpenSSH's format can")]
+    UnsupportedSsh {
+        /// The kind of key or its encryption.
+        what: String,
+    },
+}
+
+/// An ssh key under a passphrase.
+pub(super) struct LockedKey {
+    pub(super) file: String,
+    pub(super) key: EncryptedKey,
+    kind: Vec<u8>,
+    tag: Vec<u8>,
+}
+
+impl LockedKey {
+    /// Whether a stanza is for this key: so its passphrase is asked for only where it helps.
+    pub(super) fn is_named_by(&self, stanza: &age_header::Stanza<'_>) -> bool {
+        stanza.kind == self.kind && stanza.first_argument == self.tag
+    }
+}
+
+/// Private keys of who wants to read.
+#[derive(Default)]
+pub struct Identities {
+    pub(super) open: Vec<Box<dyn age::Identity + Send + Sync>>,
+    pub(super) locked: Vec<LockedKey>,
+}
+
+impl fmt::Debug for Identities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Identities({} open, {} locked)",
+            self.open.len(),
+            self.locked.len()
+        )
+    }
+}
+
+impl Identities {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds those in a file: an age identity file with one identity a line, or one ssh private key, whose
+    /// passphrase, if it has one, is asked for when it is needed. `file` is what it is called in errors and
+    /// questions. Who read the content wipes it.
+    ///
+    /// # Errors
+    ///
+    /// The file has no identities, or others than these.
+    pub fn add(&mut self, file: &str, content: &[u8]) -> Result<(), IdentityError> {
+        self.add_content(file, content)
+            .map_err(|problem| IdentityError {
+                file: file.to_owned(),
+                problem,
+            })
+    }
+
+    fn add_content(&mut self, file: &str, content: &[u8]) -> Result<(), IdentityProblem> {
+        if content.len() > FILE_BYTES_MAX {
+            return Err(IdentityProblem::TooLong {
+                bytes: content.len(),
+            });
+        }
+        let text = str::from_utf8(content).map_err(|_| IdentityProblem::NotText)?;
+        if text.starts_with("age-encryption.org/") || text.starts_with("-----BEGIN AGE") {
+            return Err(IdentityProblem::NotText);
+        }
+        if text.starts_with("-----BEGIN ") {
+            return self.add_ssh(file, text);
+        }
+        let mut found = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if line.starts_with("AGE-PLUGIN-") {
+                return Err(IdentityProblem::Plugin { line: index + 1 });
+            }
+            let identity = line
+                .parse::<age::x25519::Identity>()
+                .map_err(|_| IdentityProblem::Line { line: index + 1 })?;
+            found.push(Box::new(identity) as _);
+        }
+        if found.is_empty() {
+            return Err(IdentityProblem::Empty);
+        }
+        self.open.append(&mut found);
+        Ok(())
+    }
+
+    fn add_ssh(&mut self, file: &str, text: &str) -> Result<(), IdentityProblem> {
+        // ssh-keygen ends each line with \n; age takes no key without the last one.
+        let text = Zeroizing::new(text.trim_end().replace("\r\n", "\n") + "\n");
+        let identity = age::ssh::Identity::from_buffer(text.as_bytes(), None)
+            .map_err(|_| IdentityProblem::DamagedSsh)?;
+        match identity {
+            age::ssh::Identity::Unencrypted(_) => self.open.push(Box::new(identity)),
+            age::ssh::Identity::Encrypted(ref key) => {
+                let key = key.clone();
+                let (kind, tag) = stanza_of(identity)?;
+                self.locked.push(LockedKey {
+                    file: file.to_owned(),
+                    key,
+                    kind,
+                    tag,
+                });
+            }
+            age::ssh::Identity::Unsupported(key) => {
+                return Err(IdentityProblem::UnsupportedSsh {
+                    what: match key {
+                        UnsupportedKey::EncryptedPem => "a PEM key under a passphrase".to_owned(),
+                        UnsupportedKey::EncryptedSsh(cipher) => {
+                            format!("a key encrypted with {cipher}")
+                        }
+                        UnsupportedKey::Hardware(kind) | UnsupportedKey::Type(kind) => {
+                            format!("a key of kind {kind}")
+                        }
+                    },
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What stanzas for this key begin with. Learned by writing one: age tells it in no other way.
+fn stanza_of(identity: age::ssh::Identity) -> Result<(Vec<u8>, Vec<u8>), IdentityProblem> {
+    let recipient =
+        age::ssh::Recipient::try_from(identity).map_err(|_| IdentityProblem::DamagedSsh)?;
+    let written = super::keys::encrypt(&[&recipient], &[]);
+    let stanzas = age_header::scan(&written).expect("age writes headers that are in order");
+    Ok((stanzas[0].kind.to_vec(), stanzas[0].first_argument.to_vec()))
+}
