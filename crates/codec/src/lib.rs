@@ -23,7 +23,8 @@
 //! | say what may be referred to, where blocks may be lost | [`matching::Reach`] |
 //! | find chunks in a stream that is fed in pieces | [`chunk::stream::StreamChunks`], [`chunk::hash::ChunkHasher`] |
 //! | see that two ends hold the same bytes | [`universal::UniversalHasher`] |
-//! | find markers or anchors alone | [`marker::MarkerFinder`], [`marker::AnchorFinder`] |
+//! | cut a file into longer chunks, by PACK or by Rabin fingerprints | [`chunk::stream::StreamChunks::by`] |
+//! | find markers or anchors alone | [`marker::MarkerFinder`], [`marker::AnchorFinder`], [`marker::SparseAnchorFinder`], [`marker::ModpAnchorFinder`] |
 //! | choose the processor's instructions | [`simd::Backend`]; by default the machine's best |
 //!
 //! A block is encoded and decoded like this; the two ends share nothing but what is sent, here

@@ -14,8 +14,9 @@ use alloc::vec::Vec;
 use core::mem;
 
 use crate::marker::{
-    AnchorFinder, PackMask,
-    backup::{CANDIDATE_DISTANCE, Piece, Rank, Tail},
+    AnchorFinder, FindAnchors, PackMask,
+    backup::{CANDIDATE_DISTANCE, Rank},
+    piece::{Piece, Tail},
 };
 
 /// Finds where a stream may have been cut into chunks.

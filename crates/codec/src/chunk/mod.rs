@@ -7,6 +7,7 @@
 //!
 //! Those of a stream, longer ones, are in [`stream`]; [`cuts`] finds where they may begin.
 
+mod bounds;
 pub mod cuts;
 pub mod hash;
 pub mod stream;

@@ -2,7 +2,8 @@
 //! history by.
 //!
 //! Pieces of any size enter, ranges of the stream leave, which cover it from end to end and do
-//! not depend on where it was split. A chunk begins at an [anchor](crate::marker::pack) and
+//! not depend on where it was split. A chunk begins at an [anchor](crate::marker::pack), PACK's or
+//! what another [`FindAnchors`] finds, and
 //! ends at the next one; anchors that would make it shorter than the minimum are passed over.
 //! Where none comes up to the maximum it ends at a backup anchor behind half of it, so
 //! that no place is looked at twice, whatever chunk it then belongs to.
@@ -14,114 +15,20 @@
 //! given a chunk for, which is less than the maximum and those 48 bytes.
 
 use alloc::vec::Vec;
-use core::{fmt, mem, ops::Range};
+use core::{mem, ops::Range};
 
+pub use super::bounds::{ChunkBounds, InvalidChunkBounds, LongChunkBounds};
 use crate::{
     marker::{
-        AnchorFinder, PackMask,
-        backup::{Piece, Rank, Tail},
-        pack::WINDOW_BYTES,
+        AnchorFinder, FindAnchors, PackMask,
+        backup::Rank,
+        piece::{Piece, Tail},
     },
     simd::Backend,
 };
 
 /// A stream is searched in parts of this size, which bounds the anchors that are held at once.
 const PART_BYTES: usize = 64 << 10;
-
-/// The shortest and the longest chunk of a stream, but for its end.
-///
-/// ```
-/// use refrain_codec::chunk::stream::ChunkBounds;
-///
-/// let bounds = ChunkBounds::default();
-/// assert_eq!((bounds.bytes_min(), bounds.bytes_max()), (2 << 10, 32 << 10));
-/// assert!(ChunkBounds::new(16, 1024).is_err(), "shorter than the window of an anchor");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ChunkBounds {
-    /// 48 <= bytes_min <= bytes_max <= LIMIT
-    bytes_min: u32,
-    bytes_max: u32,
-}
-
-impl ChunkBounds {
-    /// No chunk may be longer: what is offered, and what a store's records can say.
-    pub const LIMIT: usize = 64 << 10;
-
-    /// For an average of about 8 KiB with the mask of 13 bits: 2 and 32 KiB.
-    pub const DEFAULT: Self = Self {
-        bytes_min: 2 << 10,
-        bytes_max: 32 << 10,
-    };
-
-    /// Checks bounds.
-    ///
-    /// # Errors
-    /// If not 48 <= `bytes_min` <= `bytes_max` <= [`LIMIT`](Self::LIMIT).
-    pub fn new(bytes_min: usize, bytes_max: usize) -> Result<Self, InvalidChunkBounds> {
-        let is_valid = (WINDOW_BYTES..=bytes_max).contains(&bytes_min) && bytes_max <= Self::LIMIT;
-        match (u32::try_from(bytes_min), u32::try_from(bytes_max)) {
-            (Ok(bytes_min), Ok(bytes_max)) if is_valid => Ok(Self {
-                bytes_min,
-                bytes_max,
-            }),
-            _ => Err(InvalidChunkBounds {
-                bytes_min,
-                bytes_max,
-            }),
-        }
-    }
-
-    /// The shortest chunk, but for the last of a stream.
-    #[must_use]
-    pub fn bytes_min(self) -> u64 {
-        self.bytes_min.into()
-    }
-
-    /// The longest chunk.
-    #[must_use]
-    pub fn bytes_max(self) -> u64 {
-        self.bytes_max.into()
-    }
-
-    /// The shortest chunk that a backup anchor ends. The one behind it looks for its own where
-    /// this one's maximum was, or later.
-    pub(crate) fn backup_bytes_min(self) -> u64 {
-        self.bytes_min().max(self.bytes_max() / 2 + 1)
-    }
-}
-
-impl Default for ChunkBounds {
-    fn default() -> Self {
-        Self::DEFAULT
-    }
-}
-
-/// Bounds of chunks that are out of order, or out of range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidChunkBounds {
-    /// The minimum that was asked for.
-    pub bytes_min: usize,
-    /// The maximum that was asked for.
-    pub bytes_max: usize,
-}
-
-impl fmt::Display for InvalidChunkBounds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            bytes_min,
-            bytes_max,
-        } = self;
-        let limit = ChunkBounds::LIMIT;
-        write!(
-            f,
-            "chunks have {WINDOW_BYTES} to {limit} bytes, the shortest no more than the longest; \
-             not {bytes_min} to {bytes_max}"
-        )
-    }
-}
-
-impl core::error::Error for InvalidChunkBounds {}
 
 /// Finds the chunks of a stream that comes in pieces.
 ///
@@ -157,10 +64,10 @@ impl core::error::Error for InvalidChunkBounds {}
 /// assert_eq!(whole.len(), names.len());
 /// ```
 #[derive(Clone, Debug)]
-pub struct StreamChunks {
-    finder: AnchorFinder,
+pub struct StreamChunks<F = AnchorFinder> {
+    finder: F,
     tail: Tail,
-    bounds: ChunkBounds,
+    bounds: LongChunkBounds,
     /// Start of the chunk that is not yet complete.
     start: u64,
     /// Its backup anchor among the positions up to here, if it has come to need one.
@@ -174,8 +81,27 @@ impl StreamChunks {
     /// At the start of a stream, on the machine's best kernels.
     #[must_use]
     pub fn new(mask: PackMask, bounds: ChunkBounds) -> Self {
+        Self::by(AnchorFinder::new(mask), bounds.into())
+    }
+
+    /// The same on the kernels of `backend`.
+    #[must_use]
+    pub fn with_backend(mut self, backend: Backend) -> Self {
+        self.finder = self.finder.with_backend(backend);
+        self
+    }
+}
+
+impl<F: FindAnchors> StreamChunks<F> {
+    /// At the start of a stream, which is cut at the anchors of `finder`, that has been fed nothing.
+    ///
+    /// # Panics
+    /// If it has been fed something.
+    #[must_use]
+    pub fn by(finder: F, bounds: LongChunkBounds) -> Self {
+        assert_eq!(finder.fed_bytes(), 0, "a stream is cut from its start");
         Self {
-            finder: AnchorFinder::new(mask),
+            finder,
             tail: Tail::EMPTY,
             bounds,
             start: 0,
@@ -185,11 +111,10 @@ impl StreamChunks {
         }
     }
 
-    /// The same on the kernels of `backend`.
+    /// Bytes of the stream so far.
     #[must_use]
-    pub fn with_backend(mut self, backend: Backend) -> Self {
-        self.finder = self.finder.with_backend(backend);
-        self
+    pub fn fed_bytes(&self) -> u64 {
+        self.finder.fed_bytes()
     }
 
     /// The next `piece` of the stream: appends the chunks that are complete with it, in order.
@@ -281,7 +206,10 @@ impl Default for StreamChunks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{marker::pack::streams, reference};
+    use crate::{
+        marker::{AnchorDistance, ModpAnchorFinder, SparseAnchorFinder, pack::streams},
+        reference,
+    };
     use proptest::prelude::*;
 
     fn bounds() -> impl Strategy<Value = ChunkBounds> {
@@ -309,6 +237,46 @@ mod tests {
                 stream_chunks.finish(&mut chunks);
                 prop_assert_eq!(&chunks, &expected);
             }
+        }
+    }
+
+    /// The chunks of a stream in pieces, after those of another.
+    fn cut(chunks: &mut StreamChunks<impl FindAnchors>, pieces: &[&[u8]]) -> Vec<Range<u64>> {
+        let mut found = Vec::new();
+        chunks.feed(&streams::random(1, 5000), &mut found);
+        chunks.finish(&mut found);
+        found.clear();
+        for piece in pieces {
+            chunks.feed(piece, &mut found);
+        }
+        chunks.finish(&mut found);
+        found
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn chunks_by_other_anchors_equal_the_reference(
+            stream in streams::stream(),
+            cuts in streams::cuts(),
+            bits in 6_u32..=16,
+            (bytes_min, bytes_max) in (48_usize..3000, 0_usize..9000)
+                .prop_map(|(min, more)| (min, min + more)),
+        ) {
+            let distance = AnchorDistance::new(1 << bits).expect("valid");
+            let bounds = LongChunkBounds::new(bytes_min, bytes_max).expect("in order");
+            let pieces = streams::split(&stream, &cuts);
+
+            let anchors = reference::pack::sparse_anchors(&stream, distance);
+            let expected = reference::pack::chunks_at(&stream, &anchors, bounds);
+            let mut chunks = StreamChunks::by(SparseAnchorFinder::new(distance), bounds);
+            prop_assert_eq!(cut(&mut chunks, &pieces), expected);
+
+            let anchors = reference::markers::modp_anchors(&stream, distance);
+            let expected = reference::pack::chunks_at(&stream, &anchors, bounds);
+            let mut chunks = StreamChunks::by(ModpAnchorFinder::new(distance), bounds);
+            prop_assert_eq!(cut(&mut chunks, &pieces), expected);
         }
     }
 
@@ -392,14 +360,6 @@ mod tests {
             assert!(chunks.len() == 4 && chunks[0].end > (32 << 10) - 5);
             chunks.clear();
         }
-    }
-
-    #[test]
-    fn bounds_out_of_order_or_range_are_refused() {
-        let is_valid = |min, max| ChunkBounds::new(min, max).is_ok();
-        assert!(is_valid(48, 48) && is_valid(48, ChunkBounds::LIMIT));
-        assert!(!is_valid(47, 64) && !is_valid(65, 64) && !is_valid(48, ChunkBounds::LIMIT + 1));
-        assert!(!is_valid(usize::MAX, usize::MAX));
     }
 
     #[test]

@@ -21,7 +21,10 @@
 
 use core::ops::Range;
 
-use super::pack::WINDOW_BYTES;
+use super::{
+    pack::WINDOW_BYTES,
+    piece::{Piece, window},
+};
 use crate::simd::Backend;
 
 /// What decides whether a position is a candidate.
@@ -36,9 +39,6 @@ pub(crate) const CANDIDATE_DISTANCE: u64 = 256;
 /// Positions that are hashed at once.
 const BLOCK: usize = 1024;
 
-/// Bytes of a window but for its last.
-const BEFORE: usize = WINDOW_BYTES - 1;
-
 /// Of a window; the higher, the rather a chunk ends there.
 pub(crate) type Rank = u64;
 
@@ -48,42 +48,6 @@ pub(crate) fn rank(window: &[u8; WINDOW_BYTES]) -> Rank {
     words.fold(0, |rank, word| {
         (rank ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     })
-}
-
-/// The end of a stream so far, for the windows that begin in it.
-#[derive(Clone, Debug)]
-pub(crate) struct Tail {
-    bytes: [u8; BEFORE],
-    /// How many of them there are, at the end.
-    len: usize,
-}
-
-impl Tail {
-    pub(crate) const EMPTY: Self = Self {
-        bytes: [0; BEFORE],
-        len: 0,
-    };
-
-    /// `piece` came.
-    pub(crate) fn push(&mut self, piece: &[u8]) {
-        let piece = piece.last_chunk::<BEFORE>().map_or(piece, |last| last);
-        self.bytes.copy_within(piece.len().., 0);
-        self.bytes[BEFORE - piece.len()..].copy_from_slice(piece);
-        self.len = BEFORE.min(self.len + piece.len());
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[BEFORE - self.len..]
-    }
-}
-
-/// The next piece of a stream, and what was before it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece<'a> {
-    /// Offset in the stream.
-    pub(crate) start: u64,
-    pub(crate) before: &'a Tail,
-    pub(crate) bytes: &'a [u8],
 }
 
 impl Piece<'_> {
@@ -96,14 +60,16 @@ impl Piece<'_> {
         mut found: impl FnMut(u64, Rank),
     ) {
         if positions.start < self.start {
-            let (before, ahead) = (self.before.bytes(), self.bytes.len().min(BEFORE));
-            let mut joined = [0; 2 * BEFORE];
-            joined[..before.len()].copy_from_slice(before);
-            joined[before.len()..][..ahead].copy_from_slice(&self.bytes[..ahead]);
-            let joined = &joined[..before.len() + ahead];
-            let start = self.start - before.len() as u64;
+            let crossing = self.crossing();
             let end = positions.end.min(self.start);
-            search(backend, joined, start, positions.start..end, &mut found);
+            let positions = positions.start..end;
+            search(
+                backend,
+                crossing.bytes(),
+                crossing.start,
+                positions,
+                &mut found,
+            );
         }
         let positions = positions.start.max(self.start)..positions.end;
         search(backend, self.bytes, self.start, positions, &mut found);
@@ -142,11 +108,8 @@ fn search(
                 let at = at + candidates.trailing_zeros() as usize / 8;
                 candidates &= candidates - 1;
                 if at < count {
-                    let window = block[at..].first_chunk();
-                    found(
-                        position + at as u64,
-                        rank(window.expect("it ends in this piece")),
-                    );
+                    let at = position + at as u64;
+                    found(at, rank(window(block, position, at)));
                 }
             }
         }
@@ -184,7 +147,10 @@ fn double<const BYTES: usize>(hashes: &mut [u8; BLOCK + HASHED_BYTES]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{marker::pack::streams, reference::pack::candidate};
+    use crate::{
+        marker::{pack::streams, piece::Tail},
+        reference::pack::candidate,
+    };
     use alloc::vec::Vec;
     use proptest::prelude::*;
 

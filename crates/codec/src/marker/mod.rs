@@ -16,25 +16,40 @@
 //! | [`Maxp`] | local maximum over p bytes, of eight-byte values or of bytes | 1 in p + 1 | yes |
 //! | [`Fixed`] | position | 1 in p | no |
 //!
-//! Streams, which come in pieces, have their own: the anchors of PACK, by [`AnchorFinder`], and what
-//! ends a chunk where there is none.
+//! The markers of streams, which come in pieces, are *anchors*: windows of 48 bytes, chosen by content
+//! alone. What finds them implements [`FindAnchors`]; and there is what ends a chunk where there is
+//! none.
+//!
+//! | finder | chosen by | anchors in random data |
+//! |---|---|---|
+//! | [`AnchorFinder`] | PACK's rolling value | 1 in 64 to 32 Ki |
+//! | [`SparseAnchorFinder`] | the same, and beyond 32 Ki a hash of the window | 1 in 64 to 1 Mi |
+//! | [`ModpAnchorFinder`] | Rabin fingerprint of the window | 1 in 64 to 1 Mi |
 
 pub(crate) mod backup;
 pub mod fixed;
 pub mod maxp;
 pub mod modp;
+pub mod modp_anchors;
 pub mod pack;
 mod parameters;
+pub(crate) mod piece;
 pub mod samplebyte;
+pub mod sparse;
 #[cfg(test)]
 mod tests;
 
 pub use fixed::Fixed;
 pub use maxp::Maxp;
 pub use modp::Modp;
+pub use modp_anchors::ModpAnchorFinder;
 pub use pack::{AnchorFinder, InvalidPackMask, PackMask};
-pub use parameters::{InvalidSamplingPeriod, InvalidWindow, SamplingPeriod, WindowBytes};
+pub use parameters::{
+    AnchorDistance, InvalidAnchorDistance, InvalidSamplingPeriod, InvalidWindow, SamplingPeriod,
+    WindowBytes,
+};
 pub use samplebyte::{SampleByte, SampleByteTable, TableError};
+pub use sparse::SparseAnchorFinder;
 
 use alloc::vec::Vec;
 use core::{fmt, str::FromStr};
@@ -53,6 +68,32 @@ pub trait FindMarkers {
     /// # Panics
     /// If `block` is 4 GiB or longer, whose positions do not fit 32 bits.
     fn find(&self, block: &[u8], markers: &mut Vec<u32>);
+}
+
+/// Finds the anchors of a stream that comes in pieces: windows of
+/// [48 bytes](pack::WINDOW_BYTES), chosen by nothing but what is in them.
+pub trait FindAnchors {
+    /// The next `piece` of the stream: appends the anchors whose windows end in it, each as
+    /// the offset in the stream of the window's first byte, in increasing order.
+    ///
+    /// How the stream is split does not matter. There are at most as many as `piece` has bytes,
+    /// which a stream may be made to reach.
+    fn feed(&mut self, piece: &[u8], anchors: &mut Vec<u64>);
+
+    /// Bytes of the stream so far.
+    fn fed_bytes(&self) -> u64;
+
+    /// Starts over, for another stream.
+    fn reset(&mut self);
+
+    /// The kernels that find them.
+    fn backend(&self) -> Backend;
+
+    /// Every window of the stream so far that begins before this offset has been tested.
+    fn tested_bytes(&self) -> u64 {
+        self.fed_bytes()
+            .saturating_sub(pack::WINDOW_BYTES as u64 - 1)
+    }
 }
 
 /// The ways to choose markers.

@@ -23,6 +23,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::FindAnchors;
 use crate::simd::{Backend, pack};
 
 /// Length of the window that an anchor depends on.
@@ -190,11 +191,6 @@ impl AnchorFinder {
         self.mask
     }
 
-    /// The kernels that find them.
-    pub(crate) fn backend(&self) -> Backend {
-        self.backend
-    }
-
     /// Bytes of the stream so far.
     #[must_use]
     pub fn fed_bytes(&self) -> u64 {
@@ -218,6 +214,24 @@ impl AnchorFinder {
                 anchors.push(first);
             }
         }
+    }
+}
+
+impl FindAnchors for AnchorFinder {
+    fn feed(&mut self, piece: &[u8], anchors: &mut Vec<u64>) {
+        self.feed(piece, anchors);
+    }
+
+    fn fed_bytes(&self) -> u64 {
+        self.fed_bytes
+    }
+
+    fn reset(&mut self) {
+        self.reset();
+    }
+
+    fn backend(&self) -> Backend {
+        self.backend
     }
 }
 
@@ -250,13 +264,16 @@ pub(crate) mod streams {
     /// few values, and mixtures.
     pub(crate) fn stream() -> impl Strategy<Value = Vec<u8>> {
         let bytes = (1_u64.., 0_usize..12_000).prop_map(|(seed, length)| random(seed, length));
-        let run = (select(&[0_u8, 1, 3, 127, 255][..]), 0_usize..700)
-            .prop_map(|(byte, length)| alloc::vec![byte; length]);
         let periodic = (vec(any::<u8>(), 1..80), 0_usize..3000)
             .prop_map(|(motif, length)| motif.into_iter().cycle().take(length).collect());
         let few_values = vec(select(&[0_u8, 1, 254, 255][..]), 0..1500);
-        let piece = prop_oneof![bytes, run, periodic, few_values];
+        let piece = prop_oneof![bytes, runs(), periodic, few_values];
         vec(piece, 0..4).prop_map(|pieces| pieces.concat())
+    }
+
+    pub(crate) fn runs() -> impl Strategy<Value = Vec<u8>> {
+        (select(&[0_u8, 1, 3, 127, 255][..]), 0_usize..700)
+            .prop_map(|(byte, length)| alloc::vec![byte; length])
     }
 
     /// Lengths of pieces, which repeat.

@@ -1,4 +1,5 @@
-//! The two numbers that every marker algorithm shares: p and w of EndRE, section 5.1.
+//! The two numbers that every marker algorithm shares: p and w of EndRE, section 5.1; and the one
+//! that anchors have instead.
 
 use core::fmt;
 
@@ -123,6 +124,59 @@ impl fmt::Display for InvalidWindow {
 
 impl core::error::Error for InvalidWindow {}
 
+/// One window in so many of a stream is an anchor, where they are chosen like random ones. A power
+/// of two from 64 to 1 Mi.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AnchorDistance(u32);
+
+impl AnchorDistance {
+    /// The nearest anchors.
+    pub const MIN: Self = Self(64);
+    /// The furthest apart.
+    pub const MAX: Self = Self(1 << 20);
+
+    /// Checks a distance.
+    ///
+    /// # Errors
+    /// If `bytes` is not a power of two from 64 to 1 Mi.
+    pub fn new(bytes: usize) -> Result<Self, InvalidAnchorDistance> {
+        match u32::try_from(bytes) {
+            Ok(distance)
+                if distance.is_power_of_two()
+                    && (Self::MIN.0..=Self::MAX.0).contains(&distance) =>
+            {
+                Ok(Self(distance))
+            }
+            _ => Err(InvalidAnchorDistance { bytes }),
+        }
+    }
+
+    /// The distance in bytes.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A distance of anchors that is not a power of two from 64 to 1 Mi.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidAnchorDistance {
+    /// What was asked for.
+    pub bytes: usize,
+}
+
+impl fmt::Display for InvalidAnchorDistance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bytes } = self;
+        write!(
+            f,
+            "anchors are a power of two from 64 bytes to 1 MiB apart, not {bytes} bytes"
+        )
+    }
+}
+
+impl core::error::Error for InvalidAnchorDistance {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,5 +191,12 @@ mod tests {
     fn only_the_papers_windows_are_valid() {
         let valid = (0..1000).filter(|&bytes| WindowBytes::new(bytes).is_ok());
         assert!(valid.eq(12..=64));
+    }
+
+    #[test]
+    fn only_powers_of_two_from_64_bytes_to_1_mib_are_distances() {
+        let valid = (0..3 << 20).filter(|&bytes| AnchorDistance::new(bytes).is_ok());
+        assert!(valid.eq((6..=20).map(|bits| 1 << bits)));
+        assert!(AnchorDistance::new(usize::MAX).is_err());
     }
 }

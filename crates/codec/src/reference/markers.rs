@@ -6,7 +6,10 @@
 use alloc::vec::Vec;
 
 use crate::{
-    marker::{MarkerAlgorithm, SampleByteTable, SamplingPeriod, WindowBytes, modp::POLYNOMIAL},
+    marker::{
+        AnchorDistance, MarkerAlgorithm, SampleByteTable, SamplingPeriod, WindowBytes,
+        modp::POLYNOMIAL, pack::WINDOW_BYTES,
+    },
     simd::maxp::VALUE_BYTES,
 };
 
@@ -61,6 +64,16 @@ pub fn modp(block: &[u8], period: SamplingPeriod, window: WindowBytes) -> Vec<u3
         .filter(|&i| passes[i] && (i == 0 || !passes[i - 1]))
         .map(|i| i as u32)
         .collect()
+}
+
+/// The anchors of a whole stream by [`ModpAnchorFinder`](crate::marker::ModpAnchorFinder): the
+/// offset of the first byte of each window that is one.
+#[must_use]
+pub fn modp_anchors(stream: &[u8], distance: AnchorDistance) -> Vec<u64> {
+    let p = distance.bytes() as u64;
+    let windows = stream.windows(WINDOW_BYTES).zip(0..);
+    let anchors = windows.filter(|(window, _)| rabin_fingerprint(window) % p == p - 1);
+    anchors.map(|(_, position)| position).collect()
 }
 
 /// Remainder of a window, as a polynomial over GF(2), times x^64, by the modulus: long

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use core::ops::{Range, RangeInclusive};
 
 use crate::{
-    chunk::stream::ChunkBounds,
+    chunk::stream::{ChunkBounds, LongChunkBounds},
     marker::{
-        PackMask,
+        AnchorDistance, PackMask,
         backup::{CANDIDATE_HASH, Rank, rank},
         pack::WINDOW_BYTES,
     },
@@ -29,11 +29,30 @@ pub fn anchors(stream: &[u8], mask: PackMask) -> Vec<u64> {
     anchors
 }
 
-/// The chunks of a whole stream: each ends at the first anchor that its bounds allow, or at a backup
-/// anchor, or at the stream's end.
+/// The anchors of a whole stream, as [`SparseAnchorFinder`](crate::marker::SparseAnchorFinder)
+/// defines them.
+#[must_use]
+pub fn sparse_anchors(stream: &[u8], distance: AnchorDistance) -> Vec<u64> {
+    let bits = distance.bytes().ilog2();
+    let mask = PackMask::with_bits(bits.min(15) as u8).expect("6 to 15");
+    let mut anchors = anchors(stream, mask);
+    anchors.retain(|&anchor| {
+        let window = stream[anchor as usize..].first_chunk();
+        rank(window.expect("an anchor is a window")).leading_ones() >= bits.saturating_sub(15)
+    });
+    anchors
+}
+
+/// The chunks of a whole stream, cut at PACK's anchors.
 #[must_use]
 pub fn chunks(stream: &[u8], mask: PackMask, bounds: ChunkBounds) -> Vec<Range<u64>> {
-    let anchors = anchors(stream, mask);
+    chunks_at(stream, &anchors(stream, mask), bounds.into())
+}
+
+/// The chunks of a whole stream that has these anchors: each ends at the first anchor that its bounds allow, or at a backup
+/// anchor, or at the stream's end.
+#[must_use]
+pub fn chunks_at(stream: &[u8], anchors: &[u64], bounds: LongChunkBounds) -> Vec<Range<u64>> {
     let stream_bytes = stream.len() as u64;
     let mut chunks = Vec::new();
     let mut start = 0;
