@@ -1,5 +1,5 @@
-//! Look-ups a second of the index of chunk names, and its memory: `cargo run --release -p refrain-czip
-//! --example names -- [MILLIONS OF NAMES] [MEGABYTES] [FOLDER]`.
+//! Look-ups a second of the index of chunk names, a second of processor time too, and its memory:
+//! `cargo run --release -p refrain-czip --example names -- [MILLIONS OF NAMES] [MEGABYTES] [FOLDER]`.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -18,6 +18,17 @@ fn name(number: u64) -> [u8; NAME_BYTES] {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     }
     name
+}
+
+/// Seconds of processor time, user's and system's: what a busy machine does not change.
+fn processor_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let behind_program = stat.rsplit(')').next().unwrap_or_default();
+    let fields = behind_program.split_whitespace().skip(11).take(2);
+    fields
+        .filter_map(|ticks| ticks.parse::<f64>().ok())
+        .sum::<f64>()
+        / 100.0
 }
 
 /// What the process holds of memory that is not a file's, now and at most.
@@ -46,7 +57,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .map_or_else(std::env::temp_dir, PathBuf::from);
     let mut index = NameIndex::new(megabytes << 20, &folder);
     let mut timed = |what: &str, names: &mut dyn Iterator<Item = u64>, new: bool| {
-        let (begun, mut done, mut most) = (Instant::now(), 0u64, 0);
+        let (begun, cpu_before, mut done, mut most) =
+            (Instant::now(), processor_seconds(), 0u64, 0);
         for number in names {
             let expected = if new {
                 Numbered::New(number)
@@ -62,9 +74,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             done += 1;
         }
         let rate = done as f64 / begun.elapsed().as_secs_f64();
+        let cpu_rate = done as f64 / (processor_seconds() - cpu_before);
+        let held = most >> 10;
         println!(
-            "{what}: {rate:.0}/s, index {} KiB, {}",
-            most >> 10,
+            "{what}: {rate:.0}/s, {cpu_rate:.0}/processor s, index {held} KiB, {}",
             memory()
         );
         Ok::<(), refrain_czip::IndexError>(())

@@ -128,7 +128,7 @@ fn runs_are_merged_so_that_few_are_searched() {
 #[test]
 fn names_that_share_a_prefix_over_many_pages_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
-    let mut index = NameIndex::new(0, folder.path());
+    let mut index = NameIndex::new(4096, folder.path());
     for number in 0..3000 {
         let mut name = alike(number);
         name[..8].fill(5);
@@ -262,7 +262,7 @@ fn damage(file: &File, at: u64) {
 fn a_damaged_page_is_an_error_wherever_a_bit_turns() {
     let count = 204 * 16;
     for at in [0, 7, 8, 12, 1000, 4080, 4088, 4095] {
-        let (_folder, mut index) = spilled(count, 0);
+        let (_folder, mut index) = spilled(count, 4096);
         damage(index.names.as_ref().unwrap(), at);
         for number in 0..204 {
             let damaged = index.find(&name(number));
@@ -273,7 +273,7 @@ fn a_damaged_page_is_an_error_wherever_a_bit_turns() {
         }
         assert_eq!(index.find(&name(204)).unwrap(), Some(204));
 
-        let (_folder, mut index) = spilled(count, 0);
+        let (_folder, mut index) = spilled(count, 4096);
         index.runs.iter().for_each(|run| damage(&run.file, at));
         let errors = (0..count).filter(|number| match index.find(&name(*number)) {
             Ok(found) => {
