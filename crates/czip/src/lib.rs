@@ -4,9 +4,15 @@
 //! The format is in `docs/czip-format.md`.
 #![forbid(unsafe_code)]
 
+pub mod archive;
+pub mod chunker;
 pub mod container;
+pub mod create;
 pub mod crypt;
+pub mod format;
 mod index;
+pub mod method;
+pub mod verify;
 pub mod weave;
 
 pub use index::{BEYOND_BUDGET_BYTES, IndexError, NAME_BYTES, NameIndex, Numbered};

@@ -1,0 +1,275 @@
+//! Reading archives: any byte of the plain content, from a file or from a server.
+//!
+//! A [`Source`] enters, of which no more is read than is asked for: the header and the root, then
+//! the parts of the table and the frames that hold what is wanted. Frames are checked before they
+//! are decompressed, and kept plain in a bounded cache that threads share.
+
+mod content;
+mod copy;
+mod frames;
+mod source;
+mod stream;
+mod table;
+
+pub use content::ContentReader;
+pub use copy::copy;
+pub use source::{FileSource, Source};
+pub use stream::StreamReader;
+
+use std::{io, sync::Arc};
+
+use quick_cache::sync::Cache;
+use thiserror::Error;
+
+use crate::{
+    format::{
+        FormatError, Stream,
+        catalog::{CatalogReader, Entry},
+        header::{Header, Profile},
+        limits,
+        part::StoredFrame,
+        root::Root,
+    },
+    method::{FrameError, unpack_part},
+    weave::WeaveError,
+};
+use frames::FrameWeight;
+use table::{PartCache, PartWeight};
+
+/// Why an archive cannot be read.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// Its source cannot be.
+    #[error("the archive cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// It is no archive, or a damaged one.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// A frame is damaged.
+    #[error("frame {number} of the {stream} is damaged: {error}")]
+    Frame {
+        /// Of which stream.
+        stream: Stream,
+        /// Its number.
+        number: u64,
+        /// How.
+        error: FrameError,
+    },
+    /// The weave is damaged.
+    #[error("the archive is damaged or hostile: {0}")]
+    Weave(Box<WeaveError<ReadError>>),
+    /// What was asked for lies beyond the end.
+    #[error("the plain content has {end} bytes; {wanted} is beyond")]
+    BeyondEnd {
+        /// How many bytes there are.
+        end: u64,
+        /// What was asked for.
+        wanted: u64,
+    },
+}
+
+impl ReadError {
+    /// A frame does not have its digest.
+    pub(crate) fn damaged_frame(stream: Stream, number: u64) -> Self {
+        let reason = "it does not have the digest that it should have".to_owned();
+        Self::Frame {
+            stream,
+            number,
+            error: FrameError::Corrupt { reason },
+        }
+    }
+}
+
+impl From<WeaveError<ReadError>> for ReadError {
+    fn from(error: WeaveError<ReadError>) -> Self {
+        match error {
+            // Whose reader failed says so itself.
+            WeaveError::Stream { error, .. } => error,
+            error => Self::Weave(Box::new(error)),
+        }
+    }
+}
+
+/// Memory that reading an archive may take for what it keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheBytes {
+    /// For plain frames.
+    pub frames: u64,
+    /// For parts of the table.
+    pub parts: u64,
+}
+
+impl Default for CacheBytes {
+    /// 128 MiB for frames, 32 MiB for parts.
+    fn default() -> Self {
+        Self {
+            frames: 128 << 20,
+            parts: 32 << 20,
+        }
+    }
+}
+
+/// An archive that is open.
+///
+/// All methods take it shared: threads may read at once.
+pub struct Archive<S> {
+    source: S,
+    header: Header,
+    root: Root,
+    frames: Cache<(Stream, u64), Arc<[u8]>, FrameWeight>,
+    parts: PartCache,
+}
+
+impl<S: Source> Archive<S> {
+    /// Reads header and root.
+    ///
+    /// # Errors
+    /// If the source cannot be read or is no archive.
+    pub fn open(source: S, cache: CacheBytes) -> Result<Self, ReadError> {
+        let header = read_header(&source)?;
+        let place = header.root;
+        let stored_bytes = place.stored_bytes as usize + place.private_stored_bytes as usize;
+        let stored = read(&source, place.offset, stored_bytes)?;
+        if *blake3::hash(&stored).as_bytes() != place.digest {
+            return Err(FormatError::Digest { what: "root" }.into());
+        }
+        let (public, private) = stored.split_at(place.stored_bytes as usize);
+        let unpack = |stored: &[u8], plain_bytes: u32| {
+            unpack_part(stored, plain_bytes as usize).map_err(|_| FormatError::Invalid {
+                what: "its root does not decompress",
+            })
+        };
+        let public = unpack(public, place.plain_bytes)?;
+        let mut root = Root::parse_public(&public, header.profile == Profile::Shared)?;
+        let private = unpack(private, place.private_plain_bytes)?;
+        root.parse_private(&private, false)?;
+        root.check_weave(header.is_woven)?;
+        // A cache of a few large items would be of no use in many pieces.
+        let frames_estimated = (cache.frames / u64::from(header.frame_bytes_max.max(1))).max(16);
+        Ok(Self {
+            source,
+            frames: Cache::with_weighter(frames_estimated as usize, cache.frames, FrameWeight),
+            parts: Cache::with_weighter(4096, cache.parts, PartWeight),
+            header,
+            root,
+        })
+    }
+
+    /// Its header: at the end, if it has a footer.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// Where it comes from.
+    #[must_use]
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// Bytes of the plain content.
+    #[must_use]
+    pub fn plain_bytes(&self) -> u64 {
+        self.root.summary.plain_bytes
+    }
+
+    /// The files, folders and links in it.
+    ///
+    /// # Errors
+    /// If they cannot be read, or contradict each other.
+    pub fn entries(&self) -> Result<Vec<Entry>, ReadError> {
+        let mut catalog = CatalogReader::default();
+        let mut reader = self.stream(Stream::Catalog);
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            let count = reader.read(&mut piece)?;
+            if count == 0 {
+                break;
+            }
+            catalog.feed(&piece[..count])?;
+        }
+        Ok(catalog.finish(self.plain_bytes())?)
+    }
+
+    /// Reads a stream from its beginning.
+    #[must_use]
+    pub fn stream(&self, stream: Stream) -> StreamReader<'_, S> {
+        StreamReader::new(self, stream)
+    }
+
+    /// Reads the plain content from `offset` on.
+    ///
+    /// # Errors
+    /// If it is beyond the end, or the archive is damaged.
+    pub fn content(&self, offset: u64) -> Result<ContentReader<'_, S>, ReadError> {
+        ContentReader::new(self, offset)
+    }
+
+    /// Reads a frame as stored, and checks it.
+    ///
+    /// # Errors
+    /// If it cannot be read or is damaged.
+    pub fn stored_frame(
+        &self,
+        stream: Stream,
+        number: u64,
+        frame: &StoredFrame,
+    ) -> Result<Vec<u8>, ReadError> {
+        let stored = read(&self.source, frame.offset, frame.stored_bytes as usize)?;
+        match crate::format::digest(&stored) == frame.digest {
+            true => Ok(stored),
+            false => Err(ReadError::damaged_frame(stream, number)),
+        }
+    }
+
+    /// The most bytes that a stored frame of this archive can have.
+    pub(crate) fn stored_frame_bytes_max(&self) -> u64 {
+        u64::from(self.header.frame_bytes_max) + limits::STORED_FRAME_EXTRA_BYTES as u64
+    }
+}
+
+/// Reads the header that counts.
+fn read_header(source: &impl Source) -> Result<Header, ReadError> {
+    let bytes = source.bytes()?;
+    if bytes < limits::HEADER_BYTES as u64 {
+        return Err(FormatError::NoHeader { bytes }.into());
+    }
+    let mut first = [0; limits::HEADER_BYTES];
+    source.read_exact_at(&mut first, 0)?;
+    let mut header = Header::parse(&first)?;
+    if header.is_advisory() {
+        source.read_exact_at(&mut first, bytes - limits::HEADER_BYTES as u64)?;
+        header = Header::parse(&first).map_err(|error| match error {
+            FormatError::NotAnArchive => FormatError::Truncated { what: "footer" },
+            error => error,
+        })?;
+        if !header.is_trailer {
+            return Err(FormatError::Truncated { what: "footer" }.into());
+        }
+    }
+    match header.archive_bytes == bytes {
+        true => Ok(header),
+        false => Err(FormatError::Length {
+            expected: header.archive_bytes,
+            found: bytes,
+        }
+        .into()),
+    }
+}
+
+/// Reads so many bytes, whose number is within what the format allows.
+fn read(source: &impl Source, offset: u64, bytes: usize) -> Result<Vec<u8>, ReadError> {
+    let end = offset.checked_add(bytes as u64);
+    if end.is_none_or(|end| source.bytes().is_ok_and(|bytes| end > bytes)) {
+        return Err(FormatError::Truncated { what: "file" }.into());
+    }
+    let mut buffer = vec![0; bytes];
+    source.read_exact_at(&mut buffer, offset)?;
+    Ok(buffer)
+}

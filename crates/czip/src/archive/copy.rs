@@ -1,0 +1,76 @@
+//! Reads a range of the plain content with several threads, and gives it in order.
+
+use std::{
+    ops::Range,
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    thread,
+};
+
+use super::{Archive, ReadError, Source};
+
+/// Bytes that a thread reads at once.
+const STRETCH_BYTES: u64 = 2 << 20;
+/// Stretches that a thread may be ahead.
+const AHEAD_MAX: usize = 2;
+
+/// Reads `range` with `threads` threads, and gives it to `take`, piece by piece and in order.
+///
+/// # Errors
+/// If the archive cannot be read, is damaged or has no such range, or what `take` says.
+pub fn copy<S: Source, E: From<ReadError>>(
+    archive: &Archive<S>,
+    range: Range<u64>,
+    threads: usize,
+    take: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let end = archive.plain_bytes();
+    if range.end > end {
+        let wanted = range.end;
+        return Err(ReadError::BeyondEnd { end, wanted }.into());
+    }
+    let stretches = (range.end - range.start).div_ceil(STRETCH_BYTES);
+    let threads = (threads as u64).clamp(1, stretches.max(1));
+    thread::scope(|scope| {
+        let lanes: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (full, filled) = sync_channel(AHEAD_MAX);
+                let (used, empty) = sync_channel::<Vec<u8>>(AHEAD_MAX + 2);
+                let mine = (thread..stretches).step_by(threads as usize);
+                let mine = mine.map(move |stretch| {
+                    let start = range.start + stretch * STRETCH_BYTES;
+                    start..range.end.min(start + STRETCH_BYTES)
+                });
+                scope.spawn(move || read(archive, mine, &full, &empty));
+                (filled, used)
+            })
+            .collect();
+        for stretch in 0..stretches {
+            let (filled, used) = &lanes[(stretch % threads) as usize];
+            let piece = filled.recv().expect("a thread gives all its stretches")?;
+            take(&piece)?;
+            // A thread that has ended needs no more room.
+            let _ = used.try_send(piece);
+        }
+        Ok(())
+    })
+}
+
+fn read<S: Source>(
+    archive: &Archive<S>,
+    ranges: impl Iterator<Item = Range<u64>>,
+    full: &SyncSender<Result<Vec<u8>, ReadError>>,
+    empty: &Receiver<Vec<u8>>,
+) {
+    for range in ranges {
+        let mut piece = empty.try_recv().unwrap_or_default();
+        piece.resize((range.end - range.start) as usize, 0);
+        let read = archive
+            .content(range.start)
+            .and_then(|mut content| content.read(&mut piece));
+        let is_last = read.is_err();
+        // Nobody takes what comes after an error.
+        if full.send(read.map(|_| piece)).is_err() || is_last {
+            return;
+        }
+    }
+}

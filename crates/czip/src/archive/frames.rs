@@ -1,0 +1,58 @@
+//! Plain frames: read, checked, decompressed, and kept.
+
+use std::sync::Arc;
+
+use quick_cache::Weighter;
+
+use super::{Archive, ReadError, Source};
+use crate::{
+    format::{FormatError, Stream},
+    method::decompress,
+};
+
+/// A frame weighs what it takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FrameWeight;
+
+impl Weighter<(Stream, u64), Arc<[u8]>> for FrameWeight {
+    fn weight(&self, _: &(Stream, u64), plain: &Arc<[u8]>) -> u64 {
+        plain.len() as u64 + 64
+    }
+}
+
+impl<S: Source> Archive<S> {
+    /// The plain bytes of a frame.
+    ///
+    /// # Errors
+    /// If it, or its base, cannot be read or is damaged.
+    pub fn frame(&self, stream: Stream, number: u64) -> Result<Arc<[u8]>, ReadError> {
+        self.frames
+            .get_or_insert_with(&(stream, number), || self.plain_frame(stream, number))
+    }
+
+    fn plain_frame(&self, stream: Stream, number: u64) -> Result<Arc<[u8]>, ReadError> {
+        let frame = self.frame_row(stream, number)?;
+        let base = match frame.base {
+            Some(base) => {
+                if self.frame_row(stream, base)?.base.is_some() {
+                    return Err(FormatError::Invalid {
+                        what: "a frame's base has a base",
+                    }
+                    .into());
+                }
+                Some(self.frame(stream, base)?)
+            }
+            None => None,
+        };
+        let stored = self.stored_frame(stream, number, &frame)?;
+        let limit = self.header().frame_bytes_max as usize;
+        match decompress(&stored, base.as_deref(), limit) {
+            Ok(plain) => Ok(plain.into()),
+            Err(error) => Err(ReadError::Frame {
+                stream,
+                number,
+                error,
+            }),
+        }
+    }
+}

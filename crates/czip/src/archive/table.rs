@@ -1,0 +1,298 @@
+//! Parts of the table: read when something in them is asked for, and kept.
+
+use std::sync::Arc;
+
+use quick_cache::{Weighter, sync::Cache};
+
+use super::{Archive, ReadError, Source, read};
+use crate::{
+    format::{
+        ChunkName, FormatError, Stream, digest,
+        header::Profile,
+        part::{self, ChunkPlace, LengthPart, PartKind, Run, StoredFrame},
+        root::{PartPlace, PartRow, digest_bytes},
+    },
+    method::unpack_part,
+};
+
+/// A part by its kind, stream and row; the weave index is no stream's.
+type PartKey = (PartKind, Option<Stream>, usize);
+
+pub(super) type PartCache = Cache<PartKey, Arc<Part>, PartWeight>;
+
+/// A part that was read.
+#[derive(Debug)]
+pub(super) enum Part {
+    Frames(Vec<StoredFrame>),
+    Lengths(LengthPart),
+    References(Vec<ReferenceRun>),
+    Points(Vec<[u64; 5]>),
+}
+
+/// A run of references, with its numbers and bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReferenceRun {
+    /// Where in the stream it begins.
+    pub(super) start: u64,
+    /// Its bytes.
+    pub(super) bytes: u64,
+    /// Its first chunk.
+    pub(super) first_chunk: u64,
+    /// Where in the stream's unique bytes that begins.
+    pub(super) unique_start: u64,
+    /// Bytes after which it begins anew: those of one chunk that is repeated, else all of it.
+    pub(super) period: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartWeight;
+
+impl Weighter<PartKey, Arc<Part>> for PartWeight {
+    fn weight(&self, _: &PartKey, part: &Arc<Part>) -> u64 {
+        let bytes = match &**part {
+            Part::Frames(frames) => size_of_val(&frames[..]),
+            Part::Lengths(part) => size_of_val(&part.starts[..]) + size_of_val(&part.places[..]),
+            Part::References(runs) => size_of_val(&runs[..]),
+            Part::Points(points) => size_of_val(&points[..]),
+        };
+        bytes as u64 + 128
+    }
+}
+
+/// A chunk of a stream, or a part of it, and where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) frame: u64,
+    /// Where in the frame's plain bytes.
+    pub(super) offset: u32,
+    pub(super) bytes: u32,
+}
+
+const WRONG_PART: FormatError = FormatError::Invalid {
+    what: "a part of its table contradicts the root",
+};
+
+impl<S: Source> Archive<S> {
+    /// The plain bytes of a part, checked.
+    pub(crate) fn part_bytes(
+        &self,
+        kind: PartKind,
+        place: &PartPlace,
+    ) -> Result<Vec<u8>, ReadError> {
+        let stored = read(&self.source, place.offset, place.stored_bytes as usize)?;
+        let plain = unpack_part(&stored, place.plain_bytes as usize)
+            .map_err(|_| FormatError::Digest { what: kind.what() })?;
+        let expected = &place.digest[..digest_bytes(kind)];
+        match digest::<20>(&plain).starts_with(expected) {
+            true => Ok(plain),
+            false => Err(FormatError::Digest { what: kind.what() }.into()),
+        }
+    }
+
+    fn part(
+        &self,
+        key: PartKey,
+        read: impl FnOnce(&PartRow) -> Result<Part, ReadError>,
+    ) -> Result<Arc<Part>, ReadError> {
+        let (kind, stream, row) = key;
+        let list = match stream {
+            Some(stream) => self.root.stream(stream).list(kind),
+            None => &self.root.weave_index,
+        };
+        let row = &list.rows()[row];
+        self.parts
+            .get_or_insert_with(&key, || read(row).map(Arc::new))
+    }
+
+    /// The names in a part.
+    pub(crate) fn names(&self, stream: Stream, row: usize) -> Result<Vec<ChunkName>, ReadError> {
+        let place = self.root.stream(stream).chunks.rows()[row].place;
+        let bytes = self.part_bytes(PartKind::Chunks, &place)?;
+        Ok(part::parse_names(&bytes, place.items as usize)?)
+    }
+
+    /// What a row of frame parts says.
+    pub(crate) fn frame_rows(&self, row: &PartRow) -> Result<Vec<StoredFrame>, ReadError> {
+        let place = &row.place;
+        let bytes = self.part_bytes(PartKind::Frames, place)?;
+        let frames = part::parse_frames(
+            &bytes,
+            place.items as usize,
+            row.before[0],
+            row.before[1],
+            self.header.profile == Profile::Small,
+            self.stored_frame_bytes_max(),
+        )?;
+        let end = frames
+            .last()
+            .map_or(0, |frame| frame.offset + u64::from(frame.stored_bytes));
+        match end <= self.header.archive_bytes {
+            true => Ok(frames),
+            false => Err(FormatError::Truncated { what: "frames" }.into()),
+        }
+    }
+
+    /// What the table says of a frame.
+    pub(super) fn frame_row(&self, stream: Stream, number: u64) -> Result<StoredFrame, ReadError> {
+        let list = &self.root.stream(stream).frames;
+        let Some(row) = list.find(0, number) else {
+            return Err(FormatError::Invalid {
+                what: "a chunk is in a frame that is not there",
+            }
+            .into());
+        };
+        let key = (PartKind::Frames, Some(stream), row);
+        let part = self.part(key, |row| self.frame_rows(row).map(Part::Frames))?;
+        let Part::Frames(frames) = &*part else {
+            unreachable!("the key says its kind");
+        };
+        Ok(frames[(number - list.rows()[row].before[0]) as usize])
+    }
+
+    /// The part that has the lengths of the chunks in `row`.
+    fn lengths(&self, stream: Stream, row: usize) -> Result<Arc<Part>, ReadError> {
+        let lists = self.root.stream(stream);
+        self.part((PartKind::Lengths, Some(stream), row), |length_row| {
+            let place = &length_row.place;
+            let bytes = self.part_bytes(PartKind::Lengths, place)?;
+            let frame_bytes_max = match self.header.profile {
+                Profile::Small => Some(self.header.frame_bytes_max),
+                Profile::Shared => None,
+            };
+            let count = place.items as usize;
+            let chunk_bytes_max = self.header.chunk_bytes_max;
+            let part = LengthPart::parse(&bytes, count, chunk_bytes_max, frame_bytes_max)?;
+            let expected = lists.lengths.after(row)[1] - length_row.before[1];
+            match part
+                .starts
+                .last()
+                .is_some_and(|&end| u64::from(end) == expected)
+            {
+                true => Ok(Part::Lengths(part)),
+                false => Err(WRONG_PART.into()),
+            }
+        })
+    }
+
+    /// Where chunk `number` begins in the unique bytes of its stream; `number` may be one too many.
+    fn unique_start(&self, stream: Stream, number: u64) -> Result<u64, ReadError> {
+        let list = &self.root.stream(stream).lengths;
+        let Some(row) = list.find(0, number) else {
+            return Ok(list.total(1));
+        };
+        let before = list.rows()[row].before;
+        if before[0] == number {
+            return Ok(before[1]);
+        }
+        let part = self.lengths(stream, row)?;
+        let Part::Lengths(part) = &*part else {
+            unreachable!("the key says its kind");
+        };
+        Ok(before[1] + u64::from(part.starts[(number - before[0]) as usize]))
+    }
+
+    /// The chunk that holds `at` of the stream's unique bytes, from there on.
+    pub(super) fn piece(&self, stream: Stream, at: u64) -> Result<Piece, ReadError> {
+        let list = &self.root.stream(stream).lengths;
+        let row = list.find(1, at).ok_or(WRONG_PART)?;
+        let before = list.rows()[row].before;
+        let part = self.lengths(stream, row)?;
+        let Part::Lengths(part) = &*part else {
+            unreachable!("the key says its kind");
+        };
+        let within = (at - before[1]) as u32;
+        let chunk = part.starts.partition_point(|&start| start <= within) - 1;
+        let skipped = within - part.starts[chunk];
+        let place = match part.places.get(chunk) {
+            Some(&place) => place,
+            None => ChunkPlace {
+                frame: before[0] + chunk as u64,
+                offset: 0,
+            },
+        };
+        Ok(Piece {
+            frame: place.frame,
+            offset: place.offset + skipped,
+            bytes: part.starts[chunk + 1] - within,
+        })
+    }
+
+    /// The run that holds `at` of the stream.
+    pub(super) fn run_at(&self, stream: Stream, at: u64) -> Result<ReferenceRun, ReadError> {
+        let list = &self.root.stream(stream).references;
+        let row = list.find(2, at).ok_or(WRONG_PART)?;
+        let key = (PartKind::References, Some(stream), row);
+        let part = self.part(key, |_| self.runs(stream, row).map(Part::References))?;
+        let Part::References(runs) = &*part else {
+            unreachable!("the key says its kind");
+        };
+        let run = runs.partition_point(|run| run.start <= at) - 1;
+        Ok(runs[run])
+    }
+
+    fn runs(&self, stream: Stream, row: usize) -> Result<Vec<ReferenceRun>, ReadError> {
+        let lists = self.root.stream(stream);
+        let PartRow { place, before } = lists.references.rows()[row];
+        let after = lists.references.after(row);
+        let bytes = self.part_bytes(PartKind::References, &place)?;
+        let chunks = lists.chunks.items();
+        let parsed = part::parse_runs(&bytes, place.items as usize, before[3], chunks)?;
+        let (mut references, mut start, mut next) = (before[1], before[2], before[3]);
+        let mut runs = Vec::with_capacity(parsed.len());
+        for run in parsed {
+            let count = run.count();
+            let (first_chunk, chunks) = match run {
+                Run::New { .. } => (next, count),
+                Run::Copy { distance, .. } => (next - 1 - distance, count),
+                Run::Repeat { distance, .. } => (next - 1 - distance, 1),
+            };
+            let unique_start = self.unique_start(stream, first_chunk)?;
+            let period = self.unique_start(stream, first_chunk + chunks)? - unique_start;
+            let bytes = match run {
+                Run::Repeat { .. } => period.checked_mul(count),
+                _ => Some(period),
+            };
+            if let Run::New { .. } = run {
+                next += count;
+            }
+            let end = bytes.and_then(|bytes| start.checked_add(bytes));
+            references = references.saturating_add(count);
+            let (Some(bytes), Some(end)) = (bytes, end) else {
+                return Err(WRONG_PART.into());
+            };
+            runs.push(ReferenceRun {
+                start,
+                bytes,
+                first_chunk,
+                unique_start,
+                period,
+            });
+            start = end;
+        }
+        match [references, start, next] == after[1..4] {
+            true => Ok(runs),
+            false => Err(WRONG_PART.into()),
+        }
+    }
+
+    /// The restart point at or before `at` of the plain content, and the next one, or the end.
+    pub(super) fn stretch_at(&self, at: u64) -> Result<([u64; 5], [u64; 5]), ReadError> {
+        let list = &self.root.weave_index;
+        let row = list.find(1, at).ok_or(WRONG_PART)?;
+        let five = |sums: [u64; 6]| [sums[1], sums[2], sums[3], sums[4], sums[5]];
+        let end = five(list.after(row));
+        let part = self.part((PartKind::WeaveIndex, None, row), |index_row| {
+            let place = &index_row.place;
+            let bytes = self.part_bytes(PartKind::WeaveIndex, place)?;
+            let start = five(index_row.before);
+            let points = part::parse_points(&bytes, place.items as usize, &start, &end)?;
+            Ok(Part::Points(points))
+        })?;
+        let Part::Points(points) = &*part else {
+            unreachable!("the key says its kind");
+        };
+        let point = points.partition_point(|point| point[0] <= at) - 1;
+        let next = points.get(point + 1).copied().unwrap_or(end);
+        Ok((points[point], next))
+    }
+}

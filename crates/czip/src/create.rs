@@ -1,0 +1,454 @@
+//! Making archives: files, folders or a pipe enter, an archive leaves (CZIP, section 3).
+//!
+//! ```text
+//! files ─▶ weaver ─▶ five streams, each: chunker ─▶ names ─▶ index ─▶ packer ─▶ pool ─▶ frames
+//!                                                              └────▶ references, rows ─▶ table
+//! ```
+//!
+//! All is read once and written once. Memory is bounded: what grows with the input, the index of
+//! names and the table, goes to temporary files past its bound.
+
+mod frame_table;
+mod frames;
+mod output;
+mod packer;
+mod parts;
+mod pool;
+mod references;
+mod rows;
+mod similarity;
+mod spool;
+mod stream;
+mod table;
+mod walk;
+
+pub use output::Output;
+pub use walk::Input;
+
+use std::{
+    io::{self, Read},
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+
+use crate::{
+    chunker::{Chunker, Chunking},
+    container::{RestartPoint, Weaver, Woven},
+    format::{
+        Stream,
+        catalog::{Entry, EntryKind},
+        header::{Header, PlainSummary, Profile, RootPlace},
+        part::{POINTS_MAX, PartKind, encode_points},
+        root::Root,
+    },
+    index::{IndexError, NameIndex},
+    method::Compression,
+};
+use frames::FrameMaker;
+use packer::Packer;
+use parts::PartSpool;
+use stream::StreamMaker;
+use table::{Lists, StreamLists};
+
+/// Read at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// The average chunk of streams other than the content: what they hold is small, and often nearly
+/// what an earlier archive holds.
+const SMALL_CHUNK_BYTES: u32 = 8 << 10;
+
+/// How an archive is to be.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// What it is made for.
+    pub profile: Profile,
+    /// How its content is cut.
+    pub chunking: Chunking,
+    /// How its frames are compressed.
+    pub compression: Compression,
+    /// In profile `small`, a frame is full from so many plain bytes on; 0: each chunk is one.
+    pub frame_bytes: u32,
+    /// In profile `small`, whether chunks that are similar to earlier ones are compressed against
+    /// them.
+    pub has_bases: bool,
+    /// Whether containers are taken apart.
+    pub is_woven: bool,
+    /// Memory for the index of names; beyond, it goes to temporary files.
+    pub index_bytes: usize,
+    /// Threads that compress.
+    pub threads: usize,
+    /// Where temporary files go.
+    pub temporary: PathBuf,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        Self {
+            profile: Profile::default(),
+            chunking: Chunking::default(),
+            compression: Compression::default(),
+            frame_bytes: 256 << 10,
+            has_bases: true,
+            is_woven: true,
+            index_bytes: 128 << 20,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            temporary: std::env::temp_dir(),
+        }
+    }
+}
+
+/// How far an archive has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CreateProgress {
+    /// Plain bytes read.
+    pub plain_bytes: u64,
+    /// Bytes of frames written.
+    pub stored_bytes: u64,
+    /// Entries of the catalog.
+    pub entries: u64,
+}
+
+/// Why an archive could not be made.
+#[derive(Debug, Error)]
+pub enum CreateError {
+    /// What is to go into it cannot be read.
+    #[error("{} cannot be read: {error}", .path.display())]
+    Input {
+        /// Which file or folder.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It cannot be written.
+    #[error("the archive cannot be written: {0}")]
+    Output(#[from] io::Error),
+    /// Names do not find room.
+    #[error("the index of chunk names failed: {0}")]
+    Index(#[from] IndexError),
+    /// Two arguments have the same name.
+    #[error(
+        "two of the files and folders given are called {name}; rename one, or give the folder that holds both"
+    )]
+    SameName {
+        /// The name.
+        name: String,
+    },
+    /// A path is too long, or no path that an archive may hold.
+    #[error("{} has a name that an archive cannot hold", .path.display())]
+    Name {
+        /// The path.
+        path: PathBuf,
+    },
+    /// It was told to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Makes an archive of `inputs`. `progress` is told how far it came, and says whether to go on.
+///
+/// # Errors
+/// If an input cannot be read or the archive not be written; then the output file is as it was.
+pub fn create(
+    inputs: Vec<Input>,
+    output: Output,
+    options: &CreateOptions,
+    progress: &mut dyn FnMut(CreateProgress) -> ControlFlow<()>,
+) -> Result<Header, CreateError> {
+    let mut creator = Creator::new(output, options)?;
+    let mut piece = vec![0; PIECE_BYTES];
+    walk::walk(inputs, &mut |found| {
+        let walk::Found { path, entry, file } = found;
+        let entry = match file {
+            Some(file) => {
+                let bytes = creator.file(&path, file, &mut piece, progress)?;
+                let kind = EntryKind::File { bytes };
+                Entry { kind, ..entry }
+            }
+            None => entry,
+        };
+        creator.entry(&entry)
+    })?;
+    creator.finish()
+}
+
+struct Creator<'a> {
+    options: &'a CreateOptions,
+    digest: blake3::Hasher,
+    progress: CreateProgress,
+    weaver: Weaver,
+    streams: Streams,
+}
+
+/// The streams, which take what the weaver gives.
+struct Streams {
+    makers: [StreamMaker; 5],
+    frames: FrameMaker,
+    points: Vec<[u64; 5]>,
+    weave_index: PartSpool,
+}
+
+impl<'a> Creator<'a> {
+    fn new(output: Output, options: &'a CreateOptions) -> Result<Self, CreateError> {
+        let is_shared = options.profile == Profile::Shared;
+        let frame_bytes_max = frame_bytes_max(options);
+        let mut frames = FrameMaker::new(
+            output,
+            options.threads.max(1),
+            options.compression,
+            is_shared,
+            frame_bytes_max as usize,
+            &options.temporary,
+        )?;
+        let advisory = Self::header(
+            options,
+            frames.frames.has_footer(),
+            &PlainSummary::default(),
+        );
+        frames.frames.begin(&advisory.to_bytes())?;
+        let makers = Stream::ALL.map(|stream| {
+            let (chunking, index_bytes) = match stream {
+                Stream::Content => (options.chunking, options.index_bytes),
+                _ => (
+                    options.chunking.at_most(SMALL_CHUNK_BYTES),
+                    options.index_bytes / 32,
+                ),
+            };
+            let (frame_bytes, has_bases) = match options.profile {
+                Profile::Small => (options.frame_bytes as usize, options.has_bases),
+                Profile::Shared => (0, false),
+            };
+            StreamMaker::new(
+                stream,
+                Chunker::new(chunking),
+                NameIndex::new(index_bytes, &options.temporary),
+                Packer::new(frame_bytes, has_bases),
+                is_shared,
+                &options.temporary,
+            )
+        });
+        Ok(Self {
+            options,
+            digest: blake3::Hasher::new(),
+            progress: CreateProgress::default(),
+            weaver: Weaver::new(),
+            streams: Streams {
+                makers,
+                frames,
+                points: Vec::new(),
+                weave_index: PartSpool::new(&options.temporary),
+            },
+        })
+    }
+
+    fn header(options: &CreateOptions, has_footer: bool, summary: &PlainSummary) -> Header {
+        Header {
+            has_footer,
+            is_trailer: false,
+            profile: options.profile,
+            is_woven: options.is_woven,
+            encryption: None,
+            chunking: options.chunking.method(),
+            method: options.compression.method().number(),
+            chunk_bytes: options.chunking.average_bytes(),
+            chunk_bytes_min: options.chunking.min_bytes(),
+            chunk_bytes_max: options.chunking.max_bytes(),
+            frame_bytes_max: frame_bytes_max(options),
+            archive_bytes: 0,
+            summary: *summary,
+            chunks: 0,
+            references: 0,
+            root: RootPlace::default(),
+            keys: (0, 0),
+        }
+    }
+
+    /// Takes a file's bytes, and says how many there are.
+    fn file(
+        &mut self,
+        path: &Path,
+        mut file: Box<dyn Read>,
+        piece: &mut [u8],
+        progress: &mut dyn FnMut(CreateProgress) -> ControlFlow<()>,
+    ) -> Result<u64, CreateError> {
+        let before = self.progress.plain_bytes;
+        self.weaver.begin_file();
+        loop {
+            let count = match file.read(piece) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    let path = path.to_owned();
+                    return Err(CreateError::Input { path, error });
+                }
+            };
+            self.digest.update(&piece[..count]);
+            match self.options.is_woven {
+                true => self.weaver.feed(&piece[..count], &mut self.streams)?,
+                false => self.streams.content(&piece[..count])?,
+            }
+            self.progress.plain_bytes += count as u64;
+            self.progress.stored_bytes = self.streams.frames.frames.bytes();
+            self.streams.estimate_table();
+            if progress(self.progress).is_break() {
+                return Err(CreateError::Interrupted);
+            }
+        }
+        match self.options.is_woven {
+            true => self.weaver.end_file(&mut self.streams)?,
+            false => self.streams.boundary()?,
+        }
+        Ok(self.progress.plain_bytes - before)
+    }
+
+    fn entry(&mut self, entry: &Entry) -> Result<(), CreateError> {
+        let mut record = Vec::new();
+        entry.put(&mut record);
+        self.progress.entries += 1;
+        self.streams.push(Stream::Catalog, &record)
+    }
+
+    fn finish(mut self) -> Result<Header, CreateError> {
+        if self.options.is_woven {
+            self.weaver.finish(&mut self.streams)?;
+        }
+        let digest = *self.digest.finalize().as_bytes();
+        let (frames, lists, sums) = self.streams.finish(self.progress.plain_bytes)?;
+        let summary = PlainSummary {
+            plain_bytes: self.progress.plain_bytes,
+            unique_bytes: sums.unique_bytes,
+            stored_bytes: frames.bytes(),
+            entries: self.progress.entries,
+            digest,
+        };
+        let mut header = Self::header(self.options, frames.has_footer(), &summary);
+        header.chunks = sums.chunks;
+        header.references = sums.references;
+        let root = Root {
+            summary,
+            ..Root::default()
+        };
+        Ok(table::write(frames, lists, header, &root)?)
+    }
+}
+
+/// What all streams came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    chunks: u64,
+    references: u64,
+    unique_bytes: u64,
+}
+
+impl Streams {
+    fn push(&mut self, stream: Stream, bytes: &[u8]) -> Result<(), CreateError> {
+        self.makers[stream.index()].push(bytes, &mut self.frames)
+    }
+
+    /// What the table will take when all is read, from what it takes by now. Nobody knows how much is
+    /// to come: as much again is a guess that leaves little room empty, and what does not fit goes
+    /// elsewhere.
+    fn estimate_table(&mut self) {
+        let chunk_bytes = match self.makers[0].is_shared() {
+            true => 40,
+            false => 26,
+        };
+        let chunks: u64 = self.makers.iter().map(StreamMaker::chunks).sum();
+        self.frames.table_bytes = (64 << 10) + 2 * chunks * chunk_bytes;
+    }
+
+    /// Ends all streams, and gives the frames and the parts of the table.
+    fn finish(mut self, plain_bytes: u64) -> Result<(output::Frames, Lists, Sums), CreateError> {
+        let mut sums = Sums::default();
+        for maker in &mut self.makers {
+            maker.end(&mut self.frames)?;
+            sums.chunks += maker.chunks();
+            sums.references += maker.references();
+            sums.unique_bytes += maker.unique_bytes();
+        }
+        let end = [
+            Stream::Weave,
+            Stream::Content,
+            Stream::Fields,
+            Stream::Times,
+        ]
+        .map(|stream| self.makers[stream.index()].bytes());
+        self.end_points([plain_bytes, end[0], end[1], end[2], end[3]])?;
+        let (frames, tables) = self.frames.finish()?;
+        let mut streams = Vec::with_capacity(Stream::ALL.len());
+        for (maker, table) in self.makers.into_iter().zip(tables) {
+            let parts = maker.parts()?;
+            streams.push(StreamLists {
+                chunks: parts.chunks,
+                lengths: parts.lengths,
+                frames: table,
+                references: parts.references,
+            });
+        }
+        let lists = Lists {
+            streams,
+            weave_index: self.weave_index,
+        };
+        Ok((frames, lists, sums))
+    }
+
+    /// The restart points so far make a part, which ends at `end`.
+    fn end_points(&mut self, end: [u64; 5]) -> Result<(), CreateError> {
+        let Some(first) = self.points.first() else {
+            return Ok(());
+        };
+        let covered = std::array::from_fn(|of| end[of] - first[of]);
+        self.weave_index.push(
+            PartKind::WeaveIndex,
+            self.points.len(),
+            encode_points(&self.points, &end),
+            covered,
+        )?;
+        self.points.clear();
+        Ok(())
+    }
+}
+
+impl Woven for Streams {
+    type Error = CreateError;
+
+    fn content(&mut self, bytes: &[u8]) -> Result<(), CreateError> {
+        self.push(Stream::Content, bytes)
+    }
+
+    fn fields(&mut self, bytes: &[u8]) -> Result<(), CreateError> {
+        self.push(Stream::Fields, bytes)
+    }
+
+    fn times(&mut self, bytes: &[u8]) -> Result<(), CreateError> {
+        self.push(Stream::Times, bytes)
+    }
+
+    fn weave(&mut self, bytes: &[u8]) -> Result<(), CreateError> {
+        self.push(Stream::Weave, bytes)
+    }
+
+    fn boundary(&mut self) -> Result<(), CreateError> {
+        self.makers[Stream::Content.index()].boundary();
+        Ok(())
+    }
+
+    fn restart(&mut self, at: RestartPoint) -> Result<(), CreateError> {
+        let point = [at.plain, at.weave, at.content, at.fields, at.times];
+        if self.points.len() == POINTS_MAX {
+            self.end_points(point)?;
+        }
+        self.points.push(point);
+        Ok(())
+    }
+}
+
+fn frame_bytes_max(options: &CreateOptions) -> u32 {
+    let chunk_bytes_max = options.chunking.max_bytes();
+    match options.profile {
+        Profile::Small => options.frame_bytes.saturating_sub(1) + chunk_bytes_max,
+        Profile::Shared => chunk_bytes_max,
+    }
+}

@@ -1,0 +1,89 @@
+//! The frames of a stream, as the table will have them.
+
+use std::{collections::VecDeque, io};
+
+use super::parts::PartSpool;
+use crate::format::part::{FRAMES_MAX, PartKind, StoredFrame, encode_frames};
+
+/// Frames that may still be bases: of those before, it is forgotten where they are.
+const BASES_MAX: usize = 1 << 16;
+
+pub(super) struct FrameTable {
+    parts: PartSpool,
+    /// Those of the part to come; offsets count from the first frame of the archive.
+    frames: Vec<StoredFrame>,
+    /// Number of the first of them.
+    first: u64,
+    /// Where the last part began, and the stored bytes in it.
+    before: (u64, u64),
+    has_bases: bool,
+    /// The latest frames, the last of which has the highest number.
+    recent: VecDeque<StoredFrame>,
+}
+
+impl FrameTable {
+    pub(super) fn new(parts: PartSpool, has_bases: bool) -> Self {
+        Self {
+            parts,
+            frames: Vec::new(),
+            first: 0,
+            before: (0, 0),
+            has_bases,
+            recent: VecDeque::new(),
+        }
+    }
+
+    /// Frames so far.
+    pub(super) fn len(&self) -> u64 {
+        self.first + self.frames.len() as u64
+    }
+
+    /// Adds the next frame; a part ends with it if it is full or `ends_part`.
+    pub(super) fn push(&mut self, frame: StoredFrame, ends_part: bool) -> io::Result<()> {
+        self.frames.push(frame);
+        if self.recent.len() == BASES_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(frame);
+        match ends_part || self.frames.len() == FRAMES_MAX {
+            true => self.end_part(),
+            false => Ok(()),
+        }
+    }
+
+    /// A frame, if it is among the latest.
+    pub(super) fn recent(&self, number: u64) -> Option<&StoredFrame> {
+        let back = self.len().checked_sub(number + 1)?;
+        let place = self.recent.len().checked_sub(back as usize + 1)?;
+        self.recent.get(place)
+    }
+
+    fn end_part(&mut self) -> io::Result<()> {
+        let Some(first) = self.frames.first() else {
+            return Ok(());
+        };
+        let stored = self
+            .frames
+            .iter()
+            .map(|frame| u64::from(frame.stored_bytes));
+        let (start, stored_bytes) = (first.offset, stored.sum::<u64>());
+        let (start_before, stored_before) = self.before;
+        let gap = start.wrapping_sub(start_before + stored_before);
+        self.parts.push(
+            PartKind::Frames,
+            self.frames.len(),
+            encode_frames(&self.frames, self.first, self.has_bases),
+            [gap, stored_bytes, 0, 0, 0],
+        )?;
+        self.before = (start, stored_bytes);
+        self.first += self.frames.len() as u64;
+        self.frames.clear();
+        Ok(())
+    }
+
+    /// All its parts. The first row's gap counts from the first frame of the archive.
+    pub(super) fn finish(mut self) -> io::Result<PartSpool> {
+        self.end_part()?;
+        Ok(self.parts)
+    }
+}

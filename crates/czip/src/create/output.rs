@@ -1,0 +1,179 @@
+//! Where an archive goes: into a file, which is there whole or not at all, or down a pipe.
+//!
+//! In a file, the table goes first. Frames wait in memory until its size is known; when they have
+//! become many, room is left for it that is estimated from what it takes so far (CZIP, section 3.2),
+//! and what does not fit goes behind the frames. So nothing is written twice.
+
+use std::{
+    fs::{File, Permissions},
+    io::{self, Write},
+    os::unix::fs::{FileExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use tempfile::NamedTempFile;
+
+use crate::format::limits::HEADER_BYTES;
+
+/// Frames wait in memory up to this.
+const WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// Where an archive is to go.
+pub enum Output {
+    /// Into this file, which is replaced when the archive is whole.
+    File(PathBuf),
+    /// Down a pipe, with a footer.
+    Pipe(Box<dyn Write + Send>),
+}
+
+enum Destination {
+    File(NewFile),
+    Pipe(Box<dyn Write + Send>),
+}
+
+/// The frames of an archive that is being made.
+pub(super) struct Frames {
+    to: Destination,
+    /// Frames whose place is not known yet.
+    waiting: Vec<u8>,
+    /// Where the first frame is, once that is known.
+    start: Option<u64>,
+    /// Bytes of all frames.
+    bytes: u64,
+}
+
+impl Frames {
+    pub(super) fn new(output: Output) -> io::Result<Self> {
+        let (to, start) = match output {
+            Output::File(path) => (Destination::File(NewFile::new(&path)?), None),
+            Output::Pipe(out) => (Destination::Pipe(out), Some(HEADER_BYTES as u64)),
+        };
+        Ok(Self {
+            to,
+            waiting: Vec::new(),
+            start,
+            bytes: 0,
+        })
+    }
+
+    /// Whether the header that counts is at the end, since the one at the beginning cannot wait.
+    pub(super) fn has_footer(&self) -> bool {
+        matches!(self.to, Destination::Pipe(_))
+    }
+
+    /// Writes the advisory header down a pipe.
+    pub(super) fn begin(&mut self, header: &[u8]) -> io::Result<()> {
+        match &mut self.to {
+            Destination::Pipe(out) => out.write_all(header),
+            Destination::File(_) => Ok(()),
+        }
+    }
+
+    /// Bytes of all frames so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Where the first frame is, if that is known.
+    pub(super) fn start(&self) -> Option<u64> {
+        self.start
+    }
+
+    /// Appends a frame, and says where it is among the frames. `table_bytes` estimates the table.
+    pub(super) fn append(&mut self, stored: &[u8], table_bytes: u64) -> io::Result<u64> {
+        let at = self.bytes;
+        if self.start.is_none() && self.waiting.len() + stored.len() > WAITING_BYTES_MAX {
+            self.place_at(HEADER_BYTES as u64 + table_bytes)?;
+        }
+        match (&mut self.to, self.start) {
+            (Destination::Pipe(out), _) => out.write_all(stored)?,
+            (Destination::File(file), Some(start)) => file.write_at(stored, start + at)?,
+            (Destination::File(_), None) => self.waiting.extend_from_slice(stored),
+        }
+        self.bytes += stored.len() as u64;
+        Ok(at)
+    }
+
+    /// The first frame is at `start`: writes those that waited for it.
+    pub(super) fn place_at(&mut self, start: u64) -> io::Result<()> {
+        if let (Destination::File(file), None) = (&self.to, self.start) {
+            file.write_at(&self.waiting, start)?;
+            self.waiting = Vec::new();
+            self.start = Some(start);
+        }
+        Ok(())
+    }
+
+    /// Reads bytes of the frames back; none if they went down a pipe.
+    pub(super) fn read_back(&self, at: u64, bytes: usize) -> io::Result<Option<Vec<u8>>> {
+        match (&self.to, self.start) {
+            (Destination::Pipe(_), _) => Ok(None),
+            (Destination::File(file), Some(start)) => {
+                let mut buffer = vec![0; bytes];
+                file.file().read_exact_at(&mut buffer, start + at)?;
+                Ok(Some(buffer))
+            }
+            (Destination::File(_), None) => {
+                let at = at as usize;
+                Ok(Some(self.waiting[at..at + bytes].to_vec()))
+            }
+        }
+    }
+
+    /// Writes what is no frame: anywhere in a file, and in order down a pipe.
+    pub(super) fn write_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
+        match &mut self.to {
+            Destination::File(file) => file.write_at(bytes, at),
+            Destination::Pipe(out) => out.write_all(bytes),
+        }
+    }
+
+    /// All is written: the file takes its name.
+    pub(super) fn finish(self) -> io::Result<()> {
+        match self.to {
+            Destination::File(file) => file.finish(),
+            Destination::Pipe(mut out) => out.flush(),
+        }
+    }
+}
+
+/// A file that takes its name when it is whole, and is gone if it never is.
+pub(crate) struct NewFile {
+    file: NamedTempFile,
+    path: PathBuf,
+}
+
+impl NewFile {
+    /// A file that is to be at `path`, with the permissions that new files have.
+    pub(crate) fn new(path: &Path) -> io::Result<Self> {
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let file = tempfile::Builder::new()
+            .prefix(".refrain-")
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(folder)?;
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+        })
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        self.file.as_file()
+    }
+
+    pub(crate) fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.file().write_all_at(bytes, at)
+    }
+
+    /// Puts it, whole, in the place of what was there.
+    pub(crate) fn finish(self) -> io::Result<()> {
+        self.file().sync_all()?;
+        let folder = self.file.path().parent().map(File::open).transpose()?;
+        self.file.persist(&self.path).map_err(|error| error.error)?;
+        // After a power cut the name is there as well.
+        folder.map_or(Ok(()), |folder| folder.sync_all())
+    }
+}

@@ -1,0 +1,110 @@
+//! Packs chunks into frames.
+//!
+//! New chunks go into a frame together until it is full. One that is similar to a chunk of an earlier
+//! frame goes elsewhere, with others that are similar to chunks of that frame: what becomes a frame
+//! of its own, with the earlier one as its base. So what a release changed in many places is
+//! compressed against what it was, and beside what it became later.
+
+use std::{collections::HashMap, mem};
+
+use super::similarity::{FeatureFinder, Features, SimilarityIndex};
+
+/// Plain bytes that wait for their frames to be full.
+const WAITING_BYTES_MAX: usize = 32 << 20;
+
+/// What is to be a frame.
+#[derive(Debug, Default)]
+pub(super) struct Pack {
+    pub(super) plain: Vec<u8>,
+    /// The chunks in it, and where each begins.
+    pub(super) chunks: Vec<(u64, u32)>,
+    /// The frame that is its base.
+    pub(super) base: Option<u64>,
+    /// By what others may find it.
+    features: Vec<Features>,
+}
+
+impl Pack {
+    fn add(&mut self, number: u64, chunk: &[u8]) {
+        self.chunks.push((number, self.plain.len() as u32));
+        self.plain.extend_from_slice(chunk);
+    }
+}
+
+pub(super) struct Packer {
+    /// A frame is full from so many bytes on; 0 if each chunk is one.
+    frame_bytes: usize,
+    /// Finds similar chunks, if that is wanted.
+    similarity: Option<(FeatureFinder, SimilarityIndex)>,
+    open: Pack,
+    /// By their bases.
+    waiting: HashMap<u64, Pack>,
+    waiting_bytes: usize,
+}
+
+impl Packer {
+    pub(super) fn new(frame_bytes: usize, has_bases: bool) -> Self {
+        Self {
+            frame_bytes,
+            similarity: has_bases.then(|| (FeatureFinder::new(), SimilarityIndex::default())),
+            open: Pack::default(),
+            waiting: HashMap::new(),
+            waiting_bytes: 0,
+        }
+    }
+
+    /// Takes a new chunk; what is full with it is to be a frame at once.
+    pub(super) fn push(&mut self, number: u64, chunk: &[u8]) -> Option<Pack> {
+        let mut features = None;
+        if let Some((finder, index)) = &self.similarity {
+            features = finder.features(chunk);
+            if let Some(features) = &features {
+                let shares_one = |other: &Features| other.iter().any(|one| features.contains(one));
+                let is_beside = self.open.features.iter().any(shares_one);
+                if let (false, Some(base)) = (is_beside, index.find(features)) {
+                    return self.push_beside(base, number, chunk);
+                }
+            }
+        }
+        self.open.add(number, chunk);
+        self.open.features.extend(features);
+        (self.open.plain.len() >= self.frame_bytes).then(|| mem::take(&mut self.open))
+    }
+
+    fn push_beside(&mut self, base: u64, number: u64, chunk: &[u8]) -> Option<Pack> {
+        let pack = self.waiting.entry(base).or_default();
+        pack.base = Some(base);
+        pack.add(number, chunk);
+        self.waiting_bytes += chunk.len();
+        let full = match pack.plain.len() >= self.frame_bytes {
+            true => base,
+            false if self.waiting_bytes > WAITING_BYTES_MAX => {
+                let waiting = self.waiting.iter();
+                let longest = waiting.max_by_key(|(base, pack)| (pack.plain.len(), **base));
+                *longest.expect("one was just added to").0
+            }
+            false => return None,
+        };
+        let pack = self.waiting.remove(&full)?;
+        self.waiting_bytes -= pack.plain.len();
+        Some(pack)
+    }
+
+    /// A pack became frame `number`: later chunks may be similar to what is in it.
+    pub(super) fn became(&mut self, pack: &Pack, number: u64) {
+        if let Some((_, index)) = &mut self.similarity {
+            for features in &pack.features {
+                index.insert(features, number);
+            }
+        }
+    }
+
+    /// What is left, as it is to become frames, one at a time.
+    pub(super) fn finish(&mut self) -> Option<Pack> {
+        if !self.open.plain.is_empty() {
+            return Some(mem::take(&mut self.open));
+        }
+        let base = *self.waiting.keys().min()?;
+        self.waiting.remove(&base)
+    }
+}

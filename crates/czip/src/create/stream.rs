@@ -1,0 +1,249 @@
+//! One stream of an archive that is being made: cut, named, deduplicated, packed.
+
+use std::{
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use refrain_codec::{
+    chunk::hash::{ChunkHash, ChunkHasher},
+    simd::Backend,
+};
+
+use super::{
+    CreateError,
+    frames::FrameMaker,
+    packer::{Pack, Packer},
+    parts::PartSpool,
+    references::References,
+    rows::{Row, Rows},
+};
+use crate::{
+    chunker::Chunker,
+    format::{
+        ChunkName, Stream,
+        part::{self, ChunkPlace, PartKind, encode_lengths, encode_names},
+    },
+    index::{NameIndex, Numbered},
+};
+
+/// Bytes that are cut but not yet named: many chunks are hashed at once much faster than one by one.
+const UNNAMED_BYTES_MAX: usize = 1 << 20;
+
+/// The lists of a stream, as parts.
+pub(super) struct StreamParts {
+    pub(super) chunks: PartSpool,
+    pub(super) lengths: PartSpool,
+    pub(super) references: PartSpool,
+}
+
+pub(super) struct StreamMaker {
+    stream: Stream,
+    folder: PathBuf,
+    chunker: Chunker,
+    /// Bytes from `unnamed_start` of the stream on.
+    unnamed: Vec<u8>,
+    unnamed_start: u64,
+    /// Where chunks in them end.
+    ends: Vec<u64>,
+    hashes: Vec<ChunkHash>,
+    index: NameIndex,
+    rows: Rows,
+    references: References,
+    packer: Packer,
+    is_shared: bool,
+    /// Chunks in the part of names to come.
+    part_chunks: usize,
+    bytes: u64,
+    unique_bytes: u64,
+    reference_count: u64,
+}
+
+impl StreamMaker {
+    pub(super) fn new(
+        stream: Stream,
+        chunker: Chunker,
+        index: NameIndex,
+        packer: Packer,
+        is_shared: bool,
+        folder: &Path,
+    ) -> Self {
+        Self {
+            stream,
+            folder: folder.to_owned(),
+            chunker,
+            unnamed: Vec::new(),
+            unnamed_start: 0,
+            ends: Vec::new(),
+            hashes: Vec::new(),
+            index,
+            rows: Rows::new(),
+            references: References::new(PartSpool::new(folder)),
+            packer,
+            is_shared,
+            part_chunks: 0,
+            bytes: 0,
+            unique_bytes: 0,
+            reference_count: 0,
+        }
+    }
+
+    pub(super) fn chunks(&self) -> u64 {
+        self.rows.len()
+    }
+
+    /// Bytes of the chunks so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of those among them that are no repeats.
+    pub(super) fn unique_bytes(&self) -> u64 {
+        self.unique_bytes
+    }
+
+    pub(super) fn references(&self) -> u64 {
+        self.reference_count
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// The next bytes of the stream.
+    pub(super) fn push(
+        &mut self,
+        bytes: &[u8],
+        frames: &mut FrameMaker,
+    ) -> Result<(), CreateError> {
+        self.chunker.feed(bytes, &mut self.ends);
+        self.unnamed.extend_from_slice(bytes);
+        match self.unnamed.len() >= UNNAMED_BYTES_MAX {
+            true => self.name_chunks(frames),
+            false => Ok(()),
+        }
+    }
+
+    /// A file, or a member of a container, ends here.
+    pub(super) fn boundary(&mut self) {
+        self.chunker.boundary(&mut self.ends);
+    }
+
+    fn name_chunks(&mut self, frames: &mut FrameMaker) -> Result<(), CreateError> {
+        let mut begin = 0;
+        let chunks: Vec<Range<usize>> = (self.ends.drain(..))
+            .map(|end| {
+                let end = (end - self.unnamed_start) as usize;
+                std::mem::replace(&mut begin, end)..end
+            })
+            .collect();
+        let unnamed = std::mem::take(&mut self.unnamed);
+        let mut hashes = std::mem::take(&mut self.hashes);
+        ChunkHasher::Blake3.hash_all(Backend::best(), &unnamed, &chunks, &mut hashes);
+        for (chunk, ChunkHash(name)) in chunks.into_iter().zip(&hashes) {
+            self.add(ChunkName(*name), &unnamed[chunk], frames)?;
+        }
+        self.hashes = hashes;
+        self.unnamed = unnamed;
+        self.unnamed.drain(..begin);
+        self.unnamed_start += begin as u64;
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        name: ChunkName,
+        chunk: &[u8],
+        frames: &mut FrameMaker,
+    ) -> Result<(), CreateError> {
+        let bytes = chunk.len() as u32;
+        self.bytes += u64::from(bytes);
+        self.reference_count += 1;
+        let number = match self.index.find_or_insert(&name.0)? {
+            Numbered::Known(number) => return Ok(self.references.push(number, bytes)?),
+            Numbered::New(number) => number,
+        };
+        self.rows.push(name, bytes, &self.folder)?;
+        self.references.push(number, bytes)?;
+        self.unique_bytes += u64::from(bytes);
+        self.part_chunks += 1;
+        let ends_part = ends_part(name, self.part_chunks);
+        if ends_part {
+            self.part_chunks = 0;
+        }
+        if let Some(pack) = self.packer.push(number, chunk) {
+            self.frame(pack, self.is_shared && ends_part, frames)?;
+        }
+        Ok(())
+    }
+
+    fn frame(
+        &mut self,
+        mut pack: Pack,
+        ends_part: bool,
+        frames: &mut FrameMaker,
+    ) -> Result<(), CreateError> {
+        let plain = std::mem::take(&mut pack.plain);
+        let frame = frames.make(self.stream, plain, pack.base, ends_part)?;
+        for &(number, offset) in &pack.chunks {
+            self.rows.set_place(number, ChunkPlace { frame, offset })?;
+        }
+        self.packer.became(&pack, frame);
+        Ok(())
+    }
+
+    /// The stream ends: what is left goes into frames.
+    pub(super) fn end(&mut self, frames: &mut FrameMaker) -> Result<(), CreateError> {
+        self.chunker.finish(&mut self.ends);
+        self.name_chunks(frames)?;
+        while let Some(pack) = self.packer.finish() {
+            self.frame(pack, false, frames)?;
+        }
+        Ok(())
+    }
+
+    /// What the table says of its chunks.
+    pub(super) fn parts(self) -> io::Result<StreamParts> {
+        let mut chunks = PartSpool::new(&self.folder);
+        let mut lengths = PartSpool::new(&self.folder);
+        let count = self.rows.len();
+        let mut rows: Vec<Row> = Vec::new();
+        let mut read = 0;
+        loop {
+            if rows.len() < part::CHUNKS_MAX && read < count {
+                let more = (read + 4096).min(count);
+                rows.extend(self.rows.read(read..more)?);
+                read = more;
+            }
+            let names = rows.iter().enumerate();
+            let end = names
+                .into_iter()
+                .position(|(place, row)| ends_part(row.name, place + 1));
+            let items = match end {
+                Some(last) => last + 1,
+                None if rows.is_empty() => break,
+                None => rows.len(),
+            };
+            let part: Vec<Row> = rows.drain(..items).collect();
+            let names: Vec<ChunkName> = part.iter().map(|row| row.name).collect();
+            let bytes: Vec<u32> = part.iter().map(|row| row.bytes).collect();
+            let places: Vec<ChunkPlace> = part.iter().map(|row| row.place).collect();
+            let sum = bytes.iter().map(|&bytes| u64::from(bytes)).sum();
+            let places = (!self.is_shared).then_some(&places[..]);
+            chunks.push(PartKind::Chunks, items, encode_names(&names), [0; 5])?;
+            let encoded = encode_lengths(&bytes, places);
+            lengths.push(PartKind::Lengths, items, encoded, [sum, 0, 0, 0, 0])?;
+        }
+        Ok(StreamParts {
+            chunks,
+            lengths,
+            references: self.references.finish()?,
+        })
+    }
+}
+
+/// Whether a part of names ends with this one, the `count`th in it.
+fn ends_part(name: ChunkName, count: usize) -> bool {
+    count == part::CHUNKS_MAX || count >= part::CHUNKS_MIN && name.ends_part()
+}

@@ -1,0 +1,258 @@
+//! The catalog: which files, folders and links an archive holds, and which of the plain content's
+//! bytes are whose.
+//!
+//! Paths come from whoever made the archive: none leads out of the folder that it is extracted to,
+//! and none lies below a path that is no folder. What extracts must still not follow links on disk.
+
+use std::collections::HashMap;
+
+use super::{FormatError, Input, limits, put_varint};
+
+/// What a path is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A file, and how many bytes it has.
+    File {
+        /// Its length.
+        bytes: u64,
+    },
+    /// A folder.
+    Folder,
+    /// A symbolic link, and what it says.
+    SymbolicLink {
+        /// Where it leads.
+        target: Vec<u8>,
+    },
+    /// Another name of a file before it.
+    HardLink {
+        /// That file's path.
+        target: Vec<u8>,
+    },
+}
+
+/// An entry of the catalog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its path, with `/` between components; empty for standard input.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Permission bits.
+    pub mode: u16,
+    /// When it was modified, in seconds since 1970.
+    pub mtime_s: i64,
+    /// And in nanoseconds.
+    pub mtime_ns: u32,
+}
+
+const NO_PATH: FormatError = FormatError::Invalid {
+    what: "a path in its catalog is absolute, leads upward, or is none",
+};
+
+const BELOW_NO_FOLDER: FormatError = FormatError::Invalid {
+    what: "a path in its catalog lies below one that is no folder",
+};
+
+/// Whether a path is one that an archive may hold.
+pub(crate) fn is_valid_path(path: &[u8]) -> bool {
+    path.len() <= limits::PATH_BYTES_MAX
+        && !path.contains(&0)
+        && path
+            .split(|&byte| byte == b'/')
+            .all(|part| !matches!(part, b"" | b"." | b".."))
+}
+
+impl Entry {
+    /// Appends its record.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        let mut record = Vec::with_capacity(self.path.len() + 32);
+        let (kind, number) = match &self.kind {
+            EntryKind::File { bytes } => (0, Some(*bytes)),
+            EntryKind::Folder => (1, None),
+            EntryKind::SymbolicLink { target } => (2, Some(target.len() as u64)),
+            EntryKind::HardLink { target } => (3, Some(target.len() as u64)),
+        };
+        record.push(kind);
+        put_varint(&mut record, self.path.len() as u64);
+        record.extend_from_slice(&self.path);
+        put_varint(&mut record, self.mode.into());
+        let seconds = self.mtime_s;
+        put_varint(&mut record, (seconds << 1 ^ seconds >> 63) as u64);
+        put_varint(&mut record, self.mtime_ns.into());
+        if let Some(number) = number {
+            put_varint(&mut record, number);
+        }
+        if let EntryKind::SymbolicLink { target } | EntryKind::HardLink { target } = &self.kind {
+            record.extend_from_slice(target);
+        }
+        put_varint(out, record.len() as u64);
+        out.extend_from_slice(&record);
+    }
+
+    fn parse(record: &[u8]) -> Result<Self, FormatError> {
+        let mut input = Input::new("catalog", record);
+        let kind = input.byte()?;
+        let path = bounded(&mut input)?.to_vec();
+        let mode = input.varint()?;
+        FormatError::check_limit("permission bits", mode, 0o7777)?;
+        let mtime_s = input.zigzag()?;
+        let mtime_ns = input.varint()?;
+        FormatError::check_limit("nanoseconds", mtime_ns, 999_999_999)?;
+        let kind = match kind {
+            0 => EntryKind::File {
+                bytes: input.varint()?,
+            },
+            1 => EntryKind::Folder,
+            2 | 3 => {
+                let target = bounded(&mut input)?.to_vec();
+                match kind {
+                    2 if !target.is_empty() && !target.contains(&0) => {
+                        EntryKind::SymbolicLink { target }
+                    }
+                    3 => EntryKind::HardLink { target },
+                    _ => {
+                        return Err(FormatError::Invalid {
+                            what: "a link in its catalog leads nowhere",
+                        });
+                    }
+                }
+            }
+            _ => {
+                return Err(FormatError::Invalid {
+                    what: "an entry of its catalog is of no kind that there is",
+                });
+            }
+        };
+        input.finish()?;
+        Ok(Self {
+            path,
+            kind,
+            mode: mode as u16,
+            mtime_s,
+            mtime_ns: mtime_ns as u32,
+        })
+    }
+}
+
+fn bounded<'a>(input: &mut Input<'a>) -> Result<&'a [u8], FormatError> {
+    let length = input.varint()?;
+    FormatError::check_limit("a path", length, limits::PATH_BYTES_MAX as u64)?;
+    input.bytes(length as usize)
+}
+
+/// Reads records from the catalog's stream, which comes in pieces, and checks that they fit
+/// together.
+#[derive(Debug, Default)]
+pub struct CatalogReader {
+    pending: Vec<u8>,
+    entries: Vec<Entry>,
+    /// What each path is.
+    seen: HashMap<Vec<u8>, Seen>,
+    plain_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    /// Something lies below it; it has no record yet.
+    ParentOfOthers,
+    Folder,
+    File,
+    Link,
+}
+
+impl CatalogReader {
+    /// The next bytes of the stream.
+    ///
+    /// # Errors
+    /// If they are no catalog.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), FormatError> {
+        self.pending.extend_from_slice(bytes);
+        let mut taken = 0;
+        loop {
+            let rest = &self.pending[taken..];
+            let mut input = Input::new("catalog", rest);
+            let length = match input.varint() {
+                Ok(length) => length,
+                Err(FormatError::Truncated { .. }) => break,
+                Err(error) => return Err(error),
+            };
+            let limit = limits::RECORD_BYTES_MAX as u64;
+            FormatError::check_limit("a record of the catalog", length, limit)?;
+            let Ok(record) = input.bytes(length as usize) else {
+                break;
+            };
+            let entry = Entry::parse(record)?;
+            taken = self.pending.len() - input.len();
+            self.add(entry)?;
+        }
+        self.pending.drain(..taken);
+        Ok(())
+    }
+
+    fn add(&mut self, entry: Entry) -> Result<(), FormatError> {
+        let is_alone = self.entries.is_empty();
+        if !(is_valid_path(&entry.path) || entry.path.is_empty() && is_alone) {
+            return Err(NO_PATH);
+        }
+        let seen = match &entry.kind {
+            EntryKind::File { bytes } => {
+                self.plain_bytes =
+                    self.plain_bytes
+                        .checked_add(*bytes)
+                        .ok_or(FormatError::Invalid {
+                            what: "its files have more bytes than 64 bits can say",
+                        })?;
+                Seen::File
+            }
+            EntryKind::Folder => Seen::Folder,
+            EntryKind::SymbolicLink { .. } => Seen::Link,
+            EntryKind::HardLink { target } => {
+                if self.seen.get(target) != Some(&Seen::File) {
+                    return Err(FormatError::Invalid {
+                        what: "a hard link in its catalog leads to no file before it",
+                    });
+                }
+                Seen::Link
+            }
+        };
+        let slashes = entry.path.iter().enumerate();
+        let parents = slashes.filter_map(|(at, &byte)| (byte == b'/').then_some(&entry.path[..at]));
+        for parent in parents {
+            match self.seen.get(parent) {
+                None => {
+                    self.seen.insert(parent.to_vec(), Seen::ParentOfOthers);
+                }
+                Some(Seen::Folder | Seen::ParentOfOthers) => {}
+                Some(Seen::File | Seen::Link) => return Err(BELOW_NO_FOLDER),
+            }
+        }
+        match (self.seen.insert(entry.path.clone(), seen), seen) {
+            (None, _) | (Some(Seen::ParentOfOthers), Seen::Folder) => {}
+            (Some(Seen::ParentOfOthers), _) => return Err(BELOW_NO_FOLDER),
+            (Some(_), _) => {
+                return Err(FormatError::Invalid {
+                    what: "a path is in its catalog twice",
+                });
+            }
+        }
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// The stream ended: its entries, which have `plain_bytes` together.
+    ///
+    /// # Errors
+    /// If the last record is cut off, or the files have other lengths together.
+    pub fn finish(self, plain_bytes: u64) -> Result<Vec<Entry>, FormatError> {
+        let has_file_of_no_name = self.entries.len() > 1 && self.entries[0].path.is_empty();
+        if !self.pending.is_empty() || has_file_of_no_name {
+            return Err(FormatError::Truncated { what: "catalog" });
+        }
+        match self.plain_bytes == plain_bytes {
+            true => Ok(self.entries),
+            false => Err(FormatError::Invalid {
+                what: "its files do not have the bytes of the plain content",
+            }),
+        }
+    }
+}

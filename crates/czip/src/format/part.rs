@@ -1,0 +1,442 @@
+//! The parts of an archive's table: each holds some items of one kind.
+//!
+//! What is cumulative (numbers of chunks and frames, offsets) begins in the part's row of the
+//! [root](super::root), so that a part is read by itself.
+
+use super::{ChunkName, FormatError, Input, limits, put_varint, put_zigzag};
+
+/// One in this many names ends a part.
+pub(crate) const CHUNKS_AVERAGE: u8 = 64;
+/// Fewest chunks of a part, but for the last.
+pub(crate) const CHUNKS_MIN: usize = 16;
+/// Most chunks of a part.
+pub(crate) const CHUNKS_MAX: usize = 256;
+/// Most frames of a part.
+pub(crate) const FRAMES_MAX: usize = 256;
+/// Most runs of a reference part.
+pub(crate) const RUNS_MAX: usize = 128;
+/// Most restart points of a part.
+pub(crate) const POINTS_MAX: usize = 256;
+
+/// What a part holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PartKind {
+    /// Names of chunks.
+    Chunks,
+    /// Stored frames.
+    Frames,
+    /// Lengths of chunks, and where they lie in frames.
+    Lengths,
+    /// Which chunks make up a stream.
+    References,
+    /// Keys of frames.
+    Keys,
+    /// Where the weave may be entered.
+    WeaveIndex,
+}
+
+impl PartKind {
+    /// Most items of a part.
+    pub(crate) fn items_max(self) -> usize {
+        match self {
+            Self::Chunks | Self::Lengths => CHUNKS_MAX,
+            Self::Frames | Self::Keys => FRAMES_MAX,
+            Self::References => RUNS_MAX,
+            Self::WeaveIndex => POINTS_MAX,
+        }
+    }
+
+    /// For errors.
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Self::Chunks => "chunk part",
+            Self::Frames => "frame part",
+            Self::Lengths => "length part",
+            Self::References => "reference part",
+            Self::Keys => "key part",
+            Self::WeaveIndex => "weave index part",
+        }
+    }
+}
+
+/// Where a chunk lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChunkPlace {
+    /// Number of its frame.
+    pub frame: u64,
+    /// Where in the frame's plain bytes it begins.
+    pub offset: u32,
+}
+
+/// A frame, as the table knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredFrame {
+    /// Where in the archive.
+    pub offset: u64,
+    /// Its bytes there.
+    pub stored_bytes: u32,
+    /// The frame whose plain bytes come before its own.
+    pub base: Option<u64>,
+    /// Digest of its stored bytes.
+    pub digest: [u8; 12],
+}
+
+/// Which chunks follow each other in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// Chunks that occur first here.
+    New {
+        /// How many.
+        count: u64,
+    },
+    /// Chunks that occurred before, in order of number.
+    Copy {
+        /// How many.
+        count: u64,
+        /// The first is this much + 1 before the next new one.
+        distance: u64,
+    },
+    /// One chunk again and again.
+    Repeat {
+        /// How often.
+        count: u64,
+        /// It is this much + 1 before the next new one.
+        distance: u64,
+    },
+}
+
+impl Run {
+    /// References in it.
+    #[must_use]
+    pub fn count(self) -> u64 {
+        match self {
+            Self::New { count } | Self::Copy { count, .. } | Self::Repeat { count, .. } => count,
+        }
+    }
+}
+
+/// Names as a chunk part.
+pub(crate) fn encode_names(names: &[ChunkName]) -> Vec<u8> {
+    names.iter().flat_map(|name| name.0).collect()
+}
+
+/// A chunk part of `count` names.
+pub(crate) fn parse_names(bytes: &[u8], count: usize) -> Result<Vec<ChunkName>, FormatError> {
+    let (names, rest) = bytes.as_chunks::<{ ChunkName::BYTES }>();
+    match names.len() == count && rest.is_empty() {
+        true => Ok(names.iter().copied().map(ChunkName).collect()),
+        false => Err(FormatError::Truncated {
+            what: PartKind::Chunks.what(),
+        }),
+    }
+}
+
+/// Lengths, and places unless each chunk is a frame.
+pub(crate) fn encode_lengths(lengths: &[u32], places: Option<&[ChunkPlace]>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for &length in lengths {
+        put_varint(&mut out, length.into());
+    }
+    let Some(places) = places else {
+        return out;
+    };
+    let mut runs: Vec<(u64, ChunkPlace)> = Vec::new();
+    let mut expected = None;
+    for (place, &length) in places.iter().zip(lengths) {
+        match runs.last_mut() {
+            Some((more, _)) if expected == Some(*place) => *more += 1,
+            _ => runs.push((0, *place)),
+        }
+        expected = Some(ChunkPlace {
+            frame: place.frame,
+            offset: place.offset + length,
+        });
+    }
+    put_varint(&mut out, runs.len() as u64);
+    for (more, _) in &runs {
+        put_varint(&mut out, *more);
+    }
+    let mut before = 0;
+    for (_, place) in &runs {
+        put_zigzag(&mut out, before, place.frame);
+        before = place.frame;
+    }
+    for (_, place) in &runs {
+        put_varint(&mut out, place.offset.into());
+    }
+    out
+}
+
+/// A length part.
+#[derive(Clone, Debug)]
+pub(crate) struct LengthPart {
+    /// Where each chunk begins in the part's unique bytes, and where the last ends.
+    pub(crate) starts: Vec<u32>,
+    /// Empty where each chunk is a frame.
+    pub(crate) places: Vec<ChunkPlace>,
+}
+
+impl LengthPart {
+    /// Parses a part of `count` chunks; `frame_bytes_max` bounds where in frames they lie.
+    pub(crate) fn parse(
+        bytes: &[u8],
+        count: usize,
+        chunk_bytes_max: u32,
+        frame_bytes_max: Option<u32>,
+    ) -> Result<Self, FormatError> {
+        let mut input = Input::new(PartKind::Lengths.what(), bytes);
+        let mut starts = Vec::with_capacity(count + 1);
+        starts.push(0);
+        let mut end = 0_u32;
+        for _ in 0..count {
+            let length = input.varint()?;
+            FormatError::check_limit("a chunk", length, chunk_bytes_max.into())?;
+            let Some(next) = end.checked_add(length as u32).filter(|_| length > 0) else {
+                return Err(FormatError::Invalid {
+                    what: "a chunk is empty, or a part's chunks are too long",
+                });
+            };
+            end = next;
+            starts.push(end);
+        }
+        let places = match frame_bytes_max {
+            Some(frame_bytes_max) => parse_places(&mut input, &starts, frame_bytes_max)?,
+            None => Vec::new(),
+        };
+        input.finish()?;
+        Ok(Self { starts, places })
+    }
+}
+
+fn parse_places(
+    input: &mut Input<'_>,
+    starts: &[u32],
+    frame_bytes_max: u32,
+) -> Result<Vec<ChunkPlace>, FormatError> {
+    const WRONG_RUNS: FormatError = FormatError::Invalid {
+        what: "runs in frames do not cover a part's chunks",
+    };
+    let count = starts.len() - 1;
+    let runs = input.varint()?;
+    FormatError::check_limit("runs in frames", runs, count as u64)?;
+    let mut lengths = Vec::with_capacity(runs as usize);
+    for _ in 0..runs {
+        lengths.push(input.varint()?.checked_add(1).ok_or(WRONG_RUNS)?);
+    }
+    let mut frames = Vec::with_capacity(runs as usize);
+    let mut frame = 0_u64;
+    for _ in 0..runs {
+        frame = frame
+            .checked_add_signed(input.zigzag()?)
+            .ok_or(WRONG_RUNS)?;
+        frames.push(frame);
+    }
+    let mut places = Vec::with_capacity(count);
+    for (length, frame) in lengths.into_iter().zip(frames) {
+        let begin = input.varint()?;
+        let first = places.len();
+        let end = usize::try_from(length)
+            .ok()
+            .and_then(|length| first.checked_add(length))
+            .filter(|&end| end <= count)
+            .ok_or(WRONG_RUNS)?;
+        let bytes = u64::from(starts[end] - starts[first]);
+        let is_within = begin
+            .checked_add(bytes)
+            .is_some_and(|end| end <= frame_bytes_max.into());
+        if !is_within {
+            return Err(FormatError::Invalid {
+                what: "a chunk lies beyond its frame",
+            });
+        }
+        places.extend((first..end).map(|chunk| ChunkPlace {
+            frame,
+            offset: begin as u32 + (starts[chunk] - starts[first]),
+        }));
+    }
+    match places.len() == count {
+        true => Ok(places),
+        false => Err(WRONG_RUNS),
+    }
+}
+
+/// Frames as a part; the first has number `first`.
+pub(crate) fn encode_frames(frames: &[StoredFrame], first: u64, has_bases: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    for frame in frames {
+        put_varint(&mut out, frame.stored_bytes.into());
+    }
+    let mut end = frames.first().map_or(0, |frame| frame.offset);
+    for frame in frames {
+        put_varint(&mut out, frame.offset - end);
+        end = frame.offset + u64::from(frame.stored_bytes);
+    }
+    if has_bases {
+        for (number, frame) in (first..).zip(frames) {
+            put_varint(&mut out, frame.base.map_or(0, |base| number - base));
+        }
+    }
+    for frame in frames {
+        out.extend_from_slice(&frame.digest);
+    }
+    out
+}
+
+/// A frame part of `count` frames, the first of which has number `first` and begins at `offset`.
+pub(crate) fn parse_frames(
+    bytes: &[u8],
+    count: usize,
+    first: u64,
+    offset: u64,
+    has_bases: bool,
+    stored_bytes_max: u64,
+) -> Result<Vec<StoredFrame>, FormatError> {
+    let mut input = Input::new(PartKind::Frames.what(), bytes);
+    let mut frames = Vec::with_capacity(count);
+    for _ in 0..count {
+        let stored_bytes = input.varint()?;
+        FormatError::check_limit("a stored frame", stored_bytes, stored_bytes_max)?;
+        if stored_bytes == 0 {
+            return Err(FormatError::Invalid {
+                what: "a frame has no bytes",
+            });
+        }
+        frames.push(StoredFrame {
+            offset: 0,
+            stored_bytes: stored_bytes as u32,
+            base: None,
+            digest: [0; 12],
+        });
+    }
+    let mut end = offset;
+    for (place, frame) in frames.iter_mut().enumerate() {
+        let gap = input.varint()?;
+        let begin = end.checked_add(gap).filter(|_| place > 0 || gap == 0);
+        let next = begin.and_then(|begin| begin.checked_add(frame.stored_bytes.into()));
+        let (Some(begin), Some(next)) = (begin, next) else {
+            return Err(FormatError::Invalid {
+                what: "a frame is where there can be none",
+            });
+        };
+        frame.offset = begin;
+        end = next;
+    }
+    if has_bases {
+        for (number, frame) in (first..).zip(&mut frames) {
+            let distance = input.varint()?;
+            frame.base = match distance {
+                0 => None,
+                _ => Some(number.checked_sub(distance).ok_or(FormatError::Invalid {
+                    what: "a frame's base is before the first frame",
+                })?),
+            };
+        }
+    }
+    for frame in &mut frames {
+        frame.digest = input.array()?;
+    }
+    input.finish()?;
+    Ok(frames)
+}
+
+/// Runs as a reference part.
+pub(crate) fn encode_runs(runs: &[Run]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for run in runs {
+        let (kind, distance) = match *run {
+            Run::New { .. } => (0, None),
+            Run::Copy { distance, .. } => (1, Some(distance)),
+            Run::Repeat { distance, .. } => (2, Some(distance)),
+        };
+        put_varint(&mut out, (run.count() - 1) << 2 | kind);
+        if let Some(distance) = distance {
+            put_varint(&mut out, distance);
+        }
+    }
+    out
+}
+
+/// A reference part of `count` runs, where the next new chunk is `next` and there are `chunks` in all.
+pub(crate) fn parse_runs(
+    bytes: &[u8],
+    count: usize,
+    mut next: u64,
+    chunks: u64,
+) -> Result<Vec<Run>, FormatError> {
+    const NO_SUCH_CHUNK: FormatError = FormatError::Invalid {
+        what: "a chunk is referred to that is not there",
+    };
+    let mut input = Input::new(PartKind::References.what(), bytes);
+    let mut runs = Vec::with_capacity(count);
+    for _ in 0..count {
+        let value = input.varint()?;
+        let count = (value >> 2) + 1;
+        let kind = value & 3;
+        let distance = match kind {
+            0 => 0,
+            _ => input.varint()?,
+        };
+        let is_there = distance < next;
+        runs.push(match kind {
+            0 => {
+                next = next
+                    .checked_add(count)
+                    .filter(|&next| next <= chunks)
+                    .ok_or(NO_SUCH_CHUNK)?;
+                Run::New { count }
+            }
+            1 if is_there && count <= distance + 1 => Run::Copy { count, distance },
+            2 if is_there => Run::Repeat { count, distance },
+            1 | 2 => return Err(NO_SUCH_CHUNK),
+            _ => {
+                return Err(FormatError::Invalid {
+                    what: "a run of references is of no kind that there is",
+                });
+            }
+        });
+    }
+    input.finish()?;
+    Ok(runs)
+}
+
+/// Restart points as a part: where each begins, in plain content, weave, content, fields and times,
+/// and where the last ends.
+pub(crate) fn encode_points(points: &[[u64; 5]], end: &[u64; 5]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for of in 0..5 {
+        for (point, next) in points.iter().zip(points.iter().skip(1).chain([end])) {
+            put_varint(&mut out, next[of] - point[of]);
+        }
+    }
+    out
+}
+
+/// A weave index part of `count` points, which cover what is between `start` and `end`.
+pub(crate) fn parse_points(
+    bytes: &[u8],
+    count: usize,
+    start: &[u64; 5],
+    end: &[u64; 5],
+) -> Result<Vec<[u64; 5]>, FormatError> {
+    let mut input = Input::new(PartKind::WeaveIndex.what(), bytes);
+    let mut points = vec![[0; 5]; count];
+    for of in 0..5 {
+        let mut at = start[of];
+        for point in &mut points {
+            point[of] = at;
+            at = at.saturating_add(input.varint()?);
+        }
+        if at != end[of] {
+            return Err(FormatError::Invalid {
+                what: "restart points do not cover what their part does",
+            });
+        }
+    }
+    input.finish()?;
+    Ok(points)
+}
+
+// A full part of any kind fits what a part may have.
+const _: () = assert!(FRAMES_MAX * (3 * 10 + 12) <= limits::PART_BYTES_MAX);
+const _: () = assert!(CHUNKS_MAX * (4 + 3 * 10) <= limits::PART_BYTES_MAX);
+const _: () = assert!(POINTS_MAX * 5 * 10 <= limits::PART_BYTES_MAX);

@@ -1,0 +1,428 @@
+//! The root: where the parts of the table are, and what is cumulative in them.
+//!
+//! Written column by column, since columns of small numbers compress better than rows.
+
+use super::{
+    FormatError, Input, Stream, header::PlainSummary, limits, part::PartKind, put_varint,
+    put_zigzag,
+};
+
+/// Where a part is, and how it is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartPlace {
+    /// Items in it.
+    pub items: u32,
+    /// Where it begins.
+    pub offset: u64,
+    /// Its stored bytes.
+    pub stored_bytes: u32,
+    /// Its plain bytes.
+    pub plain_bytes: u32,
+    /// Digest of the plain part: 20 bytes of a chunk part's, else 12 and zeros.
+    pub digest: [u8; 20],
+}
+
+/// Further columns of a row, as many as its kind has.
+pub(crate) type Further = [u64; 5];
+
+/// A row of the root.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartRow {
+    /// Where the part is.
+    pub place: PartPlace,
+    /// What the parts before it have of items (0) and of each further column (1 to 5). For frame
+    /// parts, 1 is where the first frame begins.
+    pub before: [u64; 6],
+}
+
+/// The rows of parts of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartList {
+    rows: Vec<PartRow>,
+    /// What all parts have together, as in [`PartRow::before`].
+    total: [u64; 6],
+}
+
+impl PartList {
+    /// Its rows.
+    #[must_use]
+    pub fn rows(&self) -> &[PartRow] {
+        &self.rows
+    }
+
+    /// Items of all parts.
+    #[must_use]
+    pub fn items(&self) -> u64 {
+        self.total[0]
+    }
+
+    /// The sum of a further column, from 1 on, over all parts.
+    pub(crate) fn total(&self, column: usize) -> u64 {
+        self.total[column]
+    }
+
+    /// What all rows up to and with this one have, as in [`PartRow::before`].
+    pub(crate) fn after(&self, row: usize) -> [u64; 6] {
+        self.rows
+            .get(row + 1)
+            .map_or(self.total, |next| next.before)
+    }
+
+    /// The row in which item, or column, `column` reaches `at`: the last that begins at or before
+    /// it, if there is more of it than that.
+    pub(crate) fn find(&self, column: usize, at: u64) -> Option<usize> {
+        if at >= self.total[column] {
+            return None;
+        }
+        let beyond = self.rows.partition_point(|row| row.before[column] <= at);
+        beyond.checked_sub(1)
+    }
+
+    /// Adds a part; `further` is what its kind's further columns say of it.
+    pub(crate) fn push(
+        &mut self,
+        kind: PartKind,
+        place: PartPlace,
+        further: Further,
+    ) -> Result<(), FormatError> {
+        const TOO_MUCH: FormatError = FormatError::Invalid {
+            what: "sums over its parts have more than 64 bits",
+        };
+        let mut before = self.total;
+        let mut after = before;
+        after[0] = after[0].checked_add(place.items.into()).ok_or(TOO_MUCH)?;
+        if kind == PartKind::Frames {
+            // Both columns concern where frames are: the first one's begin, and their bytes.
+            before[1] = before[1]
+                .checked_add_signed(further[0] as i64)
+                .ok_or(TOO_MUCH)?;
+            after[1] = before[1].checked_add(further[1]).ok_or(TOO_MUCH)?;
+            after[2] = after[2].checked_add(further[1]).ok_or(TOO_MUCH)?;
+        } else {
+            for (sum, more) in after[1..].iter_mut().zip(further) {
+                *sum = sum.checked_add(more).ok_or(TOO_MUCH)?;
+            }
+        }
+        self.rows.push(PartRow { place, before });
+        self.total = after;
+        Ok(())
+    }
+
+    fn put(&self, kind: PartKind, out: &mut Vec<u8>) {
+        put_varint(out, self.rows.len() as u64);
+        for row in &self.rows {
+            put_varint(out, row.place.items.into());
+        }
+        let mut end = 0;
+        for PartRow { place, .. } in &self.rows {
+            put_zigzag(out, end, place.offset);
+            end = place.offset + u64::from(place.stored_bytes);
+        }
+        for row in &self.rows {
+            put_varint(out, row.place.stored_bytes.into());
+        }
+        for row in &self.rows {
+            put_varint(out, row.place.plain_bytes.into());
+        }
+        for row in &self.rows {
+            out.extend_from_slice(&row.place.digest[..digest_bytes(kind)]);
+        }
+        if kind == PartKind::Frames {
+            let mut end = 0;
+            for (number, row) in self.rows.iter().enumerate() {
+                put_zigzag(out, end, row.before[1]);
+                end = row.before[1] + (self.after(number)[2] - row.before[2]);
+            }
+            for (number, row) in self.rows.iter().enumerate() {
+                put_varint(out, self.after(number)[2] - row.before[2]);
+            }
+            return;
+        }
+        for column in 1..=further_columns(kind) {
+            for (number, row) in self.rows.iter().enumerate() {
+                put_varint(out, self.after(number)[column] - row.before[column]);
+            }
+        }
+    }
+
+    fn parse(kind: PartKind, input: &mut Input<'_>) -> Result<Self, FormatError> {
+        let rows = input.varint()?;
+        // Each row has four numbers and a digest at least.
+        let rows_max = input.len() / (4 + digest_bytes(kind));
+        FormatError::check_limit("rows of a root", rows, rows_max as u64)?;
+        let mut places = vec![PartPlace::default(); rows as usize];
+        for place in &mut places {
+            let items = input.varint()?;
+            FormatError::check_limit("items of a part", items, kind.items_max() as u64)?;
+            if items == 0 {
+                return Err(FormatError::Invalid {
+                    what: "a part is empty",
+                });
+            }
+            place.items = items as u32;
+        }
+        let mut gaps = Vec::with_capacity(places.len());
+        for _ in &places {
+            gaps.push(input.zigzag()?);
+        }
+        for place in &mut places {
+            let stored_bytes = input.varint()?;
+            let limit = limits::PART_BYTES_MAX + limits::SEAL_BYTES_MAX;
+            FormatError::check_limit("a part", stored_bytes, limit as u64)?;
+            place.stored_bytes = stored_bytes as u32;
+        }
+        let mut end = 0_u64;
+        for (place, gap) in places.iter_mut().zip(gaps) {
+            let offset = end.checked_add_signed(gap);
+            let next = offset.and_then(|offset| offset.checked_add(place.stored_bytes.into()));
+            let (Some(offset), Some(next)) = (offset, next) else {
+                return Err(FormatError::Invalid {
+                    what: "a part is where there can be none",
+                });
+            };
+            place.offset = offset;
+            end = next;
+        }
+        for place in &mut places {
+            let plain_bytes = input.varint()?;
+            FormatError::check_limit("a part", plain_bytes, limits::PART_BYTES_MAX as u64)?;
+            place.plain_bytes = plain_bytes as u32;
+        }
+        let digest_bytes = digest_bytes(kind);
+        for place in &mut places {
+            place.digest[..digest_bytes].copy_from_slice(input.bytes(digest_bytes)?);
+        }
+        let mut further = vec![Further::default(); places.len()];
+        for column in 0..further_columns(kind) {
+            for row in &mut further {
+                row[column] = match (kind, column) {
+                    (PartKind::Frames, 0) => input.zigzag()? as u64,
+                    _ => input.varint()?,
+                };
+            }
+        }
+        let mut list = Self::default();
+        list.rows.reserve_exact(places.len());
+        for (place, further) in places.into_iter().zip(further) {
+            list.push(kind, place, further)?;
+        }
+        Ok(list)
+    }
+}
+
+/// Bytes of the digest in a row.
+pub(crate) fn digest_bytes(kind: PartKind) -> usize {
+    match kind {
+        PartKind::Chunks => 20,
+        _ => 12,
+    }
+}
+
+fn further_columns(kind: PartKind) -> usize {
+    match kind {
+        PartKind::Chunks | PartKind::Keys => 0,
+        PartKind::Lengths => 1,
+        PartKind::Frames => 2,
+        PartKind::References => 3,
+        PartKind::WeaveIndex => 5,
+    }
+}
+
+/// The lists of one stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamRoot {
+    /// Names of chunks.
+    pub chunks: PartList,
+    /// Stored frames.
+    pub frames: PartList,
+    /// Lengths of chunks, row by row as in `chunks`.
+    pub lengths: PartList,
+    /// What makes up the stream.
+    pub references: PartList,
+    /// Keys of frames, row by row as in `frames`.
+    pub keys: PartList,
+}
+
+impl StreamRoot {
+    /// Plain bytes of the stream's chunks.
+    #[must_use]
+    pub fn unique_bytes(&self) -> u64 {
+        self.lengths.total(1)
+    }
+
+    /// References.
+    #[must_use]
+    pub fn reference_count(&self) -> u64 {
+        self.references.total(1)
+    }
+
+    /// Bytes of the stream.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.references.total(2)
+    }
+
+    /// Stored bytes of its frames.
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        self.frames.total(2)
+    }
+
+    /// The list of parts of this kind.
+    ///
+    /// # Panics
+    /// For the weave index, which is no stream's.
+    #[must_use]
+    pub fn list(&self, kind: PartKind) -> &PartList {
+        match kind {
+            PartKind::Chunks => &self.chunks,
+            PartKind::Frames => &self.frames,
+            PartKind::Lengths => &self.lengths,
+            PartKind::References => &self.references,
+            PartKind::Keys => &self.keys,
+            PartKind::WeaveIndex => unreachable!("the weave index is no stream's"),
+        }
+    }
+}
+
+impl StreamRoot {
+    pub(crate) fn list_mut(&mut self, kind: PartKind) -> &mut PartList {
+        match kind {
+            PartKind::Chunks => &mut self.chunks,
+            PartKind::Frames => &mut self.frames,
+            PartKind::Lengths => &mut self.lengths,
+            PartKind::References => &mut self.references,
+            PartKind::Keys => &mut self.keys,
+            PartKind::WeaveIndex => unreachable!("the weave index is no stream's"),
+        }
+    }
+}
+
+/// The directory of an archive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Root {
+    /// By the streams' numbers.
+    pub streams: [StreamRoot; 5],
+    /// Where the weave may be entered.
+    pub weave_index: PartList,
+    /// What is in the archive.
+    pub summary: PlainSummary,
+}
+
+impl Root {
+    /// The lists of `stream`.
+    #[must_use]
+    pub fn stream(&self, stream: Stream) -> &StreamRoot {
+        &self.streams[stream.index()]
+    }
+
+    /// The bytes of the root.
+    pub(crate) fn encode_public(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for stream in &self.streams {
+            stream.chunks.put(PartKind::Chunks, &mut out);
+            stream.frames.put(PartKind::Frames, &mut out);
+        }
+        out
+    }
+
+    /// The bytes of the private root.
+    pub(crate) fn encode_private(&self, is_encrypted: bool) -> Vec<u8> {
+        let mut out = Vec::new();
+        for stream in &self.streams {
+            stream.lengths.put(PartKind::Lengths, &mut out);
+            stream.references.put(PartKind::References, &mut out);
+            if is_encrypted {
+                stream.keys.put(PartKind::Keys, &mut out);
+            }
+        }
+        self.weave_index.put(PartKind::WeaveIndex, &mut out);
+        self.summary.put(&mut out);
+        out
+    }
+
+    /// Parses what concerns chunks and frames alone: what a cache needs, which has no key.
+    ///
+    /// # Errors
+    /// If it is no root.
+    pub fn parse_public(bytes: &[u8], is_shared: bool) -> Result<Self, FormatError> {
+        let mut input = Input::new("root", bytes);
+        let mut root = Self::default();
+        for stream in &mut root.streams {
+            stream.chunks = PartList::parse(PartKind::Chunks, &mut input)?;
+            stream.frames = PartList::parse(PartKind::Frames, &mut input)?;
+            if is_shared && !have_same_items(&stream.chunks, &stream.frames) {
+                return Err(FormatError::Invalid {
+                    what: "its chunks are not its frames, as the profile says",
+                });
+            }
+        }
+        input.finish()?;
+        Ok(root)
+    }
+
+    /// Adds what the private root says.
+    ///
+    /// # Errors
+    /// If it is none, or contradicts the root.
+    pub fn parse_private(&mut self, bytes: &[u8], is_encrypted: bool) -> Result<(), FormatError> {
+        let mut input = Input::new("private root", bytes);
+        for stream in &mut self.streams {
+            stream.lengths = PartList::parse(PartKind::Lengths, &mut input)?;
+            stream.references = PartList::parse(PartKind::References, &mut input)?;
+            if is_encrypted {
+                stream.keys = PartList::parse(PartKind::Keys, &mut input)?;
+            }
+            let has_keys = !is_encrypted || have_same_items(&stream.frames, &stream.keys);
+            let has_all = stream.references.total(3) == stream.chunks.items();
+            if !has_keys || !has_all || !have_same_items(&stream.chunks, &stream.lengths) {
+                return Err(FormatError::Invalid {
+                    what: "its lists of parts contradict each other",
+                });
+            }
+        }
+        self.weave_index = PartList::parse(PartKind::WeaveIndex, &mut input)?;
+        self.summary = PlainSummary::parse(&input.array()?);
+        input.finish()
+    }
+
+    /// Holds the sums of what is woven against each other.
+    pub(crate) fn check_weave(&self, is_woven: bool) -> Result<(), FormatError> {
+        let bytes = |stream: Stream| self.stream(stream).bytes();
+        let plain = self.summary.plain_bytes;
+        let is_consistent = match is_woven {
+            true => {
+                let woven = [
+                    plain,
+                    bytes(Stream::Weave),
+                    bytes(Stream::Content),
+                    bytes(Stream::Fields),
+                    bytes(Stream::Times),
+                ];
+                self.weave_index.total[1..] == woven
+            }
+            false => {
+                let others = [Stream::Weave, Stream::Fields, Stream::Times];
+                self.weave_index.items() == 0
+                    && bytes(Stream::Content) == plain
+                    && others.into_iter().all(|stream| bytes(stream) == 0)
+            }
+        };
+        match is_consistent {
+            true => Ok(()),
+            false => Err(FormatError::Invalid {
+                what: "its streams do not make up the plain content",
+            }),
+        }
+    }
+}
+
+fn have_same_items(one: &PartList, other: &PartList) -> bool {
+    let items = |list: &PartList| {
+        list.rows
+            .iter()
+            .map(|row| row.place.items)
+            .collect::<Vec<_>>()
+    };
+    items(one) == items(other)
+}
