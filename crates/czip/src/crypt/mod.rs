@@ -10,6 +10,30 @@
 //! - [`GroupKeys`] name chunks and seal frames, so that equal ones stay equal.
 //! - [`PrivateKey`] seals parts of the table and the private root, each in its [`Place`].
 //!
+//! ```
+//! use refrain_czip::crypt::{
+//!     ArchiveKey, GroupKeys, Identities, Place, PrivateKey, Recipients, open_frame, unwrap, wrap,
+//! };
+//!
+//! // The writer has public keys and perhaps a group secret.
+//! let recipients = Recipients::parse(&["age18x9npz5grrssnqcn3q7jczj74m57w0km58xhh6f9xg8znvqad9ys99mrhc"])?;
+//! let archive_key = ArchiveKey::generate()?;
+//! let keys_section = wrap(&archive_key, &recipients)?;
+//! let frame = GroupKeys::new(None).seal_frame(b"\0plain".to_vec(), false);
+//! let place = Place::Keys { stream: 0, row: 0 };
+//! let key_part = PrivateKey::new(&archive_key).seal_part(place, frame.key.0.to_vec());
+//!
+//! // The reader has a private key.
+//! let mut identities = Identities::new();
+//! identities.add("key.txt", b"AGE-SECRET-KEY-13FRM9VGUH6XJ3AYLZ5VZDFH576C77QH98GK5PFVGUNNX5QYC0SQSLEAYVE")?;
+//! let archive_key = unwrap(&keys_section, &identities, &mut |_file| None)?;
+//! let frame_keys = PrivateKey::new(&archive_key).open_part(place, key_part)?;
+//! assert_eq!(frame_keys, frame.key.0);
+//! let opened = open_frame(Some(&GroupKeys::new(None)), &frame.key, frame.stored, false)?;
+//! assert_eq!(opened, b"\0plain");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Deviation: the paper encrypts with the hash of the plain chunk. Here a frame's key depends on the group
 //! secret too, and is the hash of what is sealed, so that no key seals two things.
 

@@ -194,20 +194,24 @@ fn a_recipient_that_is_none_is_named_by_its_line() {
 
 #[test]
 fn recipients_are_bounded_and_all_of_them_fit() {
-    let lines: Vec<&str> = iter::repeat_n(RSA_PUBLIC, RECIPIENTS_MAX).collect();
+    let lines: Vec<&str> = iter::repeat_n(ED25519_PUBLIC, RECIPIENTS_MAX).collect();
     let mut most = Recipients::parse(&lines).unwrap();
     assert_eq!(
         most.join(Recipients::parse(&[ED25519_PUBLIC]).unwrap()),
         Err(RecipientProblem::TooMany)
     );
-    let keys = wrap(&ArchiveKey::generate().unwrap(), &most).unwrap();
-    // RSA keys of 4096 bits, the longest, take 256 bytes more: 344 of base64 and four line ends.
+    let key = ArchiveKey::generate().unwrap();
+    let keys = wrap(&key, &most).unwrap();
+    unwrap_silently(&keys, &identities(&[ED25519])).unwrap();
+
+    // The longest stanzas, those of RSA keys of 4096 bits, have 344 characters and 6 line ends more.
+    let keys = wrap(&key, &Recipients::parse(&[RSA_PUBLIC; 8]).unwrap()).unwrap();
+    let longest = keys.len() / 8 + 350;
     assert!(
-        keys.len() + RECIPIENTS_MAX * 350 <= KEYS_BYTES_MAX,
-        "{}",
-        keys.len()
+        longest * RECIPIENTS_MAX <= KEYS_BYTES_MAX,
+        "{longest} bytes for one"
     );
-    unwrap_silently(&keys, &identities(&[RSA])).unwrap();
+
     let more: Vec<&str> = iter::repeat_n(ED25519_PUBLIC, RECIPIENTS_MAX + 1).collect();
     let error = Recipients::parse(&more).unwrap_err();
     assert_eq!(
