@@ -12,6 +12,7 @@ pub mod crypt;
 pub mod format;
 mod index;
 pub mod method;
+pub mod remote;
 pub mod verify;
 pub mod weave;
 

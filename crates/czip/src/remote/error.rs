@@ -1,0 +1,274 @@
+//! What can go wrong between us and a server.
+
+use std::{io, ops::Range, path::PathBuf, time::Duration};
+
+/// Why bytes of a remote file could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoteError {
+    /// There is no such place.
+    #[error("{url:?} is no address of a remote file: {problem}")]
+    Url {
+        /// As it was given.
+        url: String,
+        /// What is wrong with it.
+        problem: UrlProblem,
+    },
+    /// A header that was to be sent cannot be.
+    #[error("header {name:?} cannot be sent: its name or value has characters that no header has")]
+    Header {
+        /// Its name. Its value may be secret.
+        name: String,
+    },
+    /// The proxy that was named is none.
+    #[error("the proxy's address cannot be used: {source}")]
+    Proxy {
+        /// What the HTTP library says.
+        source: Box<ureq::Error>,
+    },
+    /// Certificates to trust could not be read.
+    #[error("cannot read the certificates to trust from {}: {source}", path.display())]
+    Roots {
+        /// Where they should be.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// There is no certificate to trust.
+    #[error(
+        "no certificates to trust were found{}: install the system's (ca-certificates), \
+         or name a file in SSL_CERT_FILE",
+        path.as_ref().map(|path| format!(" in {}", path.display())).unwrap_or_default()
+    )]
+    NoRoots {
+        /// The file, if one was named.
+        path: Option<PathBuf>,
+    },
+    /// The server sends us elsewhere, and we do not go.
+    #[error("{url} redirects, and {problem}")]
+    Redirect {
+        /// Who said it.
+        url: String,
+        /// Why we do not go.
+        problem: RedirectProblem,
+    },
+    /// The server cannot be reached, or the connection broke.
+    #[error("{url}: {source}")]
+    Connection {
+        /// What was asked for.
+        url: String,
+        /// What the HTTP library says.
+        source: Box<ureq::Error>,
+    },
+    /// A body ended early.
+    #[error("{url}: the body ended at byte {at} of the file, {missing} bytes early")]
+    Truncated {
+        /// What was asked for.
+        url: String,
+        /// How far it came.
+        at: u64,
+        /// What had been announced beyond that.
+        missing: u64,
+    },
+    /// The server refuses.
+    #[error(
+        "{url} answers with status {status}{}",
+        retry_after.map(|after| format!(", and to come again in {after:?}")).unwrap_or_default()
+    )]
+    Status {
+        /// What was asked for.
+        url: String,
+        /// Its status.
+        status: u16,
+        /// When it wants to be asked again.
+        retry_after: Option<Duration>,
+    },
+    /// Where we were redirected to, the file is no longer.
+    #[error("{url}, to which we were redirected, now answers with status {status}")]
+    RedirectExpired {
+        /// Where we were redirected to.
+        url: String,
+        /// Its status.
+        status: u16,
+    },
+    /// The server says something about ranges that cannot be.
+    #[error("{url} was asked for {asked}, and {lie}")]
+    Lie {
+        /// What was asked for.
+        url: String,
+        /// The ranges header that was sent.
+        asked: String,
+        /// What it said or did.
+        lie: Lie,
+    },
+    /// The server encodes the file on its way, although asked not to: offsets mean nothing then.
+    #[error("{url} sends the file encoded with {encoding:?}, although asked not to")]
+    Encoded {
+        /// What was asked for.
+        url: String,
+        /// Its `Content-Encoding`.
+        encoding: String,
+    },
+    /// The file is no longer what it was when it was opened.
+    #[error("{url} changed while it was read: its {what} was {was}, and is {is}")]
+    Changed {
+        /// The file.
+        url: String,
+        /// What tells: `ETag`, `Last-Modified` or length.
+        what: &'static str,
+        /// At first.
+        was: String,
+        /// Now.
+        is: String,
+    },
+    /// Bytes were asked for that the file does not have.
+    #[error("{url} has {len} bytes: there are no bytes {} to {}", range.start, range.end)]
+    BeyondEnd {
+        /// The file.
+        url: String,
+        /// What was asked for.
+        range: Range<u64>,
+        /// How long the file is.
+        len: u64,
+    },
+    /// It went wrong too often in a row.
+    #[error("gave up after {attempts} attempts: {source}")]
+    GaveUp {
+        /// How often it was tried.
+        attempts: u32,
+        /// How it went wrong in the end.
+        source: Box<RemoteError>,
+    },
+    /// No thread could be started.
+    #[error("cannot start a thread: {source}")]
+    Thread {
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// What is wrong with an address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UrlProblem {
+    /// It does not begin with a scheme.
+    #[error("it does not begin with http:// or https://")]
+    NoScheme,
+    /// Its scheme is another.
+    #[error("its scheme is {scheme:?}, neither http nor https")]
+    Scheme {
+        /// What it is.
+        scheme: String,
+    },
+    /// It names a user.
+    #[error("it has a name or a password, which are not sent: give a header instead")]
+    UserInfo,
+    /// It is not written as an address is.
+    #[error("{0}")]
+    Malformed(url::ParseError),
+}
+
+/// Why a redirect is not followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RedirectProblem {
+    /// It does not say where.
+    #[error("does not say where to")]
+    NoLocation,
+    /// It says where, but not by an address.
+    #[error("{location:?} is no address: {problem}")]
+    Location {
+        /// What it says.
+        location: String,
+        /// What is wrong with it.
+        problem: UrlProblem,
+    },
+    /// From https to http: who listens could send us anything.
+    #[error("{to} is not https any more")]
+    Downgrade {
+        /// Where to.
+        to: String,
+    },
+    /// There is no end of it.
+    #[error("that was one redirect more than the {max} that are allowed")]
+    TooMany {
+        /// How many are allowed.
+        max: u32,
+    },
+}
+
+/// What a server said or did about ranges that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Lie {
+    /// 206 without a `Content-Range`.
+    #[error("sent part of the file without saying which (Content-Type: {content_type:?})")]
+    NoContentRange {
+        /// `multipart/byteranges` for example.
+        content_type: String,
+    },
+    /// A `Content-Range` that is none.
+    #[error("named what it sends {said:?}")]
+    Malformed {
+        /// What it says.
+        said: String,
+    },
+    /// Another range.
+    #[error("sent {said:?}")]
+    OtherRange {
+        /// What it says.
+        said: String,
+    },
+    /// A `Content-Length` that is not that of the range.
+    #[error("named a range of {expected} bytes, but a Content-Length of {said}")]
+    ContentLength {
+        /// What it says.
+        said: u64,
+        /// What the range has.
+        expected: u64,
+    },
+    /// More bytes than the range has.
+    #[error("sent more than the {expected} bytes of it")]
+    TooMany {
+        /// What the range has.
+        expected: u64,
+    },
+    /// 206 where all was asked for.
+    #[error("sent part of it")]
+    PartOfAll,
+}
+
+impl RemoteError {
+    /// Whether the same request may do better in a while.
+    pub(super) fn is_transient(&self, was_reached: bool) -> bool {
+        match self {
+            Self::Truncated { .. } | Self::RedirectExpired { .. } => true,
+            Self::Status { status, .. } => {
+                matches!(
+                    status,
+                    408 | 425 | 429 | 500 | 502 | 503 | 504 | 507 | 509 | 520..=529
+                )
+            }
+            Self::Connection { source, .. } => match &**source {
+                // A name that was never found is more likely wrong than gone for a while.
+                ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => was_reached,
+                ureq::Error::Io(error) => match error.kind() {
+                    io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => false,
+                    io::ErrorKind::ConnectionRefused => was_reached,
+                    _ => true,
+                },
+                ureq::Error::Timeout(_) | ureq::Error::BodyStalled => true,
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// When the server wants to be asked again.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
