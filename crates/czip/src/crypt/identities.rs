@@ -3,7 +3,6 @@
 use std::fmt;
 
 use age::ssh::{EncryptedKey, UnsupportedKey};
-use zeroize::Zeroizing;
 
 use super::age_header;
 
@@ -147,8 +146,6 @@ impl Identities {
     }
 
     fn add_ssh(&mut self, file: &str, text: &str) -> Result<(), IdentityProblem> {
-        // ssh-keygen ends each line with \n; age takes no key without the last one.
-        let text = Zeroizing::new(text.trim_end().replace("\r\n", "\n") + "\n");
         let identity = age::ssh::Identity::from_buffer(text.as_bytes(), None)
             .map_err(|_| IdentityProblem::DamagedSsh)?;
         match identity {

@@ -9,9 +9,7 @@ use super::{
     ArchiveKey, Identities, Recipients,
     age_header::{self, STANZAS_MAX, ScanError},
 };
-
-/// Bytes of a keys section.
-pub const KEYS_BYTES_MAX: usize = 256 << 10;
+use crate::format::limits::KEYS_BYTES_MAX;
 
 /// Why an archive key cannot be wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

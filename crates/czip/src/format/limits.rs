@@ -23,7 +23,7 @@ pub const STORED_FRAME_EXTRA_BYTES: usize = FRAME_BYTES_MAX / 8 + (64 << 10);
 pub const WINDOW_LOG_MAX: u32 = 25;
 
 /// Bytes of the keys of an encrypted archive.
-pub const KEYS_BYTES_MAX: usize = 1 << 20;
+pub const KEYS_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of a record of the catalog.
 pub const RECORD_BYTES_MAX: usize = 64 << 10;

@@ -4,9 +4,10 @@ use std::iter;
 
 use proptest::{collection::vec, prelude::*};
 use refrain_czip::crypt::{
-    ArchiveKey, Identities, IdentityProblem, KEYS_BYTES_MAX, RECIPIENTS_MAX, RecipientError,
-    RecipientProblem, Recipients, UnwrapError, WrapError, unwrap, wrap,
+    ArchiveKey, Identities, IdentityProblem, RECIPIENTS_MAX, RecipientError, RecipientProblem,
+    Recipients, UnwrapError, WrapError, unwrap, wrap,
 };
+use refrain_czip::format::limits::KEYS_BYTES_MAX;
 use zeroize::Zeroizing;
 
 /// Keys made by ssh-keygen for these tests.
@@ -258,7 +259,7 @@ fn a_file_without_identities_says_why() {
 }
 
 #[test]
-fn key_files_with_windows_line_ends_are_taken() {
+fn key_files_with_windows_line_ends_or_none_at_the_end_are_taken() {
     let (private, public) = age_key();
     let keys = wrap(
         &ArchiveKey::generate().unwrap(),
@@ -272,6 +273,8 @@ fn key_files_with_windows_line_ends_are_taken() {
     for content in [
         format!("# mine\r\n{private}\r\n"),
         ED25519.replace('\n', "\r\n"),
+        private,
+        ED25519.trim_end().to_owned(),
     ] {
         unwrap_silently(&keys, &identities(&[&content])).unwrap();
     }
