@@ -3,5 +3,7 @@
 mod archives;
 mod hostile;
 mod layout;
+mod others;
+mod real_archives;
 mod round_trips;
 mod streams;
