@@ -64,8 +64,7 @@ impl Tar {
         if !tar::says_more(kind) {
             self.extended_size = None;
         }
-        let map_follows = kind == b'S' && header[MORE_MAP] != 0;
-        let Some(bytes) = actual.filter(|_| !map_follows) else {
+        let Some(bytes) = actual else {
             self.state = State::Lost;
             return out.tar_header(header);
         };
@@ -161,9 +160,6 @@ fn padding<P: Pieces>(bytes: &[u8], text: Option<&[u8]>, out: &mut P) -> Result<
     out.tar_broken()?;
     out.content(bytes)
 }
-
-/// Where a GNU sparse header says that more of its map follows.
-const MORE_MAP: usize = 482;
 
 /// Whether a block has a header's checksum, in any notation.
 fn is_header(block: &Block) -> bool {

@@ -131,6 +131,23 @@ fn odd_headers_cost_themselves_alone() {
 }
 
 #[test]
+fn an_extended_header_that_is_broken_says_nothing_of_times() {
+    let time = |time: &str| extended(&[("mtime", time.to_owned())]);
+    let members = [
+        time("7"),
+        Member {
+            oddity: Oddity::Padding,
+            ..time("8")
+        },
+        file("t/a", b"data", 7),
+    ];
+    let plain = tar(&members, 2);
+    let told = weave(&plain);
+    assert_eq!(told.operations()[5], 1);
+    assert!(told.unweave().unwrap() == plain);
+}
+
+#[test]
 fn a_size_in_an_extended_header_counts() {
     let members = [
         extended(&[("size", "1000".to_owned())]),

@@ -189,6 +189,16 @@ fn streamed_members_of_zip_archives_end_where_the_next_record_begins() {
 }
 
 #[test]
+fn where_a_member_of_a_zip_archive_is_does_not_change_its_fields() {
+    let first = weave(&zip(&two(), false, b""));
+    let second = weave(&zip(&two()[1..], false, b""));
+    let directory_entry = 12 + 26 + "another".len();
+    let from_end = directory_entry + "end".len();
+    let last = |fields: &[u8]| fields[fields.len() - from_end..].to_vec();
+    assert_eq!(last(&first.fields), last(&second.fields));
+}
+
+#[test]
 fn members_of_archives_in_a_tar_archive_end_at_boundaries() {
     for (inner, before) in [
         (ar(&two()), 68),
