@@ -20,8 +20,10 @@ use std::{io, sync::Arc};
 
 use quick_cache::sync::Cache;
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 use crate::{
+    crypt::{GroupKeys, GroupSecret, Identities, PrivateKey, UnwrapError, unwrap},
     format::{
         FormatError, Stream,
         catalog::{CatalogReader, Entry},
@@ -55,6 +57,12 @@ pub enum ReadError {
         /// How.
         error: FrameError,
     },
+    /// It is encrypted, and was not unlocked.
+    #[error("the archive is encrypted; an identity of one of its recipients opens it")]
+    Locked,
+    /// The identities at hand do not open it.
+    #[error(transparent)]
+    Unwrap(#[from] UnwrapError),
     /// The weave is damaged.
     #[error("the archive is damaged or hostile: {0}")]
     Weave(Box<WeaveError<ReadError>>),
@@ -118,6 +126,22 @@ pub struct Archive<S> {
     root: Root,
     frames: Cache<(Stream, u64), Arc<[u8]>, FrameWeight>,
     parts: PartCache,
+    /// The private root of an archive that is encrypted, as stored, with the header before it.
+    sealed_root: Option<SealedRoot>,
+    unlocked: Option<Unlocked>,
+}
+
+struct SealedRoot {
+    header: [u8; limits::HEADER_BYTES],
+    public: Vec<u8>,
+    private: Vec<u8>,
+}
+
+/// What opens an encrypted archive.
+struct Unlocked {
+    private: PrivateKey,
+    /// None if the archive has a group secret that is not known.
+    group: Option<GroupKeys>,
 }
 
 impl<S: Source> Archive<S> {
@@ -126,24 +150,34 @@ impl<S: Source> Archive<S> {
     /// # Errors
     /// If the source cannot be read or is no archive.
     pub fn open(source: S, cache: CacheBytes) -> Result<Self, ReadError> {
-        let header = read_header(&source)?;
+        let (header, header_bytes) = read_header(&source)?;
         let place = header.root;
         let stored_bytes = place.stored_bytes as usize + place.private_stored_bytes as usize;
         let stored = read(&source, place.offset, stored_bytes)?;
         if *blake3::hash(&stored).as_bytes() != place.digest {
             return Err(FormatError::Digest { what: "root" }.into());
         }
-        let (public, private) = stored.split_at(place.stored_bytes as usize);
+        let (stored_public, private) = stored.split_at(place.stored_bytes as usize);
         let unpack = |stored: &[u8], plain_bytes: u32| {
             unpack_part(stored, plain_bytes as usize).map_err(|_| FormatError::Invalid {
                 what: "its root does not decompress",
             })
         };
-        let public = unpack(public, place.plain_bytes)?;
+        let public = unpack(stored_public, place.plain_bytes)?;
         let mut root = Root::parse_public(&public, header.profile == Profile::Shared)?;
-        let private = unpack(private, place.private_plain_bytes)?;
-        root.parse_private(&private, false)?;
-        root.check_weave(header.is_woven)?;
+        let sealed_root = match header.encryption {
+            Some(_) => Some(SealedRoot {
+                header: header_bytes,
+                public: stored_public.to_vec(),
+                private: private.to_vec(),
+            }),
+            None => {
+                let private = unpack(private, place.private_plain_bytes)?;
+                root.parse_private(&private, false)?;
+                root.check_weave(header.is_woven)?;
+                None
+            }
+        };
         // A cache of a few large items would be of no use in many pieces.
         let frames_estimated = (cache.frames / u64::from(header.frame_bytes_max.max(1))).max(16);
         Ok(Self {
@@ -152,7 +186,64 @@ impl<S: Source> Archive<S> {
             parts: Cache::with_weighter(4096, cache.parts, PartWeight),
             header,
             root,
+            sealed_root,
+            unlocked: None,
         })
+    }
+
+    /// Whether it is encrypted and not unlocked: then its stored frames and their names can be read,
+    /// and nothing else.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.sealed_root.is_some() && self.unlocked.is_none()
+    }
+
+    /// Unlocks an encrypted archive. Without its group secret it can be read all the same;
+    /// `passphrase` is asked as by [`unwrap`].
+    ///
+    /// # Errors
+    /// If no identity opens it, or it was changed.
+    pub fn unlock(
+        &mut self,
+        identities: &Identities,
+        group_secret: Option<&GroupSecret>,
+        passphrase: &mut dyn FnMut(&str) -> Option<Zeroizing<String>>,
+    ) -> Result<(), ReadError> {
+        let (Some(sealed), Some(how)) = (&self.sealed_root, self.header.encryption) else {
+            return Ok(());
+        };
+        let (keys_at, keys_bytes) = self.header.keys;
+        let keys = read(&self.source, keys_at, keys_bytes as usize)?;
+        let private = PrivateKey::new(&unwrap(&keys, identities, passphrase)?);
+        let opened = private
+            .open_private_root(&sealed.header, &sealed.public, sealed.private.clone())
+            .map_err(|_| FormatError::Digest {
+                what: "private root",
+            })?;
+        let plain_bytes = self.header.root.private_plain_bytes as usize;
+        let plain = unpack_part(&opened, plain_bytes).map_err(|_| FormatError::Invalid {
+            what: "its private root does not decompress",
+        })?;
+        let mut root = self.root.clone();
+        root.parse_private(&plain, true)?;
+        root.check_weave(self.header.is_woven)?;
+        self.root = root;
+        self.unlocked = Some(Unlocked {
+            private,
+            group: match (how.has_group_secret, group_secret) {
+                (true, None) => None,
+                (true, Some(secret)) => Some(GroupKeys::new(Some(secret))),
+                (false, _) => Some(GroupKeys::new(None)),
+            },
+        });
+        Ok(())
+    }
+
+    fn check_unlocked(&self) -> Result<(), ReadError> {
+        match self.is_locked() {
+            true => Err(ReadError::Locked),
+            false => Ok(()),
+        }
     }
 
     /// Its header: at the end, if it has a footer.
@@ -184,6 +275,7 @@ impl<S: Source> Archive<S> {
     /// # Errors
     /// If they cannot be read, or contradict each other.
     pub fn entries(&self) -> Result<Vec<Entry>, ReadError> {
+        self.check_unlocked()?;
         let mut catalog = CatalogReader::default();
         let mut reader = self.stream(Stream::Catalog);
         let mut piece = vec![0; 64 << 10];
@@ -208,6 +300,7 @@ impl<S: Source> Archive<S> {
     /// # Errors
     /// If it is beyond the end, or the archive is damaged.
     pub fn content(&self, offset: u64) -> Result<ContentReader<'_, S>, ReadError> {
+        self.check_unlocked()?;
         ContentReader::new(self, offset)
     }
 
@@ -228,6 +321,15 @@ impl<S: Source> Archive<S> {
         }
     }
 
+    /// The same of a frame by its number.
+    ///
+    /// # Errors
+    /// As [`stored_frame`](Self::stored_frame), and if there is no such frame.
+    pub fn stored_frame_at(&self, stream: Stream, number: u64) -> Result<Vec<u8>, ReadError> {
+        let frame = self.frame_row(stream, number)?;
+        self.stored_frame(stream, number, &frame)
+    }
+
     /// The most bytes that a stored frame of this archive can have.
     pub(crate) fn stored_frame_bytes_max(&self) -> u64 {
         u64::from(self.header.frame_bytes_max) + limits::STORED_FRAME_EXTRA_BYTES as u64
@@ -235,7 +337,7 @@ impl<S: Source> Archive<S> {
 }
 
 /// Reads the header that counts.
-fn read_header(source: &impl Source) -> Result<Header, ReadError> {
+fn read_header(source: &impl Source) -> Result<(Header, [u8; limits::HEADER_BYTES]), ReadError> {
     let bytes = source.bytes()?;
     if bytes < limits::HEADER_BYTES as u64 {
         return Err(FormatError::NoHeader { bytes }.into());
@@ -254,7 +356,7 @@ fn read_header(source: &impl Source) -> Result<Header, ReadError> {
         }
     }
     match header.archive_bytes == bytes {
-        true => Ok(header),
+        true => Ok((header, first)),
         false => Err(FormatError::Length {
             expected: header.archive_bytes,
             found: bytes,

@@ -16,6 +16,7 @@ mod parts;
 mod pool;
 mod references;
 mod rows;
+mod seal;
 mod similarity;
 mod spool;
 mod stream;
@@ -23,12 +24,15 @@ mod table;
 mod walk;
 
 pub use output::Output;
+pub(crate) use seal::private_place;
+pub use seal::{EncryptOptions, SealError};
 pub use walk::Input;
 
 use std::{
     io::{self, Read},
     ops::ControlFlow,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use thiserror::Error;
@@ -44,11 +48,12 @@ use crate::{
         root::Root,
     },
     index::{IndexError, NameIndex},
-    method::Compression,
+    method::{Compression, Method},
 };
 use frames::FrameMaker;
 use packer::Packer;
 use parts::PartSpool;
+use seal::Seal;
 use stream::StreamMaker;
 use table::{Lists, StreamLists};
 
@@ -77,10 +82,15 @@ pub struct CreateOptions {
     pub is_woven: bool,
     /// Memory for the index of names; beyond, it goes to temporary files.
     pub index_bytes: usize,
+    /// Memory for frames that wait until it is known how long the table before them is; beyond,
+    /// that is estimated.
+    pub waiting_bytes: usize,
     /// Threads that compress.
     pub threads: usize,
     /// Where temporary files go.
     pub temporary: PathBuf,
+    /// For whom it is encrypted.
+    pub encryption: Option<Arc<EncryptOptions>>,
 }
 
 impl Default for CreateOptions {
@@ -93,8 +103,21 @@ impl Default for CreateOptions {
             has_bases: true,
             is_woven: true,
             index_bytes: 128 << 20,
+            waiting_bytes: 64 << 20,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             temporary: std::env::temp_dir(),
+            encryption: None,
+        }
+    }
+}
+
+impl CreateOptions {
+    /// Most plain bytes of a frame.
+    fn frame_bytes_max(&self) -> u32 {
+        let chunk_bytes_max = self.chunking.max_bytes();
+        match self.profile {
+            Profile::Small => self.frame_bytes.saturating_sub(1) + chunk_bytes_max,
+            Profile::Shared => chunk_bytes_max,
         }
     }
 }
@@ -124,6 +147,9 @@ pub enum CreateError {
     /// It cannot be written.
     #[error("the archive cannot be written: {0}")]
     Output(#[from] io::Error),
+    /// It cannot be encrypted.
+    #[error("the archive cannot be encrypted: {0}")]
+    Seal(#[from] SealError),
     /// Names do not find room.
     #[error("the index of chunk names failed: {0}")]
     Index(#[from] IndexError),
@@ -179,6 +205,7 @@ struct Creator<'a> {
     progress: CreateProgress,
     weaver: Weaver,
     streams: Streams,
+    seal: Option<Arc<Seal>>,
 }
 
 /// The streams, which take what the weaver gives.
@@ -192,20 +219,9 @@ struct Streams {
 impl<'a> Creator<'a> {
     fn new(output: Output, options: &'a CreateOptions) -> Result<Self, CreateError> {
         let is_shared = options.profile == Profile::Shared;
-        let frame_bytes_max = frame_bytes_max(options);
-        let mut frames = FrameMaker::new(
-            output,
-            options.threads.max(1),
-            options.compression,
-            is_shared,
-            frame_bytes_max as usize,
-            &options.temporary,
-        )?;
-        let advisory = Self::header(
-            options,
-            frames.frames.has_footer(),
-            &PlainSummary::default(),
-        );
+        let seal = options.encryption.as_deref().map(Seal::new).transpose()?;
+        let mut frames = FrameMaker::new(output, options, seal.as_ref())?;
+        let advisory = Self::header(options, frames.frames.has_footer(), seal.as_deref());
         frames.frames.begin(&advisory.to_bytes())?;
         let makers = Stream::ALL.map(|stream| {
             let (chunking, index_bytes) = match stream {
@@ -216,7 +232,10 @@ impl<'a> Creator<'a> {
                 ),
             };
             let (frame_bytes, has_bases) = match options.profile {
-                Profile::Small => (options.frame_bytes as usize, options.has_bases),
+                Profile::Small => {
+                    let can_have = options.compression.method() == Method::Zstd;
+                    (options.frame_bytes as usize, options.has_bases && can_have)
+                }
                 Profile::Shared => (0, false),
             };
             StreamMaker::new(
@@ -226,6 +245,7 @@ impl<'a> Creator<'a> {
                 Packer::new(frame_bytes, has_bases),
                 is_shared,
                 &options.temporary,
+                seal.as_ref(),
             )
         });
         Ok(Self {
@@ -237,26 +257,32 @@ impl<'a> Creator<'a> {
                 makers,
                 frames,
                 points: Vec::new(),
-                weave_index: PartSpool::new(&options.temporary),
+                weave_index: PartSpool::new(
+                    PartKind::WeaveIndex,
+                    None,
+                    &options.temporary,
+                    seal.clone(),
+                ),
             },
+            seal,
         })
     }
 
-    fn header(options: &CreateOptions, has_footer: bool, summary: &PlainSummary) -> Header {
+    fn header(options: &CreateOptions, has_footer: bool, seal: Option<&Seal>) -> Header {
         Header {
             has_footer,
             is_trailer: false,
             profile: options.profile,
             is_woven: options.is_woven,
-            encryption: None,
+            encryption: seal.map(|seal| seal.how),
             chunking: options.chunking.method(),
             method: options.compression.method().number(),
             chunk_bytes: options.chunking.average_bytes(),
             chunk_bytes_min: options.chunking.min_bytes(),
             chunk_bytes_max: options.chunking.max_bytes(),
-            frame_bytes_max: frame_bytes_max(options),
+            frame_bytes_max: options.frame_bytes_max(),
             archive_bytes: 0,
-            summary: *summary,
+            summary: PlainSummary::default(),
             chunks: 0,
             references: 0,
             root: RootPlace::default(),
@@ -323,14 +349,18 @@ impl<'a> Creator<'a> {
             entries: self.progress.entries,
             digest,
         };
-        let mut header = Self::header(self.options, frames.has_footer(), &summary);
+        let seal = self.seal.as_deref();
+        let mut header = Self::header(self.options, frames.has_footer(), seal);
+        if seal.is_none() {
+            header.summary = summary;
+        }
         header.chunks = sums.chunks;
         header.references = sums.references;
         let root = Root {
             summary,
             ..Root::default()
         };
-        Ok(table::write(frames, lists, header, &root)?)
+        Ok(table::write(frames, lists, header, &root, seal)?)
     }
 }
 
@@ -376,14 +406,16 @@ impl Streams {
         ]
         .map(|stream| self.makers[stream.index()].bytes());
         self.end_points([plain_bytes, end[0], end[1], end[2], end[3]])?;
-        let (frames, tables) = self.frames.finish()?;
+        let (written, tables) = self.frames.finish()?;
         let mut streams = Vec::with_capacity(Stream::ALL.len());
         for (maker, table) in self.makers.into_iter().zip(tables) {
             let parts = maker.parts()?;
+            let (frames, keys) = table;
             streams.push(StreamLists {
                 chunks: parts.chunks,
                 lengths: parts.lengths,
-                frames: table,
+                frames,
+                keys,
                 references: parts.references,
             });
         }
@@ -391,7 +423,7 @@ impl Streams {
             streams,
             weave_index: self.weave_index,
         };
-        Ok((frames, lists, sums))
+        Ok((written, lists, sums))
     }
 
     /// The restart points so far make a part, which ends at `end`.
@@ -401,7 +433,6 @@ impl Streams {
         };
         let covered = std::array::from_fn(|of| end[of] - first[of]);
         self.weave_index.push(
-            PartKind::WeaveIndex,
             self.points.len(),
             encode_points(&self.points, &end),
             covered,
@@ -442,13 +473,5 @@ impl Woven for Streams {
         }
         self.points.push(point);
         Ok(())
-    }
-}
-
-fn frame_bytes_max(options: &CreateOptions) -> u32 {
-    let chunk_bytes_max = options.chunking.max_bytes();
-    match options.profile {
-        Profile::Small => options.frame_bytes.saturating_sub(1) + chunk_bytes_max,
-        Profile::Shared => chunk_bytes_max,
     }
 }

@@ -11,10 +11,7 @@ use std::{
 
 use crate::{
     archive::{Archive, ReadError, Source, copy},
-    format::{
-        FormatError, Stream, digest,
-        part::{PartKind, StoredFrame},
-    },
+    format::{FormatError, Stream, digest, part::PartKind},
 };
 
 /// Frames that lie together are read together up to this.
@@ -29,7 +26,7 @@ pub struct Verified {
     pub stored_bytes: u64,
 }
 
-/// Checks root, parts and frames of `archive` against their digests, with `threads` threads.
+/// Checks root, parts (of a locked archive the public ones) and frames of `archive` against their digests, with `threads` threads.
 /// `progress` is told how many stored bytes were checked, and says whether to go on.
 ///
 /// # Errors
@@ -39,18 +36,22 @@ pub fn verify<S: Source>(
     threads: usize,
     progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
 ) -> Result<Option<Verified>, ReadError> {
+    let mut kinds = vec![PartKind::Chunks];
+    if !archive.is_locked() {
+        kinds.extend([PartKind::Lengths, PartKind::References, PartKind::Keys]);
+    }
     let mut tasks = Vec::new();
-    let lists = Stream::ALL.map(|stream| (stream, archive.root().stream(stream)));
-    for (stream, lists) in lists {
-        for kind in [PartKind::Chunks, PartKind::Lengths, PartKind::References] {
-            for row in lists.list(kind).rows() {
-                archive.part_bytes(kind, &row.place)?;
+    for stream in Stream::ALL {
+        let lists = archive.root().stream(stream);
+        for &kind in &kinds {
+            for row in 0..lists.list(kind).rows().len() {
+                archive.part_bytes(kind, Some(stream), row)?;
             }
         }
         tasks.extend((0..lists.frames.rows().len()).map(|row| (stream, row)));
     }
-    for row in archive.root().weave_index.rows() {
-        archive.part_bytes(PartKind::WeaveIndex, &row.place)?;
+    for row in 0..archive.root().weave_index.rows().len() {
+        archive.part_bytes(PartKind::WeaveIndex, None, row)?;
     }
     let next = AtomicU64::new(0);
     let frames = AtomicU64::new(0);
@@ -101,29 +102,31 @@ fn check_frames<S: Source>(
     row: usize,
     checked: &mut dyn FnMut(u64, u64),
 ) -> Result<(), ReadError> {
-    let row = &archive.root().stream(stream).frames.rows()[row];
-    let frames = archive.frame_rows(row)?;
-    let mut number = row.before[0];
+    let frames = archive.frame_rows(stream, row)?;
+    let mut number = archive.root().stream(stream).frames.rows()[row].before[0];
     let mut buffer = Vec::new();
-    for together in frames.chunk_by(|one, next| {
-        let end = |frame: &StoredFrame| frame.offset + u64::from(frame.stored_bytes);
-        end(one) == next.offset
-            && end(next) - frames[0].offset
-                < READ_BYTES * (1 + (one.offset - frames[0].offset) / READ_BYTES)
-    }) {
-        let bytes: u64 = together
+    let mut rest = &frames[..];
+    while let Some(first) = rest.first() {
+        let mut end = first.offset;
+        let together = rest
             .iter()
-            .map(|frame| u64::from(frame.stored_bytes))
-            .sum();
+            .take_while(|frame| {
+                let is_next = frame.offset == end && end < first.offset + READ_BYTES;
+                end = frame.offset + u64::from(frame.stored_bytes);
+                is_next
+            })
+            .count();
+        let (together, behind) = rest.split_at(together);
+        rest = behind;
+        let bytes = together.iter().map(|frame| u64::from(frame.stored_bytes));
+        let bytes: u64 = bytes.sum();
         buffer.resize(bytes as usize, 0);
-        archive
-            .source()
-            .read_exact_at(&mut buffer, together[0].offset)?;
-        let mut rest = &buffer[..];
+        archive.source().read_exact_at(&mut buffer, first.offset)?;
+        let mut stored = &buffer[..];
         for frame in together {
-            let (stored, behind) = rest.split_at(frame.stored_bytes as usize);
-            rest = behind;
-            if digest(stored) != frame.digest {
+            let (bytes, behind) = stored.split_at(frame.stored_bytes as usize);
+            stored = behind;
+            if digest(bytes) != frame.digest {
                 return Err(ReadError::damaged_frame(stream, number));
             }
             number += 1;

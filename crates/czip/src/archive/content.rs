@@ -20,7 +20,7 @@ enum State<'a, S> {
     /// The content is the plain content.
     Plain(Box<StreamReader<'a, S>>),
     /// What is left of a stretch, if one was begun.
-    Woven(Option<(u64, Box<Unweaver<Stretch<'a, S>>>)>),
+    Woven(Option<Unwoven<'a, S>>),
 }
 
 impl<'a, S: Source> ContentReader<'a, S> {
@@ -85,11 +85,14 @@ impl<'a, S: Source> ContentReader<'a, S> {
     }
 }
 
+/// What unweaves a stretch, and how many bytes are left of it.
+type Unwoven<'a, S> = (u64, Box<Unweaver<Stretch<'a, S>>>);
+
 /// What is left of the stretch that `position` is in, and its unweaver there.
 fn unweave<'a, S: Source>(
     archive: &'a Archive<S>,
     position: u64,
-) -> Result<(u64, Box<Unweaver<Stretch<'a, S>>>), ReadError> {
+) -> Result<Unwoven<'a, S>, ReadError> {
     let (start, end) = archive.stretch_at(position)?;
     // A restart point has the plain content first.
     let stretch = |of: usize, stream: Stream| {

@@ -6,8 +6,9 @@ use quick_cache::Weighter;
 
 use super::{Archive, ReadError, Source};
 use crate::{
+    crypt::{FrameKey, open_frame},
     format::{FormatError, Stream},
-    method::decompress,
+    method::{FrameError, decompress},
 };
 
 /// A frame weighs what it takes.
@@ -44,7 +45,10 @@ impl<S: Source> Archive<S> {
             }
             None => None,
         };
-        let stored = self.stored_frame(stream, number, &frame)?;
+        let mut stored = self.stored_frame(stream, number, &frame)?;
+        if let Some(key) = self.frame_key(stream, number)? {
+            stored = self.open_frame(&key, stored, stream, number)?;
+        }
         let limit = self.header().frame_bytes_max as usize;
         match decompress(&stored, base.as_deref(), limit) {
             Ok(plain) => Ok(plain.into()),
@@ -54,5 +58,26 @@ impl<S: Source> Archive<S> {
                 error,
             }),
         }
+    }
+
+    fn open_frame(
+        &self,
+        key: &FrameKey,
+        stored: Vec<u8>,
+        stream: Stream,
+        number: u64,
+    ) -> Result<Vec<u8>, ReadError> {
+        let (Some(unlocked), Some(how)) = (&self.unlocked, self.header.encryption) else {
+            return Err(ReadError::Locked);
+        };
+        open_frame(unlocked.group.as_ref(), key, stored, how.is_padded).map_err(|error| {
+            ReadError::Frame {
+                stream,
+                number,
+                error: FrameError::Corrupt {
+                    reason: error.to_string(),
+                },
+            }
+        })
     }
 }

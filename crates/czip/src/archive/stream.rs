@@ -31,6 +31,12 @@ impl<'a, S: Source> StreamReader<'a, S> {
         }
     }
 
+    /// Bytes of the stream.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.end
+    }
+
     /// Goes on from `position`, which may be beyond the end: then nothing is left.
     pub fn seek(&mut self, position: u64) {
         self.position = position;

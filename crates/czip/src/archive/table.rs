@@ -6,11 +6,13 @@ use quick_cache::{Weighter, sync::Cache};
 
 use super::{Archive, ReadError, Source, read};
 use crate::{
+    create::private_place,
+    crypt::FrameKey,
     format::{
         ChunkName, FormatError, Stream, digest,
         header::Profile,
         part::{self, ChunkPlace, LengthPart, PartKind, Run, StoredFrame},
-        root::{PartPlace, PartRow, digest_bytes},
+        root::{PartList, PartRow, digest_bytes},
     },
     method::unpack_part,
 };
@@ -24,6 +26,7 @@ pub(super) type PartCache = Cache<PartKey, Arc<Part>, PartWeight>;
 #[derive(Debug)]
 pub(super) enum Part {
     Frames(Vec<StoredFrame>),
+    Keys(Vec<FrameKey>),
     Lengths(LengthPart),
     References(Vec<ReferenceRun>),
     Points(Vec<[u64; 5]>),
@@ -51,6 +54,7 @@ impl Weighter<PartKey, Arc<Part>> for PartWeight {
     fn weight(&self, _: &PartKey, part: &Arc<Part>) -> u64 {
         let bytes = match &**part {
             Part::Frames(frames) => size_of_val(&frames[..]),
+            Part::Keys(keys) => size_of_val(&keys[..]),
             Part::Lengths(part) => size_of_val(&part.starts[..]) + size_of_val(&part.places[..]),
             Part::References(runs) => size_of_val(&runs[..]),
             Part::Points(points) => size_of_val(&points[..]),
@@ -77,9 +81,18 @@ impl<S: Source> Archive<S> {
     pub(crate) fn part_bytes(
         &self,
         kind: PartKind,
-        place: &PartPlace,
+        stream: Option<Stream>,
+        row: usize,
     ) -> Result<Vec<u8>, ReadError> {
-        let stored = read(&self.source, place.offset, place.stored_bytes as usize)?;
+        let place = &self.list(kind, stream).rows()[row].place;
+        let mut stored = read(&self.source, place.offset, place.stored_bytes as usize)?;
+        let private = private_place(kind, stream, row);
+        if let (Some(unlocked), Some(private)) = (&self.unlocked, private) {
+            stored = unlocked
+                .private
+                .open_part(private, stored)
+                .map_err(|_| FormatError::Digest { what: kind.what() })?;
+        }
         let plain = unpack_part(&stored, place.plain_bytes as usize)
             .map_err(|_| FormatError::Digest { what: kind.what() })?;
         let expected = &place.digest[..digest_bytes(kind)];
@@ -89,32 +102,46 @@ impl<S: Source> Archive<S> {
         }
     }
 
+    fn list(&self, kind: PartKind, stream: Option<Stream>) -> &PartList {
+        match stream {
+            Some(stream) => self.root.stream(stream).list(kind),
+            None => &self.root.weave_index,
+        }
+    }
+
     fn part(
         &self,
         key: PartKey,
         read: impl FnOnce(&PartRow) -> Result<Part, ReadError>,
     ) -> Result<Arc<Part>, ReadError> {
         let (kind, stream, row) = key;
-        let list = match stream {
-            Some(stream) => self.root.stream(stream).list(kind),
-            None => &self.root.weave_index,
-        };
-        let row = &list.rows()[row];
+        let row = &self.list(kind, stream).rows()[row];
         self.parts
             .get_or_insert_with(&key, || read(row).map(Arc::new))
     }
 
-    /// The names in a part.
-    pub(crate) fn names(&self, stream: Stream, row: usize) -> Result<Vec<ChunkName>, ReadError> {
+    /// The names in a part of the table: those of the chunks that the row counts.
+    ///
+    /// # Errors
+    /// If the part cannot be read, or is damaged.
+    ///
+    /// # Panics
+    /// If the root has no such row.
+    pub fn chunk_names(&self, stream: Stream, row: usize) -> Result<Vec<ChunkName>, ReadError> {
         let place = self.root.stream(stream).chunks.rows()[row].place;
-        let bytes = self.part_bytes(PartKind::Chunks, &place)?;
+        let bytes = self.part_bytes(PartKind::Chunks, Some(stream), row)?;
         Ok(part::parse_names(&bytes, place.items as usize)?)
     }
 
     /// What a row of frame parts says.
-    pub(crate) fn frame_rows(&self, row: &PartRow) -> Result<Vec<StoredFrame>, ReadError> {
+    pub(crate) fn frame_rows(
+        &self,
+        stream: Stream,
+        row: usize,
+    ) -> Result<Vec<StoredFrame>, ReadError> {
+        let bytes = self.part_bytes(PartKind::Frames, Some(stream), row)?;
+        let row = &self.root.stream(stream).frames.rows()[row];
         let place = &row.place;
-        let bytes = self.part_bytes(PartKind::Frames, place)?;
         let frames = part::parse_frames(
             &bytes,
             place.items as usize,
@@ -133,7 +160,7 @@ impl<S: Source> Archive<S> {
     }
 
     /// What the table says of a frame.
-    pub(super) fn frame_row(&self, stream: Stream, number: u64) -> Result<StoredFrame, ReadError> {
+    pub(crate) fn frame_row(&self, stream: Stream, number: u64) -> Result<StoredFrame, ReadError> {
         let list = &self.root.stream(stream).frames;
         let Some(row) = list.find(0, number) else {
             return Err(FormatError::Invalid {
@@ -142,11 +169,38 @@ impl<S: Source> Archive<S> {
             .into());
         };
         let key = (PartKind::Frames, Some(stream), row);
-        let part = self.part(key, |row| self.frame_rows(row).map(Part::Frames))?;
+        let part = self.part(key, |_| self.frame_rows(stream, row).map(Part::Frames))?;
         let Part::Frames(frames) = &*part else {
             unreachable!("the key says its kind");
         };
         Ok(frames[(number - list.rows()[row].before[0]) as usize])
+    }
+
+    /// The key of a frame, if the archive is encrypted.
+    pub(super) fn frame_key(
+        &self,
+        stream: Stream,
+        number: u64,
+    ) -> Result<Option<FrameKey>, ReadError> {
+        if self.header.encryption.is_none() {
+            return Ok(None);
+        }
+        let list = &self.root.stream(stream).keys;
+        let row = list.find(0, number).ok_or(ReadError::Locked)?;
+        let key = (PartKind::Keys, Some(stream), row);
+        let part = self.part(key, |key_row| {
+            let bytes = self.part_bytes(PartKind::Keys, Some(stream), row)?;
+            let (keys, rest) = bytes.as_chunks();
+            match keys.len() == key_row.place.items as usize && rest.is_empty() {
+                true => Ok(Part::Keys(keys.iter().copied().map(FrameKey).collect())),
+                false => Err(WRONG_PART.into()),
+            }
+        })?;
+        let Part::Keys(keys) = &*part else {
+            unreachable!("the key says its kind");
+        };
+        let within = number - list.rows()[row].before[0];
+        Ok(Some(keys[within as usize].clone()))
     }
 
     /// The part that has the lengths of the chunks in `row`.
@@ -154,7 +208,7 @@ impl<S: Source> Archive<S> {
         let lists = self.root.stream(stream);
         self.part((PartKind::Lengths, Some(stream), row), |length_row| {
             let place = &length_row.place;
-            let bytes = self.part_bytes(PartKind::Lengths, place)?;
+            let bytes = self.part_bytes(PartKind::Lengths, Some(stream), row)?;
             let frame_bytes_max = match self.header.profile {
                 Profile::Small => Some(self.header.frame_bytes_max),
                 Profile::Shared => None,
@@ -234,7 +288,7 @@ impl<S: Source> Archive<S> {
         let lists = self.root.stream(stream);
         let PartRow { place, before } = lists.references.rows()[row];
         let after = lists.references.after(row);
-        let bytes = self.part_bytes(PartKind::References, &place)?;
+        let bytes = self.part_bytes(PartKind::References, Some(stream), row)?;
         let chunks = lists.chunks.items();
         let parsed = part::parse_runs(&bytes, place.items as usize, before[3], chunks)?;
         let (mut references, mut start, mut next) = (before[1], before[2], before[3]);
@@ -283,7 +337,7 @@ impl<S: Source> Archive<S> {
         let end = five(list.after(row));
         let part = self.part((PartKind::WeaveIndex, None, row), |index_row| {
             let place = &index_row.place;
-            let bytes = self.part_bytes(PartKind::WeaveIndex, place)?;
+            let bytes = self.part_bytes(PartKind::WeaveIndex, None, row)?;
             let start = five(index_row.before);
             let points = part::parse_points(&bytes, place.items as usize, &start, &end)?;
             Ok(Part::Points(points))

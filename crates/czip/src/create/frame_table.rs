@@ -3,13 +3,20 @@
 use std::{collections::VecDeque, io};
 
 use super::parts::PartSpool;
-use crate::format::part::{FRAMES_MAX, PartKind, StoredFrame, encode_frames};
+use crate::{
+    crypt::FrameKey,
+    format::part::{FRAMES_MAX, StoredFrame, encode_frames},
+};
 
 /// Frames that may still be bases: of those before, it is forgotten where they are.
 const BASES_MAX: usize = 1 << 16;
 
 pub(super) struct FrameTable {
     parts: PartSpool,
+    /// Parts of keys, if the archive is encrypted.
+    key_parts: PartSpool,
+    /// Keys of the part to come.
+    keys: Vec<FrameKey>,
     /// Those of the part to come; offsets count from the first frame of the archive.
     frames: Vec<StoredFrame>,
     /// Number of the first of them.
@@ -18,13 +25,15 @@ pub(super) struct FrameTable {
     before: (u64, u64),
     has_bases: bool,
     /// The latest frames, the last of which has the highest number.
-    recent: VecDeque<StoredFrame>,
+    recent: VecDeque<(StoredFrame, Option<FrameKey>)>,
 }
 
 impl FrameTable {
-    pub(super) fn new(parts: PartSpool, has_bases: bool) -> Self {
+    pub(super) fn new(parts: PartSpool, key_parts: PartSpool, has_bases: bool) -> Self {
         Self {
             parts,
+            key_parts,
+            keys: Vec::new(),
             frames: Vec::new(),
             first: 0,
             before: (0, 0),
@@ -39,20 +48,26 @@ impl FrameTable {
     }
 
     /// Adds the next frame; a part ends with it if it is full or `ends_part`.
-    pub(super) fn push(&mut self, frame: StoredFrame, ends_part: bool) -> io::Result<()> {
+    pub(super) fn push(
+        &mut self,
+        frame: StoredFrame,
+        key: Option<FrameKey>,
+        ends_part: bool,
+    ) -> io::Result<()> {
         self.frames.push(frame);
+        self.keys.extend(key.clone());
         if self.recent.len() == BASES_MAX {
             self.recent.pop_front();
         }
-        self.recent.push_back(frame);
+        self.recent.push_back((frame, key));
         match ends_part || self.frames.len() == FRAMES_MAX {
             true => self.end_part(),
             false => Ok(()),
         }
     }
 
-    /// A frame, if it is among the latest.
-    pub(super) fn recent(&self, number: u64) -> Option<&StoredFrame> {
+    /// A frame, if it is among the latest, and its key if it has one.
+    pub(super) fn recent(&self, number: u64) -> Option<&(StoredFrame, Option<FrameKey>)> {
         let back = self.len().checked_sub(number + 1)?;
         let place = self.recent.len().checked_sub(back as usize + 1)?;
         self.recent.get(place)
@@ -70,20 +85,25 @@ impl FrameTable {
         let (start_before, stored_before) = self.before;
         let gap = start.wrapping_sub(start_before + stored_before);
         self.parts.push(
-            PartKind::Frames,
             self.frames.len(),
             encode_frames(&self.frames, self.first, self.has_bases),
             [gap, stored_bytes, 0, 0, 0],
         )?;
+        if !self.keys.is_empty() {
+            let keys = self.keys.iter().flat_map(|key| key.0).collect();
+            self.key_parts.push(self.keys.len(), keys, [0; 5])?;
+            self.keys.clear();
+        }
         self.before = (start, stored_bytes);
         self.first += self.frames.len() as u64;
         self.frames.clear();
         Ok(())
     }
 
-    /// All its parts. The first row's gap counts from the first frame of the archive.
-    pub(super) fn finish(mut self) -> io::Result<PartSpool> {
+    /// All its parts, and those of keys. The first row's gap counts from the first frame of the
+    /// archive.
+    pub(super) fn finish(mut self) -> io::Result<(PartSpool, PartSpool)> {
         self.end_part()?;
-        Ok(self.parts)
+        Ok((self.parts, self.key_parts))
     }
 }

@@ -1,16 +1,23 @@
 //! Makes frames, of all streams, and puts them into the archive in order.
 
-use std::{collections::VecDeque, io, path::Path, sync::Arc};
+use std::{collections::VecDeque, io, sync::Arc};
 
 use super::{
+    CreateOptions,
     frame_table::FrameTable,
     output::{Frames, Output},
     parts::PartSpool,
     pool::{Made, Pool},
+    seal::Seal,
 };
 use crate::{
-    format::{Stream, part::StoredFrame},
-    method::{Compression, decompress},
+    crypt::open_frame,
+    format::{
+        Stream,
+        header::Profile,
+        part::{PartKind, StoredFrame},
+    },
+    method::decompress,
 };
 
 /// Plain bytes of frames that are kept, since they may be bases.
@@ -34,6 +41,7 @@ pub(super) struct FrameMaker {
     recent: VecDeque<(Stream, u64, Arc<[u8]>)>,
     recent_bytes: usize,
     frame_bytes_max: usize,
+    seal: Option<Arc<Seal>>,
     /// What the table will take, as far as that can be told.
     pub(super) table_bytes: u64,
 }
@@ -41,21 +49,25 @@ pub(super) struct FrameMaker {
 impl FrameMaker {
     pub(super) fn new(
         output: Output,
-        threads: usize,
-        compression: Compression,
-        is_shared: bool,
-        frame_bytes_max: usize,
-        folder: &Path,
+        options: &CreateOptions,
+        seal: Option<&Arc<Seal>>,
     ) -> io::Result<Self> {
+        let folder = &options.temporary;
+        let has_bases = options.profile == Profile::Small;
+        let parts = |kind, stream| PartSpool::new(kind, Some(stream), folder, seal.cloned());
         Ok(Self {
-            pool: Pool::new(threads, compression)?,
+            pool: Pool::new(options.threads.max(1), options.compression, seal)?,
             waiting: VecDeque::new(),
-            frames: Frames::new(output)?,
-            tables: std::array::from_fn(|_| FrameTable::new(PartSpool::new(folder), !is_shared)),
+            frames: Frames::new(output, options.waiting_bytes)?,
+            tables: Stream::ALL.map(|stream| {
+                let (frames, keys) = (PartKind::Frames, PartKind::Keys);
+                FrameTable::new(parts(frames, stream), parts(keys, stream), has_bases)
+            }),
             next: [0; 5],
             recent: VecDeque::new(),
             recent_bytes: 0,
-            frame_bytes_max,
+            frame_bytes_max: options.frame_bytes_max() as usize,
+            seal: seal.cloned(),
             table_bytes: 0,
         })
     }
@@ -92,8 +104,9 @@ impl FrameMaker {
         Ok(number)
     }
 
-    /// All that are in the making are finished: the frames, and the streams' parts about them.
-    pub(super) fn finish(mut self) -> io::Result<(Frames, Vec<PartSpool>)> {
+    /// All that are in the making are finished: the frames, and the streams' parts about them and
+    /// their keys.
+    pub(super) fn finish(mut self) -> io::Result<(Frames, Vec<(PartSpool, PartSpool)>)> {
         while let Some(made) = self.pool.take(true) {
             self.write(made?)?;
         }
@@ -107,10 +120,10 @@ impl FrameMaker {
         let frame = StoredFrame {
             offset,
             stored_bytes: made.stored.len() as u32,
-            base: waiting.base,
+            base: waiting.base.filter(|_| made.needs_base),
             digest: made.digest,
         };
-        self.tables[waiting.stream.index()].push(frame, waiting.ends_part)
+        self.tables[waiting.stream.index()].push(frame, made.key, waiting.ends_part)
     }
 
     fn remember(&mut self, stream: Stream, number: u64, plain: &Arc<[u8]>) {
@@ -131,18 +144,21 @@ impl FrameMaker {
         if let Some((.., plain)) = found {
             return Ok(Some(Arc::clone(plain)));
         }
-        let Some(frame) = self.tables[stream.index()].recent(number) else {
+        let Some((frame, key)) = self.tables[stream.index()].recent(number) else {
             return Ok(None);
         };
         if frame.base.is_some() {
             return Ok(None);
         }
         let stored = (self.frames).read_back(frame.offset, frame.stored_bytes as usize)?;
-        let plain = stored.map(|stored| decompress(&stored, None, self.frame_bytes_max));
-        match plain {
-            Some(Ok(plain)) => Ok(Some(plain.into())),
-            Some(Err(error)) => Err(io::Error::other(error)),
-            None => Ok(None),
+        let Some(mut stored) = stored else {
+            return Ok(None);
+        };
+        if let (Some(seal), Some(key)) = (&self.seal, key) {
+            stored = open_frame(Some(&seal.group), key, stored, seal.how.is_padded)
+                .map_err(io::Error::other)?;
         }
+        let plain = decompress(&stored, None, self.frame_bytes_max);
+        Ok(Some(plain.map_err(io::Error::other)?.into()))
     }
 }

@@ -15,9 +15,6 @@ use tempfile::NamedTempFile;
 
 use crate::format::limits::HEADER_BYTES;
 
-/// Frames wait in memory up to this.
-const WAITING_BYTES_MAX: usize = 64 << 20;
-
 /// Where an archive is to go.
 pub enum Output {
     /// Into this file, which is replaced when the archive is whole.
@@ -36,6 +33,7 @@ pub(super) struct Frames {
     to: Destination,
     /// Frames whose place is not known yet.
     waiting: Vec<u8>,
+    waiting_bytes_max: usize,
     /// Where the first frame is, once that is known.
     start: Option<u64>,
     /// Bytes of all frames.
@@ -43,7 +41,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    pub(super) fn new(output: Output) -> io::Result<Self> {
+    pub(super) fn new(output: Output, waiting_bytes_max: usize) -> io::Result<Self> {
         let (to, start) = match output {
             Output::File(path) => (Destination::File(NewFile::new(&path)?), None),
             Output::Pipe(out) => (Destination::Pipe(out), Some(HEADER_BYTES as u64)),
@@ -51,6 +49,7 @@ impl Frames {
         Ok(Self {
             to,
             waiting: Vec::new(),
+            waiting_bytes_max,
             start,
             bytes: 0,
         })
@@ -82,7 +81,7 @@ impl Frames {
     /// Appends a frame, and says where it is among the frames. `table_bytes` estimates the table.
     pub(super) fn append(&mut self, stored: &[u8], table_bytes: u64) -> io::Result<u64> {
         let at = self.bytes;
-        if self.start.is_none() && self.waiting.len() + stored.len() > WAITING_BYTES_MAX {
+        if self.start.is_none() && self.waiting.len() + stored.len() > self.waiting_bytes_max {
             self.place_at(HEADER_BYTES as u64 + table_bytes)?;
         }
         match (&mut self.to, self.start) {

@@ -1,11 +1,14 @@
 //! Parts of the table that are ready, until it is known where they go.
 
-use std::{io, path::Path};
+use std::{io, path::Path, sync::Arc};
 
-use super::spool::Spool;
+use super::{
+    seal::{Seal, private_place},
+    spool::Spool,
+};
 use crate::{
     format::{
-        digest,
+        Stream, digest,
         part::PartKind,
         root::{Further, digest_bytes},
     },
@@ -15,7 +18,6 @@ use crate::{
 /// A part that is ready.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartDraft {
-    pub(super) kind: PartKind,
     pub(super) items: u32,
     pub(super) plain_bytes: u32,
     pub(super) stored_bytes: u32,
@@ -29,14 +31,26 @@ pub(super) struct PartDraft {
 pub(super) struct PartSpool {
     spool: Spool,
     drafts: Vec<PartDraft>,
+    kind: PartKind,
+    stream: Option<Stream>,
+    seal: Option<Arc<Seal>>,
 }
 
 impl PartSpool {
-    /// Those that memory is too small for go to files in `folder`.
-    pub(super) fn new(folder: &Path) -> Self {
+    /// The parts of a kind, of one stream but for the weave index. Those that memory is too small for
+    /// go to files in `folder`.
+    pub(super) fn new(
+        kind: PartKind,
+        stream: Option<Stream>,
+        folder: &Path,
+        seal: Option<Arc<Seal>>,
+    ) -> Self {
         Self {
             spool: Spool::new(folder),
             drafts: Vec::new(),
+            kind,
+            stream,
+            seal,
         }
     }
 
@@ -52,17 +66,20 @@ impl PartSpool {
     /// Adds a part of so many items.
     pub(super) fn push(
         &mut self,
-        kind: PartKind,
         items: usize,
         plain: Vec<u8>,
         further: Further,
     ) -> io::Result<()> {
-        let stored = pack_part(&plain)?;
+        let mut stored = pack_part(&plain)?;
+        let place = private_place(self.kind, self.stream, self.drafts.len());
+        if let (Some(seal), Some(place)) = (&self.seal, place) {
+            stored = seal.private.seal_part(place, stored);
+        }
+        let covered_bytes = digest_bytes(self.kind);
         let mut covered = [0; 20];
-        covered[..digest_bytes(kind)].copy_from_slice(&digest::<20>(&plain)[..digest_bytes(kind)]);
+        covered[..covered_bytes].copy_from_slice(&digest::<20>(&plain)[..covered_bytes]);
         let at = self.spool.append(&stored)?;
         self.drafts.push(PartDraft {
-            kind,
             items: items as u32,
             plain_bytes: plain.len() as u32,
             stored_bytes: stored.len() as u32,

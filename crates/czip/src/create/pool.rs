@@ -10,9 +10,11 @@ use std::{
     thread::JoinHandle,
 };
 
+use super::seal::Seal;
 use crate::{
+    crypt::FrameKey,
     format::digest,
-    method::{Compression, Compressor},
+    method::{Compression, Compressor, Method},
 };
 
 /// A frame to be made.
@@ -26,6 +28,10 @@ struct Job {
 pub(super) struct Made {
     pub(super) stored: Vec<u8>,
     pub(super) digest: [u8; 12],
+    /// Whether it needs its base, which is of no use to what does not compress.
+    pub(super) needs_base: bool,
+    /// If the archive is encrypted.
+    pub(super) key: Option<FrameKey>,
 }
 
 type Answer = (u64, io::Result<Made>);
@@ -43,16 +49,21 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(threads: usize, compression: Compression) -> io::Result<Self> {
+    pub(super) fn new(
+        threads: usize,
+        compression: Compression,
+        seal: Option<&Arc<Seal>>,
+    ) -> io::Result<Self> {
         let in_flight_max = 4 * threads;
         let (jobs, queue) = sync_channel(in_flight_max);
         let queue = Arc::new(Mutex::new(queue));
         let (answer, answers) = channel();
         let workers = (0..threads).map(|_| {
             let (queue, answer) = (Arc::clone(&queue), answer.clone());
+            let seal = seal.cloned();
             std::thread::Builder::new()
                 .name("compress".to_owned())
-                .spawn(move || work(&queue, &answer, compression))
+                .spawn(move || work(&queue, &answer, compression, seal.as_deref()))
         });
         Ok(Self {
             workers: workers.collect::<io::Result<_>>()?,
@@ -104,7 +115,12 @@ impl Pool {
     }
 }
 
-fn work(queue: &Mutex<Receiver<Job>>, answer: &Sender<Answer>, compression: Compression) {
+fn work(
+    queue: &Mutex<Receiver<Job>>,
+    answer: &Sender<Answer>,
+    compression: Compression,
+    seal: Option<&Seal>,
+) {
     let mut compressor = Compressor::new(compression);
     loop {
         let job = queue.lock().map(|queue| queue.recv());
@@ -113,9 +129,21 @@ fn work(queue: &Mutex<Receiver<Job>>, answer: &Sender<Answer>, compression: Comp
         };
         let made = compressor
             .compress(&job.plain, job.base.as_deref())
-            .map(|stored| Made {
-                digest: digest(&stored),
-                stored,
+            .map(|frame| {
+                let is_zstd = frame.first() == Some(&Method::Zstd.number());
+                let (stored, key) = match seal {
+                    Some(seal) => {
+                        let sealed = seal.group.seal_frame(frame, seal.how.is_padded);
+                        (sealed.stored, Some(sealed.key))
+                    }
+                    None => (frame, None),
+                };
+                Made {
+                    digest: digest(&stored),
+                    stored,
+                    needs_base: job.base.is_some() && is_zstd,
+                    key,
+                }
             });
         if answer.send((job.sequence, made)).is_err() {
             return;

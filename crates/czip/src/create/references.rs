@@ -3,7 +3,7 @@
 use std::io;
 
 use super::parts::PartSpool;
-use crate::format::part::{PartKind, RUNS_MAX, Run, encode_runs};
+use crate::format::part::{RUNS_MAX, Run, encode_runs};
 
 /// Takes the numbers of a stream's chunks, one after the other.
 pub(super) struct References {
@@ -69,7 +69,6 @@ impl References {
     fn end_part(&mut self) -> io::Result<()> {
         let [references, bytes, new] = self.sums;
         self.parts.push(
-            PartKind::References,
             self.runs.len(),
             encode_runs(&self.runs),
             [references, bytes, new, 0, 0],
@@ -91,8 +90,16 @@ impl References {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::part::parse_runs;
+    use crate::format::{
+        Stream,
+        part::{PartKind, parse_runs},
+    };
     use proptest::prelude::*;
+    use std::path::Path;
+
+    fn parts(folder: &Path) -> PartSpool {
+        PartSpool::new(PartKind::References, Some(Stream::Content), folder, None)
+    }
 
     /// Numbers in which each new one is one more than the highest before.
     fn numbers() -> impl Strategy<Value = Vec<u64>> {
@@ -118,7 +125,7 @@ mod tests {
         #[test]
         fn runs_say_which_chunks_follow_each_other(numbers in numbers()) {
             let folder = tempfile::tempdir().expect("a folder");
-            let mut references = References::new(PartSpool::new(folder.path()));
+            let mut references = References::new(parts(folder.path()));
             for &number in &numbers {
                 references.push(number, number as u32 + 1).expect("room");
             }
@@ -155,7 +162,7 @@ mod tests {
     #[test]
     fn many_equal_chunks_are_one_run() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut references = References::new(PartSpool::new(folder.path()));
+        let mut references = References::new(parts(folder.path()));
         for _ in 0..1_000_000 {
             references.push(0, 8).expect("room");
         }

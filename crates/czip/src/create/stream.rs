@@ -4,6 +4,7 @@ use std::{
     io,
     ops::Range,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use refrain_codec::{
@@ -18,6 +19,7 @@ use super::{
     parts::PartSpool,
     references::References,
     rows::{Row, Rows},
+    seal::Seal,
 };
 use crate::{
     chunker::Chunker,
@@ -53,6 +55,7 @@ pub(super) struct StreamMaker {
     references: References,
     packer: Packer,
     is_shared: bool,
+    seal: Option<Arc<Seal>>,
     /// Chunks in the part of names to come.
     part_chunks: usize,
     bytes: u64,
@@ -68,6 +71,7 @@ impl StreamMaker {
         packer: Packer,
         is_shared: bool,
         folder: &Path,
+        seal: Option<&Arc<Seal>>,
     ) -> Self {
         Self {
             stream,
@@ -79,9 +83,15 @@ impl StreamMaker {
             hashes: Vec::new(),
             index,
             rows: Rows::new(),
-            references: References::new(PartSpool::new(folder)),
+            references: References::new(PartSpool::new(
+                PartKind::References,
+                Some(stream),
+                folder,
+                seal.cloned(),
+            )),
             packer,
             is_shared,
+            seal: seal.cloned(),
             part_chunks: 0,
             bytes: 0,
             unique_bytes: 0,
@@ -140,7 +150,18 @@ impl StreamMaker {
             .collect();
         let unnamed = std::mem::take(&mut self.unnamed);
         let mut hashes = std::mem::take(&mut self.hashes);
-        ChunkHasher::Blake3.hash_all(Backend::best(), &unnamed, &chunks, &mut hashes);
+        match &self.seal {
+            Some(seal) => {
+                let names = chunks
+                    .iter()
+                    .map(|chunk| seal.group.name(&unnamed[chunk.clone()]));
+                hashes.clear();
+                hashes.extend(names.map(ChunkHash));
+            }
+            None => {
+                ChunkHasher::Blake3.hash_all(Backend::best(), &unnamed, &chunks, &mut hashes);
+            }
+        }
         for (chunk, ChunkHash(name)) in chunks.into_iter().zip(&hashes) {
             self.add(ChunkName(*name), &unnamed[chunk], frames)?;
         }
@@ -205,8 +226,8 @@ impl StreamMaker {
 
     /// What the table says of its chunks.
     pub(super) fn parts(self) -> io::Result<StreamParts> {
-        let mut chunks = PartSpool::new(&self.folder);
-        let mut lengths = PartSpool::new(&self.folder);
+        let parts = |kind| PartSpool::new(kind, Some(self.stream), &self.folder, self.seal.clone());
+        let (mut chunks, mut lengths) = (parts(PartKind::Chunks), parts(PartKind::Lengths));
         let count = self.rows.len();
         let mut rows: Vec<Row> = Vec::new();
         let mut read = 0;
@@ -231,9 +252,9 @@ impl StreamMaker {
             let places: Vec<ChunkPlace> = part.iter().map(|row| row.place).collect();
             let sum = bytes.iter().map(|&bytes| u64::from(bytes)).sum();
             let places = (!self.is_shared).then_some(&places[..]);
-            chunks.push(PartKind::Chunks, items, encode_names(&names), [0; 5])?;
+            chunks.push(items, encode_names(&names), [0; 5])?;
             let encoded = encode_lengths(&bytes, places);
-            lengths.push(PartKind::Lengths, items, encoded, [sum, 0, 0, 0, 0])?;
+            lengths.push(items, encoded, [sum, 0, 0, 0, 0])?;
         }
         Ok(StreamParts {
             chunks,

@@ -2,10 +2,11 @@
 
 use std::io;
 
-use super::{output::Frames, parts::PartSpool};
+use super::{output::Frames, parts::PartSpool, seal::Seal};
 use crate::{
+    crypt::SEAL_BYTES,
     format::{
-        FormatError, Stream,
+        Stream,
         header::{Header, Profile, RootPlace},
         limits::HEADER_BYTES,
         part::PartKind,
@@ -20,6 +21,7 @@ pub(super) struct StreamLists {
     pub(super) lengths: PartSpool,
     pub(super) frames: PartSpool,
     pub(super) references: PartSpool,
+    pub(super) keys: PartSpool,
 }
 
 /// The parts of all lists.
@@ -42,7 +44,8 @@ impl Lists {
             PartKind::Lengths => &mut lists.lengths,
             PartKind::Frames => &mut lists.frames,
             PartKind::References => &mut lists.references,
-            PartKind::Keys | PartKind::WeaveIndex => unreachable!("no stream has these"),
+            PartKind::Keys => &mut lists.keys,
+            PartKind::WeaveIndex => unreachable!("no stream has it"),
         }
     }
 
@@ -62,8 +65,10 @@ impl Lists {
                 let count = rows(PartKind::Frames, self);
                 order.extend((0..count).map(|row| (Some(stream), PartKind::Frames, row)));
             }
-            let count = rows(PartKind::References, self);
-            order.extend((0..count).map(|row| (Some(stream), PartKind::References, row)));
+            for kind in [PartKind::References, PartKind::Keys] {
+                let count = rows(kind, self);
+                order.extend((0..count).map(|row| (Some(stream), kind, row)));
+            }
         }
         let count = self.weave_index.len();
         order.extend((0..count).map(|row| (None, PartKind::WeaveIndex, row)));
@@ -72,159 +77,220 @@ impl Lists {
 }
 
 /// Where the table goes.
+#[derive(Clone, Copy)]
 struct Layout {
     root_at: u64,
     /// Parts go from here to `room_end`, and what does not fit, from `tail` on.
     parts_at: u64,
     room_end: u64,
     tail: u64,
+    frames_at: u64,
 }
 
-/// A root as it is stored, and where.
+/// A root, with all parts where a layout says.
 struct PackedRoot {
-    place: RootPlace,
-    stored: Vec<u8>,
+    public: Vec<u8>,
+    public_plain_bytes: usize,
+    /// Not sealed yet.
+    private: Vec<u8>,
+    private_plain_bytes: usize,
+    layout: Layout,
     offsets: Vec<u64>,
-    end: u64,
+    parts_end: u64,
 }
 
-fn too_large(error: FormatError) -> io::Error {
-    io::Error::new(io::ErrorKind::FileTooLarge, error)
+/// What writes a table.
+struct TableWriter<'a> {
+    frames: Frames,
+    lists: Lists,
+    order: Vec<PartNumber>,
+    parts_bytes: u64,
+    root: &'a Root,
+    seal: Option<&'a Seal>,
 }
 
 /// Writes the table, and the header that says where it is. `header` and `root` lack that alone.
 pub(super) fn write(
-    mut frames: Frames,
+    frames: Frames,
     mut lists: Lists,
     mut header: Header,
     root: &Root,
+    seal: Option<&Seal>,
 ) -> io::Result<Header> {
     let order = lists.order(header.profile);
-    let header_bytes = HEADER_BYTES as u64;
-    let mut parts_bytes = 0;
-    for &(stream, kind, row) in &order {
-        parts_bytes += u64::from(lists.list(stream, kind).draft(row).stored_bytes);
+    let stored = order.iter().map(|&(stream, kind, row)| {
+        let draft = lists.list(stream, kind).draft(row);
+        u64::from(draft.stored_bytes)
+    });
+    let parts_bytes = stored.sum();
+    let mut writer = TableWriter {
+        frames,
+        lists,
+        order,
+        parts_bytes,
+        root,
+        seal,
+    };
+    let packed = match writer.frames.has_footer() {
+        true => writer.behind_pipe()?,
+        false => writer.in_file()?,
+    };
+    writer.finish(&packed, &mut header)?;
+    Ok(header)
+}
+
+impl TableWriter<'_> {
+    /// What a root takes: with what seals it, and with the keys behind it.
+    fn root_bytes(&self, packed: &PackedRoot) -> u64 {
+        let (sealed, keys) = self
+            .seal
+            .map_or((0, 0), |seal| (SEAL_BYTES, seal.keys.len()));
+        (packed.public.len() + packed.private.len() + sealed + keys) as u64
     }
-    let mut fill =
-        |layout: &Layout, frames_at: u64| pack_root(&mut lists, &order, root, layout, frames_at);
-    let packed = if frames.has_footer() {
-        let end = header_bytes + frames.bytes();
-        let layout = Layout {
-            root_at: end + parts_bytes,
-            parts_at: end,
-            room_end: end + parts_bytes,
-            tail: end + parts_bytes,
-        };
-        fill(&layout, header_bytes)?
-    } else {
+
+    fn behind_pipe(&mut self) -> io::Result<PackedRoot> {
+        let frames_at = HEADER_BYTES as u64;
+        let parts_at = frames_at + self.frames.bytes();
+        let root_at = parts_at + self.parts_bytes;
+        self.pack(Layout {
+            root_at,
+            parts_at,
+            room_end: root_at,
+            tail: root_at,
+            frames_at,
+        })
+    }
+
+    fn in_file(&mut self) -> io::Result<PackedRoot> {
+        let header_bytes = HEADER_BYTES as u64;
         // The root's length depends a little on the offsets in it.
         let mut root_bytes = 0;
         loop {
             let parts_at = header_bytes + root_bytes;
-            let front = Layout {
+            let room_end = parts_at + self.parts_bytes;
+            let frames_at = self.frames.start().unwrap_or(room_end);
+            if room_end > frames_at {
+                return self.around_frames(frames_at);
+            }
+            let packed = self.pack(Layout {
                 root_at: header_bytes,
                 parts_at,
-                room_end: parts_at + parts_bytes,
-                tail: 0,
-            };
-            let frames_at = frames.start().unwrap_or(front.room_end);
-            let packed = match front.room_end <= frames_at {
-                true => fill(&front, frames_at)?,
-                false => {
-                    let mut behind = Layout {
-                        root_at: 0,
-                        parts_at: header_bytes,
-                        room_end: frames_at,
-                        tail: frames_at + frames.bytes(),
-                    };
-                    behind.root_at = fill(&behind, frames_at)?.end;
-                    fill(&behind, frames_at)?
-                }
-            };
-            let is_behind = packed.place.offset != header_bytes;
-            if is_behind || packed.stored.len() as u64 <= root_bytes {
-                frames.place_at(frames_at)?;
-                break packed;
+                room_end,
+                tail: room_end,
+                frames_at,
+            })?;
+            let needed = self.root_bytes(&packed);
+            if needed <= root_bytes {
+                self.frames.place_at(frames_at)?;
+                return Ok(packed);
             }
-            root_bytes = packed.stored.len() as u64;
+            root_bytes = needed;
         }
-    };
-    for (&(stream, kind, row), &at) in order.iter().zip(&packed.offsets) {
-        let (_, stored) = lists.list(stream, kind).read(row)?;
-        frames.write_at(&stored, at)?;
     }
-    frames.write_at(&packed.stored, packed.place.offset)?;
-    header.root = packed.place;
-    let end = packed
-        .end
-        .max(packed.place.offset + packed.stored.len() as u64);
-    let frames_end = frames.start().unwrap_or(header_bytes) + frames.bytes();
-    header.archive_bytes = end.max(frames_end);
-    if frames.has_footer() {
-        header.is_trailer = true;
-        header.archive_bytes += header_bytes;
-        frames.write_at(&header.to_bytes(), header.archive_bytes - header_bytes)?;
-    } else {
-        frames.write_at(&header.to_bytes(), 0)?;
-    }
-    frames.finish()?;
-    Ok(header)
-}
 
-/// The root, with all parts where `layout` says.
-fn pack_root(
-    lists: &mut Lists,
-    order: &[PartNumber],
-    root: &Root,
-    layout: &Layout,
-    frames_at: u64,
-) -> io::Result<PackedRoot> {
-    let mut root = root.clone();
-    let (mut room_at, mut tail) = (layout.parts_at, layout.tail);
-    let mut offsets = Vec::with_capacity(order.len());
-    for &(stream, kind, row) in order {
-        let draft = *lists.list(stream, kind).draft(row);
-        let bytes = u64::from(draft.stored_bytes);
-        let at = match room_at + bytes <= layout.room_end {
-            true => &mut room_at,
-            false => &mut tail,
+    /// The room is too small: what does not fit goes behind the frames.
+    fn around_frames(&mut self, frames_at: u64) -> io::Result<PackedRoot> {
+        let tail = frames_at + self.frames.bytes();
+        let layout = Layout {
+            root_at: tail,
+            parts_at: HEADER_BYTES as u64,
+            room_end: frames_at,
+            tail,
+            frames_at,
         };
-        let place = PartPlace {
-            items: draft.items,
-            offset: *at,
-            stored_bytes: draft.stored_bytes,
-            plain_bytes: draft.plain_bytes,
-            digest: draft.digest,
-        };
-        offsets.push(*at);
-        *at += bytes;
-        let list = match stream {
-            Some(stream) => root.streams[stream.index()].list_mut(kind),
-            None => &mut root.weave_index,
-        };
-        let mut further = draft.further;
-        if kind == PartKind::Frames && row == 0 {
-            further[0] += frames_at;
-        }
-        list.push(kind, place, further).map_err(too_large)?;
+        let root_at = self.pack(layout)?.parts_end;
+        self.pack(Layout { root_at, ..layout })
     }
-    let (public, private) = (root.encode_public(), root.encode_private(false));
-    let mut stored = pack_part(&public)?;
-    let stored_bytes = stored.len();
-    stored.extend_from_slice(&pack_part(&private)?);
-    let as_u32 = |bytes: usize| u32::try_from(bytes).map_err(io::Error::other);
-    let end = room_at.max(tail);
-    Ok(PackedRoot {
-        place: RootPlace {
-            offset: layout.root_at,
-            stored_bytes: as_u32(stored_bytes)?,
-            plain_bytes: as_u32(public.len())?,
-            private_stored_bytes: as_u32(stored.len() - stored_bytes)?,
-            private_plain_bytes: as_u32(private.len())?,
-            digest: *blake3::hash(&stored).as_bytes(),
-        },
-        stored,
-        offsets,
-        end,
-    })
+
+    /// The root, with all parts where `layout` says.
+    fn pack(&mut self, layout: Layout) -> io::Result<PackedRoot> {
+        let mut root = self.root.clone();
+        let (mut room_at, mut tail) = (layout.parts_at, layout.tail);
+        let mut offsets = Vec::with_capacity(self.order.len());
+        for &(stream, kind, row) in &self.order {
+            let draft = *self.lists.list(stream, kind).draft(row);
+            let bytes = u64::from(draft.stored_bytes);
+            let at = match room_at + bytes <= layout.room_end {
+                true => &mut room_at,
+                false => &mut tail,
+            };
+            let place = PartPlace {
+                items: draft.items,
+                offset: *at,
+                stored_bytes: draft.stored_bytes,
+                plain_bytes: draft.plain_bytes,
+                digest: draft.digest,
+            };
+            offsets.push(*at);
+            *at += bytes;
+            let list = match stream {
+                Some(stream) => root.streams[stream.index()].list_mut(kind),
+                None => &mut root.weave_index,
+            };
+            let mut further = draft.further;
+            if kind == PartKind::Frames && row == 0 {
+                further[0] = further[0].wrapping_add(layout.frames_at);
+            }
+            list.push(kind, place, further)
+                .map_err(|error| io::Error::new(io::ErrorKind::FileTooLarge, error))?;
+        }
+        let public = root.encode_public();
+        let private = root.encode_private(self.seal.is_some());
+        Ok(PackedRoot {
+            public: pack_part(&public)?,
+            public_plain_bytes: public.len(),
+            private: pack_part(&private)?,
+            private_plain_bytes: private.len(),
+            layout,
+            offsets,
+            parts_end: room_at.max(tail),
+        })
+    }
+
+    fn finish(mut self, packed: &PackedRoot, header: &mut Header) -> io::Result<()> {
+        let header_bytes = HEADER_BYTES as u64;
+        let as_u32 = |bytes: usize| u32::try_from(bytes).map_err(io::Error::other);
+        let sealed_bytes = self.seal.map_or(0, |_| SEAL_BYTES);
+        let root_end = packed.layout.root_at + self.root_bytes(packed);
+        let frames_end = packed.layout.frames_at + self.frames.bytes();
+        header.archive_bytes = packed.parts_end.max(root_end).max(frames_end);
+        if self.frames.has_footer() {
+            header.is_trailer = true;
+            header.archive_bytes += header_bytes;
+        }
+        header.root = RootPlace {
+            offset: packed.layout.root_at,
+            stored_bytes: as_u32(packed.public.len())?,
+            plain_bytes: as_u32(packed.public_plain_bytes)?,
+            private_stored_bytes: as_u32(packed.private.len() + sealed_bytes)?,
+            private_plain_bytes: as_u32(packed.private_plain_bytes)?,
+            digest: [0; 32],
+        };
+        let mut private = packed.private.clone();
+        if let Some(seal) = self.seal {
+            // What it vouches for in the header is all there but for its own digest, behind that.
+            let vouched = header.to_bytes();
+            let key = &seal.private;
+            private = key.seal_private_root(&vouched, &packed.public, private);
+        }
+        let mut stored = packed.public.clone();
+        stored.extend_from_slice(&private);
+        header.root.digest = *blake3::hash(&stored).as_bytes();
+        if let Some(seal) = self.seal {
+            let keys_at = packed.layout.root_at + stored.len() as u64;
+            header.keys = (keys_at, as_u32(seal.keys.len())?);
+            stored.extend_from_slice(&seal.keys);
+        }
+        for (&(stream, kind, row), &at) in self.order.iter().zip(&packed.offsets) {
+            let (_, part) = self.lists.list(stream, kind).read(row)?;
+            self.frames.write_at(&part, at)?;
+        }
+        self.frames.write_at(&stored, packed.layout.root_at)?;
+        let header_at = match header.is_trailer {
+            true => header.archive_bytes - header_bytes,
+            false => 0,
+        };
+        self.frames.write_at(&header.to_bytes(), header_at)?;
+        self.frames.finish()
+    }
 }

@@ -1,0 +1,204 @@
+use std::io::Cursor;
+
+use proptest::{collection::vec, prelude::*, sample::select};
+use refrain_czip::{
+    chunker::Chunking,
+    create::{CreateOptions, Input, Output},
+    format::header::Profile,
+};
+
+use crate::{
+    Crumbs, archive_of, make, noise, open, options, piped_archive_of, read, read_all, tar_of,
+};
+
+fn any_options() -> impl Strategy<Value = CreateOptions> {
+    let compressions = vec!["zstd", "zstd:-5", "gzip:1", "bzip2:1", "none"];
+    (
+        any::<bool>(),
+        select(compressions),
+        select(vec![0, 1 << 14, 256 << 10]),
+        any::<bool>(),
+        any::<bool>(),
+        1_usize..4,
+    )
+        .prop_map(
+            |(is_shared, compression, frame_bytes, has_bases, is_woven, threads)| CreateOptions {
+                profile: match is_shared {
+                    true => Profile::Shared,
+                    false => Profile::Small,
+                },
+                compression: compression.parse().expect("one that there is"),
+                frame_bytes,
+                has_bases,
+                is_woven,
+                threads,
+                ..options()
+            },
+        )
+}
+
+/// Content with repeats, near repeats, runs and tars in it.
+fn content() -> impl Strategy<Value = Vec<u8>> {
+    let piece = (0_u8..5, 0_u64..4, 0_usize..200_000, any::<u8>());
+    vec(piece, 0..12).prop_map(|pieces| {
+        let mut content = Vec::new();
+        for (kind, seed, bytes, byte) in pieces {
+            match kind {
+                0 => content.extend(noise(seed, bytes)),
+                1 => content.extend(std::iter::repeat_n(byte, bytes)),
+                2 => {
+                    let mut changed = noise(seed, bytes);
+                    changed
+                        .iter_mut()
+                        .step_by(30_011)
+                        .for_each(|at| *at ^= byte);
+                    content.extend(changed);
+                }
+                3 => content.extend((0..bytes / 8).flat_map(|n| format!("{n:08}").into_bytes())),
+                _ => {
+                    let files: Vec<_> = (0..seed * 20)
+                        .map(|file| (format!("top/{file}.txt"), noise(file, bytes / 50)))
+                        .collect();
+                    content.extend(tar_of(&files, u64::from(byte)));
+                }
+            }
+        }
+        content
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn what_goes_in_comes_out(
+        content in content(),
+        options in any_options(),
+        ranges in vec((any::<prop::sample::Index>(), 0_usize..300_000), 0..4),
+    ) {
+        for archive in [archive_of(&content, &options), piped_archive_of(&content, &options)] {
+            let archive = open(archive);
+            prop_assert_eq!(read_all(&archive).expect("sound"), &content[..]);
+            for (start, bytes) in &ranges {
+                let start = start.index(content.len() + 1);
+                let end = (start + bytes).min(content.len());
+                let found = read(&archive, start..start + bytes).expect("sound");
+                prop_assert_eq!(found, &content[start..end]);
+            }
+            let entries = archive.entries().expect("sound");
+            prop_assert_eq!(entries.len(), 1);
+        }
+    }
+
+    #[test]
+    fn an_archive_depends_on_nothing_but_content_and_options(
+        content in content(),
+        options in any_options(),
+    ) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("again.czip");
+        let input = Input::Stream(Box::new(Crumbs(Cursor::new(content.clone()))));
+        let again = CreateOptions { threads: 4 - options.threads, ..options.clone() };
+        make(vec![input], Output::File(path.clone()), &again).expect("an archive");
+        let again = std::fs::read(path).expect("it is there");
+        prop_assert_eq!(archive_of(&content, &options), again);
+    }
+}
+
+#[test]
+fn a_repeat_is_stored_once() {
+    let release = noise(1, 3 << 20);
+    let content = [&release[..], &release, &release].concat();
+    for profile in [Profile::Small, Profile::Shared] {
+        let options = CreateOptions {
+            profile,
+            ..options()
+        };
+        let archive = archive_of(&content, &options);
+        assert!(
+            archive.len() < release.len() + (128 << 10),
+            "{}",
+            archive.len()
+        );
+    }
+}
+
+#[test]
+fn chunks_that_changed_a_little_are_stored_as_what_changed() {
+    let release = noise(1, 4 << 20);
+    let mut patched = release.clone();
+    patched
+        .iter_mut()
+        .step_by(100_003)
+        .for_each(|byte| *byte ^= 1);
+    let content = [release.clone(), patched].concat();
+    let with = archive_of(&content, &options());
+    let without = archive_of(
+        &content,
+        &CreateOptions {
+            has_bases: false,
+            ..options()
+        },
+    );
+    assert!(with.len() < release.len() + (128 << 10), "{}", with.len());
+    assert!(
+        without.len() > release.len() + (1 << 20),
+        "{}",
+        without.len()
+    );
+}
+
+#[test]
+fn times_alone_cost_little_in_the_next_release() {
+    let files: Vec<_> = (0..300)
+        .map(|file| (format!("release/{file}.txt"), noise(file, 3_000)))
+        .collect();
+    let one = tar_of(&files, 1_700_000_000);
+    let both = [one.clone(), tar_of(&files, 1_700_009_999)].concat();
+    let (one, both) = (archive_of(&one, &options()), archive_of(&both, &options()));
+    assert!(
+        both.len() < one.len() + 4_096,
+        "{} and {}",
+        one.len(),
+        both.len()
+    );
+}
+
+/// More frames than wait in memory, so that room is left for the table before its size is known.
+#[test]
+fn a_large_archive_has_its_table_in_front() {
+    let content = noise(5, 90 << 20);
+    let archive = open(archive_of(&content, &options()));
+    assert_eq!(archive.header().root.offset, 256);
+    assert_eq!(read_all(&archive).expect("sound"), content);
+    let room = archive.header().archive_bytes - archive.root().summary.stored_bytes;
+    assert!(room < content.len() as u64 / 200, "{room}");
+}
+
+/// Where no frame waits, room is left by what the first one tells.
+#[test]
+fn a_table_that_outgrows_its_room_goes_behind_the_frames() {
+    let content = noise(5, 24 << 20);
+    let options = CreateOptions {
+        chunking: Chunking::default().at_most(1 << 10),
+        waiting_bytes: 0,
+        ..options()
+    };
+    let archive = open(archive_of(&content, &options));
+    assert!(archive.header().root.offset > archive.root().summary.stored_bytes);
+    assert_eq!(read_all(&archive).expect("sound"), content);
+}
+
+#[test]
+fn the_index_of_names_may_be_far_smaller_than_the_names() {
+    let release = noise(3, 24 << 20);
+    let content = [&release[..], &release].concat();
+    let options = CreateOptions {
+        chunking: Chunking::default().at_most(1 << 10),
+        index_bytes: 16 << 10,
+        ..options()
+    };
+    let archive = archive_of(&content, &options);
+    assert!(archive.len() < release.len() * 11 / 10, "{}", archive.len());
+    assert_eq!(read_all(&open(archive)).expect("sound"), content);
+}
