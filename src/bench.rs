@@ -7,7 +7,6 @@
 //! it was measured, but JSON at the end; Ctrl-C brings the end forward.
 
 mod contests;
-pub mod interrupt;
 mod machine;
 mod measure;
 mod pair;
@@ -27,9 +26,8 @@ use clap::Args;
 use indicatif::ProgressBar;
 use refrain_codec::simd::{Backend, BackendChoice, InstructionSet};
 
-use crate::demo::content;
+use crate::{demo::content, interrupt::Interrupt};
 use contests::{Contest, Inputs, RowName};
-use interrupt::Interrupt;
 use machine::{Machine, Steadiness};
 use report::{Report, Row};
 use text::RunningTable;
@@ -73,7 +71,7 @@ impl BenchArguments {
 /// Measures everything and prints it.
 ///
 /// # Errors
-/// [`Interrupted`](interrupt::Interrupted), among others, once all is printed that was measured.
+/// [`Interrupted`](crate::interrupt::Interrupted), among others, once all is printed that was measured.
 pub fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
     let backends = backends(arguments.simd);
     let progress = progress::line("making content");

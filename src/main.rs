@@ -1,14 +1,17 @@
 //! `refrain`: keeps bytes off the wire that the other side already has.
 //!
 //! One thin file a subcommand. Exit codes: 0 done; 1 it failed, and standard error says
-//! why; 2 the command line or the configuration is wrong; 130 Ctrl-C ended a benchmark early.
+//! why; 2 the command line or the configuration is wrong; 130 Ctrl-C ended it early.
 
 mod bench;
 mod check;
 mod cost;
+mod czip;
 mod demo;
 mod dry_run;
+mod interrupt;
 mod keygen;
+mod progress;
 mod run;
 mod status;
 mod store;
@@ -19,8 +22,8 @@ use std::{
     process::ExitCode,
 };
 
-use bench::interrupt::{self, Interrupted};
 use clap::{Parser, Subcommand};
+use interrupt::Interrupted;
 use refrain_gateway::{
     options::{FarOptions, NearOptions, Role},
     settings::{ConfigError, environment::UnreadVariable},
@@ -40,8 +43,8 @@ const LOG_LINES_WAITING_MAX: usize = 16_384;
 #[command(
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 130 a benchmark \
-                  that Ctrl-C ended."
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 130 Ctrl-C \
+                  ended it."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -62,6 +65,8 @@ enum Command {
     Status(status::StatusArguments),
     /// Look after a near end's chunk store: add files to its history, show, verify, compact it
     Store(store::StoreArguments),
+    /// Archives that share chunks: make, extract, read and check them
+    Czip(czip::CzipArguments),
     /// Find out whether a pair works, and how fast the way between is
     Check(check::CheckArguments),
     /// Reckon what elimination saves on the bill for traffic, and costs on the one for servers
@@ -78,6 +83,7 @@ fn main() -> ExitCode {
         Command::Near(arguments) => run::near(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Store(arguments) => store::run(&arguments),
+        Command::Czip(arguments) => czip::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Cost(arguments) => cost::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

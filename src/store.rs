@@ -6,12 +6,11 @@
 mod print;
 
 use std::{
-    io::{IsTerminal, Write},
+    io::Write,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, bail, ensure};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use refrain_codec::{
     chunk::{hash::ChunkHasher, stream::ChunkBounds},
     marker::PackMask,
@@ -23,7 +22,10 @@ use refrain_store::{
 };
 use serde::Serialize;
 
-use crate::table::bytes;
+use crate::{
+    progress::bar,
+    table::{bytes, printable},
+};
 
 /// Of a store that is made and for which no bound was given.
 const SIZE_BYTES_DEFAULT: u64 = 100_000_000_000;
@@ -184,11 +186,11 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     let report = report?;
     store.close()?;
     for (path, why) in &report.told {
-        let path = print::printable(path.display());
+        let path = printable(path.display());
         eprintln!("refrain: not added: {path}: {why}");
     }
     for (path, what) in &report.told_private {
-        let path = print::printable(path.display());
+        let path = printable(path.display());
         eprintln!("refrain: passed over: {path}: {what}; --all adds it too");
     }
     if let Some(others) = others {
@@ -277,16 +279,6 @@ fn compact(options: &StoreOptions) -> anyhow::Result<()> {
     let report = report?;
     store.close()?;
     options.print(&report, |out| print::compacted(&report, out))
-}
-
-/// A progress bar on a terminal, nothing elsewhere.
-fn bar(template: &str) -> ProgressBar {
-    let target = match std::io::stderr().is_terminal() {
-        true => ProgressDrawTarget::stderr(),
-        false => ProgressDrawTarget::hidden(),
-    };
-    let style = ProgressStyle::with_template(template).expect("a valid template");
-    ProgressBar::with_draw_target(None, target).with_style(style)
 }
 
 fn parse_folder(path: &str) -> Result<PathBuf, Mismatch> {

@@ -1,6 +1,9 @@
 //! Tables for people.
 
-use std::io::Write;
+use std::{
+    fmt::Display,
+    io::{self, Write},
+};
 
 pub use refrain_gateway::units::decimal_bytes as bytes;
 
@@ -73,6 +76,25 @@ impl Columns {
     }
 }
 
+/// Lines of a name and what is said of it.
+pub fn lines(lines: &[(&str, String)], out: &mut dyn Write) -> io::Result<()> {
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, text) in lines {
+        writeln!(out, "{name:<width$}  {text}")?;
+    }
+    Ok(())
+}
+
+/// A name that somebody else gave, without what a terminal would obey.
+pub fn printable(name: impl Display) -> String {
+    let name = name.to_string();
+    let shown = name.chars().map(|char| match char.is_control() {
+        true => char.escape_default().to_string(),
+        false => char.to_string(),
+    });
+    shown.collect()
+}
+
 /// A share in percent, `-` of nothing.
 pub fn percent(part: f64, whole: f64) -> String {
     if whole == 0.0 {
@@ -108,6 +130,12 @@ mod tests {
             String::from_utf8(out).expect("text"),
             "a    long  words\nxyz     1  so\n"
         );
+    }
+
+    #[test]
+    fn names_do_not_reach_the_terminal_as_they_are() {
+        let name = "key\nall is well\u{1b}[31m \u{e9}.pem";
+        assert_eq!(printable(name), "key\\nall is well\\u{1b}[31m \u{e9}.pem");
     }
 
     #[test]

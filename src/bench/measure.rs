@@ -2,10 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{
-    contests::{Contest, Contestant},
-    interrupt::{Interrupt, Interrupted},
-};
+use super::contests::{Contest, Contestant};
+use crate::interrupt::{Interrupt, Interrupted};
 
 /// Turns that are measured at least, however little time there is.
 const TURNS_MIN: usize = 5;

@@ -1,32 +1,10 @@
 //! What `refrain store` found, for people.
 
-use std::{
-    fmt::Display,
-    io::{self, Write},
-};
+use std::io::{self, Write};
 
 use refrain_store::{AddReport, CompactReport, StoreStat, VerifyReport};
 
-use crate::table::{bytes, percent};
-
-/// Lines of a name and what is said of it.
-fn lines(lines: &[(&str, String)], out: &mut dyn Write) -> io::Result<()> {
-    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    for (name, text) in lines {
-        writeln!(out, "{name:<width$}  {text}")?;
-    }
-    Ok(())
-}
-
-/// A name that somebody else gave, without what a terminal would obey.
-pub fn printable(name: impl Display) -> String {
-    let name = name.to_string();
-    let shown = name.chars().map(|char| match char.is_control() {
-        true => char.escape_default().to_string(),
-        false => char.to_string(),
-    });
-    shown.collect()
-}
+use crate::table::{bytes, lines, percent, printable};
 
 pub fn stat(stat: &StoreStat, out: &mut dyn Write) -> io::Result<()> {
     let disk = &stat.disk;
@@ -157,16 +135,4 @@ pub fn compacted(report: &CompactReport, out: &mut dyn Write) -> io::Result<()> 
         all.push(("left as they are", why));
     }
     lines(&all, out)
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn names_do_not_reach_the_terminal_as_they_are() {
-        let name = "key\nall is well\u{1b}[31m \u{e9}.pem";
-        assert_eq!(
-            super::printable(name),
-            "key\\nall is well\\u{1b}[31m \u{e9}.pem"
-        );
-    }
 }

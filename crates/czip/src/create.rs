@@ -26,7 +26,7 @@ mod walk;
 pub use output::Output;
 pub(crate) use seal::private_place;
 pub use seal::{EncryptOptions, SealError};
-pub use walk::Input;
+pub use walk::{FileId, Input};
 
 use std::{
     io::{self, Read},
@@ -56,6 +56,7 @@ use parts::PartSpool;
 use seal::Seal;
 use stream::StreamMaker;
 use table::{Lists, StreamLists};
+use walk::Visited;
 
 /// Read at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -91,6 +92,9 @@ pub struct CreateOptions {
     pub temporary: PathBuf,
     /// For whom it is encrypted.
     pub encryption: Option<Arc<EncryptOptions>>,
+    /// Files that are passed over where they lie in a folder, such as what standard output goes to.
+    /// The output is by itself.
+    pub passed_over: Vec<FileId>,
 }
 
 impl Default for CreateOptions {
@@ -107,6 +111,7 @@ impl Default for CreateOptions {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             temporary: std::env::temp_dir(),
             encryption: None,
+            passed_over: Vec::new(),
         }
     }
 }
@@ -124,13 +129,15 @@ impl CreateOptions {
 
 /// How far an archive has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CreateProgress {
+pub struct CreateProgress<'a> {
     /// Plain bytes read.
     pub plain_bytes: u64,
     /// Bytes of frames written.
     pub stored_bytes: u64,
     /// Entries of the catalog.
     pub entries: u64,
+    /// A socket, a pipe or a device that was found just now: it has no content, and is not archived.
+    pub special_file: Option<&'a Path>,
 }
 
 /// Why an archive could not be made.
@@ -161,6 +168,20 @@ pub enum CreateError {
         /// The name.
         name: String,
     },
+    /// What was given has no content that ends.
+    #[error(
+        "{} is no regular file: give `-`, and its content on standard input", .path.display()
+    )]
+    Special {
+        /// What was given.
+        path: PathBuf,
+    },
+    /// It would replace what it is made of.
+    #[error("{} is both what is to be archived and where the archive is to go", .path.display())]
+    OutputIsInput {
+        /// What was given.
+        path: PathBuf,
+    },
     /// A path is too long, or no path that an archive may hold.
     #[error("{} has a name that an archive cannot hold", .path.display())]
     Name {
@@ -176,6 +197,7 @@ pub enum CreateError {
 ///
 /// # Errors
 /// If an input cannot be read or the archive not be written; then the output file is as it was.
+/// Sockets, pipes and devices in folders are no error: they are told, and passed over.
 pub fn create(
     inputs: Vec<Input>,
     output: Output,
@@ -184,8 +206,13 @@ pub fn create(
 ) -> Result<Header, CreateError> {
     let mut creator = Creator::new(output, options)?;
     let mut piece = vec![0; PIECE_BYTES];
-    walk::walk(inputs, &mut |found| {
-        let walk::Found { path, entry, file } = found;
+    let mut passed_over = creator.streams.frames.frames.own_files();
+    passed_over.extend(&options.passed_over);
+    walk::walk(inputs, &passed_over, &mut |visited| {
+        let walk::Found { path, entry, file } = match visited {
+            Visited::Found(found) => found,
+            Visited::Special(path) => return creator.tell(Some(path), progress),
+        };
         let entry = match file {
             Some(file) => {
                 let bytes = creator.file(&path, file, &mut piece, progress)?;
@@ -202,7 +229,7 @@ pub fn create(
 struct Creator<'a> {
     options: &'a CreateOptions,
     digest: blake3::Hasher,
-    progress: CreateProgress,
+    progress: CreateProgress<'static>,
     weaver: Weaver,
     streams: Streams,
     seal: Option<Arc<Seal>>,
@@ -318,15 +345,28 @@ impl<'a> Creator<'a> {
             self.progress.plain_bytes += count as u64;
             self.progress.stored_bytes = self.streams.frames.frames.bytes();
             self.streams.estimate_table();
-            if progress(self.progress).is_break() {
-                return Err(CreateError::Interrupted);
-            }
+            self.tell(None, progress)?;
         }
         match self.options.is_woven {
             true => self.weaver.end_file(&mut self.streams)?,
             false => self.streams.boundary()?,
         }
         Ok(self.progress.plain_bytes - before)
+    }
+
+    fn tell(
+        &self,
+        special_file: Option<&Path>,
+        progress: &mut dyn FnMut(CreateProgress) -> ControlFlow<()>,
+    ) -> Result<(), CreateError> {
+        let now = CreateProgress {
+            special_file,
+            ..self.progress
+        };
+        match progress(now) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(CreateError::Interrupted),
+        }
     }
 
     fn entry(&mut self, entry: &Entry) -> Result<(), CreateError> {

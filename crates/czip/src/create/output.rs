@@ -5,7 +5,8 @@
 //! and what does not fit goes behind the frames. So nothing is written twice.
 
 use std::{
-    fs::{File, Permissions},
+    error::Error,
+    fs::{self, File, Permissions},
     io::{self, Write},
     os::unix::fs::{FileExt, PermissionsExt},
     path::{Path, PathBuf},
@@ -13,12 +14,15 @@ use std::{
 
 use tempfile::NamedTempFile;
 
+use super::walk::FileId;
 use crate::format::limits::HEADER_BYTES;
 
 /// Where an archive is to go.
 pub enum Output {
     /// Into this file, which is replaced when the archive is whole.
     File(PathBuf),
+    /// The same, written from its beginning to its end, with a footer.
+    Stream(PathBuf),
     /// Down a pipe, with a footer.
     Pipe(Box<dyn Write + Send>),
 }
@@ -31,6 +35,7 @@ enum Destination {
 /// The frames of an archive that is being made.
 pub(super) struct Frames {
     to: Destination,
+    has_footer: bool,
     /// Frames whose place is not known yet.
     waiting: Vec<u8>,
     waiting_bytes_max: usize,
@@ -42,29 +47,39 @@ pub(super) struct Frames {
 
 impl Frames {
     pub(super) fn new(output: Output, waiting_bytes_max: usize) -> io::Result<Self> {
-        let (to, start) = match output {
-            Output::File(path) => (Destination::File(NewFile::new(&path)?), None),
-            Output::Pipe(out) => (Destination::Pipe(out), Some(HEADER_BYTES as u64)),
+        let (to, has_footer) = match output {
+            Output::File(path) => (Destination::File(NewFile::new(&path)?), false),
+            Output::Stream(path) => (Destination::File(NewFile::new(&path)?), true),
+            Output::Pipe(out) => (Destination::Pipe(out), true),
         };
         Ok(Self {
             to,
+            has_footer,
             waiting: Vec::new(),
             waiting_bytes_max,
-            start,
+            start: has_footer.then_some(HEADER_BYTES as u64),
             bytes: 0,
         })
     }
 
     /// Whether the header that counts is at the end, since the one at the beginning cannot wait.
     pub(super) fn has_footer(&self) -> bool {
-        matches!(self.to, Destination::Pipe(_))
+        self.has_footer
     }
 
-    /// Writes the advisory header down a pipe.
+    /// The files that the archive is made in, and that it replaces.
+    pub(super) fn own_files(&self) -> Vec<FileId> {
+        match &self.to {
+            Destination::File(file) => file.own_files(),
+            Destination::Pipe(_) => Vec::new(),
+        }
+    }
+
+    /// Writes the advisory header, if there is a footer.
     pub(super) fn begin(&mut self, header: &[u8]) -> io::Result<()> {
-        match &mut self.to {
-            Destination::Pipe(out) => out.write_all(header),
-            Destination::File(_) => Ok(()),
+        match self.has_footer {
+            true => self.write_at(header, 0),
+            false => Ok(()),
         }
     }
 
@@ -136,6 +151,14 @@ impl Frames {
     }
 }
 
+/// The error without the temporary name, which says nothing to a user.
+fn without_path(error: io::Error) -> io::Error {
+    let code = (error.get_ref().and_then(Error::source))
+        .and_then(|cause| cause.downcast_ref::<io::Error>())
+        .and_then(io::Error::raw_os_error);
+    code.map_or(error, io::Error::from_raw_os_error)
+}
+
 /// A file that takes its name when it is whole, and is gone if it never is.
 pub(crate) struct NewFile {
     file: NamedTempFile,
@@ -143,16 +166,31 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    /// A file that is to be at `path`, with the permissions that new files have.
+    /// A file that is to be at `path`, with the permissions of the file there, or those that new files
+    /// have. A link there stays, and what it leads to is replaced.
     pub(crate) fn new(path: &Path) -> io::Result<Self> {
+        let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let there = fs::metadata(path).ok();
+        if there.as_ref().is_some_and(fs::Metadata::is_dir) {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
         let folder = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
         let file = tempfile::Builder::new()
             .prefix(".refrain-")
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(folder)?;
+            .permissions(Permissions::from_mode(match there {
+                Some(_) => 0o600,
+                None => 0o666,
+            }))
+            .tempfile_in(folder)
+            .map_err(without_path)?;
+        if let Some(there) = there {
+            let mode = there.permissions().mode() & 0o777;
+            file.as_file()
+                .set_permissions(Permissions::from_mode(mode))?;
+        }
         Ok(Self {
             file,
             path: path.to_owned(),
@@ -161,6 +199,12 @@ impl NewFile {
 
     pub(crate) fn file(&self) -> &File {
         self.file.as_file()
+    }
+
+    /// Itself, and what it replaces.
+    fn own_files(&self) -> Vec<FileId> {
+        let there = [self.file().metadata(), fs::metadata(&self.path)];
+        there.iter().flatten().map(FileId::of).collect()
     }
 
     pub(crate) fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {

@@ -19,6 +19,31 @@ pub enum Input {
     Stream(Box<dyn Read>),
 }
 
+/// A file, by its device and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    device: u64,
+    number: u64,
+}
+
+impl FileId {
+    /// The file that `metadata` is of.
+    #[must_use]
+    pub fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            number: metadata.ino(),
+        }
+    }
+}
+
+/// What [`walk`] comes to.
+pub(super) enum Visited<'a> {
+    Found(Found),
+    /// What has no content.
+    Special(&'a Path),
+}
+
 /// Something that was found.
 pub(super) struct Found {
     /// Where, for errors.
@@ -29,18 +54,20 @@ pub(super) struct Found {
     pub(super) file: Option<Box<dyn Read>>,
 }
 
-type Take<'a> = &'a mut dyn FnMut(Found) -> Result<(), CreateError>;
+type Take<'a> = &'a mut dyn FnMut(Visited<'_>) -> Result<(), CreateError>;
 
-/// Gives all that `inputs` have to `take`: folders before what is in them, names in order.
-pub(super) fn walk(inputs: Vec<Input>, take: Take<'_>) -> Result<(), CreateError> {
+/// Gives all that `inputs` have to `take`: folders before what is in them, names in order; of the
+/// files `own` nothing.
+pub(super) fn walk(inputs: Vec<Input>, own: &[FileId], take: Take<'_>) -> Result<(), CreateError> {
     let mut names = HashSet::new();
     let mut walker = Walker {
         take,
+        own,
         links: HashMap::new(),
     };
     for input in inputs {
         match input {
-            Input::Stream(stream) => (walker.take)(Found {
+            Input::Stream(stream) => (walker.take)(Visited::Found(Found {
                 path: PathBuf::from("standard input"),
                 entry: Entry {
                     path: Vec::new(),
@@ -50,7 +77,7 @@ pub(super) fn walk(inputs: Vec<Input>, take: Take<'_>) -> Result<(), CreateError
                     mtime_ns: 0,
                 },
                 file: Some(stream),
-            })?,
+            }))?,
             Input::Path(path) => {
                 let at = |error| input_error(&path, error);
                 let name = match path.file_name() {
@@ -68,6 +95,12 @@ pub(super) fn walk(inputs: Vec<Input>, take: Take<'_>) -> Result<(), CreateError
                     });
                 }
                 let metadata = fs::metadata(&path).map_err(at)?;
+                if own.contains(&FileId::of(&metadata)) {
+                    return Err(CreateError::OutputIsInput { path });
+                }
+                if !metadata.is_dir() && !metadata.is_file() {
+                    return Err(CreateError::Special { path });
+                }
                 walker.visit(&path, name.as_bytes().to_vec(), &metadata)?;
             }
         }
@@ -84,8 +117,10 @@ fn input_error(path: &Path, error: io::Error) -> CreateError {
 
 struct Walker<'a> {
     take: Take<'a>,
-    /// Files that have other names as well, by device and number: the first name.
-    links: HashMap<(u64, u64), Vec<u8>>,
+    /// What is passed over.
+    own: &'a [FileId],
+    /// Files that have other names as well, and the first of them.
+    links: HashMap<FileId, Vec<u8>>,
 }
 
 impl Walker<'_> {
@@ -99,6 +134,9 @@ impl Walker<'_> {
             return Err(CreateError::Name {
                 path: path.to_owned(),
             });
+        }
+        if self.own.contains(&FileId::of(metadata)) {
+            return Ok(());
         }
         let at = |error| input_error(path, error);
         let kind = metadata.file_type();
@@ -119,8 +157,7 @@ impl Walker<'_> {
                 }
             }
         } else {
-            // Sockets, pipes and devices have no content.
-            return Ok(());
+            return (self.take)(Visited::Special(path));
         };
         let entry = Entry {
             path: name.clone(),
@@ -129,11 +166,11 @@ impl Walker<'_> {
             mtime_s: metadata.mtime(),
             mtime_ns: metadata.mtime_nsec() as u32,
         };
-        (self.take)(Found {
+        (self.take)(Visited::Found(Found {
             path: path.to_owned(),
             entry,
             file,
-        })?;
+        }))?;
         if !kind.is_dir() {
             return Ok(());
         }
@@ -157,7 +194,7 @@ impl Walker<'_> {
         if metadata.nlink() < 2 {
             return None;
         }
-        match self.links.entry((metadata.dev(), metadata.ino())) {
+        match self.links.entry(FileId::of(metadata)) {
             std::collections::hash_map::Entry::Occupied(first) => Some(first.get().clone()),
             std::collections::hash_map::Entry::Vacant(vacant) => {
                 vacant.insert(name.to_vec());

@@ -4,7 +4,9 @@
 //! Paths come from whoever made the archive: none leads out of the folder that it is extracted to,
 //! and none lies below a path that is no folder. What extracts must still not follow links on disk.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
+
+use thiserror::Error;
 
 use super::{FormatError, Input, limits, put_varint};
 
@@ -43,6 +45,45 @@ pub struct Entry {
     pub mtime_s: i64,
     /// And in nanoseconds.
     pub mtime_ns: u32,
+}
+
+/// Why a path has no bytes of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NoContent {
+    /// Nothing is called so.
+    #[error("the archive has nothing of this name; `list` shows what it has")]
+    Missing,
+    /// It is a folder.
+    #[error("it is a folder")]
+    Folder,
+    /// It is a symbolic link.
+    #[error("it is a symbolic link; what it leads to may be in the archive")]
+    SymbolicLink,
+}
+
+/// The bytes of the plain content that are those of the file at `path`, of a whole catalog.
+///
+/// # Errors
+/// If there is no such file.
+pub fn content_of(entries: &[Entry], path: &[u8]) -> Result<Range<u64>, NoContent> {
+    let mut position = 0;
+    for entry in entries {
+        let start = position;
+        if let EntryKind::File { bytes } = entry.kind {
+            position += bytes;
+        }
+        if entry.path != path {
+            continue;
+        }
+        return match &entry.kind {
+            EntryKind::File { .. } => Ok(start..position),
+            // Its file is before it, so this ends.
+            EntryKind::HardLink { target } => content_of(entries, target),
+            EntryKind::Folder => Err(NoContent::Folder),
+            EntryKind::SymbolicLink { .. } => Err(NoContent::SymbolicLink),
+        };
+    }
+    Err(NoContent::Missing)
 }
 
 const NO_PATH: FormatError = FormatError::Invalid {

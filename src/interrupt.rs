@@ -1,8 +1,10 @@
-//! Ctrl-C: the measurement of the moment is given up, and what was measured before is kept.
+//! Ctrl-C: what is being done is given up, and what is to be tidied up is.
 
 use std::{
     error::Error,
-    fmt, io, process,
+    fmt, io,
+    ops::ControlFlow,
+    process,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -53,15 +55,31 @@ impl Interrupt {
             false => Ok(()),
         }
     }
+
+    /// Whether to go on, as those that report their progress are told.
+    pub fn flow(&self) -> ControlFlow<()> {
+        match self.check() {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(Interrupted) => ControlFlow::Break(()),
+        }
+    }
+
+    /// What became of something: after Ctrl-C, its error is that.
+    pub fn or<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
+        match self.check() {
+            Ok(()) => result,
+            Err(interrupted) => result.map_err(|_| interrupted.into()),
+        }
+    }
 }
 
-/// Why not all was measured.
+/// Why not all was done.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Interrupted;
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("interrupted before all was measured")
+        f.write_str("interrupted")
     }
 }
 

@@ -1,0 +1,76 @@
+//! `refrain czip cat`: the plain content, or some of it.
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+};
+
+use anyhow::Context;
+use refrain_czip::{
+    archive::{ReadError, copy},
+    format::catalog,
+};
+
+use super::{open, range::ByteRange, standard_io, threads};
+use crate::interrupt::Interrupt;
+
+#[derive(clap::Args)]
+pub struct CatArguments {
+    /// The archive; `-` is standard input
+    #[arg(value_name = "IN.czip")]
+    archive: PathBuf,
+    /// A file in it, as `list` names it [default: all files, one behind the other]
+    #[arg(value_name = "PATH")]
+    path: Option<OsString>,
+    /// Which bytes of it: the first, and the one behind the last, such as 1G-1G+64K, 100-200 or
+    /// 4096-. No more of the archive is read than they need
+    #[arg(long, value_name = "START-END")]
+    range: Option<ByteRange>,
+    /// Threads that decompress [default: one a processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+pub fn run(arguments: &CatArguments) -> anyhow::Result<()> {
+    let called = open::called(&arguments.archive);
+    // Ctrl-C ends it at once: nothing lies around.
+    let archive = open::open(&arguments.archive, &Interrupt::default())?;
+    let whole = match &arguments.path {
+        None => 0..archive.plain_bytes(),
+        Some(path) => {
+            let entries = archive.entries().with_context(|| called.clone())?;
+            catalog::content_of(&entries, path.as_bytes())
+                .with_context(|| format!("{called}: {}", path.display()))?
+        }
+    };
+    let bytes = whole.end - whole.start;
+    let wanted = arguments.range.map_or(0..bytes, |range| range.of(bytes));
+    if wanted.end > bytes {
+        let (end, wanted) = (bytes, wanted.end);
+        return Err(anyhow::Error::from(ReadError::BeyondEnd { end, wanted }).context(called));
+    }
+    let range = whole.start + wanted.start..whole.start + wanted.end;
+    let mut out = standard_io::output()?;
+    let threads = threads(arguments.threads);
+    let copied = copy(&archive, range, threads, &mut |piece: &[u8]| {
+        out.write_all(piece).map_err(CatError::Output)
+    });
+    match copied {
+        Ok(()) => Ok(()),
+        Err(CatError::Read(error)) => Err(anyhow::Error::from(error).context(called)),
+        Err(CatError::Output(error)) => Err(error.into()),
+    }
+}
+
+enum CatError {
+    Read(ReadError),
+    Output(io::Error),
+}
+
+impl From<ReadError> for CatError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}

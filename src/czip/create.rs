@@ -1,0 +1,343 @@
+//! `refrain czip create`: files and folders, or standard input, into an archive.
+
+use std::{
+    collections::HashSet,
+    fs::{self, OpenOptions},
+    io::{self, IsTerminal},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    thread,
+};
+
+use anyhow::{Context, ensure};
+use indicatif::ProgressBar;
+use refrain_czip::{
+    chunker::{Chunking, ChunkingMethod},
+    create::{CreateError, CreateOptions, CreateProgress, FileId, Input, Output, create},
+    format::header::{Header, Profile},
+    method::Compression,
+};
+use refrain_gateway::units::ByteSize;
+use serde::Serialize;
+
+use super::{
+    open::STANDARD,
+    report,
+    standard_io::{self, StandardInput},
+    threads,
+};
+use crate::{
+    interrupt::Interrupt,
+    progress,
+    table::{bytes, percent, printable},
+};
+
+/// No frame of an archive may be longer than 16 MiB, and its last chunk has up to 8.
+const FRAME_BYTES_MAX: u64 = 8 << 20;
+
+/// What is the same in the help of all that writes a file.
+const AFTER_HELP: &str = "\
+An archive that is there is replaced once the new one is whole; until then, and after Ctrl-C, a full disk \
+or a power cut, it stays as it was. Temporary files without names go to $TMPDIR, or beside the archive.";
+
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct CreateArguments {
+    /// Files and folders, with all that is in them; `-` alone is standard input. Sockets, pipes and
+    /// devices in folders are passed over and counted, and so is the archive itself
+    #[arg(value_name = "FILE|DIR", required = true)]
+    inputs: Vec<PathBuf>,
+    /// Where the archive goes; `-` is standard output. A pipe or a device gets it in one pass, as with
+    /// --stream
+    #[arg(short, long, value_name = "OUT.czip")]
+    output: PathBuf,
+    /// What it is made for: `small` compresses chunks together; in `shared` each chunk stands alone, so
+    /// that caches can share it
+    #[arg(long, value_name = "NAME", default_value = "small", value_parser = parse_profile)]
+    profile: Profile,
+    /// The average chunk, 1KiB to 1MiB: the nearest power of two
+    #[arg(long, value_name = "SIZE", default_value = "32KiB", value_parser = parse_chunk_size)]
+    chunk_size: u32,
+    /// How chunks are cut: modp, pack or fixed
+    #[arg(long, value_name = "NAME", default_value_t)]
+    chunker: ChunkingMethod,
+    /// zstd, gzip, bzip2 or none, and perhaps a level, such as zstd:19
+    #[arg(long, value_name = "METHOD[:LEVEL]", default_value_t)]
+    compress: Compression,
+    /// Write from beginning to end, with the header that counts at the end
+    #[arg(long)]
+    stream: bool,
+    /// Chunks that are compressed together, in profile `small`: up to 8MiB; 0 compresses each alone
+    #[arg(long, value_name = "SIZE", default_value = "256KiB", value_parser = parse_frame_size)]
+    frame_size: u32,
+    /// Do not compress chunks against earlier ones that are similar
+    #[arg(long)]
+    no_delta: bool,
+    /// Do not take tar, cpio, zip and ar archives apart
+    #[arg(long)]
+    no_containers: bool,
+    /// Memory for the names of chunks; more of them go to temporary files
+    #[arg(long, value_name = "SIZE", default_value = "128MiB")]
+    index_memory: ByteSize,
+    /// Threads that compress [default: one a processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Report as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was made.
+#[derive(Serialize)]
+struct Report {
+    plain_bytes: u64,
+    archive_bytes: u64,
+    /// Plain bytes of all chunks, each once.
+    unique_bytes: u64,
+    stored_bytes: u64,
+    entries: u64,
+    chunks: u64,
+    references: u64,
+    /// Sockets, pipes and devices.
+    special_files: u64,
+    profile: String,
+    /// BLAKE3 of the plain content.
+    digest: String,
+}
+
+pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
+    let is_pipe = is_pipe(&arguments.output);
+    // Down a pipe nothing is left to tidy up, so that Ctrl-C may end it at once.
+    let interrupt = match is_pipe {
+        true => Interrupt::default(),
+        false => Interrupt::listen()?,
+    };
+    let called = match arguments.output.as_os_str() == STANDARD {
+        true => "standard output".to_owned(),
+        false => arguments.output.display().to_string(),
+    };
+    let (output, passed_over) = output(arguments, is_pipe).with_context(|| called.clone())?;
+    let mut options = options(arguments, is_pipe)?;
+    options.passed_over = passed_over;
+    let inputs = inputs(&arguments.inputs, &interrupt)?;
+    let bar = bar(&arguments.inputs);
+    let mut special_files = 0;
+    let created = create(inputs, output, &options, &mut |now: CreateProgress<'_>| {
+        bar.set_position(now.plain_bytes);
+        bar.set_message(format!("{} stored", bytes(now.stored_bytes)));
+        if let Some(path) = now.special_file {
+            special_files += 1;
+            let path = printable(path.display());
+            bar.suspend(|| {
+                eprintln!("refrain: passed over: {path}: it is no file, folder or link")
+            });
+        }
+        interrupt.flow()
+    });
+    bar.finish_and_clear();
+    let header = interrupt.or(created.map_err(|error| match error {
+        CreateError::Output(_) | CreateError::Index(_) => {
+            anyhow::Error::from(error).context(called)
+        }
+        error => error.into(),
+    }))?;
+    let report = Report::new(&header, special_files);
+    let lines = report.lines();
+    match arguments.output.as_os_str() == STANDARD {
+        true => report::print(&mut io::stderr(), arguments.json, &report, &lines),
+        false => report::to_stdout(arguments.json, &report, &lines),
+    }
+}
+
+/// Whether the archive goes where nothing can be changed or replaced.
+fn is_pipe(output: &Path) -> bool {
+    let is_other = |metadata: fs::Metadata| !metadata.is_file() && !metadata.is_dir();
+    output.as_os_str() == STANDARD || fs::metadata(output).is_ok_and(is_other)
+}
+
+/// Where the archive goes, and the files that this is beside the output itself.
+fn output(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<(Output, Vec<FileId>)> {
+    let path = &arguments.output;
+    let file = match (is_pipe, arguments.stream) {
+        (false, false) => return Ok((Output::File(path.clone()), Vec::new())),
+        (false, true) => return Ok((Output::Stream(path.clone()), Vec::new())),
+        (true, _) if path.as_os_str() == STANDARD => standard_io::output()?,
+        (true, _) => OpenOptions::new().write(true).open(path)?,
+    };
+    ensure!(
+        !file.is_terminal(),
+        "an archive is not for a terminal: give a file with -o, or a pipe"
+    );
+    let own = FileId::of(&file.metadata()?);
+    Ok((Output::Pipe(Box::new(file)), vec![own]))
+}
+
+fn options(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<CreateOptions> {
+    let mut options = CreateOptions {
+        profile: arguments.profile,
+        chunking: Chunking::new(arguments.chunker, arguments.chunk_size)?,
+        compression: arguments.compress,
+        frame_bytes: arguments.frame_size,
+        has_bases: !arguments.no_delta,
+        is_woven: !arguments.no_containers,
+        index_bytes: usize::try_from(arguments.index_memory.0)?,
+        threads: threads(arguments.threads),
+        ..CreateOptions::default()
+    };
+    if let (false, None) = (is_pipe, std::env::var_os("TMPDIR")) {
+        // It has more room than a folder in memory.
+        let folder = arguments.output.parent().unwrap_or(Path::new(""));
+        options.temporary = match folder.as_os_str().is_empty() {
+            true => PathBuf::from("."),
+            false => folder.to_owned(),
+        };
+    }
+    Ok(options)
+}
+
+fn inputs(paths: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<Input>> {
+    let is_standard = |path: &PathBuf| path.as_os_str() == STANDARD;
+    if paths.iter().any(is_standard) {
+        ensure!(paths.len() == 1, "`-` is archived alone: it has no name");
+        let stream = StandardInput::new(interrupt).context("standard input")?;
+        return Ok(vec![Input::Stream(Box::new(stream))]);
+    }
+    Ok(paths.iter().cloned().map(Input::Path).collect())
+}
+
+/// A bar whose length another thread finds out.
+fn bar(inputs: &[PathBuf]) -> ProgressBar {
+    let bar = progress::bar(progress::SOME_BYTES);
+    let is_standard = |path: &PathBuf| path.as_os_str() == STANDARD;
+    if !bar.is_hidden() && !inputs.iter().any(is_standard) {
+        let (inputs, bar) = (inputs.to_vec(), bar.clone());
+        // It ends with the process, if not before.
+        thread::spawn(move || {
+            let mut seen = HashSet::new();
+            let total = inputs
+                .iter()
+                .map(|input| bytes_in(input, true, &mut seen))
+                .sum();
+            bar.set_length(total);
+            bar.set_style(progress::style(progress::OF_BYTES));
+        });
+    }
+    bar
+}
+
+/// The bytes of all files at and below `path`; what cannot be read has none.
+fn bytes_in(path: &Path, is_given: bool, seen: &mut HashSet<(u64, u64)>) -> u64 {
+    let metadata = match is_given {
+        true => fs::metadata(path),
+        false => fs::symlink_metadata(path),
+    };
+    match metadata {
+        Ok(file) if file.is_file() => {
+            match file.nlink() < 2 || seen.insert((file.dev(), file.ino())) {
+                true => file.len(),
+                false => 0,
+            }
+        }
+        Ok(folder) if folder.is_dir() => {
+            let below = fs::read_dir(path).into_iter().flatten().flatten();
+            below
+                .map(|below| bytes_in(&below.path(), false, seen))
+                .sum()
+        }
+        _ => 0,
+    }
+}
+
+impl Report {
+    fn new(header: &Header, special_files: u64) -> Self {
+        Self {
+            plain_bytes: header.summary.plain_bytes,
+            archive_bytes: header.archive_bytes,
+            unique_bytes: header.summary.unique_bytes,
+            stored_bytes: header.summary.stored_bytes,
+            entries: header.summary.entries,
+            chunks: header.chunks,
+            references: header.references,
+            special_files,
+            profile: header.profile.to_string(),
+            digest: report::hex(&header.summary.digest),
+        }
+    }
+
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = vec![
+            (
+                "archived",
+                format!("{} in {} entries", bytes(self.plain_bytes), self.entries),
+            ),
+            (
+                "archive",
+                format!(
+                    "{}, {}",
+                    bytes(self.archive_bytes),
+                    percent(self.archive_bytes as f64, self.plain_bytes as f64)
+                ),
+            ),
+            (
+                "chunks",
+                format!("{}, {} with repeats", self.chunks, self.references),
+            ),
+        ];
+        if self.special_files > 0 {
+            let what = format!("{} special files", self.special_files);
+            lines.push(("passed over", what));
+        }
+        lines
+    }
+}
+
+fn parse_profile(name: &str) -> Result<Profile, &'static str> {
+    let profiles = [Profile::Small, Profile::Shared];
+    let named = profiles.into_iter().find(|it| it.to_string() == name);
+    named.ok_or("expected small or shared")
+}
+
+/// The nearest power of two.
+fn parse_chunk_size(text: &str) -> Result<u32, String> {
+    let ByteSize(asked) = text.parse().map_err(|error| format!("{error}"))?;
+    let range = u64::from(Chunking::AVERAGE_BYTES_MIN)..=u64::from(Chunking::AVERAGE_BYTES_MAX);
+    let above = asked.checked_next_power_of_two().unwrap_or(u64::MAX);
+    let nearest = match above - asked > asked - above / 2 {
+        true => above / 2,
+        false => above,
+    };
+    match range.contains(&nearest) {
+        true => Ok(nearest as u32),
+        false => Err("expected 1KiB to 1MiB".to_owned()),
+    }
+}
+
+fn parse_frame_size(text: &str) -> Result<u32, String> {
+    let ByteSize(asked) = text.parse().map_err(|error| format!("{error}"))?;
+    match asked <= FRAME_BYTES_MAX {
+        true => Ok(asked as u32),
+        false => Err("expected at most 8MiB".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_as_long_as_the_nearest_power_of_two() {
+        for (text, bytes) in [
+            ("32K", 32 << 10),
+            ("32KiB", 32 << 10),
+            ("1k", 1 << 10),
+            ("1MB", 1 << 20),
+            ("49000", 32 << 10),
+            ("50000", 64 << 10),
+        ] {
+            assert_eq!(parse_chunk_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["0", "1", "500", "2MiB", "18446744073709551615", "x"] {
+            assert!(parse_chunk_size(text).is_err(), "{text}");
+        }
+    }
+}

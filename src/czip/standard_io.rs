@@ -1,0 +1,61 @@
+//! Standard input and output as files: `std` has them behind buffers. Ctrl-C ends reading, also while
+//! nothing comes.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    os::fd::AsFd,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+
+use crate::interrupt::Interrupt;
+
+/// How long Ctrl-C may go unnoticed.
+const PATIENCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+/// Standard input.
+pub fn input() -> io::Result<File> {
+    Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?))
+}
+
+/// Standard output.
+pub fn output() -> io::Result<File> {
+    Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
+}
+
+/// Standard input that fails after Ctrl-C.
+pub struct StandardInput {
+    file: File,
+    interrupt: Interrupt,
+}
+
+impl StandardInput {
+    pub fn new(interrupt: &Interrupt) -> io::Result<Self> {
+        Ok(Self {
+            file: input()?,
+            interrupt: interrupt.clone(),
+        })
+    }
+}
+
+impl Read for StandardInput {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            // Of another kind than `Interrupted`, after which callers try again.
+            self.interrupt.check().map_err(io::Error::other)?;
+            let mut wanted = [PollFd::new(&self.file, PollFlags::IN)];
+            match poll(&mut wanted, Some(&PATIENCE)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return self.file.read(buffer),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

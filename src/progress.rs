@@ -1,0 +1,26 @@
+//! How far something is, on standard error: on a terminal, and nothing elsewhere.
+
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// What is said of bytes: how many, how fast, and how long the rest takes.
+pub const OF_BYTES: &str =
+    "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left  {wide_msg}";
+
+/// What is said of bytes where nobody knows how many there will be.
+pub const SOME_BYTES: &str = "{spinner} {bytes}, {bytes_per_sec}  {wide_msg}";
+
+/// A progress bar on a terminal, nothing elsewhere.
+pub fn bar(template: &str) -> ProgressBar {
+    let target = match std::io::stderr().is_terminal() {
+        true => ProgressDrawTarget::stderr(),
+        false => ProgressDrawTarget::hidden(),
+    };
+    ProgressBar::with_draw_target(None, target).with_style(style(template))
+}
+
+/// How a bar is to look.
+pub fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("a valid template")
+}
