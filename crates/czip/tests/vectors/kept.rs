@@ -1,0 +1,84 @@
+//! Vectors are read for ever, and an archive depends on nothing but input and options.
+
+use std::{env, fs, ops::ControlFlow, path::PathBuf};
+
+use refrain_czip::{
+    archive::{Archive, CacheBytes},
+    verify::{verify, verify_content},
+};
+
+use crate::{features, listing::listing};
+
+pub fn testdata(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "testdata", name]
+        .iter()
+        .collect()
+}
+
+/// An archive and its listing; made first if they are missing and that is wanted.
+pub fn vector(feature: &features::Feature) -> (Vec<u8>, String) {
+    let name = feature.name;
+    let archive_path = testdata(&format!("{name}.czip"));
+    let listing_path = testdata(&format!("{name}.listing"));
+    let is_blessed = env::var("REFRAIN_BLESS").is_ok_and(|value| value == "1");
+    if is_blessed && !archive_path.exists() {
+        let bytes = feature.make();
+        let archive = Archive::open(bytes.clone(), CacheBytes::default()).unwrap();
+        fs::write(&listing_path, listing(&archive).unwrap()).unwrap();
+        fs::write(&archive_path, bytes).unwrap();
+    }
+    let missing = "REFRAIN_BLESS=1 makes the vectors that are missing";
+    let bytes = fs::read(&archive_path).expect(missing);
+    (bytes, fs::read_to_string(&listing_path).expect(missing))
+}
+
+#[test]
+fn every_vector_is_read_and_has_what_went_into_it() {
+    for feature in features::all() {
+        let name = feature.name;
+        let (bytes, expected) = vector(&feature);
+        let archive = Archive::open(bytes, CacheBytes::default()).unwrap();
+        assert_eq!(listing(&archive).unwrap(), expected, "{name}");
+        let verified = verify(&archive, 2, &|_| ControlFlow::Continue(())).unwrap();
+        assert!(verified.is_some(), "{name}");
+        let mut content = Vec::new();
+        verify_content(&archive, 2, &mut |piece| {
+            content.extend_from_slice(piece);
+            Ok(())
+        })
+        .unwrap();
+        if let Some(plain) = feature.plain() {
+            assert!(content == plain, "{name}: other bytes come back");
+        }
+    }
+}
+
+#[test]
+fn the_same_input_gives_the_same_archive_by_any_number_of_threads() {
+    for feature in features::all() {
+        let name = feature.name;
+        let first = feature.make_with(1);
+        for threads in [1, 2, 5] {
+            assert!(
+                first == feature.make_with(threads),
+                "{name}, {threads} threads"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_vector_of_bases_has_bases() {
+    let all = features::all();
+    let feature = all.iter().find(|one| one.name == "bases").unwrap();
+    let (bytes, _) = vector(feature);
+    let mut options = feature.options.clone();
+    options.has_bases = false;
+    let without = features::Feature {
+        name: feature.name,
+        content: features::Content::Bytes(feature.plain().unwrap().to_vec()),
+        options,
+        is_piped: false,
+    };
+    assert!(bytes.len() < without.make().len());
+}

@@ -1,0 +1,113 @@
+//! A reader in Python that was written from `docs/czip-format.md` alone finds in every archive what
+//! ours finds. So the page is enough.
+//!
+//! Without `python3` and `zstd` these tests say that they were skipped; with
+//! `REFRAIN_REQUIRE_PROGRAMS=1` they fail.
+
+use std::{
+    env, fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use crate::{features, kept};
+
+fn are_installed(programs: &[&str]) -> bool {
+    let is_missing = |program: &&&str| Command::new(program).arg("--version").output().is_err();
+    let Some(missing) = programs.iter().find(is_missing) else {
+        return true;
+    };
+    let message = format!("{missing} is not installed (lab/setup installs it)");
+    let required = env::var("REFRAIN_REQUIRE_PROGRAMS").is_ok_and(|value| value == "1");
+    assert!(!required, "{message}");
+    eprintln!("skipped: {message}");
+    false
+}
+
+fn read(archive: &Path, into: Option<&Path>) -> Output {
+    let reader = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/vectors/second_reader.py"
+    );
+    Command::new("python3")
+        .arg(reader)
+        .arg(archive)
+        .args(into)
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn assert_reads(archive: &Path, into: Option<&Path>, expected: &str) {
+    let output = read(archive, into);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", archive.display());
+    let found = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(found, expected, "{}", archive.display());
+}
+
+#[test]
+fn the_second_reader_finds_in_every_vector_what_ours_does() {
+    if !are_installed(&["python3", "zstd"]) {
+        return;
+    }
+    for feature in features::all() {
+        let (_, expected) = kept::vector(&feature);
+        let archive = kept::testdata(&format!("{}.czip", feature.name));
+        assert_reads(&archive, None, &expected);
+    }
+}
+
+#[test]
+fn the_second_reader_finds_in_todays_archives_what_it_finds_in_the_vectors() {
+    if !are_installed(&["python3", "zstd"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for feature in features::all() {
+        let (_, expected) = kept::vector(&feature);
+        let archive = folder.path().join(feature.name);
+        fs::write(&archive, feature.make()).unwrap();
+        assert_reads(&archive, None, &expected);
+    }
+}
+
+#[test]
+fn the_second_reader_extracts_files_folders_and_links() {
+    if !are_installed(&["python3", "zstd"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let all = features::all();
+    let feature = all.iter().find(|one| one.name == "tree").unwrap();
+    let (_, expected) = kept::vector(feature);
+    assert_reads(&kept::testdata("tree.czip"), Some(folder.path()), &expected);
+    let tree = folder.path().join("tree");
+    let first = fs::read(tree.join("a")).unwrap();
+    assert_eq!(first, features::text(1500, 6));
+    assert_eq!(fs::read(tree.join("zz")).unwrap(), first);
+    let target = fs::read_link(tree.join("link")).unwrap();
+    assert_eq!(target, Path::new("../outside"));
+    assert!(tree.join("folder/empty").is_dir());
+}
+
+#[test]
+fn the_second_reader_refuses_any_byte_of_another_value() {
+    if !are_installed(&["python3", "zstd"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("damaged");
+    let bytes = fs::read(kept::testdata("none.czip")).unwrap();
+    for at in (0..bytes.len()).step_by(37) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        fs::write(&path, damaged).unwrap();
+        let output = read(&path, None);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.code() == Some(1) && said.starts_with("refused: "),
+            "byte {at}: {said}"
+        );
+    }
+}
