@@ -126,11 +126,13 @@ impl Feature {
             threads,
             ..self.options.clone()
         };
-        let mut go_on = |_| ControlFlow::Continue(());
         if self.is_piped {
             let out = Pipe::default();
             let output = Output::Pipe(Box::new(out.clone()));
-            create(vec![input], output, &options, &mut go_on).unwrap();
+            create(vec![input], output, &options, &mut |_| {
+                ControlFlow::Continue(())
+            })
+            .unwrap();
             return std::mem::take(&mut out.0.lock().unwrap());
         }
         let path = folder.path().join("out.czip");
@@ -138,7 +140,7 @@ impl Feature {
             vec![input],
             Output::File(path.clone()),
             &options,
-            &mut go_on,
+            &mut |_| ControlFlow::Continue(()),
         )
         .unwrap();
         fs::read(path).unwrap()
