@@ -8,6 +8,8 @@
 //! All is read once and written once. Memory is bounded: what grows with the input, the index of
 //! names and the table, goes to temporary files past its bound.
 
+#[cfg(test)]
+pub(crate) mod by_hand;
 mod frame_table;
 mod frames;
 mod output;

@@ -9,6 +9,7 @@ pub mod chunker;
 pub mod container;
 pub mod create;
 pub mod crypt;
+pub mod extract;
 pub mod format;
 mod index;
 pub mod method;

@@ -1,0 +1,191 @@
+//! Extraction: an archive enters, its files, folders and links are there, all of them or none.
+//!
+//! 1. What is wanted is chosen from the catalog, and folders are made.
+//! 2. Files are written under temporary names in their folders, by one thread, from what several
+//!    decompress; hard and symbolic links are made beside them.
+//! 3. The digest of the whole content is checked, and file systems write down what they have.
+//! 4. All take their names, one `rename` each: so each path is as it was, or whole, at any moment.
+//!    Folders get their modes and times last.
+//!
+//! Nothing has its name before all is checked, however large the archive: what is replaced needs room
+//! beside what replaces it in any case, and half a release is worth less than the one before. If only
+//! some paths are wanted, the digest of the whole cannot be checked; those of their frames are.
+//!
+//! Archives are hostile, and so may be what lies in the target: paths that lead out are no catalog's,
+//! no link below the target is followed, and links come into being when nothing is written any more.
+
+mod choice;
+mod sparse;
+mod staging;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::{
+    io,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+
+use crate::{
+    archive::{Archive, ReadError, Source, copy},
+    format::FormatError,
+};
+use choice::{Item, What};
+use staging::Staging;
+
+/// What is to be extracted, and how.
+#[derive(Clone, Debug, Default)]
+pub struct ExtractOptions {
+    /// Files and folders, as the catalog has them, the latter with all that is below; all, if there
+    /// are none.
+    pub paths: Vec<Vec<u8>>,
+    /// What a file without a name is to be called.
+    pub name: Option<Vec<u8>>,
+    /// Threads that decompress; 0 is 1.
+    pub threads: usize,
+}
+
+/// How far an extraction has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExtractProgress {
+    /// Bytes written.
+    pub plain_bytes: u64,
+    /// Bytes that there are to write.
+    pub plain_bytes_total: u64,
+    /// Whether all are written, and file systems write them down.
+    pub is_syncing: bool,
+}
+
+/// What was extracted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extracted {
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub plain_bytes: u64,
+    /// Folders, those that were there among them.
+    pub folders: u64,
+    /// Hard links and symbolic links.
+    pub links: u64,
+    /// Whether the digest of the whole content was checked, and not only those of frames.
+    pub is_whole: bool,
+}
+
+/// Why nothing was extracted.
+#[derive(Debug, Error)]
+pub enum ExtractError {
+    /// The archive cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Something cannot be written.
+    #[error("{}: {error}", .path.display())]
+    At {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A folder is to be where something else is.
+    #[error("{} is in the way: it is no folder, and links are not followed; move it away", .path.display())]
+    NoFolder {
+        /// What is there.
+        path: PathBuf,
+    },
+    /// Something else is to be where a folder is.
+    #[error("{} is in the way: it is a folder; move it away", .path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Nothing is called so.
+    #[error("the archive has nothing called {}; `list` shows what it has", .path.display())]
+    Missing {
+        /// What was asked for.
+        path: PathBuf,
+    },
+    /// Its only file has no name.
+    #[error("the archive holds standard input, a file without a name: write it to standard output")]
+    Unnamed,
+    /// It was told to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Extracts `archive` into the folder `target`, which is made if it is not there. `progress` is told
+/// how far it came, and says whether to go on.
+///
+/// # Errors
+/// If the archive is damaged, something cannot be written, or `progress` says so. Then nothing has
+/// changed, but where giving names itself fails: those that were given stay.
+pub fn extract<S: Source>(
+    archive: &Archive<S>,
+    target: &Path,
+    options: &ExtractOptions,
+    progress: &mut dyn FnMut(ExtractProgress) -> ControlFlow<()>,
+) -> Result<Extracted, ExtractError> {
+    let items = choice::choose(archive.entries()?, options)?;
+    let mut now = ExtractProgress {
+        plain_bytes_total: items.iter().map(Item::bytes).sum(),
+        ..ExtractProgress::default()
+    };
+    let is_whole = options.paths.is_empty();
+    let mut staging = Staging::new(target, &items)?;
+    let mut tell = |now| match progress(now) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(ExtractError::Interrupted),
+    };
+    for index in 0..items.len() {
+        staging.prepare(index)?;
+        tell(now)?;
+    }
+    let mut digest = blake3::Hasher::new();
+    let mut files: Vec<usize> = (0..items.len())
+        .filter(|&index| matches!(items[index].what, What::File { .. }))
+        .collect();
+    files.sort_by_key(|&index| items[index].range().start);
+    for together in
+        files.chunk_by(|&one, &next| items[one].range().end == items[next].range().start)
+    {
+        let (first, last) = (together[0], together[together.len() - 1]);
+        let range = items[first].range().start..items[last].range().end;
+        let mut files = staging.write(together);
+        copy(archive, range, options.threads, &mut |piece: &[u8]| {
+            if is_whole {
+                digest.update(piece);
+            }
+            files.write(piece)?;
+            now.plain_bytes += piece.len() as u64;
+            tell(now)
+        })?;
+        files.finish()?;
+    }
+    if is_whole && *digest.finalize().as_bytes() != archive.root().summary.digest {
+        return Err(ReadError::from(FormatError::Digest { what: "content" }).into());
+    }
+    for index in 0..items.len() {
+        staging.link(index)?;
+    }
+    now.is_syncing = true;
+    tell(now)?;
+    staging.finish()?;
+    Ok(sum(&items, is_whole))
+}
+
+fn sum(items: &[Item], is_whole: bool) -> Extracted {
+    let mut extracted = Extracted {
+        is_whole,
+        ..Extracted::default()
+    };
+    for item in items {
+        match item.what {
+            What::File { .. } => extracted.files += 1,
+            What::Folder => extracted.folders += 1,
+            What::HardLink { .. } | What::SymbolicLink { .. } => extracted.links += 1,
+        }
+        extracted.plain_bytes += item.bytes();
+    }
+    extracted
+}

@@ -1,0 +1,281 @@
+//! What is extracted, under temporary names until all of it is there. What never gets its name is
+//! removed.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::fd::AsFd,
+    path::Path,
+    slice,
+};
+
+use rustix::{
+    fs::{
+        AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens,
+        linkat, openat, renameat, statat, symlinkat, unlinkat, utimensat,
+    },
+    io::Errno,
+};
+
+use super::{
+    ExtractError,
+    choice::{Item, What},
+    sparse::SparseFile,
+    tree::Tree,
+};
+
+/// A folder that has entries in the archive is nobody else's until it has its mode.
+const PRIVATE_FOLDER: Mode = Mode::RWXU;
+/// One of which only the path is known is as the user's folders are.
+const USUAL_FOLDER: Mode = Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
+
+pub(super) struct Staging<'a> {
+    items: &'a [Item],
+    tree: Tree,
+    /// Random: what all temporary names have in common.
+    tag: u64,
+    /// Items that are there under their temporary names.
+    staged: Vec<usize>,
+    /// Folders that were made.
+    made: Vec<Vec<u8>>,
+    is_target_new: bool,
+    is_finished: bool,
+}
+
+impl<'a> Staging<'a> {
+    pub(super) fn new(target: &Path, items: &'a [Item]) -> Result<Self, ExtractError> {
+        let at = |error| ExtractError::At {
+            path: target.to_owned(),
+            error,
+        };
+        let tag = getrandom::u64().map_err(|error| at(io::Error::other(error)))?;
+        let is_target_new = fs::symlink_metadata(target).is_err();
+        fs::create_dir_all(target).map_err(at)?;
+        Ok(Self {
+            items,
+            tree: Tree::open(target).map_err(at)?,
+            tag,
+            staged: Vec::new(),
+            made: Vec::new(),
+            is_target_new,
+            is_finished: false,
+        })
+    }
+
+    fn temporary_name(&self, index: usize) -> String {
+        format!(".refrain-{:016x}-{index}", self.tag)
+    }
+
+    fn at(&self, index: usize, error: impl Into<io::Error>) -> ExtractError {
+        self.tree.at(&self.items[index].path, error)
+    }
+
+    /// Makes an item's folders, and sees that it can get its name.
+    pub(super) fn prepare(&mut self, index: usize) -> Result<(), ExtractError> {
+        let item = &self.items[index];
+        let made = &mut self.made;
+        if matches!(item.what, What::Folder) {
+            return self.tree.make(&item.path, PRIVATE_FOLDER, made);
+        }
+        let (folder, name) = item.place();
+        self.tree.make(folder, USUAL_FOLDER, made)?;
+        let there = statat(self.tree.folder(folder)?, name, AtFlags::SYMLINK_NOFOLLOW);
+        match there {
+            Ok(there) if FileType::from_raw_mode(there.st_mode) == FileType::Directory => {
+                Err(ExtractError::Folder {
+                    path: self.tree.shown(&item.path),
+                })
+            }
+            Ok(_) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(self.at(index, error)),
+        }
+    }
+
+    /// Writes files whose bytes follow each other.
+    pub(super) fn write<'b>(&'b mut self, files: &'b [usize]) -> FileWriter<'a, 'b> {
+        FileWriter {
+            staging: self,
+            files: files.iter(),
+            current: None,
+        }
+    }
+
+    fn create(&mut self, index: usize) -> Result<File, ExtractError> {
+        let (folder, _) = self.items[index].place();
+        let name = self.temporary_name(index);
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = self.tree.folder(folder)?;
+        let made = openat(folder, name, flags, Mode::RUSR | Mode::WUSR);
+        let made = made.map_err(|error| self.at(index, error))?;
+        self.staged.push(index);
+        Ok(File::from(made))
+    }
+
+    /// Makes an item that is a link.
+    pub(super) fn link(&mut self, index: usize) -> Result<(), ExtractError> {
+        let item = &self.items[index];
+        let (folder, _) = item.place();
+        let name = self.temporary_name(index);
+        let made = match &item.what {
+            What::Folder | What::File { .. } => return Ok(()),
+            What::HardLink { of } => {
+                let first = self.temporary_name(*of);
+                let there = self.tree.folder(self.items[*of].place().0)?;
+                let there = there.try_clone_to_owned();
+                let there = there.map_err(|error| self.at(index, error))?;
+                linkat(
+                    there,
+                    first,
+                    self.tree.folder(folder)?,
+                    name,
+                    AtFlags::empty(),
+                )
+            }
+            What::SymbolicLink { target } => {
+                let folder = self.tree.folder(folder)?;
+                symlinkat(&target[..], folder, &name).and_then(|()| {
+                    let times = times(item);
+                    forgiven(utimensat(folder, name, &times, AtFlags::SYMLINK_NOFOLLOW))
+                })
+            }
+        };
+        self.staged.push(index);
+        made.map_err(|error| self.at(index, error))
+    }
+
+    /// Gives all their names, and folders their modes and times.
+    pub(super) fn finish(mut self) -> Result<(), ExtractError> {
+        self.tree.sync()?;
+        for at in 0..self.staged.len() {
+            let index = self.staged[at];
+            let (folder, name) = self.items[index].place();
+            let temporary = self.temporary_name(index);
+            let folder = self.tree.folder(folder)?;
+            let renamed = renameat(folder, temporary, folder, name);
+            renamed.map_err(|error| self.at(index, error))?;
+        }
+        self.is_finished = true;
+        // Behind what is in them: a folder may be one that nobody may enter.
+        for (index, item) in self.items.iter().enumerate().rev() {
+            if matches!(item.what, What::Folder) {
+                let folder = self.tree.folder(&item.path)?;
+                let set = set_mode_and_times(folder, item);
+                set.map_err(|error| self.at(index, error))?;
+            }
+        }
+        self.tree.sync()
+    }
+}
+
+impl Drop for Staging<'_> {
+    fn drop(&mut self) {
+        if self.is_finished {
+            return;
+        }
+        // What cannot be removed stays; why all this is given up is told already.
+        for at in 0..self.staged.len() {
+            let index = self.staged[at];
+            let name = self.temporary_name(index);
+            if let Ok(folder) = self.tree.folder(self.items[index].place().0) {
+                let _ = unlinkat(folder, name, AtFlags::empty());
+            }
+        }
+        for path in std::mem::take(&mut self.made).iter().rev() {
+            let slash = path.iter().rposition(|&byte| byte == b'/');
+            let (folder, name) = path.split_at(slash.map_or(0, |slash| slash + 1));
+            let folder = folder.strip_suffix(b"/").unwrap_or(folder);
+            if let Ok(folder) = self.tree.folder(folder) {
+                let _ = unlinkat(folder, name, AtFlags::REMOVEDIR);
+            }
+        }
+        if self.is_target_new {
+            self.tree.remove();
+        }
+    }
+}
+
+/// Writes files one after the other.
+pub(super) struct FileWriter<'a, 'b> {
+    staging: &'b mut Staging<'a>,
+    files: slice::Iter<'b, usize>,
+    /// The file that is being written, and how many bytes it still gets.
+    current: Option<(usize, SparseFile, u64)>,
+}
+
+impl FileWriter<'_, '_> {
+    /// The next bytes of all files together.
+    pub(super) fn write(&mut self, mut bytes: &[u8]) -> Result<(), ExtractError> {
+        while !bytes.is_empty() {
+            let (index, mut file, left) = match self.current.take() {
+                Some(current) => current,
+                None => self.next()?.expect("no more comes than files have"),
+            };
+            let count = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
+            let written = file.write(&bytes[..count]);
+            written.map_err(|error| self.staging.at(index, error))?;
+            bytes = &bytes[count..];
+            match left - count as u64 {
+                0 => self.close(index, file)?,
+                left => self.current = Some((index, file, left)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next file that gets bytes; those that get none are done at once.
+    fn next(&mut self) -> Result<Option<(usize, SparseFile, u64)>, ExtractError> {
+        while let Some(&index) = self.files.next() {
+            let file = SparseFile::new(self.staging.create(index)?);
+            match self.staging.items[index].bytes() {
+                0 => self.close(index, file)?,
+                bytes => return Ok(Some((index, file, bytes))),
+            }
+        }
+        Ok(None)
+    }
+
+    fn close(&mut self, index: usize, file: SparseFile) -> Result<(), ExtractError> {
+        let item = &self.staging.items[index];
+        let closed = file
+            .finish()
+            .and_then(|file| Ok(set_mode_and_times(&file, item)?));
+        closed.map_err(|error| self.staging.at(index, error))
+    }
+
+    /// All bytes came.
+    pub(super) fn finish(mut self) -> Result<(), ExtractError> {
+        let next = self.next()?;
+        assert!(
+            next.is_none() && self.current.is_none(),
+            "files have all their bytes"
+        );
+        Ok(())
+    }
+}
+
+fn set_mode_and_times(of: impl AsFd, item: &Item) -> rustix::io::Result<()> {
+    forgiven(fchmod(&of, Mode::from_raw_mode(item.mode.into())))?;
+    forgiven(futimens(&of, &times(item)))
+}
+
+/// Some file systems have no modes, and folders that were there may be somebody else's.
+fn forgiven(result: rustix::io::Result<()>) -> rustix::io::Result<()> {
+    match result {
+        Err(Errno::PERM) => Ok(()),
+        result => result,
+    }
+}
+
+fn times(item: &Item) -> Timestamps {
+    Timestamps {
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        },
+        last_modification: Timespec {
+            tv_sec: item.mtime_s,
+            tv_nsec: item.mtime_ns.into(),
+        },
+    }
+}

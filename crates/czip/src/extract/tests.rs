@@ -1,0 +1,154 @@
+//! Catalogs that no honest writer makes.
+
+use std::{fs, ops::ControlFlow, path::Path};
+
+use super::*;
+use crate::{
+    archive::CacheBytes,
+    create::by_hand::archive_with,
+    format::catalog::{Entry, EntryKind},
+};
+
+fn entry(path: &str, kind: EntryKind) -> Entry {
+    Entry {
+        path: path.into(),
+        kind,
+        mode: 0o755,
+        mtime_s: 0,
+        mtime_ns: 0,
+    }
+}
+
+fn file(path: &str) -> Entry {
+    entry(path, EntryKind::File { bytes: 4 })
+}
+
+fn folder(path: &str) -> Entry {
+    entry(path, EntryKind::Folder)
+}
+
+fn symbolic_link(path: &str, target: &str) -> Entry {
+    let target = target.into();
+    entry(path, EntryKind::SymbolicLink { target })
+}
+
+fn hard_link(path: &str, target: &str) -> Entry {
+    let target = target.into();
+    entry(path, EntryKind::HardLink { target })
+}
+
+/// Extracts what `entries` say to `top/target`.
+fn extracted(top: &Path, entries: &[Entry]) -> Result<Extracted, ExtractError> {
+    let files = entries.iter();
+    let files = files.filter(|entry| matches!(entry.kind, EntryKind::File { .. }));
+    let archive = archive_with(&b"evil".repeat(files.count()), entries);
+    let archive = Archive::open(archive, CacheBytes::default()).expect("an archive");
+    extract(
+        &archive,
+        &top.join("target"),
+        &ExtractOptions::default(),
+        &mut |_| ControlFlow::Continue(()),
+    )
+}
+
+/// All names below `top`.
+fn names(top: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut folders = vec![top.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for below in fs::read_dir(folder).expect("a folder") {
+            let path = below.expect("readable").path();
+            names.push(path.strip_prefix(top).expect("below").display().to_string());
+            if fs::symlink_metadata(&path).expect("there").is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    names.sort();
+    names
+}
+
+#[test]
+fn catalogs_that_lead_out_or_contradict_themselves_leave_nothing_anywhere() {
+    let deep = format!("{}/x", "d".repeat(5000));
+    for hostile in [
+        vec![file("../out")],
+        vec![file("/tmp/out")],
+        vec![folder("a"), file("a/../../out")],
+        vec![file("a/..")],
+        vec![file("a//b")],
+        vec![file("./a")],
+        vec![file("a\0b")],
+        vec![file(&deep)],
+        vec![file("a"), file("a")],
+        vec![file("a"), folder("a")],
+        vec![file("a"), file("")],
+        vec![symbolic_link("a", ".."), file("a/out")],
+        vec![file("b"), hard_link("a", "b"), file("a/out")],
+        vec![file("a/b"), symbolic_link("a", "..")],
+        vec![hard_link("a", "../outside")],
+        vec![hard_link("a", "b"), file("b")],
+        vec![folder("b"), hard_link("a", "b")],
+        vec![symbolic_link("b", "../outside"), hard_link("a", "b")],
+        vec![file("a"), symbolic_link("b", "")],
+    ] {
+        let top = tempfile::tempdir().expect("a folder");
+        fs::write(top.path().join("outside"), "good").expect("written");
+        let error = extracted(top.path(), &hostile).expect_err("refused");
+        assert!(
+            matches!(error, ExtractError::Read(_)),
+            "{hostile:?}: {error}"
+        );
+        assert_eq!(names(top.path()), ["outside"], "{hostile:?}");
+    }
+}
+
+#[test]
+fn lengths_that_do_not_add_up_to_the_content_are_refused() {
+    let top = tempfile::tempdir().expect("a folder");
+    for lengths in [vec![3], vec![5], vec![u64::MAX, 5], vec![u64::MAX - 3, 8]] {
+        let entries: Vec<Entry> = (lengths.iter().enumerate())
+            .map(|(at, &bytes)| entry(&format!("f{at}"), EntryKind::File { bytes }))
+            .collect();
+        let archive = archive_with(b"evil", &entries);
+        let archive = Archive::open(archive, CacheBytes::default()).expect("an archive");
+        let options = ExtractOptions::default();
+        let extracted = extract(&archive, &top.path().join("target"), &options, &mut |_| {
+            ControlFlow::Continue(())
+        });
+        assert!(
+            matches!(extracted, Err(ExtractError::Read(_))),
+            "{lengths:?}"
+        );
+        assert!(names(top.path()).is_empty(), "{lengths:?}");
+    }
+}
+
+#[test]
+fn links_that_lead_out_are_made_and_nothing_is_written_through_them() {
+    let top = tempfile::tempdir().expect("a folder");
+    fs::write(top.path().join("outside"), "good").expect("written");
+    let entries = [
+        symbolic_link("link", "../outside"),
+        symbolic_link("up", ".."),
+        file("x"),
+    ];
+    extracted(top.path(), &entries).expect("no harm");
+    // Once more, now that the links are there: what is in their place replaces them.
+    extracted(top.path(), &[file("link"), file("x")]).expect("no harm");
+    let is_link = |name: &str| {
+        let path = top.path().join("target").join(name);
+        fs::symlink_metadata(path).expect("there").is_symlink()
+    };
+    assert!(is_link("up") && !is_link("link"));
+    let outside = fs::read_to_string(top.path().join("outside")).expect("there");
+    assert_eq!(outside, "good");
+    let expected = ["outside", "target", "target/link", "target/up", "target/x"];
+    assert_eq!(names(top.path()), expected);
+    // Below a link that is there, nothing.
+    let error = extracted(top.path(), &[folder("up"), file("up/out")]).expect_err("a link");
+    assert!(matches!(error, ExtractError::NoFolder { .. }), "{error}");
+    let error = extracted(top.path(), &[file("up/out")]).expect_err("a link");
+    assert!(matches!(error, ExtractError::NoFolder { .. }), "{error}");
+    assert_eq!(names(top.path()), expected);
+}
