@@ -4,10 +4,14 @@
 
 mod cat;
 mod create;
+mod extract;
+mod list;
 mod open;
 mod range;
 mod report;
 mod standard_io;
+mod stat;
+mod verify;
 
 use std::thread;
 
@@ -23,14 +27,26 @@ pub struct CzipArguments {
 enum CzipCommand {
     /// Make an archive of files and folders, or of standard input
     Create(create::CreateArguments),
+    /// Extract files, folders and links from an archive
+    Extract(extract::ExtractArguments),
     /// Write what is in an archive to standard output: all of it, one file, or a range
     Cat(cat::CatArguments),
+    /// Show which files, folders and links an archive holds
+    List(list::ListArguments),
+    /// Check all that an archive stores against its digests
+    Verify(verify::VerifyArguments),
+    /// Show how an archive is made, and what its chunks save
+    Stat(stat::StatArguments),
 }
 
 pub fn run(arguments: &CzipArguments) -> anyhow::Result<()> {
     match &arguments.command {
         CzipCommand::Create(arguments) => create::run(arguments),
+        CzipCommand::Extract(arguments) => extract::run(arguments),
         CzipCommand::Cat(arguments) => cat::run(arguments),
+        CzipCommand::List(arguments) => list::run(arguments),
+        CzipCommand::Verify(arguments) => verify::run(arguments),
+        CzipCommand::Stat(arguments) => stat::run(arguments),
     }
 }
 

@@ -3,14 +3,15 @@
 use std::{
     ffi::OsString,
     io::{self, Write},
+    ops::Range,
     os::unix::ffi::OsStrExt,
     path::PathBuf,
 };
 
 use anyhow::Context;
 use refrain_czip::{
-    archive::{ReadError, copy},
-    format::catalog,
+    archive::{Archive, FileSource, ReadError, copy},
+    format::{FormatError, catalog},
 };
 
 use super::{open, range::ByteRange, standard_io, threads};
@@ -52,14 +53,33 @@ pub fn run(arguments: &CatArguments) -> anyhow::Result<()> {
         return Err(anyhow::Error::from(ReadError::BeyondEnd { end, wanted }).context(called));
     }
     let range = whole.start + wanted.start..whole.start + wanted.end;
+    write(&archive, &called, range, threads(arguments.threads))
+}
+
+/// Writes bytes of the plain content to standard output; if they are all, their digest is checked.
+pub fn write(
+    archive: &Archive<FileSource>,
+    called: &str,
+    range: Range<u64>,
+    threads: usize,
+) -> anyhow::Result<()> {
+    let is_whole = range == (0..archive.plain_bytes());
+    let mut digest = blake3::Hasher::new();
     let mut out = standard_io::output()?;
-    let threads = threads(arguments.threads);
-    let copied = copy(&archive, range, threads, &mut |piece: &[u8]| {
+    let copied = copy(archive, range, threads, &mut |piece: &[u8]| {
+        if is_whole {
+            digest.update(piece);
+        }
         out.write_all(piece).map_err(CatError::Output)
     });
+    let is_damaged = is_whole && *digest.finalize().as_bytes() != archive.root().summary.digest;
     match copied {
+        Ok(()) if is_damaged => {
+            let error = ReadError::from(FormatError::Digest { what: "content" });
+            Err(anyhow::Error::from(error).context(called.to_owned()))
+        }
         Ok(()) => Ok(()),
-        Err(CatError::Read(error)) => Err(anyhow::Error::from(error).context(called)),
+        Err(CatError::Read(error)) => Err(anyhow::Error::from(error).context(called.to_owned())),
         Err(CatError::Output(error)) => Err(error.into()),
     }
 }

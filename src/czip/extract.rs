@@ -1,0 +1,158 @@
+//! `refrain czip extract`: what is in an archive, into a folder or to standard output.
+
+use std::{
+    ffi::OsString,
+    ops::Range,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+use refrain_czip::{
+    extract::{ExtractOptions, Extracted, extract},
+    format::catalog::{self, Entry, EntryKind},
+};
+use serde::Serialize;
+
+use super::{
+    cat,
+    open::{self, STANDARD},
+    report, threads,
+};
+use crate::{interrupt::Interrupt, progress, table::bytes};
+
+const AFTER_HELP: &str = "\
+All is extracted under temporary names (.refrain-…), checked against the archive's digest, and then renamed: \
+each file is as it was or whole at any moment, and after Ctrl-C, an error or a full disk nothing has changed. \
+What is there under the same name is replaced, but for folders, which are kept. No link below DIR is followed. \
+Modes and times are those of the archive, without setuid, setgid and sticky bits.
+
+A pipe is kept in a temporary file without a name ($TMPDIR) first, since an archive is not read in order.";
+
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct ExtractArguments {
+    /// The archive; `-` is standard input
+    #[arg(value_name = "IN.czip")]
+    archive: PathBuf,
+    /// Files and folders in it, as `list` names them [default: all]
+    #[arg(value_name = "PATH")]
+    paths: Vec<OsString>,
+    /// The folder to extract to, which is made if it is not there; `-` writes the one file that is
+    /// wanted to standard output
+    #[arg(short, long, value_name = "DIR", default_value = ".")]
+    output: PathBuf,
+    /// Threads that decompress [default: one a processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Report as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was extracted.
+#[derive(Serialize)]
+struct Report {
+    files: u64,
+    folders: u64,
+    links: u64,
+    plain_bytes: u64,
+    /// Whether the digest of the whole content was checked, not only those of frames.
+    is_whole: bool,
+}
+
+pub fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
+    if arguments.output.as_os_str() == STANDARD {
+        return to_standard_output(arguments);
+    }
+    let interrupt = Interrupt::listen()?;
+    let extracted = to_folder(arguments, &interrupt);
+    let Extracted {
+        files,
+        folders,
+        links,
+        plain_bytes,
+        is_whole,
+    } = interrupt.or(extracted)?;
+    let lines = [
+        (
+            "extracted",
+            format!("{} in {files} files", bytes(plain_bytes)),
+        ),
+        ("folders", folders.to_string()),
+        ("links", links.to_string()),
+    ];
+    let report = Report {
+        files,
+        folders,
+        links,
+        plain_bytes,
+        is_whole,
+    };
+    report::to_stdout(arguments.json, &report, &lines)
+}
+
+fn to_folder(arguments: &ExtractArguments, interrupt: &Interrupt) -> anyhow::Result<Extracted> {
+    let archive = open::open(&arguments.archive, interrupt)?;
+    let options = ExtractOptions {
+        paths: paths(arguments),
+        name: name(&arguments.archive),
+        threads: threads(arguments.threads),
+    };
+    let bar = progress::bar(progress::OF_BYTES);
+    let extracted = extract(&archive, &arguments.output, &options, &mut |now| {
+        bar.set_length(now.plain_bytes_total);
+        bar.set_position(now.plain_bytes);
+        if now.is_syncing {
+            bar.set_message("to disk");
+        }
+        interrupt.flow()
+    });
+    bar.finish_and_clear();
+    extracted.with_context(|| open::called(&arguments.archive))
+}
+
+fn paths(arguments: &ExtractArguments) -> Vec<Vec<u8>> {
+    let paths = arguments.paths.iter();
+    paths.map(|path| path.as_bytes().to_vec()).collect()
+}
+
+/// What the file of an archive of standard input is called: as the archive, without `.czip`.
+fn name(archive: &Path) -> Option<Vec<u8>> {
+    let name = archive.file_name()?.as_bytes();
+    name.strip_suffix(b".czip").map(<[u8]>::to_vec)
+}
+
+/// Ctrl-C ends it at once: nothing lies around.
+fn to_standard_output(arguments: &ExtractArguments) -> anyhow::Result<()> {
+    let archive = open::open(&arguments.archive, &Interrupt::default())?;
+    let called = open::called(&arguments.archive);
+    let entries = archive.entries().with_context(|| called.clone())?;
+    let range = match &arguments.paths[..] {
+        [] => the_file(&entries).with_context(|| called.clone())?,
+        [path] => catalog::content_of(&entries, path.as_bytes())
+            .with_context(|| format!("{called}: {}", path.display()))?,
+        paths => bail!(
+            "standard output takes one file; {} were asked for",
+            paths.len()
+        ),
+    };
+    cat::write(&archive, &called, range, threads(arguments.threads))
+}
+
+/// The bytes of the archive's only file.
+fn the_file(entries: &[Entry]) -> anyhow::Result<Range<u64>> {
+    match entries {
+        [
+            Entry {
+                kind: EntryKind::File { bytes },
+                ..
+            },
+        ] => Ok(0..*bytes),
+        entries => bail!(
+            "it holds {} files, folders and links, and standard output takes one file: name it; `cat` \
+             writes all, one behind the other",
+            entries.len()
+        ),
+    }
+}

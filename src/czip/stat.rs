@@ -1,0 +1,215 @@
+//! `refrain czip stat`: how an archive is made, and what its chunks save.
+
+use std::path::PathBuf;
+
+use refrain_czip::{
+    archive::{Archive, FileSource},
+    format::{Stream, root::PartList},
+    method::Method,
+};
+use serde::Serialize;
+
+use super::{open, report};
+use crate::{
+    interrupt::Interrupt,
+    table::{bytes, percent},
+};
+
+#[derive(clap::Args)]
+pub struct StatArguments {
+    /// The archive; `-` is standard input
+    #[arg(value_name = "IN.czip")]
+    archive: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    profile: String,
+    /// Whether the header that counts is at the end.
+    has_footer: bool,
+    /// Whether containers were taken apart.
+    is_woven: bool,
+    encrypted: bool,
+    chunker: String,
+    chunk_bytes: u32,
+    chunk_bytes_min: u32,
+    chunk_bytes_max: u32,
+    frame_bytes_max: u32,
+    /// Of most frames.
+    method: String,
+    archive_bytes: u64,
+    entries: u64,
+    plain_bytes: u64,
+    unique_bytes: u64,
+    stored_bytes: u64,
+    chunks: u64,
+    references: u64,
+    /// Which share of the streams' bytes are in chunks that occurred before.
+    redundancy: Option<f64>,
+    /// Root, and all parts.
+    table_bytes: u64,
+    /// What of them is not for references, divided by the chunks.
+    table_bytes_per_chunk: f64,
+    /// What of them is for references, divided by these.
+    table_bytes_per_reference: f64,
+    streams: Vec<StreamReport>,
+    /// BLAKE3 of the plain content.
+    digest: String,
+}
+
+#[derive(Serialize)]
+struct StreamReport {
+    name: String,
+    bytes: u64,
+    unique_bytes: u64,
+    stored_bytes: u64,
+    frames: u64,
+    chunks: u64,
+    references: u64,
+}
+
+pub fn run(arguments: &StatArguments) -> anyhow::Result<()> {
+    let archive = open::open(&arguments.archive, &Interrupt::default())?;
+    let report = Report::new(&archive);
+    report::to_stdout(arguments.json, &report, &report.lines())
+}
+
+impl Report {
+    fn new(archive: &Archive<FileSource>) -> Self {
+        let (header, root) = (archive.header(), archive.root());
+        let stored = |list: &PartList| -> u64 {
+            let rows = list.rows().iter();
+            rows.map(|row| u64::from(row.place.stored_bytes)).sum()
+        };
+        let streams = Stream::ALL.map(|stream| (stream, root.stream(stream)));
+        let of_references: u64 = streams.iter().map(|(_, it)| stored(&it.references)).sum();
+        let of_others: u64 = u64::from(header.root.stored_bytes)
+            + u64::from(header.root.private_stored_bytes)
+            + stored(&root.weave_index)
+            + streams
+                .iter()
+                .map(|(_, it)| {
+                    stored(&it.chunks) + stored(&it.lengths) + stored(&it.frames) + stored(&it.keys)
+                })
+                .sum::<u64>();
+        let all_bytes: u64 = streams.iter().map(|(_, it)| it.bytes()).sum();
+        let summary = root.summary;
+        let methods = [Method::None, Method::Zstd, Method::Gzip, Method::Bzip2];
+        let method = methods
+            .iter()
+            .find(|method| method.number() == header.method);
+        Self {
+            profile: header.profile.to_string(),
+            has_footer: header.has_footer,
+            is_woven: header.is_woven,
+            encrypted: header.encryption.is_some(),
+            chunker: header.chunking.to_string(),
+            chunk_bytes: header.chunk_bytes,
+            chunk_bytes_min: header.chunk_bytes_min,
+            chunk_bytes_max: header.chunk_bytes_max,
+            frame_bytes_max: header.frame_bytes_max,
+            method: method.map_or(format!("unknown: {}", header.method), ToString::to_string),
+            archive_bytes: header.archive_bytes,
+            entries: summary.entries,
+            plain_bytes: summary.plain_bytes,
+            unique_bytes: summary.unique_bytes,
+            stored_bytes: summary.stored_bytes,
+            chunks: header.chunks,
+            references: header.references,
+            redundancy: (all_bytes > 0)
+                .then(|| 1.0 - ratio(summary.unique_bytes, all_bytes).min(1.0)),
+            table_bytes: of_references + of_others,
+            table_bytes_per_chunk: ratio(of_others, header.chunks),
+            table_bytes_per_reference: ratio(of_references, header.references),
+            streams: streams
+                .iter()
+                .map(|(stream, it)| StreamReport {
+                    name: stream.to_string(),
+                    bytes: it.bytes(),
+                    unique_bytes: it.unique_bytes(),
+                    stored_bytes: it.stored_bytes(),
+                    frames: it.frames.items(),
+                    chunks: it.chunks.items(),
+                    references: it.reference_count(),
+                })
+                .collect(),
+            digest: report::hex(&summary.digest),
+        }
+    }
+
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let yes_or_no = |is: bool| if is { "yes" } else { "no" }.to_owned();
+        let mut lines = vec![
+            ("profile", self.profile.clone()),
+            ("archive", bytes(self.archive_bytes)),
+            (
+                "content",
+                format!("{} in {} entries", bytes(self.plain_bytes), self.entries),
+            ),
+            (
+                "redundancy",
+                self.redundancy
+                    .map_or("-".to_owned(), |share| percent(share, 1.0)),
+            ),
+            (
+                "chunks",
+                format!(
+                    "{}, {} with repeats; {}, {} of them stored",
+                    self.chunks,
+                    self.references,
+                    bytes(self.unique_bytes),
+                    bytes(self.stored_bytes)
+                ),
+            ),
+            (
+                "cut by",
+                format!(
+                    "{}, average {}, {} to {}",
+                    self.chunker,
+                    bytes(self.chunk_bytes.into()),
+                    bytes(self.chunk_bytes_min.into()),
+                    bytes(self.chunk_bytes_max.into())
+                ),
+            ),
+            ("method", self.method.clone()),
+            (
+                "table",
+                format!(
+                    "{}: {:.1} bytes a chunk, {:.1} a reference",
+                    bytes(self.table_bytes),
+                    self.table_bytes_per_chunk,
+                    self.table_bytes_per_reference
+                ),
+            ),
+            ("containers apart", yes_or_no(self.is_woven)),
+            ("encrypted", yes_or_no(self.encrypted)),
+            ("header at the end", yes_or_no(self.has_footer)),
+            ("digest", self.digest.clone()),
+        ];
+        let streams = self.streams.iter().filter(|stream| stream.chunks > 0);
+        lines.extend(streams.map(|stream| {
+            let text = format!(
+                "{}: {}, {} in {} chunks, {} stored in {} frames",
+                stream.name,
+                bytes(stream.bytes),
+                bytes(stream.unique_bytes),
+                stream.chunks,
+                bytes(stream.stored_bytes),
+                stream.frames
+            );
+            ("stream", text)
+        }));
+        lines
+    }
+}
+
+/// A share of nothing is nothing.
+fn ratio(part: u64, whole: u64) -> f64 {
+    match whole {
+        0 => 0.0,
+        whole => part as f64 / whole as f64,
+    }
+}

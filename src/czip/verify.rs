@@ -1,0 +1,111 @@
+//! `refrain czip verify`: whether an archive is what it was when it was made.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use refrain_czip::{
+    archive::{Archive, FileSource, ReadError},
+    format::Stream,
+    verify::{Verified, verify, verify_content},
+};
+use serde::Serialize;
+
+use super::{open, report, threads};
+use crate::{
+    interrupt::{Interrupt, Interrupted},
+    progress,
+    table::bytes,
+};
+
+#[derive(clap::Args)]
+pub struct VerifyArguments {
+    /// The archive; `-` is standard input
+    #[arg(value_name = "IN.czip")]
+    archive: PathBuf,
+    /// Decompress all of it as well, and check the digest of the whole content
+    #[arg(long)]
+    content: bool,
+    /// Threads [default: one a processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Report as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was checked, and found whole.
+#[derive(Serialize)]
+struct Report {
+    frames: u64,
+    stored_bytes: u64,
+    /// Of the plain content, if it was asked for.
+    plain_bytes: Option<u64>,
+}
+
+pub fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
+    // Nothing lies around that Ctrl-C would have to tidy up, but it stands in the report's place.
+    let interrupt = Interrupt::listen()?;
+    let report = interrupt.or(check(arguments, &interrupt))?;
+    let mut lines = vec![(
+        "whole",
+        format!("{} frames, {}", report.frames, bytes(report.stored_bytes)),
+    )];
+    if let Some(plain_bytes) = report.plain_bytes {
+        lines.push(("content", bytes(plain_bytes)));
+    }
+    report::to_stdout(arguments.json, &report, &lines)
+}
+
+fn check(arguments: &VerifyArguments, interrupt: &Interrupt) -> anyhow::Result<Report> {
+    let called = || open::called(&arguments.archive);
+    let archive = open::open(&arguments.archive, interrupt)?;
+    let threads = threads(arguments.threads);
+    let Verified {
+        frames,
+        stored_bytes,
+    } = stored(&archive, threads, interrupt).with_context(called)?;
+    let mut plain_bytes = None;
+    if arguments.content {
+        content(&archive, threads, interrupt).with_context(called)?;
+        plain_bytes = Some(archive.plain_bytes());
+    }
+    Ok(Report {
+        frames,
+        stored_bytes,
+        plain_bytes,
+    })
+}
+
+fn stored(
+    archive: &Archive<FileSource>,
+    threads: usize,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Verified> {
+    let bar = progress::bar(progress::OF_BYTES);
+    let streams = Stream::ALL
+        .iter()
+        .map(|&stream| archive.root().stream(stream));
+    bar.set_length(streams.map(|stream| stream.stored_bytes()).sum());
+    let verified = verify(archive, threads, &|stored_bytes| {
+        bar.set_position(stored_bytes);
+        interrupt.flow()
+    });
+    bar.finish_and_clear();
+    verified?.ok_or(Interrupted.into())
+}
+
+fn content(
+    archive: &Archive<FileSource>,
+    threads: usize,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
+    let bar = progress::bar(progress::OF_BYTES);
+    bar.set_length(archive.plain_bytes());
+    let verified = verify_content(archive, threads, &mut |piece| {
+        bar.inc(piece.len() as u64);
+        let checked = interrupt.check();
+        checked.map_err(|interrupted| ReadError::Io(std::io::Error::other(interrupted)))
+    });
+    bar.finish_and_clear();
+    Ok(verified?)
+}
