@@ -66,14 +66,14 @@ impl Zip {
         pass: &mut Vec<(Kind, u64)>,
         out: &mut P,
     ) -> Result<(), P::Error> {
-        let streamed = head[6] & 8 != 0;
         let size = number(head, 18, 4);
         out.fields(&head[..10])?;
         out.times(&head[10..14])?;
         out.fields(&head[14..])?;
         pass.push((Kind::Fields, number(head, 26, 2)));
         pass.push((Kind::Times, number(head, 28, 2)));
-        if streamed && size == 0 || size == u64::from(u32::MAX) {
+        // A streamed member's is 0, and no signature follows, or one does.
+        if size == u64::from(u32::MAX) {
             *self = Zip::Lost;
         } else {
             pass.extend(shape::member(size));
