@@ -1,6 +1,7 @@
 //! Weaving and undoing it, through the public interface.
 
 mod archives;
+mod by_hand;
 mod hostile;
 mod layout;
 mod others;

@@ -189,6 +189,13 @@ fn streamed_members_of_zip_archives_end_where_the_next_record_begins() {
 }
 
 #[test]
+fn members_of_ar_archives_without_filler_are_cut_too() {
+    let mut ar = ar(&two());
+    assert_eq!(ar.remove(8 + 60 + 10_001), b'\n');
+    assert_eq!(weave(&ar).boundaries, [10_001, 30_001]);
+}
+
+#[test]
 fn where_a_member_of_a_zip_archive_is_does_not_change_its_fields() {
     let first = weave(&zip(&two(), false, b""));
     let second = weave(&zip(&two()[1..], false, b""));
