@@ -5,6 +5,7 @@
 mod cat;
 mod create;
 mod extract;
+mod keys;
 mod list;
 mod open;
 mod range;

@@ -14,7 +14,7 @@ use refrain_czip::{
     format::{FormatError, catalog},
 };
 
-use super::{open, range::ByteRange, standard_io, threads};
+use super::{keys::UnlockArguments, open, range::ByteRange, standard_io, threads};
 use crate::interrupt::Interrupt;
 
 #[derive(clap::Args)]
@@ -29,6 +29,8 @@ pub struct CatArguments {
     /// 4096-. No more of the archive is read than they need
     #[arg(long, value_name = "START-END")]
     range: Option<ByteRange>,
+    #[command(flatten)]
+    keys: UnlockArguments,
     /// Threads that decompress [default: one a processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -37,7 +39,7 @@ pub struct CatArguments {
 pub fn run(arguments: &CatArguments) -> anyhow::Result<()> {
     let called = open::called(&arguments.archive);
     // Ctrl-C ends it at once: nothing lies around.
-    let archive = open::open(&arguments.archive, &Interrupt::default())?;
+    let archive = open::open_unlocked(&arguments.archive, &arguments.keys, &Interrupt::default())?;
     let whole = match &arguments.path {
         None => 0..archive.plain_bytes(),
         Some(path) => {

@@ -13,14 +13,15 @@ use anyhow::{Context, ensure};
 use indicatif::ProgressBar;
 use refrain_czip::{
     chunker::{Chunking, ChunkingMethod},
-    create::{CreateError, CreateOptions, CreateProgress, FileId, Input, Output, create},
-    format::header::{Header, Profile},
+    create::{CreateError, CreateOptions, CreateProgress, Created, FileId, Input, Output, create},
+    format::header::Profile,
     method::Compression,
 };
 use refrain_gateway::units::ByteSize;
 use serde::Serialize;
 
 use super::{
+    keys::EncryptArguments,
     open::STANDARD,
     report,
     standard_io::{self, StandardInput},
@@ -79,6 +80,8 @@ pub struct CreateArguments {
     /// Memory for the names of chunks; more of them go to temporary files
     #[arg(long, value_name = "SIZE", default_value = "128MiB")]
     index_memory: ByteSize,
+    #[command(flatten)]
+    encrypt: EncryptArguments,
     /// Threads that compress [default: one a processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -135,13 +138,13 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
         interrupt.flow()
     });
     bar.finish_and_clear();
-    let header = interrupt.or(created.map_err(|error| match error {
+    let created = interrupt.or(created.map_err(|error| match error {
         CreateError::Output(_) | CreateError::Index(_) => {
             anyhow::Error::from(error).context(called)
         }
         error => error.into(),
     }))?;
-    let report = Report::new(&header, special_files);
+    let report = Report::new(&created, special_files);
     let lines = report.lines();
     match arguments.output.as_os_str() == STANDARD {
         true => report::print(&mut io::stderr(), arguments.json, &report, &lines),
@@ -182,6 +185,7 @@ fn options(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<CreateO
         is_woven: !arguments.no_containers,
         index_bytes: usize::try_from(arguments.index_memory.0)?,
         threads: threads(arguments.threads),
+        encryption: arguments.encrypt.options()?,
         ..CreateOptions::default()
     };
     if let (false, None) = (is_pipe, std::env::var_os("TMPDIR")) {
@@ -249,18 +253,19 @@ fn bytes_in(path: &Path, is_given: bool, seen: &mut HashSet<(u64, u64)>) -> u64 
 }
 
 impl Report {
-    fn new(header: &Header, special_files: u64) -> Self {
+    fn new(created: &Created, special_files: u64) -> Self {
+        let Created { header, summary } = created;
         Self {
-            plain_bytes: header.summary.plain_bytes,
+            plain_bytes: summary.plain_bytes,
             archive_bytes: header.archive_bytes,
-            unique_bytes: header.summary.unique_bytes,
-            stored_bytes: header.summary.stored_bytes,
-            entries: header.summary.entries,
+            unique_bytes: summary.unique_bytes,
+            stored_bytes: summary.stored_bytes,
+            entries: summary.entries,
             chunks: header.chunks,
             references: header.references,
             special_files,
             profile: header.profile.to_string(),
-            digest: report::hex(&header.summary.digest),
+            digest: report::hex(&summary.digest),
         }
     }
 

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::{
     cat,
+    keys::UnlockArguments,
     open::{self, STANDARD},
     report, threads,
 };
@@ -35,6 +36,8 @@ pub struct ExtractArguments {
     /// The archive; `-` is standard input
     #[arg(value_name = "IN.czip")]
     archive: PathBuf,
+    #[command(flatten)]
+    keys: UnlockArguments,
     /// Files and folders in it, as `list` names them [default: all]
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
@@ -93,7 +96,7 @@ pub fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
 }
 
 fn to_folder(arguments: &ExtractArguments, interrupt: &Interrupt) -> anyhow::Result<Extracted> {
-    let archive = open::open(&arguments.archive, interrupt)?;
+    let archive = open::open_unlocked(&arguments.archive, &arguments.keys, interrupt)?;
     let options = ExtractOptions {
         paths: paths(arguments),
         name: name(&arguments.archive),
@@ -125,7 +128,7 @@ fn name(archive: &Path) -> Option<Vec<u8>> {
 
 /// Ctrl-C ends it at once: nothing lies around.
 fn to_standard_output(arguments: &ExtractArguments) -> anyhow::Result<()> {
-    let archive = open::open(&arguments.archive, &Interrupt::default())?;
+    let archive = open::open_unlocked(&arguments.archive, &arguments.keys, &Interrupt::default())?;
     let called = open::called(&arguments.archive);
     let entries = archive.entries().with_context(|| called.clone())?;
     let range = match &arguments.paths[..] {

@@ -12,7 +12,7 @@ use refrain_czip::format::catalog::{Entry, EntryKind};
 use serde::Serialize;
 use time::OffsetDateTime;
 
-use super::{open, report};
+use super::{keys::UnlockArguments, open, report};
 use crate::{interrupt::Interrupt, table::printable};
 
 #[derive(clap::Args)]
@@ -20,6 +20,8 @@ pub struct ListArguments {
     /// The archive; `-` is standard input
     #[arg(value_name = "IN.czip")]
     archive: PathBuf,
+    #[command(flatten)]
+    keys: UnlockArguments,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -53,7 +55,7 @@ struct EntryReport {
 }
 
 pub fn run(arguments: &ListArguments) -> anyhow::Result<()> {
-    let archive = open::open(&arguments.archive, &Interrupt::default())?;
+    let archive = open::open_unlocked(&arguments.archive, &arguments.keys, &Interrupt::default())?;
     let entries = archive.entries();
     let entries = entries.with_context(|| open::called(&arguments.archive))?;
     if !arguments.json {

@@ -9,7 +9,10 @@ use std::{
 use anyhow::Context;
 use refrain_czip::archive::{Archive, CacheBytes, FileSource};
 
-use super::standard_io::{self, StandardInput};
+use super::{
+    keys::UnlockArguments,
+    standard_io::{self, StandardInput},
+};
 use crate::interrupt::Interrupt;
 
 /// What a path is called when it stands for standard input or output.
@@ -26,6 +29,29 @@ pub fn open(path: &Path, interrupt: &Interrupt) -> anyhow::Result<Archive<FileSo
     let source = file.and_then(FileSource::new);
     let source = source.with_context(|| called.clone())?;
     Archive::open(source, CacheBytes::default()).context(called)
+}
+
+/// The same, unlocked if it is encrypted.
+pub fn open_unlocked(
+    path: &Path,
+    keys: &UnlockArguments,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Archive<FileSource>> {
+    let mut archive = open(path, interrupt)?;
+    keys.unlock(&mut archive).with_context(|| called(path))?;
+    Ok(archive)
+}
+
+/// The same, unlocked if it is encrypted and keys were given.
+pub fn open_with(
+    path: &Path,
+    keys: &UnlockArguments,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Archive<FileSource>> {
+    match keys.are_given() {
+        true => open_unlocked(path, keys, interrupt),
+        false => open(path, interrupt),
+    }
 }
 
 /// What messages call it.

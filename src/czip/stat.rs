@@ -9,7 +9,7 @@ use refrain_czip::{
 };
 use serde::Serialize;
 
-use super::{open, report};
+use super::{keys::UnlockArguments, open, report};
 use crate::{
     interrupt::Interrupt,
     table::{bytes, percent},
@@ -20,6 +20,8 @@ pub struct StatArguments {
     /// The archive; `-` is standard input
     #[arg(value_name = "IN.czip")]
     archive: PathBuf,
+    #[command(flatten)]
+    keys: UnlockArguments,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -72,7 +74,13 @@ struct StreamReport {
 }
 
 pub fn run(arguments: &StatArguments) -> anyhow::Result<()> {
-    let archive = open::open(&arguments.archive, &Interrupt::default())?;
+    let archive = open::open_with(&arguments.archive, &arguments.keys, &Interrupt::default())?;
+    if archive.is_locked() {
+        eprintln!(
+            "refrain: the archive is encrypted: what only its recipients can know is shown as 0; \
+             --identity opens it"
+        );
+    }
     let report = Report::new(&archive);
     report::to_stdout(arguments.json, &report, &report.lines())
 }

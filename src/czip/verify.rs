@@ -10,7 +10,7 @@ use refrain_czip::{
 };
 use serde::Serialize;
 
-use super::{open, report, threads};
+use super::{keys::UnlockArguments, open, report, threads};
 use crate::{
     interrupt::{Interrupt, Interrupted},
     progress,
@@ -22,6 +22,8 @@ pub struct VerifyArguments {
     /// The archive; `-` is standard input
     #[arg(value_name = "IN.czip")]
     archive: PathBuf,
+    #[command(flatten)]
+    keys: UnlockArguments,
     /// Decompress all of it as well, and check the digest of the whole content
     #[arg(long)]
     content: bool,
@@ -58,7 +60,7 @@ pub fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
 
 fn check(arguments: &VerifyArguments, interrupt: &Interrupt) -> anyhow::Result<Report> {
     let called = || open::called(&arguments.archive);
-    let archive = open::open(&arguments.archive, interrupt)?;
+    let archive = open::open_with(&arguments.archive, &arguments.keys, interrupt)?;
     let threads = threads(arguments.threads);
     let Verified {
         frames,

@@ -142,6 +142,15 @@ pub struct CreateProgress<'a> {
     pub special_file: Option<&'a Path>,
 }
 
+/// An archive that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// Its header.
+    pub header: Header,
+    /// What is in it, which the header of an encrypted archive does not say.
+    pub summary: PlainSummary,
+}
+
 /// Why an archive could not be made.
 #[derive(Debug, Error)]
 pub enum CreateError {
@@ -205,7 +214,7 @@ pub fn create(
     output: Output,
     options: &CreateOptions,
     progress: &mut dyn FnMut(CreateProgress) -> ControlFlow<()>,
-) -> Result<Header, CreateError> {
+) -> Result<Created, CreateError> {
     let mut creator = Creator::new(output, options)?;
     let mut piece = vec![0; PIECE_BYTES];
     let mut passed_over = creator.streams.frames.frames.own_files();
@@ -378,7 +387,7 @@ impl<'a> Creator<'a> {
         self.streams.push(Stream::Catalog, &record)
     }
 
-    fn finish(mut self) -> Result<Header, CreateError> {
+    fn finish(mut self) -> Result<Created, CreateError> {
         if self.options.is_woven {
             self.weaver.finish(&mut self.streams)?;
         }
@@ -402,7 +411,10 @@ impl<'a> Creator<'a> {
             summary,
             ..Root::default()
         };
-        Ok(table::write(frames, lists, header, &root, seal)?)
+        Ok(Created {
+            header: table::write(frames, lists, header, &root, seal)?,
+            summary,
+        })
     }
 }
 
