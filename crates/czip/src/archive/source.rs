@@ -17,6 +17,16 @@ pub trait Source: Send + Sync {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
+impl<S: Source + ?Sized> Source for Box<S> {
+    fn bytes(&self) -> io::Result<u64> {
+        (**self).bytes()
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        (**self).read_exact_at(buffer, offset)
+    }
+}
+
 /// A file.
 #[derive(Debug)]
 pub struct FileSource {

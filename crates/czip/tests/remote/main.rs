@@ -12,6 +12,7 @@ mod real_servers;
 mod redirects;
 mod retries;
 mod server;
+mod source;
 
 use std::{ops::Range, time::Duration};
 
