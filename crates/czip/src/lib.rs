@@ -13,6 +13,7 @@ pub mod extract;
 pub mod format;
 mod index;
 pub mod method;
+pub mod mount;
 pub mod remote;
 pub mod verify;
 pub mod weave;

@@ -1,0 +1,74 @@
+//! Archives on a web server, mounted.
+
+use std::{
+    fs::{self, File},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
+
+use refrain_czip::{
+    archive::{Archive, CacheBytes, RemoteSource},
+    create::Input,
+    remote::{ProxyChoice, RemoteOptions},
+};
+
+use crate::{
+    mounting::{Mount, archive_of, noise, read},
+    server::{self, Server},
+};
+
+#[test]
+fn a_little_of_it_takes_a_few_requests_and_a_change_gives_errors_not_other_bytes() {
+    let original = tempfile::tempdir().unwrap();
+    let tree = original.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    let contents = [1, 2].map(|seed| noise(seed, 6_000_000));
+    for (number, content) in contents.iter().enumerate() {
+        fs::write(tree.join(number.to_string()), content).unwrap();
+    }
+    let (_archive, path) = archive_of(vec![Input::Path(tree)]);
+    let served = server::File {
+        bytes: fs::read(path).unwrap(),
+        etag: "\"first\"",
+    };
+    let has_changed = Arc::new(AtomicBool::new(false));
+    let server = Server::start({
+        let changed = server::File {
+            etag: "\"second\"",
+            ..served.clone()
+        };
+        let has_changed = has_changed.clone();
+        move |request| match has_changed.load(SeqCst) {
+            false => served.reply(request),
+            true => changed.reply(request),
+        }
+    });
+    let options = RemoteOptions {
+        proxy: ProxyChoice::Direct,
+        ..RemoteOptions::default()
+    };
+    let source = RemoteSource::open(&server.url(), options, RemoteSource::CACHE_BYTES).unwrap();
+    let archive = Archive::open(source, CacheBytes::default()).unwrap();
+    let Some(mount) = Mount::new(archive) else {
+        return;
+    };
+    let file = File::open(mount.path("tree/1")).unwrap();
+    assert!(read(&file, 3_000_000, 65_536).unwrap() == contents[1][3_000_000..3_065_536]);
+    let requests = server.requests().len();
+    assert!(requests <= 6, "{requests} requests");
+    assert!(
+        server.sent_bytes() < 3_000_000,
+        "{} bytes",
+        server.sent_bytes()
+    );
+    assert!(fs::read(mount.path("tree/0")).unwrap() == contents[0]);
+    has_changed.store(true, SeqCst);
+    let error = fs::read(mount.path("tree/1")).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(5), "{error}");
+    assert!(mount.failures.lock().unwrap()[0].contains("changed while it was read"));
+    // What the kernel has is of the file that was opened.
+    assert!(read(&file, 3_000_000, 65_536).unwrap() == contents[1][3_000_000..3_065_536]);
+    assert!(fs::read(mount.path("tree/0")).unwrap() == contents[0]);
+}
