@@ -29,6 +29,7 @@ pub use output::Output;
 pub(crate) use seal::private_place;
 pub use seal::{EncryptOptions, SealError};
 pub use walk::{FileId, Input};
+pub(crate) use walk::{Found, Visited, walk};
 
 use std::{
     io::{self, Read},
@@ -58,14 +59,13 @@ use parts::PartSpool;
 use seal::Seal;
 use stream::StreamMaker;
 use table::{Lists, StreamLists};
-use walk::Visited;
 
 /// Read at once.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// The average chunk of streams other than the content: what they hold is small, and often nearly
 /// what an earlier archive holds.
-const SMALL_CHUNK_BYTES: u32 = 8 << 10;
+pub(crate) const SMALL_CHUNK_BYTES: u32 = 8 << 10;
 
 /// How an archive is to be.
 #[derive(Clone, Debug)]

@@ -45,19 +45,27 @@ impl<S: Source> Archive<S> {
             }
             None => None,
         };
-        let mut stored = self.stored_frame(stream, number, &frame)?;
+        let stored = self.stored_frame(stream, number, &frame)?;
+        let plain = self.unpack_frame((stream, number), stored, base.as_deref())?;
+        Ok(plain.into())
+    }
+
+    /// The plain bytes of a frame as stored, whose base has the plain bytes `base`.
+    pub(crate) fn unpack_frame(
+        &self,
+        (stream, number): (Stream, u64),
+        mut stored: Vec<u8>,
+        base: Option<&[u8]>,
+    ) -> Result<Vec<u8>, ReadError> {
         if let Some(key) = self.frame_key(stream, number)? {
             stored = self.open_frame(&key, stored, stream, number)?;
         }
         let limit = self.header().frame_bytes_max as usize;
-        match decompress(&stored, base.as_deref(), limit) {
-            Ok(plain) => Ok(plain.into()),
-            Err(error) => Err(ReadError::Frame {
-                stream,
-                number,
-                error,
-            }),
-        }
+        decompress(&stored, base, limit).map_err(|error| ReadError::Frame {
+            stream,
+            number,
+            error,
+        })
     }
 
     fn open_frame(

@@ -2,6 +2,8 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
+use crate::format::Stream;
+
 /// Bytes that can be read anywhere, by several threads at once.
 pub trait Source: Send + Sync {
     /// How many there are.
@@ -15,6 +17,16 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If they cannot be read, or there are not so many.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Fills `buffer` with plain bytes of the chunks of `stream`, in order of number and from `at` on,
+    /// if it has them beside the archive. False if it has none: then they come out of frames.
+    ///
+    /// # Errors
+    /// If it has them, and they cannot be read.
+    fn read_unique_at(&self, buffer: &mut [u8], stream: Stream, at: u64) -> io::Result<bool> {
+        let _ = (buffer, stream, at);
+        Ok(false)
+    }
 }
 
 impl<S: Source + ?Sized> Source for Box<S> {

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    Archive, ReadError, Source,
-    table::{Piece, ReferenceRun},
-};
+use super::{Archive, ReadError, Source, table::ReferenceRun};
 use crate::format::{FormatError, Stream};
 
 /// Reads a stream from any place on.
@@ -58,7 +55,17 @@ impl<'a, S: Source> StreamReader<'a, S> {
             .min(usize::try_from(left).unwrap_or(usize::MAX));
         let mut filled = 0;
         while filled < wanted {
-            let piece = self.piece()?;
+            let run = self.run()?;
+            let within = (self.position - run.start) % run.period;
+            let at = run.unique_start + within;
+            let together = (wanted - filled).min((run.period - within) as usize);
+            let together = &mut buffer[filled..filled + together];
+            if (self.archive.source()).read_unique_at(together, self.stream, at)? {
+                filled += together.len();
+                self.position += together.len() as u64;
+                continue;
+            }
+            let piece = self.archive.piece(self.stream, at)?;
             let count = (wanted - filled).min(piece.bytes as usize);
             let begin = piece.offset as usize;
             let plain = self.frame(piece.frame)?;
@@ -92,16 +99,15 @@ impl<'a, S: Source> StreamReader<'a, S> {
         self.read(buffer).map(|_| ())
     }
 
-    /// What is next: as much of it as lies together.
-    fn piece(&mut self) -> Result<Piece, ReadError> {
-        let run = match self.run {
-            Some(run) if (run.start..run.start + run.bytes).contains(&self.position) => run,
-            _ => *self
-                .run
-                .insert(self.archive.run_at(self.stream, self.position)?),
-        };
-        let within = (self.position - run.start) % run.period;
-        self.archive.piece(self.stream, run.unique_start + within)
+    /// The run that is read now.
+    fn run(&mut self) -> Result<ReferenceRun, ReadError> {
+        match self.run {
+            Some(run) if (run.start..run.start + run.bytes).contains(&self.position) => Ok(run),
+            _ => {
+                let run = self.archive.run_at(self.stream, self.position)?;
+                Ok(*self.run.insert(run))
+            }
+        }
     }
 
     fn frame(&mut self, number: u64) -> Result<&[u8], ReadError> {

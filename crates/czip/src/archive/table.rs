@@ -228,6 +228,25 @@ impl<S: Source> Archive<S> {
         })
     }
 
+    /// How long the chunks in `row` are, and where they lie.
+    pub(crate) fn chunk_places(
+        &self,
+        stream: Stream,
+        row: usize,
+    ) -> Result<Vec<(u32, ChunkPlace)>, ReadError> {
+        let first = self.root.stream(stream).lengths.rows()[row].before[0];
+        let part = self.lengths(stream, row)?;
+        let Part::Lengths(part) = &*part else {
+            unreachable!("the key says its kind");
+        };
+        let bytes = part.starts.windows(2).map(|ends| ends[1] - ends[0]);
+        let alone = (first..).map(|frame| ChunkPlace { frame, offset: 0 });
+        Ok(match part.places.is_empty() {
+            true => bytes.zip(alone).collect(),
+            false => bytes.zip(part.places.iter().copied()).collect(),
+        })
+    }
+
     /// Where chunk `number` begins in the unique bytes of its stream; `number` may be one too many.
     fn unique_start(&self, stream: Stream, number: u64) -> Result<u64, ReadError> {
         let list = &self.root.stream(stream).lengths;

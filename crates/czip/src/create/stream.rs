@@ -25,7 +25,7 @@ use crate::{
     chunker::Chunker,
     format::{
         ChunkName, Stream,
-        part::{self, ChunkPlace, PartKind, encode_lengths, encode_names},
+        part::{self, ChunkPlace, PartKind, encode_lengths, encode_names, ends_part},
     },
     index::{NameIndex, Numbered},
 };
@@ -262,9 +262,4 @@ impl StreamMaker {
             references: self.references.finish()?,
         })
     }
-}
-
-/// Whether a part of names ends with this one, the `count`th in it.
-fn ends_part(name: ChunkName, count: usize) -> bool {
-    count == part::CHUNKS_MAX || count >= part::CHUNKS_MIN && name.ends_part()
 }

@@ -38,27 +38,27 @@ impl FileId {
 }
 
 /// What [`walk`] comes to.
-pub(super) enum Visited<'a> {
+pub(crate) enum Visited<'a> {
     Found(Found),
     /// What has no content.
     Special(&'a Path),
 }
 
 /// Something that was found.
-pub(super) struct Found {
+pub(crate) struct Found {
     /// Where, for errors.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
     /// What is known of it; a file's length is not yet.
-    pub(super) entry: Entry,
+    pub(crate) entry: Entry,
     /// A file's bytes.
-    pub(super) file: Option<Box<dyn Read>>,
+    pub(crate) file: Option<Box<dyn Read>>,
 }
 
 type Take<'a> = &'a mut dyn FnMut(Visited<'_>) -> Result<(), CreateError>;
 
 /// Gives all that `inputs` have to `take`: folders before what is in them, names in order; of the
 /// files `own` nothing.
-pub(super) fn walk(inputs: Vec<Input>, own: &[FileId], take: Take<'_>) -> Result<(), CreateError> {
+pub(crate) fn walk(inputs: Vec<Input>, own: &[FileId], take: Take<'_>) -> Result<(), CreateError> {
     let mut names = HashSet::new();
     let mut walker = Walker {
         take,

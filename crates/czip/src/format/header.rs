@@ -160,6 +160,11 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
+/// Whether a file that begins so says that it is an archive.
+pub(crate) fn is_archive(magic: &[u8; 8]) -> bool {
+    *magic == MAGIC
+}
+
 impl Header {
     /// Parses the first or the last 256 bytes of an archive.
     ///

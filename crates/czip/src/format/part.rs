@@ -115,6 +115,11 @@ impl Run {
     }
 }
 
+/// Whether a chunk part ends with this name, the `count`th in it.
+pub(crate) fn ends_part(name: ChunkName, count: usize) -> bool {
+    count == CHUNKS_MAX || count >= CHUNKS_MIN && name.ends_part()
+}
+
 /// Names as a chunk part.
 pub(crate) fn encode_names(names: &[ChunkName]) -> Vec<u8> {
     names.iter().flat_map(|name| name.0).collect()
