@@ -212,6 +212,21 @@ impl Remote {
         ranges: &[Range<u64>],
         sink: &mut Sink<'_, E>,
     ) -> Result<(), E> {
+        self.fetch_within(ranges, usize::MAX, sink)
+    }
+
+    /// As [`fetch`](Self::fetch), by at most `requests_max` requests, at least one: ranges are joined
+    /// until there are no more. Retries come on top.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`fetch`](Self::fetch).
+    pub fn fetch_within<E: From<RemoteError>>(
+        &self,
+        ranges: &[Range<u64>],
+        requests_max: usize,
+        sink: &mut Sink<'_, E>,
+    ) -> Result<(), E> {
         let wanted = union(ranges);
         if let Some(last) = wanted.last() {
             self.check_end(last)?;
@@ -231,8 +246,10 @@ impl Remote {
         }
         if self.has_ranges() {
             let options = &self.server.options;
-            let planned = plan(&left, options.gap_bytes, options.requests_max);
-            let pieces = split(&planned, options.piece_bytes, options.pieces_max);
+            let joined_max = options.requests_max.min(requests_max);
+            let planned = plan(&left, options.gap_bytes, joined_max);
+            let pieces_max = options.pieces_max.min(requests_max);
+            let pieces = split(&planned, options.piece_bytes, pieces_max);
             let wanted = left.clone();
             let mut handed_on = 0;
             let mut hand_on = |offset, bytes: &[u8]| {

@@ -101,6 +101,10 @@ fn work_on(part: &mut Part<'_>, number: usize, window: &Window<'_>) -> Option<()
                     return None;
                 }
                 Err(error) => {
+                    block.truncate(filled);
+                    if !block.is_empty() {
+                        window.put(number, block, false);
+                    }
                     window.fail(error);
                     return None;
                 }

@@ -151,7 +151,11 @@ impl<'a> Window<'a> {
     pub(super) fn next(&self) -> Result<Next, RemoteError> {
         let mut state = lock(&self.state);
         loop {
-            if state.end.is_some() {
+            // What arrived before a failure counts: who goes on later need not have it sent again.
+            let head = state.arrived.front();
+            let has_arrived = head.is_some_and(|head| !head.blocks.is_empty() || head.is_complete);
+            let is_failed = matches!(state.end, Some(End::Failed(_)));
+            if state.end.is_some() && !(is_failed && has_arrived) {
                 return match state.end.replace(End::Stopped) {
                     Some(End::Failed(error)) => Err(error),
                     Some(End::Whole(body)) => Ok(Next::Whole(body)),
