@@ -11,6 +11,7 @@ pub mod create;
 pub mod crypt;
 pub mod extract;
 pub mod format;
+pub mod get;
 mod index;
 pub mod method;
 pub mod mount;

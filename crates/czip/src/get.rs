@@ -1,0 +1,322 @@
+//! Fetching what is in an archive from any web server (CZIP, section 4.2).
+//!
+//! A URL enters, and what is here already: seeds, a cache, what an earlier get brought. The plain
+//! content leaves, as a file that is there whole or not at all. The server need not know of CZIP.
+//!
+//! ```text
+//! 1  header, root    one request, or two                           `opening`
+//! 2  seeds           cut as the archive was, for their names        `seeds`
+//! 3  parts           those that digests do not tell are known       `table`
+//! 4  chunks          out of `FILE.part`, seeds and cache            `local`, `chunks`, `cache`
+//! 5  frames          of the missing ones, in few single ranges      `frames`
+//! 6  plain content   put together, checked, renamed                 `finish`
+//! ```
+//!
+//! Memory is bounded but for a bit a chunk and the archive's root. All that is used was checked: parts
+//! and frames by their digests, chunks by their names, the whole by its own digest.
+//!
+//! - Deviation: the paper's client fetches the header with all names. Here parts of the table whose
+//!   names are known are not fetched.
+//! - Deviation: it asks for chunks one by one. Here those that lie close together come with one request.
+
+mod cache;
+mod chunks;
+mod error;
+mod finish;
+mod frames;
+mod local;
+mod opening;
+mod places;
+mod presence;
+mod records;
+mod report;
+mod seeds;
+mod table;
+
+pub use cache::CacheOptions;
+pub use error::GetError;
+pub use report::{ChunkCount, GetReport, Transfer};
+
+use std::{
+    ops::{ControlFlow, Range},
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use crate::{
+    archive::Archive,
+    format::header::Header,
+    remote::{Counters, Remote, RemoteError, RemoteOptions, union},
+};
+use cache::Cache;
+use local::{Begun, Local, PartFolder};
+use opening::Opened;
+use presence::Presence;
+use seeds::Seeds;
+
+/// A file that changes on the server again and again is given up.
+const CHANGES_MAX: u32 = 3;
+
+/// So many needed bytes allow another request.
+pub const BYTES_PER_REQUEST: u64 = 1 << 20;
+
+/// How a file is fetched.
+#[derive(Clone, Debug)]
+pub struct GetOptions {
+    /// Where from, and how patiently.
+    pub remote: RemoteOptions,
+    /// Requests in all, and one more for each [`BYTES_PER_REQUEST`] that are needed: that many bytes
+    /// are worth one, whatever a request costs. Retries are not counted.
+    pub requests_max: usize,
+    /// Files, folders and archives that may hold chunks of it.
+    pub seeds: Vec<PathBuf>,
+    /// Chunks of earlier downloads.
+    pub cache: Option<CacheOptions>,
+    /// Memory for names of chunks of seeds and cache; beyond, they go to temporary files.
+    pub index_bytes: usize,
+    /// Threads that put the plain content together.
+    pub threads: usize,
+    /// Where temporary files go.
+    pub temporary: PathBuf,
+}
+
+impl Default for GetOptions {
+    fn default() -> Self {
+        Self {
+            remote: RemoteOptions::default(),
+            requests_max: 20,
+            seeds: Vec::new(),
+            cache: None,
+            index_bytes: 64 << 20,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            temporary: std::env::temp_dir(),
+        }
+    }
+}
+
+/// What a get is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Reading seeds; of how many bytes is not known.
+    Seeds,
+    /// Fetching the table.
+    Table,
+    /// Looking for chunks that are here; of how many bytes is not known.
+    Chunks,
+    /// Fetching frames: stored bytes.
+    Frames,
+    /// Putting the output together: its bytes.
+    Output,
+}
+
+/// How far a get has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GetProgress {
+    /// What it is doing.
+    pub phase: Phase,
+    /// How much of that is done.
+    pub done: u64,
+    /// Of how much; 0 if that is not known.
+    pub total: u64,
+}
+
+/// What a request is counted as.
+type Kind = fn(&mut GetReport) -> &mut Transfer;
+
+type Progress<'a> = &'a mut dyn FnMut(GetProgress) -> ControlFlow<()>;
+
+/// Fetches what is in the archive at `url` into the file `output`. `progress` is told how far it came,
+/// and says whether to go on.
+///
+/// # Errors
+/// Then `output` is as it was. What came is kept in `output.part`, and the next get of it goes on from
+/// there.
+pub fn get(
+    url: &str,
+    output: &Path,
+    options: &GetOptions,
+    progress: Progress<'_>,
+) -> Result<GetReport, GetError> {
+    let begun = Instant::now();
+    let folder = PartFolder::open(output)?;
+    let mut report = GetReport::default();
+    loop {
+        match get_once(url, (output, &folder), options, &mut report, progress) {
+            Ok(()) => break,
+            // What still fits is used.
+            Err(GetError::Remote(RemoteError::Changed { .. })) if report.changes < CHANGES_MAX => {
+                report.changes += 1;
+            }
+            Err(error) => {
+                folder.remove_if_empty();
+                return Err(error);
+            }
+        }
+    }
+    // The file is there. What was beside it is of no use any more, and may as well stay.
+    let _ = folder.remove();
+    report.elapsed = begun.elapsed();
+    Ok(report)
+}
+
+fn get_once(
+    url: &str,
+    (output, folder): (&Path, &PartFolder),
+    options: &GetOptions,
+    report: &mut GetReport,
+    progress: Progress<'_>,
+) -> Result<(), GetError> {
+    let remote = Remote::open(
+        url,
+        RemoteOptions {
+            first_bytes: opening::FIRST_BYTES,
+            ..options.remote.clone()
+        },
+    )?;
+    let opened = opening::open(&remote);
+    report.header += transfer(Counters::default(), remote.counters());
+    let Opened { header, pieces } = opened?;
+    let index = (options.index_bytes / 3, options.temporary.as_path());
+    let pieces: Vec<(u64, &[u8])> = (pieces.iter())
+        .map(|(offset, bytes)| (*offset, &bytes[..]))
+        .collect();
+    let Begun {
+        archive,
+        is_resumed,
+        mut old,
+    } = local::begin(folder, &header, &pieces, index)?;
+    let cache = match &options.cache {
+        Some(cache) => Some(Cache::open(cache, index)?),
+        None => None,
+    };
+    let mut getting = Getting {
+        remote: &remote,
+        presence: Presence::new(archive.root()),
+        archive: &archive,
+        requests_max: options.requests_max,
+        extra_requests: 0,
+        cache,
+        report,
+        progress,
+    };
+    let mut seeds = getting.name_seeds(&header, options, index)?;
+    let fetched = getting.fetch_all(is_resumed, &mut old, &mut seeds);
+    // What came is of use for the next get, whatever became of this one.
+    if let Some(cache) = getting.cache.take() {
+        getting.report.cache_failure = cache.finish();
+    }
+    fetched?;
+    getting.finish(output, folder, options)
+}
+
+/// A get at work.
+struct Getting<'a> {
+    remote: &'a Remote,
+    archive: &'a Archive<Local>,
+    presence: Presence,
+    requests_max: usize,
+    /// Those that bytes have allowed.
+    extra_requests: usize,
+    cache: Option<Cache>,
+    report: &'a mut GetReport,
+    progress: Progress<'a>,
+}
+
+impl Getting<'_> {
+    fn name_seeds(
+        &mut self,
+        header: &Header,
+        options: &GetOptions,
+        index: (usize, &Path),
+    ) -> Result<Seeds, GetError> {
+        let unread_seeds = &mut self.report.unread_seeds;
+        let progress = &mut self.progress;
+        let mut read = 0;
+        let mut go_on = |bytes: usize| {
+            read += bytes as u64;
+            let phase = Phase::Seeds;
+            let (done, total) = (read, 0);
+            progress(GetProgress { phase, done, total }).is_continue()
+        };
+        Seeds::name(
+            &options.seeds,
+            header,
+            index,
+            &mut go_on,
+            &mut |path, error| unread_seeds.push((path.to_owned(), error)),
+        )
+    }
+
+    /// Until all chunks are here.
+    fn fetch_all(
+        &mut self,
+        is_resumed: bool,
+        old: &mut Option<local::OldChunks>,
+        seeds: &mut Seeds,
+    ) -> Result<(), GetError> {
+        if !self.remote.has_ranges() && self.archive.header().has_footer {
+            self.fetch_whole()?;
+        }
+        let unknown = table::unknown(self.archive, seeds, &mut self.cache)?;
+        if !unknown.is_empty() {
+            self.fetch_parts(&unknown)?;
+        }
+        self.keep_parts()?;
+        self.find_chunks(is_resumed, old, seeds)?;
+        self.fetch_chunks()
+    }
+
+    /// A server without ranges sends all from the beginning, whatever is read: once is enough.
+    fn fetch_whole(&mut self) -> Result<(), GetError> {
+        let whole = 0..self.archive.header().archive_bytes;
+        self.fetch(&[whole], 1, |report| &mut report.frames, &mut |_, _| Ok(()))
+    }
+
+    /// Requests that may still be made; one if there are none.
+    fn requests_left(&self) -> usize {
+        let made = self.remote.counters();
+        let made = (made.requests - made.retries) as usize;
+        let allowed = self.requests_max.saturating_add(self.extra_requests);
+        allowed.saturating_sub(made).max(1)
+    }
+
+    /// Fetches ranges of the archive to where they belong, by at most `share` of the requests that are
+    /// left and what the bytes allow, and counts what that took; `arrived` is told up to where they came.
+    fn fetch(
+        &mut self,
+        ranges: &[Range<u64>],
+        share: usize,
+        kind: Kind,
+        arrived: &mut dyn FnMut(&mut Self, u64) -> Result<(), GetError>,
+    ) -> Result<(), GetError> {
+        let needed: u64 = union(ranges)
+            .iter()
+            .map(|range| range.end - range.start)
+            .sum();
+        let extra = (needed / BYTES_PER_REQUEST) as usize;
+        let requests_max = self.requests_left().div_ceil(share) + extra;
+        self.extra_requests += extra;
+        let (remote, archive) = (self.remote, self.archive);
+        let before = remote.counters();
+        let fetched = remote.fetch_within(ranges, requests_max, &mut |offset, bytes: &[u8]| {
+            archive.source().write(bytes, offset)?;
+            arrived(self, offset + bytes.len() as u64)
+        });
+        *kind(self.report) += transfer(before, remote.counters());
+        fetched
+    }
+
+    fn go_on(&mut self, phase: Phase, done: u64, total: u64) -> Result<(), GetError> {
+        match (self.progress)(GetProgress { phase, done, total }) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(GetError::Interrupted),
+        }
+    }
+}
+
+fn transfer(before: Counters, now: Counters) -> Transfer {
+    Transfer {
+        requests: now.requests - before.requests,
+        bytes: now.body_bytes - before.body_bytes,
+    }
+}

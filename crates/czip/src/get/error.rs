@@ -1,0 +1,87 @@
+//! Why a get ended without its file.
+
+use std::{io, path::PathBuf};
+
+use thiserror::Error;
+
+use crate::{
+    archive::ReadError,
+    format::{FormatError, Stream},
+    index::IndexError,
+    remote::RemoteError,
+};
+
+/// Why a file could not be fetched. What came is kept: the next get of it goes on from there.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum GetError {
+    /// The server, or the way to it.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// There is no archive at that address.
+    #[error("{url} is no CZIP archive: fetch it as any other file, with curl or a browser")]
+    NotAnArchive {
+        /// The address.
+        url: String,
+    },
+    /// The archive is encrypted.
+    #[error(
+        "{url} is encrypted, and only its owner's key tells how it is put together: fetch it as any \
+         other file, and extract it with the key"
+    )]
+    Encrypted {
+        /// The address.
+        url: String,
+    },
+    /// What the server sent is no archive that can be read: damaged, hostile, or changed on the way.
+    #[error("what the server sent cannot be read: {0}")]
+    Archive(ReadError),
+    /// A chunk is not what its name says, although its frame has the right digest.
+    #[error(
+        "the archive is damaged or hostile: chunk {chunk} of the {stream} is not what its name says"
+    )]
+    Chunk {
+        /// Of which stream.
+        stream: Stream,
+        /// Its number.
+        chunk: u64,
+    },
+    /// A file beside the output cannot be read or written.
+    #[error("{}: {error}", .path.display())]
+    Local {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A temporary file, or one of those kept, failed.
+    #[error("cannot keep what was fetched: {0}")]
+    Io(#[from] io::Error),
+    /// Another get of the same file is at work.
+    #[error("{} is in use: another get of the same file is at work", .path.display())]
+    Busy {
+        /// The folder in which it keeps what it has.
+        path: PathBuf,
+    },
+    /// Names do not find room.
+    #[error("the index of chunk names failed: {0}")]
+    Index(#[from] IndexError),
+    /// It was told to stop.
+    #[error("interrupted: the same command goes on from here")]
+    Interrupted,
+}
+
+impl From<ReadError> for GetError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Io(error) => Self::Io(error),
+            error => Self::Archive(error),
+        }
+    }
+}
+
+impl From<FormatError> for GetError {
+    fn from(error: FormatError) -> Self {
+        Self::Archive(error.into())
+    }
+}

@@ -1,0 +1,319 @@
+//! Frames of the chunks that are missing: fetched, checked as they arrive, and taken apart.
+//!
+//! A frame's base is made of its chunks, where they are here, and they all are in the end: so no frame
+//! is fetched as a base alone. Frames are worked on in windows, so that what is held of them is bounded;
+//! most archives have one.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
+
+use super::{GetError, Getting, Kind, Phase, table::Part};
+use crate::format::{
+    ChunkName, Stream,
+    part::{PartKind, StoredFrame},
+};
+
+/// Missing chunks of a window.
+const WINDOW_CHUNKS: u64 = 1 << 18;
+
+/// A frame, by its stream and number.
+type FrameKey = (Stream, u64);
+
+/// A frame that has missing chunks.
+struct Wanted {
+    key: FrameKey,
+    frame: StoredFrame,
+    chunks: Vec<Slot>,
+}
+
+impl Wanted {
+    fn range(&self) -> Range<u64> {
+        range_of(&self.frame)
+    }
+}
+
+/// A chunk in a frame.
+#[derive(Clone, Copy)]
+struct Slot {
+    chunk: u64,
+    name: ChunkName,
+    bytes: u32,
+    /// Where in the plain frame it begins.
+    offset: u32,
+    /// Where in the stream's unique bytes it belongs.
+    at: u64,
+}
+
+/// Where a window begins: a row of a stream's lengths.
+#[derive(Default)]
+struct Cursor {
+    stream: usize,
+    row: usize,
+}
+
+/// Frames that are worked on together.
+struct Window {
+    /// In the order in which they end in the archive.
+    wanted: Vec<Wanted>,
+    bases: HashMap<FrameKey, Vec<Slot>>,
+}
+
+fn range_of(frame: &StoredFrame) -> Range<u64> {
+    frame.offset..frame.offset + u64::from(frame.stored_bytes)
+}
+
+impl Getting<'_> {
+    /// Fetches all chunks that are missing.
+    pub(super) fn fetch_chunks(&mut self) -> Result<(), GetError> {
+        let mut cursor = Cursor::default();
+        while self.presence.missing() > 0 {
+            let windows = self.presence.missing().div_ceil(WINDOW_CHUNKS) as usize;
+            let keys = self.next_window(&mut cursor)?;
+            let window = self.window(keys)?;
+            self.fetch_window(&window, windows)?;
+        }
+        Ok(())
+    }
+
+    /// The frames of the next missing chunks.
+    fn next_window(&self, cursor: &mut Cursor) -> Result<Vec<FrameKey>, GetError> {
+        let mut keys = HashSet::new();
+        let mut missing = 0;
+        while let Some(&stream) = Stream::ALL.get(cursor.stream) {
+            let rows = self.archive.root().stream(stream).lengths.rows();
+            while let Some(row) = rows.get(cursor.row) {
+                if missing >= WINDOW_CHUNKS {
+                    return Ok(keys.into_iter().collect());
+                }
+                let places = self.archive.chunk_places(stream, cursor.row)?;
+                for (chunk, (_, place)) in (row.before[0]..).zip(places) {
+                    if !self.presence.has(stream, chunk) {
+                        keys.insert((stream, place.frame));
+                        missing += 1;
+                    }
+                }
+                cursor.row += 1;
+            }
+            *cursor = Cursor {
+                stream: cursor.stream + 1,
+                row: 0,
+            };
+        }
+        Ok(keys.into_iter().collect())
+    }
+
+    /// What the table says of frames; what it takes for that is fetched if it is not here.
+    fn window(&mut self, keys: Vec<FrameKey>) -> Result<Window, GetError> {
+        let mut parts = HashMap::new();
+        for &(stream, number) in &keys {
+            let list = &self.archive.root().stream(stream).frames;
+            if let Some(row) = list.find(0, number) {
+                let part = Part::of(self.archive, stream, PartKind::Frames, row);
+                parts.insert((stream, row), part);
+            }
+        }
+        let parts: Vec<Part> = parts.into_values().collect();
+        let unknown: Vec<Part> = (parts.into_iter())
+            .filter(|part| !part.is_here(self.archive))
+            .collect();
+        if !unknown.is_empty() {
+            self.fetch_parts(&unknown)?;
+        }
+        let mut frames = HashMap::new();
+        let mut bases = HashMap::new();
+        for (stream, number) in keys {
+            let frame = self.archive.frame_row(stream, number)?;
+            if let Some(base) = frame.base {
+                bases.insert((stream, base), Vec::new());
+            }
+            let wanted = Wanted {
+                key: (stream, number),
+                frame,
+                chunks: Vec::new(),
+            };
+            frames.insert((stream, number), wanted);
+        }
+        self.fill(&mut frames, &mut bases)?;
+        let mut wanted: Vec<Wanted> = frames.into_values().collect();
+        wanted.sort_unstable_by_key(|wanted| (wanted.range().end, wanted.range().start));
+        Ok(Window { wanted, bases })
+    }
+
+    /// Says which chunks are in frames: of wanted ones the missing, of bases all.
+    fn fill(
+        &self,
+        frames: &mut HashMap<FrameKey, Wanted>,
+        bases: &mut HashMap<FrameKey, Vec<Slot>>,
+    ) -> Result<(), GetError> {
+        for stream in Stream::ALL {
+            let rows = self.archive.root().stream(stream).lengths.rows();
+            for (row, length_row) in rows.iter().enumerate() {
+                let [first, mut at, ..] = length_row.before;
+                let places = self.archive.chunk_places(stream, row)?;
+                let mut names = None;
+                for (index, (bytes, place)) in places.into_iter().enumerate() {
+                    let key = (stream, place.frame);
+                    let chunk = first + index as u64;
+                    let wanted = frames.get_mut(&key);
+                    let wanted = wanted.filter(|_| !self.presence.has(stream, chunk));
+                    let base = bases.get_mut(&key);
+                    if wanted.is_some() || base.is_some() {
+                        let names = match &names {
+                            Some(names) => names,
+                            None => names.insert(self.archive.chunk_names(stream, row)?),
+                        };
+                        let slot = Slot {
+                            chunk,
+                            name: names[index],
+                            bytes,
+                            offset: place.offset,
+                            at,
+                        };
+                        if let Some(wanted) = wanted {
+                            wanted.chunks.push(slot);
+                        }
+                        if let Some(base) = base {
+                            base.push(slot);
+                        }
+                    }
+                    at += u64::from(bytes);
+                }
+            }
+        }
+        for slots in bases.values_mut() {
+            slots.sort_unstable_by_key(|slot| (slot.offset, slot.bytes));
+        }
+        Ok(())
+    }
+
+    fn fetch_window(&mut self, window: &Window, windows: usize) -> Result<(), GetError> {
+        let mut here = Vec::new();
+        let mut arriving = Vec::new();
+        for wanted in &window.wanted {
+            let (stream, number) = wanted.key;
+            let stored = self.archive.stored_frame(stream, number, &wanted.frame);
+            match stored.is_ok() {
+                true => here.push(wanted),
+                false => arriving.push(wanted),
+            }
+        }
+        let mut later = Vec::new();
+        for wanted in here {
+            self.take_apart(wanted, window, &mut later)?;
+        }
+        let ranges: Vec<_> = arriving.iter().map(|wanted| wanted.range()).collect();
+        let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        let mut done = 0;
+        let mut arriving = arriving.into_iter().peekable();
+        let kind: Kind = |report| &mut report.frames;
+        self.fetch(&ranges, windows, kind, &mut |getting, end| {
+            while let Some(wanted) = arriving.next_if(|wanted| wanted.range().end <= end) {
+                getting.take_apart(wanted, window, &mut later)?;
+                done += u64::from(wanted.frame.stored_bytes);
+            }
+            getting.go_on(Phase::Frames, done, total)
+        })?;
+        self.take_apart_later(later, window)
+    }
+
+    /// Those whose base was not here: by now it is, but if frames hold what no chunk does.
+    fn take_apart_later(&mut self, later: Vec<&Wanted>, window: &Window) -> Result<(), GetError> {
+        let mut left = Vec::new();
+        for wanted in later {
+            self.take_apart(wanted, window, &mut left)?;
+        }
+        let mut bases = Vec::new();
+        for wanted in &left {
+            let (stream, _) = wanted.key;
+            if let Some(base) = wanted.frame.base {
+                let frame = self.archive.frame_row(stream, base)?;
+                if self.archive.stored_frame(stream, base, &frame).is_err() {
+                    bases.push(range_of(&frame));
+                }
+            }
+        }
+        self.fetch(&bases, 1, |report| &mut report.frames, &mut |_, _| Ok(()))?;
+        for wanted in left {
+            let (stream, number) = wanted.key;
+            let plain = self.archive.frame(stream, number)?;
+            if let Some(wrong) = self.take_chunks(wanted, &plain)? {
+                return Err(wrong);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes missing chunks out of a frame that has arrived; or puts it into `later` if its base is not
+    /// here, or not all of it.
+    fn take_apart<'w>(
+        &mut self,
+        wanted: &'w Wanted,
+        window: &Window,
+        later: &mut Vec<&'w Wanted>,
+    ) -> Result<(), GetError> {
+        let (stream, number) = wanted.key;
+        let stored = self.archive.stored_frame(stream, number, &wanted.frame)?;
+        let base = match wanted.frame.base {
+            Some(base) => match self.rebuilt(stream, &window.bases[&(stream, base)])? {
+                Some(plain) => Some(plain),
+                None => {
+                    later.push(wanted);
+                    return Ok(());
+                }
+            },
+            None => None,
+        };
+        let unpacked = (self.archive).unpack_frame((stream, number), stored, base.as_deref());
+        let wrong = match unpacked {
+            Ok(plain) => self.take_chunks(wanted, &plain)?,
+            Err(error) => Some(error.into()),
+        };
+        match wrong {
+            // The base may hold what no chunk does.
+            Some(_) if base.is_some() => later.push(wanted),
+            Some(error) => return Err(error),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The plain bytes of a frame that consists of these chunks, if all of them are here.
+    fn rebuilt(&self, stream: Stream, slots: &[Slot]) -> Result<Option<Vec<u8>>, GetError> {
+        let mut plain = Vec::new();
+        for slot in slots {
+            let is_next = slot.offset as usize == plain.len();
+            if !is_next || !self.presence.has(stream, slot.chunk) {
+                return Ok(None);
+            }
+            let begin = plain.len();
+            plain.resize(begin + slot.bytes as usize, 0);
+            let source = self.archive.source();
+            source.read_chunk(&mut plain[begin..], stream, slot.at)?;
+        }
+        Ok((!plain.is_empty()).then_some(plain))
+    }
+
+    /// Puts the chunks of a plain frame where they belong, up to one that is not what it should be.
+    fn take_chunks(&mut self, wanted: &Wanted, plain: &[u8]) -> Result<Option<GetError>, GetError> {
+        let (stream, _) = wanted.key;
+        for slot in &wanted.chunks {
+            let begin = slot.offset as usize;
+            let chunk = plain.get(begin..begin + slot.bytes as usize);
+            let Some(chunk) = chunk.filter(|chunk| ChunkName::of(chunk) == slot.name) else {
+                let chunk = slot.chunk;
+                return Ok(Some(GetError::Chunk { stream, chunk }));
+            };
+            if self.presence.has(stream, slot.chunk) {
+                continue;
+            }
+            self.put(stream, slot.chunk, slot.at, chunk)?;
+            self.report.from_server.add(chunk.len());
+            if let Some(cache) = &mut self.cache {
+                cache.add(slot.name, chunk)?;
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,80 @@
+//! The header and the root of an archive on a server: one request, or two.
+
+use super::GetError;
+use crate::{
+    format::{FormatError, header::Header, limits::HEADER_BYTES},
+    remote::{Remote, RemoteError},
+};
+
+/// What is asked for first: the root of most archives is within, and much of the table.
+pub(super) const FIRST_BYTES: usize = 64 << 10;
+
+/// What is at an address.
+pub(super) struct Opened {
+    /// The header that counts.
+    pub(super) header: Header,
+    /// Bytes of the archive that came, with their offsets; among them are the header and the root.
+    pub(super) pieces: Vec<(u64, Vec<u8>)>,
+}
+
+/// Reads header and root.
+pub(super) fn open(remote: &Remote) -> Result<Opened, GetError> {
+    let first = first_bytes(remote)?;
+    let no_archive = || GetError::NotAnArchive { url: remote.url() };
+    let Some(header) = first.first_chunk::<HEADER_BYTES>() else {
+        return Err(no_archive());
+    };
+    let mut header = match Header::parse(header) {
+        Err(FormatError::NotAnArchive) => return Err(no_archive()),
+        parsed => parsed?,
+    };
+    let mut pieces = vec![(0, first)];
+    if header.is_advisory() {
+        let last = remote.tail(FIRST_BYTES)?;
+        let footer = last.last_chunk::<HEADER_BYTES>();
+        let footer = footer.ok_or(FormatError::Truncated { what: "footer" })?;
+        header = match Header::parse(footer) {
+            Err(FormatError::NotAnArchive) => {
+                return Err(FormatError::Truncated { what: "footer" }.into());
+            }
+            parsed => parsed?,
+        };
+        if !header.is_trailer {
+            return Err(FormatError::Truncated { what: "footer" }.into());
+        }
+        let offset = header.archive_bytes.saturating_sub(last.len() as u64);
+        pieces.push((offset, last));
+    }
+    if let Some(found) = remote.len().filter(|&len| len != header.archive_bytes) {
+        let expected = header.archive_bytes;
+        return Err(FormatError::Length { expected, found }.into());
+    }
+    if header.encryption.is_some() {
+        return Err(GetError::Encrypted { url: remote.url() });
+    }
+    let root = &header.root;
+    let root_bytes = u64::from(root.stored_bytes) + u64::from(root.private_stored_bytes);
+    let end = root.offset + root_bytes;
+    let is_here = |(offset, bytes): &(u64, Vec<u8>)| {
+        *offset <= root.offset && end <= offset + bytes.len() as u64
+    };
+    if !pieces.iter().any(is_here) {
+        let mut bytes = vec![0; root_bytes as usize];
+        remote.read_at(root.offset, &mut bytes)?;
+        pieces.push((root.offset, bytes));
+    }
+    Ok(Opened { header, pieces })
+}
+
+/// The first bytes, as many as came when the file was opened.
+fn first_bytes(remote: &Remote) -> Result<Vec<u8>, GetError> {
+    let read = |bytes: u64| {
+        let mut first = vec![0; bytes as usize];
+        remote.read_at(0, &mut first).map(|()| first)
+    };
+    let most = FIRST_BYTES as u64;
+    match read(remote.len().unwrap_or(most).min(most)) {
+        Err(RemoteError::BeyondEnd { len, .. }) if len < most => Ok(read(len)?),
+        first => Ok(first?),
+    }
+}

@@ -1,0 +1,81 @@
+//! Archives that are damaged, or made to harm.
+
+use proptest::prelude::*;
+use refrain_czip::{
+    format::{header::Profile, limits::HEADER_BYTES},
+    get::GetError,
+};
+
+use crate::{Place, archive_of, creating, options, release, serve};
+
+/// The same, with a header that vouches for itself.
+fn sealed(mut archive: Vec<u8>) -> Vec<u8> {
+    let digest = blake3::hash(&archive[..HEADER_BYTES - 16]);
+    archive[HEADER_BYTES - 16..HEADER_BYTES].copy_from_slice(&digest.as_bytes()[..16]);
+    archive
+}
+
+#[test]
+fn an_archive_that_ends_early_is_an_error_wherever_it_ends() {
+    let archive = archive_of(&release(2), &creating(Profile::Small), false);
+    for bytes in (0..archive.len()).step_by(archive.len() / 60) {
+        let place = Place::new();
+        let error = place.get(&serve(archive[..bytes].to_vec()), &options());
+        let error = error.expect_err("it is too short");
+        assert!(
+            matches!(error, GetError::Archive(_) | GetError::NotAnArchive { .. }),
+            "{bytes}: {error}"
+        );
+        assert!(!place.output().exists());
+    }
+}
+
+#[test]
+fn an_archive_that_claims_more_than_there_is_costs_no_memory_and_no_disk() {
+    let archive = archive_of(&release(2), &creating(Profile::Shared), false);
+    // Lengths of the file, of the content, of the unique and the stored bytes; chunks; the root.
+    for at in [40, 48, 56, 64, 80, 88, 128] {
+        for claimed in [u64::MAX, 1 << 62, 1 << 40] {
+            let mut hostile = archive.clone();
+            hostile[at..at + 8].copy_from_slice(&claimed.to_le_bytes());
+            let place = Place::new();
+            match place.get(&serve(sealed(hostile)), &options()) {
+                // The root knows better than the header.
+                Ok(_) => place.assert_is(&release(2)),
+                Err(_) => assert!(!place.output().exists()),
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn bits_that_flipped_never_give_a_wrong_file(
+        is_shared: bool,
+        has_footer: bool,
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), 0..8_u32), 1..4),
+        is_sealed: bool,
+        has_seed: bool,
+    ) {
+        let profile = if is_shared { Profile::Shared } else { Profile::Small };
+        let mut archive = archive_of(&release(2), &creating(profile), has_footer);
+        for (at, bit) in flips {
+            let at = at.index(archive.len());
+            archive[at] ^= 1 << bit;
+        }
+        if is_sealed {
+            archive = sealed(archive);
+        }
+        let place = Place::new();
+        let mut options = options();
+        if has_seed {
+            options.seeds = vec![place.with("seed", &release(1))];
+        }
+        match place.get(&serve(archive), &options) {
+            Ok(_) => place.assert_is(&release(2)),
+            Err(_) => prop_assert!(!place.output().exists()),
+        }
+    }
+}

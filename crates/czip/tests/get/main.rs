@@ -1,0 +1,154 @@
+//! Getting what is in archives from web servers, right and wrong ones.
+
+mod cache;
+mod changes;
+mod hostile;
+mod interruptions;
+mod plans;
+mod real_servers;
+mod seeds;
+#[allow(dead_code)]
+#[path = "../remote/server.rs"]
+mod server;
+mod servers;
+
+use std::{
+    fs,
+    io::Cursor,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use refrain_czip::{
+    chunker::Chunking,
+    create::{CreateOptions, Input, Output, create},
+    format::header::Profile,
+    get::{GetError, GetOptions, GetReport, get},
+    remote::{ProxyChoice, RemoteOptions},
+};
+use server::{File, Server};
+use tempfile::TempDir;
+
+/// Bytes that do not repeat.
+fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut noise = vec![0; bytes];
+    blake3::Hasher::new()
+        .update(&seed.to_le_bytes())
+        .finalize_xof()
+        .fill(&mut noise);
+    noise
+}
+
+/// Files of a release: some of them are other ones in each, all have another time.
+fn release(number: u64) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    for file in 0..40_u64 {
+        let is_changed = file % 9 == number % 9;
+        let content = noise(
+            file * 100 + if is_changed { number } else { 0 },
+            9_000 + 700 * file as usize,
+        );
+        let mut header = tar::Header::new_ustar();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        header.set_mtime(1_700_000_000 + number * 1000 + file);
+        let path = format!("release-{number}/file-{file}");
+        tar.append_data(&mut header, Path::new(&path), &content[..])
+            .expect("memory takes it");
+    }
+    tar.into_inner().expect("memory takes it")
+}
+
+/// Options by which chunks are small, so that tests have many.
+fn creating(profile: Profile) -> CreateOptions {
+    CreateOptions {
+        profile,
+        chunking: Chunking::new(Default::default(), 4 << 10).expect("a power of two"),
+        frame_bytes: 16 << 10,
+        threads: 1,
+        ..CreateOptions::default()
+    }
+}
+
+/// An archive of `content`, as a file; `has_footer` as it goes down a pipe.
+fn archive_of(content: &[u8], options: &CreateOptions, has_footer: bool) -> Vec<u8> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("archive");
+    let input = Input::Stream(Box::new(Cursor::new(content.to_vec())));
+    let output = match has_footer {
+        true => Output::Pipe(Box::new(fs::File::create(&path).expect("a new file"))),
+        false => Output::File(path.clone()),
+    };
+    create(vec![input], output, options, &mut |_| {
+        ControlFlow::Continue(())
+    })
+    .expect("an archive");
+    fs::read(path).expect("it is there")
+}
+
+fn file(bytes: Vec<u8>) -> File {
+    File {
+        bytes,
+        etag: "\"first\"",
+    }
+}
+
+/// A server that has one file and ranges.
+fn serve(bytes: Vec<u8>) -> Server {
+    let file = file(bytes);
+    Server::start(move |request| file.reply(request))
+}
+
+fn options() -> GetOptions {
+    GetOptions {
+        remote: RemoteOptions {
+            gap_bytes: 2_000,
+            retries: 2,
+            pause_min: Duration::from_micros(10),
+            pause_max: Duration::from_micros(100),
+            seed: Some(1),
+            proxy: ProxyChoice::Direct,
+            ..RemoteOptions::default()
+        },
+        threads: 2,
+        ..GetOptions::default()
+    }
+}
+
+/// A place for outputs.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn output(&self) -> PathBuf {
+        self.0.path().join("output")
+    }
+
+    fn part(&self) -> PathBuf {
+        self.0.path().join("output.part")
+    }
+
+    /// A file beside the output.
+    fn with(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.path().join(name);
+        fs::write(&path, bytes).expect("a new file");
+        path
+    }
+
+    fn get(&self, server: &Server, options: &GetOptions) -> Result<GetReport, GetError> {
+        get(&server.url(), &self.output(), options, &mut |_| {
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Fails unless the output is `expected`, and nothing else is left.
+    fn assert_is(&self, expected: &[u8]) {
+        let output = fs::read(self.output()).expect("an output");
+        assert!(output == expected, "another output");
+        assert!(!self.part().exists());
+    }
+}
