@@ -32,6 +32,7 @@ mod records;
 mod report;
 mod seeds;
 mod table;
+mod whole;
 
 pub use cache::CacheOptions;
 pub use error::GetError;
@@ -72,6 +73,8 @@ pub struct GetOptions {
     pub seeds: Vec<PathBuf>,
     /// Chunks of earlier downloads.
     pub cache: Option<CacheOptions>,
+    /// Whether the archive is to be the output, as it is.
+    pub keeps_archive: bool,
     /// Memory for names of chunks of seeds and cache; beyond, they go to temporary files.
     pub index_bytes: usize,
     /// Threads that put the plain content together.
@@ -87,6 +90,7 @@ impl Default for GetOptions {
             requests_max: 20,
             seeds: Vec::new(),
             cache: None,
+            keeps_archive: false,
             index_bytes: 64 << 20,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             temporary: std::env::temp_dir(),
@@ -200,7 +204,8 @@ fn get_once(
         progress,
     };
     let mut seeds = getting.name_seeds(&header, options, index)?;
-    let fetched = getting.fetch_all(is_resumed, &mut old, &mut seeds);
+    let keeps_archive = options.keeps_archive;
+    let fetched = getting.fetch_all(keeps_archive, is_resumed, &mut old, &mut seeds);
     // What came is of use for the next get, whatever became of this one.
     if let Some(cache) = getting.cache.take() {
         getting.report.cache_failure = cache.finish();
@@ -247,9 +252,10 @@ impl Getting<'_> {
         )
     }
 
-    /// Until all chunks are here.
+    /// Until all chunks are here, or all of the archive.
     fn fetch_all(
         &mut self,
+        keeps_archive: bool,
         is_resumed: bool,
         old: &mut Option<local::OldChunks>,
         seeds: &mut Seeds,
@@ -263,7 +269,10 @@ impl Getting<'_> {
         }
         self.keep_parts()?;
         self.find_chunks(is_resumed, old, seeds)?;
-        self.fetch_chunks()
+        match keeps_archive {
+            true => self.fetch_archive(),
+            false => self.fetch_chunks(),
+        }
     }
 
     /// A server without ranges sends all from the beginning, whatever is read: once is enough.

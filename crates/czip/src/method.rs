@@ -42,6 +42,12 @@ impl Method {
         self as u8
     }
 
+    /// The method of a number, if there is one.
+    pub(crate) fn of_number(number: u8) -> Option<Self> {
+        let all = [Self::None, Self::Zstd, Self::Gzip, Self::Bzip2];
+        all.into_iter().find(|method| method.number() == number)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::None => "none",

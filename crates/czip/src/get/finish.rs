@@ -21,6 +21,11 @@ impl Getting<'_> {
         self.report.plain_bytes = self.archive.plain_bytes();
         self.report.archive_bytes = header.archive_bytes;
         self.report.output_bytes = self.archive.plain_bytes();
+        if options.keeps_archive {
+            self.report.output_bytes = header.archive_bytes;
+            self.archive.source().sync()?;
+            return rename(&folder.file("archive"), output);
+        }
         let whole = folder.file("whole");
         let at = |error| GetError::Local {
             path: whole.clone(),

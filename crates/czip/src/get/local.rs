@@ -138,6 +138,11 @@ impl Local {
         self.chunks.read_exact_at(buffer, self.start(stream) + at)
     }
 
+    /// The archive is on the disk when it returns.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.archive.sync_all()
+    }
+
     /// From now on the plain content is made of the chunks.
     pub(super) fn complete(&self) {
         self.is_complete.store(true, Relaxed);

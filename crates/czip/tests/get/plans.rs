@@ -155,3 +155,27 @@ proptest! {
         prop_assert_eq!(report.transferred().bytes, asked);
     }
 }
+
+#[test]
+fn an_archive_that_is_kept_is_the_archive() {
+    for profile in [Profile::Shared, Profile::Small] {
+        for has_footer in [false, true] {
+            for has_seed in [false, true] {
+                let archive = archive_of(&release(2), &creating(profile), has_footer);
+                let place = Place::new();
+                let mut options = options();
+                options.keeps_archive = true;
+                if has_seed {
+                    options.seeds = vec![place.with("seed", &release(1))];
+                }
+                let report = place.get(&serve(archive.clone()), &options);
+                let report = report.expect("an archive");
+                place.assert_is(&archive);
+                if has_seed && profile == Profile::Shared {
+                    let bytes = report.transferred().bytes as usize;
+                    assert!(bytes < archive.len() / 2, "{report:?}");
+                }
+            }
+        }
+    }
+}
