@@ -25,6 +25,11 @@ impl Write for Sink {
 
 /// An archive of `content` whose catalog says what `entries` do.
 pub(crate) fn archive_with(content: &[u8], entries: &[Entry]) -> Vec<u8> {
+    archive_with_digest_of(content, content, entries)
+}
+
+/// The same with the digest of `other` content.
+pub(crate) fn archive_with_digest_of(other: &[u8], content: &[u8], entries: &[Entry]) -> Vec<u8> {
     let sink = Sink::default();
     let options = CreateOptions {
         threads: 1,
@@ -37,6 +42,8 @@ pub(crate) fn archive_with(content: &[u8], entries: &[Entry]) -> Vec<u8> {
     let mut go_on = |_: super::CreateProgress<'_>| ControlFlow::Continue(());
     let read = creator.file(Path::new("by hand"), content, &mut piece, &mut go_on);
     read.expect("memory");
+    creator.digest = blake3::Hasher::new();
+    creator.digest.update(other);
     for entry in entries {
         creator.entry(entry).expect("memory");
     }

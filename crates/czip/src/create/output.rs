@@ -5,10 +5,9 @@
 //! and what does not fit goes behind the frames. So nothing is written twice.
 
 use std::{
-    error::Error,
     fs::{self, File, Permissions},
     io::{self, Write},
-    os::unix::fs::{FileExt, PermissionsExt},
+    os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -151,14 +150,6 @@ impl Frames {
     }
 }
 
-/// The error without the temporary name, which says nothing to a user.
-fn without_path(error: io::Error) -> io::Error {
-    let code = (error.get_ref().and_then(Error::source))
-        .and_then(|cause| cause.downcast_ref::<io::Error>())
-        .and_then(io::Error::raw_os_error);
-    code.map_or(error, io::Error::from_raw_os_error)
-}
-
 /// A file that takes its name when it is whole, and is gone if it never is.
 pub(crate) struct NewFile {
     file: NamedTempFile,
@@ -178,14 +169,15 @@ impl NewFile {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
+        let mode = match there {
+            Some(_) => 0o600,
+            None => 0o666,
+        };
+        let mut options = File::options();
+        options.read(true).write(true).create_new(true).mode(mode);
         let file = tempfile::Builder::new()
             .prefix(".refrain-")
-            .permissions(Permissions::from_mode(match there {
-                Some(_) => 0o600,
-                None => 0o666,
-            }))
-            .tempfile_in(folder)
-            .map_err(without_path)?;
+            .make_in(folder, |path| options.open(path))?;
         if let Some(there) = there {
             let mode = there.permissions().mode() & 0o777;
             file.as_file()

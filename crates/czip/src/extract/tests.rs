@@ -5,7 +5,7 @@ use std::{fs, ops::ControlFlow, path::Path};
 use super::*;
 use crate::{
     archive::CacheBytes,
-    create::by_hand::archive_with,
+    create::by_hand::{archive_with, archive_with_digest_of},
     format::catalog::{Entry, EntryKind},
 };
 
@@ -151,4 +151,22 @@ fn links_that_lead_out_are_made_and_nothing_is_written_through_them() {
     let error = extracted(top.path(), &[file("up/out")]).expect_err("a link");
     assert!(matches!(error, ExtractError::NoFolder { .. }), "{error}");
     assert_eq!(names(top.path()), expected);
+}
+
+#[test]
+fn content_without_the_digest_of_the_whole_gets_no_names() {
+    let top = tempfile::tempdir().expect("a folder");
+    let entries = [folder("a"), file("a/b"), symbolic_link("c", "a")];
+    let archive = archive_with_digest_of(b"good", b"evil", &entries);
+    let archive = Archive::open(archive, CacheBytes::default()).expect("an archive");
+    let options = ExtractOptions::default();
+    let extracted = extract(&archive, &top.path().join("target"), &options, &mut |_| {
+        ControlFlow::Continue(())
+    });
+    let error = extracted.expect_err("another digest").to_string();
+    assert!(
+        error.contains("content does not have the digest"),
+        "{error}"
+    );
+    assert!(names(top.path()).is_empty());
 }

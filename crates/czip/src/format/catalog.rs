@@ -67,7 +67,7 @@ pub enum NoContent {
 /// If there is no such file.
 pub fn content_of(entries: &[Entry], path: &[u8]) -> Result<Range<u64>, NoContent> {
     let mut position = 0;
-    for entry in entries {
+    for (at, entry) in entries.iter().enumerate() {
         let start = position;
         if let EntryKind::File { bytes } = entry.kind {
             position += bytes;
@@ -77,8 +77,8 @@ pub fn content_of(entries: &[Entry], path: &[u8]) -> Result<Range<u64>, NoConten
         }
         return match &entry.kind {
             EntryKind::File { .. } => Ok(start..position),
-            // Its file is before it, so this ends.
-            EntryKind::HardLink { target } => content_of(entries, target),
+            // Its file is before it.
+            EntryKind::HardLink { target } => content_of(&entries[..at], target),
             EntryKind::Folder => Err(NoContent::Folder),
             EntryKind::SymbolicLink { .. } => Err(NoContent::SymbolicLink),
         };
