@@ -1,0 +1,197 @@
+//! What each subcommand writes, and how it fails.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{World, noise};
+
+#[test]
+fn standard_input_goes_to_standard_output_and_back() {
+    let world = World::new();
+    let content = [noise(1, 300_000), noise(2, 10_000), noise(1, 300_000)].concat();
+    let made = world.run_with(&["create", "-", "-o", "-", "--json"], &content);
+    let report: Value = serde_json::from_slice(&made.stderr).expect("JSON");
+    assert_eq!(report["plain_bytes"], content.len());
+    assert_eq!(report["archive_bytes"], made.stdout.len());
+    assert!(
+        made.stdout.len() < 330_000,
+        "repeats are stored once: {}",
+        made.stdout.len()
+    );
+    for arguments in [&["cat", "-"][..], &["extract", "-", "-o", "-"]] {
+        let read = world.run_with(arguments, &made.stdout);
+        assert!(
+            read.status.success() && read.stdout == content,
+            "{arguments:?}"
+        );
+    }
+    let list = world.run_with(&["list", "-"], &made.stdout);
+    assert!(String::from_utf8_lossy(&list.stdout).contains("(standard input)"));
+
+    world.write("pages.czip", &made.stdout);
+    world.run(&["extract", "pages.czip", "-o", "out"]);
+    assert!(fs::read(world.path("out/pages")).expect("named as the archive") == content);
+    let nameless = world.run_with(&["extract", "-", "-o", "out"], &made.stdout);
+    let error = String::from_utf8_lossy(&nameless.stderr);
+    assert!(error.contains("write it to standard output"), "{error}");
+}
+
+#[test]
+fn any_range_of_any_file_is_written() {
+    let world = World::new();
+    let (one, two) = (noise(1, 200_000), noise(2, 100_000));
+    world.write("d/one", &one);
+    world.write("d/two", &two);
+    world.run(&["create", "d", "-o", "d.czip"]);
+    let all = [&one[..], &two].concat();
+    for (arguments, expected) in [
+        (&["cat", "d.czip"][..], &all[..]),
+        (
+            &["cat", "d.czip", "--range", "199990-200010"],
+            &all[199_990..200_010],
+        ),
+        (&["cat", "d.czip", "--range", "250K-"], &all[250_000..]),
+        (&["cat", "d.czip", "--range", "0-0"], &[]),
+        (&["cat", "d.czip", "d/two"], &two),
+        (
+            &["cat", "d.czip", "d/two", "--range", "10K-10K+64"],
+            &two[10_000..10_064],
+        ),
+        (&["cat", "d.czip", "d/two", "--range", "100000-"], &[]),
+    ] {
+        assert!(world.run(arguments) == expected, "{arguments:?}");
+    }
+    for (arguments, words) in [
+        (
+            &["cat", "d.czip", "d/two", "--range", "0-100001"][..],
+            "100000 bytes",
+        ),
+        (&["cat", "d.czip", "d/two", "--range", "100001-"], "beyond"),
+        (&["cat", "d.czip", "d"], "folder"),
+        (&["cat", "d.czip", "two"], "list"),
+    ] {
+        let (code, error) = world.fails(arguments);
+        assert_eq!(code, Some(1), "{arguments:?}");
+        assert!(error.contains(words) && error.contains("d.czip"), "{error}");
+    }
+    let (code, _) = world.fails(&["cat", "d.czip", "--range", "2-1"]);
+    assert_eq!(code, Some(2));
+}
+
+#[test]
+fn every_report_is_one_json_object() {
+    let world = World::new();
+    world.write("d/one", &noise(1, 200_000));
+    world.write("d/two", &noise(1, 200_000));
+    let created = world.json(&["create", "d", "-o", "d.czip", "--profile", "shared"]);
+    assert_eq!(created["profile"], "shared");
+    assert_eq!(created["entries"], 3);
+    assert_eq!(created["special_files"], 0);
+
+    let list = world.json(&["list", "d.czip"]);
+    let entries = list["entries"].as_array().expect("entries");
+    assert_eq!(entries.len(), 3);
+    assert_eq!(
+        (&entries[2]["path"], &entries[2]["offset"]),
+        (&"d/two".into(), &200_000.into())
+    );
+
+    let stat = world.json(&["stat", "d.czip"]);
+    assert_eq!(stat["plain_bytes"], 400_000);
+    assert_eq!(stat["digest"], created["digest"]);
+    assert_eq!(
+        (&stat["chunker"], &stat["method"]),
+        (&"pack".into(), &"zstd".into())
+    );
+    assert_eq!(stat["encrypted"], false);
+    let redundancy = stat["redundancy"].as_f64().expect("a number");
+    assert!((0.45..0.55).contains(&redundancy), "{redundancy}");
+    assert_eq!(stat["streams"][0]["name"], "content");
+
+    let verified = world.json(&["verify", "d.czip", "--content"]);
+    assert_eq!(verified["plain_bytes"], 400_000);
+    assert_eq!(verified["stored_bytes"], stat["stored_bytes"]);
+    let extracted = world.json(&["extract", "d.czip", "-o", "out"]);
+    assert_eq!(
+        (&extracted["files"], &extracted["is_whole"]),
+        (&2.into(), &true.into())
+    );
+}
+
+#[test]
+fn options_say_how_an_archive_is_made() {
+    let world = World::new();
+    let content = [noise(1, 300_000), vec![0; 300_000], noise(1, 300_000)].concat();
+    world.write("file", &content);
+    for (options, key, value) in [
+        (&["--chunker", "modp"][..], "chunker", json!("modp")),
+        (&["--chunker", "fixed"], "chunker", json!("fixed")),
+        (&["--chunk-size", "8K"], "chunk_bytes", json!(8192)),
+        (&["--compress", "gzip:9"], "method", json!("gzip")),
+        (&["--compress", "bzip2"], "method", json!("bzip2")),
+        (&["--compress", "none"], "method", json!("none")),
+        (&["--compress", "zstd:19"], "method", json!("zstd")),
+        (&["--profile", "shared"], "profile", json!("shared")),
+        (&["--no-containers"], "is_woven", json!(false)),
+        (&["--stream"], "has_footer", json!(true)),
+        (&["--frame-size", "0"], "frame_bytes_max", json!(131_072)),
+        (
+            &["--no-delta", "--index-memory", "1M", "--threads", "1"],
+            "plain_bytes",
+            json!(900_000),
+        ),
+    ] {
+        world.run(&[&["create", "file", "-o", "file.czip"], options].concat());
+        let stat = world.json(&["stat", "file.czip"]);
+        assert_eq!(stat[key], value, "{options:?}");
+        assert!(world.run(&["cat", "file.czip"]) == content, "{options:?}");
+    }
+    for wrong in [
+        &["--chunk-size", "3M"][..],
+        &["--chunker", "gear"],
+        &["--compress", "lz4"],
+        &["--compress", "gzip:10"],
+        &["--frame-size", "9MiB"],
+        &["--profile", "tiny"],
+    ] {
+        let (code, error) = world.fails(&[&["create", "file", "-o", "x.czip"], wrong].concat());
+        assert_eq!(code, Some(2), "{error}");
+        assert!(
+            error.contains(wrong[0]) && error.contains("expected"),
+            "{error}"
+        );
+    }
+    assert!(!world.path("x.czip").exists());
+}
+
+#[test]
+fn damage_is_found_and_named() {
+    let world = World::new();
+    world.write("file", &noise(1, 300_000));
+    world.run(&["create", "file", "-o", "file.czip", "--compress", "none"]);
+    let mut archive = fs::read(world.path("file.czip")).expect("there");
+    let middle = archive.len() / 2;
+    archive[middle] ^= 1;
+    world.write("file.czip", &archive);
+    for arguments in [
+        &["verify", "file.czip"][..],
+        &["cat", "file.czip"],
+        &["extract", "file.czip"],
+    ] {
+        let (code, error) = world.fails(arguments);
+        assert_eq!(code, Some(1), "{arguments:?}");
+        assert!(error.starts_with("refrain: file.czip: frame "), "{error}");
+    }
+    archive.truncate(middle);
+    world.write("file.czip", &archive);
+    let (_, error) = world.fails(&["list", "file.czip"]);
+    assert!(error.contains("should have"), "{error}");
+    for (name, words) in [
+        ("file", "no CZIP archive"),
+        ("missing.czip", "No such file"),
+    ] {
+        let (_, error) = world.fails(&["stat", name]);
+        assert!(error.contains(name) && error.contains(words), "{error}");
+    }
+}

@@ -1,0 +1,210 @@
+//! Ctrl-C, `kill -9` and full disks: what was there stays, or the new is there whole.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    os::unix::{fs::MetadataExt, process::ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::Duration,
+};
+
+use super::{World, names, noise};
+use crate::common::{command::command, eventually};
+
+fn send(child: &Child, signal: &str) {
+    let kill = format!("kill -{signal} {}", child.id());
+    let sent = Command::new("sh")
+        .args(["-c", &kill])
+        .stderr(Stdio::null())
+        .status();
+    // It may have ended by itself.
+    sent.expect("a shell is there");
+}
+
+/// Starts `refrain czip` with a pipe on standard input.
+fn start(world: &World, arguments: &[&str]) -> Child {
+    command(&["czip"])
+        .args(arguments)
+        .current_dir(world.0.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program runs")
+}
+
+/// Sends a signal to `create` while half of its input has come.
+fn create_is_sent(world: &World, signal: &str) -> ExitStatus {
+    world.write("out/x.czip", b"old");
+    let mut create = start(world, &["create", "-", "-o", "out/x.czip"]);
+    let mut input = create.stdin.take().expect("it is piped");
+    input.write_all(&noise(1, 1 << 20)).expect("it reads");
+    eventually("its temporary file is there", || {
+        (names(&world.path("out")).len() == 2).then_some(())
+    });
+    send(&create, signal);
+    create.wait().expect("it ends")
+}
+
+#[test]
+fn an_interrupt_in_the_middle_of_create_leaves_the_old_archive_and_nothing_else() {
+    let world = World::new();
+    assert_eq!(create_is_sent(&world, "INT").code(), Some(130));
+    assert_eq!(names(&world.path("out")), ["x.czip"]);
+    assert_eq!(fs::read(world.path("out/x.czip")).expect("there"), b"old");
+}
+
+#[test]
+fn a_kill_in_the_middle_of_create_leaves_the_old_archive() {
+    let world = World::new();
+    assert_eq!(create_is_sent(&world, "KILL").signal(), Some(9));
+    assert_eq!(fs::read(world.path("out/x.czip")).expect("there"), b"old");
+    world.write("file", b"content");
+    world.run(&["create", "file", "-o", "out/x.czip"]);
+    assert_eq!(world.run(&["cat", "out/x.czip"]), b"content");
+}
+
+#[test]
+fn an_interrupt_while_an_archive_comes_down_a_pipe_ends_it_and_makes_no_folder() {
+    let world = World::new();
+    let mut extract = start(&world, &["extract", "-", "-o", "out"]);
+    let mut input = extract.stdin.take().expect("it is piped");
+    // More than a pipe holds: it reads.
+    input.write_all(&noise(1, 1 << 20)).expect("it reads");
+    send(&extract, "INT");
+    let ended = extract.wait().expect("it ends");
+    assert_eq!(ended.code(), Some(130));
+    assert!(!world.path("out").exists());
+}
+
+/// Zeros, of which an archive has one chunk: to extract them takes a while.
+const LARGE_BYTES: u64 = 256 << 20;
+
+/// Sends a signal to `extract` while it writes, and has `check` look at the target each time.
+fn extract_is_sent(signal: &str, check: impl Fn(&Path, ExitStatus)) {
+    let world = World::new();
+    world.write("d/a", b"new");
+    let large = File::create(world.path("d/large")).expect("made");
+    large.set_len(LARGE_BYTES).expect("a hole");
+    world.run(&["create", "d", "-o", "d.czip"]);
+    let target = world.path("out/d");
+    let was_hit = (0..50).any(|_| {
+        let _ = fs::remove_dir_all(world.path("out"));
+        world.write("out/d/a", b"old");
+        world.write("out/d/large", b"old");
+        let mut extract = start(&world, &["extract", "d.czip", "-o", "out"]);
+        let status = loop {
+            if let Some(status) = extract.try_wait().expect("a child's status") {
+                break status;
+            }
+            if names(&target).len() > 2 {
+                send(&extract, signal);
+                break extract.wait().expect("it ends");
+            }
+            thread::sleep(Duration::from_micros(200));
+        };
+        check(&target, status);
+        !status.success()
+    });
+    assert!(was_hit, "it was always faster than the signal");
+}
+
+/// Whether both files are the old ones, or both are the new ones.
+fn is_old(target: &Path) -> bool {
+    let large = fs::metadata(target.join("large")).expect("there").size();
+    match fs::read(target.join("a")).expect("there").as_slice() {
+        b"old" => true,
+        content => {
+            assert_eq!((content, large), (&b"new"[..], LARGE_BYTES));
+            false
+        }
+    }
+}
+
+#[test]
+fn an_interrupt_in_the_middle_of_extract_leaves_what_was_there_and_nothing_else() {
+    extract_is_sent("INT", |target, status| {
+        assert_eq!(names(target), ["a", "large"]);
+        assert_eq!(status.code(), Some(if is_old(target) { 130 } else { 0 }));
+    });
+}
+
+#[test]
+fn a_kill_in_the_middle_of_extract_leaves_each_file_old_or_whole() {
+    extract_is_sent("KILL", |target, status| {
+        assert!(status.success() || status.signal() == Some(9));
+        let content = fs::read(target.join("a")).expect("there");
+        assert!([&b"old"[..], b"new"].contains(&content.as_slice()));
+        let large = fs::metadata(target.join("large")).expect("there").size();
+        assert!([3, LARGE_BYTES].contains(&large), "{large}");
+    });
+}
+
+/// A small file system in memory, until it is dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// None where it may not be mounted.
+    fn mount(path: PathBuf) -> Option<Self> {
+        fs::create_dir_all(&path).expect("made");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=2m", "refrain-test"])
+            .arg(&path)
+            .stderr(Stdio::null())
+            .status();
+        match mounted {
+            Ok(status) if status.success() => Some(Self(path)),
+            _ => {
+                eprintln!("skipped: no file system may be mounted here, so none can be full");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_and_leaves_what_was_there() {
+    let world = World::new();
+    let Some(_disk) = SmallDisk::mount(world.path("disk")) else {
+        return;
+    };
+    world.write("large", &noise(1, 8 << 20));
+    world.write("disk/x.czip", b"old");
+    world.write("disk/large", b"old");
+    world.run(&["create", "large", "-o", "large.czip"]);
+    for arguments in [
+        &["create", "large", "-o", "disk/x.czip"][..],
+        &["create", "large", "-o", "disk/x.czip", "--stream"],
+        &["extract", "large.czip", "-o", "disk"],
+    ] {
+        let (code, error) = world.fails(arguments);
+        assert_eq!(code, Some(1), "{arguments:?}");
+        assert!(error.contains("No space left"), "{error}");
+        assert!(
+            error.contains(arguments[arguments.len() - 1].trim_end_matches("--stream")),
+            "{error}"
+        );
+        assert_eq!(
+            names(&world.path("disk")),
+            ["large", "x.czip"],
+            "{arguments:?}"
+        );
+        for name in ["disk/large", "disk/x.czip"] {
+            assert_eq!(fs::read(world.path(name)).expect("there"), b"old");
+        }
+    }
+    // Down a pipe to a full device.
+    let (_, error) = world.fails(&["create", "large", "-o", "/dev/full"]);
+    assert!(
+        error.contains("/dev/full") && error.contains("No space left"),
+        "{error}"
+    );
+}

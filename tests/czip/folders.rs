@@ -1,0 +1,105 @@
+//! Folders with all that folders have in them.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File, Permissions},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, MetadataExt, PermissionsExt, symlink},
+    },
+    process::Command,
+};
+
+use super::{World, names, noise};
+
+#[test]
+fn odd_names_links_and_holes_come_back() {
+    let world = World::new();
+    world.write("d/plain", &noise(1, 100_000));
+    world.write("d/empty", b"");
+    world.write("d/ leading and trailing ", b"spaces");
+    world.write("d/new\nline", b"newline");
+    world.write("d/-o", b"an option");
+    world.write("d/deep/er/and/deeper", b"deep");
+    fs::create_dir(world.path("d/empty folder")).expect("made");
+    let odd = OsStr::from_bytes(b"no \xff\xfe utf-8");
+    fs::write(world.path("d").join(odd), "odd").expect("written");
+    fs::hard_link(world.path("d/plain"), world.path("d/same")).expect("made");
+    symlink("plain", world.path("d/link")).expect("made");
+    symlink("/nowhere/at all", world.path("d/dangling")).expect("made");
+    let sparse = File::create(world.path("d/sparse")).expect("made");
+    sparse.write_all_at(b"end", 8 << 20).expect("written");
+    fs::set_permissions(world.path("d/plain"), Permissions::from_mode(0o640)).expect("ours");
+
+    world.run(&["create", "d", "-o", "d.czip"]);
+    world.run(&["extract", "d.czip", "-o", "out"]);
+    assert_eq!(names(&world.path("d")), names(&world.path("out/d")));
+    let same = Command::new("diff")
+        .args(["-r", "--no-dereference", "d", "out/d"])
+        .current_dir(world.0.path())
+        .output()
+        .expect("diff is there");
+    let difference = String::from_utf8_lossy(&same.stdout);
+    assert!(same.status.success(), "{difference}");
+    let there = |name: &str| fs::symlink_metadata(world.path(name)).expect("there");
+    assert_eq!(there("out/d/plain").ino(), there("out/d/same").ino());
+    assert_eq!(there("out/d/plain").permissions().mode() & 0o7777, 0o640);
+    assert_eq!(
+        there("out/d/plain").mtime_nsec(),
+        there("d/plain").mtime_nsec()
+    );
+    assert_eq!(
+        there("out/d/deep").mtime_nsec(),
+        there("d/deep").mtime_nsec()
+    );
+    assert!(
+        there("out/d/sparse").blocks() * 512 < 1 << 20,
+        "a hole stays one"
+    );
+
+    let listed = world.run(&["list", "d.czip"]);
+    let listed = String::from_utf8(listed).expect("text");
+    assert!(listed.contains("d/new\\nline"), "{listed}");
+    assert!(listed.contains("d/same link to d/plain"), "{listed}");
+    let entries = world.json(&["list", "d.czip"]);
+    let entries = entries["entries"].as_array().expect("entries");
+    let odd = entries.iter().find(|entry| entry["path_hex"].is_string());
+    assert_eq!(odd.expect("one")["path_hex"], "642f6e6f20fffe207574662d38");
+}
+
+#[test]
+fn what_is_asked_for_replaces_what_is_there_and_nothing_else() {
+    let world = World::new();
+    world.write("d/one", b"one");
+    world.write("d/two", b"two");
+    world.run(&["create", "d", "-o", "d.czip"]);
+    world.write("d/one", b"changed");
+    world.write("d/two", b"changed");
+    world.write("d/three", b"mine");
+    world.run(&["extract", "d.czip", "d/one"]);
+    let content = |name: &str| fs::read_to_string(world.path(name)).expect("there");
+    assert_eq!(content("d/one"), "one");
+    assert_eq!(content("d/two"), "changed");
+    assert_eq!(content("d/three"), "mine");
+    let (_, error) = world.fails(&["extract", "d.czip", "d/on"]);
+    assert!(error.contains("nothing called d/on"), "{error}");
+}
+
+#[test]
+fn one_file_of_a_folder_goes_to_standard_output() {
+    let world = World::new();
+    world.write("d/one", b"one");
+    world.write("d/two", b"two");
+    world.run(&["create", "d", "-o", "d.czip"]);
+    assert_eq!(
+        world.run(&["extract", "d.czip", "-o", "-", "d/two"]),
+        b"two"
+    );
+    for (paths, words) in [
+        (&[][..], "3 files, folders"),
+        (&["d/one", "d/two"], "one file"),
+    ] {
+        let (_, error) = world.fails(&[&["extract", "d.czip", "-o", "-"], paths].concat());
+        assert!(error.contains(words), "{error}");
+    }
+}

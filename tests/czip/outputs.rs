@@ -1,0 +1,127 @@
+//! Where archives go.
+
+use std::{
+    fs::{self, File, Permissions},
+    os::unix::fs::{PermissionsExt, symlink},
+    process::{Command, Stdio},
+};
+
+use super::{World, names, noise};
+use crate::common::command::command;
+
+fn listed(world: &World, archive: &str) -> Vec<String> {
+    let list = world.json(&["list", archive]);
+    let entries = list["entries"].as_array().expect("entries").iter();
+    let paths = entries.map(|entry| entry["path"].as_str().expect("text").to_owned());
+    paths.collect()
+}
+
+#[test]
+fn an_archive_in_the_folder_that_is_archived_is_not_in_itself() {
+    let world = World::new();
+    world.write("d/file", &noise(1, 100_000));
+    for _ in 0..2 {
+        // The second time there is an old one as well.
+        world.run(&["create", "d", "-o", "d/d.czip"]);
+        assert_eq!(listed(&world, "d/d.czip"), ["d", "d/file"]);
+        assert_eq!(names(&world.path("d")), ["d.czip", "file"]);
+    }
+    let out = File::create(world.path("d/out.czip")).expect("made");
+    let mut create = command(&["czip", "create", "d", "-o", "-"]);
+    let create = create.current_dir(world.0.path()).stdout(out);
+    let status = create.stderr(Stdio::null()).status();
+    assert!(status.expect("it runs").success());
+    assert_eq!(listed(&world, "d/out.czip"), ["d", "d/d.czip", "d/file"]);
+
+    let (_, error) = world.fails(&["create", "d/file", "-o", "d/file"]);
+    assert!(error.contains("both what is to be archived"), "{error}");
+    assert_eq!(
+        fs::read(world.path("d/file")).expect("there"),
+        noise(1, 100_000)
+    );
+}
+
+#[test]
+fn special_files_are_passed_over_told_and_counted() {
+    let world = World::new();
+    world.write("d/file", b"content");
+    let made = Command::new("mkfifo")
+        .arg(world.path("d/pipe\u{1b}[31m"))
+        .status();
+    assert!(made.expect("mkfifo is there").success());
+    let output = world.run_with(&["create", "d", "-o", "d.czip", "--json"], b"");
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(
+        error,
+        "refrain: passed over: d/pipe\\u{1b}[31m: it is no file, folder or link\n"
+    );
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["special_files"], 1);
+    let (_, error) = world.fails(&["create", "d/pipe\u{1b}[31m", "-o", "x.czip"]);
+    assert!(error.contains("standard input"), "{error}");
+    assert!(!world.path("x.czip").exists());
+}
+
+#[test]
+fn an_archive_that_is_replaced_keeps_its_mode_and_a_link_to_it_stays() {
+    let world = World::new();
+    world.write("file", b"content");
+    world.write("private.czip", b"old");
+    let private = Permissions::from_mode(0o600);
+    fs::set_permissions(world.path("private.czip"), private).expect("ours");
+    symlink("private.czip", world.path("link.czip")).expect("made");
+    world.run(&["create", "file", "-o", "link.czip"]);
+    let link = fs::symlink_metadata(world.path("link.czip")).expect("there");
+    assert!(link.is_symlink());
+    let private = fs::metadata(world.path("private.czip")).expect("there");
+    assert_eq!(private.permissions().mode() & 0o777, 0o600);
+    assert_eq!(world.run(&["cat", "private.czip"]), b"content");
+
+    let (_, error) = world.fails(&["create", "file", "-o", "."]);
+    assert!(error.contains("directory"), "{error}");
+    let (_, error) = world.fails(&["create", "file", "-o", "none/x.czip"]);
+    assert!(
+        error.contains("none/x.czip") && !error.contains(".refrain-"),
+        "{error}"
+    );
+    let (_, error) = world.fails(&["create", "missing", "-o", "private.czip"]);
+    assert!(error.contains("missing"), "{error}");
+    assert_eq!(world.run(&["cat", "private.czip"]), b"content");
+    assert_eq!(names(world.0.path()), ["file", "link.czip", "private.czip"]);
+}
+
+#[test]
+fn an_archive_goes_down_a_pipe_and_to_a_device_but_not_to_a_terminal() {
+    let world = World::new();
+    world.write("file", b"content");
+    world.run(&["create", "file", "-o", "/dev/null"]);
+    let made = Command::new("mkfifo").arg(world.path("pipe")).status();
+    assert!(made.expect("mkfifo is there").success());
+    let mut create = command(&["czip", "create", "file", "-o", "pipe"])
+        .current_dir(world.0.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it runs");
+    let archive = fs::read(world.path("pipe")).expect("readable");
+    assert!(create.wait().expect("it ends").success());
+    world.write("piped.czip", &archive);
+    assert_eq!(world.json(&["stat", "piped.czip"])["has_footer"], true);
+    assert_eq!(world.run(&["cat", "piped.czip"]), b"content");
+
+    let terminal = Command::new("script")
+        .args(["-qec", "\"$REFRAIN\" czip create file -o -", "/dev/null"])
+        .env("REFRAIN", env!("CARGO_BIN_EXE_refrain"))
+        .current_dir(world.0.path())
+        .stdin(Stdio::null())
+        .output();
+    match terminal {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(
+                !output.status.success() && said.contains("not for a terminal"),
+                "{said}"
+            );
+        }
+        Err(_) => eprintln!("skipped: no terminal, since `script` is not installed"),
+    }
+}
