@@ -8,6 +8,7 @@ mod content;
 mod copy;
 mod frames;
 mod remote;
+mod outline;
 mod source;
 mod stream;
 mod table;
@@ -15,6 +16,7 @@ mod table;
 pub use content::ContentReader;
 pub use copy::copy;
 pub use remote::{RemoteSource, RemoteSourceError};
+pub(crate) use outline::Section;
 pub use source::{FileSource, Source};
 pub use stream::StreamReader;
 

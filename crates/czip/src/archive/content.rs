@@ -86,10 +86,10 @@ impl<'a, S: Source> ContentReader<'a, S> {
 }
 
 /// What unweaves a stretch, and how many bytes are left of it.
-type Unwoven<'a, S> = (u64, Box<Unweaver<Stretch<'a, S>>>);
+pub(super) type Unwoven<'a, S> = (u64, Box<Unweaver<Stretch<'a, S>>>);
 
 /// What is left of the stretch that `position` is in, and its unweaver there.
-fn unweave<'a, S: Source>(
+pub(super) fn unweave<'a, S: Source>(
     archive: &'a Archive<S>,
     position: u64,
 ) -> Result<Unwoven<'a, S>, ReadError> {
@@ -117,9 +117,16 @@ fn unweave<'a, S: Source>(
 }
 
 /// A stream, up to where the next stretch begins.
-struct Stretch<'a, S> {
+pub(super) struct Stretch<'a, S> {
     reader: StreamReader<'a, S>,
     left: u64,
+}
+
+impl<S: Source> Stretch<'_, S> {
+    /// Where in the stream it is.
+    pub(super) fn position(&self) -> u64 {
+        self.reader.position()
+    }
 }
 
 impl<S: Source> weave::StreamReader for Stretch<'_, S> {

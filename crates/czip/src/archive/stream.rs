@@ -39,6 +39,12 @@ impl<'a, S: Source> StreamReader<'a, S> {
         self.position = position;
     }
 
+    /// Where it is.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Passes over bytes, perhaps beyond the end.
     pub fn skip(&mut self, count: u64) {
         self.position = self.position.saturating_add(count);

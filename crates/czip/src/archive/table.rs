@@ -25,6 +25,7 @@ pub(super) type PartCache = Cache<PartKey, Arc<Part>, PartWeight>;
 /// A part that was read.
 #[derive(Debug)]
 pub(super) enum Part {
+    Names(Vec<ChunkName>),
     Frames(Vec<StoredFrame>),
     Keys(Vec<FrameKey>),
     Lengths(LengthPart),
@@ -53,6 +54,7 @@ pub(super) struct PartWeight;
 impl Weighter<PartKey, Arc<Part>> for PartWeight {
     fn weight(&self, _: &PartKey, part: &Arc<Part>) -> u64 {
         let bytes = match &**part {
+            Part::Names(names) => size_of_val(&names[..]),
             Part::Frames(frames) => size_of_val(&frames[..]),
             Part::Keys(keys) => size_of_val(&keys[..]),
             Part::Lengths(part) => size_of_val(&part.starts[..]) + size_of_val(&part.places[..]),
@@ -133,6 +135,28 @@ impl<S: Source> Archive<S> {
         Ok(part::parse_names(&bytes, place.items as usize)?)
     }
 
+    /// The names in a part.
+    pub(crate) fn names(&self, stream: Stream, row: usize) -> Result<Vec<ChunkName>, ReadError> {
+        let place = self.root.stream(stream).chunks.rows()[row].place;
+        let bytes = self.part_bytes(PartKind::Chunks, Some(stream), row)?;
+        Ok(part::parse_names(&bytes, place.items as usize)?)
+    }
+
+    /// The name of a chunk.
+    ///
+    /// # Errors
+    /// If there is no such chunk, or the table is damaged.
+    pub fn name(&self, stream: Stream, number: u64) -> Result<ChunkName, ReadError> {
+        let list = &self.root.stream(stream).chunks;
+        let row = list.find(0, number).ok_or(WRONG_PART)?;
+        let key = (PartKind::Chunks, Some(stream), row);
+        let part = self.part(key, |_| self.names(stream, row).map(Part::Names))?;
+        let Part::Names(names) = &*part else {
+            unreachable!("the key says its kind");
+        };
+        Ok(names[(number - list.rows()[row].before[0]) as usize])
+    }
+
     /// What a row of frame parts says.
     pub(crate) fn frame_rows(
         &self,
@@ -160,7 +184,10 @@ impl<S: Source> Archive<S> {
     }
 
     /// What the table says of a frame.
-    pub(crate) fn frame_row(&self, stream: Stream, number: u64) -> Result<StoredFrame, ReadError> {
+    ///
+    /// # Errors
+    /// If there is no such frame, or the table is damaged.
+    pub fn frame_row(&self, stream: Stream, number: u64) -> Result<StoredFrame, ReadError> {
         let list = &self.root.stream(stream).frames;
         let Some(row) = list.find(0, number) else {
             return Err(FormatError::Invalid {

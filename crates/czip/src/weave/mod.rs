@@ -20,6 +20,7 @@ mod unweaver;
 pub use error::{WeaveError, WovenStream};
 pub(crate) use operation::Operation;
 pub use stream::{StreamReader, Streams};
+pub(crate) use unweaver::Step;
 pub use unweaver::Unweaver;
 
 /// An extended tar header whose text is longer is none for the operation of tar members.

@@ -53,6 +53,11 @@ impl<R: StreamReader> Ahead<R> {
         }
     }
 
+    /// What it reads from, which may be ahead.
+    pub(super) fn reader(&self) -> &R {
+        &self.reader
+    }
+
     pub(super) fn at_end(&self) -> bool {
         self.from == self.to && self.reader.left() == 0
     }

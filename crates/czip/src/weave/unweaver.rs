@@ -58,6 +58,17 @@ pub struct Unweaver<R> {
     held: Vec<u8>,
 }
 
+/// What [`Unweaver::step`] went over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// So many bytes of the content.
+    Content(u64),
+    /// So many zeros.
+    Zeros(u64),
+    /// So many bytes, which were appended.
+    Appended(u64),
+}
+
 /// Bytes of the plain content that come from one place.
 #[derive(Clone, Copy)]
 enum Piece {
@@ -141,6 +152,50 @@ impl<R: StreamReader> Unweaver<R> {
             passed += step;
         }
         Ok(passed)
+    }
+
+    /// Goes over at most `count` bytes that come from one place. Those of the content are passed over,
+    /// so that who has them elsewhere need not read them; others are appended to `out`, but for zeros.
+    /// `None` at the end of the weave.
+    ///
+    /// # Errors
+    /// As with [`read`](Unweaver::read).
+    pub(crate) fn step(
+        &mut self,
+        count: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Step>, WeaveError<R::Error>> {
+        if count == 0 || !self.advance()? {
+            return Ok(None);
+        }
+        let bytes = self.piece_bytes().min(count);
+        let begin = out.len();
+        let step = match self.piece {
+            Piece::Zeros { .. } => Step::Zeros(bytes),
+            Piece::Copied {
+                from: WovenStream::Content,
+                ..
+            } => {
+                self.content.skip(bytes)?;
+                Step::Content(bytes)
+            }
+            Piece::Copied { from, .. } => {
+                out.resize(begin + bytes as usize, 0);
+                self.stream(from).read(&mut out[begin..])?;
+                Step::Appended(bytes)
+            }
+            Piece::Held { at } => {
+                out.extend_from_slice(&self.held[at..at + bytes as usize]);
+                Step::Appended(bytes)
+            }
+        };
+        self.piece.pass(bytes);
+        Ok(Some(step))
+    }
+
+    /// The reader of the content: as far as was passed over, if nothing was read.
+    pub(crate) fn content(&self) -> &R {
+        self.content.reader()
     }
 
     fn stream(&mut self, stream: WovenStream) -> &mut Ahead<R> {

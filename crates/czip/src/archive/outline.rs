@@ -1,0 +1,139 @@
+//! What makes up a range of the plain content, without reading any of the content's frames.
+//!
+//! Who sends a range to many readers has the frames in a cache of its own; it needs to know which of
+//! their bytes follow each other, and what the weave puts between them.
+
+use super::{Archive, ReadError, Source, content::unweave, table::ReferenceRun};
+use crate::{
+    format::{FormatError, Stream},
+    weave::Step,
+};
+
+/// Bytes that follow each other in the plain content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    /// A part of the plain bytes of a frame of the content.
+    Frame {
+        number: u64,
+        offset: u32,
+        bytes: u32,
+    },
+    /// The next bytes of [`Outline::other`].
+    Other { bytes: u32 },
+    /// Zeros.
+    Zeros { bytes: u32 },
+}
+
+/// A range of the plain content.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outline {
+    pub(crate) sections: Vec<Section>,
+    /// What is not content: headers of members.
+    pub(crate) other: Vec<u8>,
+}
+
+/// Bytes of one outline at most.
+pub(crate) const OUTLINE_BYTES_MAX: u64 = 16 << 20;
+
+impl<S: Source> Archive<S> {
+    /// What the `bytes` bytes from `offset` on are made of; at most [`OUTLINE_BYTES_MAX`].
+    ///
+    /// # Errors
+    /// If they are beyond the end, or the archive is damaged.
+    pub(crate) fn outline(&self, offset: u64, bytes: u64) -> Result<Outline, ReadError> {
+        let end = self.plain_bytes();
+        let wanted = offset.saturating_add(bytes.min(OUTLINE_BYTES_MAX));
+        if wanted > end {
+            return Err(ReadError::BeyondEnd { end, wanted });
+        }
+        let mut outline = Outline::default();
+        let mut run = None;
+        if !self.header().is_woven {
+            self.content_sections(offset, wanted - offset, &mut run, &mut outline)?;
+            return Ok(outline);
+        }
+        let mut position = offset;
+        while position < wanted {
+            let (left, mut unweaver) = unweave(self, position)?;
+            let stretch_end = wanted.min(position + left);
+            let mut content = unweaver.content().position();
+            while position < stretch_end {
+                let step = unweaver.step(stretch_end - position, &mut outline.other)?;
+                position += match step {
+                    None => return Err(FormatError::Truncated { what: "weave" }.into()),
+                    Some(Step::Content(bytes)) => {
+                        self.content_sections(content, bytes, &mut run, &mut outline)?;
+                        content += bytes;
+                        bytes
+                    }
+                    Some(Step::Zeros(bytes)) => {
+                        outline.zeros(bytes as u32);
+                        bytes
+                    }
+                    Some(Step::Appended(bytes)) => {
+                        outline.other(bytes as u32);
+                        bytes
+                    }
+                };
+            }
+        }
+        Ok(outline)
+    }
+
+    fn content_sections(
+        &self,
+        mut position: u64,
+        bytes: u64,
+        run: &mut Option<ReferenceRun>,
+        outline: &mut Outline,
+    ) -> Result<(), ReadError> {
+        let end = position + bytes;
+        while position < end {
+            let of = match *run {
+                Some(run) if (run.start..run.start + run.bytes).contains(&position) => run,
+                _ => *run.insert(self.run_at(Stream::Content, position)?),
+            };
+            let within = (position - of.start) % of.period;
+            let piece = self.piece(Stream::Content, of.unique_start + within)?;
+            let bytes = u64::from(piece.bytes).min(end - position) as u32;
+            outline.frame(piece.frame, piece.offset, bytes);
+            position += u64::from(bytes);
+        }
+        Ok(())
+    }
+}
+
+impl Outline {
+    fn frame(&mut self, frame: u64, at: u32, more: u32) {
+        if let Some(Section::Frame {
+            number,
+            offset,
+            bytes,
+        }) = self.sections.last_mut()
+            && *number == frame
+            && *offset + *bytes == at
+        {
+            *bytes += more;
+            return;
+        }
+        self.sections.push(Section::Frame {
+            number: frame,
+            offset: at,
+            bytes: more,
+        });
+    }
+
+    fn other(&mut self, more: u32) {
+        match self.sections.last_mut() {
+            Some(Section::Other { bytes }) => *bytes += more,
+            _ => self.sections.push(Section::Other { bytes: more }),
+        }
+    }
+
+    fn zeros(&mut self, more: u32) {
+        match self.sections.last_mut() {
+            Some(Section::Zeros { bytes }) => *bytes += more,
+            _ => self.sections.push(Section::Zeros { bytes: more }),
+        }
+    }
+}
