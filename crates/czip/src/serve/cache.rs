@@ -1,0 +1,248 @@
+//! The chunk cache: one for all files, bounded, keyed by what is in it and not by where it was found.
+//!
+//! So the working set is the union of unique chunks, whatever files they are read from (CZIP, section
+//! 4.1; there the cache is a process of its own, for the sake of Apache's forks). What is in it was
+//! checked against its key when it was read, so that no archive can pass its bytes off as another's.
+//! Who asks for what somebody is reading waits for that.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use quick_cache::{
+    DefaultHashBuilder, OptionsBuilder, Weighter,
+    sync::{Cache, DefaultLifecycle, GuardResult},
+};
+use tokio::task::spawn_blocking;
+
+use super::{
+    ServeError,
+    counters::Counters,
+    opened::Opened,
+    plan::{Plan, Unit, View},
+};
+use crate::{
+    archive::{ReadError, Source},
+    format::{ChunkName, FormatError, digest},
+    method::decompress,
+};
+
+/// Frames that lie together, and of which none is cached, are read together up to this.
+const READ_BYTES: u64 = 256 << 10;
+/// What an item takes beside its bytes.
+const ITEM_BYTES: u64 = 160;
+/// A shard takes the largest frame, and some more.
+const SHARD_BYTES_MIN: u64 = 64 << 20;
+
+/// What is in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    /// The plain bytes of a chunk that stands alone.
+    Chunk(ChunkName),
+    /// The plain bytes of a frame, by its digest and its base's.
+    Frame([u8; 12], Option<[u8; 12]>),
+    /// A frame as stored.
+    Stored([u8; 12]),
+    /// What a stretch of an opening is made of.
+    Plan(u64, View, u64),
+}
+
+#[derive(Clone)]
+enum Value {
+    Bytes(Bytes),
+    Plan(Arc<Plan>),
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<Key, Value> for Weight {
+    fn weight(&self, _: &Key, value: &Value) -> u64 {
+        ITEM_BYTES
+            + match value {
+                Value::Bytes(bytes) => bytes.len() as u64,
+                Value::Plan(plan) => plan.weight(),
+            }
+    }
+}
+
+/// The cache.
+pub(super) struct ChunkCache {
+    cache: Cache<Key, Value, Weight>,
+    counters: Arc<Counters>,
+}
+
+impl ChunkCache {
+    pub(super) fn new(bytes: u64, counters: Arc<Counters>) -> Self {
+        let shards = (bytes / SHARD_BYTES_MIN).clamp(1, 16);
+        let options = OptionsBuilder::new()
+            .shards(shards as usize)
+            .estimated_items_capacity((bytes >> 14).clamp(64, 1 << 20) as usize)
+            .weight_capacity(bytes)
+            .build()
+            .expect("all that is needed is set");
+        let (hash, lifecycle) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
+        Self {
+            cache: Cache::with_options(options, Weight, hash, lifecycle),
+            counters,
+        }
+    }
+
+    /// Bytes in it.
+    pub(super) fn bytes(&self) -> u64 {
+        self.cache.weight()
+    }
+
+    /// The plain or stored bytes of a unit, if they are here.
+    pub(super) fn unit(&self, key: &Key) -> Option<Bytes> {
+        match self.hit(key)? {
+            Value::Bytes(bytes) => Some(bytes),
+            Value::Plan(_) => None,
+        }
+    }
+
+    /// A plan, if it is here.
+    pub(super) fn plan(&self, key: &Key) -> Option<Arc<Plan>> {
+        match self.hit(key)? {
+            Value::Plan(plan) => Some(plan),
+            Value::Bytes(_) => None,
+        }
+    }
+
+    fn hit(&self, key: &Key) -> Option<Value> {
+        let value = self.cache.get(key)?;
+        Counters::add(&self.counters.cache_hits, 1);
+        Some(value)
+    }
+
+    /// Reads what a stretch of an opening is made of.
+    pub(super) async fn load_plan(
+        self: Arc<Self>,
+        opened: Arc<Opened>,
+        view: View,
+        window: u64,
+    ) -> Result<Arc<Plan>, ServeError> {
+        let key = Key::Plan(opened.id, view, window);
+        let guard = match self.cache.get_value_or_guard_async(&key).await {
+            Ok(Value::Plan(plan)) => return Ok(plan),
+            Ok(Value::Bytes(_)) => unreachable!("the key says its kind"),
+            Err(guard) => guard,
+        };
+        Counters::add(&self.counters.cache_misses, 1);
+        let plan = in_thread(move || Plan::read(&opened, view, window)).await?;
+        let plan = Arc::new(plan);
+        // What does not fit was sent all the same.
+        let _ = guard.insert(Value::Plan(plan.clone()));
+        Ok(plan)
+    }
+
+    /// Reads the first of `units`, which is of `opened`; and of those that follow, what lies behind
+    /// it and nobody has.
+    pub(super) async fn load_units(
+        self: Arc<Self>,
+        opened: Arc<Opened>,
+        units: Vec<Unit>,
+    ) -> Result<Bytes, ServeError> {
+        let first = units[0];
+        let base = match first.base() {
+            // Read before anything is promised to others: nobody who holds a promise waits for another.
+            Some(base) => {
+                let none_together = vec![base];
+                Some(Box::pin(self.clone().load_units(opened.clone(), none_together)).await?)
+            }
+            None => None,
+        };
+        let guard = match self.cache.get_value_or_guard_async(&first.key).await {
+            Ok(Value::Bytes(bytes)) => {
+                self.counters.cache_hits.fetch_add(1, Ordering::Relaxed);
+                return Ok(bytes);
+            }
+            Ok(Value::Plan(_)) => unreachable!("the key says its kind"),
+            Err(guard) => guard,
+        };
+        let mut guards = vec![guard];
+        for pair in units.windows(2) {
+            let (one, next) = (&pair[0].frame, &pair[1].frame);
+            let next_end = next.offset + u64::from(next.stored_bytes);
+            let is_next = one.offset + u64::from(one.stored_bytes) == next.offset
+                && next_end - first.frame.offset <= READ_BYTES
+                && first.frame.base.is_none()
+                && next.base.is_none();
+            if !is_next {
+                break;
+            }
+            let waiting = Some(Duration::ZERO);
+            match self.cache.get_value_or_guard(&pair[1].key, waiting) {
+                GuardResult::Guard(guard) => guards.push(guard),
+                _ => break,
+            }
+        }
+        Counters::add(&self.counters.cache_misses, guards.len() as u64);
+        let mut batch = units;
+        batch.truncate(guards.len());
+        let read = in_thread(move || read_together(&opened, &batch, base)).await?;
+        let bytes = read[0].clone();
+        for (guard, bytes) in guards.into_iter().zip(read) {
+            let _ = guard.insert(Value::Bytes(bytes));
+        }
+        Ok(bytes)
+    }
+}
+
+/// Does what blocks.
+pub(super) async fn in_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
+) -> Result<T, ServeError> {
+    match spawn_blocking(work).await {
+        Ok(done) => Ok(done?),
+        Err(_) => Err(ServeError::Stopped),
+    }
+}
+
+/// Reads units that follow each other in the file, and checks them.
+fn read_together(
+    opened: &Opened,
+    units: &[Unit],
+    base: Option<Bytes>,
+) -> Result<Vec<Bytes>, ReadError> {
+    let bytes: u64 = units
+        .iter()
+        .map(|unit| u64::from(unit.frame.stored_bytes))
+        .sum();
+    let first = units[0].frame.offset;
+    if first + bytes > opened.identity.bytes {
+        return Err(FormatError::Truncated { what: "file" }.into());
+    }
+    let mut stored = vec![0; bytes as usize];
+    opened.archive.source().read_exact_at(&mut stored, first)?;
+    let limit = opened.archive.header().frame_bytes_max as usize;
+    let mut rest = &stored[..];
+    let mut read = Vec::with_capacity(units.len());
+    for unit in units {
+        let (stored, behind) = rest.split_at(unit.frame.stored_bytes as usize);
+        rest = behind;
+        let (stream, number) = (unit.stream, unit.number);
+        if digest(stored) != unit.frame.digest {
+            return Err(ReadError::damaged_frame(stream, number));
+        }
+        if let Key::Stored(_) = unit.key {
+            read.push(Bytes::copy_from_slice(stored));
+            continue;
+        }
+        let plain =
+            decompress(stored, base.as_deref(), limit).map_err(|error| ReadError::Frame {
+                stream,
+                number,
+                error,
+            })?;
+        if let Key::Chunk(name) = unit.key
+            && ChunkName::of(&plain) != name
+        {
+            return Err(ReadError::damaged_frame(stream, number));
+        }
+        read.push(plain.into());
+    }
+    Ok(read)
+}

@@ -1,0 +1,169 @@
+//! Content codings: which one a client gets (RFC 9110, section 12.5.3), and encoding while sending.
+//!
+//! Windows and levels are small: there is an encoder a client.
+
+use std::io::{self, Write};
+
+use flate2::{Compression, write::GzEncoder};
+use zstd::zstd_safe::CParameter;
+
+/// A content coding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coding {
+    Zstd,
+    Brotli,
+    Gzip,
+}
+
+impl Coding {
+    /// In the order in which we would rather have them: what takes least time for what it saves.
+    const ALL: [Self; 3] = [Self::Zstd, Self::Brotli, Self::Gzip];
+
+    /// Its name in HTTP.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Zstd => "zstd",
+            Self::Brotli => "br",
+            Self::Gzip => "gzip",
+        }
+    }
+
+    /// The coding that a client likes most, of those that are worth the time; `None` is none.
+    pub(super) fn choose(accept: &[&str]) -> Option<Self> {
+        let mut weights = [None; 4];
+        let mut others = None;
+        for element in accept.iter().flat_map(|value| value.split(',')) {
+            let mut parameters = element.split(';').map(str::trim);
+            let name = parameters.next().unwrap_or_default();
+            let weight = match parameters.next() {
+                None => 1000,
+                // What is no weight is taken as a refusal: it may be one.
+                Some(parameter) => weight(parameter).unwrap_or(0),
+            };
+            let index = match &*name.to_ascii_lowercase() {
+                "zstd" => 0,
+                "br" => 1,
+                "gzip" | "x-gzip" => 2,
+                "identity" => 3,
+                "*" => {
+                    others = Some(weight);
+                    continue;
+                }
+                _ => continue,
+            };
+            weights[index] = Some(weight);
+        }
+        let of = |index: usize| weights[index].or(others).unwrap_or(0);
+        // Not to encode is as good as any other, unless somebody says less of it: then it costs
+        // bytes, and encoding time.
+        let identity = weights[3].unwrap_or(0);
+        let mut best = None;
+        let mut most = identity.max(1) - 1;
+        for (index, coding) in Self::ALL.into_iter().enumerate() {
+            if of(index) > most {
+                most = of(index);
+                best = Some(coding);
+            }
+        }
+        best
+    }
+}
+
+/// `q=0.5` in thousandths.
+fn weight(parameter: &str) -> Option<u16> {
+    let value = parameter
+        .strip_prefix("q=")
+        .or_else(|| parameter.strip_prefix("Q="))?;
+    let (whole, fraction) = value.split_once('.').unwrap_or((value, ""));
+    if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let fraction: u16 = format!("{fraction:0<3}").parse().ok()?;
+    match (whole, fraction) {
+        ("0", fraction) => Some(fraction),
+        ("1", 0) => Some(1000),
+        _ => None,
+    }
+}
+
+/// Encodes.
+pub(super) enum Encoder {
+    Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
+    Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
+    Gzip(GzEncoder<Vec<u8>>),
+}
+
+/// Windows have 256 KiB.
+const WINDOW_LOG: u32 = 18;
+
+impl Encoder {
+    pub(super) fn new(coding: Coding) -> io::Result<Self> {
+        Ok(match coding {
+            Coding::Zstd => {
+                let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1)?;
+                encoder.set_parameter(CParameter::WindowLog(WINDOW_LOG))?;
+                Self::Zstd(encoder)
+            }
+            Coding::Brotli => {
+                let (buffer_bytes, quality) = (64 << 10, 3);
+                let encoder =
+                    brotli::CompressorWriter::new(Vec::new(), buffer_bytes, quality, WINDOW_LOG);
+                Self::Brotli(Box::new(encoder))
+            }
+            Coding::Gzip => Self::Gzip(GzEncoder::new(Vec::new(), Compression::new(4))),
+        })
+    }
+
+    /// Takes bytes, and gives what it has made of all so far and not given yet.
+    pub(super) fn encode(&mut self, plain: &[u8]) -> io::Result<Vec<u8>> {
+        Ok(match self {
+            Self::Zstd(encoder) => {
+                encoder.write_all(plain)?;
+                std::mem::take(encoder.get_mut())
+            }
+            Self::Brotli(encoder) => {
+                encoder.write_all(plain)?;
+                std::mem::take(encoder.get_mut())
+            }
+            Self::Gzip(encoder) => {
+                encoder.write_all(plain)?;
+                std::mem::take(encoder.get_mut())
+            }
+        })
+    }
+
+    /// The rest.
+    pub(super) fn finish(self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Zstd(encoder) => encoder.finish(),
+            Self::Brotli(encoder) => Ok(encoder.into_inner()),
+            Self::Gzip(encoder) => encoder.finish(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_coding_is_the_one_with_the_most_weight() {
+        for (accept, expected) in [
+            ("", None),
+            ("identity", None),
+            ("gzip", Some(Coding::Gzip)),
+            ("gzip, br, zstd", Some(Coding::Zstd)),
+            ("GZIP;q=0.5, br;q=0.8", Some(Coding::Brotli)),
+            ("zstd;q=0, *", Some(Coding::Brotli)),
+            ("*;q=0", None),
+            ("gzip;q=0.3, identity;q=0.9", None),
+            ("gzip;q=0", None),
+            ("gzip;q=2", None),
+            ("gzip;q=1.000", Some(Coding::Gzip)),
+            ("deflate, sdch", None),
+            ("identity;q=0, gzip;q=0.001", Some(Coding::Gzip)),
+        ] {
+            assert_eq!(Coding::choose(&[accept]), expected, "{accept}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Where chunks are, by name, over all archives of profile `shared`.
+//!
+//! Eight bytes a chunk: the beginning of its name, and its number in its archive; an archive's are
+//! sorted, and the table of the archive decides. The folder is looked over when a name is not found,
+//! though not more often than once in a while.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Mutex;
+
+use super::{
+    ServeError,
+    cache::in_thread,
+    opened::Opened,
+    plan::Unit,
+    site::Site,
+    tree::{Components, Identity},
+};
+use crate::{
+    archive::ReadError,
+    format::{ChunkName, Stream, header::Profile},
+};
+
+/// The folder is not looked over again before this.
+const LOOKED_OVER_FOR: Duration = Duration::from_secs(1);
+/// Archives whose names are kept.
+const ARCHIVES_MAX: usize = 4096;
+
+/// The names of all archives.
+#[derive(Default)]
+pub(super) struct Names {
+    known: Mutex<Known>,
+}
+
+#[derive(Default, Clone)]
+struct Known {
+    archives: Vec<Arc<ArchiveNames>>,
+    looked_over: Option<Instant>,
+}
+
+struct ArchiveNames {
+    path: Components,
+    /// Of the opening whose names they are.
+    identity: Identity,
+    /// Beginnings of names, sorted, and the chunks' numbers, those of all streams one after the other.
+    places: Vec<(u32, u32)>,
+}
+
+impl ArchiveNames {
+    fn read(path: Components, opened: &Opened) -> Result<Self, ReadError> {
+        let mut places = Vec::new();
+        if opened.archive.header().profile == Profile::Shared {
+            for stream in Stream::ALL {
+                let list = &opened.archive.root().stream(stream).chunks;
+                for row in 0..list.rows().len() {
+                    for name in opened.archive.names(stream, row)? {
+                        let Ok(number) = u32::try_from(places.len()) else {
+                            break;
+                        };
+                        places.push((beginning(name), number));
+                    }
+                }
+            }
+        }
+        places.sort_unstable();
+        Ok(Self {
+            path,
+            identity: opened.identity,
+            places,
+        })
+    }
+
+    fn find(&self, opened: &Opened, name: ChunkName) -> Result<Option<Unit>, ReadError> {
+        let first = self
+            .places
+            .partition_point(|&(start, _)| start < beginning(name));
+        let same = self.places[first..]
+            .iter()
+            .take_while(|&&(start, _)| start == beginning(name));
+        for &(_, number) in same {
+            let mut number = u64::from(number);
+            for stream in Stream::ALL {
+                let chunks = opened.archive.root().stream(stream).chunks.items();
+                if number >= chunks {
+                    number -= chunks;
+                    continue;
+                }
+                if opened.archive.name(stream, number)? == name {
+                    let frame = opened.archive.frame_row(stream, number)?;
+                    return Ok(Some(Unit::stored(stream, number, frame)));
+                }
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    fn may_have(&self, name: ChunkName) -> bool {
+        self.places
+            .binary_search_by_key(&beginning(name), |&(start, _)| start)
+            .is_ok()
+    }
+}
+
+fn beginning(name: ChunkName) -> u32 {
+    u32::from_be_bytes([name.0[0], name.0[1], name.0[2], name.0[3]])
+}
+
+/// A chunk, and which archive has it.
+pub(super) type Located = Option<(Arc<Opened>, Unit)>;
+
+impl Names {
+    /// Finds chunks, in the order of their names.
+    pub(super) async fn find(
+        &self,
+        site: &Arc<Site>,
+        names: Vec<ChunkName>,
+    ) -> Result<Vec<Located>, ServeError> {
+        let mut known = self.known.lock().await.clone();
+        for is_again in [false, true] {
+            let (site_then, names_then) = (site.clone(), names.clone());
+            let found =
+                in_thread(move || find_in(&site_then, &known.archives, &names_then)).await?;
+            let is_all_there = found.iter().all(Option::is_some);
+            if is_all_there || is_again {
+                return Ok(found);
+            }
+            known = self.look_over(site).await?;
+        }
+        unreachable!("the second time returns")
+    }
+
+    async fn look_over(&self, site: &Arc<Site>) -> Result<Known, ServeError> {
+        let mut known = self.known.lock().await;
+        let is_fresh = known
+            .looked_over
+            .is_some_and(|then| then.elapsed() < LOOKED_OVER_FOR);
+        if !is_fresh {
+            let before = known.archives.clone();
+            let site = site.clone();
+            known.archives = in_thread(move || look_over(&site, &before)).await?;
+            known.looked_over = Some(Instant::now());
+        }
+        Ok(known.clone())
+    }
+}
+
+fn find_in(
+    site: &Site,
+    archives: &[Arc<ArchiveNames>],
+    names: &[ChunkName],
+) -> Result<Vec<Located>, ReadError> {
+    let mut found = vec![None; names.len()];
+    for archive in archives {
+        let wanted: Vec<usize> = (0..names.len())
+            .filter(|&place| found[place].is_none() && archive.may_have(names[place]))
+            .collect();
+        if wanted.is_empty() {
+            continue;
+        }
+        // An archive that went, changed or is damaged has no chunks; another one may have them.
+        let Ok(Some(opened)) = site.open_archive(&archive.path) else {
+            continue;
+        };
+        if opened.identity != archive.identity {
+            continue;
+        }
+        for place in wanted {
+            match archive.find(&opened, names[place]) {
+                Ok(Some(unit)) => found[place] = Some((opened.clone(), unit)),
+                Ok(None) => {}
+                Err(error) => {
+                    let path = String::from_utf8_lossy(&archive.path.join(&b'/')).into_owned();
+                    tracing::error!(path, %error, "an archive is damaged");
+                    break;
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The names of all archives, of which those in `before` that did not change need not be read.
+fn look_over(
+    site: &Site,
+    before: &[Arc<ArchiveNames>],
+) -> Result<Vec<Arc<ArchiveNames>>, ReadError> {
+    let mut archives = Vec::new();
+    for (path, identity) in site.all_archives(ARCHIVES_MAX)? {
+        let same = |known: &&Arc<ArchiveNames>| known.path == path && known.identity == identity;
+        if let Some(known) = before.iter().find(same) {
+            archives.push(known.clone());
+            continue;
+        }
+        let read = match site.open_archive(&path) {
+            Ok(Some(opened)) => ArchiveNames::read(path.clone(), &opened),
+            Ok(None) => continue,
+            Err(error) => Err(error),
+        };
+        match read {
+            Ok(names) => archives.push(Arc::new(names)),
+            Err(error) => {
+                let path = String::from_utf8_lossy(&path.join(&b'/')).into_owned();
+                tracing::error!(path, %error, "an archive is damaged");
+            }
+        }
+    }
+    Ok(archives)
+}

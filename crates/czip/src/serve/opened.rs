@@ -1,0 +1,235 @@
+//! An archive that is open, and what is in it by path.
+
+use std::{collections::BTreeMap, fs::File, ops::Bound, sync::Arc};
+
+use super::{counters::Counters, file::ArchiveFile, tree::Identity};
+use crate::{
+    archive::{Archive, CacheBytes, ReadError, Source},
+    format::{
+        Stream,
+        catalog::{Entry, EntryKind},
+        limits,
+        part::StoredFrame,
+    },
+};
+
+/// What an opening keeps of what is no content: frames of the weave and the like, and the table.
+const CACHE: CacheBytes = CacheBytes {
+    frames: 1 << 20,
+    parts: 1 << 20,
+};
+
+/// An archive that is open.
+pub(super) struct Opened {
+    /// Not another opening's.
+    pub(super) id: u64,
+    pub(super) identity: Identity,
+    pub(super) archive: Archive<ArchiveFile>,
+    pub(super) contents: Contents,
+    /// Digest of what tells the archive's bytes.
+    pub(super) digest: blake3::Hash,
+    /// Where the first frame of each frame part is, in order of that.
+    parts_by_place: Vec<(u64, Stream, usize)>,
+}
+
+/// What is in an archive.
+#[derive(Debug)]
+pub(super) enum Contents {
+    /// It is encrypted.
+    Locked,
+    /// One file.
+    Single,
+    /// Files, folders and links, by path.
+    Several(BTreeMap<Vec<u8>, Inner>),
+}
+
+/// Something in an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inner {
+    File {
+        offset: u64,
+        bytes: u64,
+        mtime_s: i64,
+    },
+    Folder,
+    Link,
+}
+
+impl Opened {
+    /// Reads header, root and catalog.
+    pub(super) fn open(
+        id: u64,
+        file: File,
+        identity: Identity,
+        counters: Arc<Counters>,
+    ) -> Result<Self, ReadError> {
+        let source = ArchiveFile::new(file, identity.bytes, counters);
+        let archive = Archive::open(source, CACHE)?;
+        let contents = match archive.header().encryption {
+            Some(_) => Contents::Locked,
+            None => Contents::of(archive.entries()?),
+        };
+        let mut parts_by_place = Vec::new();
+        for stream in Stream::ALL {
+            let rows = archive.root().stream(stream).frames.rows().iter();
+            let places = rows
+                .enumerate()
+                .map(|(row, part)| (part.before[1], stream, row));
+            parts_by_place.extend(places);
+        }
+        parts_by_place.sort_by_key(|&(place, stream, row)| (place, stream.index(), row));
+        Ok(Self {
+            id,
+            identity,
+            digest: digest(&archive)?,
+            archive,
+            contents,
+            parts_by_place,
+        })
+    }
+
+    /// What keeping it open takes.
+    pub(super) fn weight(&self) -> u64 {
+        let entries = match &self.contents {
+            Contents::Several(entries) => entries.keys().map(|path| path.len() as u64 + 128).sum(),
+            _ => 0,
+        };
+        let root = &self.archive.header().root;
+        let rows = u64::from(root.plain_bytes) + u64::from(root.private_plain_bytes);
+        CACHE.frames + CACHE.parts + entries + 4 * rows
+    }
+
+    /// Whether re-encoding its content is worth the time: whether it became smaller when it was
+    /// archived, not counting what repeats.
+    pub(super) fn compresses(&self) -> bool {
+        let content = self.archive.root().stream(Stream::Content);
+        content.stored_bytes() < content.unique_bytes() / 10 * 9
+    }
+
+    /// The frames that have bytes between `begin` and `end` of the file, in order.
+    pub(super) fn frames_in(
+        &self,
+        begin: u64,
+        end: u64,
+    ) -> Result<Vec<(Stream, u64, StoredFrame)>, ReadError> {
+        let mut found = Vec::new();
+        let beyond = self
+            .parts_by_place
+            .partition_point(|&(place, ..)| place < end);
+        // Of each stream the last part that begins at or before the stretch, and those in it.
+        let mut is_done = [false; 5];
+        for &(place, stream, row) in self.parts_by_place[..beyond].iter().rev() {
+            if is_done[stream.index()] {
+                continue;
+            }
+            is_done[stream.index()] = place <= begin;
+            let list = &self.archive.root().stream(stream).frames;
+            let first = list.rows()[row].before[0];
+            for number in first..list.after(row)[0] {
+                let frame = self.archive.frame_row(stream, number)?;
+                let frame_end = frame.offset + u64::from(frame.stored_bytes);
+                if frame.offset < end && frame_end > begin {
+                    found.push((stream, number, frame));
+                }
+            }
+            if is_done.iter().all(|&done| done) {
+                break;
+            }
+        }
+        found.sort_by_key(|&(.., frame)| frame.offset);
+        Ok(found)
+    }
+}
+
+/// What tells the archive's bytes: both its ends, which have the header with the root's digest, and
+/// the keys, which alone nothing else covers.
+fn digest(archive: &Archive<ArchiveFile>) -> Result<blake3::Hash, ReadError> {
+    let source = archive.source();
+    let end = source.bytes()? - limits::HEADER_BYTES as u64;
+    let (keys, keys_bytes) = archive.header().keys;
+    let mut hasher = blake3::Hasher::new();
+    for (offset, bytes) in [
+        (0, limits::HEADER_BYTES),
+        (end, limits::HEADER_BYTES),
+        (keys, keys_bytes as usize),
+    ] {
+        let mut buffer = vec![0; bytes];
+        source.read_exact_at(&mut buffer, offset)?;
+        hasher.update(&buffer);
+    }
+    Ok(hasher.finalize())
+}
+
+impl Contents {
+    fn of(entries: Vec<Entry>) -> Self {
+        if let [only] = &entries[..]
+            && let EntryKind::File { .. } = only.kind
+        {
+            return Self::Single;
+        }
+        let mut by_path = BTreeMap::new();
+        let mut end = 0;
+        for entry in entries {
+            let inner = match entry.kind {
+                EntryKind::File { bytes } => {
+                    let offset = end;
+                    end += bytes;
+                    Inner::File {
+                        offset,
+                        bytes,
+                        mtime_s: entry.mtime_s,
+                    }
+                }
+                EntryKind::Folder => Inner::Folder,
+                EntryKind::SymbolicLink { .. } => Inner::Link,
+                EntryKind::HardLink { target } => {
+                    by_path.get(&target).copied().unwrap_or(Inner::Link)
+                }
+            };
+            by_path.insert(entry.path, inner);
+        }
+        Self::Several(by_path)
+    }
+}
+
+/// What a path in an archive leads to: a folder need not be in the catalog if something is in it.
+pub(super) fn look_up(entries: &BTreeMap<Vec<u8>, Inner>, path: &[u8]) -> Option<Inner> {
+    if path.is_empty() {
+        return Some(Inner::Folder);
+    }
+    if let Some(&inner) = entries.get(path) {
+        return Some(inner);
+    }
+    let below = [path, b"/"].concat();
+    let mut behind = entries.range(below.clone()..);
+    let (next, _) = behind.next()?;
+    next.starts_with(&below).then_some(Inner::Folder)
+}
+
+/// What is in a folder of an archive, by name.
+pub(super) fn list(entries: &BTreeMap<Vec<u8>, Inner>, folder: &[u8]) -> BTreeMap<Vec<u8>, Inner> {
+    let prefix = match folder {
+        b"" => Vec::new(),
+        _ => [folder, b"/"].concat(),
+    };
+    let mut listed = BTreeMap::new();
+    let mut from = Bound::Included(prefix.clone());
+    while let Some((path, &inner)) = entries.range((from, Bound::Unbounded)).next() {
+        let Some(rest) = path.strip_prefix(&prefix[..]) else {
+            break;
+        };
+        match rest.iter().position(|&byte| byte == b'/') {
+            Some(slash) => {
+                let name = &rest[..slash];
+                listed.entry(name.to_vec()).or_insert(Inner::Folder);
+                // All that is below it is passed over: a slash is followed by a zero.
+                from = Bound::Included([&prefix[..], name, b"0"].concat());
+            }
+            None => {
+                listed.insert(rest.to_vec(), inner);
+                from = Bound::Excluded(path.clone());
+            }
+        }
+    }
+    listed
+}

@@ -1,0 +1,242 @@
+//! What a stretch of an archive, or of its content, is made of: units that the cache may have, and
+//! what lies between them.
+//!
+//! A plan holds no chunk. It is made once a stretch and kept in the cache beside the chunks, so that
+//! sending what is cached takes no look at the table.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+
+use super::{cache::Key, opened::Opened};
+use crate::{
+    archive::{ReadError, Section},
+    format::{FormatError, Stream, header::Profile, part::StoredFrame},
+};
+
+/// Bytes of a stretch; each begins at a multiple of it.
+pub(super) const STRETCH_BYTES: u64 = 1 << 20;
+
+/// Which bytes of an archive are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum View {
+    /// The plain content.
+    Content,
+    /// The archive as it is.
+    Stored,
+}
+
+/// A frame, plain or as stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unit {
+    pub(super) key: Key,
+    pub(super) stream: Stream,
+    pub(super) number: u64,
+    pub(super) frame: StoredFrame,
+    base: Option<StoredFrame>,
+}
+
+impl Unit {
+    /// A frame as stored.
+    pub(super) fn stored(stream: Stream, number: u64, frame: StoredFrame) -> Self {
+        Self {
+            key: Key::Stored(frame.digest),
+            stream,
+            number,
+            frame,
+            base: None,
+        }
+    }
+
+    /// The plain bytes of a frame of the content.
+    fn plain(opened: &Opened, number: u64) -> Result<Self, ReadError> {
+        let stream = Stream::Content;
+        let archive = &opened.archive;
+        let frame = archive.frame_row(stream, number)?;
+        let base = match frame.base {
+            Some(base) => Some(archive.frame_row(stream, base)?),
+            None => None,
+        };
+        let key = match archive.header().profile {
+            Profile::Shared => Key::Chunk(archive.name(stream, number)?),
+            Profile::Small => Key::Frame(frame.digest, base.map(|base| base.digest)),
+        };
+        Ok(Self {
+            key,
+            stream,
+            number,
+            frame,
+            base,
+        })
+    }
+
+    /// The unit that has to be there first.
+    pub(super) fn base(&self) -> Option<Self> {
+        let (frame, number) = (self.base?, self.frame.base?);
+        // A frame that only has a base because it is hostile is refused by what it lacks then.
+        Some(Self {
+            key: Key::Frame(frame.digest, None),
+            stream: self.stream,
+            number,
+            frame: StoredFrame {
+                base: None,
+                ..frame
+            },
+            base: None,
+        })
+    }
+}
+
+/// Bytes that come from one place.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Segment {
+    /// Of a unit, by its place in the plan.
+    Unit {
+        index: u32,
+        offset: u32,
+        bytes: u32,
+    },
+    /// The next ones of [`Plan::literals`], from `offset` on.
+    Literal {
+        offset: u32,
+        bytes: u32,
+    },
+    Zeros {
+        bytes: u32,
+    },
+    /// Of the file, as they are.
+    File {
+        offset: u64,
+        bytes: u32,
+    },
+}
+
+impl Segment {
+    pub(super) fn bytes(self) -> u32 {
+        match self {
+            Self::Unit { bytes, .. }
+            | Self::Literal { bytes, .. }
+            | Self::Zeros { bytes }
+            | Self::File { bytes, .. } => bytes,
+        }
+    }
+}
+
+/// What a stretch is made of.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Plan {
+    pub(super) units: Vec<Unit>,
+    pub(super) segments: Vec<Segment>,
+    pub(super) literals: Bytes,
+}
+
+impl Plan {
+    /// What it takes in memory.
+    pub(super) fn weight(&self) -> u64 {
+        let bytes = size_of_val(&self.units[..]) + size_of_val(&self.segments[..]);
+        (bytes + self.literals.len()) as u64
+    }
+
+    /// Reads the table.
+    pub(super) fn read(opened: &Opened, view: View, window: u64) -> Result<Self, ReadError> {
+        let begin = window * STRETCH_BYTES;
+        let (plan, end) = match view {
+            View::Content => (
+                Self::of_content(opened, begin)?,
+                opened.archive.plain_bytes(),
+            ),
+            View::Stored => (Self::of_stored(opened, begin)?, opened.identity.bytes),
+        };
+        let bytes: u64 = plan
+            .segments
+            .iter()
+            .map(|segment| u64::from(segment.bytes()))
+            .sum();
+        match bytes == (end - begin).min(STRETCH_BYTES) {
+            true => Ok(plan),
+            false => Err(FormatError::Truncated { what: "table" }.into()),
+        }
+    }
+
+    fn of_content(opened: &Opened, begin: u64) -> Result<Self, ReadError> {
+        let bytes = (opened.archive.plain_bytes() - begin).min(STRETCH_BYTES);
+        let outline = opened.archive.outline(begin, bytes)?;
+        let mut plan = Self::default();
+        let mut indices = HashMap::new();
+        let mut literals = 0;
+        for section in outline.sections {
+            let segment = match section {
+                Section::Frame {
+                    number,
+                    offset,
+                    bytes,
+                } => {
+                    let index = match indices.get(&number) {
+                        Some(&index) => index,
+                        None => {
+                            let index = plan.units.len() as u32;
+                            plan.units.push(Unit::plain(opened, number)?);
+                            indices.insert(number, index);
+                            index
+                        }
+                    };
+                    Segment::Unit {
+                        index,
+                        offset,
+                        bytes,
+                    }
+                }
+                Section::Other { bytes } => {
+                    let offset = literals;
+                    literals += bytes;
+                    Segment::Literal { offset, bytes }
+                }
+                Section::Zeros { bytes } => Segment::Zeros { bytes },
+            };
+            plan.segments.push(segment);
+        }
+        plan.literals = outline.other.into();
+        plan.shrink();
+        Ok(plan)
+    }
+
+    fn of_stored(opened: &Opened, begin: u64) -> Result<Self, ReadError> {
+        let end = opened.identity.bytes.min(begin + STRETCH_BYTES);
+        let mut plan = Self::default();
+        let mut at = begin;
+        for (stream, number, frame) in opened.frames_in(begin, end)? {
+            let frame_end = frame.offset + u64::from(frame.stored_bytes);
+            // Frames of a hostile archive may lie on each other: the first one counts.
+            let from = frame.offset.max(at);
+            let to = frame_end.min(end);
+            if from >= to {
+                continue;
+            }
+            plan.push_file(at, from);
+            plan.segments.push(Segment::Unit {
+                index: plan.units.len() as u32,
+                offset: (from - frame.offset) as u32,
+                bytes: (to - from) as u32,
+            });
+            plan.units.push(Unit::stored(stream, number, frame));
+            at = to;
+        }
+        plan.push_file(at, end);
+        plan.shrink();
+        Ok(plan)
+    }
+
+    fn push_file(&mut self, begin: u64, end: u64) {
+        if begin < end {
+            self.segments.push(Segment::File {
+                offset: begin,
+                bytes: (end - begin) as u32,
+            });
+        }
+    }
+
+    fn shrink(&mut self) {
+        self.units.shrink_to_fit();
+        self.segments.shrink_to_fit();
+    }
+}

@@ -1,0 +1,323 @@
+//! Sends a range: takes what the cache has, has read what it has not, and no more ahead of its
+//! client than that.
+
+use std::{
+    fs::File,
+    future::Future,
+    os::unix::fs::FileExt,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Bytes, BytesMut};
+
+use super::{
+    ServeError,
+    cache::{ChunkCache, Key, in_thread},
+    counters::Counters,
+    opened::Opened,
+    plan::{Plan, STRETCH_BYTES, Segment, Unit, View},
+};
+use crate::{archive::ReadError, format::FormatError};
+
+/// From so many bytes on, a piece goes out without being copied.
+const ALONE_BYTES: usize = 16 << 10;
+/// Pieces that are smaller go out together.
+const TOGETHER_BYTES: usize = 64 << 10;
+/// Read of a plain file at once.
+const FILE_READ_BYTES: u32 = 128 << 10;
+/// Units that a read may take at once, at most.
+const UNITS_AHEAD: usize = 16;
+
+/// What is sent.
+#[derive(Clone)]
+pub(super) enum Sent {
+    /// Of an archive.
+    Archive(Arc<Opened>, View),
+    /// A file that is none.
+    File(Arc<File>),
+    /// What a plan says, whose units are these archives'.
+    Units(Arc<Plan>, Vec<Arc<Opened>>),
+}
+
+enum Loaded {
+    Plan(Arc<Plan>),
+    Unit(u32, Bytes),
+    Piece(Bytes),
+}
+
+type Loading = Pin<Box<dyn Future<Output = Result<Loaded, ServeError>> + Send>>;
+
+/// A range that is being sent.
+pub(super) struct Sending {
+    cache: Arc<ChunkCache>,
+    counters: Arc<Counters>,
+    sent: Sent,
+    position: u64,
+    end: u64,
+    plan: Option<Arc<Plan>>,
+    /// The segment that is next, and how much of it is done.
+    segment: usize,
+    within: u32,
+    /// The unit last used.
+    unit: Option<(u32, Bytes)>,
+    /// Small pieces.
+    gathered: BytesMut,
+    /// A piece that was loaded before it was asked for.
+    primed: Option<Bytes>,
+    loading: Option<Loading>,
+}
+
+impl Sending {
+    pub(super) fn new(
+        cache: Arc<ChunkCache>,
+        counters: Arc<Counters>,
+        sent: Sent,
+        begin: u64,
+        end: u64,
+    ) -> Self {
+        let mut sending = Self {
+            cache,
+            counters,
+            sent,
+            position: begin,
+            end,
+            plan: None,
+            segment: 0,
+            within: 0,
+            unit: None,
+            gathered: BytesMut::new(),
+            primed: None,
+            loading: None,
+        };
+        if let Sent::Units(plan, _) = &sending.sent {
+            let plan = plan.clone();
+            sending.take_plan(plan, begin);
+        }
+        sending
+    }
+
+    /// Loads the first piece: whether there is anything to send shows before it is promised.
+    pub(super) async fn prime(&mut self) -> Result<(), ServeError> {
+        self.primed = std::future::poll_fn(|context| self.poll_piece(context)).await?;
+        Ok(())
+    }
+
+    /// The next piece; none at the end.
+    pub(super) fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, ServeError>> {
+        if let Some(piece) = self.primed.take() {
+            return Poll::Ready(Ok(Some(piece)));
+        }
+        loop {
+            if let Some(loading) = &mut self.loading {
+                let loaded = ready!(loading.as_mut().poll(context));
+                self.loading = None;
+                match loaded? {
+                    Loaded::Plan(plan) => self.take_plan(plan, self.position % STRETCH_BYTES),
+                    Loaded::Unit(index, bytes) => self.unit = Some((index, bytes)),
+                    Loaded::Piece(piece) => {
+                        self.pass(piece.len() as u32);
+                        return Poll::Ready(Ok(Some(piece)));
+                    }
+                }
+            }
+            if self.position == self.end || self.gathered.len() >= TOGETHER_BYTES {
+                let gathered = self.gathered.split().freeze();
+                return Poll::Ready(Ok((!gathered.is_empty()).then_some(gathered)));
+            }
+            if let Some(piece) = self.step()? {
+                return Poll::Ready(Ok(Some(piece)));
+            }
+        }
+    }
+
+    /// Goes over a segment, or begins to load what it needs.
+    fn step(&mut self) -> Result<Option<Bytes>, ServeError> {
+        let Some(plan) = self.plan.clone() else {
+            self.next_plan();
+            return Ok(None);
+        };
+        let Some(&segment) = plan.segments.get(self.segment) else {
+            // What a plan covers ends where its stretch does.
+            self.plan = None;
+            return match &self.sent {
+                Sent::Archive(..) | Sent::File(_) => Ok(None),
+                Sent::Units(..) => {
+                    Err(ReadError::from(FormatError::Truncated { what: "table" }).into())
+                }
+            };
+        };
+        let left = u64::from(segment.bytes() - self.within);
+        let count = left.min(self.end - self.position) as u32;
+        let within = self.within;
+        match segment {
+            Segment::Zeros { .. } => {
+                let gathered = self.gathered.len();
+                self.gathered.resize(gathered + count as usize, 0);
+            }
+            Segment::Literal { offset, .. } => {
+                let begin = (offset + within) as usize;
+                let literal = &plan.literals[begin..begin + count as usize];
+                self.gathered.extend_from_slice(literal);
+            }
+            Segment::File { offset, .. } => {
+                if !self.gathered.is_empty() {
+                    return Ok(Some(self.gathered.split().freeze()));
+                }
+                self.read_file(offset + u64::from(within), count.min(FILE_READ_BYTES));
+                return Ok(None);
+            }
+            Segment::Unit { index, offset, .. } => {
+                let Some(unit) = self.find_unit(&plan, index) else {
+                    self.load_unit(&plan, index);
+                    return Ok(None);
+                };
+                let begin = offset as usize + within as usize;
+                let end = begin + count as usize;
+                if end > unit.len() {
+                    let what = "a chunk lies beyond its frame";
+                    return Err(ReadError::from(FormatError::Invalid { what }).into());
+                }
+                if count as usize >= ALONE_BYTES {
+                    if !self.gathered.is_empty() {
+                        return Ok(Some(self.gathered.split().freeze()));
+                    }
+                    self.pass(count);
+                    return Ok(Some(unit.slice(begin..end)));
+                }
+                self.gathered.extend_from_slice(&unit[begin..end]);
+            }
+        }
+        self.pass(count);
+        Ok(None)
+    }
+
+    fn pass(&mut self, count: u32) {
+        self.position += u64::from(count);
+        self.within += count;
+        let segment = self.plan.as_ref().map(|plan| plan.segments[self.segment]);
+        if segment.is_some_and(|segment| self.within == segment.bytes()) {
+            self.segment += 1;
+            self.within = 0;
+        }
+    }
+
+    fn next_plan(&mut self) {
+        match &self.sent {
+            Sent::Archive(opened, view) => {
+                let (opened, view) = (opened.clone(), *view);
+                let window = self.position / STRETCH_BYTES;
+                match self.cache.plan(&Key::Plan(opened.id, view, window)) {
+                    Some(plan) => self.take_plan(plan, self.position % STRETCH_BYTES),
+                    None => {
+                        let cache = self.cache.clone();
+                        self.load(async move {
+                            let plan = cache.load_plan(opened, view, window).await?;
+                            Ok(Loaded::Plan(plan))
+                        });
+                    }
+                }
+            }
+            Sent::File(_) | Sent::Units(..) => {
+                let bytes = self.end - self.position;
+                let segment = Segment::File {
+                    offset: self.position,
+                    bytes: bytes.min(1 << 30) as u32,
+                };
+                self.plan = Some(Arc::new(Plan {
+                    segments: vec![segment],
+                    ..Plan::default()
+                }));
+                (self.segment, self.within) = (0, 0);
+            }
+        }
+    }
+
+    /// Goes on with a plan, from `left` bytes behind its beginning.
+    fn take_plan(&mut self, plan: Arc<Plan>, mut left: u64) {
+        self.segment = 0;
+        for segment in &plan.segments {
+            let bytes = u64::from(segment.bytes());
+            if left < bytes {
+                break;
+            }
+            left -= bytes;
+            self.segment += 1;
+        }
+        self.within = left as u32;
+        self.unit = None;
+        self.plan = Some(plan);
+    }
+
+    fn find_unit(&mut self, plan: &Plan, index: u32) -> Option<Bytes> {
+        if let Some((last, bytes)) = &self.unit
+            && *last == index
+        {
+            return Some(bytes.clone());
+        }
+        let bytes = self.cache.unit(&plan.units[index as usize].key)?;
+        self.unit = Some((index, bytes.clone()));
+        Some(bytes)
+    }
+
+    fn load_unit(&mut self, plan: &Plan, index: u32) {
+        let first = index as usize;
+        let opened = match &self.sent {
+            Sent::Archive(opened, _) => opened.clone(),
+            Sent::Units(_, opened) => opened[first].clone(),
+            Sent::File(_) => unreachable!("a file has no units"),
+        };
+        // Those that follow in the same archive may be read with it.
+        let beyond = plan.units.len().min(first + UNITS_AHEAD);
+        let is_here = |index: &usize| match &self.sent {
+            Sent::Units(_, all) => Arc::ptr_eq(&all[*index], &opened),
+            Sent::Archive(..) | Sent::File(_) => true,
+        };
+        let here = (first..beyond).take_while(is_here);
+        let units: Vec<Unit> = here.map(|index| plan.units[index]).collect();
+        let cache = self.cache.clone();
+        self.load(async move {
+            let bytes = cache.load_units(opened, units).await?;
+            Ok(Loaded::Unit(index, bytes))
+        });
+    }
+
+    fn read_file(&mut self, offset: u64, bytes: u32) {
+        let sent = self.sent.clone();
+        let counters = self.counters.clone();
+        self.load(async move {
+            let piece = in_thread(move || {
+                let mut piece = vec![0; bytes as usize];
+                match &sent {
+                    Sent::File(file) => {
+                        file.read_exact_at(&mut piece, offset)?;
+                        let bytes = u64::from(bytes);
+                        counters.disk_bytes.fetch_add(bytes, Ordering::Relaxed);
+                    }
+                    Sent::Archive(opened, _) => {
+                        use crate::archive::Source;
+                        opened.archive.source().read_exact_at(&mut piece, offset)?;
+                    }
+                    Sent::Units(..) => unreachable!("its plan has no files"),
+                }
+                Ok(piece)
+            });
+            Ok(Loaded::Piece(piece.await?.into()))
+        });
+    }
+
+    /// In a task of its own: what others wait for too is read to its end, even if this client goes.
+    fn load(&mut self, loading: impl Future<Output = Result<Loaded, ServeError>> + Send + 'static) {
+        let task = tokio::spawn(loading);
+        self.loading = Some(Box::pin(async move {
+            match task.await {
+                Ok(loaded) => loaded,
+                Err(_) => Err(ServeError::Stopped),
+            }
+        }));
+    }
+}

@@ -1,0 +1,205 @@
+//! What a path leads to: a file, an archive as it is, the content of one, or a folder of either.
+
+use std::{
+    fs::File,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use quick_cache::{Weighter, sync::Cache};
+
+use super::{
+    counters::Counters,
+    opened::{self, Contents, Inner, Opened},
+    tree::{Components, Found, Identity, Listed, SafePath, Tree, http_time},
+};
+use crate::archive::ReadError;
+
+/// What openings may take together. What does not fit is opened anew for each request.
+const OPENED_BYTES: u64 = 128 << 20;
+/// The end of an archive's name.
+const SUFFIX: &[u8] = b".czip";
+/// How deep folders are looked through for archives.
+const DEPTH_MAX: usize = 32;
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<Identity, Arc<Opened>> for Weight {
+    fn weight(&self, _: &Identity, opened: &Arc<Opened>) -> u64 {
+        opened.weight()
+    }
+}
+
+/// The folder, and the archives of it that are open.
+pub(super) struct Site {
+    tree: Tree,
+    counters: Arc<Counters>,
+    opened: Cache<Identity, Arc<Opened>, Weight>,
+    next_id: AtomicU64,
+}
+
+/// What a path leads to.
+pub(super) enum Target {
+    Nothing,
+    /// The same with a slash behind it.
+    Slash,
+    File(File, Identity),
+    Archive(Arc<Opened>),
+    /// A range of an archive's content, which is all of it if it has one file.
+    Content {
+        opened: Arc<Opened>,
+        offset: u64,
+        bytes: u64,
+    },
+    /// The content of an archive that is encrypted.
+    Locked,
+    Folder(Vec<Listed>),
+}
+
+impl Site {
+    pub(super) fn new(tree: Tree, counters: Arc<Counters>) -> Self {
+        Self {
+            tree,
+            counters,
+            opened: Cache::with_weighter(64, OPENED_BYTES, Weight),
+            next_id: AtomicU64::new(0),
+        }
+    }
+
+    /// Opens what a path leads to.
+    pub(super) fn find(&self, path: &SafePath) -> Result<Target, ReadError> {
+        let components = &path.components;
+        match self.tree.open(components)? {
+            Found::File(..) if path.has_slash => return Ok(Target::Nothing),
+            Found::File(file, identity) => {
+                let is_archive = components.last().is_some_and(|name| name.ends_with(SUFFIX));
+                return Ok(match is_archive {
+                    true => Target::Archive(self.archive(file, identity)?),
+                    false => Target::File(file, identity),
+                });
+            }
+            Found::Folder(_) if !path.has_slash => return Ok(Target::Slash),
+            Found::Folder(folder) => return Ok(Target::Folder(self.tree.list(&folder)?)),
+            Found::Nothing => {}
+        }
+        // Something on the way may be an archive.
+        for length in 1..=components.len() {
+            let mut archive = components[..length].to_vec();
+            let name = archive.last_mut().expect("it is not empty");
+            name.extend_from_slice(SUFFIX);
+            let Some(opened) = self.open_archive(&archive)? else {
+                continue;
+            };
+            return Ok(within(opened, &components[length..], path));
+        }
+        Ok(Target::Nothing)
+    }
+
+    /// Opens an archive, if there is a file.
+    pub(super) fn open_archive(
+        &self,
+        components: &[Vec<u8>],
+    ) -> Result<Option<Arc<Opened>>, ReadError> {
+        match self.tree.open(components)? {
+            Found::File(file, identity) => Ok(Some(self.archive(file, identity)?)),
+            Found::Folder(_) | Found::Nothing => Ok(None),
+        }
+    }
+
+    fn archive(&self, file: File, identity: Identity) -> Result<Arc<Opened>, ReadError> {
+        self.opened.get_or_insert_with(&identity, || {
+            let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+            let opened = Opened::open(id, file, identity, self.counters.clone())?;
+            Ok(Arc::new(opened))
+        })
+    }
+
+    /// All archives in the folder and below, `count` of them at most.
+    pub(super) fn all_archives(&self, count: usize) -> io::Result<Vec<(Components, Identity)>> {
+        let mut found = Vec::new();
+        let mut folders = vec![Vec::new()];
+        while let Some(path) = folders.pop() {
+            let Found::Folder(folder) = self.tree.open(&path)? else {
+                continue;
+            };
+            for listed in self.tree.list(&folder)? {
+                let path = [&path[..], std::slice::from_ref(&listed.name)].concat();
+                if listed.bytes.is_none() {
+                    if path.len() < DEPTH_MAX {
+                        folders.push(path);
+                    }
+                    continue;
+                }
+                if !listed.name.ends_with(SUFFIX) {
+                    continue;
+                }
+                if let Found::File(_, identity) = self.tree.open(&path)? {
+                    found.push((path, identity));
+                }
+                if found.len() == count {
+                    tracing::warn!(
+                        count,
+                        "there are more archives; their chunks have no names here"
+                    );
+                    return Ok(found);
+                }
+            }
+        }
+        found.sort_by(|one, other| one.0.cmp(&other.0));
+        Ok(found)
+    }
+}
+
+/// What a path within an archive leads to.
+fn within(opened: Arc<Opened>, inner: &[Vec<u8>], path: &SafePath) -> Target {
+    let entries = match &opened.contents {
+        Contents::Locked => return Target::Locked,
+        Contents::Single if inner.is_empty() && !path.has_slash => {
+            let bytes = opened.archive.plain_bytes();
+            return Target::Content {
+                opened,
+                offset: 0,
+                bytes,
+            };
+        }
+        Contents::Single => return Target::Nothing,
+        Contents::Several(entries) => entries,
+    };
+    let inner = inner.join(&b'/');
+    match opened::look_up(entries, &inner) {
+        None | Some(Inner::Link) => Target::Nothing,
+        Some(Inner::Folder) if !path.has_slash => Target::Slash,
+        Some(Inner::Folder) => {
+            let listed = opened::list(entries, &inner).into_iter();
+            Target::Folder(
+                listed
+                    .filter_map(|(name, inner)| listing_of(name, inner))
+                    .collect(),
+            )
+        }
+        Some(Inner::File { .. }) if path.has_slash => Target::Nothing,
+        Some(Inner::File { offset, bytes, .. }) => Target::Content {
+            opened,
+            offset,
+            bytes,
+        },
+    }
+}
+
+/// How something in an archive is listed; links are not.
+fn listing_of(name: Vec<u8>, inner: Inner) -> Option<Listed> {
+    let (bytes, mtime_s) = match inner {
+        Inner::File { bytes, mtime_s, .. } => (Some(bytes), mtime_s),
+        Inner::Folder => (None, 0),
+        Inner::Link => return None,
+    };
+    Some(Listed {
+        name,
+        bytes,
+        modified: http_time(mtime_s),
+    })
+}

@@ -1,0 +1,15 @@
+//! The server of archives, asked by a client that sees every byte.
+
+mod changes;
+mod chunks;
+mod client;
+mod codings;
+mod conditions;
+mod content;
+mod curl;
+mod damage;
+mod limits;
+mod paths;
+mod sharing;
+mod whole;
+mod world;

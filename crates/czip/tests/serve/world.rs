@@ -1,0 +1,144 @@
+//! A folder, what is in it, and a server of it.
+
+use std::{fs, net::SocketAddr, ops::ControlFlow, path::PathBuf, sync::Arc, thread::JoinHandle};
+
+use refrain_czip::{
+    create::{CreateOptions, CreateProgress, Input, Output, create},
+    format::header::Profile,
+    serve::{ServeOptions, Server, Status},
+};
+use tempfile::TempDir;
+use tokio::{net::TcpListener, runtime::Builder, sync::oneshot};
+
+use super::client::{Answer, Client};
+
+pub struct World {
+    pub folder: TempDir,
+    pub address: SocketAddr,
+    server: Arc<Server>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::with(ServeOptions {
+            cache_bytes: 64 << 20,
+            ..ServeOptions::default()
+        })
+    }
+
+    pub fn with(options: ServeOptions) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let server = Server::new(folder.path(), options).expect("a folder");
+        let server = Arc::new(server);
+        let (stop, stopped) = oneshot::channel();
+        let (bound, address) = std::sync::mpsc::channel();
+        let running = server.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime = Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build();
+            runtime.expect("a runtime").block_on(async move {
+                let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+                bound
+                    .send(listener.local_addr().expect("an address"))
+                    .expect("somebody waits");
+                let stop = async { drop(stopped.await) };
+                running.run(listener, stop).await.expect("it serves");
+            });
+        });
+        Self {
+            folder,
+            address: address.recv().expect("it listens"),
+            server,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    pub fn status(&self) -> Status {
+        self.server.status()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Makes `name` of one file with this content.
+    pub fn archive(&self, name: &str, content: &[u8], options: &CreateOptions) {
+        let beside = TempDir::new().expect("a temporary folder");
+        let file = beside.path().join("content");
+        fs::write(&file, content).expect("a new file");
+        self.archive_of(name, vec![Input::Path(file)], options);
+    }
+
+    pub fn archive_of(&self, name: &str, inputs: Vec<Input>, options: &CreateOptions) {
+        let output = Output::File(self.path(name));
+        let progress = &mut |_: CreateProgress<'_>| ControlFlow::Continue(());
+        create(inputs, output, options, progress).expect("an archive");
+    }
+
+    pub fn client(&self) -> Client {
+        Client::new(self.address)
+    }
+
+    pub fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        let mut client = self.client();
+        client.ask("GET", path, headers, b"");
+        client.answer(false).expect("a whole answer")
+    }
+
+    pub fn head(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        let mut client = self.client();
+        client.ask("HEAD", path, headers, b"");
+        client.answer(true).expect("an answer")
+    }
+
+    /// Tells the server to stop, and does not wait for it.
+    pub fn stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    pub fn wait(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("it ends");
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Bytes that do not repeat and compress to three quarters.
+pub fn letters(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..bytes).map(|_| b'0' + (random.u8(..) & 63)).collect()
+}
+
+/// A tar archive of members of these lengths.
+pub fn tar_of(seed: u64, members: impl IntoIterator<Item = usize>) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    for (number, bytes) in members.into_iter().enumerate() {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes as u64);
+        header.set_mode(0o644);
+        header.set_mtime(1_700_000_000 + seed);
+        let content = letters(seed * 1000 + number as u64, bytes);
+        let name = format!("release-{seed}/file-{number}");
+        tar.append_data(&mut header, name, &content[..])
+            .expect("memory");
+    }
+    tar.into_inner().expect("memory")
+}
+
+pub fn options(profile: Profile) -> CreateOptions {
+    CreateOptions {
+        profile,
+        ..CreateOptions::default()
+    }
+}
