@@ -10,6 +10,7 @@ mod list;
 mod open;
 mod range;
 mod report;
+mod serve;
 mod standard_io;
 mod stat;
 mod verify;
@@ -38,6 +39,8 @@ enum CzipCommand {
     Verify(verify::VerifyArguments),
     /// Show how an archive is made, and what its chunks save
     Stat(stat::StatArguments),
+    /// Serve a folder over HTTP: archives as they are, their content, and chunks by name
+    Serve(serve::ServeArguments),
 }
 
 pub fn run(arguments: &CzipArguments) -> anyhow::Result<()> {
@@ -48,6 +51,7 @@ pub fn run(arguments: &CzipArguments) -> anyhow::Result<()> {
         CzipCommand::List(arguments) => list::run(arguments),
         CzipCommand::Verify(arguments) => verify::run(arguments),
         CzipCommand::Stat(arguments) => stat::run(arguments),
+        CzipCommand::Serve(arguments) => serve::run(arguments),
     }
 }
 

@@ -29,7 +29,7 @@ use refrain_gateway::{
     settings::{ConfigError, environment::UnreadVariable},
 };
 use tracing::level_filters::LevelFilter;
-use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 
 /// Lines of the log that wait for standard error's reader: a few MB.
 const LOG_LINES_WAITING_MAX: usize = 16_384;
@@ -131,16 +131,32 @@ fn in_words(error: &anyhow::Error) -> String {
 /// Logs to standard error, which standard output and its JSON stay clear of. No line waits for
 /// a reader that is stuck: what does not fit is lost. The guard's end writes what is left.
 fn log_to_stderr(level: LevelFilter) -> WorkerGuard {
-    let (writer, guard) = NonBlockingBuilder::default()
-        .lossy(true)
-        .buffered_lines_limit(LOG_LINES_WAITING_MAX)
-        .finish(io::stderr());
+    let (writer, guard) = stderr_in_the_background();
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(writer)
         .with_ansi(io::stderr().is_terminal())
         .init();
     guard
+}
+
+/// The same as JSON, an object a line.
+fn log_json_to_stderr(level: LevelFilter) -> WorkerGuard {
+    let (writer, guard) = stderr_in_the_background();
+    tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_max_level(level)
+        .with_writer(writer)
+        .init();
+    guard
+}
+
+fn stderr_in_the_background() -> (NonBlocking, WorkerGuard) {
+    NonBlockingBuilder::default()
+        .lossy(true)
+        .buffered_lines_limit(LOG_LINES_WAITING_MAX)
+        .finish(io::stderr())
 }
 
 /// Warns of variables that were meant as options, it seems, and are none.
