@@ -7,16 +7,16 @@
 mod content;
 mod copy;
 mod frames;
-mod remote;
 mod outline;
+mod remote;
 mod source;
 mod stream;
 mod table;
 
 pub use content::ContentReader;
 pub use copy::copy;
-pub use remote::{RemoteSource, RemoteSourceError};
 pub(crate) use outline::Section;
+pub use remote::{RemoteSource, RemoteSourceError};
 pub use source::{FileSource, Source};
 pub use stream::StreamReader;
 
