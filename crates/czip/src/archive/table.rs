@@ -135,13 +135,6 @@ impl<S: Source> Archive<S> {
         Ok(part::parse_names(&bytes, place.items as usize)?)
     }
 
-    /// The names in a part.
-    pub(crate) fn names(&self, stream: Stream, row: usize) -> Result<Vec<ChunkName>, ReadError> {
-        let place = self.root.stream(stream).chunks.rows()[row].place;
-        let bytes = self.part_bytes(PartKind::Chunks, Some(stream), row)?;
-        Ok(part::parse_names(&bytes, place.items as usize)?)
-    }
-
     /// The name of a chunk.
     ///
     /// # Errors
@@ -150,7 +143,7 @@ impl<S: Source> Archive<S> {
         let list = &self.root.stream(stream).chunks;
         let row = list.find(0, number).ok_or(WRONG_PART)?;
         let key = (PartKind::Chunks, Some(stream), row);
-        let part = self.part(key, |_| self.names(stream, row).map(Part::Names))?;
+        let part = self.part(key, |_| self.chunk_names(stream, row).map(Part::Names))?;
         let Part::Names(names) = &*part else {
             unreachable!("the key says its kind");
         };

@@ -270,5 +270,5 @@ fn fixed_chunks_are_as_long_as_the_average() {
     let chunking = Chunking::new(ChunkingMethod::Fixed, 1024).expect("valid");
     assert_eq!(cut_whole(chunking, &[7; 2500]), [1024, 2048, 2500]);
     assert_eq!(cut_whole(chunking, &[7; 2048]), [1024, 2048]);
-    assert_eq!(cut_whole(chunking, &[]), []);
+    assert!(cut_whole(chunking, &[]).is_empty());
 }

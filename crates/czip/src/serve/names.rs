@@ -56,7 +56,7 @@ impl ArchiveNames {
             for stream in Stream::ALL {
                 let list = &opened.archive.root().stream(stream).chunks;
                 for row in 0..list.rows().len() {
-                    for name in opened.archive.names(stream, row)? {
+                    for name in opened.archive.chunk_names(stream, row)? {
                         let Ok(number) = u32::try_from(places.len()) else {
                             break;
                         };
