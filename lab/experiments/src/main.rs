@@ -4,6 +4,7 @@
 //! wanted. Each prints a page of Markdown, or writes it to a file.
 
 mod corpus;
+mod czip;
 mod latency;
 mod lossy;
 mod machine;
@@ -17,7 +18,7 @@ mod speed;
 mod ways;
 mod writes;
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -107,6 +108,15 @@ enum Experiment {
         key: PathBuf,
         peer_key: String,
     },
+    /// CZIP archives beside their peers: size, transfer, speed, memory
+    Czip(czip::Arguments),
+    /// A program as the only child of a process, for `czip` to measure
+    #[command(name = czip::MEASURED, hide = true)]
+    Measured {
+        report: PathBuf,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<OsString>,
+    },
     /// Speed and savings by the size of an application's writes
     Writes {
         /// The program to measure
@@ -149,6 +159,11 @@ fn main() -> ExitCode {
             peer_key,
         } => (
             sender_cpu::serve_bare_tls(listen, origin, &key, &peer_key),
+            None,
+        ),
+        Experiment::Czip(arguments) => (czip::run(&arguments), arguments.write),
+        Experiment::Measured { report, command } => (
+            czip::run_measured(&report, &command).map(|()| String::new()),
             None,
         ),
         Experiment::Writes {

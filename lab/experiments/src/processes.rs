@@ -167,7 +167,7 @@ impl Running {
     }
 
     /// Asks it to end, and waits until it did.
-    fn end(&mut self) -> anyhow::Result<()> {
+    pub fn end(&mut self) -> anyhow::Result<()> {
         nix::sys::signal::kill(self.pid(), Signal::SIGTERM)?;
         wait(|| Ok(self.0.try_wait()?.is_some()), "the end of a program")
     }

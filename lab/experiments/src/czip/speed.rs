@@ -1,0 +1,204 @@
+//! How fast archives are made, read and checked, and in how much memory.
+
+mod content;
+
+use std::{
+    ffi::OsStr,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Setup,
+    data::{DataSet, bytes_of},
+    measured::{Cost, Feed, measure},
+    sizes::Report,
+};
+
+/// All figures; what lacks its data is `None`.
+#[derive(Serialize, Deserialize)]
+pub struct Speeds {
+    pub runs: usize,
+    pub series: Option<Series>,
+    pub big: Option<Big>,
+    pub many: Vec<Many>,
+}
+
+/// The Django series.
+#[derive(Serialize, Deserialize)]
+pub struct Series {
+    pub plain_bytes: u64,
+    pub archive_bytes: u64,
+    pub create: Vec<Cost>,
+    pub create_shared: Vec<Cost>,
+    /// Into a folder in memory.
+    pub extract: Vec<Cost>,
+    pub verify: Vec<Cost>,
+}
+
+/// An archive whose stored bytes are as many as its plain ones.
+#[derive(Serialize, Deserialize)]
+pub struct Big {
+    pub plain_bytes: u64,
+    pub report: Report,
+    pub create: Cost,
+    pub verify: Vec<Cost>,
+    /// 64 KiB each, from places all over the middle half.
+    pub read: Vec<Cost>,
+    /// A program that does nothing, started the same way.
+    pub nothing: Vec<Cost>,
+}
+
+/// A stream in which no chunk comes twice, with little memory for names.
+#[derive(Serialize, Deserialize)]
+pub struct Many {
+    pub chunk_bytes: u64,
+    pub plain_bytes: u64,
+    pub chunks: u64,
+    pub create: Cost,
+}
+
+/// Bytes that are read from the middle.
+pub const READ_BYTES: u64 = 64 << 10;
+const READS: u64 = 31;
+
+/// Memory for names of chunks in streams of new ones.
+pub const INDEX_BUDGET: &str = "64MB";
+
+/// Measures them.
+pub fn run(setup: &Setup<'_>) -> anyhow::Result<Speeds> {
+    let files = |set: DataSet| {
+        let files = setup.data.files(set);
+        files
+            .inspect_err(|error| eprintln!("{}: not there: {error:#}", set.name()))
+            .ok()
+    };
+    let series = files(DataSet::Django).map(|files| series(setup, &files));
+    let big = files(DataSet::DvdAndCds).map(|files| big(setup, &files[0]));
+    let many = [
+        // As many as a terabyte has of 32 KiB: at 1 KiB, 3.1 times as much as the big archive.
+        (4 << 10, setup.big_bytes),
+        (1 << 10, setup.big_bytes * 31 / 10),
+    ];
+    let many = many.map(|(chunk_bytes, bytes)| many_chunks(setup, chunk_bytes, bytes));
+    Ok(Speeds {
+        runs: setup.runs,
+        series: series.transpose()?,
+        big: big.transpose()?,
+        many: many.into_iter().collect::<Result<_, _>>()?,
+    })
+}
+
+/// `refrain czip` with `arguments`.
+fn czip<'a>(
+    setup: &'a Setup<'_>,
+    folder: &Path,
+    arguments: impl IntoIterator<Item = &'a OsStr>,
+    feed: Option<Feed<'_>>,
+) -> anyhow::Result<(Cost, Vec<u8>)> {
+    let program = [setup.refrain.as_os_str(), OsStr::new("czip")];
+    let command: Vec<&OsStr> = program.into_iter().chain(arguments).collect();
+    let (cost, output) = measure(command.iter().copied(), folder, feed)?;
+    eprintln!("{:?}: {cost:?}", command.get(2));
+    Ok((cost, output))
+}
+
+fn words(words: &str) -> impl Iterator<Item = &OsStr> {
+    words.split(' ').map(OsStr::new)
+}
+
+fn series(setup: &Setup<'_>, files: &[PathBuf]) -> anyhow::Result<Series> {
+    let folder = tempfile::tempdir_in(setup.data.folder())?;
+    let plain_bytes = files
+        .iter()
+        .map(|file| bytes_of(file))
+        .sum::<Result<_, _>>()?;
+    let mut series = Series {
+        plain_bytes,
+        archive_bytes: 0,
+        create: Vec::new(),
+        create_shared: Vec::new(),
+        extract: Vec::new(),
+        verify: Vec::new(),
+    };
+    let memory = ["/dev/shm", "/tmp"].map(Path::new);
+    let memory = memory.into_iter().find(|folder| folder.is_dir());
+    for _ in 0..setup.runs {
+        let inputs = || files.iter().map(|file| file.as_os_str());
+        let shared = words("create --profile shared -o shared.czip").chain(inputs());
+        let (cost, _) = czip(setup, folder.path(), shared, None)?;
+        series.create_shared.push(cost);
+        let small = words("create -o small.czip").chain(inputs());
+        let (cost, _) = czip(setup, folder.path(), small, None)?;
+        series.create.push(cost);
+        let out = match memory {
+            Some(memory) => tempfile::tempdir_in(memory)?,
+            None => tempfile::tempdir()?,
+        };
+        let target = out.path().join("out");
+        let extract = words("extract small.czip -o").chain([target.as_os_str()]);
+        let (cost, _) = czip(setup, folder.path(), extract, None)?;
+        series.extract.push(cost);
+        let (cost, _) = czip(setup, folder.path(), words("verify small.czip"), None)?;
+        series.verify.push(cost);
+    }
+    series.archive_bytes = bytes_of(&folder.path().join("small.czip"))?;
+    Ok(series)
+}
+
+fn big(setup: &Setup<'_>, source: &Path) -> anyhow::Result<Big> {
+    let folder = tempfile::tempdir_in(setup.data.folder())?;
+    let source = std::fs::read(source)?;
+    let mut feed = |out: &mut dyn Write| content::altered(&source, setup.big_bytes, out);
+    // A pipe would be written with its header at the end.
+    let arguments = words("create --json -o big.czip -");
+    let (create, output) = czip(setup, folder.path(), arguments, Some(&mut feed))?;
+    let report: Report = serde_json::from_slice(&output)?;
+    let mut verify = Vec::new();
+    // The first one brings what the system forgot back into its memory.
+    for run in 0..=setup.runs {
+        let (cost, _) = czip(setup, folder.path(), words("verify big.czip"), None)?;
+        if run > 0 {
+            verify.push(cost);
+        }
+    }
+    let (mut read, mut nothing) = (Vec::new(), Vec::new());
+    for place in 0..READS {
+        let start = setup.big_bytes / 4 + place * (setup.big_bytes / 2 / READS);
+        let range = format!("{start}-{}", start + READ_BYTES);
+        let arguments = words("cat big.czip --range").chain([OsStr::new(&range)]);
+        let (cost, output) = czip(setup, folder.path(), arguments, None)?;
+        anyhow::ensure!(
+            output == content::altered_range(&source, start, READ_BYTES),
+            "the bytes at {start} came otherwise"
+        );
+        read.push(cost);
+        nothing.push(measure([OsStr::new("true")], folder.path(), None)?.0);
+    }
+    Ok(Big {
+        plain_bytes: setup.big_bytes,
+        report,
+        create,
+        verify,
+        read,
+        nothing,
+    })
+}
+
+fn many_chunks(setup: &Setup<'_>, chunk_bytes: u64, bytes: u64) -> anyhow::Result<Many> {
+    let folder = tempfile::tempdir_in(setup.data.folder())?;
+    let mut feed = |out: &mut dyn Write| -> io::Result<()> { content::noise(bytes, out) };
+    let size = chunk_bytes.to_string();
+    let arguments = words("create --json --chunker fixed --compress none --index-memory")
+        .chain([INDEX_BUDGET, "--chunk-size", &size, "-o", "big.czip", "-"].map(OsStr::new));
+    let (create, output) = czip(setup, folder.path(), arguments, Some(&mut feed))?;
+    let report: Report = serde_json::from_slice(&output)?;
+    Ok(Many {
+        chunk_bytes,
+        plain_bytes: bytes,
+        chunks: report.chunks,
+        create,
+    })
+}

@@ -1,0 +1,212 @@
+//! Version N+1 to a client that has N: what goes over the wire, in how many requests, how long it
+//! takes.
+//!
+//! A web server that knows nothing, nginx, counts; for rsync its own daemon. The client's programs are
+//! whole processes, which end with the new version written out, and it is compared.
+
+mod server;
+mod ways;
+
+use std::path::Path;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Setup,
+    data::{DataSet, bytes_of},
+    measured::{Cost, measure, median},
+    ways::{are_installed, bash},
+};
+use server::{RsyncDaemon, Web};
+pub use ways::{OURS, RSYNC};
+use ways::{Server, TransferWay};
+
+/// All steps from a version to the next.
+#[derive(Serialize, Deserialize)]
+pub struct Transfers {
+    pub runs: usize,
+    pub steps: Vec<Step>,
+}
+
+/// A step from a version to the next.
+#[derive(Serialize, Deserialize)]
+pub struct Step {
+    pub name: String,
+    /// `None` where its files are not there.
+    pub moved: Option<Moved>,
+}
+
+/// What came of a step.
+#[derive(Serialize, Deserialize)]
+pub struct Moved {
+    /// Of the new version.
+    pub bytes: u64,
+    pub rows: Vec<MovedRow>,
+}
+
+/// The step in one way.
+#[derive(Serialize, Deserialize)]
+pub struct MovedRow {
+    pub way: String,
+    pub outcome: MovedOutcome,
+}
+
+/// What came of it.
+#[derive(Serialize, Deserialize)]
+pub enum MovedOutcome {
+    Moved { runs: Vec<MovedRun> },
+    NotThere,
+    Failed,
+}
+
+/// One transfer.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct MovedRun {
+    pub traffic: Traffic,
+    pub cost: Cost,
+}
+
+/// What went over the connections, with the heads of requests and answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    pub sent_by_client: u64,
+    pub sent_by_server: u64,
+    /// rsync has none.
+    pub requests: Option<u64>,
+}
+
+impl Traffic {
+    pub fn bytes(self) -> u64 {
+        self.sent_by_client + self.sent_by_server
+    }
+}
+
+impl MovedRow {
+    /// Median bytes, requests, seconds.
+    pub fn medians(&self) -> Option<(u64, Option<u64>, f64)> {
+        let MovedOutcome::Moved { runs } = &self.outcome else {
+            return None;
+        };
+        let of = |figure: fn(&MovedRun) -> f64| median(runs.iter().map(figure));
+        let has_requests = runs.iter().all(|run| run.traffic.requests.is_some());
+        let requests = of(|run| run.traffic.requests.unwrap_or_default() as f64) as u64;
+        Some((
+            of(|run| run.traffic.bytes() as f64) as u64,
+            has_requests.then_some(requests),
+            of(|run| run.cost.wall_s),
+        ))
+    }
+}
+
+impl Moved {
+    /// The row of the way of that name.
+    pub fn row(&self, way: &str) -> Option<&MovedRow> {
+        self.rows.iter().find(|row| row.way == way)
+    }
+}
+
+/// Steps: a name, a set, the old file, the new one.
+const STEPS: [(&str, DataSet, &str, &str); 3] = [
+    (DJANGO_STEP, DataSet::Django, "d10.tar", "d11.tar"),
+    (
+        ROOT_STEP,
+        DataSet::RootFileSystems,
+        "base.tar",
+        "apache.tar",
+    ),
+    ("DVD → CD 1", DataSet::DvdAndCds, "dvd.tar", "cd1.tar"),
+];
+
+pub const DJANGO_STEP: &str = "Django 4.2.10 → 4.2.11";
+pub const ROOT_STEP: &str = "base → + apache";
+
+/// Measures them; ways take turns.
+pub fn run(setup: &Setup<'_>) -> anyhow::Result<Transfers> {
+    let ways = ways::all();
+    let mut steps = Vec::new();
+    for (name, set, old, new) in STEPS {
+        let files = || anyhow::Ok((setup.data.file(set, old)?, setup.data.file(set, new)?));
+        let moved = match files() {
+            Ok((old, new)) => Some(of_step(setup, &old, &new, &ways)?),
+            Err(error) => {
+                eprintln!("{name}: not there: {error:#}");
+                None
+            }
+        };
+        let name = name.to_owned();
+        steps.push(Step { name, moved });
+    }
+    let runs = setup.runs;
+    Ok(Transfers { runs, steps })
+}
+
+fn of_step(
+    setup: &Setup<'_>,
+    old: &Path,
+    new: &Path,
+    ways: &[TransferWay],
+) -> anyhow::Result<Moved> {
+    let mut rows = Vec::new();
+    for way in ways {
+        rows.push(MovedRow {
+            way: way.name.to_owned(),
+            outcome: match are_installed(way.programs) {
+                true => MovedOutcome::Moved { runs: Vec::new() },
+                false => MovedOutcome::NotThere,
+            },
+        });
+    }
+    for _ in 0..setup.runs {
+        for (way, row) in ways.iter().zip(&mut rows) {
+            let MovedOutcome::Moved { runs } = &mut row.outcome else {
+                continue;
+            };
+            match once(setup, old, new, way) {
+                Ok(run) => {
+                    let traffic = run.traffic;
+                    eprintln!("{}: {traffic:?}, {:.2} s", way.name, run.cost.wall_s);
+                    runs.push(run);
+                }
+                Err(error) => {
+                    eprintln!("{}: {error:#}", way.name);
+                    row.outcome = MovedOutcome::Failed;
+                }
+            }
+        }
+    }
+    let bytes = bytes_of(new)?;
+    Ok(Moved { bytes, rows })
+}
+
+fn once(setup: &Setup<'_>, old: &Path, new: &Path, way: &TransferWay) -> anyhow::Result<MovedRun> {
+    let folder = tempfile::tempdir_in(setup.data.folder())?;
+    let (served, out) = (folder.path().join("served"), folder.path().join("out"));
+    std::fs::create_dir(&served)?;
+    std::fs::create_dir(&out)?;
+    let run = |script: &str, url: &str| {
+        let script = format!("REFRAIN=$1 OLD=$2 NEW=$3 URL=$4; {script}");
+        let arguments = [setup.refrain, old, new, Path::new(url)];
+        measure(bash(&script, arguments), folder.path(), None)
+    };
+    let (cost, traffic) = match way.server {
+        Server::Web => {
+            let web = Web::start(&served)?;
+            run(way.prepare, web.url())?;
+            let (cost, _) = run(way.fetch, web.url())?;
+            (cost, web.end()?)
+        }
+        Server::Rsync => {
+            let daemon = RsyncDaemon::start(&served)?;
+            run(way.prepare, daemon.url())?;
+            let (cost, output) = run(way.fetch, daemon.url())?;
+            let stats = String::from_utf8(output)?;
+            (
+                cost,
+                server::rsync_traffic(&stats).context("no statistics")?,
+            )
+        }
+    };
+    run(r#"cmp "$NEW" out/new"#, "")?;
+    Ok(MovedRun { traffic, cost })
+}
