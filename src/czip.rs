@@ -7,6 +7,7 @@ mod create;
 mod extract;
 mod keys;
 mod list;
+mod mount;
 mod open;
 mod range;
 mod report;
@@ -41,6 +42,8 @@ enum CzipCommand {
     Stat(stat::StatArguments),
     /// Serve a folder over HTTP: archives as they are, their content, and chunks by name
     Serve(serve::ServeArguments),
+    /// Show an archive, on disk or on a web server, as a folder that can only be read
+    Mount(mount::MountArguments),
 }
 
 pub fn run(arguments: &CzipArguments) -> anyhow::Result<()> {
@@ -52,6 +55,7 @@ pub fn run(arguments: &CzipArguments) -> anyhow::Result<()> {
         CzipCommand::Verify(arguments) => verify::run(arguments),
         CzipCommand::Stat(arguments) => stat::run(arguments),
         CzipCommand::Serve(arguments) => serve::run(arguments),
+        CzipCommand::Mount(arguments) => mount::run(arguments),
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context;
 use refrain_czip::{
-    archive::{Archive, FileSource, ReadError, copy},
+    archive::{Archive, ReadError, copy},
     format::{FormatError, catalog},
 };
 
@@ -19,8 +19,8 @@ use crate::interrupt::Interrupt;
 
 #[derive(clap::Args)]
 pub struct CatArguments {
-    /// The archive; `-` is standard input
-    #[arg(value_name = "IN.czip")]
+    /// The archive, or its http or https address; `-` is standard input
+    #[arg(value_name = "IN.czip|URL")]
     archive: PathBuf,
     /// A file in it, as `list` names it [default: all files, one behind the other]
     #[arg(value_name = "PATH")]
@@ -60,7 +60,7 @@ pub fn run(arguments: &CatArguments) -> anyhow::Result<()> {
 
 /// Writes bytes of the plain content to standard output; if they are all, their digest is checked.
 pub fn write(
-    archive: &Archive<FileSource>,
+    archive: &Archive<open::AnySource>,
     called: &str,
     range: Range<u64>,
     threads: usize,

@@ -33,8 +33,8 @@ A pipe is kept in a temporary file without a name ($TMPDIR) first, since an arch
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct ExtractArguments {
-    /// The archive; `-` is standard input
-    #[arg(value_name = "IN.czip")]
+    /// The archive, or its http or https address; `-` is standard input
+    #[arg(value_name = "IN.czip|URL")]
     archive: PathBuf,
     #[command(flatten)]
     keys: UnlockArguments,

@@ -17,8 +17,8 @@ use crate::{interrupt::Interrupt, table::printable};
 
 #[derive(clap::Args)]
 pub struct ListArguments {
-    /// The archive; `-` is standard input
-    #[arg(value_name = "IN.czip")]
+    /// The archive, or its http or https address; `-` is standard input
+    #[arg(value_name = "IN.czip|URL")]
     archive: PathBuf,
     #[command(flatten)]
     keys: UnlockArguments,

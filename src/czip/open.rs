@@ -7,7 +7,10 @@ use std::{
 };
 
 use anyhow::Context;
-use refrain_czip::archive::{Archive, CacheBytes, FileSource};
+use refrain_czip::{
+    archive::{Archive, CacheBytes, FileSource, RemoteSource, Source},
+    remote::RemoteOptions,
+};
 
 use super::{
     keys::UnlockArguments,
@@ -18,16 +21,14 @@ use crate::interrupt::Interrupt;
 /// What a path is called when it stands for standard input or output.
 pub const STANDARD: &str = "-";
 
-/// Opens the archive at `path`. A pipe on standard input goes to a temporary file without a name
-/// first: an archive is not read in order.
-pub fn open(path: &Path, interrupt: &Interrupt) -> anyhow::Result<Archive<FileSource>> {
+/// A file, or a URL.
+pub type AnySource = Box<dyn Source>;
+
+/// Opens the archive at `path`, or at a URL: that is read block by block. A pipe on standard input goes
+/// to a temporary file without a name first: an archive is not read in order.
+pub fn open(path: &Path, interrupt: &Interrupt) -> anyhow::Result<Archive<AnySource>> {
     let called = called(path);
-    let file = match path.as_os_str() == STANDARD {
-        true => standard_input(interrupt),
-        false => File::open(path),
-    };
-    let source = file.and_then(FileSource::new);
-    let source = source.with_context(|| called.clone())?;
+    let source = source(path, interrupt).with_context(|| called.clone())?;
     Archive::open(source, CacheBytes::default()).context(called)
 }
 
@@ -36,7 +37,7 @@ pub fn open_unlocked(
     path: &Path,
     keys: &UnlockArguments,
     interrupt: &Interrupt,
-) -> anyhow::Result<Archive<FileSource>> {
+) -> anyhow::Result<Archive<AnySource>> {
     let mut archive = open(path, interrupt)?;
     keys.unlock(&mut archive).with_context(|| called(path))?;
     Ok(archive)
@@ -47,18 +48,42 @@ pub fn open_with(
     path: &Path,
     keys: &UnlockArguments,
     interrupt: &Interrupt,
-) -> anyhow::Result<Archive<FileSource>> {
+) -> anyhow::Result<Archive<AnySource>> {
     match keys.are_given() {
         true => open_unlocked(path, keys, interrupt),
         false => open(path, interrupt),
     }
 }
 
-/// What messages call it.
+fn source(path: &Path, interrupt: &Interrupt) -> anyhow::Result<AnySource> {
+    if let Some(url) = url(path) {
+        let options = RemoteOptions::default();
+        let source = RemoteSource::open(url, options, RemoteSource::CACHE_BYTES)?;
+        return Ok(Box::new(source));
+    }
+    let file = match path.as_os_str() == STANDARD {
+        true => standard_input(interrupt)?,
+        false => File::open(path)?,
+    };
+    Ok(Box::new(FileSource::new(file)?))
+}
+
+/// The address, if it is one rather than a path.
+fn url(path: &Path) -> Option<&str> {
+    let text = path.to_str()?;
+    let (scheme, _) = text.split_once("://")?;
+    let is_url = ["http", "https"]
+        .iter()
+        .any(|known| scheme.eq_ignore_ascii_case(known));
+    is_url.then_some(text)
+}
+
+/// What messages call it. What follows a `?` in an address is often a signature that opens the door.
 pub fn called(path: &Path) -> String {
-    match path.as_os_str() == STANDARD {
-        true => "standard input".to_owned(),
-        false => path.display().to_string(),
+    match url(path).and_then(|url| url.split_once('?')) {
+        Some((address, _)) => format!("{address}?..."),
+        None if path.as_os_str() == STANDARD => "standard input".to_owned(),
+        None => path.display().to_string(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use refrain_czip::{
-    archive::{Archive, FileSource},
+    archive::Archive,
     format::{Stream, root::PartList},
     method::Method,
 };
@@ -17,8 +17,8 @@ use crate::{
 
 #[derive(clap::Args)]
 pub struct StatArguments {
-    /// The archive; `-` is standard input
-    #[arg(value_name = "IN.czip")]
+    /// The archive, or its http or https address; `-` is standard input
+    #[arg(value_name = "IN.czip|URL")]
     archive: PathBuf,
     #[command(flatten)]
     keys: UnlockArguments,
@@ -86,7 +86,7 @@ pub fn run(arguments: &StatArguments) -> anyhow::Result<()> {
 }
 
 impl Report {
-    fn new(archive: &Archive<FileSource>) -> Self {
+    fn new(archive: &Archive<open::AnySource>) -> Self {
         let (header, root) = (archive.header(), archive.root());
         let stored = |list: &PartList| -> u64 {
             let rows = list.rows().iter();

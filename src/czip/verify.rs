@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use refrain_czip::{
-    archive::{Archive, FileSource, ReadError},
+    archive::{Archive, ReadError},
     format::Stream,
     verify::{Verified, verify, verify_content},
 };
@@ -19,8 +19,8 @@ use crate::{
 
 #[derive(clap::Args)]
 pub struct VerifyArguments {
-    /// The archive; `-` is standard input
-    #[arg(value_name = "IN.czip")]
+    /// The archive, or its http or https address; `-` is standard input
+    #[arg(value_name = "IN.czip|URL")]
     archive: PathBuf,
     #[command(flatten)]
     keys: UnlockArguments,
@@ -79,7 +79,7 @@ fn check(arguments: &VerifyArguments, interrupt: &Interrupt) -> anyhow::Result<R
 }
 
 fn stored(
-    archive: &Archive<FileSource>,
+    archive: &Archive<open::AnySource>,
     threads: usize,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Verified> {
@@ -97,7 +97,7 @@ fn stored(
 }
 
 fn content(
-    archive: &Archive<FileSource>,
+    archive: &Archive<open::AnySource>,
     threads: usize,
     interrupt: &Interrupt,
 ) -> anyhow::Result<()> {

@@ -37,6 +37,10 @@ impl<S: Source + ?Sized> Source for Box<S> {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         (**self).read_exact_at(buffer, offset)
     }
+
+    fn read_unique_at(&self, buffer: &mut [u8], stream: Stream, at: u64) -> io::Result<bool> {
+        (**self).read_unique_at(buffer, stream, at)
+    }
 }
 
 /// A file.

@@ -1,0 +1,151 @@
+//! `refrain czip mount`: an archive as a folder.
+
+use std::path::PathBuf;
+
+use super::keys::UnlockArguments;
+
+#[derive(clap::Args)]
+// Elsewhere it is only taken, and refused.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+pub struct MountArguments {
+    /// The archive; one on a web server by its http or https address, of which no more is fetched
+    /// than is read
+    #[arg(value_name = "IN.czip|URL")]
+    archive: PathBuf,
+    /// The folder to mount it on. What is in it is hidden meanwhile
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Let other users read it too, as far as the modes of its files permit. Root may always; others
+    /// where /etc/fuse.conf says `user_allow_other`
+    #[arg(long)]
+    allow_other: bool,
+    #[command(flatten)]
+    keys: UnlockArguments,
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn run(arguments: &MountArguments) -> anyhow::Result<()> {
+    anyhow::bail!(
+        "{} cannot be mounted on {}: that needs Linux and its FUSE; `refrain czip cat` and `refrain \
+         czip extract` read it anywhere",
+        arguments.archive.display(),
+        arguments.folder.display()
+    )
+}
+
+#[cfg(target_os = "linux")]
+pub use linux::run;
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::{
+        io::{self, Write},
+        path::Path,
+        process,
+        sync::mpsc::{Receiver, RecvTimeoutError, channel},
+        thread,
+        time::Duration,
+    };
+
+    use anyhow::Context;
+    use refrain_czip::mount::{MountOptions, Unmounter, mount};
+    use tokio::{
+        runtime::{Builder, Runtime},
+        signal::unix::{Signal, SignalKind, signal},
+    };
+    use tracing::level_filters::LevelFilter;
+
+    use super::{super::open, MountArguments};
+    use crate::interrupt::{EXIT_CODE, Interrupt};
+
+    /// How long whoever has files open may take before we say that we wait for him.
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    pub fn run(arguments: &MountArguments) -> anyhow::Result<()> {
+        let called = open::called(&arguments.archive);
+        // Until it is mounted, Ctrl-C ends it at once.
+        let archive =
+            open::open_unlocked(&arguments.archive, &arguments.keys, &Interrupt::default())?;
+        let _log = crate::log_to_stderr(LevelFilter::WARN);
+        let signals = Signals::listen()?;
+        let options = MountOptions {
+            name: called.clone(),
+            allow_other: arguments.allow_other,
+            failed: Box::new(|failure| {
+                let path = String::from_utf8_lossy(failure.path);
+                tracing::warn!(
+                    "{path} cannot be read at {}: {}",
+                    failure.offset,
+                    failure.error
+                );
+            }),
+        };
+        let mut mounted =
+            mount(archive, &arguments.folder, options).with_context(|| called.clone())?;
+        if mounted.left_out() > 0 {
+            let count = mounted.left_out();
+            tracing::warn!("{count} files are not shown: names in their paths are too long");
+        }
+        let unmounter = mounted.unmounter();
+        let (_serving, has_ended) = channel();
+        let at = arguments.folder.clone();
+        thread::spawn(move || signals.unmount(unmounter, &at, &has_ended));
+        // Who started it may not listen; it is mounted all the same.
+        let _ = writeln!(
+            io::stdout(),
+            "{called} is mounted on {}; Ctrl-C unmounts it",
+            arguments.folder.display()
+        );
+        mounted.serve().with_context(|| called.clone())
+    }
+
+    /// The signals that unmount. The terminal's going is one: what is left of a mount without its
+    /// process is an error to whoever looks at it.
+    struct Signals {
+        runtime: Runtime,
+        kinds: [Signal; 3],
+    }
+
+    impl Signals {
+        fn listen() -> io::Result<Self> {
+            let runtime = Builder::new_current_thread().enable_io().build()?;
+            let entered = runtime.enter();
+            let kinds = [
+                signal(SignalKind::interrupt())?,
+                signal(SignalKind::terminate())?,
+                signal(SignalKind::hangup())?,
+            ];
+            drop(entered);
+            Ok(Self { runtime, kinds })
+        }
+
+        fn wait(&mut self) {
+            let [interrupt, terminate, hangup] = &mut self.kinds;
+            self.runtime.block_on(async {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                    _ = hangup.recv() => {}
+                }
+            });
+        }
+
+        fn unmount(mut self, mut unmounter: Unmounter, at: &Path, has_ended: &Receiver<()>) {
+            self.wait();
+            if let Err(error) = unmounter.unmount() {
+                tracing::warn!(
+                    "{} cannot be unmounted ({error}); `fusermount3 -u` or `umount` may",
+                    at.display()
+                );
+            } else if has_ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                tracing::warn!(
+                    "{} is unmounted, but files in it are open: this ends when they are closed, or \
+                     with another Ctrl-C",
+                    at.display()
+                );
+            }
+            self.wait();
+            process::exit(EXIT_CODE.into());
+        }
+    }
+}

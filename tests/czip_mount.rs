@@ -1,0 +1,162 @@
+//! `refrain czip mount` from the outside: ready, read, and gone after a signal.
+#![cfg(target_os = "linux")]
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader, Read},
+    os::unix::fs::FileExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+/// A mount's process, which does not outlive the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Gently: a mount without its process stays behind.
+        if let Ok(None) = self.0.try_wait() {
+            signal("TERM", &self.0);
+            let _ = self.0.wait();
+        }
+    }
+}
+
+fn refrain() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_refrain"))
+}
+
+fn signal(name: &str, process: &Child) {
+    let id = process.id().to_string();
+    let _ = Command::new("kill")
+        .arg(format!("-{name}"))
+        .arg(id)
+        .status();
+}
+
+/// An archive of `folder`'s files, beside it.
+fn create(folder: &Path) -> std::path::PathBuf {
+    let archive = folder.with_extension("czip");
+    let made = refrain()
+        .args(["czip", "create"])
+        .args([folder, "-o".as_ref(), &archive])
+        .output()
+        .unwrap();
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
+    archive
+}
+
+/// Mounts and waits until it says that it is ready. None where nothing may be mounted.
+fn mount(test: &str, archive: &str, at: &Path) -> Option<Process> {
+    let mut child = refrain()
+        .args(["czip", "mount", archive])
+        .arg(at)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("it is piped");
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    if line.is_empty() {
+        let mut said = String::new();
+        let mut stderr = child.stderr.take().expect("it is piped");
+        stderr.read_to_string(&mut said).unwrap();
+        assert!(!child.wait().unwrap().success());
+        let is_refusal = [
+            "/dev/fuse",
+            "not permitted",
+            "Permission denied",
+            "fusermount3",
+        ];
+        assert!(
+            is_refusal.iter().any(|refusal| said.contains(refusal)),
+            "{said}"
+        );
+        eprintln!("skipped: {test}: {said}");
+        return None;
+    }
+    assert!(line.contains(" is mounted on "), "{line}");
+    Some(Process(child))
+}
+
+fn is_mounted(at: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mounts").unwrap();
+    table.contains(at.to_str().unwrap())
+}
+
+#[test]
+fn each_signal_that_ends_programs_unmounts_and_is_no_failure() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("tree");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("file"), "what is in it").unwrap();
+    let archive = create(&folder);
+    let at = scratch.path().join("mounted");
+    fs::create_dir(&at).unwrap();
+    for name in ["INT", "TERM", "HUP"] {
+        let Some(mut process) = mount("each_signal", archive.to_str().unwrap(), &at) else {
+            return;
+        };
+        assert!(is_mounted(&at));
+        let read = fs::read_to_string(at.join("tree/file")).unwrap();
+        assert_eq!(read, "what is in it");
+        signal(name, &process.0);
+        let status = process.0.wait().unwrap();
+        assert!(status.success(), "{name}: {status}");
+        assert!(!is_mounted(&at), "{name}");
+    }
+}
+
+#[test]
+fn a_busy_mount_goes_at_once_and_its_process_when_the_last_file_is_closed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("tree");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("file"), "what is in it").unwrap();
+    let archive = create(&folder);
+    let at = scratch.path().join("mounted");
+    fs::create_dir(&at).unwrap();
+    for is_impatient in [false, true] {
+        let Some(mut process) = mount("a_busy_mount", archive.to_str().unwrap(), &at) else {
+            return;
+        };
+        let file = File::open(at.join("tree/file")).unwrap();
+        signal("INT", &process.0);
+        let mut stderr = BufReader::new(process.0.stderr.take().expect("it is piped"));
+        let mut said = String::new();
+        stderr.read_line(&mut said).unwrap();
+        assert!(said.contains("files in it are open"), "{said}");
+        assert!(!is_mounted(&at));
+        let mut bytes = [0; 4];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"what");
+        if is_impatient {
+            signal("INT", &process.0);
+            assert_eq!(process.0.wait().unwrap().code(), Some(130));
+            drop(file);
+        } else {
+            drop(file);
+            assert!(process.0.wait().unwrap().success());
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_mounted_says_why() {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("no archive");
+    fs::write(&file, [7; 1000]).unwrap();
+    let output = refrain()
+        .args(["czip", "mount"])
+        .args([&file, scratch.path()])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("no archive: "), "{said}");
+}
