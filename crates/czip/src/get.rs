@@ -177,7 +177,7 @@ fn get_once(
             ..options.remote.clone()
         },
     )?;
-    let opened = opening::open(&remote);
+    let opened = opening::open(&remote, options.keeps_archive);
     report.header += transfer(Counters::default(), remote.counters());
     let Opened { header, pieces } = opened?;
     let index = (options.index_bytes / 3, options.temporary.as_path());
@@ -243,13 +243,14 @@ impl Getting<'_> {
             let (done, total) = (read, 0);
             progress(GetProgress { phase, done, total }).is_continue()
         };
-        Seeds::name(
-            &options.seeds,
-            header,
-            index,
-            &mut go_on,
-            &mut |path, error| unread_seeds.push((path.to_owned(), error)),
-        )
+        // What seeds have cannot be compared with what is sealed.
+        let paths = match self.archive.is_locked() {
+            true => &[][..],
+            false => &options.seeds,
+        };
+        Seeds::name(paths, header, index, &mut go_on, &mut |path, error| {
+            unread_seeds.push((path.to_owned(), error))
+        })
     }
 
     /// Until all chunks are here, or all of the archive.
@@ -260,6 +261,9 @@ impl Getting<'_> {
         old: &mut Option<local::OldChunks>,
         seeds: &mut Seeds,
     ) -> Result<(), GetError> {
+        if self.archive.is_locked() {
+            return self.fetch_locked();
+        }
         if !self.remote.has_ranges() && self.archive.header().has_footer {
             self.fetch_whole()?;
         }

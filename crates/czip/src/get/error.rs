@@ -26,8 +26,8 @@ pub enum GetError {
     },
     /// The archive is encrypted.
     #[error(
-        "{url} is encrypted, and only its owner's key tells how it is put together: fetch it as any \
-         other file, and extract it with the key"
+        "{url} is encrypted, and only a key tells how it is put together: fetch the archive as it is, with \
+         --archive, and extract it with the key"
     )]
     Encrypted {
         /// The address.

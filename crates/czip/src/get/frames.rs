@@ -60,7 +60,7 @@ struct Window {
     bases: HashMap<FrameKey, Vec<Slot>>,
 }
 
-fn range_of(frame: &StoredFrame) -> Range<u64> {
+pub(super) fn range_of(frame: &StoredFrame) -> Range<u64> {
     frame.offset..frame.offset + u64::from(frame.stored_bytes)
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Opened {
 }
 
 /// Reads header and root.
-pub(super) fn open(remote: &Remote) -> Result<Opened, GetError> {
+pub(super) fn open(remote: &Remote, may_be_encrypted: bool) -> Result<Opened, GetError> {
     let first = first_bytes(remote)?;
     let no_archive = || GetError::NotAnArchive { url: remote.url() };
     let Some(header) = first.first_chunk::<HEADER_BYTES>() else {
@@ -49,7 +49,7 @@ pub(super) fn open(remote: &Remote) -> Result<Opened, GetError> {
         let expected = header.archive_bytes;
         return Err(FormatError::Length { expected, found }.into());
     }
-    if header.encryption.is_some() {
+    if header.encryption.is_some() && !may_be_encrypted {
         return Err(GetError::Encrypted { url: remote.url() });
     }
     let root = &header.root;

@@ -6,14 +6,16 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::{GetError, Getting, Phase, table::Part};
+use super::{GetError, Getting, Phase, frames::range_of, table::Part};
 use crate::{
     format::{
         Stream, digest,
         header::Profile,
+        limits::HEADER_BYTES,
         part::{PartKind, StoredFrame},
     },
     method::{Compression, Compressor, Method},
+    remote::union,
     verify::verify,
 };
 
@@ -28,13 +30,48 @@ impl Getting<'_> {
         }
         self.fetch_parts(&parts)?;
         let ranges = self.missing_frames()?;
+        self.fetch_missing(&ranges)
+    }
+
+    /// Until all of an encrypted archive is here. Frames that are here are known by their digests; the
+    /// rest is little, and is fetched.
+    pub(super) fn fetch_locked(&mut self) -> Result<(), GetError> {
+        let archive = self.archive;
+        let mut parts = Vec::new();
+        let mut frames = Vec::new();
+        for stream in Stream::ALL {
+            for kind in [PartKind::Chunks, PartKind::Frames] {
+                let rows = 0..archive.root().stream(stream).list(kind).rows().len();
+                let part = |row| Part::of(archive, stream, kind, row);
+                parts.extend(rows.map(part).filter(|part| !part.is_here(archive)));
+            }
+        }
+        self.fetch_parts(&parts)?;
+        for stream in Stream::ALL {
+            for row in 0..archive.root().stream(stream).frames.rows().len() {
+                let rows = archive.frame_rows(stream, row)?;
+                frames.extend(rows.iter().map(range_of));
+            }
+        }
+        let mut ranges = self.missing_frames()?;
+        let mut end = HEADER_BYTES as u64;
+        for frame in union(&frames) {
+            ranges.push(end..frame.start.max(end));
+            end = frame.end;
+        }
+        ranges.push(end..archive.header().archive_bytes.max(end));
+        self.fetch_missing(&ranges)
+    }
+
+    /// Fetches what is missing, and checks all of the archive.
+    fn fetch_missing(&mut self, ranges: &[Range<u64>]) -> Result<(), GetError> {
         let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let begun = self.remote.counters().body_bytes;
         let mut arrived = |getting: &mut Self, _| {
             let come = getting.remote.counters().body_bytes - begun;
             getting.go_on(Phase::Frames, come.min(total), total)
         };
-        self.fetch(&ranges, 1, |report| &mut report.frames, &mut arrived)?;
+        self.fetch(ranges, 1, |report| &mut report.frames, &mut arrived)?;
         let checked = verify(self.archive, 1, &|_| ControlFlow::Continue(()));
         match checked? {
             Some(_) => Ok(()),
@@ -46,7 +83,8 @@ impl Getting<'_> {
     fn missing_frames(&self) -> Result<Vec<Range<u64>>, GetError> {
         let header = self.archive.header();
         let method = Method::of_number(header.method);
-        let method = method.filter(|_| header.profile == Profile::Shared);
+        let can_make = header.profile == Profile::Shared && header.encryption.is_none();
+        let method = method.filter(|_| can_make);
         let mut compressor = method.map(|method| Compressor::new(Compression::new(method)));
         let mut missing = Vec::new();
         for stream in Stream::ALL {

@@ -144,6 +144,16 @@ fn an_output_that_was_there_stays_until_the_new_one_is_whole() {
 }
 
 #[test]
+fn an_output_that_cannot_be_is_an_error_before_anything_is_fetched() {
+    let server = serve(archive_of(&release(2), &creating(Profile::Shared), false));
+    let place = Place::new();
+    fs::create_dir(place.output()).expect("a new folder");
+    let error = place.get(&server, &options()).expect_err("it is a folder");
+    assert!(matches!(error, GetError::Local { .. }), "{error}");
+    assert_eq!(server.requests().len(), 0);
+}
+
+#[test]
 fn two_gets_of_one_file_do_not_disturb_each_other() {
     let archive = archive_of(&release(2), &creating(Profile::Shared), false);
     let (server, place) = (serve(archive), Place::new());
