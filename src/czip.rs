@@ -5,6 +5,7 @@
 mod cat;
 mod create;
 mod extract;
+mod get;
 mod keys;
 mod list;
 mod mount;
@@ -34,6 +35,8 @@ enum CzipCommand {
     Extract(extract::ExtractArguments),
     /// Write what is in an archive to standard output: all of it, one file, or a range
     Cat(cat::CatArguments),
+    /// Fetch what is in an archive from any web server, without what is here already
+    Get(Box<get::GetArguments>),
     /// Show which files, folders and links an archive holds
     List(list::ListArguments),
     /// Check all that an archive stores against its digests
@@ -51,6 +54,7 @@ pub fn run(arguments: &CzipArguments) -> anyhow::Result<()> {
         CzipCommand::Create(arguments) => create::run(arguments),
         CzipCommand::Extract(arguments) => extract::run(arguments),
         CzipCommand::Cat(arguments) => cat::run(arguments),
+        CzipCommand::Get(arguments) => get::run(arguments),
         CzipCommand::List(arguments) => list::run(arguments),
         CzipCommand::Verify(arguments) => verify::run(arguments),
         CzipCommand::Stat(arguments) => stat::run(arguments),

@@ -6,6 +6,7 @@ mod common;
 mod commands;
 mod deaths;
 mod folders;
+mod gets;
 mod outputs;
 
 use std::{

@@ -1,0 +1,266 @@
+//! `refrain czip get`: what is in an archive on any web server, without what is here already.
+
+use std::{
+    path::{Path, PathBuf},
+    process, thread,
+    time::Duration,
+};
+
+use indicatif::ProgressBar;
+use refrain_czip::get::{
+    CacheOptions, ChunkCount, GetError, GetOptions, GetProgress, GetReport, Phase, Transfer, get,
+};
+use refrain_gateway::units::ByteSize;
+use serde::Serialize;
+
+use super::{report, threads};
+use crate::{
+    interrupt::{EXIT_CODE, Interrupt, Interrupted},
+    progress,
+    table::{bytes, percent, printable},
+};
+
+const AFTER_HELP: &str = "\
+The server needs to know nothing of CZIP; one that can send ranges of a file sends no more than what is \
+new. What came is kept in FILE.part until FILE is whole, so that after Ctrl-C, a broken connection, a \
+full disk or a power cut the same command goes on. FILE is there whole or not at all, and checked.";
+
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct GetArguments {
+    /// Where the archive is: http or https. Proxies are taken from the environment
+    #[arg(value_name = "URL")]
+    url: String,
+    /// Where what is in it goes
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// A folder that keeps chunks for later downloads, of any archive. Several gets may share it
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// The bound of the cache on disk; the oldest chunks go first
+    #[arg(long, value_name = "SIZE", default_value = "10GiB", requires = "cache")]
+    cache_size: ByteSize,
+    /// Files, folders and archives that may have chunks of it, such as an earlier release
+    #[arg(long, value_name = "FILE|DIR", num_args = 1..)]
+    seed: Vec<PathBuf>,
+    /// Requests for all, and one more a MiB that has to come: what is missing in more places is joined
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    requests: usize,
+    /// Requests at a time
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    connections: usize,
+    /// Threads that put the file together [default: one a processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Keep the archive as it is, instead of what is in it
+    #[arg(long)]
+    archive: bool,
+    /// Report as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was fetched.
+#[derive(Serialize)]
+struct Report {
+    output_bytes: u64,
+    /// What a download of the plain file would have taken, and one of all of the archive.
+    plain_bytes: u64,
+    archive_bytes: u64,
+    fetched: Fetched,
+    header: Fetched,
+    table: Fetched,
+    frames: Fetched,
+    from_earlier: Chunks,
+    from_seeds: Chunks,
+    from_cache: Chunks,
+    from_server: Chunks,
+    /// How often the file changed on the server meanwhile.
+    changes: u32,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+struct Fetched {
+    bytes: u64,
+    requests: u64,
+}
+
+impl From<Transfer> for Fetched {
+    fn from(transfer: Transfer) -> Self {
+        Self {
+            bytes: transfer.bytes,
+            requests: transfer.requests,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Chunks {
+    chunks: u64,
+    bytes: u64,
+}
+
+impl From<ChunkCount> for Chunks {
+    fn from(count: ChunkCount) -> Self {
+        Self {
+            chunks: count.chunks,
+            bytes: count.bytes,
+        }
+    }
+}
+
+pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
+    let interrupt = Interrupt::listen()?;
+    end_soon_after(&interrupt);
+    let bar = progress::bar(progress::SOME_BYTES);
+    let mut phase = None;
+    let got = get(
+        &arguments.url,
+        &arguments.output,
+        &options(arguments),
+        &mut |now| {
+            show(&bar, &mut phase, now);
+            interrupt.flow()
+        },
+    );
+    bar.finish_and_clear();
+    let report = match got {
+        Err(GetError::Interrupted) => return Err(Interrupted.into()),
+        got => got?,
+    };
+    tell(&report);
+    let report = Report::from(&report);
+    report::to_stdout(arguments.json, &report, &report.lines())
+}
+
+/// A server that sends nothing keeps nobody waiting: after Ctrl-C there is nothing to tidy up.
+fn end_soon_after(interrupt: &Interrupt) {
+    let interrupt = interrupt.clone();
+    thread::spawn(move || {
+        while interrupt.check().is_ok() {
+            thread::sleep(Duration::from_millis(100));
+        }
+        thread::sleep(Duration::from_secs(1));
+        process::exit(EXIT_CODE.into());
+    });
+}
+
+fn options(arguments: &GetArguments) -> GetOptions {
+    let mut options = GetOptions {
+        requests_max: arguments.requests,
+        seeds: arguments.seed.clone(),
+        cache: arguments.cache.clone().map(|folder| CacheOptions {
+            folder,
+            bytes_max: arguments.cache_size.0,
+        }),
+        keeps_archive: arguments.archive,
+        threads: threads(arguments.threads),
+        ..GetOptions::default()
+    };
+    options.remote.connections = arguments.connections.max(1);
+    if std::env::var_os("TMPDIR").is_none() {
+        // It has more room than a folder in memory.
+        let folder = arguments.output.parent().unwrap_or(Path::new(""));
+        options.temporary = match folder.as_os_str().is_empty() {
+            true => PathBuf::from("."),
+            false => folder.to_owned(),
+        };
+    }
+    options
+}
+
+/// Shows what is being done.
+fn show(bar: &ProgressBar, phase: &mut Option<Phase>, now: GetProgress) {
+    if *phase != Some(now.phase) {
+        *phase = Some(now.phase);
+        bar.reset();
+        bar.set_message(match now.phase {
+            Phase::Seeds => "reading seeds",
+            Phase::Table => "fetching the table",
+            Phase::Chunks => "looking for chunks",
+            Phase::Frames => "fetching what is new",
+            Phase::Output => "putting it together",
+        });
+        let template = match now.total {
+            0 => progress::SOME_BYTES,
+            _ => progress::OF_BYTES,
+        };
+        bar.set_style(progress::style(template));
+    }
+    bar.set_length(now.total);
+    bar.set_position(now.done);
+}
+
+/// Says what did not go as it should have.
+fn tell(report: &GetReport) {
+    for (path, error) in &report.unread_seeds {
+        let path = printable(path.display());
+        eprintln!("refrain: this seed could not be read, or not all of it: {path}: {error}");
+    }
+    if let Some(error) = &report.cache_failure {
+        eprintln!("refrain: the cache does not have all that came: {error}");
+    }
+}
+
+impl From<&GetReport> for Report {
+    fn from(report: &GetReport) -> Self {
+        Self {
+            output_bytes: report.output_bytes,
+            plain_bytes: report.plain_bytes,
+            archive_bytes: report.archive_bytes,
+            fetched: report.transferred().into(),
+            header: report.header.into(),
+            table: report.table.into(),
+            frames: report.frames.into(),
+            from_earlier: report.from_earlier.into(),
+            from_seeds: report.from_seeds.into(),
+            from_cache: report.from_cache.into(),
+            from_server: report.from_server.into(),
+            changes: report.changes,
+            seconds: report.elapsed.as_secs_f64(),
+        }
+    }
+}
+
+impl Report {
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let of = |part: &Fetched| format!("{} by {}", bytes(part.bytes), part.requests);
+        let fetched = format!(
+            "{} by {} requests, {} of the plain file",
+            bytes(self.fetched.bytes),
+            self.fetched.requests,
+            percent(self.fetched.bytes as f64, self.plain_bytes as f64)
+        );
+        let parts = format!(
+            "header {}, table {}, frames {}",
+            of(&self.header),
+            of(&self.table),
+            of(&self.frames)
+        );
+        let mut lines = vec![
+            (
+                "output",
+                format!("{} in {:.1} s", bytes(self.output_bytes), self.seconds),
+            ),
+            ("fetched", fetched),
+            ("of which", parts),
+            (
+                "instead of",
+                format!("{}, the archive", bytes(self.archive_bytes)),
+            ),
+        ];
+        for (whence, count) in [
+            ("earlier", &self.from_earlier),
+            ("seeds", &self.from_seeds),
+            ("cache", &self.from_cache),
+            ("server", &self.from_server),
+        ] {
+            if count.chunks > 0 {
+                let what = format!("{} chunks, {}", count.chunks, bytes(count.bytes));
+                lines.push((whence, what));
+            }
+        }
+        lines
+    }
+}

@@ -1,0 +1,169 @@
+//! `refrain czip get`, from a web server that knows ranges and nothing else.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::unix::{fs::MetadataExt, process::ExitStatusExt},
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+};
+
+use super::{World, names, noise};
+use crate::common::{command::command, eventually};
+
+/// Serves one file: so many bytes of it, and then nothing more is sent until there may be more.
+struct Server {
+    address: SocketAddr,
+    sent: Arc<AtomicU64>,
+    allowed: Arc<AtomicU64>,
+}
+
+impl Server {
+    /// It ends with the test's process.
+    fn start(file: Vec<u8>, allowed: u64) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let server = Self {
+            address: listener.local_addr().expect("it is bound"),
+            sent: Arc::default(),
+            allowed: Arc::new(AtomicU64::new(allowed)),
+        };
+        let (sent, allowed) = (Arc::clone(&server.sent), Arc::clone(&server.allowed));
+        thread::spawn(move || {
+            for connection in listener.incoming() {
+                let connection = connection.expect("a connection");
+                let (file, sent) = (file.clone(), Arc::clone(&sent));
+                let allowed = Arc::clone(&allowed);
+                // The client may go away at any time.
+                thread::spawn(move || drop(answer(&connection, &file, &sent, &allowed)));
+            }
+        });
+        server
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/file", self.address)
+    }
+}
+
+fn answer(
+    mut connection: &TcpStream,
+    file: &[u8],
+    sent: &AtomicU64,
+    allowed: &AtomicU64,
+) -> std::io::Result<()> {
+    let mut lines = BufReader::new(connection).lines();
+    while let Some(Ok(_)) = lines.next() {
+        let mut range = 0..file.len();
+        while let Some(Ok(line)) = lines.next() {
+            if let Some(asked) = line.to_lowercase().strip_prefix("range: bytes=") {
+                let (first, last) = asked.split_once('-').expect("a range");
+                let last: usize = last.parse().expect("a number");
+                range = first.parse().expect("a number")..file.len().min(last + 1);
+            }
+            if line.is_empty() {
+                break;
+            }
+        }
+        let (first, last, of) = (range.start, range.end - 1, file.len());
+        let length = range.len();
+        write!(
+            connection,
+            "HTTP/1.1 206 Part\r\nETag: \"1\"\r\nContent-Range: bytes {first}-{last}/{of}\r\n\
+             Content-Length: {length}\r\n\r\n"
+        )?;
+        for block in file[range].chunks(4 << 10) {
+            while sent.load(SeqCst) >= allowed.load(SeqCst) {
+                thread::park_timeout(std::time::Duration::from_millis(2));
+            }
+            connection.write_all(block)?;
+            sent.fetch_add(block.len() as u64, SeqCst);
+        }
+    }
+    Ok(())
+}
+
+/// An archive of noise, which compresses to itself.
+fn archive(world: &World, content: &[u8]) -> Vec<u8> {
+    world.write("content", content);
+    world.run(&["create", "content", "-o", "archive", "--profile", "shared"]);
+    let archive = fs::read(world.path("archive")).expect("an archive");
+    fs::remove_file(world.path("archive")).expect("it is there");
+    archive
+}
+
+#[test]
+fn what_is_here_is_not_fetched_and_the_report_says_so() {
+    let world = World::new();
+    let old = noise(1, 3 << 20);
+    let new = [&old[..2 << 20], &noise(2, 1 << 18)].concat();
+    let archive = archive(&world, &new);
+    world.write("seed", &old);
+    let server = Server::start(archive.clone(), u64::MAX);
+    let get = ["get", &server.url(), "-o", "out"];
+    let report = world.json(&[&get[..], &["--seed", "seed", "--cache", "cache"]].concat());
+    assert_eq!(fs::read(world.path("out")).expect("there"), new);
+    assert_eq!(report["output_bytes"], new.len());
+    assert_eq!(report["fetched"]["bytes"], server.sent.load(SeqCst));
+    assert!(server.sent.load(SeqCst) < 1 << 20, "{report}");
+    assert!(
+        report["from_seeds"]["bytes"].as_u64() > Some(3 << 19),
+        "{report}"
+    );
+    // What came is in the cache.
+    let again = world.json(&[&get[..], &["--seed", "seed", "--cache", "cache"]].concat());
+    assert_eq!(again["from_server"]["chunks"], 0);
+    world.run(&[&get[..], &["--archive"]].concat());
+    assert_eq!(fs::read(world.path("out")).expect("there"), archive);
+    assert_eq!(names(world.0.path()), ["cache", "content", "out", "seed"]);
+}
+
+#[test]
+fn a_get_that_a_signal_ended_goes_on_with_what_came() {
+    for (signal, code) in [("KILL", None), ("INT", Some(130))] {
+        let world = World::new();
+        let content = noise(1, 4 << 20);
+        let archive = archive(&world, &content);
+        let server = Server::start(archive.clone(), 3 << 20);
+        let mut get = command(&["czip", "get", &server.url(), "-o", "out"])
+            .current_dir(world.0.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program runs");
+        eventually("what the server may send has come", || {
+            let part = fs::metadata(world.path("out.part/archive")).ok()?;
+            (part.blocks() * 512 > 11 << 18).then_some(())
+        });
+        let kill = format!("kill -{signal} {}", get.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status();
+        assert!(sent.expect("a shell is there").success());
+        let ended = get.wait().expect("it ends");
+        assert_eq!(ended.code(), code);
+        assert_eq!(ended.signal(), code.is_none().then_some(9));
+        assert_eq!(names(world.0.path()), ["content", "out.part"]);
+        let before = server.sent.load(SeqCst);
+        server.allowed.store(u64::MAX, SeqCst);
+        let report = world.json(&["get", &server.url(), "-o", "out"]);
+        assert_eq!(fs::read(world.path("out")).expect("there"), content);
+        assert_eq!(names(world.0.path()), ["content", "out"]);
+        let after = report["fetched"]["bytes"].as_u64().expect("a number");
+        // What was under way is lost, and the header is asked for again.
+        let lost = 1 << 20;
+        assert!(before + after < archive.len() as u64 + lost, "{report}");
+    }
+}
+
+#[test]
+fn what_is_no_archive_is_refused_with_advice() {
+    let world = World::new();
+    let server = Server::start(b"<html>".to_vec(), u64::MAX);
+    let (code, error) = world.fails(&["get", &server.url(), "-o", "out"]);
+    assert_eq!(code, Some(1));
+    assert!(error.contains("is no CZIP archive: fetch it"), "{error}");
+    assert!(names(world.0.path()).is_empty());
+}
