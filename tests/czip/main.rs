@@ -7,6 +7,7 @@ mod commands;
 mod deaths;
 mod folders;
 mod gets;
+mod keys;
 mod outputs;
 
 use std::{

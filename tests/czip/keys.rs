@@ -1,0 +1,105 @@
+//! Archives that are encrypted to the keys that people have.
+
+use std::fs;
+
+use super::{
+    World,
+    common::programs::{are_installed, run_ok},
+    noise,
+};
+
+const SECRET: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
+
+/// An age identity in `name`; its recipient.
+fn age_key(world: &World, name: &str) -> String {
+    run_ok("age-keygen", &world.path(""), &["-o", name]);
+    let recipient = run_ok("age-keygen", &world.path(""), &["-y", name]);
+    String::from_utf8(recipient)
+        .expect("text")
+        .trim()
+        .to_owned()
+}
+
+fn ssh_key(world: &World, kind: &str, name: &str) {
+    let arguments = ["-q", "-t", kind, "-N", "", "-f", name];
+    run_ok("ssh-keygen", &world.path(""), &arguments);
+}
+
+#[test]
+fn each_recipient_reads_it_with_the_key_he_has() {
+    if !are_installed(&["age-keygen", "ssh-keygen"]) {
+        return;
+    }
+    let world = World::new();
+    let recipient = age_key(&world, "age.key");
+    ssh_key(&world, "ed25519", "id_ed25519");
+    ssh_key(&world, "rsa", "id_rsa");
+    age_key(&world, "stranger.key");
+    let (one, two) = (noise(1, 200_000), noise(2, 100_000));
+    world.write("d/one", &one);
+    world.write("d/two", &two);
+    world.write("secret", SECRET.as_bytes());
+    let to = [
+        "--encrypt-to",
+        &recipient,
+        "--encrypt-to",
+        "id_ed25519.pub",
+        "--encrypt-to",
+        "id_rsa.pub",
+    ];
+    let how = ["--group-secret", "secret", "--pad"];
+    let create = ["create", "d", "-o", "d.czip"];
+    let report = world.json(&[&create[..], &to, &how].concat());
+    assert_eq!(report["plain_bytes"], 300_000);
+
+    for key in ["age.key", "id_ed25519", "id_rsa"] {
+        assert_eq!(world.run(&["cat", "d.czip", "d/two", "-i", key]), two);
+    }
+    world.run(&[
+        "extract",
+        "d.czip",
+        "-o",
+        "out",
+        "-i",
+        "age.key",
+        "--group-secret",
+        "secret",
+    ]);
+    assert_eq!(fs::read(world.path("out/d/one")).expect("extracted"), one);
+    assert_eq!(
+        world.json(&["list", "d.czip", "-i", "id_rsa"])["entries"]
+            .as_array()
+            .map(Vec::len),
+        Some(3)
+    );
+
+    let (_, error) = world.fails(&["cat", "d.czip"]);
+    assert!(error.contains("--identity"), "{error}");
+    let (_, error) = world.fails(&["cat", "d.czip", "-i", "stranger.key"]);
+    assert!(error.contains("d.czip"), "{error}");
+    // Whoever keeps it can check that it is sound.
+    world.run(&["verify", "d.czip"]);
+    let stat = world.json(&["stat", "d.czip"]);
+    assert_eq!(
+        (&stat["encrypted"], &stat["plain_bytes"]),
+        (&true.into(), &0.into())
+    );
+    let stat = world.json(&["stat", "d.czip", "-i", "age.key"]);
+    assert_eq!(stat["plain_bytes"], 300_000);
+}
+
+#[test]
+fn keys_that_are_none_are_named() {
+    let world = World::new();
+    world.write("file", b"content");
+    world.write("none", b"no key\n");
+    world.write("short", b"0123\n");
+    let create = ["create", "file", "-o", "out.czip", "--encrypt-to"];
+    let (_, error) = world.fails(&[&create[..], &["none"]].concat());
+    assert!(error.contains("none"), "{error}");
+    let (_, error) = world.fails(&[&create[..], &["missing.pub"]].concat());
+    assert!(error.contains("missing.pub"), "{error}");
+    let (_, error) = world.fails(&[&create[..], &["age1xyz"]].concat());
+    assert!(error.contains("age1xyz"), "{error}");
+    assert!(!world.path("out.czip").exists());
+}
