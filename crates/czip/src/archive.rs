@@ -179,6 +179,7 @@ impl<S: Source> Archive<S> {
                 let private = unpack(private, place.private_plain_bytes)?;
                 root.parse_private(&private, false)?;
                 root.check_weave(header.is_woven)?;
+                root.check_header(&header)?;
                 None
             }
         };
@@ -231,6 +232,7 @@ impl<S: Source> Archive<S> {
         let mut root = self.root.clone();
         root.parse_private(&plain, true)?;
         root.check_weave(self.header.is_woven)?;
+        root.check_header(&self.header)?;
         self.root = root;
         self.unlocked = Some(Unlocked {
             private,
@@ -290,7 +292,14 @@ impl<S: Source> Archive<S> {
             }
             catalog.feed(&piece[..count])?;
         }
-        Ok(catalog.finish(self.plain_bytes())?)
+        let entries = catalog.finish(self.plain_bytes())?;
+        match entries.len() as u64 == self.root.summary.entries {
+            true => Ok(entries),
+            false => Err(FormatError::Invalid {
+                what: "its catalog has not as many entries as its header says",
+            }
+            .into()),
+        }
     }
 
     /// Reads a stream from its beginning.

@@ -275,8 +275,8 @@ pub fn decompress(stored: &[u8], base: Option<&[u8]>, limit: usize) -> Result<Ve
         Some(0) if payload.len() > limit => Err(FrameError::TooLong { limit }),
         Some(0) => Ok(payload.to_vec()),
         Some(1) => zstd_plain(payload, base.unwrap_or_default(), limit),
-        Some(2) => read_bounded(GzDecoder::new(payload), limit),
-        Some(3) => read_bounded(BzDecoder::new(payload), limit),
+        Some(2) => read_bounded(GzDecoder::new(payload), limit, GzDecoder::into_inner),
+        Some(3) => read_bounded(BzDecoder::new(payload), limit, BzDecoder::into_inner),
         number => Err(FrameError::UnknownMethod { number }),
     }
 }
@@ -293,6 +293,17 @@ fn zstd_plain(payload: &[u8], base: &[u8], limit: usize) -> Result<Vec<u8>, Fram
     if zstd::zstd_safe::find_frame_compressed_size(payload) != Ok(payload.len()) {
         return Err(corrupt("it is not one whole zstd frame"));
     }
+    // A block of zstd's has 4 bytes at least, and at most 128 KiB of plain ones.
+    if plain_bytes / (128 << 10) > payload.len() / 4 {
+        return Err(corrupt("it is too short for what it says it holds"));
+    }
+    // Unless its segment is a single one, whose window is its content.
+    if let [_, _, _, _, descriptor, window, ..] = *payload
+        && descriptor & 0x20 == 0
+        && u32::from(window) + 80 > limits::WINDOW_LOG_MAX << 3
+    {
+        return Err(corrupt("its window is too large"));
+    }
     let mut plain = Vec::with_capacity(plain_bytes);
     let mut context = DCtx::create();
     let in_words = |code| corrupt(zstd::zstd_safe::get_error_name(code));
@@ -306,15 +317,23 @@ fn zstd_plain(payload: &[u8], base: &[u8], limit: usize) -> Result<Vec<u8>, Fram
     }
 }
 
-fn read_bounded(reader: impl Read, limit: usize) -> Result<Vec<u8>, FrameError> {
+/// What a decoder gives, if that is not too much. `rest` says what it left behind its end: nothing.
+fn read_bounded<'a, D: Read>(
+    mut decoder: D,
+    limit: usize,
+    rest: fn(D) -> &'a [u8],
+) -> Result<Vec<u8>, FrameError> {
     let mut plain = Vec::new();
-    let read = reader.take(limit as u64 + 1).read_to_end(&mut plain);
+    let read = decoder
+        .by_ref()
+        .take(limit as u64 + 1)
+        .read_to_end(&mut plain);
+    let corrupt = |reason: String| FrameError::Corrupt { reason };
     match read {
         Ok(_) if plain.len() > limit => Err(FrameError::TooLong { limit }),
+        Ok(_) if !rest(decoder).is_empty() => Err(corrupt("something is behind it".to_owned())),
         Ok(_) => Ok(plain),
-        Err(error) => Err(FrameError::Corrupt {
-            reason: error.to_string(),
-        }),
+        Err(error) => Err(corrupt(error.to_string())),
     }
 }
 

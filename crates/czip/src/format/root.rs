@@ -3,8 +3,11 @@
 //! Written column by column, since columns of small numbers compress better than rows.
 
 use super::{
-    FormatError, Input, Stream, header::PlainSummary, limits, part::PartKind, put_varint,
-    put_zigzag,
+    FormatError, Input, Stream,
+    header::{Header, PlainSummary},
+    limits,
+    part::PartKind,
+    put_varint, put_zigzag,
 };
 
 /// Where a part is, and how it is checked.
@@ -384,6 +387,25 @@ impl Root {
         self.weave_index = PartList::parse(PartKind::WeaveIndex, &mut input)?;
         self.summary = PlainSummary::parse(&input.array()?);
         input.finish()
+    }
+
+    /// Holds what the header says against what the lists come to.
+    pub(crate) fn check_header(&self, header: &Header) -> Result<(), FormatError> {
+        let sum = |of: fn(&StreamRoot) -> u64| {
+            let mut streams = self.streams.iter();
+            streams.try_fold(0_u64, |sum, stream| sum.checked_add(of(stream)))
+        };
+        let is_consistent = sum(|stream| stream.chunks.items()) == Some(header.chunks)
+            && sum(StreamRoot::reference_count) == Some(header.references)
+            && sum(StreamRoot::unique_bytes) == Some(self.summary.unique_bytes)
+            && sum(StreamRoot::stored_bytes) == Some(self.summary.stored_bytes)
+            && (header.encryption.is_some() || header.summary == self.summary);
+        match is_consistent {
+            true => Ok(()),
+            false => Err(FormatError::Invalid {
+                what: "its header does not say what its table comes to",
+            }),
+        }
     }
 
     /// Holds the sums of what is woven against each other.

@@ -48,6 +48,8 @@ pub struct Unweaver<R> {
     fields: Ahead<R>,
     times: Ahead<R>,
     headers: Headers,
+    /// Nothing came since state began anew: it does not begin anew once more.
+    is_anew: bool,
     /// What is appended now.
     piece: Piece,
     /// What comes behind it.
@@ -104,6 +106,7 @@ impl<R: StreamReader> Unweaver<R> {
             fields: Ahead::new(WovenStream::Fields, streams.fields),
             times: Ahead::new(WovenStream::Times, streams.times),
             headers: Headers::new(),
+            is_anew: true,
             piece: Piece::Zeros { left: 0 },
             next: Next::Operation,
             held: Vec::new(),
@@ -231,8 +234,11 @@ impl<R: StreamReader> Unweaver<R> {
 
     fn operation(&mut self) -> Result<(), WeaveError<R::Error>> {
         let number = self.weave.byte()?;
-        let operation = Operation::of(number).ok_or(WeaveError::Operation(number))?;
-        if operation == Operation::Anew {
+        let operation = Operation::of(number)
+            .filter(|&operation| operation != Operation::Anew || !self.is_anew)
+            .ok_or(WeaveError::Operation(number))?;
+        self.is_anew = operation == Operation::Anew;
+        if self.is_anew {
             self.headers = Headers::new();
             return Ok(());
         }

@@ -1,0 +1,145 @@
+//! Small things that become large when they are decompressed.
+
+use std::io::Read;
+
+use crate::{
+    draft::{CONTENT, Draft},
+    memory::most_bytes,
+    reading::everything,
+};
+
+/// What the bombs would take.
+const BOMB_BYTES: usize = 16 << 20;
+/// What frames of the archives here may have.
+const FRAME_BYTES_MAX: u32 = 1 << 20;
+/// What refusing them may take: a frame and what a decompressor keeps of it.
+const MOST_BYTES: usize = 8 << 20;
+
+/// A bomb by zstd, gzip and bzip2, as frames have it.
+fn bombs() -> [Vec<u8>; 3] {
+    let zeros = || std::io::BufReader::new(std::io::repeat(0).take(BOMB_BYTES as u64));
+    let (mut gzip, mut bzip2) = (vec![2], vec![3]);
+    flate2::bufread::GzEncoder::new(zeros(), flate2::Compression::best())
+        .read_to_end(&mut gzip)
+        .unwrap();
+    bzip2::bufread::BzEncoder::new(zeros(), bzip2::Compression::best())
+        .read_to_end(&mut bzip2)
+        .unwrap();
+    [[&[1], &packed()[..]].concat(), gzip, bzip2]
+}
+
+fn packed() -> Vec<u8> {
+    zstd::bulk::compress(&vec![0; BOMB_BYTES], 3).unwrap()
+}
+
+/// A zstd frame that says how long it is, and is not.
+fn claiming(bytes: u64) -> Vec<u8> {
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0xc0, 0x50];
+    frame.extend_from_slice(&bytes.to_le_bytes());
+    // The last block, a run of 128 KiB.
+    let block = (128 << 10) << 3 | 1 << 1 | 1_u32;
+    frame.extend_from_slice(&block.to_le_bytes()[..3]);
+    frame.push(0);
+    frame
+}
+
+#[track_caller]
+fn assert_refused(what: &str, draft: &Draft) {
+    let archive = draft.build();
+    let (result, most) = most_bytes(|| everything(&archive));
+    assert!(result.is_err(), "{what}");
+    assert!(
+        most < MOST_BYTES + 4 * archive.len(),
+        "{what}: {most} bytes"
+    );
+}
+
+fn draft() -> Draft {
+    let mut draft = Draft::honest(&[b"content"]);
+    draft.frame_bytes_max = FRAME_BYTES_MAX;
+    draft.chunk_bytes_max = FRAME_BYTES_MAX;
+    draft
+}
+
+#[test]
+fn frames_do_not_become_longer_than_the_header_says() {
+    for bomb in bombs() {
+        let mut draft = draft();
+        draft.streams[CONTENT].frames[0].stored = bomb.clone();
+        assert_refused("a frame", &draft);
+        // The same as what another has before it.
+        let mut base = self::draft();
+        let content = &mut base.streams[CONTENT];
+        content.push(b"content");
+        content.frames[0].stored = bomb;
+        content.frames[1].back = 1;
+        assert_refused("a base", &base);
+    }
+    for bytes in [
+        0,
+        7,
+        1 << 20,
+        (1 << 20) + 1,
+        1 << 40,
+        u64::MAX - 2,
+        u64::MAX,
+    ] {
+        let mut draft = draft();
+        let stored = [&[1], &claiming(bytes)[..]].concat();
+        draft.streams[CONTENT].frames[0].stored = stored;
+        assert_refused("a frame of another length", &draft);
+    }
+}
+
+#[test]
+fn parts_do_not_become_longer_than_their_rows_say() {
+    for (part, plain_bytes) in [
+        (packed(), 64 << 10),
+        (packed(), 20),
+        (packed(), BOMB_BYTES as u64),
+        (claiming(64 << 10), 64 << 10),
+        (claiming(1 << 40), 64 << 10),
+        (claiming(20), u64::MAX),
+    ] {
+        let mut draft = draft();
+        draft.streams[CONTENT].chunk_part = Some((part, plain_bytes));
+        assert_refused("a part", &draft);
+    }
+}
+
+#[test]
+fn roots_do_not_become_longer_than_the_header_says() {
+    for (root, plain_bytes) in [
+        (packed(), 1000),
+        (packed(), 64 << 10),
+        (claiming(1 << 30), 1 << 30),
+        (claiming((1 << 30) + 1), (1 << 30) + 1),
+        (claiming(u64::MAX), u32::MAX),
+    ] {
+        let mut public = draft();
+        public.root = Some((root.clone(), plain_bytes));
+        assert_refused("a root", &public);
+        let mut private = draft();
+        private.private_root = Some((root, plain_bytes));
+        assert_refused("a private root", &private);
+    }
+}
+
+#[test]
+fn zeros_that_a_weave_says_are_not_kept() {
+    let mut draft = Draft::woven(b"content");
+    let mut weave = vec![3];
+    let plain_bytes = 1 << 62;
+    crate::draft::varint(&mut weave, plain_bytes - 7);
+    weave.extend_from_slice(&[0, 7]);
+    draft.streams[crate::draft::WEAVE] = Default::default();
+    draft.streams[crate::draft::WEAVE].push(&weave);
+    draft.plain_bytes = plain_bytes;
+    draft.points[0][0] = plain_bytes;
+    draft.points[0][1] = weave.len() as u64;
+    draft.catalog(&[(0, b"", plain_bytes, b"")]);
+    let archive = crate::reading::open(draft.build()).unwrap();
+    let (end, most) = most_bytes(|| crate::reading::content(&archive, plain_bytes - 7).unwrap());
+    assert_eq!(end, b"content");
+    assert!(most < MOST_BYTES, "{most} bytes");
+}
