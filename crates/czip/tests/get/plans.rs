@@ -84,6 +84,30 @@ fn with_its_predecessor_here_only_news_are_fetched() {
 }
 
 #[test]
+fn a_base_that_is_here_is_not_fetched() {
+    let old = noise(5, 400_000);
+    let mut edited = old.clone();
+    edited.iter_mut().step_by(3_001).for_each(|byte| *byte ^= 1);
+    let content = [&old[..], &edited].concat();
+    let archive = archive_of(&content, &creating(Profile::Small), false);
+    // Noise compresses to itself, but beside what it was.
+    assert!(archive.len() < 500_000, "{}", archive.len());
+    for (has_seed, most) in [(true, 80_000), (false, 500_000)] {
+        let place = Place::new();
+        let mut options = options();
+        if has_seed {
+            options.seeds = vec![place.with("seed", &old)];
+        }
+        let report = place
+            .get(&serve(archive.clone()), &options)
+            .expect("a file");
+        place.assert_is(&content);
+        assert!(report.from_server.chunks > 50, "{report:?}");
+        assert!(report.frames.bytes < most, "{report:?}");
+    }
+}
+
+#[test]
 fn a_row_of_the_table_of_which_all_is_known_is_not_fetched() {
     // So long that the table is not all in what is asked for first.
     let content = noise(7, 12 << 20);

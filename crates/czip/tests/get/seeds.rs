@@ -1,10 +1,11 @@
 //! Chunks that are here already: in files, folders and archives.
 
-use std::fs;
+use std::{fs, ops::ControlFlow};
 
 use refrain_czip::{
     chunker::{Chunking, ChunkingMethod},
     format::header::Profile,
+    get::{Phase, get},
 };
 
 use crate::{Place, archive_of, creating, noise, options, release, serve};
@@ -91,25 +92,25 @@ fn a_seed_that_changes_while_it_is_read_gives_no_wrong_byte() {
         fs::write(&seed, &content).expect("it can be written");
         let mut options = options();
         options.seeds = vec![seed.clone()];
-        let server = {
-            let (file, seed) = (crate::file(archive.clone()), seed.clone());
-            let content = content.clone();
-            crate::server::Server::start(move |request| {
-                // By the table's request the seed has been named.
-                if request.number == 1 {
-                    let mut changed = content.clone();
-                    match change {
-                        0 => changed[100_000..200_000].fill(7),
-                        1 => changed.truncate(300_000),
-                        _ => drop(changed.drain(50_000..51_000)),
-                    }
-                    fs::write(&seed, changed).expect("it can be written");
+        let server = serve(archive.clone());
+        let mut is_changed = false;
+        let report = get(&server.url(), &place.output(), &options, &mut |now| {
+            // By now its chunks have names, and none of them was taken.
+            if now.phase == Phase::Chunks && !is_changed {
+                is_changed = true;
+                let mut changed = content.clone();
+                match change {
+                    0 => changed[100_000..200_000].fill(7),
+                    1 => changed.truncate(300_000),
+                    _ => drop(changed.drain(50_000..51_000)),
                 }
-                file.reply(request)
-            })
-        };
-        options.remote.first_bytes = 1;
-        place.get(&server, &options).expect("a file");
+                fs::write(&seed, changed).expect("it can be written");
+            }
+            ControlFlow::Continue(())
+        });
+        let report = report.expect("a file");
         place.assert_is(&content);
+        assert!(is_changed && report.from_server.chunks > 10, "{report:?}");
+        assert!(report.from_seeds.chunks > 5, "{report:?}");
     }
 }
