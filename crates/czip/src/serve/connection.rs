@@ -113,12 +113,12 @@ async fn converse(
             Ok::<_, std::convert::Infallible>(answer.map(|body| body.with_record(record)))
         },
     );
+    // Without `pipeline_flush`: with it hyper takes all that there is, whether the client does or not.
     let conversation = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(options.head_timeout)
         .max_buf_size(BUFFER_BYTES)
         .max_headers(64)
-        .pipeline_flush(true)
         .serve_connection(TokioIo::new(Hasty::new(connection, options)), service);
     tokio::pin!(conversation);
     tokio::select! {

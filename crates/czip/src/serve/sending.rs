@@ -26,7 +26,7 @@ const ALONE_BYTES: usize = 16 << 10;
 /// Pieces that are smaller go out together.
 const TOGETHER_BYTES: usize = 64 << 10;
 /// Read of a plain file at once.
-const FILE_READ_BYTES: u32 = 128 << 10;
+const FILE_READ_BYTES: u32 = 256 << 10;
 /// Units that a read may take at once, at most.
 const UNITS_AHEAD: usize = 16;
 

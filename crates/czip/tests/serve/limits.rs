@@ -84,6 +84,32 @@ fn who_takes_nothing_is_cut_off() {
 }
 
 #[test]
+fn little_is_read_ahead_of_a_client_that_waits() {
+    let world = World::new();
+    let content = letters(1, 40_000_000);
+    world.archive("a.czip", &content, &options(Profile::Shared));
+    fs::write(world.path("plain"), &content).expect("a new file");
+    for path in ["/a", "/a.czip", "/plain"] {
+        let mut client = world.client();
+        client.ask("GET", path, &[], b"");
+        // It goes on till nobody takes more: the kernels at both ends have a few megabytes.
+        let before = world.status().sent_bytes;
+        let mut sent = before;
+        loop {
+            thread::sleep(Duration::from_millis(500));
+            let now = world.status().sent_bytes;
+            if now == sent && now > before {
+                break;
+            }
+            sent = now;
+        }
+        let ahead = sent - before;
+        assert!(ahead < content.len() as u64 / 2, "{path}: {ahead}");
+        assert!(client.answer(false).expect("a whole answer").body.len() > 25_000_000);
+    }
+}
+
+#[test]
 fn past_their_number_connections_wait() {
     let world = World::with(ServeOptions {
         connections_max: 2,
