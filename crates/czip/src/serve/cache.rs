@@ -246,3 +246,48 @@ fn read_together(
     }
     Ok(read)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, ops::ControlFlow};
+
+    use super::*;
+    use crate::{
+        create::{CreateOptions, Input, Output, create},
+        format::header::Profile,
+        serve::{
+            site::{Site, Target},
+            tree::{SafePath, Tree},
+        },
+    };
+
+    #[test]
+    fn a_frame_that_is_whole_and_of_another_chunk_is_refused() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let content: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
+        fs::write(folder.path().join("content"), &content).expect("a new file");
+        let options = CreateOptions {
+            profile: Profile::Shared,
+            ..CreateOptions::default()
+        };
+        let input = Input::Path(folder.path().join("content"));
+        let output = Output::File(folder.path().join("a.czip"));
+        let progress = &mut |_: crate::create::CreateProgress<'_>| ControlFlow::Continue(());
+        create(vec![input], output, &options, progress).expect("an archive");
+        let tree = Tree::new(folder.path()).expect("a folder");
+        let site = Site::new(tree, Arc::default());
+        let path = SafePath::parse("/a.czip").expect("a path");
+        let Ok(Target::Archive(opened)) = site.find(&path) else {
+            panic!("it is there");
+        };
+        let plan = Plan::read(&opened, View::Content, 0).expect("a plan");
+        let right = plan.units[0];
+        let read = read_together(&opened, &[right], None).expect("a chunk");
+        assert!(content.starts_with(&read[0]));
+        // What a table says that names the chunk of another archive.
+        let mut lying = right;
+        lying.key = Key::Chunk(ChunkName([7; 20]));
+        let refused = read_together(&opened, &[lying], None);
+        assert!(matches!(refused, Err(ReadError::Frame { number: 0, .. })));
+    }
+}
