@@ -1,0 +1,72 @@
+//! `refrain czip serve`.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::Value;
+
+use super::{World, common::command::command};
+
+/// A server, which does not outlive its test.
+struct Serving(Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn it_serves_logs_json_and_stops_when_told_to() {
+    let world = World::new();
+    let content = b"refrain ".repeat(50_000);
+    world.write("a", &content);
+    world.run(&["create", "a", "-o", "a.czip"]);
+    std::fs::remove_file(world.path("a")).expect("it is there");
+    let mut serving = Serving(
+        command(&["czip", "serve", ".", "--listen", "127.0.0.1:0"])
+            .args(["--cache", "8M", "--json-log"])
+            .current_dir(world.path("."))
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program runs"),
+    );
+    let log = serving.0.stderr.take().expect("it is piped");
+    let mut log = BufReader::new(log).lines().map(|line| {
+        let line = line.expect("UTF-8");
+        serde_json::from_str::<Value>(&line).expect("an object a line")
+    });
+    let first = log.next().expect("it says where it listens");
+    let address = first["address"].as_str().expect("an address").to_owned();
+    let url = format!("http://{address}/a");
+    let mut answer = ureq::get(&url).call().expect("an answer");
+    let body = answer.body_mut().read_to_vec().expect("a body");
+    assert!(body == content);
+    let request = log.next().expect("a line a request");
+    assert_eq!(request["path"], "/a");
+    assert_eq!(request["status"], 200);
+    let process = serving.0.id().to_string();
+    let told = Command::new("kill").args(["-TERM", &process]).status();
+    assert!(told.expect("kill runs").success());
+    assert!(serving.0.wait().expect("it ends").success());
+}
+
+#[test]
+fn what_cannot_be_served_is_said() {
+    let world = World::new();
+    for arguments in [
+        ["serve", "none", "--listen", "127.0.0.1:0"],
+        ["serve", ".", "--listen", "256.0.0.1:0"],
+    ] {
+        let output = world.run_with(&arguments, b"");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let said = String::from_utf8(output.stderr).expect("UTF-8");
+        assert!(
+            said.contains(arguments[1]) || said.contains(arguments[3]),
+            "{said}"
+        );
+    }
+}
