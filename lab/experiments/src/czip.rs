@@ -4,6 +4,7 @@
 //! All programs, refrain too, run as whole processes, as users run them. Each part's figures are kept in
 //! the folder of data sets, so that the page can be written anew from parts measured at several times.
 
+mod chapters;
 mod data;
 mod measured;
 mod page;
@@ -13,31 +14,14 @@ mod targets;
 mod transfer;
 mod ways;
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::ValueEnum;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use clap::builder::{PossibleValue, PossibleValuesParser};
 
+use chapters::{Chapter, Kept};
 use data::Data;
 pub use measured::{SUBCOMMAND as MEASURED, run as run_measured};
-use sizes::Sizes;
-use speed::Speeds;
-use transfer::Transfers;
-
-/// Parts of the page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Part {
-    /// What archives take
-    Sizes,
-    /// Version N+1 to a client that has N
-    Transfer,
-    /// Making, reading, checking; memory
-    Speed,
-}
 
 /// What to measure, and with what.
 #[derive(clap::Args)]
@@ -56,9 +40,12 @@ pub struct Arguments {
         default_value = "../shared/data"
     )]
     shared: PathBuf,
-    /// Measure only these parts, and take the others as they were measured last
-    #[arg(long, value_delimiter = ',')]
-    only: Option<Vec<Part>>,
+    /// Measure only these chapters, and take the others as they were measured last
+    #[arg(long, value_name = "CHAPTER", value_delimiter = ',', value_parser = chapter_names())]
+    only: Option<Vec<String>>,
+    /// Measure nothing again that was measured at this commit: goes on where a run was ended
+    #[arg(long)]
+    resume: bool,
     /// How often each thing is measured whose time is of interest
     #[arg(long, default_value_t = 3)]
     runs: usize,
@@ -79,22 +66,9 @@ struct Setup<'a> {
     big_bytes: u64,
 }
 
-/// A part's figures, and where they come from.
-#[derive(Serialize, Deserialize)]
-struct Taken<T> {
-    machine: String,
-    /// The commit, as far as git knows.
-    version: String,
-    /// Programs that ran beside it when it began: the load over a minute.
-    load: f64,
-    figures: T,
-}
-
-/// All parts; `None` for what was never measured.
-struct Figures {
-    sizes: Option<Taken<Sizes>>,
-    transfers: Option<Taken<Transfers>>,
-    speeds: Option<Taken<Speeds>>,
+fn chapter_names() -> PossibleValuesParser {
+    let value = |chapter: &Chapter| PossibleValue::new(chapter.name).help(chapter.title);
+    PossibleValuesParser::new(chapters::ALL.iter().map(value))
 }
 
 /// Measures, and gives the page.
@@ -112,54 +86,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<String> {
         runs: arguments.runs,
         big_bytes: arguments.big_gb * 1_000_000_000,
     };
-    let is_asked = |part: Part| {
+    let mut written = Vec::new();
+    for chapter in &chapters::ALL {
         let only = arguments.only.as_ref();
-        only.is_none_or(|parts| parts.contains(&part))
-    };
-    page::page(&Figures {
-        sizes: taken(&setup, "sizes", is_asked(Part::Sizes), sizes::run)?,
-        transfers: taken(&setup, "transfer", is_asked(Part::Transfer), transfer::run)?,
-        speeds: taken(&setup, "speed", is_asked(Part::Speed), speed::run)?,
-    })
-}
-
-/// A part's figures: measured and kept, or what was kept last.
-fn taken<T: Serialize + DeserializeOwned>(
-    setup: &Setup<'_>,
-    name: &str,
-    is_asked: bool,
-    measure: fn(&Setup<'_>) -> anyhow::Result<T>,
-) -> anyhow::Result<Option<Taken<T>>> {
-    let kept = setup.data.folder().join(format!("figures-{name}.json"));
-    if !is_asked {
-        return Ok(match kept.exists() {
-            true => Some(serde_json::from_slice(&std::fs::read(&kept)?)?),
-            false => None,
+        let is_asked = only.is_none_or(|names| names.iter().any(|name| name == chapter.name));
+        let kept = chapter.kept(&setup)?;
+        let is_done = |kept: &Kept| arguments.resume && kept.version == chapters::version();
+        written.push(match kept {
+            Some(kept) if !is_asked || is_done(&kept) => chapter.written(&kept)?,
+            None if !is_asked => chapter.unmeasured()?,
+            _ => chapter.written(&chapter.measured(&setup)?)?,
         });
     }
-    let taken = Taken {
-        machine: crate::machine::describe(),
-        version: version(),
-        load: load(),
-        figures: measure(setup)?,
-    };
-    std::fs::write(&kept, serde_json::to_vec_pretty(&taken)?)?;
-    Ok(Some(taken))
-}
-
-fn version() -> String {
-    let git = Command::new("git")
-        .args(["describe", "--always", "--dirty", "--exclude=*"])
-        .output();
-    let output = git.ok().filter(|output| output.status.success());
-    output.map_or_else(
-        || "unknown".to_owned(),
-        |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
-    )
-}
-
-fn load() -> f64 {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let first = text.split(' ').next().and_then(|first| first.parse().ok());
-    first.unwrap_or_default()
+    page::page(&written)
 }

@@ -4,6 +4,7 @@ mod content;
 
 use std::{
     ffi::OsStr,
+    fmt::Write as _,
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -12,9 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Setup,
+    chapters::Figures,
     data::{DataSet, bytes_of},
-    measured::{Cost, Feed, measure},
+    measured::{Cost, Feed, measure, median, medians},
     sizes::Report,
+    targets::{Target, at_least, at_most},
 };
 
 /// All figures; what lacks its data is `None`.
@@ -61,14 +64,131 @@ pub struct Many {
 }
 
 /// Bytes that are read from the middle.
-pub const READ_BYTES: u64 = 64 << 10;
+const READ_BYTES: u64 = 64 << 10;
 const READS: u64 = 31;
 
 /// Memory for names of chunks in streams of new ones.
-pub const INDEX_BUDGET: &str = "64MB";
+const INDEX_BUDGET: &str = "64MB";
+
+impl Figures for Speeds {
+    const NAME: &'static str = "speed";
+    const TITLE: &'static str = "Speed and memory";
+
+    fn measure(setup: &Setup<'_>) -> anyhow::Result<Self> {
+        run(setup)
+    }
+
+    fn targets(figures: Option<&Self>) -> Vec<Target> {
+        let speeds = figures;
+        let series = speeds.and_then(|speeds| speeds.series.as_ref());
+        let big = speeds.and_then(|speeds| speeds.big.as_ref());
+        let rate = |bytes: u64, costs: &[Cost]| {
+            bytes as f64 / 1e6 / median(costs.iter().map(|cost| cost.wall_s))
+        };
+        let mb_a_s = |rate: f64, bound: f64| at_least(rate, bound, format!("{rate:.0} MB/s"));
+        let peak = || {
+            let speeds = speeds?;
+            let many = speeds.many.iter().map(|many| many.create.peak_bytes);
+            let big = speeds.big.iter().map(|big| big.create.peak_bytes);
+            let series = speeds.series.iter().flat_map(|series| &series.create);
+            let series = series.map(|cost| cost.peak_bytes);
+            let mb = many.chain(big).chain(series).max()? as f64 / 1e6;
+            Some(at_most(mb, 512.0, format!("{mb:.0} MB")))
+        };
+        vec![
+            Target {
+                what: "making the Django series' archive",
+                asked: "≥ 200 MB/s",
+                measured: series.map(|it| mb_a_s(rate(it.plain_bytes, &it.create), 200.0)),
+            },
+            Target {
+                what: "the most memory that making any of the archives below took",
+                asked: "< 512 MB",
+                measured: peak(),
+            },
+            Target {
+                what: "extracting the series into memory",
+                asked: "≥ 800 MB/s",
+                measured: series.map(|it| mb_a_s(rate(it.plain_bytes, &it.extract), 800.0)),
+            },
+            Target {
+                what: "verifying stored bytes of the big archive",
+                asked: "≥ 2 GB/s",
+                measured: big.map(|big| {
+                    let gb = rate(big.report.stored_bytes, &big.verify) / 1e3;
+                    at_least(gb, 2.0, format!("{gb:.2} GB/s"))
+                }),
+            },
+            Target {
+                what: "opening the big archive and reading 64 KiB, a whole process",
+                asked: "< 5 ms",
+                measured: big.map(|big| {
+                    let ms = 1e3 * median(big.read.iter().map(|cost| cost.wall_s));
+                    at_most(ms, 5.0, format!("{ms:.1} ms"))
+                }),
+            },
+        ]
+    }
+
+    fn write(&self, page: &mut String) -> anyhow::Result<()> {
+        write!(
+            page,
+            "Medians of {} runs. The *series*: the Django tars. The *big archive*: the DVD again and \
+             again, each time with\nall bytes changed in another way, so that nothing repeats and nothing \
+             can be compressed; from a pipe that\nanother program fills. *New chunks*: noise from such a \
+             pipe, uncompressed, to `/dev/null`, with {INDEX_BUDGET} for names;\nof 1 KiB there are as \
+             many as 1 TB has of 32 KiB.\n\n\
+             | | MB/s | wall, s | CPU, s | peak, MB |\n|---|--:|--:|--:|--:|\n",
+            self.runs
+        )?;
+        let mut row = |what: &str, bytes: u64, costs: &[Cost]| {
+            let cost = medians(costs);
+            let mb = bytes as f64 / 1e6;
+            writeln!(
+                page,
+                "| {what} | {:.0} | {:.3} | {:.3} | {:.0} |",
+                mb / cost.wall_s,
+                cost.wall_s,
+                cost.cpu_s,
+                cost.peak_bytes as f64 / 1e6,
+            )
+        };
+        if let Some(series) = &self.series {
+            let bytes = series.plain_bytes;
+            row("series: `create`", bytes, &series.create)?;
+            row(
+                "series: `create --profile shared`",
+                bytes,
+                &series.create_shared,
+            )?;
+            row("series: `extract`, into memory", bytes, &series.extract)?;
+            let stored = "series: `verify`, of stored bytes";
+            row(stored, series.archive_bytes, &series.verify)?;
+        }
+        if let Some(big) = &self.big {
+            let gb = big.plain_bytes / 1_000_000_000;
+            let create = format!("big archive, {gb} GB: `create`");
+            row(&create, big.plain_bytes, &[big.create])?;
+            let verify = "big archive: `verify`, of stored bytes";
+            row(verify, big.report.stored_bytes, &big.verify)?;
+            let read = "big archive: `cat --range`, 64 KiB";
+            row(read, READ_BYTES, &big.read)?;
+            row("a process that does nothing", 0, &big.nothing)?;
+        }
+        for many in &self.many {
+            let what = format!(
+                "new chunks of {} KiB, {} of them: `create`",
+                many.chunk_bytes >> 10,
+                many.chunks
+            );
+            row(&what, many.plain_bytes, &[many.create])?;
+        }
+        Ok(())
+    }
+}
 
 /// Measures them.
-pub fn run(setup: &Setup<'_>) -> anyhow::Result<Speeds> {
+fn run(setup: &Setup<'_>) -> anyhow::Result<Speeds> {
     let files = |set: DataSet| {
         let files = setup.data.files(set);
         files

@@ -7,20 +7,21 @@
 mod server;
 mod ways;
 
-use std::path::Path;
+use std::{fmt::Write, path::Path};
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use super::{
     Setup,
+    chapters::Figures,
     data::{DataSet, bytes_of},
-    measured::{Cost, measure, median},
+    measured::{Cost, measure, median, medians},
+    targets::{Target, at_most},
     ways::{are_installed, bash},
 };
 use server::{RsyncDaemon, Web};
-pub use ways::{OURS, RSYNC};
-use ways::{Server, TransferWay};
+use ways::{OURS, RSYNC, Server, TransferWay};
 
 /// All steps from a version to the next.
 #[derive(Serialize, Deserialize)]
@@ -118,11 +119,82 @@ const STEPS: [(&str, DataSet, &str, &str); 3] = [
     ("DVD → CD 1", DataSet::DvdAndCds, "dvd.tar", "cd1.tar"),
 ];
 
-pub const DJANGO_STEP: &str = "Django 4.2.10 → 4.2.11";
-pub const ROOT_STEP: &str = "base → + apache";
+const DJANGO_STEP: &str = "Django 4.2.10 → 4.2.11";
+const ROOT_STEP: &str = "base → + apache";
+
+impl Figures for Transfers {
+    const NAME: &'static str = "transfer";
+    const TITLE: &'static str = "Version N+1 to a client that has N";
+
+    fn measure(setup: &Setup<'_>) -> anyhow::Result<Self> {
+        run(setup)
+    }
+
+    fn targets(figures: Option<&Self>) -> Vec<Target> {
+        let moved = |step: &str| {
+            let step = figures?.steps.iter().find(|row| row.name == step)?;
+            step.moved.as_ref()
+        };
+        let medians = |step: &str, way: &str| moved(step)?.row(way)?.medians();
+        let django = medians(DJANGO_STEP, OURS);
+        let root = || {
+            let (ours, ..) = medians(ROOT_STEP, OURS)?;
+            let (theirs, ..) = medians(ROOT_STEP, RSYNC)?;
+            let ratio = ours as f64 / theirs as f64;
+            let (ours, theirs) = (ours as f64 / 1e6, theirs as f64 / 1e6);
+            let text = format!("{ratio:.2} ({ours:.1} of {theirs:.1} MB)");
+            Some(at_most(ratio, 1.2, text))
+        };
+        vec![
+            Target {
+                what: "Django 4.2.10 → 4.2.11 over HTTP",
+                asked: "≤ 1.2 MB",
+                measured: django.map(|(bytes, ..)| {
+                    let mb = bytes as f64 / 1e6;
+                    at_most(mb, 1.2, format!("{mb:.2} MB"))
+                }),
+            },
+            Target {
+                what: "requests for it",
+                asked: "≤ 20",
+                measured: django.and_then(|(_, requests, _)| {
+                    let requests = requests?;
+                    Some(at_most(requests as f64, 20.0, requests.to_string()))
+                }),
+            },
+            Target {
+                what: "base → + apache, over `rsync -z`",
+                asked: "≤ 1.2",
+                measured: root(),
+            },
+        ]
+    }
+
+    fn write(&self, page: &mut String) -> anyhow::Result<()> {
+        write!(
+            page,
+            "Over HTTP on loopback from nginx, which counts, with the heads of requests and answers; \
+             `rsync` from its\ndaemon. Loopback has no delay and no end of bandwidth: requests and bytes \
+             say what a real link would make of\nit, and seconds what the client computes. Medians of {} \
+             runs; the client ends with the new version, which is\ncompared.\n",
+            self.runs
+        )?;
+        for step in &self.steps {
+            match &step.moved {
+                None => writeln!(page, "\n### {}\n\nNot there.", step.name)?,
+                Some(moved) => {
+                    let mb = moved.bytes as f64 / 1e6;
+                    writeln!(page, "\n### {}, {mb:.1} MB\n", step.name)?;
+                    write_step(page, moved)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Measures them; ways take turns.
-pub fn run(setup: &Setup<'_>) -> anyhow::Result<Transfers> {
+fn run(setup: &Setup<'_>) -> anyhow::Result<Transfers> {
     let ways = ways::all();
     let mut steps = Vec::new();
     for (name, set, old, new) in STEPS {
@@ -209,4 +281,34 @@ fn once(setup: &Setup<'_>, old: &Path, new: &Path, way: &TransferWay) -> anyhow:
     };
     run(r#"cmp "$NEW" out/new"#, "")?;
     Ok(MovedRun { traffic, cost })
+}
+
+fn write_step(page: &mut String, moved: &Moved) -> anyhow::Result<()> {
+    *page += "| | MB | of it sent by the client | requests | s | CPU, s | peak, MB |\n\
+              |---|--:|--:|--:|--:|--:|--:|\n";
+    for row in &moved.rows {
+        write!(page, "| {} | ", row.way)?;
+        match &row.outcome {
+            MovedOutcome::NotThere => writeln!(page, "not there | | | | | |")?,
+            MovedOutcome::Failed => writeln!(page, "failed | | | | | |")?,
+            MovedOutcome::Moved { runs } => {
+                let Some((bytes, requests, wall_s)) = row.medians() else {
+                    continue;
+                };
+                let costs: Vec<Cost> = runs.iter().map(|run| run.cost).collect();
+                let cost = medians(&costs);
+                let client = median(runs.iter().map(|run| run.traffic.sent_by_client as f64));
+                writeln!(
+                    page,
+                    "{:.3} | {:.3} | {} | {wall_s:.2} | {:.2} | {:.0} |",
+                    bytes as f64 / 1e6,
+                    client / 1e6,
+                    requests.map_or("–".to_owned(), |requests| requests.to_string()),
+                    cost.cpu_s,
+                    cost.peak_bytes as f64 / 1e6,
+                )?;
+            }
+        }
+    }
+    Ok(())
 }
