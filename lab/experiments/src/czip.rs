@@ -7,6 +7,7 @@
 mod chapters;
 mod data;
 mod measured;
+mod options;
 mod page;
 mod sizes;
 mod speed;

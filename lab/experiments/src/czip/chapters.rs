@@ -7,11 +7,14 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{Setup, sizes::Sizes, speed::Speeds, targets::Target, transfer::Transfers};
+use super::{
+    Setup, options::Options, sizes::Sizes, speed::Speeds, targets::Target, transfer::Transfers,
+};
 
 /// All chapters, in the order of the page. A new one is added here and nowhere else.
-pub const ALL: [Chapter; 3] = [
+pub const ALL: [Chapter; 4] = [
     Chapter::of::<Sizes>(),
+    Chapter::of::<Options>(),
     Chapter::of::<Transfers>(),
     Chapter::of::<Speeds>(),
 ];

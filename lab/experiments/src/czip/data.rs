@@ -54,11 +54,22 @@ impl DataSet {
 
     pub fn name(self) -> &'static str {
         match self {
-            Self::Django => "Django 4.2 to 4.2.11, 12 tars",
-            Self::RootFileSystems => "Debian root file systems, 3 tars",
-            Self::DvdAndCds => "a DVD and 3 CDs of .debs, 4 tars",
-            Self::GithubPage => "a page's 200 revisions (GitHub), a tar",
-            Self::BrevoPage => "a page's 200 revisions (Brevo), a tar",
+            Self::Django => "D1: Django 4.2 to 4.2.11, 12 tars",
+            Self::RootFileSystems => "D2: Debian root file systems, 3 tars",
+            Self::DvdAndCds => "D3: a DVD and 3 CDs of .debs, 4 tars",
+            Self::GithubPage => "D4: a page's 200 revisions (GitHub), a tar",
+            Self::BrevoPage => "D4: a page's 200 revisions (Brevo), a tar",
+        }
+    }
+
+    /// For columns.
+    pub fn short_name(self) -> &'static str {
+        match self {
+            Self::Django => "D1",
+            Self::RootFileSystems => "D2",
+            Self::DvdAndCds => "D3",
+            Self::GithubPage => "D4, GitHub",
+            Self::BrevoPage => "D4, Brevo",
         }
     }
 

@@ -13,7 +13,7 @@ use super::{
     data::{DataSet, bytes_of},
     measured::{Cost, measure, medians},
     targets::{Target, at_most},
-    ways::{self, Way, are_installed, bash},
+    ways::{self, ARCHIVE, Way, are_installed, bash},
 };
 
 /// All sets.
@@ -177,8 +177,8 @@ impl Figures for Sizes {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         write!(
             page,
-            "Profile `small` with default options stands first; each row below it changes what it names. \
-             Every archive\nof ours was read back and compared. *Ranges*: whether a few bytes from the \
+            "With default options: what each is worth stands below. Every archive of ours was read back \
+             and compared. *Ranges*: whether a few bytes from the \
              middle can be read without most\nof what is before them. *Table*: of the archive, all but \
              frames. Times of {} runs; in brackets: of one.\n",
             self.runs
@@ -258,34 +258,25 @@ impl Outcome {
     }
 }
 
-/// Stores `files`, in a folder that goes away again.
+/// Stores `files` in one way.
 fn once(
     setup: &Setup<'_>,
     files: &[PathBuf],
     way: &Way,
     is_first: bool,
 ) -> anyhow::Result<Outcome> {
-    let folder = tempfile::tempdir_in(setup.data.folder())?;
-    let out = folder.path().join("out");
-    std::fs::create_dir(&out)?;
-    let script = format!("REFRAIN=$1; shift; {}", way.script);
-    let files_too = [setup.refrain].into_iter().chain(paths(files));
-    let (cost, output) = measure(bash(&script, files_too), folder.path(), None)?;
-    let bytes = bytes_of(&out)?;
-    eprintln!(
-        "{}: {:.2} MB, {:.2} s",
-        way.name,
-        bytes as f64 / 1e6,
-        cost.wall_s
-    );
+    let stored = store(setup, files, &way.script)?;
+    let bytes = bytes_of(&stored.out())?;
+    let (mb, wall_s) = (bytes as f64 / 1e6, stored.cost.wall_s);
+    eprintln!("{}: {mb:.2} MB, {wall_s:.2} s", way.name);
     let report = match way.is_ours {
-        true => Some(serde_json::from_slice(&output)?),
+        true => Some(serde_json::from_slice(&stored.output)?),
         false => None,
     };
     if way.is_ours && is_first {
-        compare(setup, files, &out.join("archive.czip"))?;
+        compare(setup, files, &stored.out().join(ARCHIVE))?;
     }
-    let costs = vec![cost];
+    let costs = vec![stored.cost];
     Ok(Outcome::Stored {
         bytes,
         costs,
@@ -293,8 +284,37 @@ fn once(
     })
 }
 
+/// What a script stored; it goes away when dropped.
+pub struct Stored {
+    folder: tempfile::TempDir,
+    pub cost: Cost,
+    /// What it wrote to standard output.
+    pub output: Vec<u8>,
+}
+
+impl Stored {
+    /// The folder that holds it.
+    pub fn out(&self) -> PathBuf {
+        self.folder.path().join("out")
+    }
+}
+
+/// Stores `files` with the script of a way.
+pub fn store(setup: &Setup<'_>, files: &[PathBuf], script: &str) -> anyhow::Result<Stored> {
+    let folder = tempfile::tempdir_in(setup.data.folder())?;
+    std::fs::create_dir(folder.path().join("out"))?;
+    let script = format!("REFRAIN=$1; shift; {script}");
+    let files_too = [setup.refrain].into_iter().chain(paths(files));
+    let (cost, output) = measure(bash(&script, files_too), folder.path(), None)?;
+    Ok(Stored {
+        folder,
+        cost,
+        output,
+    })
+}
+
 /// Reads an archive of `files` back, and compares every byte.
-fn compare(setup: &Setup<'_>, files: &[PathBuf], archive: &Path) -> anyhow::Result<()> {
+pub fn compare(setup: &Setup<'_>, files: &[PathBuf], archive: &Path) -> anyhow::Result<()> {
     let script =
         r#"program=$1 archive=$2; shift 2; "$program" czip cat "$archive" | cmp - <(cat "$@")"#;
     let before = [setup.refrain, archive];

@@ -23,7 +23,8 @@ install_into apache apache2
 cp -a apache both
 install_into both mariadb-server
 for system in base apache both; do
-    tar --sort=name -C "$system" -cf part .
+    # Lists of packages are 50 MB of text that belong to no system.
+    tar --sort=name --exclude='./var/lib/apt/lists/*' -C "$system" -cf part .
     mv part "$system.tar"
 done
 rm -rf base apache both
