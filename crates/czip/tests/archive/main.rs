@@ -2,6 +2,7 @@
 
 mod encryption;
 mod round_trips;
+mod table_cost;
 
 use std::{
     io::{Cursor, Read},
