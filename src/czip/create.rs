@@ -6,7 +6,6 @@ use std::{
     io::{self, IsTerminal},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    thread,
 };
 
 use anyhow::{Context, ensure};
@@ -123,7 +122,8 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
     let mut options = options(arguments, is_pipe)?;
     options.passed_over = passed_over;
     let inputs = inputs(&arguments.inputs, &interrupt)?;
-    let bar = bar(&arguments.inputs);
+    options.expected_bytes = expected_bytes(&arguments.inputs, &interrupt)?;
+    let bar = bar(options.expected_bytes);
     let mut special_files = 0;
     let created = create(inputs, output, &options, &mut |now: CreateProgress<'_>| {
         bar.set_position(now.plain_bytes);
@@ -209,28 +209,38 @@ fn inputs(paths: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<Input>
     Ok(paths.iter().cloned().map(Input::Path).collect())
 }
 
-/// A bar whose length another thread finds out.
-fn bar(inputs: &[PathBuf]) -> ProgressBar {
-    let bar = progress::bar(progress::SOME_BYTES);
-    let is_standard = |path: &PathBuf| path.as_os_str() == STANDARD;
-    if !bar.is_hidden() && !inputs.iter().any(is_standard) {
-        let (inputs, bar) = (inputs.to_vec(), bar.clone());
-        // It ends with the process, if not before.
-        thread::spawn(move || {
-            let mut seen = HashSet::new();
-            let total = inputs
-                .iter()
-                .map(|input| bytes_in(input, true, &mut seen))
-                .sum();
-            bar.set_length(total);
-            bar.set_style(progress::style(progress::OF_BYTES));
-        });
+/// About how many bytes there are to archive, if that can be known before they are read.
+fn expected_bytes(inputs: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Option<u64>> {
+    if inputs.iter().any(|path| path.as_os_str() == STANDARD) {
+        return Ok(standard_io::input_left());
     }
-    bar
+    let mut seen = HashSet::new();
+    let mut bytes = 0;
+    for input in inputs {
+        bytes += bytes_in(input, true, &mut seen, interrupt);
+        interrupt.check()?;
+    }
+    Ok(Some(bytes))
+}
+
+fn bar(expected_bytes: Option<u64>) -> ProgressBar {
+    match expected_bytes {
+        None => progress::bar(progress::SOME_BYTES),
+        Some(bytes) => {
+            let bar = progress::bar(progress::OF_BYTES);
+            bar.set_length(bytes);
+            bar
+        }
+    }
 }
 
 /// The bytes of all files at and below `path`; what cannot be read has none.
-fn bytes_in(path: &Path, is_given: bool, seen: &mut HashSet<(u64, u64)>) -> u64 {
+fn bytes_in(
+    path: &Path,
+    is_given: bool,
+    seen: &mut HashSet<(u64, u64)>,
+    interrupt: &Interrupt,
+) -> u64 {
     let metadata = match is_given {
         true => fs::metadata(path),
         false => fs::symlink_metadata(path),
@@ -245,7 +255,8 @@ fn bytes_in(path: &Path, is_given: bool, seen: &mut HashSet<(u64, u64)>) -> u64 
         Ok(folder) if folder.is_dir() => {
             let below = fs::read_dir(path).into_iter().flatten().flatten();
             below
-                .map(|below| bytes_in(&below.path(), false, seen))
+                .take_while(|_| interrupt.check().is_ok())
+                .map(|below| bytes_in(&below.path(), false, seen, interrupt))
                 .sum()
         }
         _ => 0,

@@ -3,7 +3,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read},
+    io::{self, Read, Seek},
     os::fd::AsFd,
 };
 
@@ -23,6 +23,13 @@ const PATIENCE: Timespec = Timespec {
 /// Standard input.
 pub fn input() -> io::Result<File> {
     Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?))
+}
+
+/// Bytes from where standard input is read to its end, if it is a file.
+pub fn input_left() -> Option<u64> {
+    let mut file = input().ok()?;
+    let metadata = file.metadata().ok().filter(|file| file.is_file())?;
+    Some(metadata.len().saturating_sub(file.stream_position().ok()?))
 }
 
 /// Standard output.

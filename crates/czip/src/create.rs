@@ -67,6 +67,10 @@ const PIECE_BYTES: usize = 1 << 20;
 /// what an earlier archive holds.
 pub(crate) const SMALL_CHUNK_BYTES: u32 = 8 << 10;
 
+/// What the root takes for a chunk, and half of it to spare: a row has 60 to 100 chunks, and up to
+/// three parts.
+const ROOT_BYTES_PER_CHUNK: u64 = 2;
+
 /// How an archive is to be.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
@@ -88,6 +92,8 @@ pub struct CreateOptions {
     /// Memory for frames that wait until it is known how long the table before them is; beyond,
     /// that is estimated.
     pub waiting_bytes: usize,
+    /// About how many plain bytes are to come, if that is known: for room before the frames.
+    pub expected_bytes: Option<u64>,
     /// Threads that compress.
     pub threads: usize,
     /// Where temporary files go.
@@ -110,6 +116,7 @@ impl Default for CreateOptions {
             is_woven: true,
             index_bytes: 128 << 20,
             waiting_bytes: 64 << 20,
+            expected_bytes: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             temporary: std::env::temp_dir(),
             encryption: None,
@@ -355,7 +362,7 @@ impl<'a> Creator<'a> {
             }
             self.progress.plain_bytes += count as u64;
             self.progress.stored_bytes = self.streams.frames.frames.bytes();
-            self.streams.estimate_table();
+            self.streams.estimate_table(self.options);
             self.tell(None, progress)?;
         }
         match self.options.is_woven {
@@ -431,16 +438,20 @@ impl Streams {
         self.makers[stream.index()].push(bytes, &mut self.frames)
     }
 
-    /// What the table will take when all is read, from what it takes by now. Nobody knows how much is
-    /// to come: as much again is a guess that leaves little room empty, and what does not fit goes
-    /// elsewhere.
-    fn estimate_table(&mut self) {
-        let chunk_bytes = match self.makers[0].is_shared() {
-            true => 40,
-            false => 26,
+    /// What the table will take when all is read, from what it takes by now. Nobody knows how much of
+    /// what is to come is new: as much again is a guess that leaves little room empty. What does not
+    /// fit goes elsewhere, but the root should, for it is what every reader reads first.
+    fn estimate_table(&mut self, options: &CreateOptions) {
+        let chunk_bytes = match options.profile {
+            Profile::Shared => 40,
+            Profile::Small => 26,
         };
         let chunks: u64 = self.makers.iter().map(StreamMaker::chunks).sum();
-        self.frames.table_bytes = (64 << 10) + 2 * chunks * chunk_bytes;
+        let expected_bytes = options.expected_bytes.unwrap_or(0);
+        let expected_chunks = expected_bytes / u64::from(options.chunking.average_bytes());
+        let table_bytes = 2 * chunks * chunk_bytes;
+        let root_bytes = expected_chunks * ROOT_BYTES_PER_CHUNK;
+        self.frames.table_bytes = (64 << 10) + table_bytes + root_bytes;
     }
 
     /// Ends all streams, and gives the frames and the parts of the table.

@@ -117,10 +117,6 @@ impl StreamMaker {
         self.reference_count
     }
 
-    pub(super) fn is_shared(&self) -> bool {
-        self.is_shared
-    }
-
     /// The next bytes of the stream.
     pub(super) fn push(
         &mut self,

@@ -167,16 +167,16 @@ impl TableWriter<'_> {
         let mut root_bytes = 0;
         loop {
             let parts_at = header_bytes + root_bytes;
-            let room_end = parts_at + self.parts_bytes;
-            let frames_at = self.frames.start().unwrap_or(room_end);
-            if room_end > frames_at {
-                return self.around_frames(frames_at);
+            let all = parts_at + self.parts_bytes;
+            let frames_at = self.frames.start().unwrap_or(all);
+            if parts_at > frames_at {
+                return self.behind_frames(frames_at);
             }
             let packed = self.pack(Layout {
                 root_at: header_bytes,
                 parts_at,
-                room_end,
-                tail: room_end,
+                room_end: frames_at,
+                tail: frames_at + self.frames.bytes(),
                 frames_at,
             })?;
             let needed = self.root_bytes(&packed);
@@ -188,8 +188,8 @@ impl TableWriter<'_> {
         }
     }
 
-    /// The room is too small: what does not fit goes behind the frames.
-    fn around_frames(&mut self, frames_at: u64) -> io::Result<PackedRoot> {
+    /// The room is too small even for the root.
+    fn behind_frames(&mut self, frames_at: u64) -> io::Result<PackedRoot> {
         let tail = frames_at + self.frames.bytes();
         let layout = Layout {
             root_at: tail,
@@ -290,7 +290,11 @@ impl TableWriter<'_> {
             true => header.archive_bytes - header_bytes,
             false => 0,
         };
-        self.frames.write_at(&header.to_bytes(), header_at)?;
+        let header = header.to_bytes();
+        // What no reader would open must not take the place of what was there.
+        Header::parse(&header)
+            .map_err(|error| io::Error::new(io::ErrorKind::FileTooLarge, error))?;
+        self.frames.write_at(&header, header_at)?;
         self.frames.finish()
     }
 }

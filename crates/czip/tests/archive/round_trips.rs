@@ -4,7 +4,7 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use refrain_czip::{
     chunker::Chunking,
     create::{CreateOptions, Input, Output},
-    format::header::Profile,
+    format::{Stream, header::Profile},
 };
 
 use crate::{
@@ -178,8 +178,9 @@ fn a_large_archive_has_its_table_in_front() {
 /// Where no frame waits, room is left by what the first one tells.
 #[test]
 fn a_table_that_outgrows_its_room_goes_behind_the_frames() {
-    let content = noise(5, 24 << 20);
+    let content = noise(5, 80 << 20);
     let options = CreateOptions {
+        profile: Profile::Shared,
         chunking: Chunking::default().at_most(1 << 10),
         waiting_bytes: 0,
         ..options()
@@ -187,6 +188,27 @@ fn a_table_that_outgrows_its_room_goes_behind_the_frames() {
     let archive = open(archive_of(&content, &options));
     assert!(archive.header().root.offset > archive.root().summary.stored_bytes);
     assert_eq!(read_all(&archive).expect("sound"), content);
+}
+
+/// Every reader reads the root, and gets it with the header.
+#[test]
+fn the_root_is_in_front_if_it_was_known_how_much_would_come() {
+    let content = noise(5, 80 << 20);
+    for profile in [Profile::Small, Profile::Shared] {
+        let options = CreateOptions {
+            profile,
+            chunking: Chunking::default().at_most(1 << 10),
+            waiting_bytes: 4 << 20,
+            expected_bytes: Some(content.len() as u64),
+            ..options()
+        };
+        let archive = open(archive_of(&content, &options));
+        assert_eq!(archive.header().root.offset, 256);
+        let rows = archive.root().stream(Stream::Content).chunks.rows();
+        let is_behind = |offset| offset > archive.root().summary.stored_bytes;
+        assert!(rows.iter().any(|row| is_behind(row.place.offset)));
+        assert_eq!(read_all(&archive).expect("sound"), content);
+    }
 }
 
 #[test]
