@@ -47,9 +47,16 @@ fn mended(mut archive: Vec<u8>) -> Vec<u8> {
         let end = begin.saturating_add(bytes).min(length as u64) as usize;
         let root = archive.get(begin as usize..end).unwrap_or_default();
         let digest = *blake3::hash(root).as_bytes();
+        let (begin, bytes) = (number(184, 8), number(192, 4));
+        let end = begin.saturating_add(bytes).min(length as u64) as usize;
+        let keys = archive.get(begin as usize..end).unwrap_or_default();
+        let keys_digest = *blake3::hash(keys).as_bytes();
         let header = &mut archive[header..][..HEADER_BYTES];
         header[40..48].copy_from_slice(&(length as u64).to_le_bytes());
         header[152..184].copy_from_slice(&digest);
+        if bytes > 0 {
+            header[196..228].copy_from_slice(&keys_digest);
+        }
         let check = blake3::hash(&header[..240]);
         header[240..].copy_from_slice(&check.as_bytes()[..16]);
     }

@@ -168,7 +168,11 @@ impl<S: Source> Archive<S> {
             })
         };
         let public = unpack(stored_public, place.plain_bytes)?;
-        let mut root = Root::parse_public(&public, header.profile == Profile::Shared)?;
+        let mut root = Root::parse_public(
+            &public,
+            header.profile == Profile::Shared,
+            header.encryption.is_some(),
+        )?;
         let sealed_root = match header.encryption {
             Some(_) => Some(SealedRoot {
                 header: header_bytes,
@@ -217,8 +221,7 @@ impl<S: Source> Archive<S> {
         let (Some(sealed), Some(how)) = (&self.sealed_root, self.header.encryption) else {
             return Ok(());
         };
-        let (keys_at, keys_bytes) = self.header.keys;
-        let keys = read(&self.source, keys_at, keys_bytes as usize)?;
+        let keys = self.keys()?;
         let private = PrivateKey::new(&unwrap(&keys, identities, passphrase)?);
         let opened = private
             .open_private_root(&sealed.header, &sealed.public, sealed.private.clone())
@@ -243,6 +246,19 @@ impl<S: Source> Archive<S> {
             },
         });
         Ok(())
+    }
+
+    /// The keys section as stored, checked.
+    pub(crate) fn keys(&self) -> Result<Vec<u8>, ReadError> {
+        let place = self.header.keys;
+        let keys = read(&self.source, place.offset, place.bytes as usize)?;
+        match *blake3::hash(&keys).as_bytes() == place.digest {
+            true => Ok(keys),
+            false => Err(FormatError::Digest {
+                what: "keys section",
+            }
+            .into()),
+        }
     }
 
     fn check_unlocked(&self) -> Result<(), ReadError> {

@@ -46,7 +46,7 @@ use crate::{
     format::{
         Stream,
         catalog::{Entry, EntryKind},
-        header::{Header, PlainSummary, Profile, RootPlace},
+        header::{Header, KeysPlace, PlainSummary, Profile, RootPlace},
         part::{POINTS_MAX, PartKind, encode_points},
         root::Root,
     },
@@ -331,7 +331,7 @@ impl<'a> Creator<'a> {
             chunks: 0,
             references: 0,
             root: RootPlace::default(),
-            keys: (0, 0),
+            keys: KeysPlace::default(),
         }
     }
 

@@ -26,8 +26,9 @@ pub struct Verified {
     pub stored_bytes: u64,
 }
 
-/// Checks root, parts (of a locked archive the public ones) and frames of `archive` against their digests, with `threads` threads.
-/// `progress` is told how many stored bytes were checked, and says whether to go on.
+/// Checks root, keys, parts and frames of `archive` against their digests, with `threads` threads; no
+/// key is needed. `progress` is told how many stored bytes of frames were checked, and says whether to
+/// go on.
 ///
 /// # Errors
 /// If something cannot be read, or is damaged. `None` if `progress` said so.
@@ -36,22 +37,27 @@ pub fn verify<S: Source>(
     threads: usize,
     progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
 ) -> Result<Option<Verified>, ReadError> {
-    let mut kinds = vec![PartKind::Chunks];
-    if !archive.is_locked() {
-        kinds.extend([PartKind::Lengths, PartKind::References, PartKind::Keys]);
+    if archive.header().encryption.is_some() {
+        archive.keys()?;
     }
+    // Parts come first: frames are checked by what they say.
     let mut tasks = Vec::new();
+    let rows = |kind, stream| 0..archive.list(kind, stream).rows().len();
     for stream in Stream::ALL {
-        let lists = archive.root().stream(stream);
-        for &kind in &kinds {
-            for row in 0..lists.list(kind).rows().len() {
-                archive.part_bytes(kind, Some(stream), row)?;
-            }
+        for kind in [
+            PartKind::Chunks,
+            PartKind::Lengths,
+            PartKind::References,
+            PartKind::Keys,
+        ] {
+            tasks.extend(rows(kind, Some(stream)).map(|row| Task::Part(kind, Some(stream), row)));
         }
-        tasks.extend((0..lists.frames.rows().len()).map(|row| (stream, row)));
     }
-    for row in 0..archive.root().weave_index.rows().len() {
-        archive.part_bytes(PartKind::WeaveIndex, None, row)?;
+    let index = PartKind::WeaveIndex;
+    tasks.extend(rows(index, None).map(|row| Task::Part(index, None, row)));
+    for stream in Stream::ALL {
+        let frame_parts = rows(PartKind::Frames, Some(stream));
+        tasks.extend(frame_parts.map(|row| Task::Frames(stream, row)));
     }
     let next = AtomicU64::new(0);
     let frames = AtomicU64::new(0);
@@ -61,16 +67,23 @@ pub fn verify<S: Source>(
     let work = || {
         while !is_stopped.load(Ordering::Relaxed) {
             let task = next.fetch_add(1, Ordering::Relaxed) as usize;
-            let Some(&(stream, row)) = tasks.get(task) else {
-                return;
-            };
-            let checked = check_frames(archive, stream, row, &mut |bytes, count| {
+            let mut went_on = |bytes, count| {
                 frames.fetch_add(count, Ordering::Relaxed);
                 let sum = stored_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
                 if progress(sum).is_break() {
                     is_stopped.store(true, Ordering::Relaxed);
                 }
-            });
+            };
+            let checked = match tasks.get(task) {
+                Some(&Task::Part(kind, stream, row)) => {
+                    went_on(0, 0);
+                    check_part(archive, kind, stream, row)
+                }
+                Some(&Task::Frames(stream, row)) => {
+                    check_frames(archive, stream, row, &mut went_on)
+                }
+                None => return,
+            };
             if let Err(error) = checked {
                 is_stopped.store(true, Ordering::Relaxed);
                 failed
@@ -93,6 +106,25 @@ pub fn verify<S: Source>(
             frames: frames.into_inner(),
             stored_bytes: stored_bytes.into_inner(),
         })),
+    }
+}
+
+/// What one thread checks at once.
+enum Task {
+    Part(PartKind, Option<Stream>, usize),
+    /// The frames of a frame part, and that part.
+    Frames(Stream, usize),
+}
+
+fn check_part<S: Source>(
+    archive: &Archive<S>,
+    kind: PartKind,
+    stream: Option<Stream>,
+    row: usize,
+) -> Result<(), ReadError> {
+    match archive.is_locked() && kind != PartKind::Chunks {
+        true => archive.stored_part(kind, stream, row).map(|_| ()),
+        false => archive.part_bytes(kind, stream, row).map(|_| ()),
     }
 }
 

@@ -7,12 +7,12 @@ use quick_cache::{Weighter, sync::Cache};
 use super::{Archive, ReadError, Source, read};
 use crate::{
     create::private_place,
-    crypt::FrameKey,
+    crypt::{FrameKey, Place},
     format::{
         ChunkName, FormatError, Stream, digest,
         header::Profile,
         part::{self, ChunkPlace, LengthPart, PartKind, Run, StoredFrame},
-        root::{PartList, PartRow, digest_bytes},
+        root::{PartList, PartPlace, PartRow, digest_bytes},
     },
     method::unpack_part,
 };
@@ -78,6 +78,10 @@ const WRONG_PART: FormatError = FormatError::Invalid {
     what: "a part of its table contradicts the root",
 };
 
+fn has_digest(bytes: &[u8], place: &PartPlace, kind: PartKind) -> bool {
+    digest::<20>(bytes).starts_with(&place.digest[..digest_bytes(kind)])
+}
+
 impl<S: Source> Archive<S> {
     /// The plain bytes of a part, checked.
     pub(crate) fn part_bytes(
@@ -87,24 +91,43 @@ impl<S: Source> Archive<S> {
         row: usize,
     ) -> Result<Vec<u8>, ReadError> {
         let place = &self.list(kind, stream).rows()[row].place;
-        let mut stored = read(&self.source, place.offset, place.stored_bytes as usize)?;
-        let private = private_place(kind, stream, row);
-        if let (Some(unlocked), Some(private)) = (&self.unlocked, private) {
-            stored = unlocked
-                .private
-                .open_part(private, stored)
-                .map_err(|_| FormatError::Digest { what: kind.what() })?;
+        let damaged = || FormatError::Digest { what: kind.what() };
+        let mut stored = self.stored_part(kind, stream, row)?;
+        let sealed = self.sealed_place(kind, stream, row);
+        if let Some(sealed) = sealed {
+            let private = &self.unlocked.as_ref().ok_or(ReadError::Locked)?.private;
+            stored = private.open_part(sealed, stored).map_err(|_| damaged())?;
         }
-        let plain = unpack_part(&stored, place.plain_bytes as usize)
-            .map_err(|_| FormatError::Digest { what: kind.what() })?;
-        let expected = &place.digest[..digest_bytes(kind)];
-        match digest::<20>(&plain).starts_with(expected) {
+        let plain = unpack_part(&stored, place.plain_bytes as usize).map_err(|_| damaged())?;
+        match sealed.is_some() || has_digest(&plain, place, kind) {
             true => Ok(plain),
+            false => Err(damaged().into()),
+        }
+    }
+
+    /// A part as stored: checked if it is sealed, for which no key is needed.
+    pub(crate) fn stored_part(
+        &self,
+        kind: PartKind,
+        stream: Option<Stream>,
+        row: usize,
+    ) -> Result<Vec<u8>, ReadError> {
+        let place = &self.list(kind, stream).rows()[row].place;
+        let stored = read(&self.source, place.offset, place.stored_bytes as usize)?;
+        let is_sealed = self.sealed_place(kind, stream, row).is_some();
+        match !is_sealed || has_digest(&stored, place, kind) {
+            true => Ok(stored),
             false => Err(FormatError::Digest { what: kind.what() }.into()),
         }
     }
 
-    fn list(&self, kind: PartKind, stream: Option<Stream>) -> &PartList {
+    /// What a part is sealed for, if it is.
+    fn sealed_place(&self, kind: PartKind, stream: Option<Stream>, row: usize) -> Option<Place> {
+        self.header.encryption?;
+        private_place(kind, stream, row)
+    }
+
+    pub(crate) fn list(&self, kind: PartKind, stream: Option<Stream>) -> &PartList {
         match stream {
             Some(stream) => self.root.stream(stream).list(kind),
             None => &self.root.weave_index,

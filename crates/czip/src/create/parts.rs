@@ -72,12 +72,16 @@ impl PartSpool {
     ) -> io::Result<()> {
         let mut stored = pack_part(&plain)?;
         let place = private_place(self.kind, self.stream, self.drafts.len());
-        if let (Some(seal), Some(place)) = (&self.seal, place) {
-            stored = seal.private.seal_part(place, stored);
-        }
+        let whole_digest: [u8; 20] = match (&self.seal, place) {
+            (Some(seal), Some(place)) => {
+                stored = seal.private.seal_part(place, stored);
+                digest(&stored)
+            }
+            _ => digest(&plain),
+        };
         let covered_bytes = digest_bytes(self.kind);
         let mut covered = [0; 20];
-        covered[..covered_bytes].copy_from_slice(&digest::<20>(&plain)[..covered_bytes]);
+        covered[..covered_bytes].copy_from_slice(&whole_digest[..covered_bytes]);
         let at = self.spool.append(&stored)?;
         self.drafts.push(PartDraft {
             items: items as u32,

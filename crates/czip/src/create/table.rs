@@ -7,7 +7,7 @@ use crate::{
     crypt::SEAL_BYTES,
     format::{
         Stream,
-        header::{Header, Profile, RootPlace},
+        header::{Header, KeysPlace, Profile, RootPlace},
         limits::HEADER_BYTES,
         part::PartKind,
         root::{PartPlace, Root},
@@ -234,7 +234,7 @@ impl TableWriter<'_> {
             list.push(kind, place, further)
                 .map_err(|error| io::Error::new(io::ErrorKind::FileTooLarge, error))?;
         }
-        let public = root.encode_public();
+        let public = root.encode_public(self.seal.is_some());
         let private = root.encode_private(self.seal.is_some());
         Ok(PackedRoot {
             public: pack_part(&public)?,
@@ -278,7 +278,11 @@ impl TableWriter<'_> {
         header.root.digest = *blake3::hash(&stored).as_bytes();
         if let Some(seal) = self.seal {
             let keys_at = packed.layout.root_at + stored.len() as u64;
-            header.keys = (keys_at, as_u32(seal.keys.len())?);
+            header.keys = KeysPlace {
+                offset: keys_at,
+                bytes: as_u32(seal.keys.len())?,
+                digest: *blake3::hash(&seal.keys).as_bytes(),
+            };
             stored.extend_from_slice(&seal.keys);
         }
         for (&(stream, kind, row), &at) in self.order.iter().zip(&packed.offsets) {

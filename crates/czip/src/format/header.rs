@@ -127,8 +127,19 @@ pub struct Header {
     pub references: u64,
     /// Where the root is.
     pub root: RootPlace,
-    /// Where the keys are, and how many bytes they have.
-    pub keys: (u64, u32),
+    /// Where the keys are.
+    pub keys: KeysPlace,
+}
+
+/// Where the keys of an encrypted archive are, and how they are checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeysPlace {
+    /// Where they begin.
+    pub offset: u64,
+    /// Their bytes.
+    pub bytes: u32,
+    /// Their digest.
+    pub digest: [u8; 32],
 }
 
 /// Where the root is, and how it is checked.
@@ -187,7 +198,7 @@ impl Header {
             return Err(FormatError::UnknownFlags { flags: unknown });
         }
         let is_reserved_clear =
-            bytes[19] == 0 && u32_at(bytes, 36) == 0 && bytes[196..COVERED_BYTES] == [0; 44];
+            bytes[19] == 0 && u32_at(bytes, 36) == 0 && bytes[228..COVERED_BYTES] == [0; 12];
         let encryption = (flags & ENCRYPTED != 0).then_some(Encryption {
             is_padded: flags & PADDED != 0,
             has_group_secret: flags & GROUP_SECRET != 0,
@@ -216,8 +227,7 @@ impl Header {
         let mut summary = [0; PlainSummary::BYTES];
         summary[..32].copy_from_slice(&bytes[48..80]);
         summary[32..].copy_from_slice(&bytes[96..128]);
-        let mut root_digest = [0; 32];
-        root_digest.copy_from_slice(&bytes[152..184]);
+        let digest_at = |at: usize| *bytes[at..].first_chunk().expect("a header is longer");
         let header = Self {
             has_footer: flags & FOOTER != 0,
             is_trailer: flags & TRAILER != 0,
@@ -243,9 +253,13 @@ impl Header {
                 plain_bytes: u32_at(bytes, 140),
                 private_stored_bytes: u32_at(bytes, 144),
                 private_plain_bytes: u32_at(bytes, 148),
-                digest: root_digest,
+                digest: digest_at(152),
             },
-            keys: (u64_at(bytes, 184), u32_at(bytes, 192)),
+            keys: KeysPlace {
+                offset: u64_at(bytes, 184),
+                bytes: u32_at(bytes, 192),
+                digest: digest_at(196),
+            },
         };
         header.check()?;
         Ok(header)
@@ -275,7 +289,7 @@ impl Header {
             root.private_stored_bytes,
             root_max + limits::SEAL_BYTES_MAX,
         )?;
-        within("keys", self.keys.1, limits::KEYS_BYTES_MAX)?;
+        within("keys", self.keys.bytes, limits::KEYS_BYTES_MAX)?;
         if self.chunk_bytes_max == 0 || self.frame_bytes_max < self.chunk_bytes_max {
             return Err(FormatError::Invalid {
                 what: "its longest chunk is empty, or longer than a frame",
@@ -286,7 +300,7 @@ impl Header {
         }
         let root_bytes = u64::from(root.stored_bytes) + u64::from(root.private_stored_bytes);
         let end = root.offset.checked_add(root_bytes);
-        let keys_end = self.keys.0.checked_add(self.keys.1.into());
+        let keys_end = self.keys.offset.checked_add(self.keys.bytes.into());
         match (end, keys_end) {
             (Some(end), Some(keys_end)) if end.max(keys_end) <= self.archive_bytes => Ok(()),
             _ => Err(FormatError::Truncated { what: "root" }),
@@ -351,8 +365,9 @@ impl Header {
         put(144, &self.root.private_stored_bytes.to_le_bytes());
         put(148, &self.root.private_plain_bytes.to_le_bytes());
         put(152, &self.root.digest);
-        put(184, &self.keys.0.to_le_bytes());
-        put(192, &self.keys.1.to_le_bytes());
+        put(184, &self.keys.offset.to_le_bytes());
+        put(192, &self.keys.bytes.to_le_bytes());
+        put(196, &self.keys.digest);
         let check = digest::<16>(&bytes[..COVERED_BYTES]);
         bytes[COVERED_BYTES..].copy_from_slice(&check);
         bytes

@@ -21,7 +21,8 @@ pub struct PartPlace {
     pub stored_bytes: u32,
     /// Its plain bytes.
     pub plain_bytes: u32,
-    /// Digest of the plain part: 20 bytes of a chunk part's, else 12 and zeros.
+    /// Digest of the plain part, or of a sealed one as stored: 20 bytes of a chunk part's, else 12 and
+    /// zeros.
     pub digest: [u8; 20],
 }
 
@@ -111,24 +112,19 @@ impl PartList {
         Ok(())
     }
 
-    fn put(&self, kind: PartKind, out: &mut Vec<u8>) {
+    fn put(&self, kind: PartKind, is_sealed: bool, out: &mut Vec<u8>) {
         put_varint(out, self.rows.len() as u64);
         for row in &self.rows {
             put_varint(out, row.place.items.into());
         }
-        let mut end = 0;
-        for PartRow { place, .. } in &self.rows {
-            put_zigzag(out, end, place.offset);
-            end = place.offset + u64::from(place.stored_bytes);
-        }
-        for row in &self.rows {
-            put_varint(out, row.place.stored_bytes.into());
+        if !is_sealed {
+            self.put_places(out);
         }
         for row in &self.rows {
             put_varint(out, row.place.plain_bytes.into());
         }
-        for row in &self.rows {
-            out.extend_from_slice(&row.place.digest[..digest_bytes(kind)]);
+        if !is_sealed {
+            self.put_digests(kind, out);
         }
         if kind == PartKind::Frames {
             let mut end = 0;
@@ -148,12 +144,50 @@ impl PartList {
         }
     }
 
-    fn parse(kind: PartKind, input: &mut Input<'_>) -> Result<Self, FormatError> {
-        let rows = input.varint()?;
-        // Each row has four numbers and a digest at least.
-        let rows_max = input.len() / (4 + digest_bytes(kind));
-        FormatError::check_limit("rows of a root", rows, rows_max as u64)?;
-        let mut places = vec![PartPlace::default(); rows as usize];
+    fn put_places(&self, out: &mut Vec<u8>) {
+        let mut end = 0;
+        for PartRow { place, .. } in &self.rows {
+            put_zigzag(out, end, place.offset);
+            end = place.offset + u64::from(place.stored_bytes);
+        }
+        for row in &self.rows {
+            put_varint(out, row.place.stored_bytes.into());
+        }
+    }
+
+    fn put_digests(&self, kind: PartKind, out: &mut Vec<u8>) {
+        for row in &self.rows {
+            out.extend_from_slice(&row.place.digest[..digest_bytes(kind)]);
+        }
+    }
+
+    /// What the root says of sealed parts: all that is needed to fetch and to check them.
+    fn put_sealed(&self, kind: PartKind, out: &mut Vec<u8>) {
+        put_varint(out, self.rows.len() as u64);
+        self.put_places(out);
+        self.put_digests(kind, out);
+    }
+
+    /// Parses a list; of one whose parts are sealed, what the root does not say: `sealed`.
+    fn parse(
+        kind: PartKind,
+        sealed: Option<&Self>,
+        input: &mut Input<'_>,
+    ) -> Result<Self, FormatError> {
+        let row_bytes = match sealed {
+            Some(_) => 2,
+            None => 4 + digest_bytes(kind),
+        };
+        let rows = row_count(row_bytes, input)?;
+        let mut places = match sealed {
+            Some(sealed) if sealed.rows.len() as u64 == rows => sealed.places(),
+            Some(_) => {
+                return Err(FormatError::Invalid {
+                    what: "its private root has other parts than its root",
+                });
+            }
+            None => vec![PartPlace::default(); rows as usize],
+        };
         for place in &mut places {
             let items = input.varint()?;
             FormatError::check_limit("items of a part", items, kind.items_max() as u64)?;
@@ -164,36 +198,16 @@ impl PartList {
             }
             place.items = items as u32;
         }
-        let mut gaps = Vec::with_capacity(places.len());
-        for _ in &places {
-            gaps.push(input.zigzag()?);
-        }
-        for place in &mut places {
-            let stored_bytes = input.varint()?;
-            let limit = limits::PART_BYTES_MAX + limits::SEAL_BYTES_MAX;
-            FormatError::check_limit("a part", stored_bytes, limit as u64)?;
-            place.stored_bytes = stored_bytes as u32;
-        }
-        let mut end = 0_u64;
-        for (place, gap) in places.iter_mut().zip(gaps) {
-            let offset = end.checked_add_signed(gap);
-            let next = offset.and_then(|offset| offset.checked_add(place.stored_bytes.into()));
-            let (Some(offset), Some(next)) = (offset, next) else {
-                return Err(FormatError::Invalid {
-                    what: "a part is where there can be none",
-                });
-            };
-            place.offset = offset;
-            end = next;
+        if sealed.is_none() {
+            parse_places(&mut places, input)?;
         }
         for place in &mut places {
             let plain_bytes = input.varint()?;
             FormatError::check_limit("a part", plain_bytes, limits::PART_BYTES_MAX as u64)?;
             place.plain_bytes = plain_bytes as u32;
         }
-        let digest_bytes = digest_bytes(kind);
-        for place in &mut places {
-            place.digest[..digest_bytes].copy_from_slice(input.bytes(digest_bytes)?);
+        if sealed.is_none() {
+            parse_digests(kind, &mut places, input)?;
         }
         let mut further = vec![Further::default(); places.len()];
         for column in 0..further_columns(kind) {
@@ -211,6 +225,73 @@ impl PartList {
         }
         Ok(list)
     }
+
+    /// Parses what the root says of sealed parts: where they are, and their digests. They have no items
+    /// until the private root says how many.
+    fn parse_sealed(kind: PartKind, input: &mut Input<'_>) -> Result<Self, FormatError> {
+        let rows = row_count(2 + digest_bytes(kind), input)?;
+        let mut places = vec![PartPlace::default(); rows as usize];
+        parse_places(&mut places, input)?;
+        parse_digests(kind, &mut places, input)?;
+        let row = |place| PartRow {
+            place,
+            before: [0; 6],
+        };
+        Ok(Self {
+            rows: places.into_iter().map(row).collect(),
+            total: [0; 6],
+        })
+    }
+
+    fn places(&self) -> Vec<PartPlace> {
+        self.rows.iter().map(|row| row.place).collect()
+    }
+}
+
+/// The number of rows, which have so many bytes at least.
+fn row_count(row_bytes: usize, input: &mut Input<'_>) -> Result<u64, FormatError> {
+    let rows = input.varint()?;
+    let rows_max = input.len() / row_bytes;
+    FormatError::check_limit("rows of a root", rows, rows_max as u64)?;
+    Ok(rows)
+}
+
+fn parse_places(places: &mut [PartPlace], input: &mut Input<'_>) -> Result<(), FormatError> {
+    let mut gaps = Vec::with_capacity(places.len());
+    for _ in &*places {
+        gaps.push(input.zigzag()?);
+    }
+    for place in &mut *places {
+        let stored_bytes = input.varint()?;
+        let limit = limits::PART_BYTES_MAX + limits::SEAL_BYTES_MAX;
+        FormatError::check_limit("a part", stored_bytes, limit as u64)?;
+        place.stored_bytes = stored_bytes as u32;
+    }
+    let mut end = 0_u64;
+    for (place, gap) in places.iter_mut().zip(gaps) {
+        let offset = end.checked_add_signed(gap);
+        let next = offset.and_then(|offset| offset.checked_add(place.stored_bytes.into()));
+        let (Some(offset), Some(next)) = (offset, next) else {
+            return Err(FormatError::Invalid {
+                what: "a part is where there can be none",
+            });
+        };
+        place.offset = offset;
+        end = next;
+    }
+    Ok(())
+}
+
+fn parse_digests(
+    kind: PartKind,
+    places: &mut [PartPlace],
+    input: &mut Input<'_>,
+) -> Result<(), FormatError> {
+    let digest_bytes = digest_bytes(kind);
+    for place in places {
+        place.digest[..digest_bytes].copy_from_slice(input.bytes(digest_bytes)?);
+    }
+    Ok(())
 }
 
 /// Bytes of the digest in a row.
@@ -218,6 +299,14 @@ pub(crate) fn digest_bytes(kind: PartKind) -> usize {
     match kind {
         PartKind::Chunks => 20,
         _ => 12,
+    }
+}
+
+/// The kinds of a stream's lists in a private root.
+fn private_of_streams(is_encrypted: bool) -> &'static [PartKind] {
+    match is_encrypted {
+        true => &[PartKind::Lengths, PartKind::References, PartKind::Keys],
+        false => &[PartKind::Lengths, PartKind::References],
     }
 }
 
@@ -320,11 +409,19 @@ impl Root {
     }
 
     /// The bytes of the root.
-    pub(crate) fn encode_public(&self) -> Vec<u8> {
+    pub(crate) fn encode_public(&self, is_encrypted: bool) -> Vec<u8> {
         let mut out = Vec::new();
         for stream in &self.streams {
-            stream.chunks.put(PartKind::Chunks, &mut out);
-            stream.frames.put(PartKind::Frames, &mut out);
+            stream.chunks.put(PartKind::Chunks, false, &mut out);
+            stream.frames.put(PartKind::Frames, false, &mut out);
+            if is_encrypted {
+                for &kind in private_of_streams(true) {
+                    stream.list(kind).put_sealed(kind, &mut out);
+                }
+            }
+        }
+        if is_encrypted {
+            self.weave_index.put_sealed(PartKind::WeaveIndex, &mut out);
         }
         out
     }
@@ -333,32 +430,44 @@ impl Root {
     pub(crate) fn encode_private(&self, is_encrypted: bool) -> Vec<u8> {
         let mut out = Vec::new();
         for stream in &self.streams {
-            stream.lengths.put(PartKind::Lengths, &mut out);
-            stream.references.put(PartKind::References, &mut out);
-            if is_encrypted {
-                stream.keys.put(PartKind::Keys, &mut out);
+            for &kind in private_of_streams(is_encrypted) {
+                stream.list(kind).put(kind, is_encrypted, &mut out);
             }
         }
-        self.weave_index.put(PartKind::WeaveIndex, &mut out);
+        self.weave_index
+            .put(PartKind::WeaveIndex, is_encrypted, &mut out);
         self.summary.put(&mut out);
         out
     }
 
-    /// Parses what concerns chunks and frames alone: what a cache needs, which has no key.
+    /// Parses what everybody may know: all of chunks and frames, and where sealed parts are. It is what a
+    /// cache needs, which has no key.
     ///
     /// # Errors
     /// If it is no root.
-    pub fn parse_public(bytes: &[u8], is_shared: bool) -> Result<Self, FormatError> {
+    pub fn parse_public(
+        bytes: &[u8],
+        is_shared: bool,
+        is_encrypted: bool,
+    ) -> Result<Self, FormatError> {
         let mut input = Input::new("root", bytes);
         let mut root = Self::default();
         for stream in &mut root.streams {
-            stream.chunks = PartList::parse(PartKind::Chunks, &mut input)?;
-            stream.frames = PartList::parse(PartKind::Frames, &mut input)?;
+            stream.chunks = PartList::parse(PartKind::Chunks, None, &mut input)?;
+            stream.frames = PartList::parse(PartKind::Frames, None, &mut input)?;
             if is_shared && !have_same_items(&stream.chunks, &stream.frames) {
                 return Err(FormatError::Invalid {
                     what: "its chunks are not its frames, as the profile says",
                 });
             }
+            if is_encrypted {
+                for &kind in private_of_streams(true) {
+                    *stream.list_mut(kind) = PartList::parse_sealed(kind, &mut input)?;
+                }
+            }
+        }
+        if is_encrypted {
+            root.weave_index = PartList::parse_sealed(PartKind::WeaveIndex, &mut input)?;
         }
         input.finish()?;
         Ok(root)
@@ -371,10 +480,9 @@ impl Root {
     pub fn parse_private(&mut self, bytes: &[u8], is_encrypted: bool) -> Result<(), FormatError> {
         let mut input = Input::new("private root", bytes);
         for stream in &mut self.streams {
-            stream.lengths = PartList::parse(PartKind::Lengths, &mut input)?;
-            stream.references = PartList::parse(PartKind::References, &mut input)?;
-            if is_encrypted {
-                stream.keys = PartList::parse(PartKind::Keys, &mut input)?;
+            for &kind in private_of_streams(is_encrypted) {
+                let list = stream.list_mut(kind);
+                *list = PartList::parse(kind, is_encrypted.then_some(&*list), &mut input)?;
             }
             let has_keys = !is_encrypted || have_same_items(&stream.frames, &stream.keys);
             let has_all = stream.references.total(3) == stream.chunks.items();
@@ -384,7 +492,8 @@ impl Root {
                 });
             }
         }
-        self.weave_index = PartList::parse(PartKind::WeaveIndex, &mut input)?;
+        let sealed = is_encrypted.then_some(&self.weave_index);
+        self.weave_index = PartList::parse(PartKind::WeaveIndex, sealed, &mut input)?;
         self.summary = PlainSummary::parse(&input.array()?);
         input.finish()
     }

@@ -18,7 +18,7 @@ fn secret() -> GroupSecret {
 }
 
 /// A recipient, and the identity that it is of.
-fn pair() -> (String, Identities) {
+pub fn pair() -> (String, Identities) {
     let identity = age::x25519::Identity::generate();
     let mut identities = Identities::new();
     let file = identity.to_string();
@@ -27,7 +27,7 @@ fn pair() -> (String, Identities) {
     (identity.to_public().to_string(), identities)
 }
 
-fn encrypted(recipient: &str, is_padded: bool, has_secret: bool) -> CreateOptions {
+pub fn encrypted(recipient: &str, is_padded: bool, has_secret: bool) -> CreateOptions {
     CreateOptions {
         encryption: Some(Arc::new(EncryptOptions {
             recipients: Recipients::parse(&[recipient]).expect("a recipient"),

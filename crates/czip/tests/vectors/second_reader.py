@@ -155,7 +155,8 @@ class Header:
         (version, length, self.flags, _, _, self.encryption, zero, _, _, self.chunk_max, self.frame_max,
          zeros) = struct.unpack("<HHI4B5I", data[8:40])
         need(version == 1 and length == HEADER_BYTES, f"version {version}")
-        need(self.flags < 128 and not zero and not zeros and not any(data[196:240]), "header: unknown flags or fields")
+        need(self.flags < 128 and not zero and not zeros and not any(data[228:240]), "header: unknown flags or fields")
+        need(self.flags & ENCRYPTED or not any(data[196:228]), "header: a digest of no keys")
         need(bool(self.flags & ENCRYPTED) == (self.encryption == 1) and self.encryption < 2, "header: encryption")
         need(1 <= self.chunk_max <= CHUNK_BYTES and self.chunk_max <= self.frame_max <= FRAME_BYTES, "header: limits")
         (self.archive_bytes, self.plain_bytes, self.unique_bytes, self.stored_bytes, self.entries, self.chunks,
