@@ -8,12 +8,13 @@ use std::{
 
 use indicatif::ProgressBar;
 use refrain_czip::get::{
-    CacheOptions, ChunkCount, GetError, GetOptions, GetProgress, GetReport, Phase, Transfer, get,
+    CacheOptions, ChunkCount, FrameCount, GetError, GetOptions, GetProgress, GetReport, Phase,
+    StoredReport, Transfer, get,
 };
 use refrain_gateway::units::ByteSize;
 use serde::Serialize;
 
-use super::{report, threads};
+use super::{keys::UnlockArguments, report, threads};
 use crate::{
     interrupt::{EXIT_CODE, Interrupt, Interrupted},
     progress,
@@ -40,7 +41,8 @@ pub struct GetArguments {
     /// The bound of the cache on disk; the oldest chunks go first
     #[arg(long, value_name = "SIZE", default_value = "10GiB", requires = "cache")]
     cache_size: ByteSize,
-    /// Files, folders and archives that may have chunks of it, such as an earlier release
+    /// Files, folders and archives that may have chunks of it, such as an earlier release. Archives have
+    /// stored frames as well: of an encrypted one they are what there is without keys
     #[arg(long, value_name = "FILE|DIR", num_args = 1..)]
     seed: Vec<PathBuf>,
     /// Requests for all, and one more a MiB that has to come: what is missing in more places is joined
@@ -52,9 +54,11 @@ pub struct GetArguments {
     /// Threads that put the file together [default: one a processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Keep the archive as it is, instead of what is in it
+    /// Keep the archive as it is, instead of what is in it. Takes no keys
     #[arg(long)]
     archive: bool,
+    #[command(flatten)]
+    keys: UnlockArguments,
     /// Report as one JSON object
     #[arg(long)]
     json: bool,
@@ -65,7 +69,8 @@ pub struct GetArguments {
 struct Report {
     output_bytes: u64,
     /// What a download of the plain file would have taken, and one of all of the archive.
-    plain_bytes: u64,
+    /// The first is not known of an archive that nobody unlocked.
+    plain_bytes: Option<u64>,
     archive_bytes: u64,
     fetched: Fetched,
     header: Fetched,
@@ -75,6 +80,8 @@ struct Report {
     from_seeds: Chunks,
     from_cache: Chunks,
     from_server: Chunks,
+    /// Of an archive that is kept as it is.
+    stored: Option<Stored>,
     /// How often the file changed on the server meanwhile.
     changes: u32,
     seconds: f64,
@@ -110,6 +117,44 @@ impl From<ChunkCount> for Chunks {
     }
 }
 
+/// Where stored frames came from.
+#[derive(Serialize)]
+struct Stored {
+    from_earlier: Frames,
+    from_seeds: Frames,
+    from_cache: Frames,
+    /// Made anew of chunks that were here.
+    made: Frames,
+    from_server: Frames,
+}
+
+impl From<StoredReport> for Stored {
+    fn from(report: StoredReport) -> Self {
+        Self {
+            from_earlier: report.from_earlier.into(),
+            from_seeds: report.from_seeds.into(),
+            from_cache: report.from_cache.into(),
+            made: report.made.into(),
+            from_server: report.from_server.into(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Frames {
+    frames: u64,
+    bytes: u64,
+}
+
+impl From<FrameCount> for Frames {
+    fn from(count: FrameCount) -> Self {
+        Self {
+            frames: count.frames,
+            bytes: count.bytes,
+        }
+    }
+}
+
 pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
     let interrupt = Interrupt::listen()?;
     end_soon_after(&interrupt);
@@ -130,7 +175,10 @@ pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
         got => got?,
     };
     tell(&report);
-    let report = Report::from(&report);
+    if report.plain_bytes.is_none() && arguments.keys.are_given() {
+        eprintln!("refrain: the archive is kept as it is, which takes no keys: none was used");
+    }
+    let report = Report::new(&report, arguments.archive);
     report::to_stdout(arguments.json, &report, &report.lines())
 }
 
@@ -155,6 +203,7 @@ fn options(arguments: &GetArguments) -> GetOptions {
             bytes_max: arguments.cache_size.0,
         }),
         keeps_archive: arguments.archive,
+        keys: arguments.keys.source(),
         threads: threads(arguments.threads),
         ..GetOptions::default()
     };
@@ -198,13 +247,17 @@ fn tell(report: &GetReport) {
         let path = printable(path.display());
         eprintln!("refrain: this seed could not be read, or not all of it: {path}: {error}");
     }
+    for (path, reason) in &report.unused_seeds {
+        let path = printable(path.display());
+        eprintln!("refrain: this seed is of no use: {path}: {reason}");
+    }
     if let Some(error) = &report.cache_failure {
         eprintln!("refrain: the cache does not have all that came: {error}");
     }
 }
 
-impl From<&GetReport> for Report {
-    fn from(report: &GetReport) -> Self {
+impl Report {
+    fn new(report: &GetReport, keeps_archive: bool) -> Self {
         Self {
             output_bytes: report.output_bytes,
             plain_bytes: report.plain_bytes,
@@ -217,21 +270,23 @@ impl From<&GetReport> for Report {
             from_seeds: report.from_seeds.into(),
             from_cache: report.from_cache.into(),
             from_server: report.from_server.into(),
+            stored: keeps_archive.then(|| report.stored.into()),
             changes: report.changes,
             seconds: report.elapsed.as_secs_f64(),
         }
     }
-}
 
-impl Report {
     fn lines(&self) -> Vec<(&'static str, String)> {
         let of = |part: &Fetched| format!("{} by {}", bytes(part.bytes), part.requests);
-        let fetched = format!(
-            "{} by {} requests, {} of the plain file",
+        let mut fetched = format!(
+            "{} by {} requests",
             bytes(self.fetched.bytes),
-            self.fetched.requests,
-            percent(self.fetched.bytes as f64, self.plain_bytes as f64)
+            self.fetched.requests
         );
+        if let Some(plain_bytes) = self.plain_bytes {
+            let share = percent(self.fetched.bytes as f64, plain_bytes as f64);
+            fetched += &format!(", {share} of the plain file");
+        }
         let parts = format!(
             "header {}, table {}, frames {}",
             of(&self.header),
@@ -250,17 +305,43 @@ impl Report {
                 format!("{}, the archive", bytes(self.archive_bytes)),
             ),
         ];
-        for (whence, count) in [
+        match &self.stored {
+            Some(stored) => lines.extend(stored.lines()),
+            None => lines.extend(self.chunk_lines()),
+        }
+        lines
+    }
+
+    fn chunk_lines(&self) -> Vec<(&'static str, String)> {
+        let all = [
             ("earlier", &self.from_earlier),
             ("seeds", &self.from_seeds),
             ("cache", &self.from_cache),
             ("server", &self.from_server),
-        ] {
-            if count.chunks > 0 {
-                let what = format!("{} chunks, {}", count.chunks, bytes(count.bytes));
-                lines.push((whence, what));
-            }
-        }
-        lines
+        ];
+        let some = all.into_iter().filter(|(_, count)| count.chunks > 0);
+        some.map(|(whence, count)| {
+            let what = format!("{} chunks, {}", count.chunks, bytes(count.bytes));
+            (whence, what)
+        })
+        .collect()
+    }
+}
+
+impl Stored {
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let all = [
+            ("earlier", &self.from_earlier),
+            ("seeds", &self.from_seeds),
+            ("cache", &self.from_cache),
+            ("made anew", &self.made),
+            ("server", &self.from_server),
+        ];
+        let some = all.into_iter().filter(|(_, count)| count.frames > 0);
+        some.map(|(whence, count)| {
+            let what = format!("{} frames, {}", count.frames, bytes(count.bytes));
+            (whence, what)
+        })
+        .collect()
     }
 }

@@ -13,6 +13,7 @@ use refrain_czip::{
     archive::{Archive, Source},
     create::EncryptOptions,
     crypt::{GroupSecret, Identities, Recipients},
+    get::{KeySource, Keys},
 };
 use zeroize::Zeroizing;
 
@@ -34,7 +35,7 @@ pub struct EncryptArguments {
 }
 
 /// What opens an encrypted archive.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct UnlockArguments {
     /// Open encrypted archives with the keys in this file: an age identity file or an ssh private key
     #[arg(short, long, value_name = "FILE", env = "REFRAIN_CZIP_IDENTITY")]
@@ -43,7 +44,7 @@ pub struct UnlockArguments {
     secret: SecretArguments,
 }
 
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 struct SecretArguments {
     /// A file with the secret of a group, 64 hexadecimal digits (`openssl rand -hex 32`): only who
     /// knows it can tell whether an encrypted archive holds what he guesses
@@ -105,13 +106,28 @@ impl UnlockArguments {
             self.are_given(),
             "the archive is encrypted: give the file of a key that it is encrypted to with --identity"
         );
+        let keys = self.read()?;
+        archive.unlock(&keys.identities, keys.group_secret.as_ref(), &mut ask)?;
+        Ok(())
+    }
+
+    /// The keys, for who finds out later whether they are needed; none if there are none.
+    pub fn source(&self) -> Option<KeySource> {
+        let arguments = self.clone();
+        self.are_given()
+            .then(|| KeySource::new(move || Ok(arguments.read()?)))
+    }
+
+    fn read(&self) -> anyhow::Result<Keys> {
         let mut identities = Identities::new();
         for path in &self.identity {
             identities.add(&path.display().to_string(), &read(path)?)?;
         }
-        let secret = self.secret.read()?;
-        archive.unlock(&identities, secret.as_ref(), &mut ask)?;
-        Ok(())
+        Ok(Keys {
+            identities,
+            group_secret: self.secret.read()?,
+            passphrase: ask,
+        })
     }
 }
 

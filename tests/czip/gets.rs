@@ -17,15 +17,15 @@ use super::{World, names, noise};
 use crate::common::{command::command, eventually};
 
 /// Serves one file: so many bytes of it, and then nothing more is sent until there may be more.
-struct Server {
+pub(super) struct Server {
     address: SocketAddr,
-    sent: Arc<AtomicU64>,
+    pub(super) sent: Arc<AtomicU64>,
     allowed: Arc<AtomicU64>,
 }
 
 impl Server {
     /// It ends with the test's process.
-    fn start(file: Vec<u8>, allowed: u64) -> Self {
+    pub(super) fn start(file: Vec<u8>, allowed: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let server = Self {
             address: listener.local_addr().expect("it is bound"),
@@ -45,7 +45,7 @@ impl Server {
         server
     }
 
-    fn url(&self) -> String {
+    pub(super) fn url(&self) -> String {
         format!("http://{}/file", self.address)
     }
 }

@@ -1,10 +1,11 @@
 //! Archives that are encrypted to the keys that people have.
 
-use std::fs;
+use std::{fs, sync::atomic::Ordering::SeqCst};
 
 use super::{
     World,
     common::programs::{are_installed, run_ok},
+    gets::Server,
     noise,
 };
 
@@ -102,4 +103,71 @@ fn keys_that_are_none_are_named() {
     let (_, error) = world.fails(&[&create[..], &["age1xyz"]].concat());
     assert!(error.contains("age1xyz"), "{error}");
     assert!(!world.path("out.czip").exists());
+}
+
+#[test]
+fn what_an_encrypted_archive_shares_with_another_is_not_fetched() {
+    if !are_installed(&["age-keygen"]) {
+        return;
+    }
+    let world = World::new();
+    let recipient = age_key(&world, "age.key");
+    let old = noise(1, 3 << 20);
+    let mut new = old.clone();
+    new[1 << 20..][..8].copy_from_slice(b"8 others");
+    world.write("secret", SECRET.as_bytes());
+    let how = ["--encrypt-to", &recipient, "--group-secret", "secret"];
+    for (content, archive) in [(&old, "old.czip"), (&new, "new.czip")] {
+        world.write("content", content);
+        world.run(&[&["create", "content", "-o", archive][..], &how].concat());
+    }
+    let archive = fs::read(world.path("new.czip")).expect("an archive");
+    let server = Server::start(archive.clone(), u64::MAX);
+    let get = ["get", &server.url(), "-o", "out"];
+    let few = |report: &serde_json::Value, came: u64| {
+        assert_eq!(report["fetched"]["bytes"], came);
+        assert!(came < 700_000, "{report}");
+    };
+    let mut sent = 0;
+    let mut came = || {
+        let before = std::mem::replace(&mut sent, server.sent.load(SeqCst));
+        sent - before
+    };
+
+    let (code, error) = world.fails(&get);
+    assert_eq!(code, Some(1));
+    assert!(error.contains("--identity"), "{error}");
+    came();
+    let keys = ["--identity", "age.key", "--seed", "old.czip"];
+    let report = world.json(&[&get[..], &keys].concat());
+    assert_eq!(fs::read(world.path("out")).expect("there"), new);
+    assert_eq!(report["plain_bytes"], new.len());
+    few(&report, came());
+
+    // A file is as good a seed for who knows the secret; who does not is told so.
+    world.write("plain", &old);
+    let plain = ["--identity", "age.key", "--seed", "plain"];
+    let secret = ["--group-secret", "secret"];
+    let report = world.json(&[&get[..], &plain, &secret].concat());
+    few(&report, came());
+    let output = world.run_with(&[&get[..], &plain].concat(), b"");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && error.contains("plain: "),
+        "{error}"
+    );
+    assert!(error.contains("group secret"), "{error}");
+    assert!(came() > 2 << 20);
+
+    // Nobody needs a key for the archive as it is.
+    let kept = ["--archive", "--seed", "old.czip"];
+    let report = world.json(&[&get[..], &kept].concat());
+    assert_eq!(fs::read(world.path("out")).expect("there"), archive);
+    assert!(report["plain_bytes"].is_null(), "{report}");
+    let from_seeds = &report["stored"]["from_seeds"]["bytes"];
+    assert!(from_seeds.as_u64() > Some(2 << 20), "{report}");
+    few(&report, came());
+    let text = world.run(&[&get[..], &kept].concat());
+    let text = String::from_utf8(text).expect("text");
+    assert!(!text.contains("of the plain file"), "{text}");
 }

@@ -7,6 +7,7 @@
 mod content;
 mod copy;
 mod frames;
+mod naming;
 mod outline;
 mod remote;
 mod source;
@@ -15,6 +16,7 @@ mod table;
 
 pub use content::ContentReader;
 pub use copy::copy;
+pub(crate) use naming::Naming;
 pub(crate) use outline::Section;
 pub use remote::{RemoteSource, RemoteSourceError};
 pub use source::{FileSource, Source};
@@ -145,7 +147,7 @@ struct SealedRoot {
 struct Unlocked {
     private: PrivateKey,
     /// None if the archive has a group secret that is not known.
-    group: Option<GroupKeys>,
+    group: Option<Arc<GroupKeys>>,
 }
 
 impl<S: Source> Archive<S> {
@@ -241,8 +243,8 @@ impl<S: Source> Archive<S> {
             private,
             group: match (how.has_group_secret, group_secret) {
                 (true, None) => None,
-                (true, Some(secret)) => Some(GroupKeys::new(Some(secret))),
-                (false, _) => Some(GroupKeys::new(None)),
+                (true, Some(secret)) => Some(Arc::new(GroupKeys::new(Some(secret)))),
+                (false, _) => Some(Arc::new(GroupKeys::new(None))),
             },
         });
         Ok(())

@@ -6,6 +6,7 @@
 //! ```text
 //! 1  header, root    one request, or two                           `opening`
 //! 2  seeds           cut as the archive was, for their names        `seeds`
+//!                    stored frames, where those are of use          `stored`
 //! 3  parts           those that digests do not tell are known       `table`
 //! 4  chunks          out of `FILE.part`, seeds and cache            `local`, `chunks`, `cache`
 //! 5  frames          of the missing ones, in few single ranges      `frames`
@@ -24,6 +25,7 @@ mod chunks;
 mod error;
 mod finish;
 mod frames;
+mod keys;
 mod local;
 mod opening;
 mod places;
@@ -31,12 +33,14 @@ mod presence;
 mod records;
 mod report;
 mod seeds;
+mod stored;
 mod table;
 mod whole;
 
 pub use cache::CacheOptions;
 pub use error::GetError;
-pub use report::{ChunkCount, GetReport, Transfer};
+pub use keys::{KeySource, Keys};
+pub use report::{ChunkCount, FrameCount, GetReport, StoredReport, Transfer, UnusedSeed};
 
 use std::{
     ops::{ControlFlow, Range},
@@ -45,15 +49,15 @@ use std::{
 };
 
 use crate::{
-    archive::Archive,
-    format::header::Header,
+    archive::{Archive, Naming},
     remote::{Counters, Remote, RemoteError, RemoteOptions, union},
 };
 use cache::Cache;
 use local::{Begun, Local, PartFolder};
-use opening::Opened;
+use opening::{IfEncrypted, Opened};
 use presence::Presence;
 use seeds::Seeds;
+use stored::Stored;
 
 /// A file that changes on the server again and again is given up.
 const CHANGES_MAX: u32 = 3;
@@ -73,8 +77,10 @@ pub struct GetOptions {
     pub seeds: Vec<PathBuf>,
     /// Chunks of earlier downloads.
     pub cache: Option<CacheOptions>,
-    /// Whether the archive is to be the output, as it is.
+    /// Whether the archive is to be the output, as it is. Then it takes no keys.
     pub keeps_archive: bool,
+    /// What opens the archive, if it is encrypted.
+    pub keys: Option<KeySource>,
     /// Memory for names of chunks of seeds and cache; beyond, they go to temporary files.
     pub index_bytes: usize,
     /// Threads that put the plain content together.
@@ -91,6 +97,7 @@ impl Default for GetOptions {
             seeds: Vec::new(),
             cache: None,
             keeps_archive: false,
+            keys: None,
             index_bytes: 64 << 20,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             temporary: std::env::temp_dir(),
@@ -177,18 +184,22 @@ fn get_once(
             ..options.remote.clone()
         },
     )?;
-    let opened = opening::open(&remote, options.keeps_archive);
+    let keys = (options.keys.as_ref()).filter(|_| !options.keeps_archive);
+    let if_encrypted = match (options.keeps_archive, keys) {
+        (true, _) => IfEncrypted::Keep,
+        (false, Some(_)) => IfEncrypted::Unlock,
+        (false, None) => IfEncrypted::Refuse,
+    };
+    let opened = opening::open(&remote, if_encrypted);
     report.header += transfer(Counters::default(), remote.counters());
     let Opened { header, pieces } = opened?;
     let index = (options.index_bytes / 3, options.temporary.as_path());
-    let pieces: Vec<(u64, &[u8])> = (pieces.iter())
-        .map(|(offset, bytes)| (*offset, &bytes[..]))
-        .collect();
     let Begun {
         archive,
         is_resumed,
         mut old,
-    } = local::begin(folder, &header, &pieces, index)?;
+    } = local::begin(folder, &header, &pieces, keys, index)?;
+    let came = (pieces.iter()).map(|(offset, bytes)| *offset..offset + bytes.len() as u64);
     let cache = match &options.cache {
         Some(cache) => Some(Cache::open(cache, index)?),
         None => None,
@@ -197,15 +208,19 @@ fn get_once(
         remote: &remote,
         presence: Presence::new(archive.root()),
         archive: &archive,
+        naming: archive.naming(),
+        is_resumed,
+        came: came.collect(),
         requests_max: options.requests_max,
         extra_requests: 0,
+        stored: Stored::new((index.0 / 8, index.1)),
         cache,
         report,
         progress,
     };
-    let mut seeds = getting.name_seeds(&header, options, index)?;
+    let mut seeds = getting.look_at_seeds(folder, options, index)?;
     let keeps_archive = options.keeps_archive;
-    let fetched = getting.fetch_all(keeps_archive, is_resumed, &mut old, &mut seeds);
+    let fetched = getting.fetch_all(keeps_archive, &mut old, &mut seeds);
     // What came is of use for the next get, whatever became of this one.
     if let Some(cache) = getting.cache.take() {
         getting.report.cache_failure = cache.finish();
@@ -219,9 +234,17 @@ struct Getting<'a> {
     remote: &'a Remote,
     archive: &'a Archive<Local>,
     presence: Presence,
+    /// What names chunks; `None` if nothing here does.
+    naming: Option<Naming>,
+    /// Whether an earlier get left something of the archive.
+    is_resumed: bool,
+    /// What came when the archive was opened.
+    came: Vec<Range<u64>>,
     requests_max: usize,
     /// Those that bytes have allowed.
     extra_requests: usize,
+    /// Stored frames that are here.
+    stored: Stored,
     cache: Option<Cache>,
     report: &'a mut GetReport,
     progress: Progress<'a>,
@@ -230,10 +253,11 @@ struct Getting<'a> {
 impl Getting<'_> {
     fn name_seeds(
         &mut self,
-        header: &Header,
-        options: &GetOptions,
+        paths: &[PathBuf],
+        naming: &Naming,
         index: (usize, &Path),
     ) -> Result<Seeds, GetError> {
+        let header = self.archive.header();
         let unread_seeds = &mut self.report.unread_seeds;
         let progress = &mut self.progress;
         let mut read = 0;
@@ -243,36 +267,36 @@ impl Getting<'_> {
             let (done, total) = (read, 0);
             progress(GetProgress { phase, done, total }).is_continue()
         };
-        // What seeds have cannot be compared with what is sealed.
-        let paths = match self.archive.is_locked() {
-            true => &[][..],
-            false => &options.seeds,
-        };
-        Seeds::name(paths, header, index, &mut go_on, &mut |path, error| {
-            unread_seeds.push((path.to_owned(), error))
-        })
+        Seeds::name(
+            paths,
+            header,
+            naming,
+            index,
+            &mut go_on,
+            &mut |path, error| unread_seeds.push((path.to_owned(), error)),
+        )
     }
 
     /// Until all chunks are here, or all of the archive.
     fn fetch_all(
         &mut self,
         keeps_archive: bool,
-        is_resumed: bool,
         old: &mut Option<local::OldChunks>,
         seeds: &mut Seeds,
     ) -> Result<(), GetError> {
-        if self.archive.is_locked() {
-            return self.fetch_locked();
-        }
         if !self.remote.has_ranges() && self.archive.header().has_footer {
             self.fetch_whole()?;
+        }
+        self.put_known_parts()?;
+        if self.archive.is_locked() {
+            return self.fetch_archive();
         }
         let unknown = table::unknown(self.archive, seeds, &mut self.cache)?;
         if !unknown.is_empty() {
             self.fetch_parts(&unknown)?;
         }
         self.keep_parts()?;
-        self.find_chunks(is_resumed, old, seeds)?;
+        self.find_chunks(old, seeds)?;
         match keeps_archive {
             true => self.fetch_archive(),
             false => self.fetch_chunks(),
@@ -282,6 +306,7 @@ impl Getting<'_> {
     /// A server without ranges sends all from the beginning, whatever is read: once is enough.
     fn fetch_whole(&mut self) -> Result<(), GetError> {
         let whole = 0..self.archive.header().archive_bytes;
+        self.came.push(whole.clone());
         self.fetch(&[whole], 1, |report| &mut report.frames, &mut |_, _| Ok(()))
     }
 

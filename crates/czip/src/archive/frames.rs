@@ -78,7 +78,7 @@ impl<S: Source> Archive<S> {
         let (Some(unlocked), Some(how)) = (&self.unlocked, self.header.encryption) else {
             return Err(ReadError::Locked);
         };
-        open_frame(unlocked.group.as_ref(), key, stored, how.is_padded).map_err(|error| {
+        open_frame(unlocked.group.as_deref(), key, stored, how.is_padded).map_err(|error| {
             ReadError::Frame {
                 stream,
                 number,

@@ -1,7 +1,9 @@
 //! Chunks of earlier downloads, of any archive: by name, in a folder that all gets share, within a
 //! bound (CZIP, section 4.2: the client's CBN cache).
 //!
-//! Chunk parts of tables are kept as chunks are: the digest of one is made as a chunk's name is.
+//! Chunk parts of tables are kept as chunks are: the digest of one is made as a chunk's name is. So are
+//! stored frames, by their shorter digests: those of archives that are kept as they are, and those of
+//! encrypted ones, of which nothing plain is here.
 //!
 //! The folder has *segments*, which are only ever appended to, each by the one get that made it: so two
 //! gets do not disturb each other. The oldest go first. `NAME.chunks` holds bytes, `NAME.index` an entry
@@ -20,8 +22,9 @@ use std::{
 use super::{
     GetError,
     places::{Place, Places},
+    stored::short_name,
 };
-use crate::format::{ChunkName, limits};
+use crate::format::{ChunkName, digest, limits};
 
 const CHUNKS: &str = "chunks";
 const INDEX: &str = "index";
@@ -32,6 +35,8 @@ const ENTRIES_WAITING_MAX: usize = 64;
 /// So many segments, about, share the room.
 const SEGMENTS: u64 = 16;
 const SEGMENT_BYTES_MAX: u64 = 256 << 20;
+/// Nothing that is kept is longer: a stored frame has most.
+const BYTES_MAX: u32 = (limits::FRAME_BYTES_MAX + limits::STORED_FRAME_EXTRA_BYTES) as u32;
 
 /// A cache, and how large it may become.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +116,7 @@ impl Cache {
             let (entries, _) = entries.as_chunks::<ENTRY_BYTES>();
             for entry in entries {
                 let (name, place) = parse(entry, of);
-                if (1..=limits::CHUNK_BYTES_MAX as u32).contains(&place.bytes) {
+                if (1..=BYTES_MAX).contains(&place.bytes) {
                     self.places.put(name, place)?;
                 }
             }
@@ -141,7 +146,7 @@ impl Cache {
         let mut chunk = vec![0; place.bytes as usize];
         let file = self.segments[place.of as usize].file();
         let is_read = file.is_some_and(|file| file.read_exact_at(&mut chunk, place.at).is_ok());
-        if is_read && ChunkName::of(&chunk) == name {
+        if is_read && [ChunkName::of(&chunk), short_name(digest(&chunk))].contains(&name) {
             return Ok(Some(chunk));
         }
         // So that it is kept again when it has been fetched.

@@ -2,17 +2,23 @@
 //! and checked before.
 
 use super::{GetError, Getting, Phase, cache::Cache, local::OldChunks, seeds::Seeds};
-use crate::format::{ChunkName, Stream};
+use crate::{
+    archive::Naming,
+    format::{ChunkName, Stream},
+};
 
 impl Getting<'_> {
     /// Finds all chunks that are here.
     pub(super) fn find_chunks(
         &mut self,
-        is_resumed: bool,
         old: &mut Option<OldChunks>,
         seeds: &mut Seeds,
     ) -> Result<(), GetError> {
         let archive = self.archive;
+        // Without what names them none can be told from another.
+        let Some(naming) = self.naming.clone() else {
+            return Ok(());
+        };
         let root = archive.root();
         for stream in Stream::ALL {
             for (row, length_row) in root.stream(stream).lengths.rows().iter().enumerate() {
@@ -20,7 +26,7 @@ impl Getting<'_> {
                 let names = self.archive.chunk_names(stream, row)?;
                 let places = self.archive.chunk_places(stream, row)?;
                 for ((chunk, name), (bytes, _)) in (first..).zip(names).zip(places) {
-                    if is_resumed && self.is_there(stream, name, (at, bytes))? {
+                    if self.is_resumed && self.is_there(&naming, stream, name, (at, bytes))? {
                         self.report.from_earlier.add(bytes as usize);
                         self.presence.add(stream, chunk);
                     } else if let Some(plain) = find_old(old, stream, name, bytes)? {
@@ -83,6 +89,7 @@ impl Getting<'_> {
 
     fn is_there(
         &self,
+        naming: &Naming,
         stream: Stream,
         name: ChunkName,
         (at, bytes): (u64, u32),
@@ -90,7 +97,7 @@ impl Getting<'_> {
         let mut plain = vec![0; bytes as usize];
         let source = self.archive.source();
         source.read_chunk(&mut plain, stream, at)?;
-        Ok(ChunkName::of(&plain) == name)
+        Ok(naming.name(&plain) == name)
     }
 }
 

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::{
     archive::ReadError,
+    crypt::UnwrapError,
     format::{FormatError, Stream},
     index::IndexError,
     remote::RemoteError,
@@ -26,13 +27,19 @@ pub enum GetError {
     },
     /// The archive is encrypted.
     #[error(
-        "{url} is encrypted, and only a key tells how it is put together: fetch the archive as it is, with \
-         --archive, and extract it with the key"
+        "{url} is encrypted: give the file of a key that it is encrypted to with --identity, or fetch the \
+         archive as it is with --archive"
     )]
     Encrypted {
         /// The address.
         url: String,
     },
+    /// There are no keys.
+    #[error(transparent)]
+    Keys(Box<dyn std::error::Error + Send + Sync>),
+    /// The keys do not open the archive.
+    #[error(transparent)]
+    Unwrap(UnwrapError),
     /// What the server sent is no archive that can be read: damaged, hostile, or changed on the way.
     #[error("what the server sent cannot be read: {0}")]
     Archive(ReadError),
@@ -75,6 +82,7 @@ impl From<ReadError> for GetError {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Io(error) => Self::Io(error),
+            ReadError::Unwrap(error) => Self::Unwrap(error),
             error => Self::Archive(error),
         }
     }

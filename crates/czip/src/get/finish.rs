@@ -18,7 +18,8 @@ impl Getting<'_> {
         options: &GetOptions,
     ) -> Result<(), GetError> {
         let header = self.archive.header();
-        self.report.plain_bytes = self.archive.plain_bytes();
+        let is_known = !self.archive.is_locked();
+        self.report.plain_bytes = is_known.then(|| self.archive.plain_bytes());
         self.report.archive_bytes = header.archive_bytes;
         self.report.output_bytes = self.archive.plain_bytes();
         if options.keeps_archive {

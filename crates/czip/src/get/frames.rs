@@ -1,4 +1,5 @@
-//! Frames of the chunks that are missing: fetched, checked as they arrive, and taken apart.
+//! Frames of the chunks that are missing: fetched but for those that are here, checked as they arrive,
+//! and taken apart.
 //!
 //! A frame's base is made of its chunks, where they are here, and they all are in the end: so no frame
 //! is fetched as a base alone. Frames are worked on in windows, so that what is held of them is bounded;
@@ -9,11 +10,8 @@ use std::{
     ops::Range,
 };
 
-use super::{GetError, Getting, Kind, Phase, table::Part};
-use crate::format::{
-    ChunkName, Stream,
-    part::{PartKind, StoredFrame},
-};
+use super::{GetError, Getting, Kind, Phase, report::Origin, stored::short_name};
+use crate::format::{ChunkName, Stream, part::StoredFrame};
 
 /// Missing chunks of a window.
 const WINDOW_CHUNKS: u64 = 1 << 18;
@@ -26,6 +24,9 @@ struct Wanted {
     key: FrameKey,
     frame: StoredFrame,
     chunks: Vec<Slot>,
+    /// Where it comes from.
+    origin: Origin,
+    is_here: bool,
 }
 
 impl Wanted {
@@ -106,21 +107,7 @@ impl Getting<'_> {
 
     /// What the table says of frames; what it takes for that is fetched if it is not here.
     fn window(&mut self, keys: Vec<FrameKey>) -> Result<Window, GetError> {
-        let mut parts = HashMap::new();
-        for &(stream, number) in &keys {
-            let list = &self.archive.root().stream(stream).frames;
-            if let Some(row) = list.find(0, number) {
-                let part = Part::of(self.archive, stream, PartKind::Frames, row);
-                parts.insert((stream, row), part);
-            }
-        }
-        let parts: Vec<Part> = parts.into_values().collect();
-        let unknown: Vec<Part> = (parts.into_iter())
-            .filter(|part| !part.is_here(self.archive))
-            .collect();
-        if !unknown.is_empty() {
-            self.fetch_parts(&unknown)?;
-        }
+        self.fetch_frame_parts(keys.iter().copied())?;
         let mut frames = HashMap::new();
         let mut bases = HashMap::new();
         for (stream, number) in keys {
@@ -132,12 +119,20 @@ impl Getting<'_> {
                 key: (stream, number),
                 frame,
                 chunks: Vec::new(),
+                origin: Origin::Server,
+                is_here: false,
             };
             frames.insert((stream, number), wanted);
         }
         self.fill(&mut frames, &mut bases)?;
         let mut wanted: Vec<Wanted> = frames.into_values().collect();
         wanted.sort_unstable_by_key(|wanted| (wanted.range().end, wanted.range().start));
+        for wanted in &mut wanted {
+            if let Some(origin) = self.put_stored(wanted.key, &wanted.frame)? {
+                wanted.origin = origin;
+                wanted.is_here = true;
+            }
+        }
         Ok(Window { wanted, bases })
     }
 
@@ -189,16 +184,8 @@ impl Getting<'_> {
     }
 
     fn fetch_window(&mut self, window: &Window, windows: usize) -> Result<(), GetError> {
-        let mut here = Vec::new();
-        let mut arriving = Vec::new();
-        for wanted in &window.wanted {
-            let (stream, number) = wanted.key;
-            let stored = self.archive.stored_frame(stream, number, &wanted.frame);
-            match stored.is_ok() {
-                true => here.push(wanted),
-                false => arriving.push(wanted),
-            }
-        }
+        let all = window.wanted.iter();
+        let (here, arriving): (Vec<_>, Vec<_>) = all.partition(|wanted| wanted.is_here);
         let mut later = Vec::new();
         for wanted in here {
             self.take_apart(wanted, window, &mut later)?;
@@ -224,14 +211,14 @@ impl Getting<'_> {
         for wanted in later {
             self.take_apart(wanted, window, &mut left)?;
         }
+        let of = |wanted: &&Wanted| wanted.frame.base.map(|base| (wanted.key.0, base));
+        let needed: HashSet<FrameKey> = left.iter().filter_map(of).collect();
+        self.fetch_frame_parts(needed.iter().copied())?;
         let mut bases = Vec::new();
-        for wanted in &left {
-            let (stream, _) = wanted.key;
-            if let Some(base) = wanted.frame.base {
-                let frame = self.archive.frame_row(stream, base)?;
-                if self.archive.stored_frame(stream, base, &frame).is_err() {
-                    bases.push(range_of(&frame));
-                }
+        for (stream, number) in needed {
+            let frame = self.archive.frame_row(stream, number)?;
+            if self.put_stored((stream, number), &frame)?.is_none() {
+                bases.push(range_of(&frame));
             }
         }
         self.fetch(&bases, 1, |report| &mut report.frames, &mut |_, _| Ok(()))?;
@@ -255,6 +242,12 @@ impl Getting<'_> {
     ) -> Result<(), GetError> {
         let (stream, number) = wanted.key;
         let stored = self.archive.stored_frame(stream, number, &wanted.frame)?;
+        let is_encrypted = self.archive.header().encryption.is_some();
+        if let (true, Origin::Server, Some(cache)) = (is_encrypted, wanted.origin, &mut self.cache)
+        {
+            // As it is: the cache is not the place for what somebody encrypted.
+            cache.add(short_name(wanted.frame.digest), &stored)?;
+        }
         let base = match wanted.frame.base {
             Some(base) => match self.rebuilt(stream, &window.bases[&(stream, base)])? {
                 Some(plain) => Some(plain),
@@ -298,10 +291,14 @@ impl Getting<'_> {
     /// Puts the chunks of a plain frame where they belong, up to one that is not what it should be.
     fn take_chunks(&mut self, wanted: &Wanted, plain: &[u8]) -> Result<Option<GetError>, GetError> {
         let (stream, _) = wanted.key;
+        let is_encrypted = self.archive.header().encryption.is_some();
         for slot in &wanted.chunks {
             let begin = slot.offset as usize;
             let chunk = plain.get(begin..begin + slot.bytes as usize);
-            let Some(chunk) = chunk.filter(|chunk| ChunkName::of(chunk) == slot.name) else {
+            // Where nothing names chunks, the frame's digest and its key have to do.
+            let naming = self.naming.as_ref();
+            let is_right = |chunk: &&[u8]| naming.is_none_or(|it| it.name(chunk) == slot.name);
+            let Some(chunk) = chunk.filter(is_right) else {
                 let chunk = slot.chunk;
                 return Ok(Some(GetError::Chunk { stream, chunk }));
             };
@@ -309,8 +306,10 @@ impl Getting<'_> {
                 continue;
             }
             self.put(stream, slot.chunk, slot.at, chunk)?;
-            self.report.from_server.add(chunk.len());
-            if let Some(cache) = &mut self.cache {
+            self.report.chunks_from(wanted.origin).add(chunk.len());
+            if let (false, Origin::Server, Some(cache)) =
+                (is_encrypted, wanted.origin, &mut self.cache)
+            {
                 cache.add(slot.name, chunk)?;
             }
         }

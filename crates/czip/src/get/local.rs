@@ -28,6 +28,7 @@ use std::{
 
 use super::{
     GetError,
+    keys::KeySource,
     places::{Place, Places},
 };
 use crate::{
@@ -195,12 +196,13 @@ pub(super) struct Begun {
     pub(super) old: Option<OldChunks>,
 }
 
-/// Opens the archive with `header` in `folder`; `pieces` have at least its header and root, with their
-/// offsets.
+/// Opens the archive with `header` in `folder`, and unlocks it if it is encrypted and there are `keys`;
+/// `pieces` have at least what that takes, with their offsets.
 pub(super) fn begin(
     folder: &PartFolder,
     header: &Header,
-    pieces: &[(u64, &[u8])],
+    pieces: &[(u64, Vec<u8>)],
+    keys: Option<&KeySource>,
     index: (usize, &Path),
 ) -> Result<Begun, GetError> {
     let is_resumed = folder.begin(header)?;
@@ -223,7 +225,10 @@ pub(super) fn begin(
     for (offset, bytes) in pieces {
         local.write(bytes, *offset).map_err(at("archive"))?;
     }
-    let archive = Archive::open(local, CacheBytes::default())?;
+    let mut archive = Archive::open(local, CacheBytes::default())?;
+    if let (true, Some(keys)) = (archive.is_locked(), keys) {
+        keys.unlock(&mut archive)?;
+    }
     let chunks_bytes = archive.source().set_starts(archive.root());
     let chunks = &archive.source().chunks;
     chunks.set_len(chunks_bytes).map_err(at("chunks"))?;

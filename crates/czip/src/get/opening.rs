@@ -13,12 +13,24 @@ pub(super) const FIRST_BYTES: usize = 64 << 10;
 pub(super) struct Opened {
     /// The header that counts.
     pub(super) header: Header,
-    /// Bytes of the archive that came, with their offsets; among them are the header and the root.
+    /// Bytes of the archive that came, with their offsets; among them are the header, the root, and the
+    /// keys if they are needed.
     pub(super) pieces: Vec<(u64, Vec<u8>)>,
 }
 
-/// Reads header and root.
-pub(super) fn open(remote: &Remote, may_be_encrypted: bool) -> Result<Opened, GetError> {
+/// What is needed of an archive that is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IfEncrypted {
+    /// Nothing else: it is kept as it is.
+    Keep,
+    /// The keys section: it will be unlocked.
+    Unlock,
+    /// It cannot be of use.
+    Refuse,
+}
+
+/// Reads header and root, and what else is needed.
+pub(super) fn open(remote: &Remote, if_encrypted: IfEncrypted) -> Result<Opened, GetError> {
     let first = first_bytes(remote)?;
     let no_archive = || GetError::NotAnArchive { url: remote.url() };
     let Some(header) = first.first_chunk::<HEADER_BYTES>() else {
@@ -49,19 +61,28 @@ pub(super) fn open(remote: &Remote, may_be_encrypted: bool) -> Result<Opened, Ge
         let expected = header.archive_bytes;
         return Err(FormatError::Length { expected, found }.into());
     }
-    if header.encryption.is_some() && !may_be_encrypted {
-        return Err(GetError::Encrypted { url: remote.url() });
-    }
     let root = &header.root;
     let root_bytes = u64::from(root.stored_bytes) + u64::from(root.private_stored_bytes);
-    let end = root.offset + root_bytes;
-    let is_here = |(offset, bytes): &(u64, Vec<u8>)| {
-        *offset <= root.offset && end <= offset + bytes.len() as u64
-    };
-    if !pieces.iter().any(is_here) {
-        let mut bytes = vec![0; root_bytes as usize];
-        remote.read_at(root.offset, &mut bytes)?;
-        pieces.push((root.offset, bytes));
+    let mut needed = vec![(root.offset, root_bytes)];
+    match (header.encryption, if_encrypted) {
+        (Some(_), IfEncrypted::Refuse) => {
+            return Err(GetError::Encrypted { url: remote.url() });
+        }
+        (Some(_), IfEncrypted::Unlock) => {
+            needed.push((header.keys.offset, header.keys.bytes.into()));
+        }
+        _ => {}
+    }
+    for (begin, length) in needed {
+        let end = begin + length;
+        let is_here = |(offset, bytes): &(u64, Vec<u8>)| {
+            *offset <= begin && end <= offset + bytes.len() as u64
+        };
+        if !pieces.iter().any(is_here) {
+            let mut bytes = vec![0; length as usize];
+            remote.read_at(begin, &mut bytes)?;
+            pieces.push((begin, bytes));
+        }
     }
     Ok(Opened { header, pieces })
 }

@@ -2,6 +2,8 @@
 
 use std::{io, ops::AddAssign, path::PathBuf, time::Duration};
 
+use thiserror::Error;
+
 /// Requests, and bytes of their answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transfer {
@@ -34,13 +36,89 @@ impl ChunkCount {
     }
 }
 
+/// Stored frames, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameCount {
+    /// How many.
+    pub frames: u64,
+    /// Their stored bytes.
+    pub bytes: u64,
+}
+
+impl FrameCount {
+    pub(super) fn add(&mut self, bytes: u32) {
+        self.frames += 1;
+        self.bytes += u64::from(bytes);
+    }
+}
+
+/// Where frames of an archive came from that is kept as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoredReport {
+    /// From an earlier get of the same file.
+    pub from_earlier: FrameCount,
+    /// From archives among the seeds.
+    pub from_seeds: FrameCount,
+    /// From the cache.
+    pub from_cache: FrameCount,
+    /// Made anew of chunks that were here.
+    pub made: FrameCount,
+    /// From the server.
+    pub from_server: FrameCount,
+}
+
+impl StoredReport {
+    pub(super) fn of(&mut self, origin: Origin) -> &mut FrameCount {
+        match origin {
+            Origin::Earlier => &mut self.from_earlier,
+            Origin::Seeds => &mut self.from_seeds,
+            Origin::Cache => &mut self.from_cache,
+            Origin::Server => &mut self.from_server,
+        }
+    }
+}
+
+/// Where a stored frame comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    Earlier,
+    Seeds,
+    Cache,
+    Server,
+}
+
+/// Why a seed was of no use: it is no archive, and has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum UnusedSeed {
+    /// The archive is locked.
+    #[error(
+        "the archive is encrypted and kept as it is, and stored frames are found in other archives alone"
+    )]
+    Sealed,
+    /// The archive's group secret is not known.
+    #[error(
+        "the archive has a group secret, and only who gives it can tell which chunks are in it; stored          frames are found in other archives all the same"
+    )]
+    GroupSecret,
+    /// The archive is to be the output, and nobody makes its frames anew.
+    #[error(
+        "the archive has profile small and is kept as it is, and its stored frames are found in other          archives alone"
+    )]
+    Frames,
+    /// The archive does not say how it was cut.
+    #[error("nothing tells how the archive was cut into chunks")]
+    Cuts,
+}
+
 /// What a get did.
 #[derive(Debug, Default)]
 pub struct GetReport {
     /// Bytes of the output.
     pub output_bytes: u64,
-    /// Bytes of the plain content: what a download of the plain file would have taken.
-    pub plain_bytes: u64,
+    /// Bytes of the plain content: what a download of the plain file would have taken. `None` of an
+    /// archive that was not unlocked.
+    pub plain_bytes: Option<u64>,
     /// Bytes of the archive: what a download of all of it would have taken.
     pub archive_bytes: u64,
     /// Header and root.
@@ -57,17 +135,30 @@ pub struct GetReport {
     pub from_cache: ChunkCount,
     /// Chunks that the server sent.
     pub from_server: ChunkCount,
+    /// Frames of an archive that is kept as it is.
+    pub stored: StoredReport,
     /// How often the file changed on the server meanwhile, so that all began anew.
     pub changes: u32,
     /// How long it took.
     pub elapsed: Duration,
     /// Seeds that could not be read, or not whole, and why.
     pub unread_seeds: Vec<(PathBuf, io::Error)>,
+    /// Seeds that could not be of use, and why.
+    pub unused_seeds: Vec<(PathBuf, UnusedSeed)>,
     /// Why the cache does not have all that came.
     pub cache_failure: Option<io::Error>,
 }
 
 impl GetReport {
+    pub(super) fn chunks_from(&mut self, origin: Origin) -> &mut ChunkCount {
+        match origin {
+            Origin::Earlier => &mut self.from_earlier,
+            Origin::Seeds => &mut self.from_seeds,
+            Origin::Cache => &mut self.from_cache,
+            Origin::Server => &mut self.from_server,
+        }
+    }
+
     /// All requests.
     #[must_use]
     pub fn transferred(&self) -> Transfer {

@@ -10,16 +10,24 @@ mod part_runs;
 mod reading;
 mod taking;
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use super::GetError;
 use crate::{
+    archive,
     chunker::Chunking,
     create::SMALL_CHUNK_BYTES,
     format::{ChunkName, Stream, header::Header},
 };
 use naming::{NamedStream, Naming};
+pub(super) use reading::open_archive;
 use taking::{Found, Taking};
+
+/// What is said of seeds for archives that are not encrypted.
+const LOCKED: &str = "an encrypted archive is a seed for encrypted ones alone";
 
 /// A chunk of the archive that a seed is to give, as it is kept by the seed's chunk.
 #[derive(Clone, Copy)]
@@ -77,23 +85,20 @@ pub(super) struct Seeds {
 }
 
 impl Seeds {
-    /// Reads `paths` and names their chunks as those of the archive with `header` are. `index_bytes`
+    /// Reads `paths` and names their chunks as those of the archive with `header` are, by `naming`. `index_bytes`
     /// bounds the names in memory, those beyond are in `folder`; `go_on` is told how many bytes were
     /// read, `unread` what could not be.
     pub(super) fn name(
         paths: &[PathBuf],
         header: &Header,
+        naming: &archive::Naming,
         (index_bytes, folder): (usize, &Path),
         go_on: &mut dyn FnMut(usize) -> bool,
         unread: &mut dyn FnMut(&Path, std::io::Error),
     ) -> Result<Self, GetError> {
-        // Where nobody knows how it was cut, no chunk would be found.
         let chunking = chunking(header);
         let mut seeds = Self {
-            paths: match chunking {
-                Some(_) => paths.to_vec(),
-                None => Vec::new(),
-            },
+            paths: paths.to_vec(),
             is_woven: header.is_woven,
             streams: Stream::ALL.map(|stream| {
                 let chunking = chunking.unwrap_or_default();
@@ -101,7 +106,7 @@ impl Seeds {
                     Stream::Content => (chunking, index_bytes),
                     _ => (chunking.at_most(SMALL_CHUNK_BYTES), index_bytes / 32),
                 };
-                NamedStream::new(chunking, index_bytes, folder)
+                NamedStream::new(naming, chunking, index_bytes, folder)
             }),
             unit_ends: Vec::new(),
             has_targets: false,
@@ -112,7 +117,11 @@ impl Seeds {
                 unit_ends: &mut seeds.unit_ends,
                 go_on,
             };
-            if let Some(error) = reading::read(path, seeds.is_woven, &mut naming)? {
+            let outcome = reading::read(path, seeds.is_woven, &mut naming)?;
+            // Of an encrypted one stored frames are known.
+            let is_told = outcome.has_locked && header.encryption.is_none();
+            let locked = is_told.then(|| io::Error::other(LOCKED));
+            if let Some(error) = outcome.error.or(locked) {
                 unread(path, error);
             }
         }
@@ -179,7 +188,7 @@ impl Seeds {
 }
 
 /// How the archive was cut, if its header says what can be.
-fn chunking(header: &Header) -> Option<Chunking> {
+pub(super) fn chunking(header: &Header) -> Option<Chunking> {
     let chunking = Chunking::new(header.chunking, header.chunk_bytes).ok()?;
     chunking
         .with_bounds(header.chunk_bytes_min, header.chunk_bytes_max)

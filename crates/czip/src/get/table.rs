@@ -4,11 +4,11 @@
 //! its length part can be made of the lengths of the chunks, if the profile is `shared`; and what is
 //! said of its frames is not needed. So a row of which all is known costs nothing.
 
-use std::ops::Range;
+use std::{collections::HashSet, ops::Range};
 
 use super::{GetError, Getting, Phase, cache::Cache, local::Local, seeds::Seeds};
 use crate::{
-    archive::Archive,
+    archive::{Archive, ReadError},
     format::{
         ChunkName, Stream, digest,
         header::Profile,
@@ -51,12 +51,27 @@ impl Part {
         start..start.saturating_add(self.place.stored_bytes.into())
     }
 
+    pub(super) fn place(&self) -> PartPlace {
+        self.place
+    }
+
     pub(super) fn is_here(&self, archive: &Archive<Local>) -> bool {
-        archive.part_bytes(self.kind, self.stream, self.row).is_ok()
+        self.check(archive).is_ok()
+    }
+
+    /// Whether it is here and right: as stored, where nothing opens it.
+    fn check(&self, archive: &Archive<Local>) -> Result<(), ReadError> {
+        let is_public = matches!(self.kind, PartKind::Chunks | PartKind::Frames);
+        match archive.is_locked() && !is_public {
+            true => archive.stored_part(self.kind, self.stream, self.row)?,
+            false => archive.part_bytes(self.kind, self.stream, self.row)?,
+        };
+        Ok(())
     }
 
     /// Puts its plain bytes where the archive has it, if they are those, and pack to the same length.
-    fn put(&self, archive: &Archive<Local>, plain: &[u8]) -> Result<bool, GetError> {
+    /// Of an encrypted archive only public parts are.
+    pub(super) fn put(&self, archive: &Archive<Local>, plain: &[u8]) -> Result<bool, GetError> {
         let covered = &self.place.digest[..digest_bytes(self.kind)];
         let is_right = plain.len() == self.place.plain_bytes as usize
             && digest::<20>(plain).starts_with(covered);
@@ -83,6 +98,7 @@ pub(super) fn unknown(
 ) -> Result<Vec<Part>, GetError> {
     let root = archive.root();
     let is_shared = archive.header().profile == Profile::Shared;
+    let is_encrypted = archive.header().encryption.is_some();
     let mut unknown = Vec::new();
     let mut want = |part: Part| {
         if !part.is_here(archive) {
@@ -103,17 +119,21 @@ pub(super) fn unknown(
             let is_known =
                 chunks.is_here(archive) || put_known(archive, &chunks, stream, seeds, cache)?;
             let mut is_length_known = lengths.is_here(archive);
-            if is_known && is_shared && !is_length_known {
+            let mut is_all_here = is_known && !is_encrypted;
+            if is_known && is_shared && (is_encrypted || !is_length_known) {
                 let names = archive.chunk_names(stream, row)?;
                 if let Some(known) = lengths_of(&names, stream, seeds, cache)? {
-                    is_length_known = lengths.put(archive, &encode_lengths(&known, None))?;
+                    is_all_here = true;
+                    if !is_encrypted {
+                        is_length_known = lengths.put(archive, &encode_lengths(&known, None))?;
+                    }
                 }
             }
             if !is_known {
                 want(chunks);
-                if is_shared {
-                    want(part(PartKind::Frames, row));
-                }
+            }
+            if is_shared && !is_all_here {
+                frame_parts_of(archive, stream, row).for_each(&mut want);
             }
             if !is_length_known {
                 want(lengths);
@@ -121,20 +141,49 @@ pub(super) fn unknown(
         }
         if takes_all_frames {
             let rows = 0..lists.frames.rows().len();
-            rows.for_each(|row| want(part(PartKind::Frames, row)));
+            rows.for_each(|row| frame_parts_of(archive, stream, row).for_each(&mut want));
         }
         let rows = 0..lists.references.rows().len();
         rows.for_each(|row| want(part(PartKind::References, row)));
     }
-    for (row, index_row) in root.weave_index.rows().iter().enumerate() {
-        want(Part {
-            kind: PartKind::WeaveIndex,
-            stream: None,
-            row,
-            place: index_row.place,
-        });
-    }
+    index_parts(archive).for_each(want);
     Ok(unknown)
+}
+
+/// All parts.
+pub(super) fn all_parts(archive: &Archive<Local>) -> impl Iterator<Item = Part> + '_ {
+    use PartKind::{Chunks, Frames, Keys, Lengths, References};
+    let lists = Stream::ALL
+        .into_iter()
+        .flat_map(|stream| [Chunks, Frames, Lengths, References, Keys].map(|kind| (stream, kind)));
+    let parts = lists.flat_map(move |(stream, kind)| {
+        let rows = 0..archive.root().stream(stream).list(kind).rows().len();
+        rows.map(move |row| Part::of(archive, stream, kind, row))
+    });
+    parts.chain(index_parts(archive))
+}
+
+fn index_parts(archive: &Archive<Local>) -> impl Iterator<Item = Part> + '_ {
+    let rows = archive.root().weave_index.rows().iter().enumerate();
+    rows.map(|(row, index_row)| Part {
+        kind: PartKind::WeaveIndex,
+        stream: None,
+        row,
+        place: index_row.place,
+    })
+}
+
+/// What says where the frames of a row are, and what opens them if the archive is encrypted.
+fn frame_parts_of(
+    archive: &Archive<Local>,
+    stream: Stream,
+    row: usize,
+) -> impl Iterator<Item = Part> + '_ {
+    let kinds: &[_] = match archive.header().encryption {
+        Some(_) => &[PartKind::Frames, PartKind::Keys],
+        None => &[PartKind::Frames],
+    };
+    (kinds.iter()).map(move |&kind| Part::of(archive, stream, kind, row))
 }
 
 /// Puts a chunk part where it belongs, if seeds or cache have it.
@@ -192,9 +241,30 @@ impl Getting<'_> {
             &mut arrived,
         )?;
         for part in parts {
-            self.archive.part_bytes(part.kind, part.stream, part.row)?;
+            part.check(self.archive)?;
         }
         Ok(())
+    }
+
+    /// Fetches what the table says of these frames, if it is not here.
+    pub(super) fn fetch_frame_parts(
+        &mut self,
+        frames: impl Iterator<Item = (Stream, u64)>,
+    ) -> Result<(), GetError> {
+        let mut rows = HashSet::new();
+        for (stream, number) in frames {
+            let list = &self.archive.root().stream(stream).frames;
+            rows.extend(list.find(0, number).map(|row| (stream, row)));
+        }
+        let parts = rows.into_iter();
+        let unknown: Vec<Part> = parts
+            .flat_map(|(stream, row)| frame_parts_of(self.archive, stream, row))
+            .filter(|part| !part.is_here(self.archive))
+            .collect();
+        match unknown.is_empty() {
+            true => Ok(()),
+            false => self.fetch_parts(&unknown),
+        }
     }
 
     /// Keeps all chunk parts in the cache: a next version of the archive has most of them.

@@ -1,77 +1,61 @@
 //! The archive itself as the output.
 //!
-//! In profile `shared` a frame is made anew of its chunk where that is here, and is right if it comes
-//! out with its digest: as it does if the archive was made with the default level. All other frames are
-//! fetched. What lies between frames and parts, and nothing points to, becomes zeros.
+//! Stored frames that are here are known by their digests. Others are made anew of their chunks where
+//! those are here, in profile `shared`, and are right if they come out with their digests: as they do if
+//! the archive was made with the default level. All others are fetched. What lies between frames and
+//! parts, and nothing points to, becomes zeros.
 
 use std::ops::{ControlFlow, Range};
 
-use super::{GetError, Getting, Phase, frames::range_of, table::Part};
+use super::{GetError, Getting, Phase, frames::range_of, stored::short_name, table::all_parts};
 use crate::{
-    format::{
-        Stream, digest,
-        header::Profile,
-        limits::HEADER_BYTES,
-        part::{PartKind, StoredFrame},
-    },
+    format::{Stream, digest, header::Profile, part::StoredFrame},
     method::{Compression, Compressor, Method},
-    remote::union,
     verify::verify,
 };
 
+/// A frame that has to be fetched.
+struct Missing {
+    stream: Stream,
+    number: u64,
+    frame: StoredFrame,
+}
+
 impl Getting<'_> {
-    /// Until all of the archive is here.
+    /// Until all of the archive is here, locked or not: what is sealed has a digest as well.
     pub(super) fn fetch_archive(&mut self) -> Result<(), GetError> {
-        let mut parts = Vec::new();
-        for stream in Stream::ALL {
-            let rows = 0..self.archive.root().stream(stream).frames.rows().len();
-            let frames = |row| Part::of(self.archive, stream, PartKind::Frames, row);
-            parts.extend(rows.map(frames).filter(|part| !part.is_here(self.archive)));
-        }
-        self.fetch_parts(&parts)?;
-        let ranges = self.missing_frames()?;
-        self.fetch_missing(&ranges)
-    }
-
-    /// Until all of an encrypted archive is here. Frames that are here are known by their digests; the
-    /// rest is little, and is fetched.
-    pub(super) fn fetch_locked(&mut self) -> Result<(), GetError> {
         let archive = self.archive;
-        let mut parts = Vec::new();
-        let mut frames = Vec::new();
-        for stream in Stream::ALL {
-            for kind in [PartKind::Chunks, PartKind::Frames] {
-                let rows = 0..archive.root().stream(stream).list(kind).rows().len();
-                let part = |row| Part::of(archive, stream, kind, row);
-                parts.extend(rows.map(part).filter(|part| !part.is_here(archive)));
-            }
-        }
-        self.fetch_parts(&parts)?;
-        for stream in Stream::ALL {
-            for row in 0..archive.root().stream(stream).frames.rows().len() {
-                let rows = archive.frame_rows(stream, row)?;
-                frames.extend(rows.iter().map(range_of));
-            }
-        }
-        let mut ranges = self.missing_frames()?;
-        let mut end = HEADER_BYTES as u64;
-        for frame in union(&frames) {
-            ranges.push(end..frame.start.max(end));
-            end = frame.end;
-        }
-        ranges.push(end..archive.header().archive_bytes.max(end));
-        self.fetch_missing(&ranges)
+        let parts = all_parts(archive).filter(|part| !part.is_here(archive));
+        self.fetch_parts(&parts.collect::<Vec<_>>())?;
+        self.keep_parts()?;
+        let missing = self.missing_frames()?;
+        let keys = &archive.header().keys;
+        let keys = keys.offset..keys.offset + u64::from(keys.bytes);
+        let has_keys = archive.header().encryption.is_none() || archive.keys().is_ok();
+        let rest = (!has_keys).then_some(keys);
+        self.fetch_missing(missing, rest.as_slice())
     }
 
-    /// Fetches what is missing, and checks all of the archive.
-    fn fetch_missing(&mut self, ranges: &[Range<u64>]) -> Result<(), GetError> {
+    /// Fetches these frames and `rest`, and checks all of the archive.
+    fn fetch_missing(
+        &mut self,
+        mut missing: Vec<Missing>,
+        rest: &[Range<u64>],
+    ) -> Result<(), GetError> {
+        missing.sort_unstable_by_key(|missing| range_of(&missing.frame).end);
+        let mut ranges: Vec<_> = missing.iter().map(|it| range_of(&it.frame)).collect();
+        ranges.extend_from_slice(rest);
         let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let begun = self.remote.counters().body_bytes;
-        let mut arrived = |getting: &mut Self, _| {
+        let mut arriving = missing.iter().peekable();
+        let mut arrived = |getting: &mut Self, end| {
+            while let Some(missing) = arriving.next_if(|it| range_of(&it.frame).end <= end) {
+                getting.take_frame(missing)?;
+            }
             let come = getting.remote.counters().body_bytes - begun;
             getting.go_on(Phase::Frames, come.min(total), total)
         };
-        self.fetch(ranges, 1, |report| &mut report.frames, &mut arrived)?;
+        self.fetch(&ranges, 1, |report| &mut report.frames, &mut arrived)?;
         let checked = verify(self.archive, 1, &|_| ControlFlow::Continue(()));
         match checked? {
             Some(_) => Ok(()),
@@ -79,32 +63,54 @@ impl Getting<'_> {
         }
     }
 
-    /// Where frames are that have to be fetched. The others are where they belong when it returns.
-    fn missing_frames(&self) -> Result<Vec<Range<u64>>, GetError> {
-        let header = self.archive.header();
+    /// Checks a frame that came, and keeps it for later gets.
+    fn take_frame(&mut self, missing: &Missing) -> Result<(), GetError> {
+        let Missing {
+            stream,
+            number,
+            frame,
+        } = missing;
+        let stored = self.archive.stored_frame(*stream, *number, frame)?;
+        self.report.stored.from_server.add(frame.stored_bytes);
+        match &mut self.cache {
+            Some(cache) => cache.add(short_name(frame.digest), &stored),
+            None => Ok(()),
+        }
+    }
+
+    /// The frames that have to be fetched. The others are where they belong when it returns.
+    fn missing_frames(&mut self) -> Result<Vec<Missing>, GetError> {
+        let archive = self.archive;
+        let header = archive.header();
         let method = Method::of_number(header.method);
         let can_make = header.profile == Profile::Shared && header.encryption.is_none();
         let method = method.filter(|_| can_make);
         let mut compressor = method.map(|method| Compressor::new(Compression::new(method)));
         let mut missing = Vec::new();
         for stream in Stream::ALL {
-            let lists = self.archive.root().stream(stream);
+            let lists = archive.root().stream(stream);
             for (row, frame_row) in lists.frames.rows().iter().enumerate() {
                 let first = frame_row.before[0];
-                let frames = self.archive.frame_rows(stream, row)?;
-                let mut is_here: Vec<bool> = (first..)
-                    .zip(&frames)
-                    .map(|(number, frame)| self.archive.stored_frame(stream, number, frame).is_ok())
-                    .collect();
+                let frames = archive.frame_rows(stream, row)?;
+                let mut is_here = Vec::with_capacity(frames.len());
+                for (number, frame) in (first..).zip(&frames) {
+                    let origin = self.put_stored((stream, number), frame)?;
+                    if let Some(origin) = origin {
+                        self.report.stored.of(origin).add(frame.stored_bytes);
+                    }
+                    is_here.push(origin.is_some());
+                }
                 if let Some(compressor) = &mut compressor {
                     self.make_frames(compressor, (stream, row), &frames, &mut is_here)?;
                 }
-                let frames = frames.iter().zip(is_here);
-                missing.extend(
-                    frames.filter(|(_, is_here)| !is_here).map(|(frame, _)| {
-                        frame.offset..frame.offset + u64::from(frame.stored_bytes)
-                    }),
-                );
+                let frames = (first..).zip(frames).zip(is_here);
+                missing.extend(frames.filter(|(_, is_here)| !is_here).map(
+                    |((number, frame), _)| Missing {
+                        stream,
+                        number,
+                        frame,
+                    },
+                ));
             }
         }
         Ok(missing)
@@ -113,7 +119,7 @@ impl Getting<'_> {
     /// Makes those frames of a row that are not here of their chunks, and puts them where they belong if
     /// they are the ones.
     fn make_frames(
-        &self,
+        &mut self,
         compressor: &mut Compressor,
         (stream, row): (Stream, usize),
         frames: &[StoredFrame],
@@ -129,6 +135,7 @@ impl Getting<'_> {
                 let stored = compressor.compress(&plain, None)?;
                 if digest(&stored) == frame.digest {
                     self.archive.source().write(&stored, frame.offset)?;
+                    self.report.stored.made.add(frame.stored_bytes);
                     *is_here = true;
                 }
             }

@@ -4,6 +4,7 @@ mod cache;
 mod changes;
 mod hostile;
 mod interruptions;
+mod keys;
 mod plans;
 mod real_servers;
 mod seeds;
@@ -11,6 +12,7 @@ mod seeds;
 #[path = "../remote/server.rs"]
 mod server;
 mod servers;
+mod stored;
 
 use std::{
     fs,

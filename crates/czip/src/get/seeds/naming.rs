@@ -2,10 +2,7 @@
 
 use std::{ops::Range, path::Path};
 
-use refrain_codec::{
-    chunk::hash::{ChunkHash, ChunkHasher},
-    simd::Backend,
-};
+use refrain_codec::chunk::hash::ChunkHash;
 
 use super::{
     super::{
@@ -18,6 +15,7 @@ use super::{
     reading::Take,
 };
 use crate::{
+    archive,
     chunker::{Chunker, Chunking},
     format::{ChunkName, Stream},
     index::Numbered,
@@ -33,6 +31,7 @@ pub(super) struct NamedStream {
     /// What is wanted of them, by number.
     pub(super) targets: Records<{ Target::BYTES }>,
     pub(super) parts: PartRuns,
+    pub(super) naming: archive::Naming,
     chunker: Chunker,
     /// Bytes from `unnamed_start` on.
     unnamed: Vec<u8>,
@@ -45,11 +44,17 @@ pub(super) struct NamedStream {
 }
 
 impl NamedStream {
-    pub(super) fn new(chunking: Chunking, index_bytes: usize, folder: &Path) -> Self {
+    pub(super) fn new(
+        naming: &archive::Naming,
+        chunking: Chunking,
+        index_bytes: usize,
+        folder: &Path,
+    ) -> Self {
         Self {
             places: Places::new(index_bytes, folder),
             targets: Records::new(folder),
             parts: PartRuns::new(index_bytes / 16, folder),
+            naming: naming.clone(),
             chunker: Chunker::new(chunking),
             unnamed: Vec::new(),
             unnamed_start: 0,
@@ -89,7 +94,7 @@ impl NamedStream {
                 std::mem::replace(&mut begin, end)..end
             })
             .collect();
-        ChunkHasher::Blake3.hash_all(Backend::best(), &self.unnamed, &chunks, &mut self.hashes);
+        (self.naming).name_all(&self.unnamed, &chunks, &mut self.hashes);
         for (chunk, ChunkHash(name)) in chunks.into_iter().zip(&self.hashes) {
             let name = ChunkName(*name);
             let place = Place {

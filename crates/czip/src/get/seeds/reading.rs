@@ -45,18 +45,23 @@ pub(super) trait Take {
     fn go_on(&mut self, bytes: usize) -> bool;
 }
 
-/// Gives all that is in `seed` to `take`. What could not be read is said, and is no error.
-pub(super) fn read(
-    seed: &Path,
-    is_woven: bool,
-    take: &mut dyn Take,
-) -> Result<Option<io::Error>, GetError> {
+/// What there was in a seed.
+pub(super) struct Outcome {
+    /// Why something could not be read: no error for who reads.
+    pub(super) error: Option<io::Error>,
+    /// Whether an archive in it is encrypted, of which nothing was given.
+    pub(super) has_locked: bool,
+}
+
+/// Gives all that is in `seed` to `take`.
+pub(super) fn read(seed: &Path, is_woven: bool, take: &mut dyn Take) -> Result<Outcome, GetError> {
     let mut reading = Reading {
         is_woven,
         take: Streams(take),
         weaver: Weaver::new(),
         unit: Unit::None,
         piece: vec![0; PIECE_BYTES],
+        has_locked: false,
         failed: None,
     };
     let walked = walk(vec![Input::Path(seed.to_owned())], &[], &mut |visited| {
@@ -72,11 +77,14 @@ pub(super) fn read(
         return Err(error);
     }
     reading.end_unit()?;
-    match walked {
-        Ok(()) => Ok(None),
-        Err(CreateError::Input { error, .. }) => Ok(Some(error)),
-        Err(error) => Ok(Some(io::Error::other(error))),
-    }
+    Ok(Outcome {
+        error: match walked {
+            Ok(()) => None,
+            Err(CreateError::Input { error, .. }) => Some(error),
+            Err(error) => Some(io::Error::other(error)),
+        },
+        has_locked: reading.has_locked,
+    })
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -96,6 +104,7 @@ struct Reading<'a> {
     weaver: Weaver,
     unit: Unit,
     piece: Vec<u8>,
+    has_locked: bool,
     failed: Option<GetError>,
 }
 
@@ -121,6 +130,10 @@ impl Reading<'_> {
 
     /// An archive's content, and its catalog.
     fn archive(&mut self, archive: &Archive<FileSource>) -> Result<(), GetError> {
+        if archive.is_locked() {
+            self.has_locked = true;
+            return Ok(());
+        }
         // One that is damaged gives what there is up to that.
         let (Ok(entries), Ok(mut content)) = (archive.entries(), archive.content(0)) else {
             return Ok(());
@@ -203,7 +216,7 @@ impl Reading<'_> {
 }
 
 /// The archive that a file is, if it is one that can be opened.
-fn open_archive(path: &Path) -> Option<Archive<FileSource>> {
+pub(in super::super) fn open_archive(path: &Path) -> Option<Archive<FileSource>> {
     let file = File::open(path).ok()?;
     let mut magic = [0; 8];
     file.read_exact_at(&mut magic, 0).ok()?;

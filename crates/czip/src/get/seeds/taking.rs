@@ -1,7 +1,7 @@
 //! The second reading of seeds: what is wanted of them is taken out, and checked.
 
 use super::{super::GetError, Target, naming::NamedStream, reading::Take};
-use crate::format::{ChunkName, Stream};
+use crate::format::Stream;
 
 /// Numbers looked at together.
 const BLOCK: u64 = 4096;
@@ -97,7 +97,7 @@ impl<'a> TakenStream<'a> {
                 break;
             }
             let target = &wanted.target;
-            if ChunkName::of(&self.chunk) == target.name {
+            if self.named.naming.name(&self.chunk) == target.name {
                 found(stream, target.chunk, target.at, &self.chunk)?;
             }
             self.find_next()?;
