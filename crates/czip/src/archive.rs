@@ -375,16 +375,10 @@ fn read_header(source: &impl Source) -> Result<(Header, [u8; limits::HEADER_BYTE
     }
     let mut first = [0; limits::HEADER_BYTES];
     source.read_exact_at(&mut first, 0)?;
-    let mut header = Header::parse(&first)?;
+    let mut header = Header::parse_first(&first)?;
     if header.is_advisory() {
         source.read_exact_at(&mut first, bytes - limits::HEADER_BYTES as u64)?;
-        header = Header::parse(&first).map_err(|error| match error {
-            FormatError::NotAnArchive => FormatError::Truncated { what: "footer" },
-            error => error,
-        })?;
-        if !header.is_trailer {
-            return Err(FormatError::Truncated { what: "footer" }.into());
-        }
+        header = Header::parse_last(&first)?;
     }
     match header.archive_bytes == bytes {
         true => Ok((header, first)),

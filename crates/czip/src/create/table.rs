@@ -294,10 +294,13 @@ impl TableWriter<'_> {
             true => header.archive_bytes - header_bytes,
             false => 0,
         };
+        let parse = match header.is_trailer {
+            true => Header::parse_last,
+            false => Header::parse_first,
+        };
         let header = header.to_bytes();
         // What no reader would open must not take the place of what was there.
-        Header::parse(&header)
-            .map_err(|error| io::Error::new(io::ErrorKind::FileTooLarge, error))?;
+        parse(&header).map_err(|error| io::Error::new(io::ErrorKind::FileTooLarge, error))?;
         self.frames.write_at(&header, header_at)?;
         self.frames.finish()
     }

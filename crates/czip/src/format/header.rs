@@ -1,7 +1,7 @@
 //! The header: what a planning tool needs, and where the root is (CZIP, section 3.1).
 
 use super::{FormatError, digest, limits};
-use crate::chunker::ChunkingMethod;
+use crate::{chunker::ChunkingMethod, method::Method};
 
 const MAGIC: [u8; 8] = *b"\x89CZIP\r\n\x1a";
 const VERSION: u16 = 1;
@@ -177,17 +177,46 @@ pub(crate) fn is_archive(magic: &[u8; 8]) -> bool {
 }
 
 impl Header {
-    /// Parses the first or the last 256 bytes of an archive.
+    /// Parses the first 256 bytes of an archive.
     ///
     /// # Errors
     /// If they are no header, or one of another version, or say what cannot be.
-    pub fn parse(bytes: &[u8; limits::HEADER_BYTES]) -> Result<Self, FormatError> {
+    pub fn parse_first(bytes: &[u8; limits::HEADER_BYTES]) -> Result<Self, FormatError> {
+        let header = Self::parse(bytes)?;
+        match header.is_trailer {
+            // Else some readers would take this one, and others the last.
+            true => Err(FormatError::Invalid {
+                what: "its first header says that it is the last",
+            }),
+            false => Ok(header),
+        }
+    }
+
+    /// Parses the last 256 bytes of an archive whose first are [advisory](Self::is_advisory).
+    ///
+    /// # Errors
+    /// As [`parse_first`](Self::parse_first).
+    pub fn parse_last(bytes: &[u8; limits::HEADER_BYTES]) -> Result<Self, FormatError> {
+        const NO_FOOTER: FormatError = FormatError::Truncated { what: "footer" };
+        match Self::parse(bytes) {
+            Err(FormatError::NotAnArchive) => Err(NO_FOOTER),
+            Ok(header) if !header.is_trailer => Err(NO_FOOTER),
+            parsed => parsed,
+        }
+    }
+
+    fn parse(bytes: &[u8; limits::HEADER_BYTES]) -> Result<Self, FormatError> {
         if bytes[..8] != MAGIC {
             return Err(FormatError::NotAnArchive);
         }
         let version = u16_at(bytes, 8);
-        if version != VERSION || usize::from(u16_at(bytes, 10)) != limits::HEADER_BYTES {
+        if version != VERSION {
             return Err(FormatError::Version { version });
+        }
+        if usize::from(u16_at(bytes, 10)) != limits::HEADER_BYTES {
+            return Err(FormatError::Invalid {
+                what: "its header has not 256 bytes, as version 1 has",
+            });
         }
         if digest::<16>(&bytes[..COVERED_BYTES]) != bytes[COVERED_BYTES..] {
             return Err(FormatError::Digest { what: "header" });
@@ -294,6 +323,29 @@ impl Header {
             return Err(FormatError::Invalid {
                 what: "its longest chunk is empty, or longer than a frame",
             });
+        }
+        if self.chunk_bytes_min > self.chunk_bytes || self.chunk_bytes > self.chunk_bytes_max {
+            return Err(FormatError::Invalid {
+                what: "its average chunk is not between its shortest and its longest",
+            });
+        }
+        if Method::of_number(self.method).is_none() {
+            return Err(FormatError::Invalid {
+                what: "its method is none",
+            });
+        }
+        let (says_too_much, what) = match self.encryption {
+            Some(_) => (
+                self.summary != PlainSummary::default(),
+                "it is encrypted, and its header tells what its private root keeps",
+            ),
+            None => (
+                self.keys != KeysPlace::default(),
+                "it has keys, and is not encrypted",
+            ),
+        };
+        if says_too_much {
+            return Err(FormatError::Invalid { what });
         }
         if self.is_advisory() {
             return Ok(());

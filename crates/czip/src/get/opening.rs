@@ -36,7 +36,7 @@ pub(super) fn open(remote: &Remote, if_encrypted: IfEncrypted) -> Result<Opened,
     let Some(header) = first.first_chunk::<HEADER_BYTES>() else {
         return Err(no_archive());
     };
-    let mut header = match Header::parse(header) {
+    let mut header = match Header::parse_first(header) {
         Err(FormatError::NotAnArchive) => return Err(no_archive()),
         parsed => parsed?,
     };
@@ -45,15 +45,7 @@ pub(super) fn open(remote: &Remote, if_encrypted: IfEncrypted) -> Result<Opened,
         let last = remote.tail(FIRST_BYTES)?;
         let footer = last.last_chunk::<HEADER_BYTES>();
         let footer = footer.ok_or(FormatError::Truncated { what: "footer" })?;
-        header = match Header::parse(footer) {
-            Err(FormatError::NotAnArchive) => {
-                return Err(FormatError::Truncated { what: "footer" }.into());
-            }
-            parsed => parsed?,
-        };
-        if !header.is_trailer {
-            return Err(FormatError::Truncated { what: "footer" }.into());
-        }
+        header = Header::parse_last(footer)?;
         let offset = header.archive_bytes.saturating_sub(last.len() as u64);
         pieces.push((offset, last));
     }

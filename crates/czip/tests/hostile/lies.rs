@@ -128,8 +128,19 @@ fn a_header_that_contradicts_the_table_is_refused() {
         (12, 128),
         (12, 16),
         (12, 2),
+        // A first header that says that it is the last, and ours would take it.
+        (12, 3),
         (16, 3),
+        (16, 200 << 8),
         (18, 1),
+        // Chunks' average, and their shortest, of which the longest is 2^20.
+        (22, 17),
+        (24, 1),
+        // Keys, and no encryption.
+        (184, 1),
+        (192, 1),
+        (226, 1),
+        (228, 1),
     ] {
         let archive = lying(|draft| draft.header = vec![(at, value.to_le_bytes().to_vec())]);
         assert_refused(&format!("{value} at {at}"), &archive);
