@@ -1,6 +1,7 @@
 //! Keys of archives: whom one is encrypted to, and what opens one.
 
 use std::{
+    env,
     fs::File,
     io::{self, IsTerminal, Read},
     path::{Path, PathBuf},
@@ -20,6 +21,9 @@ use zeroize::Zeroizing;
 /// No file of keys is longer.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
+/// Names the file of the group secret.
+const GROUP_SECRET: &str = "REFRAIN_CZIP_GROUP_SECRET";
+
 /// For whom an archive is made.
 #[derive(clap::Args)]
 pub struct EncryptArguments {
@@ -27,8 +31,10 @@ pub struct EncryptArguments {
     /// (age1...), an ssh one (`ssh-ed25519 ...` or `ssh-rsa ...`), or a file of such lines
     #[arg(long, value_name = "KEY|FILE")]
     encrypt_to: Vec<String>,
-    #[command(flatten)]
-    secret: SecretArguments,
+    /// A file with the secret of a group, 64 hexadecimal digits (`openssl rand -hex 32`): only who
+    /// knows it can tell whether the archive holds what he guesses [env: REFRAIN_CZIP_GROUP_SECRET=]
+    #[arg(long, value_name = "FILE", requires = "encrypt_to")]
+    group_secret: Option<PathBuf>,
     /// Hide how long chunks are, for at most 12 % more bytes
     #[arg(long, requires = "encrypt_to")]
     pad: bool,
@@ -40,38 +46,36 @@ pub struct UnlockArguments {
     /// Open encrypted archives with the keys in this file: an age identity file or an ssh private key
     #[arg(short, long, value_name = "FILE", env = "REFRAIN_CZIP_IDENTITY")]
     identity: Vec<PathBuf>,
-    #[command(flatten)]
-    secret: SecretArguments,
-}
-
-#[derive(Clone, clap::Args)]
-struct SecretArguments {
-    /// A file with the secret of a group, 64 hexadecimal digits (`openssl rand -hex 32`): only who
-    /// knows it can tell whether an encrypted archive holds what he guesses
-    #[arg(long, value_name = "FILE", env = "REFRAIN_CZIP_GROUP_SECRET")]
+    /// A file with the group secret of the archive: with it, names and frames are held against what
+    /// they are made of. Archives are read without it, too
+    #[arg(long, value_name = "FILE", env = GROUP_SECRET)]
     group_secret: Option<PathBuf>,
 }
 
-impl SecretArguments {
-    fn read(&self) -> anyhow::Result<Option<GroupSecret>> {
-        let Some(path) = &self.group_secret else {
-            return Ok(None);
-        };
-        let content = read(path)?;
-        let secret = GroupSecret::parse(&content).with_context(|| path.display().to_string())?;
-        Ok(Some(secret))
-    }
+fn read_secret(path: &Path) -> anyhow::Result<GroupSecret> {
+    let content = read(path)?;
+    GroupSecret::parse(&content).with_context(|| path.display().to_string())
 }
 
 impl EncryptArguments {
     /// How an archive is to be encrypted, if it is.
     pub fn options(&self) -> anyhow::Result<Option<Arc<EncryptOptions>>> {
+        // By hand: a flag without --encrypt-to is a mistake, and a variable that is set for all is none.
+        let variable = env::var_os(GROUP_SECRET).filter(|value| !value.is_empty());
         if self.encrypt_to.is_empty() {
+            if variable.is_some() {
+                eprintln!(
+                    "refrain: the archive is not encrypted, and {GROUP_SECRET} does nothing: \
+                     --encrypt-to encrypts it"
+                );
+            }
             return Ok(None);
         }
         let mut recipients = Recipients::default();
         for key in &self.encrypt_to {
-            let is_file = !key.starts_with("age1") && !key.starts_with("ssh-");
+            // Files may have names that begin as keys do.
+            let is_key = key.starts_with("age1") || key.starts_with("ssh-");
+            let is_file = !is_key || Path::new(key).exists();
             let content = match is_file {
                 true => {
                     let content = read(Path::new(key))?;
@@ -84,9 +88,10 @@ impl EncryptArguments {
             let found = Recipients::parse(&lines).with_context(|| key.clone())?;
             recipients.join(found)?;
         }
+        let secret_path = self.group_secret.clone().or(variable.map(PathBuf::from));
         Ok(Some(Arc::new(EncryptOptions {
             recipients,
-            group_secret: self.secret.read()?,
+            group_secret: secret_path.as_deref().map(read_secret).transpose()?,
             is_padded: self.pad,
         })))
     }
@@ -108,6 +113,7 @@ impl UnlockArguments {
         );
         let keys = self.read()?;
         archive.unlock(&keys.identities, keys.group_secret.as_ref(), &mut ask)?;
+        archive.check_group_secret()?;
         Ok(())
     }
 
@@ -125,7 +131,7 @@ impl UnlockArguments {
         }
         Ok(Keys {
             identities,
-            group_secret: self.secret.read()?,
+            group_secret: self.group_secret.as_deref().map(read_secret).transpose()?,
             passphrase: ask,
         })
     }
@@ -143,7 +149,8 @@ fn ask(file: &str) -> Option<Zeroizing<String>> {
 fn read(path: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let called = || path.display().to_string();
     let file = File::open(path).with_context(called)?;
-    let mut content = Zeroizing::new(Vec::new());
+    // What grows leaves copies behind that nobody wipes.
+    let mut content = Zeroizing::new(Vec::with_capacity(FILE_BYTES_MAX as usize + 1));
     file.take(FILE_BYTES_MAX + 1)
         .read_to_end(&mut content)
         .with_context(called)?;

@@ -4,7 +4,10 @@ use std::{fs, sync::atomic::Ordering::SeqCst};
 
 use super::{
     World,
-    common::programs::{are_installed, run_ok},
+    common::{
+        command::command,
+        programs::{are_installed, run_ok},
+    },
     gets::Server,
     noise,
 };
@@ -170,4 +173,75 @@ fn what_an_encrypted_archive_shares_with_another_is_not_fetched() {
     let text = world.run(&[&get[..], &kept].concat());
     let text = String::from_utf8(text).expect("text");
     assert!(!text.contains("of the plain file"), "{text}");
+}
+
+#[test]
+fn a_group_secret_without_a_recipient_makes_no_plain_archive_unseen() {
+    let world = World::new();
+    world.write("file", b"content");
+    world.write("secret", SECRET.as_bytes());
+    let create = ["create", "file", "-o", "out.czip"];
+    let (code, error) = world.fails(&[&create[..], &["--group-secret", "secret"]].concat());
+    assert_eq!(code, Some(2));
+    assert!(error.contains("--encrypt-to"), "{error}");
+    assert!(!world.path("out.czip").exists());
+    // A variable may be meant for other archives.
+    let output = command(&["czip"])
+        .args(create)
+        .current_dir(world.path(""))
+        .env("REFRAIN_CZIP_GROUP_SECRET", "secret")
+        .output()
+        .expect("the program runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    assert!(error.contains("REFRAIN_CZIP_GROUP_SECRET"), "{error}");
+    assert!(error.contains("--encrypt-to"), "{error}");
+    assert_eq!(world.json(&["stat", "out.czip"])["encrypted"], false);
+}
+
+#[test]
+fn mistakes_with_keys_are_called_what_they_are() {
+    if !are_installed(&["age-keygen", "ssh-keygen"]) {
+        return;
+    }
+    let world = World::new();
+    let recipient = age_key(&world, "age.key");
+    world.write("recipient", recipient.as_bytes());
+    // A file whose name begins as a key does.
+    ssh_key(&world, "ed25519", "ssh-team");
+    world.write("file", &noise(1, 50_000));
+    world.write("secret", SECRET.as_bytes());
+    world.write("other", SECRET.replace('0', "f").as_bytes());
+    let secret = ["--group-secret", "secret", "--encrypt-to", &recipient];
+    let to_team = ["--encrypt-to", "ssh-team.pub"];
+    let create = ["create", "file", "-o", "out.czip"];
+    world.run(&[&create[..], &secret, &to_team].concat());
+    world.run(&["verify", "out.czip", "--content", "-i", "ssh-team"]);
+
+    let verify = ["verify", "out.czip"];
+    for (arguments, expected) in [
+        (&["--content"][..], "--identity"),
+        (&["-i", "ssh-team.pub"], "public key"),
+        (&["-i", "recipient"], "public key"),
+        (
+            &["-i", "age.key", "--group-secret", "other"],
+            "group secret",
+        ),
+    ] {
+        let (_, error) = world.fails(&[&verify[..], arguments].concat());
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+        assert!(!error.contains("damaged"), "{arguments:?}: {error}");
+    }
+
+    let mut archive = fs::read(world.path("out.czip")).expect("made");
+    let keys = archive
+        .windows(21)
+        .position(|it| it == b"age-encryption.org/v1");
+    archive[keys.expect("its keys") + 60] ^= 1;
+    world.write("damaged.czip", &archive);
+    for arguments in [&[][..], &["-i", "age.key"]] {
+        let verify = ["verify", "damaged.czip"];
+        let (_, error) = world.fails(&[&verify[..], arguments].concat());
+        assert!(error.contains("keys section"), "{arguments:?}: {error}");
+    }
 }

@@ -29,7 +29,7 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::{
-    crypt::{GroupKeys, GroupSecret, Identities, PrivateKey, UnwrapError, unwrap},
+    crypt::{GroupKeys, GroupSecret, Identities, PrivateKey, UnwrapError, recipient_kinds, unwrap},
     format::{
         FormatError, Stream,
         catalog::{CatalogReader, Entry},
@@ -62,6 +62,31 @@ pub enum ReadError {
         number: u64,
         /// How.
         error: FrameError,
+    },
+    /// A frame's key opens it, and is that of another group, or of somebody who forged the frame.
+    #[error(
+        "frame {number} of the {stream} is not of the archive's group: it was forged, or the group \
+         secret is another one"
+    )]
+    ForeignFrame {
+        /// Of which stream.
+        stream: Stream,
+        /// Its number.
+        number: u64,
+    },
+    /// The group secret at hand is not that of the archive.
+    #[error(
+        "the group secret is not the archive's: give the one that it was made with, or none, which \
+         is enough to read it"
+    )]
+    OtherGroupSecret,
+    /// A chunk is called what it is not.
+    #[error("chunk {number} of the {stream} does not have the name that its content has")]
+    Name {
+        /// Of which stream.
+        stream: Stream,
+        /// Its number.
+        number: u64,
     },
     /// It is encrypted, and was not unlocked.
     #[error("the archive is encrypted; an identity of one of its recipients opens it")]
@@ -209,8 +234,9 @@ impl<S: Source> Archive<S> {
         self.sealed_root.is_some() && self.unlocked.is_none()
     }
 
-    /// Unlocks an encrypted archive. Without its group secret it can be read all the same;
-    /// `passphrase` is asked as by [`unwrap`].
+    /// Unlocks an encrypted archive. Without its group secret it can be read all the same; whether
+    /// `group_secret` is the one, [`check_group_secret`](Self::check_group_secret) says. `passphrase`
+    /// is asked as by [`unwrap`].
     ///
     /// # Errors
     /// If no identity opens it, or it was changed.
@@ -250,6 +276,43 @@ impl<S: Source> Archive<S> {
         Ok(())
     }
 
+    /// Whether the group secret that it was unlocked with is its own, by a frame of the catalog.
+    ///
+    /// # Errors
+    /// [`ReadError::OtherGroupSecret`] if it is another one; or if the frame cannot be read.
+    pub fn check_group_secret(&self) -> Result<(), ReadError> {
+        let has_secret = self
+            .header
+            .encryption
+            .is_some_and(|how| how.has_group_secret);
+        let is_there = self.root.stream(Stream::Catalog).frames.items() > 0;
+        if !has_secret || !is_there || self.is_locked() {
+            return Ok(());
+        }
+        match self.frame(Stream::Catalog, 0) {
+            Err(ReadError::ForeignFrame { .. }) => Err(ReadError::OtherGroupSecret),
+            read => read.map(|_| ()),
+        }
+    }
+
+    /// Whether it can be told what chunks are called: not of a locked archive, nor of one whose group
+    /// secret is not known.
+    #[must_use]
+    pub fn can_name(&self) -> bool {
+        self.naming().is_some()
+    }
+
+    /// The kinds of keys that it is encrypted to, one for each recipient; none if it is not encrypted.
+    ///
+    /// # Errors
+    /// If its keys section cannot be read, or is damaged.
+    pub fn recipient_kinds(&self) -> Result<Vec<String>, ReadError> {
+        match self.header.encryption {
+            Some(_) => Ok(recipient_kinds(&self.keys()?)?),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// The keys section as stored, checked.
     pub(crate) fn keys(&self) -> Result<Vec<u8>, ReadError> {
         let place = self.header.keys;
@@ -263,7 +326,7 @@ impl<S: Source> Archive<S> {
         }
     }
 
-    fn check_unlocked(&self) -> Result<(), ReadError> {
+    pub(crate) fn check_unlocked(&self) -> Result<(), ReadError> {
         match self.is_locked() {
             true => Err(ReadError::Locked),
             false => Ok(()),

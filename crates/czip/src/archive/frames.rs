@@ -6,7 +6,7 @@ use quick_cache::Weighter;
 
 use super::{Archive, ReadError, Source};
 use crate::{
-    crypt::{FrameKey, open_frame},
+    crypt::{self, FrameKey, open_frame},
     format::{FormatError, Stream},
     method::{FrameError, decompress},
 };
@@ -78,14 +78,16 @@ impl<S: Source> Archive<S> {
         let (Some(unlocked), Some(how)) = (&self.unlocked, self.header.encryption) else {
             return Err(ReadError::Locked);
         };
-        open_frame(unlocked.group.as_deref(), key, stored, how.is_padded).map_err(|error| {
-            ReadError::Frame {
+        let group = unlocked.group.as_deref();
+        open_frame(group, key, stored, how.is_padded).map_err(|error| match error {
+            crypt::FrameError::KeyOfAnother => ReadError::ForeignFrame { stream, number },
+            error => ReadError::Frame {
                 stream,
                 number,
                 error: FrameError::Corrupt {
                     reason: error.to_string(),
                 },
-            }
+            },
         })
     }
 }

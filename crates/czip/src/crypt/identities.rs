@@ -37,6 +37,14 @@ pub enum IdentityProblem {
         /// From 1.
         line: usize,
     },
+    /// A recipient: an ssh `.pub` file, or what `age-keygen -y` prints.
+    #[error(
+        "line {line} is a public key; its private key opens archives (of ssh keys the file without .pub)"
+    )]
+    PublicKey {
+        /// From 1.
+        line: usize,
+    },
     /// An identity that needs a program of its own.
     #[error("line {line} is an identity of a plugin, which is not supported")]
     Plugin {
@@ -129,6 +137,9 @@ impl Identities {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
+            }
+            if line.starts_with("age1") || line.starts_with("ssh-") {
+                return Err(IdentityProblem::PublicKey { line: index + 1 });
             }
             if line.starts_with("AGE-PLUGIN-") {
                 return Err(IdentityProblem::Plugin { line: index + 1 });

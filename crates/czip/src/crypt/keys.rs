@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::{
     ArchiveKey, Identities, Recipients,
-    age_header::{self, STANZAS_MAX, ScanError},
+    age_header::{self, STANZAS_MAX, ScanError, Stanza},
 };
 use crate::format::limits::KEYS_BYTES_MAX;
 
@@ -92,6 +92,29 @@ pub(super) fn encrypt(recipients: &[&dyn age::Recipient], content: &[u8]) -> Vec
     file
 }
 
+/// The kinds of keys that a keys section is for, one for each recipient, as age calls them. What age adds
+/// that means nothing is left out.
+///
+/// # Errors
+///
+/// It is no keys section.
+pub fn recipient_kinds(keys: &[u8]) -> Result<Vec<String>, UnwrapError> {
+    let kinds = stanzas(keys)?.into_iter().map(|stanza| stanza.kind);
+    let meant = kinds.filter(|kind| !kind.ends_with(b"-grease"));
+    Ok(meant.map(|kind| kind.escape_ascii().to_string()).collect())
+}
+
+fn stanzas(keys: &[u8]) -> Result<Vec<Stanza<'_>>, UnwrapError> {
+    if keys.len() > KEYS_BYTES_MAX {
+        return Err(UnwrapError::TooLong { bytes: keys.len() });
+    }
+    age_header::scan(keys).map_err(|error| match error {
+        ScanError::NotAge => UnwrapError::NotAge,
+        ScanError::NoEnd => UnwrapError::Damaged,
+        ScanError::Stanzas => UnwrapError::TooManyStanzas,
+    })
+}
+
 /// The archive key in a keys section.
 ///
 /// `passphrase` is asked with the file's name of an ssh key, once a key and only if the archive is
@@ -105,14 +128,7 @@ pub fn unwrap(
     identities: &Identities,
     passphrase: &mut dyn FnMut(&str) -> Option<Zeroizing<String>>,
 ) -> Result<ArchiveKey, UnwrapError> {
-    if keys.len() > KEYS_BYTES_MAX {
-        return Err(UnwrapError::TooLong { bytes: keys.len() });
-    }
-    let stanzas = age_header::scan(keys).map_err(|error| match error {
-        ScanError::NotAge => UnwrapError::NotAge,
-        ScanError::NoEnd => UnwrapError::Damaged,
-        ScanError::Stanzas => UnwrapError::TooManyStanzas,
-    })?;
+    let stanzas = stanzas(keys)?;
     if stanzas.iter().any(|stanza| stanza.kind == b"scrypt") {
         return Err(UnwrapError::Passphrase);
     }

@@ -48,7 +48,7 @@ mod secrets;
 
 pub use frames::{FrameError, FrameKey, GroupKeys, SealedFrame, open_frame, stored_frame_bytes};
 pub use identities::{Identities, IdentityError, IdentityProblem};
-pub use keys::{UnwrapError, WrapError, unwrap, wrap};
+pub use keys::{UnwrapError, WrapError, recipient_kinds, unwrap, wrap};
 pub use padding::padded_bytes;
 pub use parts::{Place, PrivateKey, SealBroken};
 pub use recipients::{RECIPIENTS_MAX, RecipientError, RecipientProblem, Recipients};

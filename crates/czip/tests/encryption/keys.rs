@@ -5,7 +5,7 @@ use std::iter;
 use proptest::{collection::vec, prelude::*};
 use refrain_czip::crypt::{
     ArchiveKey, Identities, IdentityProblem, RECIPIENTS_MAX, RecipientError, RecipientProblem,
-    Recipients, UnwrapError, WrapError, unwrap, wrap,
+    Recipients, UnwrapError, WrapError, recipient_kinds, unwrap, wrap,
 };
 use refrain_czip::format::limits::KEYS_BYTES_MAX;
 use zeroize::Zeroizing;
@@ -66,6 +66,8 @@ fn each_recipient_opens_the_keys_and_nobody_else_does() {
         &Recipients::parse(&[&age_public[..], ED25519_PUBLIC, RSA_PUBLIC]).unwrap(),
     )
     .unwrap();
+    let kinds = recipient_kinds(&keys).unwrap();
+    assert_eq!(kinds, ["X25519", "ssh-ed25519", "ssh-rsa"]);
     for private in [&age[..], ED25519, RSA] {
         let opened = unwrap_silently(&keys, &identities(&[&other_age, private])).unwrap();
         assert_eq!(opened.as_bytes(), key.as_bytes());
@@ -236,7 +238,15 @@ fn a_file_without_identities_says_why() {
     assert_eq!(problem("# nothing\n"), IdentityProblem::Empty);
     assert_eq!(
         problem(&format!("# mine\n{private}\n{public}\n")),
-        IdentityProblem::Line { line: 3 }
+        IdentityProblem::PublicKey { line: 3 }
+    );
+    assert_eq!(
+        problem(ED25519_PUBLIC),
+        IdentityProblem::PublicKey { line: 1 }
+    );
+    assert_eq!(
+        problem(&format!("{private}\nno key\n")),
+        IdentityProblem::Line { line: 2 }
     );
     assert_eq!(
         problem("\nAGE-PLUGIN-YUBIKEY-1QQQQ\n"),
