@@ -6,7 +6,7 @@ use anyhow::Context;
 use refrain_czip::{
     archive::{Archive, ReadError},
     format::Stream,
-    verify::{Verified, verify, verify_content},
+    verify::{Verified, verify, verify_content, verify_names},
 };
 use serde::Serialize;
 
@@ -24,7 +24,7 @@ pub struct VerifyArguments {
     archive: PathBuf,
     #[command(flatten)]
     keys: UnlockArguments,
-    /// Decompress all of it as well, and check the digest of the whole content
+    /// Decompress all of it as well, and check the digest of the whole content and the names of chunks
     #[arg(long)]
     content: bool,
     /// Threads [default: one a processor]
@@ -42,6 +42,9 @@ struct Report {
     stored_bytes: u64,
     /// Of the plain content, if it was asked for.
     plain_bytes: Option<u64>,
+    /// Chunks whose names were checked, if it was asked for and they can be: those of an encrypted archive
+    /// of a group take its secret.
+    names: Option<u64>,
 }
 
 pub fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
@@ -54,27 +57,39 @@ pub fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
     )];
     if let Some(plain_bytes) = report.plain_bytes {
         lines.push(("content", bytes(plain_bytes)));
+        let unchecked = || "not checked: --group-secret tells what chunks are called".to_owned();
+        let names = report.names.map(|names| names.to_string());
+        lines.push(("names", names.unwrap_or_else(unchecked)));
     }
     report::to_stdout(arguments.json, &report, &lines)
 }
 
 fn check(arguments: &VerifyArguments, interrupt: &Interrupt) -> anyhow::Result<Report> {
     let called = || open::called(&arguments.archive);
-    let archive = open::open_with(&arguments.archive, &arguments.keys, interrupt)?;
+    // What cannot be asked of it is said before all is read.
+    let open = match arguments.content {
+        true => open::open_unlocked,
+        false => open::open_with,
+    };
+    let archive = open(&arguments.archive, &arguments.keys, interrupt)?;
     let threads = threads(arguments.threads);
     let Verified {
         frames,
         stored_bytes,
     } = stored(&archive, threads, interrupt).with_context(called)?;
-    let mut plain_bytes = None;
+    let (mut plain_bytes, mut checked_names) = (None, None);
     if arguments.content {
         content(&archive, threads, interrupt).with_context(called)?;
         plain_bytes = Some(archive.plain_bytes());
+        if archive.can_name() {
+            checked_names = Some(names(&archive, threads, interrupt).with_context(called)?);
+        }
     }
     Ok(Report {
         frames,
         stored_bytes,
         plain_bytes,
+        names: checked_names,
     })
 }
 
@@ -110,4 +125,19 @@ fn content(
     });
     bar.finish_and_clear();
     Ok(verified?)
+}
+
+fn names(
+    archive: &Archive<open::AnySource>,
+    threads: usize,
+    interrupt: &Interrupt,
+) -> anyhow::Result<u64> {
+    let bar = progress::bar(progress::OF_BYTES);
+    bar.set_length(archive.root().summary.unique_bytes);
+    let verified = verify_names(archive, threads, &|plain_bytes| {
+        bar.set_position(plain_bytes);
+        interrupt.flow()
+    });
+    bar.finish_and_clear();
+    verified?.ok_or(Interrupted.into())
 }

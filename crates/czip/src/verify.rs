@@ -4,13 +4,13 @@ use std::{
     ops::ControlFlow,
     sync::{
         Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
 };
 
 use crate::{
-    archive::{Archive, ReadError, Source, copy},
+    archive::{Archive, Naming, ReadError, Source, copy},
     format::{FormatError, Stream, digest, part::PartKind},
 };
 
@@ -59,53 +59,60 @@ pub fn verify<S: Source>(
         let frame_parts = rows(PartKind::Frames, Some(stream));
         tasks.extend(frame_parts.map(|row| Task::Frames(stream, row)));
     }
-    let next = AtomicU64::new(0);
     let frames = AtomicU64::new(0);
     let stored_bytes = AtomicU64::new(0);
+    let is_done = each(&tasks, threads, &|task| match *task {
+        Task::Part(kind, stream, row) => {
+            check_part(archive, kind, stream, row)?;
+            Ok(progress(stored_bytes.load(Ordering::Relaxed)))
+        }
+        Task::Frames(stream, row) => check_frames(archive, stream, row, &mut |bytes, count| {
+            frames.fetch_add(count, Ordering::Relaxed);
+            progress(stored_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes)
+        }),
+    })?;
+    Ok(is_done.then(|| Verified {
+        frames: frames.into_inner(),
+        stored_bytes: stored_bytes.into_inner(),
+    }))
+}
+
+/// Does all tasks with so many threads, until one fails or says that it is enough: then not all are done.
+fn each<T: Sync>(
+    tasks: &[T],
+    threads: usize,
+    work: &(dyn Fn(&T) -> Result<ControlFlow<()>, ReadError> + Sync),
+) -> Result<bool, ReadError> {
+    let next = AtomicUsize::new(0);
     let is_stopped = AtomicBool::new(false);
     let failed = Mutex::new(None);
-    let work = || {
+    let run = || {
         while !is_stopped.load(Ordering::Relaxed) {
-            let task = next.fetch_add(1, Ordering::Relaxed) as usize;
-            let mut went_on = |bytes, count| {
-                frames.fetch_add(count, Ordering::Relaxed);
-                let sum = stored_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-                if progress(sum).is_break() {
+            let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) else {
+                return;
+            };
+            match work(task) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => is_stopped.store(true, Ordering::Relaxed),
+                Err(error) => {
                     is_stopped.store(true, Ordering::Relaxed);
+                    failed
+                        .lock()
+                        .expect("no thread panics")
+                        .get_or_insert(error);
                 }
-            };
-            let checked = match tasks.get(task) {
-                Some(&Task::Part(kind, stream, row)) => {
-                    went_on(0, 0);
-                    check_part(archive, kind, stream, row)
-                }
-                Some(&Task::Frames(stream, row)) => {
-                    check_frames(archive, stream, row, &mut went_on)
-                }
-                None => return,
-            };
-            if let Err(error) = checked {
-                is_stopped.store(true, Ordering::Relaxed);
-                failed
-                    .lock()
-                    .expect("no thread panics")
-                    .get_or_insert(error);
             }
         }
     };
     thread::scope(|scope| {
         for _ in 1..threads.max(1) {
-            scope.spawn(work);
+            scope.spawn(run);
         }
-        work();
+        run();
     });
     match failed.into_inner().expect("no thread panics") {
         Some(error) => Err(error),
-        None if is_stopped.into_inner() => Ok(None),
-        None => Ok(Some(Verified {
-            frames: frames.into_inner(),
-            stored_bytes: stored_bytes.into_inner(),
-        })),
+        None => Ok(!is_stopped.into_inner()),
     }
 }
 
@@ -132,8 +139,8 @@ fn check_frames<S: Source>(
     archive: &Archive<S>,
     stream: Stream,
     row: usize,
-    checked: &mut dyn FnMut(u64, u64),
-) -> Result<(), ReadError> {
+    checked: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, ReadError> {
     let frames = archive.frame_rows(stream, row)?;
     let mut number = archive.root().stream(stream).frames.rows()[row].before[0];
     let mut buffer = Vec::new();
@@ -163,20 +170,23 @@ fn check_frames<S: Source>(
             }
             number += 1;
         }
-        checked(bytes, together.len() as u64);
+        if checked(bytes, together.len() as u64).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
     }
-    Ok(())
+    Ok(ControlFlow::Continue(()))
 }
 
 /// Extracts everything, throws it away, and checks that it is what was archived.
 ///
 /// # Errors
-/// If something cannot be read, or is damaged.
+/// If something cannot be read, is damaged or is locked.
 pub fn verify_content<S: Source>(
     archive: &Archive<S>,
     threads: usize,
     take: &mut dyn FnMut(&[u8]) -> Result<(), ReadError>,
 ) -> Result<(), ReadError> {
+    archive.check_unlocked()?;
     let mut hasher = blake3::Hasher::new();
     copy(
         archive,
@@ -191,4 +201,58 @@ pub fn verify_content<S: Source>(
         true => Ok(()),
         false => Err(FormatError::Digest { what: "content" }.into()),
     }
+}
+
+/// Decompresses all chunks, each once, and holds them against their names; gives how many there are.
+/// `progress` is told how many plain bytes were checked, and says whether to go on. Whether it can be
+/// done, [`Archive::can_name`] says.
+///
+/// # Errors
+/// If something cannot be read, is damaged or locked, or a name is not that of its chunk. `None` if
+/// `progress` said so.
+pub fn verify_names<S: Source>(
+    archive: &Archive<S>,
+    threads: usize,
+    progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
+) -> Result<Option<u64>, ReadError> {
+    let naming = archive.naming().ok_or(ReadError::Locked)?;
+    let rows = |stream| 0..archive.root().stream(stream).chunks.rows().len();
+    let tasks: Vec<_> = Stream::ALL
+        .iter()
+        .flat_map(|&stream| rows(stream).map(move |row| (stream, row)))
+        .collect();
+    let plain_bytes = AtomicU64::new(0);
+    let is_done = each(&tasks, threads, &|&(stream, row)| {
+        let bytes = check_names(archive, &naming, stream, row)?;
+        Ok(progress(
+            plain_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes,
+        ))
+    })?;
+    Ok(is_done.then_some(archive.header().chunks))
+}
+
+/// Checks the names in a chunk part; gives the plain bytes of the chunks.
+fn check_names<S: Source>(
+    archive: &Archive<S>,
+    naming: &Naming,
+    stream: Stream,
+    row: usize,
+) -> Result<u64, ReadError> {
+    let first = archive.root().stream(stream).chunks.rows()[row].before[0];
+    let names = archive.chunk_names(stream, row)?;
+    let places = archive.chunk_places(stream, row)?;
+    let mut sum = 0;
+    for (number, (name, (bytes, place))) in (first..).zip(names.into_iter().zip(places)) {
+        let frame = archive.frame(stream, place.frame)?;
+        let begin = place.offset as usize;
+        let chunk = frame.get(begin..begin + bytes as usize);
+        let chunk = chunk.ok_or(FormatError::Invalid {
+            what: "a chunk lies beyond its frame",
+        })?;
+        if naming.name(chunk) != name {
+            return Err(ReadError::Name { stream, number });
+        }
+        sum += u64::from(bytes);
+    }
+    Ok(sum)
 }
