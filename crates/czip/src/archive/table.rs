@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use quick_cache::{Weighter, sync::Cache};
+use zeroize::{Zeroize, Zeroizing};
 
 use super::{Archive, ReadError, Source, read};
 use crate::{
@@ -99,6 +100,9 @@ impl<S: Source> Archive<S> {
             stored = private.open_part(sealed, stored).map_err(|_| damaged())?;
         }
         let plain = unpack_part(&stored, place.plain_bytes as usize).map_err(|_| damaged())?;
+        if kind == PartKind::Keys {
+            stored.zeroize();
+        }
         match sealed.is_some() || has_digest(&plain, place, kind) {
             true => Ok(plain),
             false => Err(damaged().into()),
@@ -232,7 +236,7 @@ impl<S: Source> Archive<S> {
         let row = list.find(0, number).ok_or(ReadError::Locked)?;
         let key = (PartKind::Keys, Some(stream), row);
         let part = self.part(key, |key_row| {
-            let bytes = self.part_bytes(PartKind::Keys, Some(stream), row)?;
+            let bytes = Zeroizing::new(self.part_bytes(PartKind::Keys, Some(stream), row)?);
             let (keys, rest) = bytes.as_chunks();
             match keys.len() == key_row.place.items as usize && rest.is_empty() {
                 true => Ok(Part::Keys(keys.iter().copied().map(FrameKey).collect())),

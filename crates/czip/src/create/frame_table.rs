@@ -4,7 +4,7 @@ use std::{collections::VecDeque, io};
 
 use super::parts::PartSpool;
 use crate::{
-    crypt::FrameKey,
+    crypt::{FrameKey, SEAL_BYTES},
     format::part::{FRAMES_MAX, StoredFrame, encode_frames},
 };
 
@@ -33,7 +33,7 @@ impl FrameTable {
         Self {
             parts,
             key_parts,
-            keys: Vec::new(),
+            keys: Vec::with_capacity(FRAMES_MAX),
             frames: Vec::new(),
             first: 0,
             before: (0, 0),
@@ -90,7 +90,11 @@ impl FrameTable {
             [gap, stored_bytes, 0, 0, 0],
         )?;
         if !self.keys.is_empty() {
-            let keys = self.keys.iter().flat_map(|key| key.0).collect();
+            // With room for the seal, which must not move them.
+            let mut keys = Vec::with_capacity(self.keys.len() * 32 + SEAL_BYTES);
+            for key in &self.keys {
+                keys.extend_from_slice(&key.0);
+            }
             self.key_parts.push(self.keys.len(), keys, [0; 5])?;
             self.keys.clear();
         }

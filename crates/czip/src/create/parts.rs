@@ -70,14 +70,20 @@ impl PartSpool {
         plain: Vec<u8>,
         further: Further,
     ) -> io::Result<()> {
-        let mut stored = pack_part(&plain)?;
+        let plain_bytes = plain.len() as u32;
         let place = private_place(self.kind, self.stream, self.drafts.len());
-        let whole_digest: [u8; 20] = match (&self.seal, place) {
+        let (stored, whole_digest) = match (&self.seal, place) {
             (Some(seal), Some(place)) => {
-                stored = seal.private.seal_part(place, stored);
-                digest(&stored)
+                let packed = match self.kind {
+                    // They do not compress. Sealed where they are, they leave no copy behind.
+                    PartKind::Keys => plain,
+                    _ => pack_part(&plain)?,
+                };
+                let stored = seal.private.seal_part(place, packed);
+                let digest: [u8; 20] = digest(&stored);
+                (stored, digest)
             }
-            _ => digest(&plain),
+            _ => (pack_part(&plain)?, digest(&plain)),
         };
         let covered_bytes = digest_bytes(self.kind);
         let mut covered = [0; 20];
@@ -85,7 +91,7 @@ impl PartSpool {
         let at = self.spool.append(&stored)?;
         self.drafts.push(PartDraft {
             items: items as u32,
-            plain_bytes: plain.len() as u32,
+            plain_bytes,
             stored_bytes: stored.len() as u32,
             digest: covered,
             further,
