@@ -2,7 +2,7 @@
 //!
 //! - 0: it is the archive, but for the digests of its header and root, which are made right;
 //! - else it is lies for a small archive's table, whose digests are all right: one of 0 for plain, 1
-//!   for shared, 2 for woven, and then, four at a time, what to change, where, and to what, of which
+//!   for shared, 2 for woven, with 64 more for encrypted, and then, four at a time, what to change, where, and to what, of which
 //!   the last byte is shifted left by the one before.
 //!
 //! Then everything is asked of it. A panic, an overflow or a long search is a bug.
@@ -72,6 +72,9 @@ fn lying(kind: u8, lies: &[u8]) -> Vec<u8> {
     };
     if kind % 4 == 1 || kind & 0x80 != 0 {
         draft.flags |= SHARED;
+    }
+    if kind & 0x40 != 0 {
+        draft = draft.encrypted();
     }
     let (lies, _) = lies.as_chunks::<4>();
     for &[what, at, shift, value] in lies {

@@ -1,6 +1,7 @@
 //! Archives that are made and read back.
 
 mod encryption;
+mod forged;
 mod locked;
 mod round_trips;
 mod table_cost;

@@ -7,7 +7,11 @@ use refrain_czip::{
     format::{Stream, header::Profile},
 };
 
-use crate::{archive_of, noise, open, options};
+use crate::{
+    archive_of,
+    encryption::{encrypted, pair},
+    noise, open, options,
+};
 
 const PROFILES: [Profile; 2] = [Profile::Small, Profile::Shared];
 
@@ -44,6 +48,30 @@ fn a_unique_chunk_takes_at_most_forty_bytes() {
                     "{profile} {frame_bytes} {chunk_bytes}: {bytes}"
                 );
             }
+        }
+    }
+}
+
+#[test]
+fn an_encrypted_chunk_takes_at_most_forty_bytes_and_its_key() {
+    let content = noise(11, 24 << 20);
+    let (recipient, identities) = pair();
+    for profile in PROFILES {
+        for chunk_bytes in [1 << 10, 8 << 10] {
+            let options = CreateOptions {
+                encryption: encrypted(&recipient, false, false).encryption,
+                ..cut(ChunkingMethod::default(), chunk_bytes, profile)
+            };
+            let mut archive = open(archive_of(&content, &options));
+            let unlocked = archive.unlock(&identities, None, &mut |_| None);
+            unlocked.expect("a recipient");
+            let keys = Stream::ALL.map(|of| &archive.root().stream(of).keys);
+            let rows = keys.iter().flat_map(|list| list.rows());
+            let keys: u64 = rows.map(|row| u64::from(row.place.stored_bytes)).sum();
+            let others = table_bytes(&archive) - keys - u64::from(archive.header().keys.bytes);
+            let bytes = others as f64 / archive.header().chunks as f64;
+            println!("{profile} {chunk_bytes}: {bytes:.2}");
+            assert!(bytes <= 40.0, "{profile} {chunk_bytes}: {bytes}");
         }
     }
 }

@@ -3,10 +3,20 @@
 //! A [`Draft`] is the table of an archive whose lists have at most one part each. It begins honest;
 //! a test puts a lie into it. What it becomes has the digests that its bytes have.
 
+use std::sync::OnceLock;
+
+use refrain_czip::crypt::{ArchiveKey, GroupKeys, Place, PrivateKey, Recipients, wrap};
+
+/// A recipient of encrypted drafts, and his identity.
+const RECIPIENT: &str = "age18x9npz5grrssnqcn3q7jczj74m57w0km58xhh6f9xg8znvqad9ys99mrhc";
+pub const IDENTITY: &str =
+    "AGE-SECRET-KEY-13FRM9VGUH6XJ3AYLZ5VZDFH576C77QH98GK5PFVGUNNX5QYC0SQSLEAYVE";
+
 const MAGIC: [u8; 8] = *b"\x89CZIP\r\n\x1a";
 
 pub const SHARED: u32 = 4;
 pub const WOVEN: u32 = 8;
+const ENCRYPTED: u32 = 16;
 
 pub const CONTENT: usize = 0;
 pub const WEAVE: usize = 1;
@@ -40,6 +50,8 @@ pub struct StreamDraft {
     pub runs_sums: Option<[u64; 3]>,
     /// Where the first frame is said to be, if not where it is.
     pub frames_at: Option<u64>,
+    /// Those of frames, if they are sealed.
+    pub keys: Vec<[u8; 32]>,
     /// The chunk part as stored and its plain bytes, if not the names.
     pub chunk_part: Option<(Vec<u8>, u64)>,
 }
@@ -164,6 +176,21 @@ impl Draft {
         draft
     }
 
+    /// The same, encrypted by somebody who may: frames are sealed now, and all else when it is built.
+    pub fn encrypted(mut self) -> Self {
+        let group = GroupKeys::new(None);
+        self.flags |= ENCRYPTED;
+        for stream in &mut self.streams {
+            for (frame, name) in stream.frames.iter_mut().zip(&mut stream.names) {
+                *name = group.name(&frame.stored[1..]);
+                let sealed = group.seal_frame(std::mem::take(&mut frame.stored), false);
+                frame.stored = sealed.stored;
+                stream.keys.push(sealed.key.0);
+            }
+        }
+        self
+    }
+
     /// Says what files there are: kind, path, length and target of each.
     pub fn catalog(&mut self, entries: &[(u8, &[u8], u64, &[u8])]) {
         let mut catalog = Vec::new();
@@ -195,9 +222,10 @@ impl Draft {
             }
         }
         let is_small = self.flags & SHARED == 0;
+        let seal = Seal::of(self.flags);
         let (mut root, mut private) = (Vec::new(), Vec::new());
         let mut sums = [0_u64; 4];
-        for (stream, start) in self.streams.iter().zip(starts) {
+        for (number, (stream, start)) in (0..).zip(self.streams.iter().zip(starts)) {
             let names = stream.names.concat();
             match &stream.chunk_part {
                 None => list(&mut out, &mut root, stream.names.len(), names, 20, &[]),
@@ -241,7 +269,12 @@ impl Draft {
             let unique = stream.lengths.iter().copied().fold(0, u64::wrapping_add);
             let unique = stream.lengths_sum.unwrap_or(unique);
             let count = stream.lengths.len();
-            list(&mut out, &mut private, count, lengths, 12, &[unique]);
+            let place = Place::Lengths {
+                stream: number,
+                row: 0,
+            };
+            let mut roots = (&mut root, &mut private);
+            seal.list(&mut out, &mut roots, place, count, lengths, &[unique]);
 
             let mut runs = Vec::new();
             for (number, distance) in &stream.runs {
@@ -252,7 +285,20 @@ impl Draft {
             }
             let references = stream.runs_sums.unwrap_or_else(|| stream.reference_sums());
             let count = stream.runs.len();
-            list(&mut out, &mut private, count, runs, 12, &references);
+            let place = Place::References {
+                stream: number,
+                row: 0,
+            };
+            seal.list(&mut out, &mut roots, place, count, runs, &references);
+            if seal.private.is_some() {
+                let place = Place::Keys {
+                    stream: number,
+                    row: 0,
+                };
+                let count = stream.keys.len();
+                let keys = stream.keys.concat();
+                seal.list(&mut out, &mut roots, place, count, keys, &[]);
+            }
             let more = [
                 unique,
                 stored_bytes,
@@ -271,12 +317,12 @@ impl Draft {
                 covered[of] = covered[of].wrapping_add(point[of]);
             }
         }
-        list(
+        seal.list(
             &mut out,
-            &mut private,
+            &mut (&mut root, &mut private),
+            Place::WeaveIndex { row: 0 },
             self.points.len(),
             points,
-            12,
             &covered,
         );
 
@@ -295,14 +341,18 @@ impl Draft {
             .clone()
             .unwrap_or((private.clone(), private.len() as u32));
         let root_at = out.len() as u64;
+        let sealed_bytes = if seal.private.is_some() { 16 } else { 0 };
         let lengths = [
             root.len() as u32,
             root_bytes,
-            private.len() as u32,
+            private.len() as u32 + sealed_bytes,
             private_bytes,
         ];
-        let roots = [root, private].concat();
-        out.extend_from_slice(&roots);
+        let private_at = out.len() + root.len();
+        out.extend_from_slice(&root);
+        out.resize(private_at + private.len() + sealed_bytes as usize, 0);
+        let roots_end = out.len();
+        out.extend_from_slice(seal.keys);
 
         let archive_bytes = out.len() as u64;
         let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
@@ -312,21 +362,101 @@ impl Draft {
         put(28, &self.chunk_bytes_max.to_le_bytes());
         put(32, &self.frame_bytes_max.to_le_bytes());
         put(40, &archive_bytes.to_le_bytes());
-        put(48, &summary[..32]);
+        put(18, &[seal.private.is_some().into()]);
+        if seal.private.is_none() {
+            put(48, &summary[..32]);
+            put(96, &self.digest);
+        } else {
+            put(184, &(roots_end as u64).to_le_bytes());
+            put(192, &(seal.keys.len() as u32).to_le_bytes());
+            put(196, &digest(seal.keys, 32));
+        }
         put(80, &sums[2].to_le_bytes());
         put(88, &sums[3].to_le_bytes());
-        put(96, &self.digest);
         put(128, &root_at.to_le_bytes());
         for (place, length) in lengths.iter().enumerate() {
             put(136 + 4 * place, &length.to_le_bytes());
         }
-        put(152, &digest(&roots, 32));
         for (at, bytes) in &self.header {
             put(*at, bytes);
+        }
+        // What the private root vouches for is as it will be.
+        let header = *out.first_chunk().expect("a header");
+        let private = seal.private_root(&header, &root, private);
+        out[private_at..roots_end].copy_from_slice(&private);
+        let roots = digest(&out[root_at as usize..roots_end], 32);
+        out[152..184].copy_from_slice(&roots);
+        for (at, bytes) in &self.header {
+            out[*at..*at + bytes.len()].copy_from_slice(bytes);
         }
         let check = digest(&out[..240], 16);
         out[240..256].copy_from_slice(&check);
         out
+    }
+}
+
+/// What seals private parts, if anything does, and the keys section.
+struct Seal {
+    private: Option<PrivateKey>,
+    keys: &'static [u8],
+}
+
+impl Seal {
+    fn of(flags: u32) -> Self {
+        static KEYS: OnceLock<Vec<u8>> = OnceLock::new();
+        if flags & ENCRYPTED == 0 {
+            return Self {
+                private: None,
+                keys: &[],
+            };
+        }
+        let key = ArchiveKey::from_bytes([7; 32]);
+        let keys = KEYS.get_or_init(|| {
+            let recipients = Recipients::parse(&[RECIPIENT]).expect("a recipient");
+            wrap(&key, &recipients).expect("a recipient")
+        });
+        Self {
+            private: Some(PrivateKey::new(&key)),
+            keys,
+        }
+    }
+
+    /// A private part, and the lists of it. Of a sealed one the root says where it is.
+    fn list(
+        &self,
+        out: &mut Vec<u8>,
+        (root, private_root): &mut (&mut Vec<u8>, &mut Vec<u8>),
+        place: Place,
+        items: usize,
+        part: Vec<u8>,
+        further: &[u64],
+    ) {
+        let Some(private) = &self.private else {
+            return list(out, private_root, items, part, 12, further);
+        };
+        let rows = u64::from(items > 0);
+        varint(root, rows);
+        varint(private_root, rows);
+        if items == 0 {
+            return;
+        }
+        varint(private_root, items as u64);
+        varint(private_root, part.len() as u64);
+        for column in further {
+            varint(private_root, *column);
+        }
+        let stored = private.seal_part(place, part);
+        varint(root, zigzag(out.len() as u64));
+        varint(root, stored.len() as u64);
+        root.extend_from_slice(&digest(&stored, 12));
+        out.extend_from_slice(&stored);
+    }
+
+    fn private_root(&self, header: &[u8; 256], root: &[u8], private_root: Vec<u8>) -> Vec<u8> {
+        match &self.private {
+            Some(private) => private.seal_private_root(header, root, private_root),
+            None => private_root,
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! Archives whose digests are right and whose table lies.
 
+use std::ops::ControlFlow;
+
 use proptest::prelude::*;
+use refrain_czip::{archive::ReadError, format::Stream, verify::verify_names};
 
 use crate::{
     draft::{CATALOG, CONTENT, Draft, FrameDraft, SHARED, StreamDraft, WEAVE, varint},
@@ -52,6 +55,73 @@ fn an_honest_draft_is_an_archive() {
     let woven = Draft::woven(b"content").build();
     assert_eq!(read(woven.clone()).unwrap().content, b"content");
     assert!(everything(&woven).is_ok());
+}
+
+#[test]
+fn lies_that_a_recipient_sealed_are_refused() {
+    let lies: [(&str, fn(&mut Draft)); 10] = [
+        ("nothing", |_| {}),
+        ("bytes of a chunk", |draft| {
+            draft.streams[CONTENT].lengths[1] += 1
+        }),
+        ("bytes of all chunks", |draft| {
+            draft.streams[CONTENT].lengths_sum = Some(u64::MAX);
+        }),
+        ("a frame that is not there", |draft| {
+            draft.streams[CONTENT].places[2][1] = u64::MAX;
+        }),
+        ("more new chunks", |draft| {
+            draft.streams[CONTENT].runs.push((0, None));
+        }),
+        ("a frame's key", |draft| {
+            draft.streams[CONTENT].keys[1][0] ^= 1
+        }),
+        ("fewer keys", |draft| {
+            draft.streams[CONTENT].keys.truncate(2)
+        }),
+        ("chunks of the header", |draft| {
+            draft.header = vec![(80, vec![0; 8])];
+        }),
+        ("a digest", |draft| draft.digest[0] ^= 1),
+        ("a name", |draft| draft.streams[CONTENT].names[1][0] ^= 1),
+    ];
+    for flags in [0, SHARED] {
+        for (what, lie) in lies {
+            let mut draft = Draft::honest(&CHUNKS).encrypted();
+            draft.flags |= flags;
+            lie(&mut draft);
+            match what {
+                "nothing" => assert!(everything(&draft.build()).is_ok()),
+                // Chunks have no places of their own where each is a frame.
+                "a frame that is not there" if flags == SHARED => {}
+                _ => assert_refused(what, &draft.build()),
+            }
+        }
+    }
+}
+
+#[test]
+fn names_of_other_content_are_refused() {
+    for flags in [0, SHARED] {
+        let archive = lying(|draft| {
+            draft.flags = flags;
+            draft.streams[CONTENT].names.swap(0, 1);
+        });
+        let names = |archive: &[u8]| {
+            let archive = open(archive.to_vec())?;
+            assert!(archive.can_name());
+            verify_names(&archive, 2, &|_| ControlFlow::Continue(()))
+        };
+        assert!(matches!(
+            names(&archive),
+            Err(ReadError::Name {
+                stream: Stream::Content,
+                number: 0 | 1
+            })
+        ));
+        let honest = lying(|draft| draft.flags = flags);
+        assert_eq!(names(&honest).expect("right names"), Some(4));
+    }
 }
 
 #[test]

@@ -4,9 +4,12 @@ use std::ops::ControlFlow;
 
 use refrain_czip::{
     archive::{Archive, CacheBytes, ReadError, Source},
+    crypt::Identities,
     format::{Stream, catalog::Entry},
-    verify::{verify, verify_content},
+    verify::{verify, verify_content, verify_names},
 };
+
+use crate::draft::IDENTITY;
 
 /// Read at once.
 const PIECE_BYTES: usize = 64 << 10;
@@ -20,13 +23,21 @@ pub struct Read {
     pub content: Vec<u8>,
 }
 
+/// Opens an archive; an encrypted one as the recipient of drafts does.
 pub fn open<S: Source>(source: S) -> Result<Archive<S>, ReadError> {
     // Caches take little, so that what they do not take is seen.
     let cache = CacheBytes {
         frames: 1 << 20,
         parts: 1 << 20,
     };
-    Archive::open(source, cache)
+    let mut archive = Archive::open(source, cache)?;
+    if archive.is_locked() {
+        let mut identities = Identities::new();
+        let identity = identities.add("identity", IDENTITY.as_bytes());
+        identity.expect("an identity");
+        archive.unlock(&identities, None, &mut |_| None)?;
+    }
+    Ok(archive)
 }
 
 /// The entries, and the content from its beginning.
@@ -72,6 +83,8 @@ pub fn everything(bytes: &[u8]) -> Result<(), ReadError> {
     }
     if end <= CONTENT_BYTES_MAX {
         results.push(verify_content(&archive, 1, &mut |_| Ok(())));
+        let go_on = |_| ControlFlow::Continue(());
+        results.push(verify_names(&archive, 1, &go_on).map(|_| ()));
     }
     results.into_iter().collect()
 }
