@@ -1,28 +1,17 @@
 //! The keys section is an ordinary age file: the `age` command opens ours, and we open its.
-//! Without `age`, `age-keygen` and `ssh-keygen` these tests say that they were skipped.
+//! Without `age`, `age-keygen` and `ssh-keygen` these tests say that they were skipped; with
+//! `REFRAIN_REQUIRE_PROGRAMS=1` they fail.
 
 use std::{
-    fs, io,
+    fs,
     path::Path,
     process::{Command, Output, Stdio},
 };
 
+use crate::programs::are_installed;
 use refrain_czip::crypt::{ArchiveKey, Identities, Recipients, unwrap, wrap};
 
-/// Whether all programs are there; says which one is not.
-fn installed(test: &str) -> bool {
-    ["age", "age-keygen", "ssh-keygen"].iter().all(|program| {
-        let found = Command::new(program)
-            .arg("-?")
-            .stdin(Stdio::null())
-            .output();
-        let missing = matches!(&found, Err(error) if error.kind() == io::ErrorKind::NotFound);
-        if missing {
-            eprintln!("skipped: {test}: {program} is not installed");
-        }
-        !missing
-    })
-}
+const PROGRAMS: [&str; 3] = ["age", "age-keygen", "ssh-keygen"];
 
 fn run(command: &mut Command) -> Output {
     let output = command.stdin(Stdio::null()).output().unwrap();
@@ -54,7 +43,7 @@ fn make_keys(folder: &Path) -> Vec<(String, String)> {
 
 #[test]
 fn age_opens_what_we_wrapped() {
-    if !installed("age_opens_what_we_wrapped") {
+    if !are_installed(&PROGRAMS) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -78,7 +67,7 @@ fn age_opens_what_we_wrapped() {
 
 #[test]
 fn we_open_what_age_wrapped() {
-    if !installed("we_open_what_age_wrapped") {
+    if !are_installed(&PROGRAMS) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,9 @@
 //! Encryption of archives, from outside: what `docs/czip-format.md` and `docs/threat-model.md` promise.
 
+#[allow(dead_code)]
+#[path = "../../../../tests/common/programs.rs"]
+mod programs;
+
 mod age_command;
 mod frames;
 mod keys;

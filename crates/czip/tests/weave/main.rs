@@ -1,5 +1,9 @@
 //! Weaving and undoing it, through the public interface.
 
+#[allow(dead_code)]
+#[path = "../../../../tests/common/programs.rs"]
+mod programs;
+
 mod archives;
 mod by_hand;
 mod hostile;

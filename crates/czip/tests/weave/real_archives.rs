@@ -1,9 +1,13 @@
-//! Archives that other programs make. A program that is not installed is skipped.
+//! Archives that other programs make. A program that is not installed is skipped, or fails the test
+//! where `REFRAIN_REQUIRE_PROGRAMS=1`.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::streams::{Told, assert_round_trip};
+use crate::{
+    programs::are_installed,
+    streams::{Told, assert_round_trip},
+};
 
 /// A folder of files that programs pack: names and links of all kinds.
 fn folder() -> tempfile::TempDir {
@@ -25,13 +29,7 @@ fn folder() -> tempfile::TempDir {
 
 /// Runs a shell's script in the folder. False if the program that it needs is not there.
 fn ran(folder: &Path, program: &str, script: &str) -> bool {
-    let there = Command::new(program)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .output()
-        .is_ok_and(|output| output.status.success());
-    if !there {
-        eprintln!("skipped: {program} is not installed");
+    if !are_installed(&[program]) {
         return false;
     }
     let status = Command::new("sh")
