@@ -13,12 +13,19 @@ use std::{
 
 use refrain_czip::{
     chunker::{Chunking, ChunkingMethod},
-    create::{CreateOptions, Input, Output, create},
+    create::{CreateOptions, EncryptOptions, Input, Output, create},
+    crypt::{GroupSecret, Identities, Recipients},
     format::header::Profile,
     method::{Compression, Method},
 };
 
 use crate::tar;
+
+/// Whom encrypted vectors are for, and his key, which is nobody's.
+const RECIPIENT: &str = "age18x9npz5grrssnqcn3q7jczj74m57w0km58xhh6f9xg8znvqad9ys99mrhc";
+const IDENTITY: &str = "AGE-SECRET-KEY-13FRM9VGUH6XJ3AYLZ5VZDFH576C77QH98GK5PFVGUNNX5QYC0SQSLEAYVE";
+/// The secret of their group.
+pub const SECRET: &str = "202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f";
 
 /// An archive to be: its name, what goes into it, how, and whether down a pipe.
 pub struct Feature {
@@ -95,6 +102,12 @@ pub fn all() -> Vec<Feature> {
                 ..options()
             }
         }),
+        plain("encrypted", similar(), encrypted(options(), false, None)),
+        plain(
+            "encrypted-shared",
+            tar::of_all_kinds(),
+            encrypted(shared(), true, Some(SECRET)),
+        ),
         Feature {
             is_piped: true,
             ..plain("footer", similar(), options())
@@ -106,7 +119,37 @@ pub fn all() -> Vec<Feature> {
     ]
 }
 
+/// The same, encrypted to [`IDENTITY`]'s recipient.
+fn encrypted(options: CreateOptions, is_padded: bool, secret: Option<&str>) -> CreateOptions {
+    let parse = |secret: &str| GroupSecret::parse(secret.as_bytes()).unwrap();
+    CreateOptions {
+        encryption: Some(Arc::new(EncryptOptions {
+            recipients: Recipients::parse(&[RECIPIENT]).unwrap(),
+            group_secret: secret.map(parse),
+            is_padded,
+        })),
+        ..options
+    }
+}
+
+/// What opens encrypted vectors.
+pub fn identities() -> Identities {
+    let mut identities = Identities::new();
+    identities.add("identity", IDENTITY.as_bytes()).unwrap();
+    identities
+}
+
+/// The secret of the vector that has one.
+pub fn secret() -> GroupSecret {
+    GroupSecret::parse(SECRET.as_bytes()).unwrap()
+}
+
 impl Feature {
+    /// Whether keys are drawn for it, so that no archive is as another.
+    pub fn is_encrypted(&self) -> bool {
+        self.options.encryption.is_some()
+    }
+
     /// Makes the archive.
     pub fn make(&self) -> Vec<u8> {
         self.make_with(self.options.threads)

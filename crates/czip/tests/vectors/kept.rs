@@ -4,7 +4,8 @@ use std::{env, fs, ops::ControlFlow, path::PathBuf};
 
 use refrain_czip::{
     archive::{Archive, CacheBytes},
-    verify::{verify, verify_content},
+    format::header::Profile,
+    verify::{verify, verify_content, verify_names},
 };
 
 use crate::{features, listing::listing};
@@ -15,6 +16,17 @@ pub fn testdata(name: &str) -> PathBuf {
         .collect()
 }
 
+/// An archive, unlocked if it is encrypted.
+pub fn open(bytes: Vec<u8>) -> Archive<Vec<u8>> {
+    let mut archive = Archive::open(bytes, CacheBytes::default()).unwrap();
+    let (identities, secret) = (features::identities(), features::secret());
+    archive
+        .unlock(&identities, Some(&secret), &mut |_| None)
+        .unwrap();
+    archive.check_group_secret().unwrap();
+    archive
+}
+
 /// An archive and its listing; made first if they are missing and that is wanted.
 pub fn vector(feature: &features::Feature) -> (Vec<u8>, String) {
     let name = feature.name;
@@ -23,7 +35,7 @@ pub fn vector(feature: &features::Feature) -> (Vec<u8>, String) {
     let is_blessed = env::var("REFRAIN_BLESS").is_ok_and(|value| value == "1");
     if is_blessed && !archive_path.exists() {
         let bytes = feature.make();
-        let archive = Archive::open(bytes.clone(), CacheBytes::default()).unwrap();
+        let archive = open(bytes.clone());
         fs::write(&listing_path, listing(&archive).unwrap()).unwrap();
         fs::write(&archive_path, bytes).unwrap();
     }
@@ -37,10 +49,12 @@ fn every_vector_is_read_and_has_what_went_into_it() {
     for feature in features::all() {
         let name = feature.name;
         let (bytes, expected) = vector(&feature);
-        let archive = Archive::open(bytes, CacheBytes::default()).unwrap();
+        let archive = open(bytes);
         assert_eq!(listing(&archive).unwrap(), expected, "{name}");
         let verified = verify(&archive, 2, &|_| ControlFlow::Continue(())).unwrap();
         assert!(verified.is_some(), "{name}");
+        let names = verify_names(&archive, 2, &|_| ControlFlow::Continue(())).unwrap();
+        assert_eq!(names, Some(archive.header().chunks), "{name}");
         let mut content = Vec::new();
         verify_content(&archive, 2, &mut |piece| {
             content.extend_from_slice(piece);
@@ -55,7 +69,7 @@ fn every_vector_is_read_and_has_what_went_into_it() {
 
 #[test]
 fn the_same_input_gives_the_same_archive_by_any_number_of_threads() {
-    for feature in features::all() {
+    for feature in features::all().iter().filter(|it| !it.is_encrypted()) {
         let name = feature.name;
         let first = feature.make_with(1);
         for threads in [1, 2, 5] {
@@ -63,6 +77,38 @@ fn the_same_input_gives_the_same_archive_by_any_number_of_threads() {
                 first == feature.make_with(threads),
                 "{name}, {threads} threads"
             );
+        }
+    }
+}
+
+#[test]
+fn encrypted_vectors_are_what_they_are_called() {
+    for (name, is_padded, has_group_secret, profile) in [
+        ("encrypted", false, false, Profile::Small),
+        ("encrypted-shared", true, true, Profile::Shared),
+    ] {
+        let bytes = fs::read(testdata(&format!("{name}.czip"))).unwrap();
+        let archive = Archive::open(bytes, CacheBytes::default()).unwrap();
+        assert!(archive.is_locked(), "{name}");
+        assert_eq!(archive.header().profile, profile);
+        let how = archive.header().encryption.unwrap();
+        assert_eq!(
+            (how.is_padded, how.has_group_secret),
+            (is_padded, has_group_secret)
+        );
+    }
+}
+
+#[test]
+fn a_byte_of_another_value_in_an_encrypted_vector_is_found_without_a_key() {
+    for name in ["encrypted", "encrypted-shared"] {
+        let sound = fs::read(testdata(&format!("{name}.czip"))).unwrap();
+        for at in 0..sound.len() {
+            let mut damaged = sound.clone();
+            damaged[at] ^= 0x40;
+            let opened = Archive::open(damaged, CacheBytes::default());
+            let found = opened.and_then(|it| verify(&it, 1, &|_| ControlFlow::Continue(())));
+            assert!(found.is_err(), "{name}: byte {at}");
         }
     }
 }

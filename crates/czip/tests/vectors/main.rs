@@ -2,7 +2,12 @@
 //!
 //! `testdata/NAME.czip` is an archive of each feature, `testdata/NAME.listing` what is in it.
 //! `REFRAIN_BLESS=1 cargo test -p refrain-czip --test vectors` makes those that are missing; what is
-//! there is never made anew, since archives like it are on somebody's disk.
+//! there is never made anew, since archives like it are on somebody's disk. Encrypted ones have other
+//! keys each time, and are no more than read.
+
+#[allow(dead_code)]
+#[path = "../../../../tests/common/programs.rs"]
+mod programs;
 
 mod features;
 mod kept;

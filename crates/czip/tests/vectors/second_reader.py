@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Reads a CZIP archive by docs/czip-format.md and nothing else.
 
-    second_reader.py ARCHIVE [DIR]
+    second_reader.py ARCHIVE [DIR] [--archive-key=HEX] [--group-secret=HEX]
 
-Prints a line an entry, with the BLAKE3 of each file. With DIR, makes the entries in there too.
+Prints a line an entry, with the BLAKE3 of each file. With DIR, makes the entries in there too. Of an
+encrypted archive whose key is not given it checks all that can be, and prints nothing.
 Every digest, sum and limit that the page names is checked; what does not fit ends the program with
 `refused: WHY` and status 1.
 
 It is the page's test, not a tool: it holds whole streams in memory, and hashes slowly without the
-module `blake3`. It needs Python's standard library and the program `zstd`. Encrypted archives are
-told apart and not opened.
+module `blake3`. It needs Python's standard library and the program `zstd`. The keys section, an age
+file, is not opened: `age -d` does that, and gives the archive key.
 """
 
 import bz2
@@ -19,6 +20,12 @@ import subprocess
 import sys
 import tempfile
 import zlib
+
+# The tree that this lies in stays as it is.
+sys.dont_write_bytecode = True
+
+from blake3_digests import derive, digest
+from gcm_siv import opened
 
 MAGIC = b"\x89CZIP\r\n\x1a"
 FOOTER, TRAILER, SHARED, WOVEN, ENCRYPTED, PADDED, GROUP_SECRET = (1 << bit for bit in range(7))
@@ -37,63 +44,6 @@ def need(holds, why):
     """Refuses where the page says that something holds, and it does not."""
     if not holds:
         raise Refused(why)
-
-
-# ---------------------------------------------------------------------------------------- digests
-
-try:
-    from blake3 import blake3
-
-    def digest(data, count=32):
-        """BLAKE3 of `data`, cut to `count` bytes."""
-        return blake3(data).digest(count)
-
-except ImportError:
-    IV = (
-        0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A,
-        0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19,
-    )
-    SHUFFLE = (2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8)
-    COLUMNS_AND_DIAGONALS = (
-        (0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15),
-        (0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14),
-    )
-    CHUNK_START, CHUNK_END, PARENT, ROOT = 1, 2, 4, 8
-
-    def compress(chain, block, counter, length, flags):
-        """One BLAKE3 compression: the eight words that go on."""
-        words = list(struct.unpack("<16I", block.ljust(64, b"\0")))
-        v = [*chain, *IV[:4], counter & 0xFFFFFFFF, counter >> 32, length, flags]
-        for _ in range(7):
-            for i, (a, b, c, d) in enumerate(COLUMNS_AND_DIAGONALS):
-                for word, by_d, by_b in ((words[2 * i], 16, 12), (words[2 * i + 1], 8, 7)):
-                    v[a] = (v[a] + v[b] + word) & 0xFFFFFFFF
-                    x = v[d] ^ v[a]
-                    v[d] = (x >> by_d | x << (32 - by_d)) & 0xFFFFFFFF
-                    v[c] = (v[c] + v[d]) & 0xFFFFFFFF
-                    x = v[b] ^ v[c]
-                    v[b] = (x >> by_b | x << (32 - by_b)) & 0xFFFFFFFF
-            words = [words[i] for i in SHUFFLE]
-        return [v[i] ^ v[i + 8] for i in range(8)]
-
-    def tree(data, number, root):
-        """The chaining value of what lies below one node of BLAKE3's tree."""
-        if len(data) <= KIB:
-            chain = IV
-            blocks = [data[at : at + 64] for at in range(0, len(data), 64)] or [b""]
-            for i, block in enumerate(blocks):
-                last = i + 1 == len(blocks)
-                flags = (CHUNK_START if i == 0 else 0) | ((CHUNK_END | root) if last else 0)
-                chain = compress(chain, block, number, len(block), flags)
-            return chain
-        chunks = (len(data) - 1) // KIB
-        left = 1 << (chunks.bit_length() - 1)
-        both = tree(data[: left * KIB], number, 0) + tree(data[left * KIB :], number + left, 0)
-        return compress(IV, struct.pack("<16I", *both), 0, 64, PARENT | root)
-
-    def digest(data, count=32):
-        """BLAKE3 of `data`, cut to `count` bytes."""
-        return struct.pack("<8I", *tree(memoryview(data).tobytes(), 0, ROOT))[:count]
 
 
 # ---------------------------------------------------------------------------------------- numbers
@@ -152,11 +102,13 @@ class Header:
     def __init__(self, data):
         need(len(data) == HEADER_BYTES and data[:8] == MAGIC, "not a CZIP archive")
         need(digest(data[:240], 16) == data[240:], "header: digest")
-        (version, length, self.flags, _, _, self.encryption, zero, _, _, self.chunk_max, self.frame_max,
-         zeros) = struct.unpack("<HHI4B5I", data[8:40])
+        (version, length, self.flags, chunker, method, self.encryption, zero, average, shortest, self.chunk_max,
+         self.frame_max, zeros) = struct.unpack("<HHI4B5I", data[8:40])
         need(version == 1 and length == HEADER_BYTES, f"version {version}")
         need(self.flags < 128 and not zero and not zeros and not any(data[228:240]), "header: unknown flags or fields")
-        need(self.flags & ENCRYPTED or not any(data[196:228]), "header: a digest of no keys")
+        need(self.flags & ENCRYPTED or not any(data[184:228]), "header: keys, and no encryption")
+        need(not self.flags & ENCRYPTED or not any(data[48:80] + data[96:128]), "header: what is private")
+        need(chunker < 3 and method < 4 and shortest <= average <= self.chunk_max, "header: how it was made")
         need(bool(self.flags & ENCRYPTED) == (self.encryption == 1) and self.encryption < 2, "header: encryption")
         need(1 <= self.chunk_max <= CHUNK_BYTES and self.chunk_max <= self.frame_max <= FRAME_BYTES, "header: limits")
         (self.archive_bytes, self.plain_bytes, self.unique_bytes, self.stored_bytes, self.entries, self.chunks,
@@ -165,8 +117,19 @@ class Header:
         (self.root_at, self.root_stored, self.root_plain, self.private_stored,
          self.private_plain) = struct.unpack("<Q4I", data[128:152])
         self.root_digest = data[152:184]
+        self.keys_at, self.keys_bytes, self.keys_digest = *struct.unpack("<QI", data[184:196]), data[196:228]
+        need(self.keys_bytes <= 256 * KIB, "keys: length")
         self.private_copy = data[48:80] + data[96:128]
+        self.vouched = data[:152]
+        self.encrypted, self.padded = bool(self.flags & ENCRYPTED), bool(self.flags & PADDED)
+        self.of_group = bool(self.flags & GROUP_SECRET)
+        need(self.encrypted or not (self.padded or self.of_group), "header: flags without encryption")
         self.shared, self.woven = bool(self.flags & SHARED), bool(self.flags & WOVEN)
+
+    def take_summary(self, data):
+        """What the private root says of an encrypted archive."""
+        self.plain_bytes, self.unique_bytes, self.stored_bytes, self.entries = struct.unpack("<4Q", data[:32])
+        self.content_digest = data[32:]
 
 
 # ---------------------------------------------------------------------------------- stored things
@@ -232,32 +195,70 @@ def frame_text(stored, base, frame_max):
 class Row:
     """A part, as a list of the root or the private root says where and what it is."""
 
-    def __init__(self, archive, items, at, stored, plain, check, further):
-        self.archive, self.items, self.at, self.stored = archive, items, at, stored
-        self.plain, self.check, self.further = plain, check, further
+    def __init__(self, archive, items, plain, place, nonce, further):
+        self.archive, self.items, self.plain, self.nonce, self.further = archive, items, plain, nonce, further
+        self.at, self.stored, self.check = place
 
     def read(self, what):
-        text = packed(self.archive.slice(self.at, self.stored), self.plain)
-        need(digest(text, len(self.check)) == self.check, f"{what}: digest")
+        if self.nonce is not None:
+            text = packed(self.archive.opened(checked(self.archive, self.at, self.stored, self.check), self.nonce), self.plain)
+        else:
+            text = packed(self.archive.slice(self.at, self.stored), self.plain)
+            need(digest(text, len(self.check)) == self.check, f"{what}: digest")
         return Bytes(text, what)
 
 
-def rows(archive, source, digest_bytes, further=()):
-    """A list, column by column; `further` names how the columns of its kind are read."""
+def checked(archive, at, count, check):
+    """A sealed part as stored."""
+    stored = archive.slice(at, count)
+    need(digest(stored, 12) == check, "sealed part: digest")
+    return stored
+
+
+def places(source, count):
+    """Where parts are, and how long they are as stored."""
+    gaps, stored = source.column(count, source.zigzag), source.column(count, source.varint)
+    found, end = [], 0
+    for gap, length in zip(gaps, stored):
+        need(end + gap >= 0, "a part before the archive")
+        found.append((end + gap, length))
+        end += gap + length
+    return found
+
+
+def sealed(source):
+    """A sealed list: for each part where it is, how long it is as stored, and its digest."""
+    count = source.varint()
+    found = places(source, count)
+    checks = source.column(count, lambda: source.take(12))
+    return [(at, length, check) for (at, length), check in zip(found, checks)]
+
+
+def rows(archive, source, digest_bytes, further=(), known=None, nonce=None):
+    """A list, column by column; `further` names how the columns of its kind are read. Of sealed parts the places
+    are `known`, and `nonce` is that of the first."""
     count = source.varint()
     items = source.column(count, lambda: source.varint(1))
-    gaps = source.column(count, source.zigzag)
-    stored = source.column(count, source.varint)
+    need(known is None or len(known) == count, "private root: not the parts of the root")
+    found = places(source, count) if known is None else known
     plain = source.column(count, lambda: source.varint(0, PART_BYTES))
-    checks = source.column(count, lambda: source.take(digest_bytes))
+    if known is None:
+        checks = source.column(count, lambda: source.take(digest_bytes))
+        found = [(at, length, check) for (at, length), check in zip(found, checks)]
     columns = [source.column(count, read) for read in further]
-    found, end = [], 0
-    for i in range(count):
-        at = end + gaps[i]
-        need(at >= 0, "a part before the archive")
-        found.append(Row(archive, items[i], at, stored[i], plain[i], checks[i], [column[i] for column in columns]))
-        end = at + stored[i]
-    return found
+    rows = zip(items, plain, found, range(count))
+    nonces = [None if nonce is None else nonce + struct.pack("<HQ", 0, row) for row in range(count)]
+    return [
+        Row(archive, items, plain, place, nonces[row], [column[row] for column in columns])
+        for items, plain, place, row in rows
+    ]
+
+
+def padme(length):
+    """The length that is hidden among others."""
+    e = length.bit_length() - 1
+    kept = e - e.bit_length()
+    return length if e < 1 or kept <= 0 else -(-length >> kept) << kept
 
 
 class Stream:
@@ -266,7 +267,8 @@ class Stream:
     def __init__(self, archive):
         self.archive = archive
         self.header = archive.header
-        self.chunks = self.frames = self.lengths = self.references = ()
+        self.chunks = self.frames = self.lengths = self.references = self.keys = ()
+        self.sealed_lengths = self.sealed_references = self.sealed_keys = []
 
     def read_names(self):
         self.names = []
@@ -303,9 +305,29 @@ class Stream:
                 self.stored.append(stored)
                 self.bases.append(base)
 
+    def opened(self):
+        """The texts of sealed frames."""
+        need([row.items for row in self.keys] == [row.items for row in self.frames], "key parts: rows")
+        keys = []
+        for row in self.keys:
+            part = row.read("key part")
+            keys += part.column(row.items, lambda: part.take(32))
+            part.end()
+        for key, stored in zip(keys, self.stored):
+            text = opened(key, bytes(12), stored)
+            need(text is not None, "frame: not what was sealed")
+            known = self.archive.frame_key
+            need(known is None or digest(text, key=known) == key, "frame: another's key")
+            if self.header.padded:
+                end = len(text.rstrip(b"\0")) - 1
+                need(end >= 0 and text[end] == 128 and padme(end + 1) == len(text), "frame: padding")
+                text = text[:end]
+            yield text
+
     def open_frames(self):
         self.frame_plain = []
-        for stored, base in zip(self.stored, self.bases):
+        stored = self.opened() if self.header.encrypted else self.stored
+        for stored, base in zip(stored, self.bases):
             base = None if base is None else self.frame_plain[base]
             self.frame_plain.append(frame_text(stored, base, self.header.frame_max))
 
@@ -339,7 +361,9 @@ class Stream:
                 need(at + length <= len(whole), "a chunk beyond its frame")
                 need(not self.header.shared or length == len(whole), "a chunk that is not its frame")
                 plain = whole[at : at + length]
-                need(digest(plain, 20) == self.names[len(self.plain)], "chunk: name")
+                if self.archive.names_key or not self.header.encrypted:
+                    name = digest(plain, 20, key=self.archive.names_key)
+                    need(name == self.names[len(self.plain)], "chunk: name")
                 self.plain.append(plain)
 
     def read_references(self):
@@ -370,9 +394,15 @@ class Stream:
         need(fresh == len(self.plain), "a chunk that does not occur")
         self.bytes = b"".join(pieces)
 
-    def read(self):
+    def check(self):
+        """What can be checked without a key."""
         self.read_names()
         self.read_frames()
+        for place in self.sealed_lengths + self.sealed_references + self.sealed_keys:
+            checked(self.archive, *place)
+
+    def read(self):
+        self.check()
         self.open_frames()
         self.read_lengths()
         self.read_references()
@@ -381,16 +411,31 @@ class Stream:
 class Archive:
     """A whole archive in memory."""
 
-    def __init__(self, data):
+    def __init__(self, data, archive_key=None, group_secret=None):
         self.data = data
         self.header = Header(data[:HEADER_BYTES])
+        need(not self.header.flags & TRAILER, "the first header says that it is the last")
         if self.header.flags & FOOTER:
             self.header = Header(data[-HEADER_BYTES:])
             need(self.header.flags & FOOTER and self.header.flags & TRAILER, "the last header is none")
         header = self.header
         need(header.archive_bytes == len(data), "archive: cut short, or longer than it says")
-        need(not header.flags & ENCRYPTED, "encrypted")
+        self.entries, self.private_key, self.names_key, self.frame_key = [], None, None, None
+        if header.encrypted:
+            need(digest(self.slice(header.keys_at, header.keys_bytes)) == header.keys_digest, "keys: digest")
+            if archive_key:
+                self.private_key = derive("refrain czip v1 private", archive_key)
+            if group_secret or not header.of_group:
+                secret = group_secret if header.of_group else b""
+                self.names_key = derive("refrain czip v1 name", secret)
+                self.frame_key = derive("refrain czip v1 frame", secret)
         self.read_roots()
+        if header.encrypted and not archive_key:
+            for stream in self.streams:
+                stream.check()
+            for place in self.sealed_weave_index:
+                checked(self, *place)
+            return
         for stream in self.streams:
             stream.read()
         need(sum(len(stream.names) for stream in self.streams) == header.chunks, "chunks")
@@ -408,23 +453,50 @@ class Archive:
         need(0 <= at and at + count <= len(self.data), "something beyond the archive")
         return self.data[at : at + count]
 
+    def opened(self, stored, nonce, vouched=b""):
+        """What is sealed with the archive key."""
+        text = opened(self.private_key, nonce, stored, vouched)
+        need(text is not None, "a private part or root: not what was sealed")
+        return text
+
     def read_roots(self):
         header = self.header
         need(max(header.root_stored, header.root_plain, header.private_stored, header.private_plain) <= ROOT_BYTES, "root: length")
         stored = self.slice(header.root_at, header.root_stored + header.private_stored)
         need(digest(stored) == header.root_digest, "root: digest")
-        root = Bytes(packed(stored[: header.root_stored], header.root_plain), "root")
-        private = Bytes(packed(stored[header.root_stored :], header.private_plain), "private root")
+        public, private = stored[: header.root_stored], stored[header.root_stored :]
+        root = Bytes(packed(public, header.root_plain), "root")
         self.streams = [Stream(self) for _ in STREAMS]
         for stream in self.streams:
             stream.chunks = rows(self, root, 20)
             stream.frames = rows(self, root, 12, (root.zigzag, root.varint))
+            if header.encrypted:
+                stream.sealed_lengths, stream.sealed_references, stream.sealed_keys = (sealed(root) for _ in range(3))
+        self.sealed_weave_index = sealed(root) if header.encrypted else []
         root.end()
-        for stream in self.streams:
-            stream.lengths = rows(self, private, 12, (private.varint,))
-            stream.references = rows(self, private, 12, (private.varint,) * 3)
-        self.weave_index = rows(self, private, 12, (private.varint,) * 5)
-        need(private.take(64) == header.private_copy, "private root: not what the header says")
+        if not header.encrypted:
+            self.read_private_root(packed(private, header.private_plain))
+        elif self.private_key:
+            private = self.opened(private, bytes(12), digest(header.vouched + public))
+            self.read_private_root(packed(private, header.private_plain))
+
+    def read_private_root(self, private):
+        private = Bytes(private, "private root")
+
+        def private_rows(kind, stream, known, further=()):
+            if not self.header.encrypted:
+                return rows(self, private, 12, further)
+            return rows(self, private, 12, further, known, bytes([kind, stream]))
+
+        for number, stream in enumerate(self.streams):
+            stream.lengths = private_rows(1, number, stream.sealed_lengths, (private.varint,))
+            stream.references = private_rows(2, number, stream.sealed_references, (private.varint,) * 3)
+            if self.header.encrypted:
+                stream.keys = private_rows(3, number, stream.sealed_keys)
+        self.weave_index = private_rows(4, 0, self.sealed_weave_index, (private.varint,) * 5)
+        copy = private.take(64)
+        need(self.header.encrypted or copy == self.header.private_copy, "private root: not what the header says")
+        self.header.take_summary(copy)
         private.end()
 
 
@@ -660,12 +732,19 @@ def extract(entries, folder):
 
 
 def main(arguments):
+    secrets = {"--archive-key": None, "--group-secret": None}
+    for option in [it for it in arguments if it.startswith("--")]:
+        name, _, value = option.partition("=")
+        if name not in secrets:
+            sys.exit(__doc__)
+        secrets[name] = bytes.fromhex(value)
+        arguments = [it for it in arguments if it != option]
     if len(arguments) not in (1, 2):
         sys.exit(__doc__)
     with open(arguments[0], "rb") as file:
         data = file.read()
     try:
-        archive = Archive(data)
+        archive = Archive(data, secrets["--archive-key"], secrets["--group-secret"])
     except Refused as refused:
         print(f"refused: {refused}", file=sys.stderr)
         return 1

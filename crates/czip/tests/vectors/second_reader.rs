@@ -5,26 +5,20 @@
 //! `REFRAIN_REQUIRE_PROGRAMS=1` they fail.
 
 use std::{
-    env, fs,
+    fs,
     path::Path,
     process::{Command, Output},
 };
 
-use crate::{features, kept};
+use refrain_czip::{
+    archive::{Archive, CacheBytes},
+    crypt::unwrap,
+};
 
-fn are_installed(programs: &[&str]) -> bool {
-    let is_missing = |program: &&&str| Command::new(program).arg("--version").output().is_err();
-    let Some(missing) = programs.iter().find(is_missing) else {
-        return true;
-    };
-    let message = format!("{missing} is not installed (lab/setup installs it)");
-    let required = env::var("REFRAIN_REQUIRE_PROGRAMS").is_ok_and(|value| value == "1");
-    assert!(!required, "{message}");
-    eprintln!("skipped: {message}");
-    false
-}
+use crate::{features, kept, programs::are_installed};
 
-fn read(archive: &Path, into: Option<&Path>) -> Output {
+/// Runs the reader; of an encrypted archive with its keys, if `with_keys`.
+fn read(archive: &Path, into: Option<&Path>, with_keys: bool) -> Output {
     let reader = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/tests/vectors/second_reader.py"
@@ -33,13 +27,36 @@ fn read(archive: &Path, into: Option<&Path>) -> Output {
         .arg(reader)
         .arg(archive)
         .args(into)
+        .args(if with_keys { keys(archive) } else { Vec::new() })
         .output()
         .unwrap()
 }
 
+/// The keys of an archive as the reader is told them: the keys section is age's.
+fn keys(archive: &Path) -> Vec<String> {
+    let bytes = fs::read(archive).unwrap();
+    let opened = Archive::open(bytes.clone(), CacheBytes::default()).unwrap();
+    let (header, place) = (opened.header(), opened.header().keys);
+    let Some(how) = header.encryption else {
+        return Vec::new();
+    };
+    let section = &bytes[place.offset as usize..][..place.bytes as usize];
+    let key = unwrap(section, &features::identities(), &mut |_| None).unwrap();
+    let hex: String = key
+        .as_bytes()
+        .iter()
+        .map(|it| format!("{it:02x}"))
+        .collect();
+    let mut keys = vec![format!("--archive-key={hex}")];
+    if how.has_group_secret {
+        keys.push(format!("--group-secret={}", features::SECRET));
+    }
+    keys
+}
+
 #[track_caller]
 fn assert_reads(archive: &Path, into: Option<&Path>, expected: &str) {
-    let output = read(archive, into);
+    let output = read(archive, into, true);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {said}", archive.display());
     let found = String::from_utf8_lossy(&output.stdout);
@@ -98,16 +115,19 @@ fn the_second_reader_refuses_any_byte_of_another_value() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("damaged");
-    let bytes = fs::read(kept::testdata("none.czip")).unwrap();
-    for at in (0..bytes.len()).step_by(37) {
-        let mut damaged = bytes.clone();
-        damaged[at] ^= 0x10;
-        fs::write(&path, damaged).unwrap();
-        let output = read(&path, None);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.code() == Some(1) && said.starts_with("refused: "),
-            "byte {at}: {said}"
-        );
+    // Encrypted ones without their keys: of them all is checked, too.
+    for name in ["none", "encrypted-shared"] {
+        let bytes = fs::read(kept::testdata(&format!("{name}.czip"))).unwrap();
+        for at in (0..bytes.len()).step_by(bytes.len() / 16) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            fs::write(&path, damaged).unwrap();
+            let output = read(&path, None, false);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.code() == Some(1) && said.starts_with("refused: "),
+                "{name}, byte {at}: {said}"
+            );
+        }
     }
 }
