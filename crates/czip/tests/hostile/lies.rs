@@ -19,6 +19,8 @@ const CHUNKS: [&[u8]; 3] = [b"one chunk", b"another", b"and a third"];
 /// Kind, path, length and target of an entry of the catalog.
 type Entry<'a> = (u8, &'a [u8], u64, &'a [u8]);
 
+type Lie = fn(&mut Draft);
+
 /// An archive with a lie in its table.
 fn lying(lie: impl FnOnce(&mut Draft)) -> Vec<u8> {
     let mut draft = Draft::honest(&CHUNKS);
@@ -59,7 +61,7 @@ fn an_honest_draft_is_an_archive() {
 
 #[test]
 fn lies_that_a_recipient_sealed_are_refused() {
-    let lies: [(&str, fn(&mut Draft)); 10] = [
+    let lies: [(&str, Lie); 10] = [
         ("nothing", |_| {}),
         ("bytes of a chunk", |draft| {
             draft.streams[CONTENT].lengths[1] += 1
