@@ -8,8 +8,8 @@ use std::{
 
 use indicatif::ProgressBar;
 use refrain_czip::get::{
-    CacheOptions, ChunkCount, FrameCount, GetError, GetOptions, GetProgress, GetReport, Phase,
-    StoredReport, Transfer, get,
+    CacheOptions, ChunkCount, FetchBy, FrameCount, GetError, GetOptions, GetProgress, GetReport,
+    NamedReport, Phase, StoredReport, Transfer, get,
 };
 use refrain_gateway::units::ByteSize;
 use serde::Serialize;
@@ -45,6 +45,19 @@ pub struct GetArguments {
     /// stored frames as well: of an encrypted one they are what there is without keys
     #[arg(long, value_name = "FILE|DIR", num_args = 1..)]
     seed: Vec<PathBuf>,
+    /// A cache in front of a server that knows chunks by name, such as `refrain czip serve`; may be given
+    /// several times. Each is asked for its share of the chunks, `URL/.czip/chunk/NAME`, and what no edge
+    /// has comes from the archive's server
+    #[arg(long = "edge", value_name = "URL")]
+    edges: Vec<String>,
+    /// How to ask for what is missing, where there are no edges
+    #[arg(
+        long,
+        value_name = "WAY",
+        default_value = "range",
+        conflicts_with = "edges"
+    )]
+    by: By,
     /// Requests for all, and one more a MiB that has to come: what is missing in more places is joined
     #[arg(long, value_name = "N", default_value_t = 20)]
     requests: usize,
@@ -62,6 +75,17 @@ pub struct GetArguments {
     /// Report as one JSON object
     #[arg(long)]
     json: bool,
+}
+
+/// Ways to ask for what is missing.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum By {
+    /// By few single ranges of the archive, of any web server
+    Range,
+    /// Each chunk by its name, of a server that knows them; in profile `shared`
+    Name,
+    /// Thousands of chunks by their names in a request, of `refrain czip serve`; in profile `shared`
+    Batch,
 }
 
 /// What was fetched.
@@ -82,9 +106,38 @@ struct Report {
     from_server: Chunks,
     /// Of an archive that is kept as it is.
     stored: Option<Stored>,
+    by_name: Chunks,
+    /// What each edge did, or the server if it was asked for chunks by name.
+    edges: Vec<Edge>,
+    /// Why no edge was asked, although there are some.
+    not_by_name: Option<String>,
     /// How often the file changed on the server meanwhile.
     changes: u32,
     seconds: f64,
+}
+
+#[derive(Serialize)]
+struct Edge {
+    url: String,
+    #[serde(flatten)]
+    fetched: Fetched,
+    chunks: u64,
+    /// Those that it does not have.
+    absent: u64,
+    /// Why it was asked for no more.
+    left: Option<String>,
+}
+
+impl From<&NamedReport> for Edge {
+    fn from(report: &NamedReport) -> Self {
+        Self {
+            url: report.url.clone(),
+            fetched: report.transfer.into(),
+            chunks: report.chunks.chunks,
+            absent: report.absent,
+            left: report.problem.as_ref().map(ToString::to_string),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -202,6 +255,12 @@ fn options(arguments: &GetArguments) -> GetOptions {
             folder,
             bytes_max: arguments.cache_size.0,
         }),
+        by: match arguments.by {
+            By::Range => FetchBy::Range,
+            By::Name => FetchBy::Name,
+            By::Batch => FetchBy::Batch,
+        },
+        edges: arguments.edges.clone(),
         keeps_archive: arguments.archive,
         keys: arguments.keys.source(),
         threads: threads(arguments.threads),
@@ -228,6 +287,7 @@ fn show(bar: &ProgressBar, phase: &mut Option<Phase>, now: GetProgress) {
             Phase::Seeds => "reading seeds",
             Phase::Table => "fetching the table",
             Phase::Chunks => "looking for chunks",
+            Phase::Named => "fetching what is new, by name",
             Phase::Frames => "fetching what is new",
             Phase::Output => "putting it together",
         });
@@ -251,6 +311,15 @@ fn tell(report: &GetReport) {
         let path = printable(path.display());
         eprintln!("refrain: this seed is of no use: {path}: {reason}");
     }
+    if let Some(reason) = report.not_by_name {
+        eprintln!("refrain: {reason}: ranges of the archive were fetched instead");
+    }
+    for server in &report.named {
+        if let Some(problem) = &server.problem {
+            let url = printable(&server.url);
+            eprintln!("refrain: {url} was asked for no more chunks: {problem}");
+        }
+    }
     if let Some(error) = &report.cache_failure {
         eprintln!("refrain: the cache does not have all that came: {error}");
     }
@@ -271,6 +340,9 @@ impl Report {
             from_cache: report.from_cache.into(),
             from_server: report.from_server.into(),
             stored: keeps_archive.then(|| report.stored.into()),
+            by_name: report.by_name.into(),
+            edges: report.named.iter().map(Edge::from).collect(),
+            not_by_name: report.not_by_name.map(|reason| reason.to_string()),
             changes: report.changes,
             seconds: report.elapsed.as_secs_f64(),
         }
@@ -309,6 +381,14 @@ impl Report {
             Some(stored) => lines.extend(stored.lines()),
             None => lines.extend(self.chunk_lines()),
         }
+        for edge in &self.edges {
+            let absent = match edge.absent {
+                0 => String::new(),
+                absent => format!(", {absent} were not there"),
+            };
+            let what = format!("{} chunks, {}{absent}", edge.chunks, of(&edge.fetched));
+            lines.push(("from", format!("{}: {what}", printable(&edge.url))));
+        }
         lines
     }
 
@@ -317,6 +397,7 @@ impl Report {
             ("earlier", &self.from_earlier),
             ("seeds", &self.from_seeds),
             ("cache", &self.from_cache),
+            ("by name", &self.by_name),
             ("server", &self.from_server),
         ];
         let some = all.into_iter().filter(|(_, count)| count.chunks > 0);

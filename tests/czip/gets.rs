@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use super::{World, names, noise};
+use super::{World, names, noise, serving::serve};
 use crate::common::{command::command, eventually};
 
 /// Serves one file: so many bytes of it, and then nothing more is sent until there may be more.
@@ -166,4 +166,59 @@ fn what_is_no_archive_is_refused_with_advice() {
     assert_eq!(code, Some(1));
     assert!(error.contains("is no CZIP archive: fetch it"), "{error}");
     assert!(names(world.0.path()).is_empty());
+}
+
+#[test]
+fn chunks_come_by_name_and_the_report_says_from_where() {
+    let world = World::new();
+    let content = noise(1, 1 << 20);
+    world.write("content", &content);
+    for profile in ["shared", "small"] {
+        let name = format!("served/{profile}.czip");
+        world.write(&name, b"");
+        world.run(&["create", "content", "-o", &name, "--profile", profile]);
+    }
+    let (_serving, _log, url) = serve(&world, "served");
+    let archive = format!("{url}/shared.czip");
+    for ways in [&["--edge", &url, "--edge", &url][..], &["--by", "batch"]] {
+        let get = ["get", &archive, "-o", "out"];
+        let report = world.json(&[&get[..], ways].concat());
+        assert_eq!(fs::read(world.path("out")).expect("there"), content);
+        assert_eq!(report["from_server"]["chunks"], 0, "{report}");
+        let [edge] = &report["edges"].as_array().expect("a list")[..] else {
+            panic!("{report}");
+        };
+        assert_eq!(edge["url"], format!("{url}/"));
+        assert_eq!(edge["chunks"], report["by_name"]["chunks"]);
+        assert!(edge["bytes"].as_u64() > Some(1 << 20), "{report}");
+        assert!(edge["left"].is_null());
+    }
+    let archive = format!("{url}/small.czip");
+    let get = ["get", &archive, "-o", "out", "--edge", &url];
+    let output = world.run_with(&get, b"");
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(said.contains("profile is small"), "{said}");
+    let gone = "http://127.0.0.1:9/";
+    let output = world.run_with(
+        &[
+            "get",
+            &archive.replace("small", "shared"),
+            "-o",
+            "out",
+            "--edge",
+            gone,
+        ],
+        b"",
+    );
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(
+        said.contains(&format!("{gone} was asked for no more chunks")),
+        "{said}"
+    );
+    let contradiction = world.fails(&[
+        "get", &archive, "-o", "out", "--edge", &url, "--by", "batch",
+    ]);
+    assert_eq!(contradiction.0, Some(2));
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{World, common::command::command};
 
 /// A server, which does not outlive its test.
-struct Serving(Child);
+pub struct Serving(Child);
 
 impl Drop for Serving {
     fn drop(&mut self) {
@@ -19,15 +19,13 @@ impl Drop for Serving {
     }
 }
 
-#[test]
-fn it_serves_logs_json_and_stops_when_told_to() {
-    let world = World::new();
-    let content = b"refrain ".repeat(50_000);
-    world.write("a", &content);
-    world.run(&["create", "a", "-o", "a.czip"]);
-    std::fs::remove_file(world.path("a")).expect("it is there");
+/// A server of a folder, what it logs from its first request on, and its URL.
+pub fn serve(
+    world: &World,
+    folder: &str,
+) -> (Serving, impl Iterator<Item = Value> + use<>, String) {
     let mut serving = Serving(
-        command(&["czip", "serve", ".", "--listen", "127.0.0.1:0"])
+        command(&["czip", "serve", folder, "--listen", "127.0.0.1:0"])
             .args(["--cache", "8M", "--json-log"])
             .current_dir(world.path("."))
             .stderr(Stdio::piped())
@@ -40,8 +38,20 @@ fn it_serves_logs_json_and_stops_when_told_to() {
         serde_json::from_str::<Value>(&line).expect("an object a line")
     });
     let first = log.next().expect("it says where it listens");
-    let address = first["address"].as_str().expect("an address").to_owned();
-    let url = format!("http://{address}/a");
+    let address = first["address"].as_str().expect("an address");
+    let url = format!("http://{address}");
+    (serving, log, url)
+}
+
+#[test]
+fn it_serves_logs_json_and_stops_when_told_to() {
+    let world = World::new();
+    let content = b"refrain ".repeat(50_000);
+    world.write("a", &content);
+    world.run(&["create", "a", "-o", "a.czip"]);
+    std::fs::remove_file(world.path("a")).expect("it is there");
+    let (mut serving, mut log, url) = serve(&world, ".");
+    let url = format!("{url}/a");
     let mut answer = ureq::get(&url).call().expect("an answer");
     let body = answer.body_mut().read_to_vec().expect("a body");
     assert!(body == content);

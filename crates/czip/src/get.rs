@@ -8,8 +8,10 @@
 //! 2  seeds           cut as the archive was, for their names        `seeds`
 //!                    stored frames, where those are of use          `stored`
 //! 3  parts           those that digests do not tell are known       `table`
+//!                    of edges, if there are any                     `named`
 //! 4  chunks          out of `FILE.part`, seeds and cache            `local`, `chunks`, `cache`
-//! 5  frames          of the missing ones, in few single ranges      `frames`
+//! 5  frames          of the missing ones: by name, if wanted        `named`
+//!                    the others in few single ranges                `frames`
 //! 6  plain content   put together, checked, renamed                 `finish`
 //! ```
 //!
@@ -18,7 +20,8 @@
 //!
 //! - Deviation: the paper's client fetches the header with all names. Here parts of the table whose
 //!   names are known are not fetched.
-//! - Deviation: it asks for chunks one by one. Here those that lie close together come with one request.
+//! - Deviation: it asks for chunks one by one. Here those that lie close together come with one request,
+//!   unless they are asked for by name.
 
 mod cache;
 mod chunks;
@@ -27,6 +30,7 @@ mod finish;
 mod frames;
 mod keys;
 mod local;
+mod named;
 mod opening;
 mod places;
 mod presence;
@@ -40,7 +44,11 @@ mod whole;
 pub use cache::CacheOptions;
 pub use error::GetError;
 pub use keys::{KeySource, Keys};
-pub use report::{ChunkCount, FrameCount, GetReport, StoredReport, Transfer, UnusedSeed};
+pub use named::FetchBy;
+pub use report::{
+    ChunkCount, FrameCount, GetReport, NamedReport, NotByName, ServerProblem, StoredReport,
+    Transfer, UnusedSeed,
+};
 
 use std::{
     ops::{ControlFlow, Range},
@@ -54,6 +62,7 @@ use crate::{
 };
 use cache::Cache;
 use local::{Begun, Local, PartFolder};
+use named::Named;
 use opening::{IfEncrypted, Opened};
 use presence::Presence;
 use seeds::Seeds;
@@ -77,6 +86,11 @@ pub struct GetOptions {
     pub seeds: Vec<PathBuf>,
     /// Chunks of earlier downloads.
     pub cache: Option<CacheOptions>,
+    /// How missing chunks are asked for. In profile `shared` alone: others come by ranges.
+    pub by: FetchBy,
+    /// URLs of caches in front of servers that know chunks by name: then they are asked, by name, before
+    /// the archive's server. `URL/.czip/chunk/NAME` is a chunk.
+    pub edges: Vec<String>,
     /// Whether the archive is to be the output, as it is. Then it takes no keys.
     pub keeps_archive: bool,
     /// What opens the archive, if it is encrypted.
@@ -96,6 +110,8 @@ impl Default for GetOptions {
             requests_max: 20,
             seeds: Vec::new(),
             cache: None,
+            by: FetchBy::default(),
+            edges: Vec::new(),
             keeps_archive: false,
             keys: None,
             index_bytes: 64 << 20,
@@ -114,6 +130,8 @@ pub enum Phase {
     Table,
     /// Looking for chunks that are here; of how many bytes is not known.
     Chunks,
+    /// Fetching chunks by name: plain bytes.
+    Named,
     /// Fetching frames: stored bytes.
     Frames,
     /// Putting the output together: its bytes.
@@ -149,10 +167,12 @@ pub fn get(
     progress: Progress<'_>,
 ) -> Result<GetReport, GetError> {
     let begun = Instant::now();
+    let named = Named::new(url, options)?;
     let folder = PartFolder::open(output)?;
     let mut report = GetReport::default();
     loop {
-        match get_once(url, (output, &folder), options, &mut report, progress) {
+        let places = (output, &folder);
+        match get_once(url, places, options, named.as_ref(), &mut report, progress) {
             Ok(()) => break,
             // What still fits is used.
             Err(GetError::Remote(RemoteError::Changed { .. })) if report.changes < CHANGES_MAX => {
@@ -166,6 +186,7 @@ pub fn get(
     }
     // The file is there. What was beside it is of no use any more, and may as well stay.
     let _ = folder.remove();
+    report.named = named.map_or_else(Vec::new, Named::reports);
     report.elapsed = begun.elapsed();
     Ok(report)
 }
@@ -174,13 +195,18 @@ fn get_once(
     url: &str,
     (output, folder): (&Path, &PartFolder),
     options: &GetOptions,
+    named: Option<&Named>,
     report: &mut GetReport,
     progress: Progress<'_>,
 ) -> Result<(), GetError> {
+    let first_bytes = match options.edges.is_empty() {
+        true => opening::FIRST_BYTES,
+        false => opening::FIRST_BYTES_WITH_EDGES,
+    };
     let remote = Remote::open(
         url,
         RemoteOptions {
-            first_bytes: opening::FIRST_BYTES,
+            first_bytes,
             ..options.remote.clone()
         },
     )?;
@@ -190,7 +216,7 @@ fn get_once(
         (false, Some(_)) => IfEncrypted::Unlock,
         (false, None) => IfEncrypted::Refuse,
     };
-    let opened = opening::open(&remote, if_encrypted);
+    let opened = opening::open(&remote, first_bytes, if_encrypted);
     report.header += transfer(Counters::default(), remote.counters());
     let Opened { header, pieces } = opened?;
     let index = (options.index_bytes / 3, options.temporary.as_path());
@@ -214,12 +240,14 @@ fn get_once(
         requests_max: options.requests_max,
         extra_requests: 0,
         stored: Stored::new((index.0 / 8, index.1)),
+        named,
         cache,
         report,
         progress,
     };
-    let mut seeds = getting.look_at_seeds(folder, options, index)?;
     let keeps_archive = options.keeps_archive;
+    getting.choose_names(keeps_archive);
+    let mut seeds = getting.look_at_seeds(folder, options, index)?;
     let fetched = getting.fetch_all(keeps_archive, &mut old, &mut seeds);
     // What came is of use for the next get, whatever became of this one.
     if let Some(cache) = getting.cache.take() {
@@ -245,6 +273,8 @@ struct Getting<'a> {
     extra_requests: usize,
     /// Stored frames that are here.
     stored: Stored,
+    /// Who is asked for chunks by name; `None` if nobody is.
+    named: Option<&'a Named>,
     cache: Option<Cache>,
     report: &'a mut GetReport,
     progress: Progress<'a>,
@@ -286,21 +316,27 @@ impl Getting<'_> {
     ) -> Result<(), GetError> {
         if !self.remote.has_ranges() && self.archive.header().has_footer {
             self.fetch_whole()?;
+            // Then all is here.
+            self.named = None;
         }
         self.put_known_parts()?;
         if self.archive.is_locked() {
             return self.fetch_archive();
         }
-        let unknown = table::unknown(self.archive, seeds, &mut self.cache)?;
+        let asks_by_name = self.named.is_some();
+        let unknown = table::unknown(self.archive, seeds, &mut self.cache, asks_by_name)?;
         if !unknown.is_empty() {
             self.fetch_parts(&unknown)?;
         }
         self.keep_parts()?;
         self.find_chunks(old, seeds)?;
-        match keeps_archive {
-            true => self.fetch_archive(),
-            false => self.fetch_chunks(),
+        if keeps_archive {
+            return self.fetch_archive();
         }
+        if let Some(named) = self.named {
+            self.fetch_by_name(named)?;
+        }
+        self.fetch_chunks()
     }
 
     /// A server without ranges sends all from the beginning, whatever is read: once is enough.

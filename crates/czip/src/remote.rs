@@ -40,6 +40,7 @@ mod content_range;
 mod counters;
 mod error;
 mod fetch;
+mod host;
 mod opening;
 mod options;
 mod part;
@@ -63,6 +64,7 @@ pub use counters::Counters;
 pub use error::{Lie, RedirectProblem, RemoteError, UrlProblem};
 pub use options::{ProxyChoice, RemoteOptions};
 pub use plan::{plan, split, union};
+pub(crate) use {attempts::Attempts, host::Host};
 
 use fetch::Fetched;
 use server::{Answer, Server};

@@ -8,6 +8,8 @@ use crate::{
 
 /// What is asked for first: the root of most archives is within, and much of the table.
 pub(super) const FIRST_BYTES: usize = 64 << 10;
+/// The same where the table comes from caches.
+pub(super) const FIRST_BYTES_WITH_EDGES: usize = 16 << 10;
 
 /// What is at an address.
 pub(super) struct Opened {
@@ -29,9 +31,14 @@ pub(super) enum IfEncrypted {
     Refuse,
 }
 
-/// Reads header and root, and what else is needed.
-pub(super) fn open(remote: &Remote, if_encrypted: IfEncrypted) -> Result<Opened, GetError> {
-    let first = first_bytes(remote)?;
+/// Reads header and root, and what else is needed; `bytes` at first, as many as came when `remote` was
+/// opened.
+pub(super) fn open(
+    remote: &Remote,
+    bytes: usize,
+    if_encrypted: IfEncrypted,
+) -> Result<Opened, GetError> {
+    let first = first_bytes(remote, bytes)?;
     let no_archive = || GetError::NotAnArchive { url: remote.url() };
     let Some(header) = first.first_chunk::<HEADER_BYTES>() else {
         return Err(no_archive());
@@ -42,7 +49,7 @@ pub(super) fn open(remote: &Remote, if_encrypted: IfEncrypted) -> Result<Opened,
     };
     let mut pieces = vec![(0, first)];
     if header.is_advisory() {
-        let last = remote.tail(FIRST_BYTES)?;
+        let last = remote.tail(bytes)?;
         let footer = last.last_chunk::<HEADER_BYTES>();
         let footer = footer.ok_or(FormatError::Truncated { what: "footer" })?;
         header = Header::parse_last(footer)?;
@@ -79,13 +86,13 @@ pub(super) fn open(remote: &Remote, if_encrypted: IfEncrypted) -> Result<Opened,
     Ok(Opened { header, pieces })
 }
 
-/// The first bytes, as many as came when the file was opened.
-fn first_bytes(remote: &Remote) -> Result<Vec<u8>, GetError> {
+/// The first bytes, or all if there are fewer.
+fn first_bytes(remote: &Remote, most: usize) -> Result<Vec<u8>, GetError> {
     let read = |bytes: u64| {
         let mut first = vec![0; bytes as usize];
         remote.read_at(0, &mut first).map(|()| first)
     };
-    let most = FIRST_BYTES as u64;
+    let most = most as u64;
     match read(remote.len().unwrap_or(most).min(most)) {
         Err(RemoteError::BeyondEnd { len, .. }) if len < most => Ok(read(len)?),
         first => Ok(first?),

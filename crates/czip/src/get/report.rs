@@ -4,6 +4,8 @@ use std::{io, ops::AddAssign, path::PathBuf, time::Duration};
 
 use thiserror::Error;
 
+use crate::{format::ChunkName, remote::RemoteError};
+
 /// Requests, and bytes of their answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transfer {
@@ -111,6 +113,63 @@ pub enum UnusedSeed {
     Cuts,
 }
 
+/// Why a server was asked for no more chunks by name.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServerProblem {
+    /// It cannot be reached, refuses, breaks off, or is too slow.
+    #[error(transparent)]
+    Remote(RemoteError),
+    /// It sent something else.
+    #[error("what it sent as chunk {name} is not that")]
+    WrongBytes {
+        /// Which chunk.
+        name: ChunkName,
+    },
+    /// It sent, or was about to send, more than the chunk can have.
+    #[error("what it sent as chunk {name} is longer than that can be")]
+    TooLong {
+        /// Which chunk.
+        name: ChunkName,
+    },
+    /// It sent more than the chunks that it was asked for.
+    #[error("it sent more than it was asked for")]
+    TooMany,
+    /// Many chunks in a row were not there.
+    #[error("it does not know chunks by name, or not these")]
+    KnowsNone,
+}
+
+/// What a server that was asked for chunks by name did.
+#[derive(Debug)]
+pub struct NamedReport {
+    /// Where it is.
+    pub url: String,
+    /// What it was asked, and sent: chunks, and of an edge also parts of the table.
+    pub transfer: Transfer,
+    /// Chunks that it sent and that were right.
+    pub chunks: ChunkCount,
+    /// Chunks that it does not have.
+    pub absent: u64,
+    /// Why it was left, if it was. What it was still to be asked for came from elsewhere.
+    pub problem: Option<ServerProblem>,
+}
+
+/// Why no chunks were asked for by name, although that was wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NotByName {
+    /// Chunks of profile `small` have no frames of their own.
+    #[error("the archive's profile is small, and only chunks of profile shared can be had by name")]
+    Profile,
+    /// Chunks of an encrypted archive are sealed, and checked by what the table says of their frames.
+    #[error("the archive is encrypted, and its chunks are checked by where they are in it")]
+    Encrypted,
+    /// Its frames are wanted as they are stored.
+    #[error("the archive is wanted as it is, and chunks by name may be stored in another way")]
+    Archive,
+}
+
 /// What a get did.
 #[derive(Debug, Default)]
 pub struct GetReport {
@@ -123,7 +182,7 @@ pub struct GetReport {
     pub archive_bytes: u64,
     /// Header and root.
     pub header: Transfer,
-    /// Parts of the table.
+    /// Parts of the table, from the archive's server.
     pub table: Transfer,
     /// Frames.
     pub frames: Transfer,
@@ -133,10 +192,16 @@ pub struct GetReport {
     pub from_seeds: ChunkCount,
     /// Chunks that the cache had.
     pub from_cache: ChunkCount,
-    /// Chunks that the server sent.
+    /// Chunks that came by name, from edges or the server.
+    pub by_name: ChunkCount,
+    /// Chunks that the server sent in ranges of the archive.
     pub from_server: ChunkCount,
     /// Frames of an archive that is kept as it is.
     pub stored: StoredReport,
+    /// What servers did that were asked for chunks by name.
+    pub named: Vec<NamedReport>,
+    /// Why they were not, although that was wanted.
+    pub not_by_name: Option<NotByName>,
     /// How often the file changed on the server meanwhile, so that all began anew.
     pub changes: u32,
     /// How long it took.
@@ -165,6 +230,7 @@ impl GetReport {
         let mut sum = self.header;
         sum += self.table;
         sum += self.frames;
+        self.named.iter().for_each(|server| sum += server.transfer);
         sum
     }
 }

@@ -90,11 +90,13 @@ impl Part {
     }
 }
 
-/// The parts that are not here and cannot be made of what is: to be fetched.
+/// The parts that are not here and cannot be made of what is: to be fetched. Frame parts of chunks that
+/// come by name are not among them.
 pub(super) fn unknown(
     archive: &Archive<Local>,
     seeds: &mut Seeds,
     cache: &mut Option<Cache>,
+    asks_by_name: bool,
 ) -> Result<Vec<Part>, GetError> {
     let root = archive.root();
     let is_shared = archive.header().profile == Profile::Shared;
@@ -132,7 +134,8 @@ pub(super) fn unknown(
             if !is_known {
                 want(chunks);
             }
-            if is_shared && !is_all_here {
+            // Who asks for chunks by name need not know where they are.
+            if is_shared && !is_all_here && !asks_by_name {
                 frame_parts_of(archive, stream, row).for_each(&mut want);
             }
             if !is_length_known {
@@ -231,7 +234,15 @@ fn lengths_of(
 impl Getting<'_> {
     /// Fetches parts, and checks them.
     pub(super) fn fetch_parts(&mut self, parts: &[Part]) -> Result<(), GetError> {
-        let ranges: Vec<_> = parts.iter().map(Part::range).collect();
+        if let Some(named) = self.named {
+            self.ask_edges_for_parts(named, parts)?;
+        }
+        let is_missing = |part: &&Part| !part.is_here(self.archive);
+        let parts: Vec<_> = parts.iter().filter(is_missing).collect();
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let ranges: Vec<_> = parts.iter().map(|part| part.range()).collect();
         let mut arrived = |getting: &mut Self, end| getting.go_on(Phase::Table, end, 0);
         // Most requests are left for frames, where gaps are longer.
         self.fetch(

@@ -34,6 +34,21 @@ pub(super) fn redirected(url: &Url, location: Option<&[u8]>) -> Result<Url, Redi
     Ok(to)
 }
 
+/// An address that others are below: its path ends with a slash.
+pub(super) fn checked_base(mut url: Url) -> Result<Url, RemoteError> {
+    if url.query().is_some() {
+        let problem = UrlProblem::Query;
+        return Err(RemoteError::Url {
+            url: shown(&url),
+            problem,
+        });
+    }
+    if !url.path().ends_with('/') {
+        url.set_path(&format!("{}/", url.path()));
+    }
+    Ok(url)
+}
+
 /// The address for messages: what follows a `?` is often a signature that opens the door.
 pub(super) fn shown(url: &Url) -> String {
     let mut shown = url.clone();

@@ -11,7 +11,7 @@ const WORTHWHILE_BYTES: u64 = 4 << 10;
 /// The attempts at one stretch of a file.
 ///
 /// Invariant: `fruitless` counts the attempts since the last that brought [`WORTHWHILE_BYTES`].
-pub(super) struct Attempts {
+pub(crate) struct Attempts {
     retries: u32,
     pause_min: Duration,
     pause_max: Duration,
@@ -35,7 +35,7 @@ impl Attempts {
     }
 
     /// Bytes came.
-    pub(super) fn gained(&mut self, bytes: u64) {
+    pub(crate) fn gained(&mut self, bytes: u64) {
         self.gained_bytes = self.gained_bytes.saturating_add(bytes);
         if self.gained_bytes >= WORTHWHILE_BYTES {
             self.fruitless = 0;

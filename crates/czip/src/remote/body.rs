@@ -40,6 +40,10 @@ impl Body {
         }
     }
 
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
     pub(super) fn position(&self) -> u64 {
         self.position
     }

@@ -70,6 +70,16 @@ pub enum RemoteError {
         /// What had been announced beyond that.
         missing: u64,
     },
+    /// A body came so slowly that it is better had elsewhere.
+    #[error("{url}: {bytes} bytes came in {taken:.0?}: too slow to wait for")]
+    Slow {
+        /// What was asked for.
+        url: String,
+        /// How many bytes came.
+        bytes: u64,
+        /// In what time.
+        taken: Duration,
+    },
     /// The server refuses.
     #[error(
         "{url} answers with status {status}{}",
@@ -163,6 +173,9 @@ pub enum UrlProblem {
     /// It names a user.
     #[error("it has a name or a password, which are not sent: give a header instead")]
     UserInfo,
+    /// It has a query, and others are to be made of it.
+    #[error("it has a query, behind a `?`: other addresses are made of it, by adding to its path")]
+    Query,
     /// It is not written as an address is.
     #[error("{0}")]
     Malformed(url::ParseError),

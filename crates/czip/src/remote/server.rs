@@ -312,7 +312,7 @@ impl Server {
 }
 
 /// What is set with each request to the file's origin.
-fn headers(options: &RemoteOptions) -> Result<HeaderMap, RemoteError> {
+pub(super) fn headers(options: &RemoteOptions) -> Result<HeaderMap, RemoteError> {
     let mut headers = HeaderMap::new();
     let bearer = options.bearer.as_ref().map(|token| {
         let value = format!("Bearer {token}");
@@ -332,14 +332,14 @@ fn headers(options: &RemoteOptions) -> Result<HeaderMap, RemoteError> {
 }
 
 /// How the file was encoded on its way, if it was.
-fn encoding(headers: &HeaderMap) -> Option<String> {
+pub(super) fn encoding(headers: &HeaderMap) -> Option<String> {
     let encoding = headers.get(header::CONTENT_ENCODING)?.as_bytes();
     let plain = encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity");
     (!plain).then(|| String::from_utf8_lossy(encoding).into_owned())
 }
 
 /// How long the body is, if that is said.
-fn length(headers: &HeaderMap) -> Option<u64> {
+pub(super) fn length(headers: &HeaderMap) -> Option<u64> {
     if headers.contains_key(header::TRANSFER_ENCODING) {
         return None;
     }

@@ -5,6 +5,7 @@ mod changes;
 mod hostile;
 mod interruptions;
 mod keys;
+mod named;
 mod plans;
 mod real_servers;
 mod seeds;

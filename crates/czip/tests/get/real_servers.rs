@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader},
     net::{TcpListener, TcpStream},
     ops::ControlFlow,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
     time::Duration,
@@ -16,7 +16,7 @@ use refrain_czip::{format::header::Profile, get::get};
 
 use crate::{Place, archive_of, creating, options, release};
 
-fn installed(program: &str) -> Option<PathBuf> {
+pub fn installed(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     let found = folders.find(|folder| folder.join(program).is_file());
@@ -58,44 +58,69 @@ fn fetch_all(www: &Place, port: u16) -> Vec<u64> {
     fetched.collect()
 }
 
+/// nginx, until dropped: one process, without a master, so that it needs no other user's rights, and
+/// dies when killed.
+pub struct Nginx {
+    port: u16,
+    _process: Process,
+    _folder: Place,
+}
+
+impl Nginx {
+    /// With `http` in its block for all servers, where `{folder}` stands for its own folder, and `server`
+    /// in that of its server.
+    pub fn start(program: &Path, http: &str, server: &str) -> Self {
+        let folder = Place::new();
+        let port = {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            listener.local_addr().expect("it is bound").port()
+        };
+        let at = folder.0.path().display().to_string();
+        let http = http.replace("{folder}", &at);
+        let configuration = format!(
+            "daemon off; master_process off; pid {at}/pid; error_log {at}/error.log;
+            events {{}}
+            http {{
+                access_log off;
+                client_body_temp_path {at}/b; proxy_temp_path {at}/p; fastcgi_temp_path {at}/f;
+                uwsgi_temp_path {at}/u; scgi_temp_path {at}/s;
+                {http}
+                server {{ listen 127.0.0.1:{port}; {server} }}
+            }}"
+        );
+        let configuration = folder.with("nginx.conf", configuration.as_bytes());
+        let mut command = Command::new(program);
+        command.arg("-p").arg(folder.0.path());
+        command.arg("-c").arg(configuration);
+        command.arg("-e").arg(folder.0.path().join("error.log"));
+        let process = Process(command.stdin(Stdio::null()).spawn().expect("nginx starts"));
+        for _ in 0..600 {
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        Self {
+            port,
+            _process: process,
+            _folder: folder,
+        }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
+
 #[test]
 fn nginx_sends_the_news_alone() {
-    let Some(nginx) = installed("nginx") else {
+    let Some(program) = installed("nginx") else {
         return;
     };
-    let (folder, www) = (Place::new(), Place::new());
-    let port = {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        listener.local_addr().expect("it is bound").port()
-    };
-    let (at, root) = (folder.0.path().display(), www.0.path().display());
-    // One process, without a master: it needs no other user's rights, and dies when killed.
-    let configuration = format!(
-        "daemon off; master_process off; pid {at}/pid; error_log {at}/error.log;
-        events {{}}
-        http {{
-            access_log off;
-            client_body_temp_path {at}/b; proxy_temp_path {at}/p; fastcgi_temp_path {at}/f;
-            uwsgi_temp_path {at}/u; scgi_temp_path {at}/s;
-            server {{ listen 127.0.0.1:{port}; root {root}; }}
-        }}"
-    );
-    let configuration = folder.with("nginx.conf", configuration.as_bytes());
-    let mut command = Command::new(nginx);
-    command
-        .arg("-p")
-        .arg(folder.0.path())
-        .arg("-c")
-        .arg(configuration);
-    command.arg("-e").arg(folder.0.path().join("error.log"));
-    let _process = Process(command.stdin(Stdio::null()).spawn().expect("nginx starts"));
-    for _ in 0..600 {
-        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-            break;
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
-    for requests in fetch_all(&www, port) {
+    let www = Place::new();
+    let root = format!("root {};", www.0.path().display());
+    let nginx = Nginx::start(&program, "", &root);
+    for requests in fetch_all(&www, nginx.port) {
         assert!((2..=20).contains(&requests), "{requests}");
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     ops::Range,
     sync::{
@@ -13,6 +13,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 #[derive(Clone, Debug)]
@@ -24,6 +25,7 @@ pub struct Request {
     pub path: String,
     /// By names in small letters.
     pub headers: HashMap<String, String>,
+    pub body: Vec<u8>,
 }
 
 impl Request {
@@ -64,6 +66,10 @@ pub enum Ending {
     Cut(usize),
     /// Nothing more comes after so many bytes of the body.
     Stall(usize),
+    /// A byte comes at a time, with a pause before each.
+    Drip(Duration),
+    /// The body is sent over and over again.
+    Endless,
 }
 
 impl Reply {
@@ -259,20 +265,25 @@ fn accept(listener: &TcpListener, shared: &Shared) {
 
 fn serve(stream: &TcpStream, connection: usize, shared: &Shared) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut lines = BufReader::new(stream).lines();
-    while let Some(first) = lines.next() {
-        let first = first?;
-        let mut words = first.split(' ');
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if reader.read_line(&mut head)? == 0 {
+                return Ok(());
+            }
+        }
+        let mut lines = head.lines();
+        let mut words = lines.next().unwrap_or_default().split(' ');
         let mut word = || words.next().unwrap_or_default().to_owned();
         let (method, path) = (word(), word());
-        let mut headers = HashMap::new();
-        for line in lines.by_ref() {
-            let line = line?;
-            let Some((name, value)) = line.split_once(':') else {
-                break;
-            };
-            headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
-        }
+        let headers: HashMap<String, String> = lines
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect();
+        let length = headers.get("content-length");
+        let mut body = vec![0; length.map_or(0, |length| length.parse().expect("a number"))];
+        reader.read_exact(&mut body)?;
         let request = {
             let mut requests = shared.requests.lock().unwrap();
             let number = requests.len();
@@ -282,16 +293,16 @@ fn serve(stream: &TcpStream, connection: usize, shared: &Shared) -> std::io::Res
                 method,
                 path,
                 headers,
+                body,
             });
             requests.last().expect("it was pushed").clone()
         };
         let reply = (shared.script)(&request);
         send(stream, shared, &request, &reply)?;
         if reply.ending != Ending::Keep {
-            break;
+            return Ok(());
         }
     }
-    Ok(())
 }
 
 fn send(
@@ -311,6 +322,20 @@ fn send(
     stream.write_all(head.as_bytes())?;
     if request.method == "HEAD" {
         return Ok(());
+    }
+    match reply.ending {
+        Ending::Drip(pause) => {
+            for byte in &reply.body {
+                thread::sleep(pause);
+                stream.write_all(&[*byte])?;
+            }
+            return Ok(());
+        }
+        Ending::Endless => loop {
+            stream.write_all(&reply.body)?;
+            shared.sent_bytes.fetch_add(reply.body.len() as u64, SeqCst);
+        },
+        _ => {}
     }
     let sent = match reply.ending {
         Ending::Cut(bytes) | Ending::Stall(bytes) => &reply.body[..bytes.min(reply.body.len())],
