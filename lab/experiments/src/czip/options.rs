@@ -46,7 +46,7 @@ struct Group {
     rows: &'static [&'static str],
 }
 
-const GROUPS: [Group; 7] = [
+const GROUPS: [Group; 9] = [
     Group {
         title: "Frames and bases",
         rows: &[
@@ -60,13 +60,12 @@ const GROUPS: [Group; 7] = [
         ],
     },
     Group {
-        title: "Containers taken apart",
-        rows: &[
-            "",
-            "--no-containers",
-            "--profile shared",
-            "--profile shared --no-containers",
-        ],
+        title: "Containers taken apart, profile `small`",
+        rows: &["", "--no-containers"],
+    },
+    Group {
+        title: "Containers taken apart, profile `shared`",
+        rows: &["--profile shared", "--profile shared --no-containers"],
     },
     Group {
         title: "Chunk size, profile `small`",
@@ -91,11 +90,12 @@ const GROUPS: [Group; 7] = [
         ],
     },
     Group {
-        title: "Chunker",
+        title: "Chunker, profile `small`",
+        rows: &["", "--chunker modp", "--chunker fixed"],
+    },
+    Group {
+        title: "Chunker, profile `shared`",
         rows: &[
-            "",
-            "--chunker modp",
-            "--chunker fixed",
             "--profile shared",
             "--profile shared --chunker modp",
             "--profile shared --chunker fixed",
@@ -219,7 +219,10 @@ impl Options {
             match (column.cell(options).and_then(&bytes), first) {
                 (Some(bytes), Some(first)) => {
                     let over = bytes as f64 / first.report.archive_bytes as f64;
-                    write!(page, " {:.2} ({over:.3}) |", bytes as f64 / 1e6)?;
+                    let mb = bytes as f64 / 1e6;
+                    // Small sets have small archives.
+                    let places = if mb < 10.0 { 3 } else { 2 };
+                    write!(page, " {mb:.places$} ({over:.3}) |")?;
                 }
                 _ => *page += " |",
             }

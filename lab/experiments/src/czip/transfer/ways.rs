@@ -1,5 +1,5 @@
-//! Ways to bring a client that has a version to the next. Each is two scripts: what the one who
-//! publishes does before, and what the client does, which is measured.
+//! Ways to bring a client that has a version to the next. Each is a few scripts: what the one who
+//! publishes does once, what the client has when it begins, and what it does, which is measured.
 //!
 //! `$OLD` and `$NEW` are the versions, `served` is the server's folder and `$URL` its address. The client
 //! leaves the new version as `out/new`.
@@ -9,7 +9,9 @@ pub struct TransferWay {
     pub name: &'static str,
     pub programs: &'static [&'static str],
     pub server: Server,
-    pub prepare: &'static str,
+    pub publish: &'static str,
+    /// Before each run; `out` is empty.
+    pub begin: &'static str,
     pub fetch: &'static str,
 }
 
@@ -22,16 +24,19 @@ pub enum Server {
 
 /// The default, which targets are held against.
 pub const OURS: &str = "czip get, small";
-/// What one of them is held against.
+/// Published slowly, for who fetches.
+pub const OURS_SMALLEST: &str = "czip get, small, zstd:19, frames of 64 KiB";
+/// What some of them are held against.
 pub const RSYNC: &str = "rsync -z";
 
 /// All of them, refrain's first.
-pub fn all() -> [TransferWay; 10] {
-    let web = |name, programs, prepare, fetch| TransferWay {
+pub fn all() -> [TransferWay; 11] {
+    let web = |name, programs, publish, fetch| TransferWay {
         name,
         programs,
         server: Server::Web,
-        prepare,
+        publish,
+        begin: "",
         fetch,
     };
     let get = r#""$REFRAIN" czip get "$URL/new.czip" --seed "$OLD" -o out/new"#;
@@ -46,6 +51,12 @@ pub fn all() -> [TransferWay; 10] {
             "czip get, small, chunks of 8 KiB",
             &["nginx"],
             r#""$REFRAIN" czip create --chunk-size 8K -o served/new.czip "$NEW""#,
+            get,
+        ),
+        web(
+            OURS_SMALLEST,
+            &["nginx"],
+            r#""$REFRAIN" czip create --compress zstd:19 --frame-size 64K -o served/new.czip "$NEW""#,
             get,
         ),
         web(
@@ -64,15 +75,16 @@ pub fn all() -> [TransferWay; 10] {
             name: RSYNC,
             programs: &["rsync"],
             server: Server::Rsync,
+            publish: r#"ln "$NEW" served/new || cp "$NEW" served/new"#,
             // The client changes what it has.
-            prepare: r#"ln "$NEW" served/new || cp "$NEW" served/new; cp "$OLD" out/new"#,
+            begin: r#"cp "$OLD" out/new"#,
             fetch: r#"rsync -z --ignore-times --stats --no-human-readable "$URL/new" out/new"#,
         },
         web(
             "zsync",
             &["nginx", "zsync", "zsyncmake"],
             r#"ln "$NEW" served/new || cp "$NEW" served/new
-            cd served; zsyncmake -u "$URL/new" -o new.zsync new"#,
+            cd served; zsyncmake -u new -o new.zsync new"#,
             r#"zsync -q -i "$OLD" -o out/new "$URL/new.zsync""#,
         ),
         web(
