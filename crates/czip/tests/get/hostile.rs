@@ -6,7 +6,7 @@ use refrain_czip::{
     get::GetError,
 };
 
-use crate::{Place, archive_of, creating, options, release, serve};
+use crate::{Place, archive_of, creating, keys::Reader, options, release, serve};
 
 /// The same, with a header that vouches for itself.
 fn sealed(mut archive: Vec<u8>) -> Vec<u8> {
@@ -76,6 +76,39 @@ proptest! {
         match place.get(&serve(archive), &options) {
             Ok(_) => place.assert_is(&release(2)),
             Err(_) => prop_assert!(!place.output().exists()),
+        }
+    }
+
+    #[test]
+    fn bits_that_flipped_in_an_encrypted_archive_never_give_a_wrong_file(
+        is_shared: bool,
+        has_secret: bool,
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), 0..8_u32), 1..4),
+        keeps_archive: bool,
+        has_seed: bool,
+    ) {
+        let profile = if is_shared { Profile::Shared } else { Profile::Small };
+        let reader = Reader::new();
+        let creating = reader.encrypted(profile, has_secret);
+        let whole = archive_of(&release(2), &creating, false);
+        let mut archive = whole.clone();
+        for (at, bit) in flips {
+            let at = at.index(archive.len());
+            archive[at] ^= 1 << bit;
+        }
+        let place = Place::new();
+        let mut options = reader.options(has_secret);
+        options.keeps_archive = keeps_archive;
+        if has_seed {
+            let seed = archive_of(&release(1), &creating, false);
+            options.seeds = vec![place.with("old.czip", &seed)];
+        }
+        let got = place.get(&serve(archive), &options);
+        match (got, keeps_archive) {
+            // What nothing points to is zeros.
+            (Ok(_), true) => place.assert_is(&whole),
+            (Ok(_), false) => place.assert_is(&release(2)),
+            (Err(_), _) => prop_assert!(!place.output().exists()),
         }
     }
 }

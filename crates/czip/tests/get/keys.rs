@@ -69,7 +69,7 @@ impl Reader {
         }))
     }
 
-    fn options(&self, knows_secret: bool) -> GetOptions {
+    pub(crate) fn options(&self, knows_secret: bool) -> GetOptions {
         GetOptions {
             keys: self.keys(knows_secret),
             ..options()

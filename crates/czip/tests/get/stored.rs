@@ -220,3 +220,33 @@ fn a_damaged_seed_costs_a_download() {
         assert!(report.stored.from_seeds.bytes > 1 << 19, "{report:?}");
     }
 }
+
+#[test]
+fn a_row_of_the_table_that_an_older_archive_has_is_not_fetched() {
+    // So long that the table is not all in what is asked for first.
+    let content = noise(7, 12 << 20);
+    let ways = ways().into_iter();
+    for creating in ways.filter(|way| way.profile == Profile::Shared) {
+        let archive = archive_of(&content, &creating, false);
+        let mut fetched = [true, false].map(|has_seed| {
+            let place = Place::new();
+            let mut options = options();
+            options.keeps_archive = true;
+            if has_seed {
+                let seed = archive_of(&content, &creating, false);
+                options.seeds = vec![place.with("old.czip", &seed)];
+            }
+            let report = place.get(&serve(archive.clone()), &options);
+            place.assert_is(&archive);
+            report.expect("an archive").table.bytes
+        });
+        // Of an encrypted one lengths, references and keys are another's.
+        if creating.encryption.is_some() {
+            fetched[1] = fetched[1] * 9 / 10;
+        } else {
+            fetched[1] = 3_000;
+        }
+        let [with, without] = fetched;
+        assert!(with < without, "{with} {without} {creating:?}");
+    }
+}
