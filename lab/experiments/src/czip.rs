@@ -4,10 +4,13 @@
 //! All programs, refrain too, run as whole processes, as users run them. Each part's figures are kept in
 //! the folder of data sets, so that the page can be written anew from parts measured at several times.
 
+mod by_name;
+mod cdn;
 mod chapters;
 mod data;
 mod measured;
 mod options;
+mod origin;
 mod page;
 mod sizes;
 mod speed;

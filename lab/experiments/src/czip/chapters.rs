@@ -8,14 +8,17 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    Setup, options::Options, sizes::Sizes, speed::Speeds, targets::Target, transfer::Transfers,
+    Setup, by_name::ByName, cdn::Cdn, options::Options, sizes::Sizes, speed::Speeds,
+    targets::Target, transfer::Transfers,
 };
 
 /// All chapters, in the order of the page. A new one is added here and nowhere else.
-pub const ALL: [Chapter; 4] = [
+pub const ALL: [Chapter; 6] = [
     Chapter::of::<Sizes>(),
     Chapter::of::<Options>(),
     Chapter::of::<Transfers>(),
+    Chapter::of::<ByName>(),
+    Chapter::of::<Cdn>(),
     Chapter::of::<Speeds>(),
 ];
 
