@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use refrain_czip::{
-    archive::Archive,
+    archive::{Archive, ReadError},
     format::{Stream, root::PartList},
     method::Method,
 };
@@ -35,6 +35,8 @@ struct Report {
     /// Whether containers were taken apart.
     is_woven: bool,
     encrypted: bool,
+    /// How, if it is.
+    encryption: Option<EncryptionReport>,
     chunker: String,
     chunk_bytes: u32,
     chunk_bytes_min: u32,
@@ -62,6 +64,17 @@ struct Report {
     digest: String,
 }
 
+/// What everybody can know of how an archive is encrypted.
+#[derive(Serialize)]
+struct EncryptionReport {
+    /// Whether lengths of chunks are hidden.
+    padded: bool,
+    /// Whether names and frame keys depend on the secret of a group.
+    group_secret: bool,
+    /// The kinds of keys that it is for, one for each recipient.
+    recipients: Vec<String>,
+}
+
 #[derive(Serialize)]
 struct StreamReport {
     name: String,
@@ -81,7 +94,8 @@ pub fn run(arguments: &StatArguments) -> anyhow::Result<()> {
              --identity opens it"
         );
     }
-    let report = Report::new(&archive);
+    let mut report = Report::new(&archive);
+    report.encryption = EncryptionReport::new(&archive)?;
     report::to_stdout(arguments.json, &report, &report.lines())
 }
 
@@ -114,6 +128,7 @@ impl Report {
             has_footer: header.has_footer,
             is_woven: header.is_woven,
             encrypted: header.encryption.is_some(),
+            encryption: None,
             chunker: header.chunking.to_string(),
             chunk_bytes: header.chunk_bytes,
             chunk_bytes_min: header.chunk_bytes_min,
@@ -193,7 +208,12 @@ impl Report {
                 ),
             ),
             ("containers apart", yes_or_no(self.is_woven)),
-            ("encrypted", yes_or_no(self.encrypted)),
+            (
+                "encrypted",
+                self.encryption
+                    .as_ref()
+                    .map_or_else(|| yes_or_no(self.encrypted), EncryptionReport::line),
+            ),
             ("header at the end", yes_or_no(self.has_footer)),
             ("digest", self.digest.clone()),
         ];
@@ -211,6 +231,30 @@ impl Report {
             ("stream", text)
         }));
         lines
+    }
+}
+
+impl EncryptionReport {
+    fn new(archive: &Archive<open::AnySource>) -> Result<Option<Self>, ReadError> {
+        let Some(how) = archive.header().encryption else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            padded: how.is_padded,
+            group_secret: how.has_group_secret,
+            recipients: archive.recipient_kinds()?,
+        }))
+    }
+
+    fn line(&self) -> String {
+        let recipients = self.recipients.join(", ");
+        let mut line = format!("yes, to {} keys ({recipients})", self.recipients.len());
+        for (is_so, what) in [(self.padded, "padded"), (self.group_secret, "of a group")] {
+            if is_so {
+                line += &format!(", {what}");
+            }
+        }
+        line
     }
 }
 

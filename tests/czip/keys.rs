@@ -218,6 +218,16 @@ fn mistakes_with_keys_are_called_what_they_are() {
     world.run(&[&create[..], &secret, &to_team].concat());
     world.run(&["verify", "out.czip", "--content", "-i", "ssh-team"]);
 
+    let how = &world.json(&["stat", "out.czip"])["encryption"];
+    assert_eq!(
+        how["recipients"],
+        serde_json::json!(["X25519", "ssh-ed25519"])
+    );
+    assert_eq!(
+        (&how["group_secret"], &how["padded"]),
+        (&true.into(), &false.into())
+    );
+
     let verify = ["verify", "out.czip"];
     for (arguments, expected) in [
         (&["--content"][..], "--identity"),
