@@ -8,8 +8,10 @@ mod extract;
 mod get;
 mod keys;
 mod list;
+mod listen;
 mod mount;
 mod open;
+mod proxy;
 mod range;
 mod report;
 mod serve;
@@ -45,6 +47,8 @@ enum CzipCommand {
     Stat(stat::StatArguments),
     /// Serve a folder over HTTP: archives as they are, their content, and chunks by name
     Serve(serve::ServeArguments),
+    /// Stand between clients and a web server, and fetch each chunk of its archives once
+    Proxy(Box<proxy::ProxyArguments>),
     /// Show an archive, on disk or on a web server, as a folder that can only be read
     Mount(mount::MountArguments),
 }
@@ -59,6 +63,7 @@ pub fn run(arguments: &CzipArguments) -> anyhow::Result<()> {
         CzipCommand::Verify(arguments) => verify::run(arguments),
         CzipCommand::Stat(arguments) => stat::run(arguments),
         CzipCommand::Serve(arguments) => serve::run(arguments),
+        CzipCommand::Proxy(arguments) => proxy::run(arguments),
         CzipCommand::Mount(arguments) => mount::run(arguments),
     }
 }

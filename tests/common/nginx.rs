@@ -50,6 +50,9 @@ impl Nginx {
             let request = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost";
             let mut arguments: Vec<&str> = request.split(' ').collect();
             arguments.extend(["-keyout", "tls.key", "-out", "tls.crt"]);
+            // Who trusts it as it is wants it to name its server, and to be nobody's authority.
+            arguments.extend(["-addext", "subjectAltName=DNS:localhost"]);
+            arguments.extend(["-addext", "basicConstraints=critical,CA:FALSE"]);
             run_ok("openssl", folder, &arguments);
         }
         let http = free_address();
@@ -92,6 +95,11 @@ impl Nginx {
     /// The URL of a page.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}/{path}", self.http)
+    }
+
+    /// The certificate that nobody signed.
+    pub fn certificate(&self) -> PathBuf {
+        self.dir.path().join("tls.crt")
     }
 
     /// The served folder.

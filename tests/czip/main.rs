@@ -9,6 +9,7 @@ mod folders;
 mod gets;
 mod keys;
 mod outputs;
+mod proxying;
 mod serving;
 
 use std::{

@@ -17,7 +17,7 @@ mod table;
 pub use content::ContentReader;
 pub use copy::copy;
 pub(crate) use naming::Naming;
-pub(crate) use outline::Section;
+pub(crate) use outline::{Grain, Section};
 pub use remote::{RemoteSource, RemoteSourceError};
 pub use source::{FileSource, Source};
 pub use stream::StreamReader;
@@ -430,8 +430,10 @@ impl<S: Source> Archive<S> {
     }
 }
 
-/// Reads the header that counts.
-fn read_header(source: &impl Source) -> Result<(Header, [u8; limits::HEADER_BYTES]), ReadError> {
+/// Reads the header that counts, and gives its bytes too.
+pub(crate) fn read_header(
+    source: &impl Source,
+) -> Result<(Header, [u8; limits::HEADER_BYTES]), ReadError> {
     let bytes = source.bytes()?;
     if bytes < limits::HEADER_BYTES as u64 {
         return Err(FormatError::NoHeader { bytes }.into());

@@ -16,6 +16,7 @@ mod index;
 pub mod method;
 pub mod mount;
 pub mod remote;
+mod segments;
 pub mod serve;
 pub mod verify;
 pub mod weave;

@@ -66,6 +66,7 @@ pub use options::{ProxyChoice, RemoteOptions};
 pub use plan::{plan, split, union};
 pub(crate) use {attempts::Attempts, host::Host};
 
+pub(crate) use address::parse as parse_address;
 use fetch::Fetched;
 use server::{Answer, Server};
 use whole::Whole;

@@ -13,6 +13,8 @@
 //! more is read for it. Reading and decompressing happen in threads; what the cache has goes out
 //! without them, and without being copied.
 //!
+//! Instead of a folder there may be an origin, any web server: [`proxy`].
+//!
 //! - Deviation: the paper's cache is a process that Apache's forks share; here one process has many
 //!   threads.
 
@@ -29,6 +31,8 @@ mod listing;
 mod names;
 mod opened;
 mod plan;
+pub mod proxy;
+mod resource;
 mod sending;
 mod site;
 mod tree;
@@ -83,6 +87,12 @@ pub(crate) enum ServeError {
     /// An encoder failed.
     #[error("encoding failed: {0}")]
     Encoding(#[from] io::Error),
+    /// The origin's answer breaks off.
+    #[error("the origin's answer broke off: {error}")]
+    Origin {
+        /// How.
+        error: String,
+    },
     /// The server stops.
     #[error("the server stops")]
     Stopped,
@@ -93,9 +103,20 @@ struct Shared {
     options: ServeOptions,
     counters: Arc<Counters>,
     cache: Arc<ChunkCache>,
+    content: Content,
+    encoders: Arc<Semaphore>,
+}
+
+/// Where what is served comes from.
+enum Content {
+    Folder(Folder),
+    Origin(Box<proxy::Origin>),
+}
+
+/// A folder.
+struct Folder {
     site: Arc<Site>,
     names: Names,
-    encoders: Arc<Semaphore>,
 }
 
 impl Shared {
@@ -120,8 +141,10 @@ impl Server {
         let shared = Arc::new(Shared {
             options,
             cache: Arc::new(ChunkCache::new(options.cache_bytes, counters.clone())),
-            site: Arc::new(Site::new(Tree::new(folder)?, counters.clone())),
-            names: Names::default(),
+            content: Content::Folder(Folder {
+                site: Arc::new(Site::new(Tree::new(folder)?, counters.clone())),
+                names: Names::default(),
+            }),
             encoders: Arc::new(Semaphore::new(options.encoders_max)),
             counters,
         });

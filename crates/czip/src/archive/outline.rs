@@ -3,6 +3,8 @@
 //! Who sends a range to many readers has the frames in a cache of its own; it needs to know which of
 //! their bytes follow each other, and what the weave puts between them.
 
+use std::ops::Range;
+
 use super::{Archive, ReadError, Source, content::unweave, table::ReferenceRun};
 use crate::{
     format::{FormatError, Stream},
@@ -12,8 +14,8 @@ use crate::{
 /// Bytes that follow each other in the plain content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
-    /// A part of the plain bytes of a frame of the content.
-    Frame {
+    /// A part of the plain bytes of a frame of the content, or of a chunk of it.
+    Content {
         number: u64,
         offset: u32,
         bytes: u32,
@@ -22,6 +24,15 @@ pub(crate) enum Section {
     Other { bytes: u32 },
     /// Zeros.
     Zeros { bytes: u32 },
+}
+
+/// What the content is told by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grain {
+    /// Frames, as they lie in the archive.
+    Frames,
+    /// Chunks, which other archives may have too. No outline has more than so many sections.
+    Chunks { sections_max: usize },
 }
 
 /// A range of the plain content.
@@ -39,8 +50,13 @@ impl<S: Source> Archive<S> {
     /// What the `bytes` bytes from `offset` on are made of; at most [`OUTLINE_BYTES_MAX`].
     ///
     /// # Errors
-    /// If they are beyond the end, or the archive is damaged.
-    pub(crate) fn outline(&self, offset: u64, bytes: u64) -> Result<Outline, ReadError> {
+    /// If they are beyond the end, the archive is damaged, or there are too many sections.
+    pub(crate) fn outline(
+        &self,
+        offset: u64,
+        bytes: u64,
+        grain: Grain,
+    ) -> Result<Outline, ReadError> {
         let end = self.plain_bytes();
         let wanted = offset.saturating_add(bytes.min(OUTLINE_BYTES_MAX));
         if wanted > end {
@@ -49,7 +65,8 @@ impl<S: Source> Archive<S> {
         let mut outline = Outline::default();
         let mut run = None;
         if !self.header().is_woven {
-            self.content_sections(offset, wanted - offset, &mut run, &mut outline)?;
+            let content = offset..wanted;
+            self.content_sections(content, grain, &mut run, &mut outline)?;
             return Ok(outline);
         }
         let mut position = offset;
@@ -62,8 +79,9 @@ impl<S: Source> Archive<S> {
                 position += match step {
                     None => return Err(FormatError::Truncated { what: "weave" }.into()),
                     Some(Step::Content(bytes)) => {
-                        self.content_sections(content, bytes, &mut run, &mut outline)?;
-                        content += bytes;
+                        let next = content + bytes;
+                        self.content_sections(content..next, grain, &mut run, &mut outline)?;
+                        content = next;
                         bytes
                     }
                     Some(Step::Zeros(bytes)) => {
@@ -82,12 +100,15 @@ impl<S: Source> Archive<S> {
 
     fn content_sections(
         &self,
-        mut position: u64,
-        bytes: u64,
+        content: Range<u64>,
+        grain: Grain,
         run: &mut Option<ReferenceRun>,
         outline: &mut Outline,
     ) -> Result<(), ReadError> {
-        let end = position + bytes;
+        let Range {
+            start: mut position,
+            end,
+        } = content;
         while position < end {
             let of = match *run {
                 Some(run) if (run.start..run.start + run.bytes).contains(&position) => run,
@@ -96,7 +117,14 @@ impl<S: Source> Archive<S> {
             let within = (position - of.start) % of.period;
             let piece = self.piece(Stream::Content, of.unique_start + within)?;
             let bytes = u64::from(piece.bytes).min(end - position) as u32;
-            outline.frame(piece.frame, piece.offset, bytes);
+            match grain {
+                Grain::Frames => outline.content(piece.frame, piece.offset, bytes),
+                Grain::Chunks { sections_max } if outline.sections.len() >= sections_max => {
+                    let what = "its chunks are too many for their bytes";
+                    return Err(FormatError::Invalid { what }.into());
+                }
+                Grain::Chunks { .. } => outline.content(piece.chunk, piece.within, bytes),
+            }
             position += u64::from(bytes);
         }
         Ok(())
@@ -104,20 +132,20 @@ impl<S: Source> Archive<S> {
 }
 
 impl Outline {
-    fn frame(&mut self, frame: u64, at: u32, more: u32) {
-        if let Some(Section::Frame {
+    fn content(&mut self, of: u64, at: u32, more: u32) {
+        if let Some(Section::Content {
             number,
             offset,
             bytes,
         }) = self.sections.last_mut()
-            && *number == frame
+            && *number == of
             && *offset + *bytes == at
         {
             *bytes += more;
             return;
         }
-        self.sections.push(Section::Frame {
-            number: frame,
+        self.sections.push(Section::Content {
+            number: of,
             offset: at,
             bytes: more,
         });

@@ -20,11 +20,8 @@ use thiserror::Error;
 use super::Source;
 use crate::remote::{Remote, RemoteError, RemoteOptions};
 
-/// Bytes of a block.
-const BLOCK_BYTES: u64 = 256 << 10;
-
-/// The most blocks that one request asks for.
-const RUN_BLOCKS_MAX: u64 = 16;
+/// The most bytes that one request asks for.
+const RUN_BYTES_MAX: u64 = 4 << 20;
 
 /// Places that reading may go on from, at once.
 const RUNS_KEPT: usize = 16;
@@ -47,6 +44,7 @@ pub enum RemoteSourceError {
 pub struct RemoteSource {
     remote: Remote,
     bytes: u64,
+    block_bytes: u64,
     blocks: Cache<u64, Arc<[u8]>, BlockWeight>,
     runs: Mutex<VecDeque<Run>>,
 }
@@ -70,6 +68,9 @@ impl RemoteSource {
     /// Memory for blocks that does well in most cases.
     pub const CACHE_BYTES: u64 = 64 << 20;
 
+    /// Bytes of a block that do well in most cases.
+    pub const BLOCK_BYTES: u64 = 256 << 10;
+
     /// Opens the file at `url`, of which at most about `cache_bytes` are kept.
     ///
     /// # Errors
@@ -79,7 +80,7 @@ impl RemoteSource {
         options: RemoteOptions,
         cache_bytes: u64,
     ) -> Result<Self, RemoteSourceError> {
-        let first_bytes = options.first_bytes.max(BLOCK_BYTES as usize);
+        let first_bytes = options.first_bytes.max(Self::BLOCK_BYTES as usize);
         let remote = Remote::open(
             url,
             RemoteOptions {
@@ -87,11 +88,24 @@ impl RemoteSource {
                 ..options
             },
         )?;
+        Self::new(remote, cache_bytes, Self::BLOCK_BYTES)
+    }
+
+    /// Reads a file that is open, in blocks of `block_bytes`, of which about `cache_bytes` are kept.
+    ///
+    /// # Errors
+    /// If it cannot be had in parts.
+    pub fn new(
+        remote: Remote,
+        cache_bytes: u64,
+        block_bytes: u64,
+    ) -> Result<Self, RemoteSourceError> {
         match remote.len() {
             Some(bytes) if remote.has_ranges() => Ok(Self {
                 bytes,
+                block_bytes,
                 blocks: Cache::with_weighter(
-                    (cache_bytes / BLOCK_BYTES) as usize,
+                    (cache_bytes / block_bytes) as usize,
                     cache_bytes,
                     BlockWeight,
                 ),
@@ -118,9 +132,9 @@ impl RemoteSource {
     ) -> Result<Arc<[u8]>, RemoteError> {
         let wanted = (last - first + 1)
             .max(self.ahead(first))
-            .min(RUN_BLOCKS_MAX);
+            .min(RUN_BYTES_MAX / self.block_bytes);
         let mut guards = vec![guard];
-        let end = self.bytes.div_ceil(BLOCK_BYTES).min(first + wanted);
+        let end = self.bytes.div_ceil(self.block_bytes).min(first + wanted);
         for block in first + 1..end {
             // Who waited for others here, while others wait for what is held, could wait for ever.
             match self.blocks.get_value_or_guard(&block, Some(Duration::ZERO)) {
@@ -129,8 +143,8 @@ impl RemoteSource {
             }
         }
         let blocks = guards.len() as u64;
-        let start = first * BLOCK_BYTES;
-        let end = self.bytes.min(start + blocks * BLOCK_BYTES);
+        let start = first * self.block_bytes;
+        let end = self.bytes.min(start + blocks * self.block_bytes);
         let mut bytes = vec![0; (end - start) as usize];
         self.remote.read_at(start, &mut bytes)?;
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,7 +154,9 @@ impl RemoteSource {
             blocks,
         });
         drop(runs);
-        let mut pieces = bytes.chunks(BLOCK_BYTES as usize).map(Arc::<[u8]>::from);
+        let mut pieces = bytes
+            .chunks(self.block_bytes as usize)
+            .map(Arc::<[u8]>::from);
         let wanted = pieces.next().unwrap_or_default();
         for (guard, piece) in guards
             .into_iter()
@@ -182,15 +198,15 @@ impl Source for RemoteSource {
         };
         let mut at = offset;
         while at < end {
-            let number = at / BLOCK_BYTES;
+            let number = at / self.block_bytes;
             let block = match self.blocks.get_value_or_guard(&number, None) {
                 GuardResult::Value(block) => block,
                 GuardResult::Guard(guard) => self
-                    .fetch(number, (end - 1) / BLOCK_BYTES, guard)
+                    .fetch(number, (end - 1) / self.block_bytes, guard)
                     .map_err(io::Error::other)?,
                 GuardResult::Timeout => continue,
             };
-            let within = (at - number * BLOCK_BYTES) as usize;
+            let within = (at - number * self.block_bytes) as usize;
             let count = (block.len() - within).min((end - at) as usize);
             let filled = (at - offset) as usize;
             buffer[filled..filled + count].copy_from_slice(&block[within..within + count]);

@@ -1,6 +1,6 @@
 //! Where an archive's bytes come from.
 
-use std::{fs::File, io, os::unix::fs::FileExt};
+use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
 
 use crate::format::Stream;
 
@@ -30,6 +30,20 @@ pub trait Source: Send + Sync {
 }
 
 impl<S: Source + ?Sized> Source for Box<S> {
+    fn bytes(&self) -> io::Result<u64> {
+        (**self).bytes()
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        (**self).read_exact_at(buffer, offset)
+    }
+
+    fn read_unique_at(&self, buffer: &mut [u8], stream: Stream, at: u64) -> io::Result<bool> {
+        (**self).read_unique_at(buffer, stream, at)
+    }
+}
+
+impl<S: Source + ?Sized> Source for Arc<S> {
     fn bytes(&self) -> io::Result<u64> {
         (**self).bytes()
     }

@@ -69,6 +69,9 @@ impl Weighter<PartKey, Arc<Part>> for PartWeight {
 /// A chunk of a stream, or a part of it, and where it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
+    pub(super) chunk: u64,
+    /// Where in the chunk.
+    pub(super) within: u32,
     pub(super) frame: u64,
     /// Where in the frame's plain bytes.
     pub(super) offset: u32,
@@ -294,6 +297,27 @@ impl<S: Source> Archive<S> {
         })
     }
 
+    /// How long a chunk is, and where it lies.
+    pub(crate) fn chunk_place(
+        &self,
+        stream: Stream,
+        number: u64,
+    ) -> Result<(u32, ChunkPlace), ReadError> {
+        let list = &self.root.stream(stream).lengths;
+        let row = list.find(0, number).ok_or(WRONG_PART)?;
+        let within = (number - list.rows()[row].before[0]) as usize;
+        let part = self.lengths(stream, row)?;
+        let Part::Lengths(part) = &*part else {
+            unreachable!("the key says its kind");
+        };
+        let bytes = part.starts[within + 1] - part.starts[within];
+        let alone = ChunkPlace {
+            frame: number,
+            offset: 0,
+        };
+        Ok((bytes, part.places.get(within).copied().unwrap_or(alone)))
+    }
+
     /// Where chunk `number` begins in the unique bytes of its stream; `number` may be one too many.
     fn unique_start(&self, stream: Stream, number: u64) -> Result<u64, ReadError> {
         let list = &self.root.stream(stream).lengths;
@@ -331,6 +355,8 @@ impl<S: Source> Archive<S> {
             },
         };
         Ok(Piece {
+            chunk: before[0] + chunk as u64,
+            within: skipped,
             frame: place.frame,
             offset: place.offset + skipped,
             bytes: part.starts[chunk + 1] - within,

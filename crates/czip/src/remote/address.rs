@@ -5,7 +5,7 @@ use url::Url;
 use super::error::{RedirectProblem, RemoteError, UrlProblem};
 
 /// The address that `text` is.
-pub(super) fn parse(text: &str) -> Result<Url, RemoteError> {
+pub(crate) fn parse(text: &str) -> Result<Url, RemoteError> {
     let problem = match Url::parse(text) {
         Ok(url) => match checked(url) {
             Ok(url) => return Ok(url),

@@ -1,29 +1,23 @@
 //! Requests and their answers.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use http_body_util::{BodyExt, Limited};
 use hyper::{
-    HeaderMap, Method, Request, Response, StatusCode,
-    body::Incoming,
-    header::{self, HeaderName, HeaderValue},
-    http::response::Builder,
+    HeaderMap, Method, Request, Response, StatusCode, body::Incoming, header, http::request::Parts,
 };
 
 use super::{
-    ServeError, Shared,
+    Content, Folder, ServeError, Shared,
     body::AnswerBody,
     cache::in_thread,
     chunks,
-    conditions::{Outcome, Validators, evaluate},
-    encoding::{Coding, Encoder},
-    listing,
-    plan::View,
+    conditions::Validators,
+    resource::{
+        Answer, IMMUTABLE, Resource, answer_with, closing, not_allowed, send, tag, text, whole,
+        with,
+    },
     sending::{Sending, Sent},
-    site::Target,
     tree::SafePath,
 };
 use crate::format::ChunkName;
@@ -32,47 +26,25 @@ use crate::format::ChunkName;
 const HEADER_BYTES_MAX: usize = 16 << 10;
 /// A request's body comes within this.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// What is shorter is not worth encoding.
-const ENCODED_BYTES_MIN: u64 = 512;
 
-const CHUNK_PATH: &str = "/.czip/chunk/";
+pub(super) const CHUNK_PATH: &str = "/.czip/chunk/";
 const CHUNKS_PATH: &str = "/.czip/chunks";
-const STATUS_PATH: &str = "/.czip/status";
-const IMMUTABLE: &str = "public, max-age=31536000, immutable";
-
-type Answer = Response<AnswerBody>;
-
-/// A resource that is sent, or a part of it.
-struct Resource {
-    sent: Sent,
-    /// Which of what is sent.
-    offset: u64,
-    bytes: u64,
-    validators: Validators,
-    media_type: &'static str,
-    /// Whether encoding it is worth the time.
-    compresses: bool,
-    cache_control: Option<&'static str>,
-}
+pub(super) const STATUS_PATH: &str = "/.czip/status";
 
 /// Answers a request.
-pub(super) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Answer {
+pub(super) async fn answer(
+    shared: &Arc<Shared>,
+    client: SocketAddr,
+    request: Request<Incoming>,
+) -> Answer {
     let is_head = request.method() == Method::HEAD;
     let path = request.uri().path().to_owned();
-    let answered = match request.uri().path() {
+    let answered = match &shared.content {
         _ if header_bytes(request.headers()) > HEADER_BYTES_MAX => {
             Ok(text(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE))
         }
-        CHUNKS_PATH => batch(shared, request).await,
-        _ if is_head || request.method() == Method::GET => {
-            let (head, _) = request.into_parts();
-            match head.uri.path() {
-                STATUS_PATH => Ok(status(shared)),
-                path if path.starts_with(CHUNK_PATH) => chunk(shared, &head).await,
-                path => resource(shared, &head, path).await,
-            }
-        }
-        _ => Ok(not_allowed("GET, HEAD")),
+        Content::Folder(folder) => of_folder(shared, folder, request).await,
+        Content::Origin(proxy) => proxy.answer(shared, client, request).await,
     };
     let answered = answered.unwrap_or_else(|error| {
         tracing::error!(path, %error, "cannot answer");
@@ -91,243 +63,50 @@ fn header_bytes(headers: &HeaderMap) -> usize {
         .sum()
 }
 
-fn with(mut builder: Builder, name: HeaderName, value: impl AsRef<str>) -> Builder {
-    // What comes from files was made printable before.
-    if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
-        builder = builder.header(name, value);
-    }
-    builder
-}
-
-fn whole(builder: Builder, media_type: &str, body: impl Into<bytes::Bytes>) -> Answer {
-    let body = body.into();
-    let builder = with(builder, header::CONTENT_TYPE, media_type);
-    let builder = with(builder, header::CONTENT_LENGTH, body.len().to_string());
-    builder
-        .body(AnswerBody::bytes(body))
-        .expect("all headers are valid")
-}
-
-fn text(status: StatusCode) -> Answer {
-    let reason = status.canonical_reason().unwrap_or_default();
-    let builder = Response::builder().status(status);
-    whole(builder, "text/plain; charset=utf-8", format!("{reason}\n"))
-}
-
-fn not_allowed(methods: &str) -> Answer {
-    let mut answer = text(StatusCode::METHOD_NOT_ALLOWED);
-    if let Ok(methods) = HeaderValue::from_str(methods) {
-        answer.headers_mut().insert(header::ALLOW, methods);
-    }
-    answer
-}
-
-fn status(shared: &Shared) -> Answer {
-    let status = serde_json::to_string(&shared.status()).expect("numbers are JSON");
-    let builder = with(Response::builder(), header::CACHE_CONTROL, "no-store");
-    whole(builder, "application/json", status)
-}
-
-async fn resource(
+async fn of_folder(
     shared: &Arc<Shared>,
-    head: &hyper::http::request::Parts,
-    path: &str,
+    folder: &Folder,
+    request: Request<Incoming>,
 ) -> Result<Answer, ServeError> {
-    let Some(safe) = SafePath::parse(path) else {
-        return Ok(text(StatusCode::NOT_FOUND));
-    };
-    let site = shared.site.clone();
-    let target = in_thread(move || site.find(&safe)).await?;
-    let resource = match target {
-        Target::Nothing | Target::Locked => return Ok(text(StatusCode::NOT_FOUND)),
-        Target::Slash => return Ok(redirect(path)),
-        Target::Folder(listed) => {
-            let builder = with(Response::builder(), header::CACHE_CONTROL, "no-cache");
-            let builder = with(builder, header::VARY, "Accept");
-            let accepts = values(&head.headers, header::ACCEPT);
-            let is_json = accepts.iter().any(|accept| accept.contains("json"));
-            return Ok(match is_json {
-                true => whole(builder, "application/json", listing::json(&listed)),
-                false => {
-                    let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
-                    let page = listing::html(&path, &listed);
-                    whole(builder, "text/html; charset=utf-8", page)
-                }
-            });
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    match request.uri().path() {
+        CHUNKS_PATH => batch(shared, folder, request).await,
+        _ if !is_read => Ok(not_allowed("GET, HEAD")),
+        STATUS_PATH => Ok(json(&shared.status())),
+        path if path.starts_with(CHUNK_PATH) => {
+            let (head, _) = request.into_parts();
+            chunk(shared, folder, &head).await
         }
-        Target::File(file, identity) => Resource {
-            sent: Sent::File(Arc::new(file)),
-            offset: 0,
-            bytes: identity.bytes,
-            validators: Validators {
-                tag: tag(&identity.digest()),
-                modified: identity.modified(),
-            },
-            media_type: media_type(path),
-            compresses: false,
-            cache_control: None,
-        },
-        Target::Archive(opened) => Resource {
-            offset: 0,
-            bytes: opened.identity.bytes,
-            validators: Validators {
-                tag: tag(&opened.digest),
-                modified: opened.identity.modified(),
-            },
-            media_type: "application/octet-stream",
-            compresses: false,
-            cache_control: None,
-            sent: Sent::Archive(opened, View::Stored),
-        },
-        Target::Content {
-            opened,
-            offset,
-            bytes,
-        } => {
-            let content = opened.archive.root().summary.digest;
-            let is_all = offset == 0 && bytes == opened.archive.plain_bytes();
-            let digest = match is_all {
-                true => blake3::Hash::from_bytes(content),
-                false => blake3::Hasher::new()
-                    .update(&content)
-                    .update(&offset.to_le_bytes())
-                    .update(&bytes.to_le_bytes())
-                    .finalize(),
+        path => {
+            let Some(safe) = SafePath::parse(path) else {
+                return Ok(text(StatusCode::NOT_FOUND));
             };
-            Resource {
-                offset,
-                bytes,
-                validators: Validators {
-                    tag: tag(&digest),
-                    modified: opened.identity.modified(),
-                },
-                media_type: media_type(path),
-                compresses: opened.compresses(),
-                cache_control: None,
-                sent: Sent::Archive(opened, View::Content),
-            }
+            let site = folder.site.clone();
+            let target = in_thread(move || site.find(&safe)).await?;
+            let (head, _) = request.into_parts();
+            answer_with(shared, &head, target, None).await
         }
-    };
-    send(shared, head, resource).await
+    }
 }
 
-fn tag(digest: &blake3::Hash) -> String {
-    format!("\"{}\"", &digest.to_hex()[..32])
-}
-
-fn values(headers: &HeaderMap, name: HeaderName) -> Vec<&str> {
-    let values = headers.get_all(name).iter();
-    values.filter_map(|value| value.to_str().ok()).collect()
-}
-
-fn redirect(path: &str) -> Answer {
-    // Relative, so that it names no other host, whatever the path begins with.
-    let name = path.rsplit('/').next().unwrap_or_default();
-    let builder = Response::builder().status(StatusCode::MOVED_PERMANENTLY);
-    let builder = with(builder, header::LOCATION, format!("./{name}/"));
-    whole(builder, "text/plain; charset=utf-8", "Moved Permanently\n")
-}
-
-/// Answers with a resource, with as much of it as is asked for.
-async fn send(
-    shared: &Arc<Shared>,
-    head: &hyper::http::request::Parts,
-    mut resource: Resource,
-) -> Result<Answer, ServeError> {
-    let headers = &head.headers;
-    let mut coding = None;
-    if resource.compresses && resource.bytes >= ENCODED_BYTES_MIN {
-        let is_range = head.method == Method::GET && headers.contains_key(header::RANGE);
-        if !is_range {
-            coding = Coding::choose(&values(headers, header::ACCEPT_ENCODING));
-        }
-    }
-    // Each encoder takes memory: past their number, bytes go as they are.
-    let permit = match coding {
-        Some(_) => shared.encoders.clone().try_acquire_owned().ok(),
-        None => None,
-    };
-    let coding = coding.filter(|_| permit.is_some());
-    if let Some(coding) = coding {
-        let tag = &mut resource.validators.tag;
-        tag.truncate(tag.len() - 1);
-        *tag = format!("{tag}-{}\"", coding.name());
-    }
-    let validators = &resource.validators;
-    let bytes = resource.bytes;
-    let outcome = evaluate(&head.method, headers, validators, bytes, SystemTime::now());
-    let mut builder = with(Response::builder(), header::ETAG, &validators.tag);
-    let modified = httpdate::fmt_http_date(validators.modified);
-    builder = with(builder, header::LAST_MODIFIED, modified);
-    builder = with(builder, header::ACCEPT_RANGES, "bytes");
-    if resource.compresses {
-        builder = with(builder, header::VARY, "Accept-Encoding");
-    }
-    if let Some(cache_control) = resource.cache_control {
-        builder = with(builder, header::CACHE_CONTROL, cache_control);
-    }
-    let range = match outcome {
-        Outcome::Whole => 0..bytes,
-        Outcome::Part(range) => {
-            let (first, last) = (range.start, range.end - 1);
-            let text = format!("bytes {first}-{last}/{bytes}");
-            builder = with(builder, header::CONTENT_RANGE, text);
-            builder = builder.status(StatusCode::PARTIAL_CONTENT);
-            range
-        }
-        Outcome::NotModified => {
-            let builder = builder.status(StatusCode::NOT_MODIFIED);
-            let body = AnswerBody::empty();
-            return Ok(builder.body(body).expect("all headers are valid"));
-        }
-        Outcome::Failed => return Ok(text(StatusCode::PRECONDITION_FAILED)),
-        Outcome::Unsatisfiable => {
-            let builder = builder.status(StatusCode::RANGE_NOT_SATISFIABLE);
-            let range = format!("bytes */{bytes}");
-            let builder = with(builder, header::CONTENT_RANGE, range);
-            let reason = "Range Not Satisfiable\n";
-            return Ok(whole(builder, "text/plain; charset=utf-8", reason));
-        }
-    };
-    builder = with(builder, header::CONTENT_TYPE, resource.media_type);
-    let count = range.end - range.start;
-    let mut sending = Sending::new(
-        shared.cache.clone(),
-        shared.counters.clone(),
-        resource.sent,
-        resource.offset + range.start,
-        resource.offset + range.end,
-    );
-    if head.method != Method::HEAD {
-        sending.prime().await?;
-    }
-    let body = match (coding, permit) {
-        (Some(coding), Some(permit)) => {
-            builder = with(builder, header::CONTENT_ENCODING, coding.name());
-            AnswerBody::encoding(sending, Encoder::new(coding)?, permit)
-        }
-        _ => {
-            builder = with(builder, header::CONTENT_LENGTH, count.to_string());
-            AnswerBody::sending(sending, count)
-        }
-    };
-    Ok(builder.body(body).expect("all headers are valid"))
+/// Something as it is now.
+pub(super) fn json(value: &impl serde::Serialize) -> Answer {
+    let text = serde_json::to_string(value).expect("numbers are JSON");
+    let builder = with(Response::builder(), header::CACHE_CONTROL, "no-store");
+    whole(builder, "application/json", text)
 }
 
 /// A chunk by its name.
-async fn chunk(
-    shared: &Arc<Shared>,
-    head: &hyper::http::request::Parts,
-) -> Result<Answer, ServeError> {
+async fn chunk(shared: &Arc<Shared>, folder: &Folder, head: &Parts) -> Result<Answer, ServeError> {
     let Some(name) = chunks::parse_name(&head.uri.path()[CHUNK_PATH.len()..]) else {
         return Ok(text(StatusCode::NOT_FOUND));
     };
-    let located = shared.names.find(&shared.site, vec![name]).await?;
+    let located = folder.names.find(&folder.site, vec![name]).await?;
     let Some((opened, unit)) = located.into_iter().next().flatten() else {
         return Ok(text(StatusCode::NOT_FOUND));
     };
     let tag = tag(&blake3::hash(&unit.frame.digest));
-    let modified = opened.identity.modified();
+    let modified = opened.modified;
     let (plan, opened, bytes) = chunks::plan(vec![Some((opened, unit))], false);
     let resource = Resource {
         sent: Sent::Units(Arc::new(plan), opened),
@@ -336,13 +115,17 @@ async fn chunk(
         validators: Validators { tag, modified },
         media_type: "application/octet-stream",
         compresses: false,
-        cache_control: Some(IMMUTABLE),
+        cache_control: Some(IMMUTABLE.to_owned()),
     };
     send(shared, head, resource).await
 }
 
 /// Several chunks by their names.
-async fn batch(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Answer, ServeError> {
+async fn batch(
+    shared: &Arc<Shared>,
+    folder: &Folder,
+    request: Request<Incoming>,
+) -> Result<Answer, ServeError> {
     let (head, body) = request.into_parts();
     let names: Option<Vec<ChunkName>> = match head.method {
         Method::POST => {
@@ -359,7 +142,7 @@ async fn batch(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Answe
     let Some(names) = names else {
         return Ok(text(StatusCode::BAD_REQUEST));
     };
-    let located = shared.names.find(&shared.site, names).await?;
+    let located = folder.names.find(&folder.site, names).await?;
     let is_all = located.iter().all(Option::is_some);
     let (plan, opened, bytes) = chunks::plan(located, true);
     let mut sending = Sending::new(
@@ -386,40 +169,4 @@ async fn batch(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Answe
     Ok(builder
         .body(AnswerBody::sending(sending, bytes))
         .expect("all headers are valid"))
-}
-
-/// An answer after which the connection ends: what is left of the request is not read.
-fn closing(status: StatusCode) -> Answer {
-    let mut answer = text(status);
-    let close = HeaderValue::from_static("close");
-    answer.headers_mut().insert(header::CONNECTION, close);
-    answer
-}
-
-/// The media type that a name's end tells; a browser shows few of these, and saves the others.
-fn media_type(path: &str) -> &'static str {
-    let end = path.rsplit('.').next().unwrap_or_default();
-    match &*end.to_ascii_lowercase() {
-        "txt" | "md" | "log" => "text/plain; charset=utf-8",
-        "html" | "htm" => "text/html; charset=utf-8",
-        "css" => "text/css; charset=utf-8",
-        "js" | "mjs" => "text/javascript; charset=utf-8",
-        "json" => "application/json",
-        "xml" => "application/xml",
-        "svg" => "image/svg+xml",
-        "png" => "image/png",
-        "jpg" | "jpeg" => "image/jpeg",
-        "gif" => "image/gif",
-        "webp" => "image/webp",
-        "pdf" => "application/pdf",
-        "wasm" => "application/wasm",
-        "tar" => "application/x-tar",
-        "gz" | "tgz" => "application/gzip",
-        "xz" => "application/x-xz",
-        "zst" => "application/zstd",
-        "zip" => "application/zip",
-        "deb" => "application/vnd.debian.binary-package",
-        "iso" => "application/x-iso9660-image",
-        _ => "application/octet-stream",
-    }
 }

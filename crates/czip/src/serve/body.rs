@@ -15,7 +15,7 @@ use tokio::{
     task::{JoinHandle, spawn_blocking},
 };
 
-use super::{ServeError, counters::Counters, encoding::Encoder, sending::Sending};
+use super::{ServeError, counters::Counters, encoding::Encoder, proxy::Passing, sending::Sending};
 
 /// A body.
 pub(super) struct AnswerBody {
@@ -28,6 +28,7 @@ enum Kind {
     Bytes(Bytes),
     Sending(Box<Sending>, u64),
     Encoding(Box<Encoding>),
+    Passing(Box<Passing>),
 }
 
 impl AnswerBody {
@@ -55,6 +56,11 @@ impl AnswerBody {
             state: State::Idle(Box::new(encoder)),
             _permit: permit,
         })))
+    }
+
+    /// What comes from an origin, as it comes.
+    pub(super) fn passing(passing: Passing) -> Self {
+        Self::of(Kind::Passing(Box::new(passing)))
     }
 
     fn of(kind: Kind) -> Self {
@@ -87,6 +93,7 @@ impl Body for AnswerBody {
                 other => other,
             },
             Kind::Encoding(encoding) => ready!(encoding.poll_piece(context)),
+            Kind::Passing(passing) => ready!(passing.poll_piece(context)),
         };
         let is_over = !matches!(polled, Ok(Some(_)));
         if is_over {
@@ -108,6 +115,7 @@ impl Body for AnswerBody {
             Kind::Bytes(bytes) => bytes.is_empty(),
             Kind::Sending(_, left) => *left == 0,
             Kind::Encoding(_) => false,
+            Kind::Passing(passing) => passing.is_end_stream(),
         }
     }
 
@@ -117,6 +125,7 @@ impl Body for AnswerBody {
             Kind::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Sending(_, left) => SizeHint::with_exact(*left),
             Kind::Encoding(_) => SizeHint::default(),
+            Kind::Passing(passing) => passing.size_hint(),
         }
     }
 }

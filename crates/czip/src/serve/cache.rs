@@ -21,7 +21,7 @@ use super::{
     ServeError,
     counters::Counters,
     opened::Opened,
-    plan::{Plan, Unit, View},
+    plan::{FrameUnit, Plan, Unit, View},
 };
 use crate::{
     archive::{ReadError, Source},
@@ -138,19 +138,106 @@ impl ChunkCache {
         Ok(plan)
     }
 
-    /// Reads the first of `units`, which is of `opened`; and of those that follow, what lies behind
-    /// it and nobody has.
+    /// Reads the first of `units`, which is of `opened`; and of those that follow what comes with it
+    /// and nobody has.
     pub(super) async fn load_units(
         self: Arc<Self>,
         opened: Arc<Opened>,
         units: Vec<Unit>,
+    ) -> Result<Bytes, ServeError> {
+        match units[0] {
+            Unit::Frame(_) => {
+                let frames = units.iter().map_while(|unit| match unit {
+                    Unit::Frame(frame) => Some(*frame),
+                    Unit::Chunk { .. } => None,
+                });
+                self.load_frames(opened, frames.collect()).await
+            }
+            Unit::Chunk { .. } => {
+                let chunks = units.iter().map_while(|unit| match unit {
+                    Unit::Chunk { name, number } => Some((*name, *number)),
+                    Unit::Frame(_) => None,
+                });
+                self.load_chunks(opened, chunks.collect()).await
+            }
+        }
+    }
+
+    /// Reads ahead what a stretch of an opening is made of: its first `bytes` bytes.
+    pub(super) async fn load_ahead(
+        self: Arc<Self>,
+        opened: Arc<Opened>,
+        window: u64,
+        bytes: u64,
+    ) -> Result<(), ServeError> {
+        let loading = self
+            .clone()
+            .load_plan(opened.clone(), View::Content, window);
+        let plan = loading.await?;
+        let units = &plan.units[..plan.units_within(bytes)];
+        let is_here = |unit: &Unit| self.cache.contains_key(&unit.key());
+        let Some(first) = units.iter().position(|unit| !is_here(unit)) else {
+            return Ok(());
+        };
+        let missing = units[first..].to_vec();
+        self.clone().load_units(opened, missing).await.map(|_| ())
+    }
+
+    /// Has the supply of `opened` bring the first of `chunks`, and those that nobody has or is bringing.
+    async fn load_chunks(
+        self: Arc<Self>,
+        opened: Arc<Opened>,
+        chunks: Vec<(ChunkName, u64)>,
+    ) -> Result<Bytes, ServeError> {
+        let guard = match self
+            .cache
+            .get_value_or_guard_async(&Key::Chunk(chunks[0].0))
+            .await
+        {
+            Ok(Value::Bytes(bytes)) => {
+                Counters::add(&self.counters.cache_hits, 1);
+                return Ok(bytes);
+            }
+            Ok(Value::Plan(_)) => unreachable!("the key says its kind"),
+            Err(guard) => guard,
+        };
+        let mut guards = vec![guard];
+        let mut wanted = vec![chunks[0]];
+        for &(name, number) in &chunks[1..] {
+            let waiting = Some(Duration::ZERO);
+            if let GuardResult::Guard(guard) =
+                self.cache.get_value_or_guard(&Key::Chunk(name), waiting)
+            {
+                guards.push(guard);
+                wanted.push((name, number));
+            }
+        }
+        Counters::add(&self.counters.cache_misses, guards.len() as u64);
+        let brought = in_thread(move || {
+            let supply = opened.supply.as_ref().expect("its units are chunks");
+            supply.bring(&opened.archive, &wanted)
+        });
+        let brought = brought.await?;
+        let bytes = brought[0].clone();
+        // Where they are large, not all are brought at once.
+        for (guard, bytes) in guards.into_iter().zip(brought) {
+            let _ = guard.insert(Value::Bytes(bytes));
+        }
+        Ok(bytes)
+    }
+
+    /// Reads the first of `frames`; and of those that follow, what lies behind it and nobody has.
+    async fn load_frames(
+        self: Arc<Self>,
+        opened: Arc<Opened>,
+        units: Vec<FrameUnit>,
     ) -> Result<Bytes, ServeError> {
         let first = units[0];
         let base = match first.base() {
             // Read before anything is promised to others: nobody who holds a promise waits for another.
             Some(base) => {
                 let none_together = vec![base];
-                Some(Box::pin(self.clone().load_units(opened.clone(), none_together)).await?)
+                Some(Box::pin(self.clone().load_frames(opened.clone(), none_together)).await?)
             }
             None => None,
         };
@@ -204,7 +291,7 @@ pub(super) async fn in_thread<T: Send + 'static>(
 /// Reads units that follow each other in the file, and checks them.
 fn read_together(
     opened: &Opened,
-    units: &[Unit],
+    units: &[FrameUnit],
     base: Option<Bytes>,
 ) -> Result<Vec<Bytes>, ReadError> {
     let bytes: u64 = units
@@ -212,7 +299,7 @@ fn read_together(
         .map(|unit| u64::from(unit.frame.stored_bytes))
         .sum();
     let first = units[0].frame.offset;
-    if first + bytes > opened.identity.bytes {
+    if first + bytes > opened.bytes {
         return Err(FormatError::Truncated { what: "file" }.into());
     }
     let mut stored = vec![0; bytes as usize];
@@ -281,7 +368,9 @@ mod tests {
             panic!("it is there");
         };
         let plan = Plan::read(&opened, View::Content, 0).expect("a plan");
-        let right = plan.units[0];
+        let Unit::Frame(right) = plan.units[0] else {
+            panic!("it is of a file");
+        };
         let read = read_together(&opened, &[right], None).expect("a chunk");
         assert!(content.starts_with(&read[0]));
         // What a table says that names the chunk of another archive.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{
     names::Located,
     opened::Opened,
-    plan::{Plan, Segment},
+    plan::{Plan, Segment, Unit},
 };
 use crate::format::ChunkName;
 
@@ -68,7 +68,7 @@ pub(super) fn plan(located: Vec<Located>, has_lengths: bool) -> (Plan, Vec<Arc<O
                 offset: 0,
                 bytes,
             });
-            plan.units.push(unit);
+            plan.units.push(Unit::Frame(unit));
             opened.push(archive);
         }
     }

@@ -12,7 +12,8 @@ use hyper::{HeaderMap, Method, header};
 pub(super) struct Validators {
     /// With its quotes.
     pub(super) tag: String,
-    pub(super) modified: SystemTime,
+    /// None if that is not known.
+    pub(super) modified: Option<SystemTime>,
 }
 
 /// What a request's conditions come to.
@@ -34,7 +35,7 @@ pub(super) fn evaluate(
     now: SystemTime,
 ) -> Outcome {
     // HTTP says seconds.
-    let modified = seconds(validators.modified);
+    let modified = validators.modified.map(seconds);
     let date = |name: header::HeaderName| {
         let value = headers.get(name)?.to_str().ok()?;
         httpdate::parse_http_date(value).ok().map(seconds)
@@ -43,14 +44,18 @@ pub(super) fn evaluate(
         if !any_matches(headers, header::IF_MATCH, &validators.tag, true) {
             return Outcome::Failed;
         }
-    } else if date(header::IF_UNMODIFIED_SINCE).is_some_and(|since| modified > since) {
+    } else if let (Some(modified), Some(since)) = (modified, date(header::IF_UNMODIFIED_SINCE))
+        && modified > since
+    {
         return Outcome::Failed;
     }
     if headers.contains_key(header::IF_NONE_MATCH) {
         if any_matches(headers, header::IF_NONE_MATCH, &validators.tag, false) {
             return Outcome::NotModified;
         }
-    } else if date(header::IF_MODIFIED_SINCE).is_some_and(|since| modified <= since) {
+    } else if let (Some(modified), Some(since)) = (modified, date(header::IF_MODIFIED_SINCE))
+        && modified <= since
+    {
         return Outcome::NotModified;
     }
     if method != Method::GET || !is_same_still(headers, validators, now) {
@@ -74,9 +79,12 @@ fn is_same_still(headers: &HeaderMap, validators: &Validators, now: SystemTime) 
         return condition == validators.tag;
     }
     // A date tells bytes apart only if they were not changed twice within its second.
-    let is_old = validators.modified + Duration::from_secs(2) < now;
+    let Some(modified) = validators.modified else {
+        return false;
+    };
+    let is_old = modified + Duration::from_secs(2) < now;
     let date = httpdate::parse_http_date(condition);
-    is_old && date.is_ok_and(|date| seconds(date) == seconds(validators.modified))
+    is_old && date.is_ok_and(|date| seconds(date) == seconds(modified))
 }
 
 fn any_matches(headers: &HeaderMap, name: header::HeaderName, tag: &str, is_strong: bool) -> bool {

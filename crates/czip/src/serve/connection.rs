@@ -108,7 +108,7 @@ async fn converse(
                 bytes: 0,
                 is_failed: false,
             };
-            let answer = answer(shared, request).await;
+            let answer = answer(shared, client, request).await;
             record.status = answer.status().as_u16();
             Ok::<_, std::convert::Infallible>(answer.map(|body| body.with_record(record)))
         },

@@ -15,7 +15,7 @@ use super::{
     ServeError,
     cache::in_thread,
     opened::Opened,
-    plan::Unit,
+    plan::FrameUnit,
     site::Site,
     tree::{Components, Identity},
 };
@@ -43,14 +43,15 @@ struct Known {
 
 struct ArchiveNames {
     path: Components,
-    /// Of the opening whose names they are.
     identity: Identity,
+    /// Of the opening whose names they are.
+    digest: blake3::Hash,
     /// Beginnings of names, sorted, and the chunks' numbers, those of all streams one after the other.
     places: Vec<(u32, u32)>,
 }
 
 impl ArchiveNames {
-    fn read(path: Components, opened: &Opened) -> Result<Self, ReadError> {
+    fn read(path: Components, identity: Identity, opened: &Opened) -> Result<Self, ReadError> {
         let mut places = Vec::new();
         if opened.archive.header().profile == Profile::Shared {
             for stream in Stream::ALL {
@@ -68,12 +69,13 @@ impl ArchiveNames {
         places.sort_unstable();
         Ok(Self {
             path,
-            identity: opened.identity,
+            identity,
+            digest: opened.digest,
             places,
         })
     }
 
-    fn find(&self, opened: &Opened, name: ChunkName) -> Result<Option<Unit>, ReadError> {
+    fn find(&self, opened: &Opened, name: ChunkName) -> Result<Option<FrameUnit>, ReadError> {
         let first = self
             .places
             .partition_point(|&(start, _)| start < beginning(name));
@@ -90,7 +92,7 @@ impl ArchiveNames {
                 }
                 if opened.archive.name(stream, number)? == name {
                     let frame = opened.archive.frame_row(stream, number)?;
-                    return Ok(Some(Unit::stored(stream, number, frame)));
+                    return Ok(Some(FrameUnit::stored(stream, number, frame)));
                 }
                 break;
             }
@@ -110,7 +112,7 @@ fn beginning(name: ChunkName) -> u32 {
 }
 
 /// A chunk, and which archive has it.
-pub(super) type Located = Option<(Arc<Opened>, Unit)>;
+pub(super) type Located = Option<(Arc<Opened>, FrameUnit)>;
 
 impl Names {
     /// Finds chunks, in the order of their names.
@@ -165,7 +167,7 @@ fn find_in(
         let Ok(Some(opened)) = site.open_archive(&archive.path) else {
             continue;
         };
-        if opened.identity != archive.identity {
+        if opened.digest != archive.digest {
             continue;
         }
         for place in wanted {
@@ -196,7 +198,7 @@ fn look_over(
             continue;
         }
         let read = match site.open_archive(&path) {
-            Ok(Some(opened)) => ArchiveNames::read(path.clone(), &opened),
+            Ok(Some(opened)) => ArchiveNames::read(path.clone(), identity, &opened),
             Ok(None) => continue,
             Err(error) => Err(error),
         };

@@ -1,8 +1,8 @@
 //! An archive that is open, and what is in it by path.
 
-use std::{collections::BTreeMap, fs::File, ops::Bound, sync::Arc};
+use std::{collections::BTreeMap, ops::Bound, time::SystemTime};
 
-use super::{counters::Counters, file::ArchiveFile, tree::Identity};
+use super::{plan::STRETCH_BYTES, proxy::supply::Supply};
 use crate::{
     archive::{Archive, CacheBytes, ReadError, Source},
     format::{
@@ -10,6 +10,7 @@ use crate::{
         catalog::{Entry, EntryKind},
         limits,
         part::StoredFrame,
+        root::Root,
     },
 };
 
@@ -23,8 +24,13 @@ const CACHE: CacheBytes = CacheBytes {
 pub(super) struct Opened {
     /// Not another opening's.
     pub(super) id: u64,
-    pub(super) identity: Identity,
-    pub(super) archive: Archive<ArchiveFile>,
+    /// Bytes of the archive.
+    pub(super) bytes: u64,
+    /// When it was changed last, if that is known.
+    pub(super) modified: Option<SystemTime>,
+    pub(super) archive: Archive<Box<dyn Source>>,
+    /// What brings its chunks, if they are not read of a file.
+    pub(super) supply: Option<Supply>,
     pub(super) contents: Contents,
     /// Digest of what tells the archive's bytes.
     pub(super) digest: blake3::Hash,
@@ -56,15 +62,17 @@ pub(super) enum Inner {
 }
 
 impl Opened {
-    /// Reads header, root and catalog.
+    /// Reads header, root and, if `check` has nothing against it, the catalog.
     pub(super) fn open(
         id: u64,
-        file: File,
-        identity: Identity,
-        counters: Arc<Counters>,
+        source: Box<dyn Source>,
+        modified: Option<SystemTime>,
+        supply: Option<Supply>,
+        check: impl FnOnce(&Root) -> Result<(), ReadError>,
     ) -> Result<Self, ReadError> {
-        let source = ArchiveFile::new(file, identity.bytes, counters);
+        let bytes = source.bytes()?;
         let archive = Archive::open(source, CACHE)?;
+        check(archive.root())?;
         let contents = match archive.header().encryption {
             Some(_) => Contents::Locked,
             None => Contents::of(archive.entries()?),
@@ -80,7 +88,9 @@ impl Opened {
         parts_by_place.sort_by_key(|&(place, stream, row)| (place, stream.index(), row));
         Ok(Self {
             id,
-            identity,
+            bytes,
+            modified,
+            supply,
             digest: digest(&archive)?,
             archive,
             contents,
@@ -96,7 +106,23 @@ impl Opened {
         };
         let root = &self.archive.header().root;
         let rows = u64::from(root.plain_bytes) + u64::from(root.private_plain_bytes);
-        CACHE.frames + CACHE.parts + entries + 4 * rows
+        let supply = self.supply.as_ref().map_or(0, Supply::weight);
+        CACHE.frames + CACHE.parts + entries + 4 * rows + supply
+    }
+
+    /// Bytes of a stretch: of what is far away, more is planned at once.
+    pub(super) fn stretch_bytes(&self) -> u64 {
+        match self.supply {
+            Some(_) => Supply::STRETCH_BYTES,
+            None => STRETCH_BYTES,
+        }
+    }
+
+    /// It could not be sent to its end.
+    pub(super) fn failed(&self) {
+        if let Some(supply) = &self.supply {
+            supply.fail();
+        }
     }
 
     /// Whether re-encoding its content is worth the time: whether it became smaller when it was
@@ -143,7 +169,7 @@ impl Opened {
 
 /// What tells the archive's bytes: both its ends, one of which is the header that has the digests of
 /// the root and of the keys.
-fn digest(archive: &Archive<ArchiveFile>) -> Result<blake3::Hash, ReadError> {
+fn digest(archive: &Archive<Box<dyn Source>>) -> Result<blake3::Hash, ReadError> {
     let source = archive.source();
     let end = source.bytes()? - limits::HEADER_BYTES as u64;
     let mut hasher = blake3::Hasher::new();

@@ -10,12 +10,14 @@ use bytes::Bytes;
 
 use super::{cache::Key, opened::Opened};
 use crate::{
-    archive::{ReadError, Section},
-    format::{FormatError, Stream, header::Profile, part::StoredFrame},
+    archive::{Grain, ReadError, Section},
+    format::{ChunkName, FormatError, Stream, header::Profile, part::StoredFrame},
 };
 
-/// Bytes of a stretch; each begins at a multiple of it.
+/// Bytes of a stretch of a file; each begins at a multiple of it.
 pub(super) const STRETCH_BYTES: u64 = 1 << 20;
+/// Pieces of chunks that a stretch may consist of. Honest archives have some thousand.
+const CHUNK_SECTIONS_MAX: usize = 1 << 18;
 
 /// Which bytes of an archive are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,9 +28,27 @@ pub(super) enum View {
     Stored,
 }
 
+/// What the cache has under one key.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unit {
+    /// A frame of a file.
+    Frame(FrameUnit),
+    /// A chunk of the content, which its archive's supply brings.
+    Chunk { name: ChunkName, number: u64 },
+}
+
+impl Unit {
+    pub(super) fn key(&self) -> Key {
+        match self {
+            Self::Frame(frame) => frame.key,
+            Self::Chunk { name, .. } => Key::Chunk(*name),
+        }
+    }
+}
+
 /// A frame, plain or as stored.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unit {
+pub(super) struct FrameUnit {
     pub(super) key: Key,
     pub(super) stream: Stream,
     pub(super) number: u64,
@@ -36,7 +56,7 @@ pub(super) struct Unit {
     base: Option<StoredFrame>,
 }
 
-impl Unit {
+impl FrameUnit {
     /// A frame as stored.
     pub(super) fn stored(stream: Stream, number: u64, frame: StoredFrame) -> Self {
         Self {
@@ -137,36 +157,58 @@ impl Plan {
         (bytes + self.literals.len()) as u64
     }
 
+    /// How many units, from the first on, its first `bytes` bytes are made of.
+    pub(super) fn units_within(&self, bytes: u64) -> usize {
+        let mut position = 0;
+        let mut units = 0;
+        for segment in &self.segments {
+            if position >= bytes {
+                break;
+            }
+            if let Segment::Unit { index, .. } = segment {
+                units = units.max(*index as usize + 1);
+            }
+            position += u64::from(segment.bytes());
+        }
+        units
+    }
+
     /// Reads the table.
     pub(super) fn read(opened: &Opened, view: View, window: u64) -> Result<Self, ReadError> {
-        let begin = window * STRETCH_BYTES;
+        let begin = window * opened.stretch_bytes();
         let (plan, end) = match view {
             View::Content => (
                 Self::of_content(opened, begin)?,
                 opened.archive.plain_bytes(),
             ),
-            View::Stored => (Self::of_stored(opened, begin)?, opened.identity.bytes),
+            View::Stored => (Self::of_stored(opened, begin)?, opened.bytes),
         };
         let bytes: u64 = plan
             .segments
             .iter()
             .map(|segment| u64::from(segment.bytes()))
             .sum();
-        match bytes == (end - begin).min(STRETCH_BYTES) {
+        match bytes == (end - begin).min(opened.stretch_bytes()) {
             true => Ok(plan),
             false => Err(FormatError::Truncated { what: "table" }.into()),
         }
     }
 
     fn of_content(opened: &Opened, begin: u64) -> Result<Self, ReadError> {
-        let bytes = (opened.archive.plain_bytes() - begin).min(STRETCH_BYTES);
-        let outline = opened.archive.outline(begin, bytes)?;
+        let bytes = (opened.archive.plain_bytes() - begin).min(opened.stretch_bytes());
+        let grain = match opened.supply {
+            Some(_) => Grain::Chunks {
+                sections_max: CHUNK_SECTIONS_MAX,
+            },
+            None => Grain::Frames,
+        };
+        let outline = opened.archive.outline(begin, bytes, grain)?;
         let mut plan = Self::default();
         let mut indices = HashMap::new();
         let mut literals = 0;
         for section in outline.sections {
             let segment = match section {
-                Section::Frame {
+                Section::Content {
                     number,
                     offset,
                     bytes,
@@ -175,7 +217,13 @@ impl Plan {
                         Some(&index) => index,
                         None => {
                             let index = plan.units.len() as u32;
-                            plan.units.push(Unit::plain(opened, number)?);
+                            plan.units.push(match grain {
+                                Grain::Frames => Unit::Frame(FrameUnit::plain(opened, number)?),
+                                Grain::Chunks { .. } => Unit::Chunk {
+                                    name: opened.archive.name(Stream::Content, number)?,
+                                    number,
+                                },
+                            });
                             indices.insert(number, index);
                             index
                         }
@@ -201,7 +249,7 @@ impl Plan {
     }
 
     fn of_stored(opened: &Opened, begin: u64) -> Result<Self, ReadError> {
-        let end = opened.identity.bytes.min(begin + STRETCH_BYTES);
+        let end = opened.bytes.min(begin + opened.stretch_bytes());
         let mut plan = Self::default();
         let mut at = begin;
         for (stream, number, frame) in opened.frames_in(begin, end)? {
@@ -218,7 +266,8 @@ impl Plan {
                 offset: (from - frame.offset) as u32,
                 bytes: (to - from) as u32,
             });
-            plan.units.push(Unit::stored(stream, number, frame));
+            plan.units
+                .push(Unit::Frame(FrameUnit::stored(stream, number, frame)));
             at = to;
         }
         plan.push_file(at, end);

@@ -17,7 +17,7 @@ use super::{
     cache::{ChunkCache, Key, in_thread},
     counters::Counters,
     opened::Opened,
-    plan::{Plan, STRETCH_BYTES, Segment, Unit, View},
+    plan::{Plan, Segment, Unit, View},
 };
 use crate::{archive::ReadError, format::FormatError};
 
@@ -109,6 +109,14 @@ impl Sending {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, ServeError>> {
+        let polled = self.poll_next(context);
+        if let (Poll::Ready(Err(_)), Sent::Archive(opened, _)) = (&polled, &self.sent) {
+            opened.failed();
+        }
+        polled
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ServeError>> {
         if let Some(piece) = self.primed.take() {
             return Poll::Ready(Ok(Some(piece)));
         }
@@ -117,7 +125,7 @@ impl Sending {
                 let loaded = ready!(loading.as_mut().poll(context));
                 self.loading = None;
                 match loaded? {
-                    Loaded::Plan(plan) => self.take_plan(plan, self.position % STRETCH_BYTES),
+                    Loaded::Plan(plan) => self.begin_stretch(plan),
                     Loaded::Unit(index, bytes) => self.unit = Some((index, bytes)),
                     Loaded::Piece(piece) => {
                         self.pass(piece.len() as u32);
@@ -210,9 +218,9 @@ impl Sending {
         match &self.sent {
             Sent::Archive(opened, view) => {
                 let (opened, view) = (opened.clone(), *view);
-                let window = self.position / STRETCH_BYTES;
+                let window = self.position / opened.stretch_bytes();
                 match self.cache.plan(&Key::Plan(opened.id, view, window)) {
-                    Some(plan) => self.take_plan(plan, self.position % STRETCH_BYTES),
+                    Some(plan) => self.begin_stretch(plan),
                     None => {
                         let cache = self.cache.clone();
                         self.load(async move {
@@ -237,6 +245,23 @@ impl Sending {
         }
     }
 
+    /// Goes on with the plan of the stretch that the position is in. The next one is loaded meanwhile, if
+    /// it is far away.
+    fn begin_stretch(&mut self, plan: Arc<Plan>) {
+        let Sent::Archive(opened, _) = &self.sent else {
+            unreachable!("only archives have stretches");
+        };
+        let stretch_bytes = opened.stretch_bytes();
+        let window = self.position / stretch_bytes + 1;
+        let left = self.end.saturating_sub(window * stretch_bytes);
+        if opened.supply.is_some() && left > 0 {
+            let ahead = self.cache.clone().load_ahead(opened.clone(), window, left);
+            // What goes wrong shows again when it is wanted.
+            tokio::spawn(async { drop(ahead.await) });
+        }
+        self.take_plan(plan, self.position % stretch_bytes);
+    }
+
     /// Goes on with a plan, from `left` bytes behind its beginning.
     fn take_plan(&mut self, plan: Arc<Plan>, mut left: u64) {
         self.segment = 0;
@@ -259,7 +284,7 @@ impl Sending {
         {
             return Some(bytes.clone());
         }
-        let bytes = self.cache.unit(&plan.units[index as usize].key)?;
+        let bytes = self.cache.unit(&plan.units[index as usize].key())?;
         self.unit = Some((index, bytes.clone()));
         Some(bytes)
     }
@@ -272,7 +297,14 @@ impl Sending {
             Sent::File(_) => unreachable!("a file has no units"),
         };
         // Those that follow in the same archive may be read with it.
-        let beyond = plan.units.len().min(first + UNITS_AHEAD);
+        let beyond = match (&opened.supply, &self.sent) {
+            // What this client does not want is not fetched for it.
+            (Some(_), Sent::Archive(..)) => {
+                let begin = self.position - self.position % opened.stretch_bytes();
+                plan.units_within(self.end - begin).max(first + 1)
+            }
+            _ => plan.units.len().min(first + UNITS_AHEAD),
+        };
         let is_here = |index: &usize| match &self.sent {
             Sent::Units(_, all) => Arc::ptr_eq(&all[*index], &opened),
             Sent::Archive(..) | Sent::File(_) => true,

@@ -13,6 +13,7 @@ use quick_cache::{Weighter, sync::Cache};
 
 use super::{
     counters::Counters,
+    file::ArchiveFile,
     opened::{self, Contents, Inner, Opened},
     tree::{Components, Found, Identity, Listed, SafePath, Tree, http_time},
 };
@@ -113,7 +114,9 @@ impl Site {
     fn archive(&self, file: File, identity: Identity) -> Result<Arc<Opened>, ReadError> {
         self.opened.get_or_insert_with(&identity, || {
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-            let opened = Opened::open(id, file, identity, self.counters.clone())?;
+            let source = ArchiveFile::new(file, identity.bytes, self.counters.clone());
+            let modified = Some(identity.modified());
+            let opened = Opened::open(id, Box::new(source), modified, None, |_| Ok(()))?;
             Ok(Arc::new(opened))
         })
     }
@@ -155,7 +158,7 @@ impl Site {
 }
 
 /// What a path within an archive leads to.
-fn within(opened: Arc<Opened>, inner: &[Vec<u8>], path: &SafePath) -> Target {
+pub(super) fn within(opened: Arc<Opened>, inner: &[Vec<u8>], path: &SafePath) -> Target {
     let entries = match &opened.contents {
         Contents::Locked => return Target::Locked,
         Contents::Single if inner.is_empty() && !path.has_slash => {

@@ -2,6 +2,7 @@
 
 mod changes;
 mod chunks;
+#[allow(dead_code)]
 mod client;
 mod codings;
 mod conditions;

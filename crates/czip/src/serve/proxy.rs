@@ -1,0 +1,252 @@
+//! A proxy between clients that know nothing of CZIP and any web server, the *origin* (CZIP, sections
+//! 4.2 and 6.2).
+//!
+//! ```text
+//! GET /x ─▶ archives: is there /x.czip? ─ yes ─▶ plan ─▶ chunk cache ◀─ supply ◀─ store (disk)
+//!                                       └ no ──▶ pass ◀────────────┐      └◀────── ranges ─┐
+//!                                                                  └───── origin ──────────┘
+//! ```
+//!
+//! Of an archive that the origin has, its content is delivered: the table and the chunks that nobody
+//! asked for before come by ranges from the origin, all others from a folder that gets and other proxies
+//! may share. All else is passed as it is, in both directions, byte for byte as it comes.
+//!
+//! An archive that cannot be used is never worse than none: the plain file of the origin is passed
+//! instead. If that shows only when some of the body was sent, the connection ends before the length
+//! that was promised, and who asks again gets the plain file.
+
+mod answers;
+mod archives;
+mod connector;
+mod counters;
+mod flights;
+mod pass;
+mod store;
+pub(super) mod supply;
+
+pub use counters::ProxyStatus;
+pub(super) use pass::Passing;
+
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
+
+use hyper::http::uri::Authority;
+use thiserror::Error;
+use tokio::{net::TcpListener, sync::Semaphore};
+use url::Url;
+
+use super::{Content, ServeOptions, Shared, cache::ChunkCache, connection, counters::Counters};
+use crate::{
+    get::CacheOptions,
+    remote::{RemoteError, parse_address},
+};
+use archives::Archives;
+use counters::OriginCounters;
+use pass::Client;
+use store::Store;
+use supply::Supplies;
+
+/// How a proxy is to be.
+#[derive(Clone, Debug)]
+pub struct ProxyOptions {
+    /// The web server, as `http://host:port` or `https://host/folder`.
+    pub origin: String,
+    /// Where chunks are kept, and how many bytes of them.
+    pub cache: CacheOptions,
+    /// How clients are served.
+    pub serve: ServeOptions,
+    /// So long it is believed that the origin has an archive, or has none, and which one.
+    pub remembered: Duration,
+    /// For a connection to the origin.
+    pub connect_timeout: Duration,
+    /// For the head of an answer of the origin, and between any two pieces of its body.
+    pub origin_timeout: Duration,
+    /// A file of certificates (PEM) to trust instead of those that the system trusts.
+    pub roots: Option<PathBuf>,
+}
+
+impl ProxyOptions {
+    /// What does well in most cases.
+    #[must_use]
+    pub fn new(origin: &str, folder: PathBuf) -> Self {
+        Self {
+            origin: origin.to_owned(),
+            cache: CacheOptions {
+                folder,
+                bytes_max: CacheOptions::BYTES_MAX,
+            },
+            serve: ServeOptions {
+                cache_bytes: 256 << 20,
+                ..ServeOptions::default()
+            },
+            remembered: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(10),
+            origin_timeout: Duration::from_secs(60),
+            roots: None,
+        }
+    }
+}
+
+/// Why there can be no proxy.
+#[derive(Debug, Error)]
+pub enum ProxyError {
+    /// The origin's address is none, or there are no certificates to trust.
+    #[error(transparent)]
+    Origin(#[from] RemoteError),
+    /// Its address has what no folder on a web server has.
+    #[error("{url:?} is no address of a folder: leave out what begins with '?'")]
+    NoFolder {
+        /// As it was given.
+        url: String,
+    },
+}
+
+/// Where the origin is.
+#[derive(Clone, Debug)]
+struct Address {
+    is_https: bool,
+    authority: Authority,
+    host: String,
+    port: u16,
+    /// The path of its folder, without the slash at its end.
+    folder: String,
+}
+
+impl Address {
+    fn parse(text: &str) -> Result<Self, ProxyError> {
+        let url: Url = parse_address(text)?;
+        let no_folder = || ProxyError::NoFolder {
+            url: text.to_owned(),
+        };
+        if url.query().is_some() {
+            return Err(no_folder());
+        }
+        let written = &url[url::Position::BeforeHost..url::Position::AfterPort];
+        let host = url.host_str().ok_or_else(no_folder)?;
+        Ok(Self {
+            is_https: url.scheme() == "https",
+            authority: written.parse().map_err(|_| no_folder())?,
+            host: host.trim_matches(['[', ']']).to_owned(),
+            port: url.port_or_known_default().ok_or_else(no_folder)?,
+            folder: url.path().trim_end_matches('/').to_owned(),
+        })
+    }
+
+    fn scheme(&self) -> &'static str {
+        match self.is_https {
+            true => "https",
+            false => "http",
+        }
+    }
+
+    /// The address of a path of ours.
+    fn url(&self, path_and_query: &str) -> String {
+        let Self {
+            authority, folder, ..
+        } = self;
+        format!("{}://{authority}{folder}{path_and_query}", self.scheme())
+    }
+}
+
+/// An origin, and what is known of it.
+pub(super) struct Origin {
+    client: Client,
+    archives: Archives,
+    supplies: Arc<Supplies>,
+    counters: Arc<OriginCounters>,
+}
+
+impl Origin {
+    fn new(
+        options: &ProxyOptions,
+        address: Address,
+        served: &Arc<Counters>,
+    ) -> Result<Self, ProxyError> {
+        let counters = Arc::new(OriginCounters::default());
+        let supplies = Arc::new(Supplies::new(
+            Store::open(&options.cache, served.clone()),
+            counters.clone(),
+        ));
+        let client = Client::new(address, options, counters.clone())?;
+        Ok(Self {
+            archives: Archives::new(options, client.clone(), supplies.clone()),
+            client,
+            supplies,
+            counters,
+        })
+    }
+}
+
+/// A proxy before a web server.
+pub struct Proxy {
+    shared: Arc<Shared>,
+}
+
+impl Proxy {
+    /// A proxy. The folder for chunks may be one that cannot be written: then they are fetched anew.
+    ///
+    /// # Errors
+    /// If the origin's address cannot be used.
+    pub fn new(options: &ProxyOptions) -> Result<Self, ProxyError> {
+        let address = Address::parse(&options.origin)?;
+        let counters = Arc::new(Counters::default());
+        let serve = options.serve;
+        let origin = Origin::new(options, address, &counters)?;
+        let shared = Arc::new(Shared {
+            options: serve,
+            cache: Arc::new(ChunkCache::new(serve.cache_bytes, counters.clone())),
+            content: Content::Origin(Box::new(origin)),
+            encoders: Arc::new(Semaphore::new(serve.encoders_max)),
+            counters,
+        });
+        Ok(Self { shared })
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub fn status(&self) -> ProxyStatus {
+        match &self.shared.content {
+            Content::Origin(origin) => origin.status(&self.shared),
+            Content::Folder(_) => unreachable!("it was made with an origin"),
+        }
+    }
+
+    /// Serves until `stop` is done, and then what is being sent to its end, for half a minute at most.
+    ///
+    /// # Errors
+    /// If connections cannot be taken at all.
+    pub async fn run(
+        &self,
+        listener: TcpListener,
+        stop: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        connection::serve(self.shared.clone(), listener, stop).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_a_folder_on_a_server() {
+        let url = |origin: &str| Address::parse(origin).map(|address| address.url("/x?y"));
+        for (origin, expected) in [
+            ("http://example.org", "http://example.org/x?y"),
+            ("http://example.org:8080/", "http://example.org:8080/x?y"),
+            ("https://example.org/a/b/", "https://example.org/a/b/x?y"),
+            ("http://[::1]:80/a", "http://[::1]/a/x?y"),
+        ] {
+            assert_eq!(url(origin).expect("an address"), expected);
+        }
+        for origin in [
+            "example.org",
+            "ftp://example.org",
+            "http://me:you@h",
+            "http://h/?a",
+        ] {
+            assert!(url(origin).is_err(), "{origin}");
+        }
+        let address = Address::parse("https://[::1]/").expect("an address");
+        assert_eq!((address.host.as_str(), address.port), ("::1", 443));
+    }
+}

@@ -1,0 +1,212 @@
+//! Requests to the proxy, and which way each goes.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use http_body::Body;
+use hyper::{Method, Request, StatusCode, body::Incoming, http::request::Parts};
+use percent_encoding::percent_decode_str;
+
+use super::{
+    Origin,
+    archives::{Beside, SUFFIX},
+    pass::refusal,
+};
+use crate::{
+    format::ChunkName,
+    method::{Compression, Compressor, Method as Compressing},
+    serve::{
+        ServeError, Shared,
+        answer::{CHUNK_PATH, STATUS_PATH, json},
+        cache::in_thread,
+        chunks,
+        conditions::Validators,
+        opened::Contents,
+        plan::{Plan, Segment},
+        resource::{Answer, IMMUTABLE, Resource, answer_with, not_allowed, send, tag},
+        sending::Sent,
+        site::{Target, within},
+        tree::SafePath,
+    },
+};
+
+/// So deep an archive of a folder is looked for above what the origin does not have.
+const DEPTH_MAX: usize = 8;
+
+impl Origin {
+    /// Answers a request, out of an archive or by passing it on.
+    pub(in crate::serve) async fn answer(
+        &self,
+        shared: &Arc<Shared>,
+        client: SocketAddr,
+        request: Request<Incoming>,
+    ) -> Result<Answer, ServeError> {
+        let (head, body) = request.into_parts();
+        if let Some(refused) = refused(&head) {
+            return Ok(refused);
+        }
+        let path = head.uri.path();
+        let is_read = matches!(head.method, Method::GET | Method::HEAD);
+        if is_read && path == STATUS_PATH {
+            return Ok(json(&self.status(shared)));
+        }
+        if is_read
+            && let Some(name) = path.strip_prefix(CHUNK_PATH).and_then(chunks::parse_name)
+            && let Some(answer) = self.chunk(shared, &head, name).await?
+        {
+            return Ok(answer);
+        }
+        // What has a query, or a body, is an answer to a question; and files have neither.
+        let is_of_file = is_read && head.uri.query().is_none() && body.is_end_stream();
+        let safe = SafePath::parse(path).filter(|_| is_of_file && !path.ends_with(SUFFIX));
+        let Some(safe) = safe else {
+            return Ok(self.client.pass(client, &head, body).await);
+        };
+        if !safe.has_slash
+            && let Some(answer) = self.content(shared, &head).await
+        {
+            return Ok(answer);
+        }
+        let passed = self.client.pass(client, &head, body).await;
+        if passed.status() == StatusCode::NOT_FOUND
+            && let Some(answer) = self.within(shared, &head, &safe).await
+        {
+            return Ok(answer);
+        }
+        Ok(passed)
+    }
+
+    /// The content of the archive that is beside the path, if that is of one file.
+    async fn content(&self, shared: &Arc<Shared>, head: &Parts) -> Option<Answer> {
+        let path = head.uri.path();
+        let found = match self.archives.find(path).await {
+            Beside::Archive(found) => found,
+            Beside::Nothing => return None,
+            Beside::Refused => {
+                self.counters.fell_back.fetch_add(1, Relaxed);
+                return None;
+            }
+        };
+        let Contents::Single = found.opened.contents else {
+            return None;
+        };
+        let target = Target::Content {
+            bytes: found.opened.archive.plain_bytes(),
+            offset: 0,
+            opened: found.opened,
+        };
+        self.answer_of_archive(shared, head, target, found.cache_control)
+            .await
+    }
+
+    /// What is in an archive of a folder, of which the path goes into the inside.
+    async fn within(&self, shared: &Arc<Shared>, head: &Parts, safe: &SafePath) -> Option<Answer> {
+        let path = head.uri.path();
+        let ends = path.match_indices('/').map(|(at, _)| at).skip(1);
+        let ends = ends.chain((!safe.has_slash).then_some(path.len()));
+        for (end, count) in ends.zip(1..=DEPTH_MAX) {
+            let Beside::Archive(found) = self.archives.find(&path[..end]).await else {
+                continue;
+            };
+            let Contents::Several(_) = found.opened.contents else {
+                continue;
+            };
+            return match within(found.opened, &safe.components[count..], safe) {
+                Target::Nothing => None,
+                target => {
+                    self.answer_of_archive(shared, head, target, found.cache_control)
+                        .await
+                }
+            };
+        }
+        None
+    }
+
+    /// None if it fails before anything was promised.
+    async fn answer_of_archive(
+        &self,
+        shared: &Arc<Shared>,
+        head: &Parts,
+        target: Target,
+        cache_control: Option<String>,
+    ) -> Option<Answer> {
+        match answer_with(shared, head, target, cache_control).await {
+            Ok(answer) => {
+                self.counters.from_archives.fetch_add(1, Relaxed);
+                Some(answer)
+            }
+            Err(error) => {
+                let path = head.uri.path();
+                tracing::warn!(path, %error, "the origin's archive cannot be used; the plain file is passed");
+                self.counters.fell_back.fetch_add(1, Relaxed);
+                None
+            }
+        }
+    }
+
+    /// A chunk that is kept, for clients that know of CZIP.
+    async fn chunk(
+        &self,
+        shared: &Arc<Shared>,
+        head: &Parts,
+        name: ChunkName,
+    ) -> Result<Option<Answer>, ServeError> {
+        let supplies = self.supplies.clone();
+        let frame = in_thread(move || {
+            let Some(plain) = supplies.store().find(name) else {
+                return Ok(None);
+            };
+            let quickly = Compression::new(Compressing::Zstd).with_level(1);
+            let compression = quickly.expect("zstd has this level");
+            Ok(Some(Compressor::new(compression).compress(&plain, None)?))
+        });
+        let Some(frame) = frame.await? else {
+            return Ok(None);
+        };
+        let bytes = frame.len() as u64;
+        let digest = blake3::hash(&frame);
+        let plan = Plan {
+            segments: vec![Segment::Literal {
+                offset: 0,
+                bytes: frame.len() as u32,
+            }],
+            literals: frame.into(),
+            ..Plan::default()
+        };
+        let resource = Resource {
+            sent: Sent::Units(Arc::new(plan), Vec::new()),
+            offset: 0,
+            bytes,
+            validators: Validators {
+                tag: tag(&digest),
+                modified: None,
+            },
+            media_type: "application/octet-stream",
+            compresses: false,
+            cache_control: Some(IMMUTABLE.to_owned()),
+        };
+        send(shared, head, resource).await.map(Some)
+    }
+}
+
+/// What no proxy passes.
+fn refused(head: &Parts) -> Option<Answer> {
+    if head.method == Method::CONNECT {
+        return Some(not_allowed("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
+    }
+    let path = head.uri.path();
+    if !path.starts_with('/') {
+        return Some(refusal(StatusCode::BAD_REQUEST, "the path is none"));
+    }
+    // The origin may be a folder of a server: it is not left.
+    let decoded = percent_decode_str(path).collect::<Vec<u8>>();
+    if decoded
+        .split(|&byte| matches!(byte, b'/' | b'\\'))
+        .any(|name| name == b"..")
+    {
+        return Some(refusal(StatusCode::BAD_REQUEST, "the path leads upwards"));
+    }
+    None
+}

@@ -1,0 +1,318 @@
+//! Which paths of the origin have an archive beside them, and those that are open.
+//!
+//! A path is asked for once (`HEAD /x.czip`), by one client while others wait, and the answer is
+//! remembered for a while, whatever it is. When that is over the answer's validators tell whether the
+//! archive is still the one that is open.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use hyper::{HeaderMap, StatusCode, header};
+use quick_cache::{Weighter, sync::Cache};
+use tokio::sync::Mutex;
+
+use super::{
+    ProxyOptions,
+    counters::FileCounters,
+    pass::{Client, Head},
+    supply::{Supplies, Supply},
+};
+use crate::{
+    archive::{ReadError, read_header},
+    format::{FormatError, Stream},
+    remote::{ProxyChoice, Remote, RemoteOptions},
+    serve::{
+        cache::in_thread,
+        opened::{Contents, Opened},
+    },
+};
+
+/// What archives that are open may take together.
+const OPENED_BYTES: u64 = 256 << 20;
+/// Paths of which something is remembered.
+const PATHS_MAX: usize = 1 << 16;
+/// An archive that turned out to be of no use is let alone for so long.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
+/// A root that is larger, or a catalog, is of no archive that a proxy can hold open.
+const ROOT_BYTES_MAX: u64 = 16 << 20;
+const CATALOG_BYTES_MAX: u64 = 16 << 20;
+/// Bytes that come when an archive is opened: the root of most is within.
+const FIRST_BYTES: usize = 64 << 10;
+
+/// The end of an archive's name.
+pub(super) const SUFFIX: &str = ".czip";
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<String, Arc<Opened>> for Weight {
+    fn weight(&self, _: &String, opened: &Arc<Opened>) -> u64 {
+        opened.weight()
+    }
+}
+
+/// The archives of an origin.
+pub(super) struct Archives {
+    client: Client,
+    supplies: Arc<Supplies>,
+    remote: RemoteOptions,
+    remembered: Duration,
+    paths: Cache<String, Arc<Mutex<Known>>>,
+    opened: Cache<String, Arc<Opened>, Weight>,
+    next_id: AtomicU64,
+}
+
+/// What is known of a path.
+#[derive(Default)]
+enum Known {
+    #[default]
+    Unknown,
+    /// There is no archive.
+    Nothing(Instant),
+    /// There is one, which is of no use.
+    Refused(Instant),
+    Archive(Instant, Version),
+}
+
+/// What the origin says of an archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Version {
+    tag: Option<String>,
+    modified: Option<String>,
+    bytes: Option<String>,
+    cache_control: Option<String>,
+}
+
+/// An archive that can be used.
+pub(super) struct Found {
+    pub(super) opened: Arc<Opened>,
+    /// What the origin says of caching it.
+    pub(super) cache_control: Option<String>,
+}
+
+/// What is beside a path.
+pub(super) enum Beside {
+    Nothing,
+    /// An archive that cannot be used.
+    Refused,
+    Archive(Found),
+}
+
+/// What the origin answers to the question for an archive.
+enum Asked {
+    Nothing,
+    Silence,
+    Version(Version),
+}
+
+impl Archives {
+    pub(super) fn new(options: &ProxyOptions, client: Client, supplies: Arc<Supplies>) -> Self {
+        Self {
+            client,
+            supplies,
+            remote: RemoteOptions {
+                first_bytes: FIRST_BYTES,
+                retries: 2,
+                pause_min: Duration::from_millis(100),
+                pause_max: Duration::from_secs(1),
+                retry_after_max: Duration::from_secs(2),
+                redirects_max: 0,
+                connect_timeout: options.connect_timeout,
+                progress_timeout: options.origin_timeout,
+                proxy: ProxyChoice::Direct,
+                roots: options.roots.clone(),
+                ..RemoteOptions::default()
+            },
+            remembered: options.remembered,
+            paths: Cache::new(PATHS_MAX),
+            opened: Cache::with_weighter(64, OPENED_BYTES, Weight),
+            next_id: AtomicU64::new(0),
+        }
+    }
+
+    /// The archive beside `path`, which is one as requests have it.
+    pub(super) async fn find(&self, path: &str) -> Beside {
+        let entry = self
+            .paths
+            .get_or_insert_with(path, || Ok::<_, std::convert::Infallible>(Arc::default()));
+        let Ok(entry) = entry;
+        let mut known = entry.lock().await;
+        let now = Instant::now();
+        let opened = self.opened.get(path);
+        if opened.as_ref().is_some_and(|opened| has_failed(opened)) {
+            self.opened.remove(path);
+            *known = Known::Refused(now + REFUSED_FOR);
+        }
+        match &*known {
+            Known::Nothing(until) if now < *until => return Beside::Nothing,
+            Known::Refused(until) if now < *until => return Beside::Refused,
+            Known::Archive(until, version) if now < *until => {
+                if let Some(opened) = opened {
+                    return found(opened, version);
+                }
+            }
+            _ => {}
+        }
+        let asked = self.ask(path).await;
+        let until = Instant::now() + self.remembered;
+        let version = match (asked, &mut *known, &opened) {
+            // An origin that is gone for a while has what it had.
+            (Asked::Silence, Known::Archive(before, version), Some(opened)) => {
+                *before = until;
+                return found(opened.clone(), version);
+            }
+            (Asked::Nothing | Asked::Silence, ..) => {
+                self.opened.remove(path);
+                *known = Known::Nothing(until);
+                return Beside::Nothing;
+            }
+            (Asked::Version(version), ..) => version,
+        };
+        if let (Known::Archive(_, before), Some(opened)) = (&*known, opened)
+            && version.tells_the_same_as(before)
+        {
+            let found = found(opened, &version);
+            *known = Known::Archive(until, version);
+            return found;
+        }
+        match self.open(path, &version).await {
+            Ok(opened) => {
+                self.opened.insert(path.to_owned(), opened.clone());
+                let found = found(opened, &version);
+                *known = Known::Archive(until, version);
+                found
+            }
+            Err(error) => {
+                tracing::warn!(
+                    path,
+                    error,
+                    "the archive of the origin cannot be used; the plain file is passed"
+                );
+                self.opened.remove(path);
+                *known = Known::Refused(Instant::now() + REFUSED_FOR);
+                Beside::Refused
+            }
+        }
+    }
+
+    async fn ask(&self, path: &str) -> Asked {
+        match self.client.head(&format!("{path}{SUFFIX}")).await {
+            Head::Nothing => Asked::Silence,
+            Head::Answer(StatusCode::OK, headers) => {
+                let version = Version::of(&headers);
+                match version.may_be_shared() {
+                    true => Asked::Version(version),
+                    false => Asked::Nothing,
+                }
+            }
+            Head::Answer(status, _) if status.is_server_error() => Asked::Silence,
+            Head::Answer(..) => Asked::Nothing,
+        }
+    }
+
+    async fn open(&self, path: &str, version: &Version) -> Result<Arc<Opened>, String> {
+        let url = self.client.url(&format!("{path}{SUFFIX}"));
+        let options = self.remote.clone();
+        let id = self.next_id.fetch_add(1, Relaxed);
+        let (supplies, counters) = (self.supplies.clone(), self.client.counters().clone());
+        let modified = version.modified();
+        let opened = in_thread(move || {
+            let taken = FileCounters::default();
+            let remote = Remote::open(&url, options).map_err(std::io::Error::other)?;
+            counters.take(&taken, remote.counters());
+            let remote = remote.with_progress(move |now| counters.take(&taken, now));
+            open(id, remote, supplies, modified).map(Arc::new)
+        });
+        let opened = opened.await.map_err(|error| error.to_string())?;
+        match opened.weight() > OPENED_BYTES / 4 {
+            true => Err("it is too large for a proxy to hold open".to_owned()),
+            false => Ok(opened),
+        }
+    }
+}
+
+fn has_failed(opened: &Opened) -> bool {
+    opened.supply.as_ref().is_some_and(Supply::has_failed)
+}
+
+fn found(opened: Arc<Opened>, version: &Version) -> Beside {
+    // What is encrypted is passed as it is: here are no keys.
+    if let Contents::Locked = opened.contents {
+        return Beside::Nothing;
+    }
+    Beside::Archive(Found {
+        opened,
+        cache_control: version.cache_control.clone(),
+    })
+}
+
+/// Opens an archive, if what it takes in memory is not too much.
+fn open(
+    id: u64,
+    remote: Remote,
+    supplies: Arc<Supplies>,
+    modified: Option<SystemTime>,
+) -> Result<Opened, ReadError> {
+    let (supply, source) = Supply::new(id, remote, supplies)?;
+    let (header, _) = read_header(&source)?;
+    let root = &header.root;
+    let too_large = |what| ReadError::from(FormatError::Invalid { what });
+    if u64::from(root.plain_bytes) + u64::from(root.private_plain_bytes) > ROOT_BYTES_MAX {
+        return Err(too_large("its root is too large for a proxy"));
+    }
+    Opened::open(
+        id,
+        Box::new(source),
+        modified,
+        Some(supply),
+        |root| match root.stream(Stream::Catalog).bytes() > CATALOG_BYTES_MAX {
+            true => Err(too_large("its catalog is too large for a proxy")),
+            false => Ok(()),
+        },
+    )
+}
+
+impl Version {
+    fn of(headers: &HeaderMap) -> Self {
+        let text = |name| Some(headers.get(name)?.to_str().ok()?.to_owned());
+        Self {
+            tag: text(header::ETAG),
+            modified: text(header::LAST_MODIFIED),
+            bytes: text(header::CONTENT_LENGTH),
+            cache_control: text(header::CACHE_CONTROL),
+        }
+    }
+
+    /// Whether an archive of which this is said is the one of which `before` was said.
+    fn tells_the_same_as(&self, before: &Self) -> bool {
+        let is_told = self.tag.is_some() || self.modified.is_some();
+        let same = |version: &Self| {
+            let Self {
+                tag,
+                modified,
+                bytes,
+                ..
+            } = version.clone();
+            (tag, modified, bytes)
+        };
+        is_told && same(self) == same(before)
+    }
+
+    fn modified(&self) -> Option<SystemTime> {
+        httpdate::parse_http_date(self.modified.as_deref()?).ok()
+    }
+
+    /// Whether what one client is sent may be sent to another.
+    fn may_be_shared(&self) -> bool {
+        let directives = self.cache_control.as_deref().unwrap_or_default();
+        !directives.split(',').any(|directive| {
+            let name = directive.split('=').next().unwrap_or_default().trim();
+            name.eq_ignore_ascii_case("private") || name.eq_ignore_ascii_case("no-store")
+        })
+    }
+}

@@ -1,0 +1,365 @@
+//! Passing requests to the origin, and its answers back (RFC 9110, section 7.6; RFC 9112).
+//!
+//! hyper reads and writes both sides: what a request's bytes mean is decided once, and what goes on is
+//! written anew from that, so that client and origin cannot be made to disagree on where it ends. Bodies
+//! are passed piece by piece as they come, and no faster than they are taken.
+
+use std::{
+    error::Error,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body, SizeHint};
+use http_body_util::{Either, Empty};
+use hyper::{
+    HeaderMap, Method, Request, Response, StatusCode, Uri,
+    body::Incoming,
+    header::{self, HeaderName, HeaderValue},
+    http::request::Parts,
+};
+use hyper_util::{
+    client::legacy,
+    rt::{TokioExecutor, TokioTimer},
+};
+use tokio::time::{Sleep, sleep, timeout};
+
+use super::{Address, ProxyError, ProxyOptions, connector::Connector, counters::OriginCounters};
+use crate::serve::{
+    ServeError,
+    body::AnswerBody,
+    resource::{Answer, whole},
+};
+
+/// Of an answer's head, and of a body's piece.
+const BUFFER_BYTES: usize = 256 << 10;
+/// A connection to the origin that nobody uses is closed after this.
+const IDLE: Duration = Duration::from_secs(30);
+const IDLE_MAX: usize = 64;
+/// Whether there is an archive is told sooner than this, or there is none.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How we call ourselves in `Via`.
+const VIA: &str = "1.1 refrain-czip";
+/// A request that came through so many of us goes in a circle.
+const VIAS_MAX: usize = 8;
+
+/// What concerns one connection alone. What else does is named by `Connection`.
+const HOP_BY_HOP: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+type SentBody = Either<Incoming, Empty<Bytes>>;
+
+/// What asks the origin.
+#[derive(Clone)]
+pub(super) struct Client {
+    address: Arc<Address>,
+    client: legacy::Client<Connector, SentBody>,
+    timeout: Duration,
+    counters: Arc<OriginCounters>,
+}
+
+/// What comes of a question without a body.
+pub(super) enum Head {
+    /// No answer.
+    Nothing,
+    Answer(StatusCode, HeaderMap),
+}
+
+impl Client {
+    pub(super) fn new(
+        address: Address,
+        options: &ProxyOptions,
+        counters: Arc<OriginCounters>,
+    ) -> Result<Self, ProxyError> {
+        let connector = Connector::new(&address, options)?;
+        let client = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_MAX)
+            .http1_max_buf_size(BUFFER_BYTES)
+            .build(connector);
+        Ok(Self {
+            address: Arc::new(address),
+            client,
+            timeout: options.origin_timeout,
+            counters,
+        })
+    }
+
+    pub(super) fn counters(&self) -> &Arc<OriginCounters> {
+        &self.counters
+    }
+
+    /// The origin's address of a path.
+    pub(super) fn url(&self, path_and_query: &str) -> String {
+        self.address.url(path_and_query)
+    }
+
+    /// Asks for the head of what is at `path`.
+    pub(super) async fn head(&self, path: &str) -> Head {
+        let Ok(uri) = self.url(path).parse::<Uri>() else {
+            return Head::Nothing;
+        };
+        let mut request = Request::new(Either::Right(Empty::new()));
+        *request.method_mut() = Method::HEAD;
+        *request.uri_mut() = uri;
+        let headers = request.headers_mut();
+        let identity = HeaderValue::from_static("identity");
+        headers.insert(header::ACCEPT_ENCODING, identity);
+        headers.insert(header::VIA, HeaderValue::from_static(VIA));
+        self.counters.requests.fetch_add(1, Relaxed);
+        let asked = timeout(
+            self.timeout.min(QUESTION_TIMEOUT),
+            self.client.request(request),
+        );
+        match asked.await {
+            Ok(Ok(answer)) => {
+                let (head, _) = answer.into_parts();
+                Head::Answer(head.status, head.headers)
+            }
+            Ok(Err(error)) => {
+                tracing::debug!(path, error = causes(&error), "the origin does not answer");
+                Head::Nothing
+            }
+            Err(_) => Head::Nothing,
+        }
+    }
+
+    /// Passes a request, and gives the origin's answer, or says why there is none.
+    pub(super) async fn pass(&self, client: SocketAddr, head: &Parts, body: Incoming) -> Answer {
+        let vias = head.headers.get_all(header::VIA).iter();
+        let ours = vias.filter_map(|via| via.to_str().ok());
+        if ours.map(|via| via.matches(VIA).count()).sum::<usize>() >= VIAS_MAX {
+            return refusal(
+                StatusCode::LOOP_DETECTED,
+                "the origin leads back to this proxy",
+            );
+        }
+        let path_and_query = head.uri.path_and_query();
+        let path_and_query = path_and_query.map_or("/", |path_and_query| path_and_query.as_str());
+        let Ok(uri) = self.url(path_and_query).parse::<Uri>() else {
+            return refusal(StatusCode::BAD_REQUEST, "the path is none");
+        };
+        let mut request = Request::new(match body.is_end_stream() {
+            true => Either::Right(Empty::new()),
+            false => Either::Left(body),
+        });
+        *request.method_mut() = head.method.clone();
+        *request.uri_mut() = uri;
+        *request.headers_mut() = end_to_end(&head.headers);
+        self.introduce(client, head, request.headers_mut());
+        self.counters.requests.fetch_add(1, Relaxed);
+        self.counters.passed.fetch_add(1, Relaxed);
+        match timeout(self.timeout, self.client.request(request)).await {
+            Ok(Ok(answer)) => self.passed_back(answer),
+            Ok(Err(error)) => {
+                let causes = causes(&error);
+                tracing::warn!(path = path_and_query, error = causes, "no answer to pass");
+                match is_timeout(&error) {
+                    true => refusal(
+                        StatusCode::GATEWAY_TIMEOUT,
+                        "the origin cannot be reached in time",
+                    ),
+                    false if error.is_connect() => {
+                        refusal(StatusCode::BAD_GATEWAY, "the origin cannot be reached")
+                    }
+                    false => refusal(
+                        StatusCode::BAD_GATEWAY,
+                        "the origin ended the connection, or does not speak HTTP",
+                    ),
+                }
+            }
+            Err(_) => {
+                tracing::warn!(path = path_and_query, "the origin does not answer in time");
+                refusal(
+                    StatusCode::GATEWAY_TIMEOUT,
+                    "the origin does not answer in time",
+                )
+            }
+        }
+    }
+
+    /// Says for whom we ask.
+    fn introduce(&self, client: SocketAddr, head: &Parts, headers: &mut HeaderMap) {
+        headers.append(header::VIA, HeaderValue::from_static(VIA));
+        let mut set = |name: &'static str, value: Option<HeaderValue>| {
+            if let Some(value) = value {
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        };
+        let name = "x-forwarded-for";
+        let before = head.headers.get_all(name).iter();
+        let before = before.filter_map(|value| value.to_str().ok());
+        let client = client.ip().to_string();
+        let all: Vec<&str> = before.chain([client.as_str()]).collect();
+        set(name, HeaderValue::from_str(&all.join(", ")).ok());
+        let name = "x-forwarded-host";
+        if !head.headers.contains_key(name) {
+            set(name, head.headers.get(header::HOST).cloned());
+        }
+        let name = "x-forwarded-proto";
+        if !head.headers.contains_key(name) {
+            set(name, Some(HeaderValue::from_static("http")));
+        }
+    }
+
+    fn passed_back(&self, answer: Response<Incoming>) -> Answer {
+        let (mut head, body) = answer.into_parts();
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            return refusal(
+                StatusCode::BAD_GATEWAY,
+                "the origin speaks another protocol now",
+            );
+        }
+        head.headers = end_to_end(&head.headers);
+        head.headers
+            .append(header::VIA, HeaderValue::from_static(VIA));
+        for name in [header::LOCATION, header::CONTENT_LOCATION] {
+            let here = head.headers.get(&name).and_then(|to| self.here(to));
+            if let Some(here) = here {
+                head.headers.insert(name, here);
+            }
+        }
+        // What the other side spoke is not what we speak.
+        head.version = hyper::Version::HTTP_11;
+        head.extensions.clear();
+        let passing = Passing {
+            body,
+            timeout: self.timeout,
+            waiting: None,
+            counters: self.counters.clone(),
+        };
+        Response::from_parts(head, AnswerBody::passing(passing))
+    }
+
+    /// An address in the origin's folder as one of ours.
+    fn here(&self, location: &HeaderValue) -> Option<HeaderValue> {
+        let location = location.to_str().ok()?;
+        let base = self.address.url("");
+        let folder = &self.address.folder;
+        let path = match location.strip_prefix(&base) {
+            Some(path) => path,
+            None if folder.is_empty() => return None,
+            None => location.strip_prefix(folder)?,
+        };
+        // Else it only begins alike; and two slashes would name a host.
+        let is_path = path.starts_with('/') && !path.starts_with("//");
+        is_path.then(|| HeaderValue::from_str(path).ok())?
+    }
+}
+
+/// Headers without those that concern one connection.
+fn end_to_end(headers: &HeaderMap) -> HeaderMap {
+    let named: Vec<String> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .collect();
+    let mut passed = HeaderMap::with_capacity(headers.len() + 4);
+    for (name, value) in headers {
+        let is_of_hop = HOP_BY_HOP.contains(&name.as_str())
+            || *name == header::HOST
+            || *name == header::EXPECT
+            || named.iter().any(|named| named == name.as_str());
+        // Who names `Content-Length` to have it removed wants a body to end elsewhere.
+        if !is_of_hop || *name == header::CONTENT_LENGTH {
+            passed.append(name, value.clone());
+        }
+    }
+    passed
+}
+
+/// An answer of our own.
+pub(super) fn refusal(status: StatusCode, why: &str) -> Answer {
+    let reason = status.canonical_reason().unwrap_or_default();
+    let builder = Response::builder().status(status);
+    let text = format!("{} {reason}: {why}\n", status.as_u16());
+    whole(builder, "text/plain; charset=utf-8", text)
+}
+
+fn sources<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+fn causes(error: &(dyn Error + 'static)) -> String {
+    let all: Vec<String> = sources(error).map(ToString::to_string).collect();
+    all.join(": ")
+}
+
+fn is_timeout(error: &(dyn Error + 'static)) -> bool {
+    sources(error).any(|error| {
+        let error = error.downcast_ref::<io::Error>();
+        error.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+    })
+}
+
+/// A body of the origin's, on its way.
+pub(in crate::serve) struct Passing {
+    body: Incoming,
+    timeout: Duration,
+    /// Runs while a piece is waited for.
+    waiting: Option<Pin<Box<Sleep>>>,
+    counters: Arc<OriginCounters>,
+}
+
+impl Passing {
+    /// The next piece; none at the end.
+    pub(in crate::serve) fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, ServeError>> {
+        loop {
+            match Pin::new(&mut self.body).poll_frame(context) {
+                Poll::Ready(None) => return Poll::Ready(Ok(None)),
+                Poll::Ready(Some(Err(error))) => {
+                    let error = causes(&error);
+                    return Poll::Ready(Err(ServeError::Origin { error }));
+                }
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.waiting = None;
+                    // Trailers were not promised, and are not passed.
+                    if let Ok(piece) = frame.into_data() {
+                        let bytes = piece.len() as u64;
+                        self.counters.bytes.fetch_add(bytes, Relaxed);
+                        return Poll::Ready(Ok(Some(piece)));
+                    }
+                }
+                Poll::Pending => {
+                    let timeout = self.timeout;
+                    let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(timeout)));
+                    return waiting.as_mut().poll(context).map(|()| {
+                        let error = "nothing came for too long".to_owned();
+                        Err(ServeError::Origin { error })
+                    });
+                }
+            }
+        }
+    }
+
+    pub(in crate::serve) fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    pub(in crate::serve) fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,14 @@
+//! The proxy, between a client that sees every byte and origins right and wrong.
+
+mod changes;
+#[allow(dead_code)]
+#[path = "../serve/client.rs"]
+mod client;
+mod content;
+mod damage;
+mod passing;
+#[allow(dead_code)]
+#[path = "../remote/server.rs"]
+mod server;
+mod sharing;
+mod world;

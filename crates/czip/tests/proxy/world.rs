@@ -1,0 +1,259 @@
+//! An origin that has files, and a proxy before it.
+
+use std::{
+    collections::HashMap,
+    fs,
+    io::Cursor,
+    net::SocketAddr,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use refrain_czip::{
+    chunker::Chunking,
+    create::{CreateOptions, Input, Output, create},
+    format::header::Profile,
+    get::CacheOptions,
+    serve::proxy::{Proxy, ProxyOptions, ProxyStatus},
+};
+use tempfile::TempDir;
+use tokio::{net::TcpListener, runtime::Builder, sync::oneshot};
+
+use super::{
+    client::{Answer, Client},
+    server::{File, Reply, Request, Server},
+};
+
+/// What becomes of a right answer.
+pub type Change = Box<dyn Fn(&Request, Reply) -> Reply + Send + Sync>;
+
+/// A web server with files, by path.
+pub struct Origin {
+    files: Arc<Mutex<HashMap<String, File>>>,
+    change: Arc<Mutex<Change>>,
+    pub server: Server,
+}
+
+impl Origin {
+    pub fn new() -> Self {
+        let files: Arc<Mutex<HashMap<String, File>>> = Arc::default();
+        let change: Arc<Mutex<Change>> = Arc::new(Mutex::new(Box::new(|_, reply| reply)));
+        let (all, how) = (files.clone(), change.clone());
+        let server = Server::start(move |request| {
+            let file = all.lock().unwrap().get(&request.path).cloned();
+            let reply = match file {
+                Some(file) => file.reply(request),
+                None => Reply::new(404, "there is no such file\n"),
+            };
+            how.lock().unwrap()(request, reply)
+        });
+        Self {
+            files,
+            change,
+            server,
+        }
+    }
+
+    pub fn put(&self, path: &str, bytes: &[u8], etag: &'static str) {
+        let bytes = bytes.to_vec();
+        let file = File { bytes, etag };
+        self.files.lock().unwrap().insert(path.to_owned(), file);
+    }
+
+    pub fn remove(&self, path: &str) {
+        self.files.lock().unwrap().remove(path);
+    }
+
+    pub fn change(&self, change: impl Fn(&Request, Reply) -> Reply + Send + Sync + 'static) {
+        *self.change.lock().unwrap() = Box::new(change);
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.server.address)
+    }
+
+    /// Requests for a path.
+    pub fn requests_for(&self, path: &str) -> Vec<Request> {
+        let all = self.server.requests().into_iter();
+        all.filter(|request| request.path == path).collect()
+    }
+}
+
+/// A proxy.
+pub struct World {
+    pub origin: Arc<Origin>,
+    pub folder: Arc<TempDir>,
+    pub address: SocketAddr,
+    proxy: Arc<Proxy>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub fn with(change: impl FnOnce(&mut ProxyOptions)) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        Self::before(Arc::new(Origin::new()), Arc::new(folder), change)
+    }
+
+    /// Another proxy with this one's folder and origin.
+    pub fn again(&self) -> Self {
+        Self::before(self.origin.clone(), self.folder.clone(), |_| {})
+    }
+
+    fn before(
+        origin: Arc<Origin>,
+        folder: Arc<TempDir>,
+        change: impl FnOnce(&mut ProxyOptions),
+    ) -> Self {
+        let mut options = ProxyOptions::new(&origin.url(), folder.path().join("cache"));
+        options.remembered = Duration::from_secs(600);
+        change(&mut options);
+        let proxy = Arc::new(Proxy::new(&options).expect("an address"));
+        let (stop, stopped) = oneshot::channel();
+        let (bound, address) = std::sync::mpsc::channel();
+        let running = proxy.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime = Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build();
+            let runtime = runtime.expect("a runtime");
+            runtime.block_on(async move {
+                let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+                bound
+                    .send(listener.local_addr().expect("an address"))
+                    .expect("somebody waits");
+                let stop = async { drop(stopped.await) };
+                running.run(listener, stop).await.expect("it serves");
+            });
+            runtime.shutdown_background();
+        });
+        Self {
+            origin,
+            folder,
+            address: address.recv().expect("it listens"),
+            proxy,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    pub fn status(&self) -> ProxyStatus {
+        self.proxy.status()
+    }
+
+    pub fn cache(&self) -> PathBuf {
+        self.folder.path().join("cache")
+    }
+
+    pub fn client(&self) -> Client {
+        Client::new(self.address)
+    }
+
+    /// An answer, if it is whole.
+    pub fn try_get(&self, path: &str, headers: &[(&str, &str)]) -> Option<Answer> {
+        let mut client = self.client();
+        client.ask("GET", path, headers, b"");
+        client.answer(false)
+    }
+
+    #[track_caller]
+    pub fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.try_get(path, headers).expect("a whole answer")
+    }
+
+    #[track_caller]
+    pub fn head(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        let mut client = self.client();
+        client.ask("HEAD", path, headers, b"");
+        client.answer(true).expect("an answer")
+    }
+
+    /// Tells the proxy to stop, and does not wait for it.
+    pub fn stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    pub fn wait(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("it ends");
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Bytes that do not repeat.
+pub fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut noise = vec![0; bytes];
+    blake3::Hasher::new()
+        .update(&seed.to_le_bytes())
+        .finalize_xof()
+        .fill(&mut noise);
+    noise
+}
+
+/// Files of a release: some of them are other ones in each, all have another time.
+pub fn release(number: u64) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    for file in 0..40_u64 {
+        let is_changed = file % 9 == number % 9;
+        let seed = file * 100 + if is_changed { number } else { 0 };
+        let content = noise(seed, 19_000 + 1700 * file as usize);
+        let mut header = tar::Header::new_ustar();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        header.set_mtime(1_700_000_000 + number * 1000 + file);
+        let path = format!("release-{number}/file-{file}");
+        tar.append_data(&mut header, Path::new(&path), &content[..])
+            .expect("memory takes it");
+    }
+    tar.into_inner().expect("memory takes it")
+}
+
+/// Options by which chunks are small, so that tests have many.
+pub fn creating(profile: Profile) -> CreateOptions {
+    CreateOptions {
+        profile,
+        chunking: Chunking::new(Default::default(), 4 << 10).expect("a power of two"),
+        frame_bytes: 16 << 10,
+        threads: 1,
+        ..CreateOptions::default()
+    }
+}
+
+/// An archive of `content`, as a file; `has_footer` as it goes down a pipe.
+pub fn archive_of(content: &[u8], options: &CreateOptions, has_footer: bool) -> Vec<u8> {
+    let input = Input::Stream(Box::new(Cursor::new(content.to_vec())));
+    archive(vec![input], options, has_footer)
+}
+
+pub fn archive(inputs: Vec<Input>, options: &CreateOptions, has_footer: bool) -> Vec<u8> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("archive");
+    let output = match has_footer {
+        true => Output::Pipe(Box::new(fs::File::create(&path).expect("a new file"))),
+        false => Output::File(path.clone()),
+    };
+    create(inputs, output, options, &mut |_| ControlFlow::Continue(())).expect("an archive");
+    fs::read(path).expect("it is there")
+}
+
+/// The bound on disk of a proxy.
+pub fn bound(options: &mut ProxyOptions, bytes_max: u64) {
+    options.cache = CacheOptions {
+        bytes_max,
+        ..options.cache.clone()
+    };
+}

@@ -1,0 +1,72 @@
+//! Serving until the program is told to stop.
+
+use std::io;
+
+use anyhow::Context;
+use tokio::{
+    net::TcpListener,
+    runtime::Builder,
+    signal::unix::{SignalKind, signal},
+};
+use tracing::level_filters::LevelFilter;
+
+use crate::{log_json_to_stderr, log_to_stderr};
+
+/// Threads that read and decompress what is not cached: they wait most of the time.
+const READERS_MAX: usize = 64;
+
+/// Where to listen, and how to tell of it.
+#[derive(clap::Args)]
+pub struct ListenArguments {
+    /// Where to listen
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: String,
+    /// Write the log, a line a request, as JSON
+    #[arg(long)]
+    json_log: bool,
+}
+
+impl ListenArguments {
+    /// Has `make` make what serves, and that serve until SIGTERM or Ctrl-C. `what` is for the log.
+    pub fn serve<S>(
+        &self,
+        what: &str,
+        make: impl FnOnce() -> anyhow::Result<S>,
+        run: impl AsyncFnOnce(&S, TcpListener, Stop) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
+        let _log = match self.json_log {
+            true => log_json_to_stderr(LevelFilter::INFO),
+            false => log_to_stderr(LevelFilter::INFO),
+        };
+        let server = make()?;
+        let runtime = Builder::new_multi_thread()
+            .enable_all()
+            .max_blocking_threads(READERS_MAX)
+            .build()?;
+        let served = runtime.block_on(async {
+            let mut terminated = signal(SignalKind::terminate())?;
+            let mut interrupted = signal(SignalKind::interrupt())?;
+            let listener = TcpListener::bind(&self.listen)
+                .await
+                .with_context(|| format!("cannot listen on {}", self.listen))?;
+            // With port 0 this alone says which one it is.
+            let address = listener.local_addr()?;
+            tracing::info!(%address, what, "serving");
+            let stop = Box::pin(async move {
+                tokio::select! {
+                    _ = terminated.recv() => {}
+                    _ = interrupted.recv() => {}
+                }
+                tracing::info!("stopping: what is being sent is sent to its end");
+            });
+            run(&server, listener, stop).await?;
+            anyhow::Ok(())
+        });
+        // A read that hangs is not waited for.
+        runtime.shutdown_background();
+        served
+    }
+}
+
+/// Done when the program is told to stop.
+pub type Stop = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -1,0 +1,73 @@
+//! `refrain czip proxy`: between clients that know nothing of CZIP and any web server.
+
+use std::path::PathBuf;
+
+use refrain_czip::{
+    get::CacheOptions,
+    serve::{
+        ServeOptions,
+        proxy::{Proxy, ProxyOptions},
+    },
+};
+use refrain_gateway::units::{ByteSize, TimeSpan};
+
+use super::listen::ListenArguments;
+
+const AFTER_HELP: &str = "\
+A request for /x is answered with the content of the origin's /x.czip, if there is one: its chunks come \
+out of the cache, or from the origin by ranges, once for all files that have them. All else is passed on \
+as it is, and so is /x where the archive cannot be used. /.czip/status says what came from where.";
+
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct ProxyArguments {
+    #[command(flatten)]
+    listen: ListenArguments,
+    /// The web server that requests go to, as in http://10.0.0.1:8080 or https://example.org/mirror
+    #[arg(long, value_name = "URL")]
+    origin: String,
+    /// A folder that keeps chunks. Other proxies, and `get`, may share it
+    #[arg(long, value_name = "DIR")]
+    cache: PathBuf,
+    /// The bound of the cache on disk; the oldest chunks go first
+    #[arg(long, value_name = "SIZE", default_value = "10GiB")]
+    cache_size: ByteSize,
+    /// Memory for chunks, which all files share
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    memory: ByteSize,
+    /// So long the proxy believes what the origin said of an archive: that it has it, which, or none
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    recheck: TimeSpan,
+    /// The origin's answers begin within this, and their pieces follow each other so
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    timeout: TimeSpan,
+    /// Certificates to trust instead of the system's, in PEM
+    #[arg(long, value_name = "FILE")]
+    roots: Option<PathBuf>,
+    /// Connections at once; others wait
+    #[arg(long, value_name = "N", default_value_t = ServeOptions::default().connections_max)]
+    connections: usize,
+}
+
+pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
+    let defaults = ProxyOptions::new(&arguments.origin, arguments.cache.clone());
+    let options = ProxyOptions {
+        cache: CacheOptions {
+            bytes_max: arguments.cache_size.0,
+            ..defaults.cache
+        },
+        serve: ServeOptions {
+            cache_bytes: arguments.memory.0,
+            connections_max: arguments.connections.max(1),
+            ..defaults.serve
+        },
+        remembered: arguments.recheck.0,
+        origin_timeout: arguments.timeout.0,
+        roots: arguments.roots.clone(),
+        ..defaults
+    };
+    let make = || Ok(Proxy::new(&options)?);
+    (arguments.listen).serve(&arguments.origin, make, async |proxy, listener, stop| {
+        proxy.run(listener, stop).await
+    })
+}
