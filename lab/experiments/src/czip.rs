@@ -12,6 +12,7 @@ mod measured;
 mod options;
 mod origin;
 mod page;
+mod serving;
 mod sizes;
 mod speed;
 mod targets;
