@@ -47,6 +47,7 @@ use tokio::{net::TcpListener, sync::Semaphore};
 use crate::archive::ReadError;
 use cache::ChunkCache;
 use counters::Counters;
+use file::Buffers;
 use names::Names;
 use site::Site;
 use tree::Tree;
@@ -104,6 +105,7 @@ struct Shared {
     counters: Arc<Counters>,
     cache: Arc<ChunkCache>,
     content: Content,
+    buffers: Arc<Buffers>,
     encoders: Arc<Semaphore>,
 }
 
@@ -145,6 +147,7 @@ impl Server {
                 site: Arc::new(Site::new(Tree::new(folder)?, counters.clone())),
                 names: Names::default(),
             }),
+            buffers: Arc::default(),
             encoders: Arc::new(Semaphore::new(options.encoders_max)),
             counters,
         });

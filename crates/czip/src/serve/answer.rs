@@ -146,8 +146,7 @@ async fn batch(
     let is_all = located.iter().all(Option::is_some);
     let (plan, opened, bytes) = chunks::plan(located, true);
     let mut sending = Sending::new(
-        shared.cache.clone(),
-        shared.counters.clone(),
+        shared.clone(),
         Sent::Units(Arc::new(plan), opened),
         0,
         bytes,

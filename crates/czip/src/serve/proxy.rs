@@ -195,6 +195,7 @@ impl Proxy {
             options: serve,
             cache: Arc::new(ChunkCache::new(serve.cache_bytes, counters.clone())),
             content: Content::Origin(Box::new(origin)),
+            buffers: Arc::default(),
             encoders: Arc::new(Semaphore::new(serve.encoders_max)),
             counters,
         });

@@ -242,8 +242,7 @@ pub(super) async fn send(
     builder = with(builder, header::CONTENT_TYPE, resource.media_type);
     let count = range.end - range.start;
     let mut sending = Sending::new(
-        shared.cache.clone(),
-        shared.counters.clone(),
+        shared.clone(),
         resource.sent,
         resource.offset + range.start,
         resource.offset + range.end,

@@ -6,27 +6,32 @@ use std::{
     future::Future,
     os::unix::fs::FileExt,
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use bytes::{Bytes, BytesMut};
 
 use super::{
-    ServeError,
-    cache::{ChunkCache, Key, in_thread},
+    ServeError, Shared,
+    cache::{Key, in_thread},
     counters::Counters,
+    file::{PIECE_BYTES, read_from_page_cache},
     opened::Opened,
     plan::{Plan, Segment, Unit, View},
 };
-use crate::{archive::ReadError, format::FormatError};
+use crate::{
+    archive::{ReadError, Source},
+    format::FormatError,
+};
 
 /// From so many bytes on, a piece goes out without being copied.
 const ALONE_BYTES: usize = 16 << 10;
 /// Pieces that are smaller go out together.
 const TOGETHER_BYTES: usize = 64 << 10;
-/// Read of a plain file at once.
-const FILE_READ_BYTES: u32 = 256 << 10;
+/// Of a unit that has so many times its bytes, a piece is copied: a slice would keep all of it in memory
+/// for as long as a client takes.
+const KEPT_PER_PIECE: usize = 4;
 /// Units that a read may take at once, at most.
 const UNITS_AHEAD: usize = 16;
 
@@ -51,8 +56,7 @@ type Loading = Pin<Box<dyn Future<Output = Result<Loaded, ServeError>> + Send>>;
 
 /// A range that is being sent.
 pub(super) struct Sending {
-    cache: Arc<ChunkCache>,
-    counters: Arc<Counters>,
+    shared: Arc<Shared>,
     sent: Sent,
     position: u64,
     end: u64,
@@ -70,16 +74,9 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    pub(super) fn new(
-        cache: Arc<ChunkCache>,
-        counters: Arc<Counters>,
-        sent: Sent,
-        begin: u64,
-        end: u64,
-    ) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, sent: Sent, begin: u64, end: u64) -> Self {
         let mut sending = Self {
-            cache,
-            counters,
+            shared,
             sent,
             position: begin,
             end,
@@ -176,8 +173,8 @@ impl Sending {
                 if !self.gathered.is_empty() {
                     return Ok(Some(self.gathered.split().freeze()));
                 }
-                self.read_file(offset + u64::from(within), count.min(FILE_READ_BYTES));
-                return Ok(None);
+                let count = (count as usize).min(PIECE_BYTES);
+                return Ok(self.read_file(offset + u64::from(within), count));
             }
             Segment::Unit { index, offset, .. } => {
                 let Some(unit) = self.find_unit(&plan, index) else {
@@ -190,11 +187,12 @@ impl Sending {
                     let what = "a chunk lies beyond its frame";
                     return Err(ReadError::from(FormatError::Invalid { what }).into());
                 }
-                if count as usize >= ALONE_BYTES {
+                let count = count as usize;
+                if goes_alone(count, unit.len()) {
                     if !self.gathered.is_empty() {
                         return Ok(Some(self.gathered.split().freeze()));
                     }
-                    self.pass(count);
+                    self.pass(count as u32);
                     return Ok(Some(unit.slice(begin..end)));
                 }
                 self.gathered.extend_from_slice(&unit[begin..end]);
@@ -219,10 +217,10 @@ impl Sending {
             Sent::Archive(opened, view) => {
                 let (opened, view) = (opened.clone(), *view);
                 let window = self.position / opened.stretch_bytes();
-                match self.cache.plan(&Key::Plan(opened.id, view, window)) {
+                match self.shared.cache.plan(&Key::Plan(opened.id, view, window)) {
                     Some(plan) => self.begin_stretch(plan),
                     None => {
-                        let cache = self.cache.clone();
+                        let cache = self.shared.cache.clone();
                         self.load(async move {
                             let plan = cache.load_plan(opened, view, window).await?;
                             Ok(Loaded::Plan(plan))
@@ -255,7 +253,11 @@ impl Sending {
         let window = self.position / stretch_bytes + 1;
         let left = self.end.saturating_sub(window * stretch_bytes);
         if opened.supply.is_some() && left > 0 {
-            let ahead = self.cache.clone().load_ahead(opened.clone(), window, left);
+            let ahead = self
+                .shared
+                .cache
+                .clone()
+                .load_ahead(opened.clone(), window, left);
             // What goes wrong shows again when it is wanted.
             tokio::spawn(async { drop(ahead.await) });
         }
@@ -284,7 +286,7 @@ impl Sending {
         {
             return Some(bytes.clone());
         }
-        let bytes = self.cache.unit(&plan.units[index as usize].key())?;
+        let bytes = self.shared.cache.unit(&plan.units[index as usize].key())?;
         self.unit = Some((index, bytes.clone()));
         Some(bytes)
     }
@@ -311,35 +313,44 @@ impl Sending {
         };
         let here = (first..beyond).take_while(is_here);
         let units: Vec<Unit> = here.map(|index| plan.units[index]).collect();
-        let cache = self.cache.clone();
+        let cache = self.shared.cache.clone();
         self.load(async move {
             let bytes = cache.load_units(opened, units).await?;
             Ok(Loaded::Unit(index, bytes))
         });
     }
 
-    fn read_file(&mut self, offset: u64, bytes: u32) {
+    /// Reads a piece of a file: at once, if that takes no waiting for a disk.
+    fn read_file(&mut self, offset: u64, bytes: usize) -> Option<Bytes> {
+        let mut buffer = self.shared.buffers.take();
+        if let Sent::File(file) = &self.sent {
+            let read = read_from_page_cache(file, buffer.room(bytes), offset);
+            if read > 0 {
+                Counters::add(&self.shared.counters.disk_bytes, read as u64);
+                self.pass(read as u32);
+                return Some(buffer.filled(read));
+            }
+        }
         let sent = self.sent.clone();
-        let counters = self.counters.clone();
+        let shared = self.shared.clone();
         self.load(async move {
             let piece = in_thread(move || {
-                let mut piece = vec![0; bytes as usize];
+                let room = buffer.room(bytes);
                 match &sent {
                     Sent::File(file) => {
-                        file.read_exact_at(&mut piece, offset)?;
-                        let bytes = u64::from(bytes);
-                        counters.disk_bytes.fetch_add(bytes, Ordering::Relaxed);
+                        file.read_exact_at(room, offset)?;
+                        Counters::add(&shared.counters.disk_bytes, bytes as u64);
                     }
                     Sent::Archive(opened, _) => {
-                        use crate::archive::Source;
-                        opened.archive.source().read_exact_at(&mut piece, offset)?;
+                        opened.archive.source().read_exact_at(room, offset)?;
                     }
                     Sent::Units(..) => unreachable!("its plan has no files"),
                 }
-                Ok(piece)
+                Ok(buffer.filled(bytes))
             });
-            Ok(Loaded::Piece(piece.await?.into()))
+            Ok(Loaded::Piece(piece.await?))
         });
+        None
     }
 
     /// In a task of its own: what others wait for too is read to its end, even if this client goes.
@@ -351,5 +362,24 @@ impl Sending {
                 Err(_) => Err(ServeError::Stopped),
             }
         }));
+    }
+}
+
+/// Whether a piece of a unit goes out without being copied.
+fn goes_alone(piece_bytes: usize, unit_bytes: usize) -> bool {
+    piece_bytes >= ALONE_BYTES && piece_bytes * KEPT_PER_PIECE >= unit_bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_keeps_no_more_than_four_times_its_bytes_in_memory() {
+        assert!(goes_alone(32 << 10, 32 << 10));
+        assert!(goes_alone(64 << 10, 256 << 10));
+        assert!(!goes_alone(63 << 10, 256 << 10));
+        // What is small is copied in any case.
+        assert!(!goes_alone(8 << 10, 8 << 10));
     }
 }

@@ -139,6 +139,50 @@ fn plain_files_and_folders_are_served_too() {
 }
 
 #[test]
+fn plain_files_are_served_from_the_disk_as_from_memory() {
+    let world = World::new();
+    let content = letters(3, 5_000_001);
+    let path = world.path("plain");
+    fs::write(&path, &content).expect("a new file");
+    for _ in 0..2 {
+        let file = fs::File::open(&path).expect("it is there");
+        file.sync_all().expect("a disk");
+        #[cfg(target_os = "linux")]
+        {
+            let advice = rustix::fs::Advice::DontNeed;
+            rustix::fs::fadvise(&file, 0, None, advice).expect("a file");
+        }
+        // The second half is in memory then, and the first one not.
+        let half = world.get("/plain", &[("Range", "bytes=2500000-")]);
+        assert!(half.body == content[2_500_000..]);
+        assert!(world.get("/plain", &[]).body == content);
+        assert!(world.get("/plain", &[]).body == content);
+    }
+}
+
+#[test]
+fn a_plain_file_that_becomes_shorter_is_cut_off() {
+    let world = World::new();
+    let content = letters(4, 40_000_000);
+    fs::write(world.path("plain"), &content).expect("a new file");
+    let mut client = world.client();
+    client.ask("GET", "/plain", &[], b"");
+    assert_eq!(client.head().expect("an answer").status, 200);
+    let file = fs::OpenOptions::new().write(true).open(world.path("plain"));
+    file.expect("it is there").set_len(5).expect("shorter");
+    let mut received = 0;
+    loop {
+        let piece = client.read_some(1 << 20);
+        if piece.is_empty() {
+            break;
+        }
+        assert!(piece == content[received..received + piece.len()]);
+        received += piece.len();
+    }
+    assert!(received < content.len(), "the rest is gone");
+}
+
+#[test]
 fn other_methods_are_refused_and_the_status_counts() {
     let world = World::new();
     fs::write(world.path("plain"), b"0123456789").expect("a new file");
