@@ -33,8 +33,9 @@ use crate::{
 const READ_BYTES: u64 = 256 << 10;
 /// What an item takes beside its bytes.
 const ITEM_BYTES: u64 = 160;
-/// A shard takes the largest frame, and some more.
-const SHARD_BYTES_MIN: u64 = 64 << 20;
+/// A shard of the cache has its part of the memory for itself, and which items are its own is chance: in
+/// a small one they vary by more than is left over.
+const SHARD_BYTES_MIN: u64 = 256 << 20;
 
 /// What is in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
