@@ -3,6 +3,7 @@
 use std::io;
 
 use anyhow::Context;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     net::TcpListener,
     runtime::Builder,
@@ -70,3 +71,31 @@ impl ListenArguments {
 
 /// Done when the program is told to stop.
 pub type Stop = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Lets the process have as many files open as its connections need, as far as the system allows: by
+/// default a process may have a few hundred.
+pub fn allow_open_files(connections: usize) {
+    let limit = getrlimit(Resource::Nofile);
+    // Each has its socket and a file; archives stay open.
+    let needed = connections as u64 * 2 + 256;
+    let Some(current) = limit.current.filter(|&current| current < needed) else {
+        return;
+    };
+    let allowed = limit.maximum.map_or(needed, |maximum| maximum.min(needed));
+    let raised = Rlimit {
+        current: Some(allowed),
+        ..limit
+    };
+    let open_files = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => allowed,
+        Err(_) => current,
+    };
+    if open_files < needed {
+        tracing::warn!(
+            open_files,
+            needed,
+            "too few open files for so many connections: raise the limit (ulimit -n, LimitNOFILE), or \
+             lower --connections"
+        );
+    }
+}

@@ -11,7 +11,7 @@ use refrain_czip::{
 };
 use refrain_gateway::units::{ByteSize, TimeSpan};
 
-use super::listen::ListenArguments;
+use super::listen::{ListenArguments, allow_open_files};
 
 const AFTER_HELP: &str = "\
 A request for /x is answered with the content of the origin's /x.czip, if there is one: its chunks come \
@@ -66,7 +66,10 @@ pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
         roots: arguments.roots.clone(),
         ..defaults
     };
-    let make = || Ok(Proxy::new(&options)?);
+    let make = || {
+        allow_open_files(arguments.connections);
+        Ok(Proxy::new(&options)?)
+    };
     (arguments.listen).serve(&arguments.origin, make, async |proxy, listener, stop| {
         proxy.run(listener, stop).await
     })

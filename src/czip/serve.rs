@@ -6,7 +6,7 @@ use anyhow::Context;
 use refrain_czip::serve::{ServeOptions, Server};
 use refrain_gateway::units::ByteSize;
 
-use super::listen::ListenArguments;
+use super::listen::{ListenArguments, allow_open_files};
 
 #[derive(clap::Args)]
 pub struct ServeArguments {
@@ -31,6 +31,7 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
     };
     let folder = arguments.folder.display().to_string();
     let make = || {
+        allow_open_files(arguments.connections);
         Server::new(&arguments.folder, options)
             .with_context(|| format!("{folder} cannot be served"))
     };

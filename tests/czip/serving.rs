@@ -2,7 +2,10 @@
 
 use std::{
     io::{BufRead, BufReader},
+    net::TcpStream,
     process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -62,6 +65,41 @@ fn it_serves_logs_json_and_stops_when_told_to() {
     let told = Command::new("kill").args(["-TERM", &process]).status();
     assert!(told.expect("kill runs").success());
     assert!(serving.0.wait().expect("it ends").success());
+}
+
+#[test]
+fn it_allows_itself_the_open_files_that_its_connections_need() {
+    let world = World::new();
+    let mut serving = Serving(
+        Command::new("sh")
+            // What a shell allows is a few hundred, as a rule, and more if asked.
+            .args(["-c", "ulimit -Sn 40; exec \"$0\" \"$@\""])
+            .arg(env!("CARGO_BIN_EXE_refrain"))
+            .args(["czip", "serve", ".", "--listen", "127.0.0.1:0"])
+            .args(["--json-log", "--connections", "100"])
+            .current_dir(world.path("."))
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program runs"),
+    );
+    let log = serving.0.stderr.take().expect("it is piped");
+    let first = BufReader::new(log).lines().next();
+    let first = first.expect("it says where it listens").expect("UTF-8");
+    let first: Value = serde_json::from_str(&first).expect("an object a line");
+    let address = first["address"].as_str().expect("an address").to_owned();
+    let connect = |_| TcpStream::connect(&address).expect("it listens");
+    let connections: Vec<TcpStream> = (0..90).map(connect).collect();
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let url = format!("http://{address}/.czip/status");
+        let mut answer = ureq::get(&url).call().expect("an answer");
+        let status: Value = answer.body_mut().read_json().expect("JSON");
+        if status["connections_now"].as_u64() > Some(connections.len() as u64) {
+            break;
+        }
+        assert!(Instant::now() < end, "{status}");
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]

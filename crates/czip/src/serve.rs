@@ -35,6 +35,7 @@ pub mod proxy;
 mod resource;
 mod sending;
 mod site;
+mod socket;
 mod tree;
 
 pub use counters::Status;
@@ -57,11 +58,12 @@ use tree::Tree;
 pub struct ServeOptions {
     /// Memory for the chunk cache.
     pub cache_bytes: u64,
-    /// Connections at once; others wait to be taken.
+    /// Connections at once. Who comes then takes the place of one that has no request, or waits for it.
     pub connections_max: usize,
     /// A request's head comes within this, or the connection ends; also the time between requests.
     pub head_timeout: Duration,
-    /// A client that takes nothing for so long is cut off.
+    /// A client that takes nothing for so long is cut off. On Linux this shows only when it took 128 KiB
+    /// of what the kernel has for it: that much in this time is the least.
     pub stall_timeout: Duration,
     /// Answers that are encoded at once; others go out as they are.
     pub encoders_max: usize,

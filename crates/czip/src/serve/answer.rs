@@ -3,9 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use http_body_util::{BodyExt, Limited};
-use hyper::{
-    HeaderMap, Method, Request, Response, StatusCode, body::Incoming, header, http::request::Parts,
-};
+use hyper::{Method, Request, Response, StatusCode, body::Incoming, header, http::request::Parts};
 
 use super::{
     Content, Folder, ServeError, Shared,
@@ -22,8 +20,6 @@ use super::{
 };
 use crate::format::ChunkName;
 
-/// A request's header has no more.
-const HEADER_BYTES_MAX: usize = 16 << 10;
 /// A request's body comes within this.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -40,9 +36,6 @@ pub(super) async fn answer(
     let is_head = request.method() == Method::HEAD;
     let path = request.uri().path().to_owned();
     let answered = match &shared.content {
-        _ if header_bytes(request.headers()) > HEADER_BYTES_MAX => {
-            Ok(text(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE))
-        }
         Content::Folder(folder) => of_folder(shared, folder, request).await,
         Content::Origin(proxy) => proxy.answer(shared, client, request).await,
     };
@@ -54,13 +47,6 @@ pub(super) async fn answer(
         true => answered.map(|_| AnswerBody::empty()),
         false => answered,
     }
-}
-
-fn header_bytes(headers: &HeaderMap) -> usize {
-    headers
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len() + 4)
-        .sum()
 }
 
 async fn of_folder(

@@ -15,7 +15,10 @@ use tokio::{
     task::{JoinHandle, spawn_blocking},
 };
 
-use super::{ServeError, counters::Counters, encoding::Encoder, proxy::Passing, sending::Sending};
+use super::{
+    ServeError, counters::Counters, encoding::Encoder, proxy::Passing, sending::Sending,
+    socket::Answering,
+};
 
 /// A body.
 pub(super) struct AnswerBody {
@@ -188,6 +191,7 @@ pub(super) struct Record {
     pub(super) began: Instant,
     pub(super) bytes: u64,
     pub(super) is_failed: bool,
+    pub(super) _answering: Answering,
 }
 
 impl Record {

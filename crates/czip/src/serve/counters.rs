@@ -9,6 +9,7 @@ use serde::Serialize;
 pub(super) struct Counters {
     pub(super) connections: AtomicU64,
     pub(super) connections_now: AtomicU64,
+    pub(super) connections_idle: AtomicU64,
     pub(super) requests: AtomicU64,
     pub(super) requests_failed: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
@@ -30,6 +31,8 @@ pub struct Status {
     pub connections: u64,
     /// Those that are open.
     pub connections_now: u64,
+    /// Of those that are open, those without a request.
+    pub connections_idle: u64,
     /// Requests.
     pub requests: u64,
     /// Those answered with a status of 500 or more, or cut off.
@@ -54,6 +57,7 @@ impl Counters {
         Status {
             connections: count(&self.connections),
             connections_now: count(&self.connections_now),
+            connections_idle: count(&self.connections_idle),
             requests: count(&self.requests),
             requests_failed: count(&self.requests_failed),
             sent_bytes: count(&self.sent_bytes),

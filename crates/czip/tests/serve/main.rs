@@ -7,6 +7,7 @@ mod client;
 mod codings;
 mod conditions;
 mod content;
+mod crowds;
 mod curl;
 mod damage;
 mod limits;
