@@ -93,7 +93,8 @@ fn it_allows_itself_the_open_files_that_its_connections_need() {
     loop {
         let url = format!("http://{address}/.czip/status");
         let mut answer = ureq::get(&url).call().expect("an answer");
-        let status: Value = answer.body_mut().read_json().expect("JSON");
+        let status = answer.body_mut().read_to_vec().expect("a body");
+        let status: Value = serde_json::from_slice(&status).expect("JSON");
         if status["connections_now"].as_u64() > Some(connections.len() as u64) {
             break;
         }
