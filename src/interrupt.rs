@@ -1,4 +1,5 @@
-//! Ctrl-C: what is being done is given up, and what is to be tidied up is.
+//! Signals that ask to end: Ctrl-C, SIGTERM, and SIGHUP when the terminal goes. What is being done is
+//! given up, and what is to be tidied up is.
 
 use std::{
     error::Error,
@@ -7,52 +8,54 @@ use std::{
     process,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
     thread,
 };
 
 use tokio::{
     runtime::Builder,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
 };
 
-/// The exit code of a program that Ctrl-C ended: 128 and the signal's number.
-pub const EXIT_CODE: u8 = 130;
+/// What a signal's number is added to, as shells do: the exit code of who it ended.
+const EXIT_CODE_BASE: u8 = 128;
 
-/// Whether Ctrl-C was pressed. Shared by its clones.
+/// Whether somebody asked to end, and how. Shared by its clones.
 #[derive(Clone, Debug, Default)]
-pub struct Interrupt(Arc<AtomicBool>);
+pub struct Interrupt {
+    /// The exit code of who is ended so; 0 while nobody asked.
+    exit_code: Arc<AtomicU8>,
+}
 
 impl Interrupt {
-    /// Takes Ctrl-C from now on. A second one ends the program at once.
+    /// Takes signals from now on. A second one ends the program at once.
     pub fn listen() -> io::Result<Self> {
         let interrupt = Self::default();
         let runtime = Builder::new_current_thread().enable_io().build()?;
         let mut signals = {
             let _entered = runtime.enter();
-            signal(SignalKind::interrupt())?
+            Signals::listen()?
         };
         let first = interrupt.clone();
         thread::spawn(move || {
-            runtime.block_on(signals.recv());
-            first.set();
-            runtime.block_on(signals.recv());
-            process::exit(EXIT_CODE.into());
+            first.set(runtime.block_on(signals.next()));
+            process::exit(runtime.block_on(signals.next()).into());
         });
         Ok(interrupt)
     }
 
-    pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+    /// Somebody asked, in a way that gives this exit code.
+    pub fn set(&self, exit_code: u8) {
+        self.exit_code.store(exit_code, Ordering::Relaxed);
     }
 
     /// # Errors
-    /// After Ctrl-C.
+    /// Once somebody asked.
     pub fn check(&self) -> Result<(), Interrupted> {
-        match self.0.load(Ordering::Relaxed) {
-            true => Err(Interrupted),
-            false => Ok(()),
+        match self.exit_code.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            exit_code => Err(Interrupted { exit_code }),
         }
     }
 
@@ -60,11 +63,11 @@ impl Interrupt {
     pub fn flow(&self) -> ControlFlow<()> {
         match self.check() {
             Ok(()) => ControlFlow::Continue(()),
-            Err(Interrupted) => ControlFlow::Break(()),
+            Err(_) => ControlFlow::Break(()),
         }
     }
 
-    /// What became of something: after Ctrl-C, its error is that.
+    /// What became of something: after a signal, its error is that.
     pub fn or<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
         match self.check() {
             Ok(()) => result,
@@ -73,9 +76,58 @@ impl Interrupt {
     }
 }
 
+/// The signals that ask to end.
+pub struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    /// Takes them, within a runtime. A hangup stays ignored where `nohup` has it so.
+    pub fn listen() -> io::Result<Self> {
+        let hangup = SignalKind::hangup();
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: match is_ignored(hangup) {
+                true => None,
+                false => Some(signal(hangup)?),
+            },
+        })
+    }
+
+    /// Waits for the next one: the exit code of who ends by it.
+    pub async fn next(&mut self) -> u8 {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        let kind = tokio::select! {
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = hangup => SignalKind::hangup(),
+        };
+        EXIT_CODE_BASE + kind.as_raw_value() as u8
+    }
+}
+
+/// Whether whoever started the program has it ignore a signal; told on Linux alone.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (kind.as_raw_value() - 1) & 1 == 1)
+}
+
 /// Why not all was done.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Interrupted;
+pub struct Interrupted {
+    /// The exit code that says so.
+    pub exit_code: u8,
+}
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,7 +1,8 @@
 //! `refrain`: keeps bytes off the wire that the other side already has.
 //!
 //! One thin file a subcommand. Exit codes: 0 done; 1 it failed, and standard error says
-//! why; 2 the command line or the configuration is wrong; 130 Ctrl-C ended it early.
+//! why; 2 the command line or the configuration is wrong; 130 Ctrl-C ended it early, 129 and
+//! 143 SIGHUP and SIGTERM.
 
 mod bench;
 mod check;
@@ -44,7 +45,7 @@ const LOG_LINES_WAITING_MAX: usize = 16_384;
     version,
     max_term_width = 100,
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 130 Ctrl-C \
-                  ended it."
+                  ended it, 129 SIGHUP, 143 SIGTERM."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -101,10 +102,9 @@ fn main() -> ExitCode {
 fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<ConfigError>() || error.is::<cost::WrongInput>() {
         2
-    } else if error.is::<Interrupted>() {
-        interrupt::EXIT_CODE
     } else {
-        1
+        let interrupted = error.downcast_ref::<Interrupted>();
+        interrupted.map_or(1, |interrupted| interrupted.exit_code)
     }
 }
 

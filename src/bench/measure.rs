@@ -108,7 +108,7 @@ mod tests {
             .turn("ours", 1, || {
                 turns.set(turns.get() + 1);
                 if turns.get() == 3 {
-                    interrupt.set();
+                    interrupt.set(130);
                 }
                 Duration::from_micros(1)
             })
@@ -117,7 +117,7 @@ mod tests {
                 Duration::from_micros(1)
             });
         let speeds = measure(&mut contest, Duration::MAX, &interrupt);
-        assert_eq!(speeds.err(), Some(Interrupted));
+        assert_eq!(speeds.err(), Some(Interrupted { exit_code: 130 }));
         assert_eq!(turns.get(), 3);
     }
 

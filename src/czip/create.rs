@@ -37,8 +37,9 @@ const FRAME_BYTES_MAX: u64 = 8 << 20;
 
 /// What is the same in the help of all that writes a file.
 const AFTER_HELP: &str = "\
-An archive that is there is replaced once the new one is whole; until then, and after Ctrl-C, a full disk \
-or a power cut, it stays as it was. Temporary files without names go to $TMPDIR, or beside the archive.";
+An archive that is there is replaced once the new one is whole; until then, and after a signal, a full disk \
+or a power cut, it stays as it was. The new one and temporary files have no names meanwhile, where the file \
+system can do that, so that even `kill -9` leaves nothing. Temporary files go to $TMPDIR, or beside the archive.";
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]

@@ -24,7 +24,8 @@ use crate::{interrupt::Interrupt, progress, table::bytes};
 
 const AFTER_HELP: &str = "\
 All is extracted under temporary names (.refrain-…), checked against the archive's digest, and then renamed: \
-each file is as it was or whole at any moment, and after Ctrl-C, an error or a full disk nothing has changed. \
+each file is as it was or whole at any moment, and after Ctrl-C, SIGTERM, an error or a full disk nothing has changed. \
+After `kill -9` the next extraction to DIR removes the temporary files. \
 What is there under the same name is replaced, but for folders, which are kept. No link below DIR is followed. \
 Modes and times are those of the archive, without setuid, setgid and sticky bits.
 

@@ -8,15 +8,15 @@ use std::{
 
 use indicatif::ProgressBar;
 use refrain_czip::get::{
-    CacheOptions, ChunkCount, FetchBy, FrameCount, GetError, GetOptions, GetProgress, GetReport,
-    NamedReport, Phase, StoredReport, Transfer, get,
+    CacheOptions, ChunkCount, FetchBy, FrameCount, GetOptions, GetProgress, GetReport, NamedReport,
+    Phase, StoredReport, Transfer, get,
 };
 use refrain_gateway::units::ByteSize;
 use serde::Serialize;
 
 use super::{keys::UnlockArguments, report, threads};
 use crate::{
-    interrupt::{EXIT_CODE, Interrupt, Interrupted},
+    interrupt::Interrupt,
     progress,
     table::{bytes, percent, printable},
 };
@@ -223,10 +223,7 @@ pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
         },
     );
     bar.finish_and_clear();
-    let report = match got {
-        Err(GetError::Interrupted) => return Err(Interrupted.into()),
-        got => got?,
-    };
+    let report = interrupt.or(got.map_err(Into::into))?;
     tell(&report);
     if report.plain_bytes.is_none() && arguments.keys.are_given() {
         eprintln!("refrain: the archive is kept as it is, which takes no keys: none was used");
@@ -239,11 +236,14 @@ pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
 fn end_soon_after(interrupt: &Interrupt) {
     let interrupt = interrupt.clone();
     thread::spawn(move || {
-        while interrupt.check().is_ok() {
-            thread::sleep(Duration::from_millis(100));
-        }
+        let exit_code = loop {
+            match interrupt.check() {
+                Ok(()) => thread::sleep(Duration::from_millis(100)),
+                Err(interrupted) => break interrupted.exit_code,
+            }
+        };
         thread::sleep(Duration::from_secs(1));
-        process::exit(EXIT_CODE.into());
+        process::exit(exit_code.into());
     });
 }
 

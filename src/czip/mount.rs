@@ -49,14 +49,11 @@ mod linux {
 
     use anyhow::Context;
     use refrain_czip::mount::{MountOptions, Unmounter, mount};
-    use tokio::{
-        runtime::{Builder, Runtime},
-        signal::unix::{Signal, SignalKind, signal},
-    };
+    use tokio::runtime::{Builder, Runtime};
     use tracing::level_filters::LevelFilter;
 
     use super::{super::open, MountArguments};
-    use crate::interrupt::{EXIT_CODE, Interrupt};
+    use crate::interrupt::{Interrupt, Signals};
 
     /// How long whoever has files open may take before we say that we wait for him.
     const PATIENCE: Duration = Duration::from_secs(1);
@@ -67,7 +64,7 @@ mod linux {
         let archive =
             open::open_unlocked(&arguments.archive, &arguments.keys, &Interrupt::default())?;
         let _log = crate::log_to_stderr(LevelFilter::WARN);
-        let signals = Signals::listen()?;
+        let asked = Asked::listen()?;
         let options = MountOptions {
             name: called.clone(),
             allow_other: arguments.allow_other,
@@ -89,7 +86,7 @@ mod linux {
         let unmounter = mounted.unmounter();
         let (_serving, has_ended) = channel();
         let at = arguments.folder.clone();
-        thread::spawn(move || signals.unmount(unmounter, &at, &has_ended));
+        thread::spawn(move || asked.unmount(unmounter, &at, &has_ended));
         // Who started it may not listen; it is mounted all the same.
         let _ = writeln!(
             io::stdout(),
@@ -99,35 +96,25 @@ mod linux {
         mounted.serve().with_context(|| called.clone())
     }
 
-    /// The signals that unmount. The terminal's going is one: what is left of a mount without its
-    /// process is an error to whoever looks at it.
-    struct Signals {
+    /// Unmounts when a signal asks to end: what is left of a mount without its process is an error to
+    /// whoever looks at it.
+    struct Asked {
         runtime: Runtime,
-        kinds: [Signal; 3],
+        signals: Signals,
     }
 
-    impl Signals {
+    impl Asked {
         fn listen() -> io::Result<Self> {
             let runtime = Builder::new_current_thread().enable_io().build()?;
-            let entered = runtime.enter();
-            let kinds = [
-                signal(SignalKind::interrupt())?,
-                signal(SignalKind::terminate())?,
-                signal(SignalKind::hangup())?,
-            ];
-            drop(entered);
-            Ok(Self { runtime, kinds })
+            let signals = {
+                let _entered = runtime.enter();
+                Signals::listen()?
+            };
+            Ok(Self { runtime, signals })
         }
 
-        fn wait(&mut self) {
-            let [interrupt, terminate, hangup] = &mut self.kinds;
-            self.runtime.block_on(async {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                    _ = hangup.recv() => {}
-                }
-            });
+        fn wait(&mut self) -> u8 {
+            self.runtime.block_on(self.signals.next())
         }
 
         fn unmount(mut self, mut unmounter: Unmounter, at: &Path, has_ended: &Receiver<()>) {
@@ -144,8 +131,7 @@ mod linux {
                     at.display()
                 );
             }
-            self.wait();
-            process::exit(EXIT_CODE.into());
+            process::exit(self.wait().into());
         }
     }
 }

@@ -11,11 +11,7 @@ use refrain_czip::{
 use serde::Serialize;
 
 use super::{keys::UnlockArguments, open, report, threads};
-use crate::{
-    interrupt::{Interrupt, Interrupted},
-    progress,
-    table::bytes,
-};
+use crate::{interrupt::Interrupt, progress, table::bytes};
 
 #[derive(clap::Args)]
 pub struct VerifyArguments {
@@ -108,7 +104,13 @@ fn stored(
         interrupt.flow()
     });
     bar.finish_and_clear();
-    verified?.ok_or(Interrupted.into())
+    match verified? {
+        Some(verified) => Ok(verified),
+        None => {
+            interrupt.check()?;
+            unreachable!("nothing else stops it")
+        }
+    }
 }
 
 fn content(
@@ -139,5 +141,11 @@ fn names(
         interrupt.flow()
     });
     bar.finish_and_clear();
-    verified?.ok_or(Interrupted.into())
+    match verified? {
+        Some(verified) => Ok(verified),
+        None => {
+            interrupt.check()?;
+            unreachable!("nothing else stops it")
+        }
+    }
 }

@@ -12,6 +12,7 @@
 pub(crate) mod by_hand;
 mod frame_table;
 mod frames;
+mod new_file;
 mod output;
 mod packer;
 mod parts;

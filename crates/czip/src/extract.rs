@@ -15,6 +15,7 @@
 //! no link below the target is followed, and links come into being when nothing is written any more.
 
 mod choice;
+mod leftovers;
 mod sparse;
 mod staging;
 #[cfg(test)]

@@ -5,15 +5,12 @@
 //! and what does not fit goes behind the frames. So nothing is written twice.
 
 use std::{
-    fs::{self, File, Permissions},
     io::{self, Write},
-    os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt},
-    path::{Path, PathBuf},
+    os::unix::fs::FileExt,
+    path::PathBuf,
 };
 
-use tempfile::NamedTempFile;
-
-use super::walk::FileId;
+use super::{new_file::NewFile, walk::FileId};
 use crate::format::limits::HEADER_BYTES;
 
 /// Where an archive is to go.
@@ -147,68 +144,5 @@ impl Frames {
             Destination::File(file) => file.finish(),
             Destination::Pipe(mut out) => out.flush(),
         }
-    }
-}
-
-/// A file that takes its name when it is whole, and is gone if it never is.
-pub(crate) struct NewFile {
-    file: NamedTempFile,
-    path: PathBuf,
-}
-
-impl NewFile {
-    /// A file that is to be at `path`, with the permissions of the file there, or those that new files
-    /// have. A link there stays, and what it leads to is replaced.
-    pub(crate) fn new(path: &Path) -> io::Result<Self> {
-        let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let there = fs::metadata(path).ok();
-        if there.as_ref().is_some_and(fs::Metadata::is_dir) {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let mode = match there {
-            Some(_) => 0o600,
-            None => 0o666,
-        };
-        let mut options = File::options();
-        options.read(true).write(true).create_new(true).mode(mode);
-        let file = tempfile::Builder::new()
-            .prefix(".refrain-")
-            .make_in(folder, |path| options.open(path))?;
-        if let Some(there) = there {
-            let mode = there.permissions().mode() & 0o777;
-            file.as_file()
-                .set_permissions(Permissions::from_mode(mode))?;
-        }
-        Ok(Self {
-            file,
-            path: path.to_owned(),
-        })
-    }
-
-    pub(crate) fn file(&self) -> &File {
-        self.file.as_file()
-    }
-
-    /// Itself, and what it replaces.
-    fn own_files(&self) -> Vec<FileId> {
-        let there = [self.file().metadata(), fs::metadata(&self.path)];
-        there.iter().flatten().map(FileId::of).collect()
-    }
-
-    pub(crate) fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        self.file().write_all_at(bytes, at)
-    }
-
-    /// Puts it, whole, in the place of what was there.
-    pub(crate) fn finish(self) -> io::Result<()> {
-        self.file().sync_all()?;
-        let folder = self.file.path().parent().map(File::open).transpose()?;
-        self.file.persist(&self.path).map_err(|error| error.error)?;
-        // After a power cut the name is there as well.
-        folder.map_or(Ok(()), |folder| folder.sync_all())
     }
 }

@@ -20,6 +20,7 @@ use rustix::{
 use super::{
     ExtractError,
     choice::{Item, What},
+    leftovers::{self, Record},
     sparse::SparseFile,
     tree::Tree,
 };
@@ -34,6 +35,8 @@ pub(super) struct Staging<'a> {
     tree: Tree,
     /// Random: what all temporary names have in common.
     tag: u64,
+    /// What removes them if this is killed; there while there may be any.
+    record: Option<Record>,
     /// Items that are there under their temporary names.
     staged: Vec<usize>,
     /// Folders that were made.
@@ -51,19 +54,36 @@ impl<'a> Staging<'a> {
         let tag = getrandom::u64().map_err(|error| at(io::Error::other(error)))?;
         let is_target_new = fs::symlink_metadata(target).is_err();
         fs::create_dir_all(target).map_err(at)?;
-        Ok(Self {
+        let mut staging = Self {
             items,
             tree: Tree::open(target).map_err(at)?,
             tag,
+            record: None,
             staged: Vec::new(),
             made: Vec::new(),
             is_target_new,
             is_finished: false,
-        })
+        };
+        leftovers::remove(&mut staging.tree);
+        let mut folders = (items.iter())
+            .filter(|item| !matches!(item.what, What::Folder))
+            .map(|item| item.place().0)
+            .peekable();
+        if folders.peek().is_some() {
+            let record = Record::new(&staging.tree, tag, folders);
+            staging.record = Some(record.map_err(at)?);
+        }
+        Ok(staging)
     }
 
     fn temporary_name(&self, index: usize) -> String {
-        format!(".refrain-{:016x}-{index}", self.tag)
+        leftovers::temporary_name(self.tag, index)
+    }
+
+    fn remove_record(&mut self) {
+        if let Some(record) = self.record.take() {
+            record.remove(&self.tree);
+        }
     }
 
     fn at(&self, index: usize, error: impl Into<io::Error>) -> ExtractError {
@@ -156,6 +176,7 @@ impl<'a> Staging<'a> {
             renamed.map_err(|error| self.at(index, error))?;
         }
         self.is_finished = true;
+        self.remove_record();
         // Behind what is in them: a folder may be one that nobody may enter.
         for (index, item) in self.items.iter().enumerate().rev() {
             if matches!(item.what, What::Folder) {
@@ -181,6 +202,7 @@ impl Drop for Staging<'_> {
                 let _ = unlinkat(folder, name, AtFlags::empty());
             }
         }
+        self.remove_record();
         for path in std::mem::take(&mut self.made).iter().rev() {
             let slash = path.iter().rposition(|&byte| byte == b'/');
             let (folder, name) = path.split_at(slash.map_or(0, |slash| slash + 1));

@@ -1,6 +1,11 @@
 //! Catalogs that no honest writer makes.
 
-use std::{fs, ops::ControlFlow, path::Path};
+use std::{
+    fs::{self, File},
+    ops::ControlFlow,
+    os::unix::fs::symlink,
+    path::Path,
+};
 
 use super::*;
 use crate::{
@@ -169,4 +174,83 @@ fn content_without_the_digest_of_the_whole_gets_no_names() {
         "{error}"
     );
     assert!(names(top.path()).is_empty());
+}
+
+/// A record that says that there are temporary files in `folders`.
+fn put_record(target: &Path, tag: &str, folders: &[&str]) -> File {
+    let content: String = folders.iter().map(|folder| format!("{folder}\0")).collect();
+    let path = target.join(format!(".refrain-{tag}"));
+    fs::write(&path, content).expect("written");
+    File::open(path).expect("there")
+}
+
+#[test]
+fn what_a_killed_extraction_left_is_removed_by_the_next_one() {
+    let top = tempfile::tempdir().expect("a folder");
+    let target = top.path().join("target");
+    fs::create_dir_all(target.join("a/b")).expect("made");
+    let tag = "0123456789abcdef";
+    let left = [
+        format!(".refrain-{tag}-0"),
+        format!("a/.refrain-{tag}-1"),
+        format!("a/b/.refrain-{tag}-27"),
+    ];
+    for left in &left {
+        fs::write(target.join(left), "half").expect("written");
+    }
+    let record = put_record(&target, tag, &["", "a", "a/b", "gone"]);
+    // As long as somebody is at work on them, they stay.
+    record.lock().expect("nobody has it");
+    extracted(top.path(), &[file("x")]).expect("extracted");
+    for left in &left {
+        assert!(target.join(left).exists(), "{left}");
+    }
+    drop(record);
+    extracted(top.path(), &[file("x")]).expect("extracted");
+    let expected = ["target", "target/a", "target/a/b", "target/x"];
+    assert_eq!(names(top.path()), expected);
+}
+
+#[test]
+fn a_forged_record_removes_nothing_but_what_is_called_as_its_temporary_files_are() {
+    let top = tempfile::tempdir().expect("a folder");
+    let target = top.path().join("target");
+    fs::create_dir_all(target.join("a")).expect("made");
+    fs::create_dir_all(top.path().join("outside")).expect("made");
+    symlink("../outside", target.join("link")).expect("made");
+    let tag = "0123456789abcdef";
+    let kept = [
+        format!("outside/.refrain-{tag}-0"),
+        format!("target/a/.refrain-{tag}-"),
+        format!("target/a/.refrain-{tag}-1x"),
+        format!("target/a/.refrain-{tag}.1"),
+        format!("target/a/x.refrain-{tag}-1"),
+        "target/a/.refrain-0123456789abcdee-1".to_owned(),
+        "target/a/.refrain-1".to_owned(),
+        "target/.refrain-0123456789abcde".to_owned(),
+        "target/.refrain-0123456789abcdefx".to_owned(),
+        "target/.refrain-0123456789abcdeg".to_owned(),
+    ];
+    for kept in &kept {
+        fs::write(top.path().join(kept), "good").expect("written");
+    }
+    // A folder of that name is not removed, nor is a record that is a link followed.
+    fs::create_dir(target.join(format!("a/.refrain-{tag}-2"))).expect("made");
+    fs::write(top.path().join("outside/record"), "a\0").expect("written");
+    symlink(
+        "../outside/record",
+        target.join(".refrain-aaaaaaaaaaaaaaaa"),
+    )
+    .expect("made");
+    fs::write(target.join("a/.refrain-aaaaaaaaaaaaaaaa-1"), "good").expect("written");
+    let before = names(top.path());
+    put_record(
+        &target,
+        tag,
+        &["../outside", "link", "/", "a/../../outside", "a", "a/", "."],
+    );
+    extracted(top.path(), &[file("x")]).expect("extracted");
+    let mut after = names(top.path());
+    after.retain(|name| name != "target/x");
+    assert_eq!(after, before);
 }

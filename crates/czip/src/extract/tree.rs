@@ -45,6 +45,11 @@ impl Tree {
         })
     }
 
+    /// The target itself.
+    pub(super) fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
     /// What messages call `path`.
     pub(super) fn shown(&self, path: &[u8]) -> PathBuf {
         self.target.join(OsStr::from_bytes(path))
