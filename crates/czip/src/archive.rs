@@ -363,6 +363,9 @@ impl<S: Source> Archive<S> {
     /// If they cannot be read, or contradict each other.
     pub fn entries(&self) -> Result<Vec<Entry>, ReadError> {
         self.check_unlocked()?;
+        let limit = limits::catalog_bytes_max(self.header.archive_bytes);
+        let bytes = self.root.stream(Stream::Catalog).bytes();
+        FormatError::check_limit("a catalog", bytes, limit)?;
         let mut catalog = CatalogReader::default();
         let mut reader = self.stream(Stream::Catalog);
         let mut piece = vec![0; 64 << 10];

@@ -48,6 +48,7 @@ use crate::{
         Stream,
         catalog::{Entry, EntryKind},
         header::{Header, KeysPlace, PlainSummary, Profile, RootPlace},
+        limits::catalog_bytes_max,
         part::{POINTS_MAX, PartKind, encode_points},
         root::Root,
     },
@@ -206,6 +207,17 @@ pub enum CreateError {
     Name {
         /// The path.
         path: PathBuf,
+    },
+    /// Paths compress so well that no reader would take them.
+    #[error(
+        "the paths of the files take {bytes} bytes, and no more than {limit} may be in so short an \
+         archive: archive the folders one by one"
+    )]
+    Catalog {
+        /// Bytes of the catalog.
+        bytes: u64,
+        /// What it may have.
+        limit: u64,
     },
     /// It was told to stop.
     #[error("interrupted")]
@@ -400,7 +412,15 @@ impl<'a> Creator<'a> {
             self.weaver.finish(&mut self.streams)?;
         }
         let digest = *self.digest.finalize().as_bytes();
+        let catalog_bytes = self.streams.makers[Stream::Catalog.index()].bytes();
         let (frames, lists, sums) = self.streams.finish(self.progress.plain_bytes)?;
+        let limit = catalog_bytes_max(frames.bytes());
+        if catalog_bytes > limit {
+            return Err(CreateError::Catalog {
+                bytes: catalog_bytes,
+                limit,
+            });
+        }
         let summary = PlainSummary {
             plain_bytes: self.progress.plain_bytes,
             unique_bytes: sums.unique_bytes,

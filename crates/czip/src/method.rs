@@ -346,6 +346,15 @@ pub(crate) fn pack_part(plain: &[u8]) -> io::Result<Vec<u8>> {
     })
 }
 
+/// The same of a root: what would become too much longer than it is stored stays as it is.
+pub(crate) fn pack_root(plain: &[u8]) -> io::Result<Vec<u8>> {
+    let packed = pack_part(plain)?;
+    Ok(match plain.len() <= limits::root_bytes_max(packed.len()) {
+        true => packed,
+        false => plain.to_vec(),
+    })
+}
+
 /// A part of the table, or a root, as it was before it was packed.
 pub(crate) fn unpack_part(stored: &[u8], plain_bytes: usize) -> Result<Vec<u8>, FrameError> {
     match stored.len() == plain_bytes {

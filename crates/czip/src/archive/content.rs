@@ -77,6 +77,9 @@ impl<'a, S: Source> ContentReader<'a, S> {
                     }
                     filled += count;
                     *left -= count as u64;
+                    if *left == 0 {
+                        unweaver.finish()?;
+                    }
                 }
             }
         }

@@ -7,7 +7,7 @@ use quick_cache::Weighter;
 use super::{Archive, ReadError, Source};
 use crate::{
     crypt::{self, FrameKey, open_frame},
-    format::{FormatError, Stream},
+    format::{FormatError, Stream, header::Profile},
     method::{FrameError, decompress},
 };
 
@@ -61,11 +61,20 @@ impl<S: Source> Archive<S> {
             stored = self.open_frame(&key, stored, stream, number)?;
         }
         let limit = self.header().frame_bytes_max as usize;
-        decompress(&stored, base, limit).map_err(|error| ReadError::Frame {
+        let plain = decompress(&stored, base, limit).map_err(|error| ReadError::Frame {
             stream,
             number,
             error,
-        })
+        })?;
+        if self.header().profile == Profile::Shared
+            && plain.len() as u64 != self.chunk_bytes(stream, number)?
+        {
+            return Err(FormatError::Invalid {
+                what: "a frame is not as long as its chunk, which is all of it",
+            }
+            .into());
+        }
+        Ok(plain)
     }
 
     fn open_frame(

@@ -71,8 +71,9 @@ impl<S: Source> Archive<S> {
         }
         let mut position = offset;
         while position < wanted {
+            let start = position;
             let (left, mut unweaver) = unweave(self, position)?;
-            let stretch_end = wanted.min(position + left);
+            let stretch_end = wanted.min(start + left);
             let mut content = unweaver.content().position();
             while position < stretch_end {
                 let step = unweaver.step(stretch_end - position, &mut outline.other)?;
@@ -93,6 +94,9 @@ impl<S: Source> Archive<S> {
                         bytes
                     }
                 };
+            }
+            if stretch_end == start + left {
+                unweaver.finish()?;
             }
         }
         Ok(outline)

@@ -335,6 +335,11 @@ impl<S: Source> Archive<S> {
         Ok(before[1] + u64::from(part.starts[(number - before[0]) as usize]))
     }
 
+    /// How long a chunk is.
+    pub(super) fn chunk_bytes(&self, stream: Stream, number: u64) -> Result<u64, ReadError> {
+        Ok(self.unique_start(stream, number + 1)? - self.unique_start(stream, number)?)
+    }
+
     /// The chunk that holds `at` of the stream's unique bytes, from there on.
     pub(super) fn piece(&self, stream: Stream, at: u64) -> Result<Piece, ReadError> {
         let list = &self.root.stream(stream).lengths;

@@ -50,6 +50,9 @@ pub(super) const RESTART_BYTES: u64 = 1 << 20;
 const PAUSE_BYTES_MIN: u64 = RESTART_BYTES / 2;
 /// And after so many it does.
 const PAUSE_BYTES_MAX: u64 = RESTART_BYTES * 2;
+/// Where headers follow each other that are no members', it does after so many at the latest: what
+/// lies between restart points has a limit.
+const STRETCH_BYTES_MAX: u64 = RESTART_BYTES * 4;
 
 /// The state of a weave that is being written.
 pub(super) struct Loom {
@@ -222,7 +225,8 @@ impl Loom {
 
     /// Writes a header's bytes to fields and times, if the format restores it.
     fn header<W: Woven>(&mut self, header: &Block, sink: &mut W) -> Result<bool, W::Error> {
-        if self.pause || self.anew.is_none() {
+        let since = self.anew.map(|anew| self.at.plain - anew);
+        if self.pause || since.is_none_or(|since| since >= STRETCH_BYTES_MAX) {
             self.begin_anew(sink)?;
         }
         self.fields.clear();

@@ -12,7 +12,7 @@ use crate::{
         part::PartKind,
         root::{PartPlace, Root},
     },
-    method::pack_part,
+    method::pack_root,
 };
 
 /// The parts of a stream's lists.
@@ -237,9 +237,9 @@ impl TableWriter<'_> {
         let public = root.encode_public(self.seal.is_some());
         let private = root.encode_private(self.seal.is_some());
         Ok(PackedRoot {
-            public: pack_part(&public)?,
+            public: pack_root(&public)?,
             public_plain_bytes: public.len(),
-            private: pack_part(&private)?,
+            private: pack_root(&private)?,
             private_plain_bytes: private.len(),
             layout,
             offsets,

@@ -4,8 +4,12 @@
 //! Paths come from whoever made the archive: none leads out of the folder that it is extracted to,
 //! and none lies below a path that is no folder. What extracts must still not follow links on disk.
 
-use std::{collections::HashMap, ops::Range};
+use std::{
+    hash::{BuildHasher, RandomState},
+    ops::Range,
+};
 
+use hashbrown::HashTable;
 use thiserror::Error;
 
 use super::{FormatError, Input, limits, put_varint};
@@ -91,7 +95,7 @@ const NO_PATH: FormatError = FormatError::Invalid {
 };
 
 const BELOW_NO_FOLDER: FormatError = FormatError::Invalid {
-    what: "a path in its catalog lies below one that is no folder",
+    what: "a path in its catalog lies in no folder that is there before it",
 };
 
 /// Whether a path is one that an archive may hold.
@@ -187,18 +191,10 @@ fn bounded<'a>(input: &mut Input<'a>) -> Result<&'a [u8], FormatError> {
 pub struct CatalogReader {
     pending: Vec<u8>,
     entries: Vec<Entry>,
-    /// What each path is.
-    seen: HashMap<Vec<u8>, Seen>,
+    /// Which entry a path is; keyed, so that nobody can make paths that collide.
+    by_path: HashTable<usize>,
+    keyed: RandomState,
     plain_bytes: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
-    /// Something lies below it; it has no record yet.
-    ParentOfOthers,
-    Folder,
-    File,
-    Link,
 }
 
 impl CatalogReader {
@@ -235,7 +231,7 @@ impl CatalogReader {
         if !(is_valid_path(&entry.path) || entry.path.is_empty() && is_alone) {
             return Err(NO_PATH);
         }
-        let seen = match &entry.kind {
+        match &entry.kind {
             EntryKind::File { bytes } => {
                 self.plain_bytes =
                     self.plain_bytes
@@ -243,41 +239,44 @@ impl CatalogReader {
                         .ok_or(FormatError::Invalid {
                             what: "its files have more bytes than 64 bits can say",
                         })?;
-                Seen::File
             }
-            EntryKind::Folder => Seen::Folder,
-            EntryKind::SymbolicLink { .. } => Seen::Link,
             EntryKind::HardLink { target } => {
-                if self.seen.get(target) != Some(&Seen::File) {
+                if !matches!(self.kind_of(target), Some(EntryKind::File { .. })) {
                     return Err(FormatError::Invalid {
                         what: "a hard link in its catalog leads to no file before it",
                     });
                 }
-                Seen::Link
             }
-        };
-        let slashes = entry.path.iter().enumerate();
-        let parents = slashes.filter_map(|(at, &byte)| (byte == b'/').then_some(&entry.path[..at]));
-        for parent in parents {
-            match self.seen.get(parent) {
-                None => {
-                    self.seen.insert(parent.to_vec(), Seen::ParentOfOthers);
-                }
-                Some(Seen::Folder | Seen::ParentOfOthers) => {}
-                Some(Seen::File | Seen::Link) => return Err(BELOW_NO_FOLDER),
-            }
+            EntryKind::Folder | EntryKind::SymbolicLink { .. } => {}
         }
-        match (self.seen.insert(entry.path.clone(), seen), seen) {
-            (None, _) | (Some(Seen::ParentOfOthers), Seen::Folder) => {}
-            (Some(Seen::ParentOfOthers), _) => return Err(BELOW_NO_FOLDER),
-            (Some(_), _) => {
-                return Err(FormatError::Invalid {
-                    what: "a path is in its catalog twice",
-                });
-            }
+        // So that folder has one before it as well, and none need be looked for but that.
+        let slash = entry.path.iter().rposition(|&byte| byte == b'/');
+        let folder = slash.map(|slash| &entry.path[..slash]);
+        if folder.is_some_and(|folder| self.kind_of(folder) != Some(&EntryKind::Folder)) {
+            return Err(BELOW_NO_FOLDER);
         }
+        if self.kind_of(&entry.path).is_some() {
+            return Err(FormatError::Invalid {
+                what: "a path is in its catalog twice",
+            });
+        }
+        let (entries, keyed) = (&self.entries, &self.keyed);
+        let hash_of = |path: &[u8]| keyed.hash_one(path);
+        self.by_path
+            .insert_unique(hash_of(&entry.path), entries.len(), |&at| {
+                hash_of(&entries[at].path)
+            });
         self.entries.push(entry);
         Ok(())
+    }
+
+    /// What is at a path, by now.
+    fn kind_of(&self, path: &[u8]) -> Option<&EntryKind> {
+        let hash = self.keyed.hash_one(path);
+        let found = self
+            .by_path
+            .find(hash, |&at| self.entries[at].path == path)?;
+        Some(&self.entries[*found].kind)
     }
 
     /// The stream ended: its entries, which have `plain_bytes` together.

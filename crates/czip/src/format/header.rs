@@ -310,9 +310,14 @@ impl Header {
         )?;
         let root = &self.root;
         let root_max = limits::ROOT_BYTES_MAX;
-        within("a root", root.plain_bytes, root_max)?;
+        let plain_max = |stored_bytes: u32| limits::root_bytes_max(stored_bytes as usize);
         within("a root", root.stored_bytes, root_max)?;
-        within("a private root", root.private_plain_bytes, root_max)?;
+        within("a root", root.plain_bytes, plain_max(root.stored_bytes))?;
+        within(
+            "a private root",
+            root.private_plain_bytes,
+            plain_max(root.private_stored_bytes),
+        )?;
         within(
             "a private root",
             root.private_stored_bytes,

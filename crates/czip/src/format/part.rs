@@ -429,7 +429,10 @@ pub(crate) fn parse_points(
         let mut at = start[of];
         for point in &mut points {
             point[of] = at;
-            at = at.saturating_add(input.varint()?);
+            let bytes = input.varint()?;
+            let limit = limits::STRETCH_BYTES_MAX;
+            FormatError::check_limit("what lies between restart points", bytes, limit)?;
+            at = at.saturating_add(bytes);
         }
         if at != end[of] {
             return Err(FormatError::Invalid {

@@ -89,26 +89,9 @@ impl PartList {
         place: PartPlace,
         further: Further,
     ) -> Result<(), FormatError> {
-        const TOO_MUCH: FormatError = FormatError::Invalid {
-            what: "sums over its parts have more than 64 bits",
-        };
-        let mut before = self.total;
-        let mut after = before;
-        after[0] = after[0].checked_add(place.items.into()).ok_or(TOO_MUCH)?;
-        if kind == PartKind::Frames {
-            // Both columns concern where frames are: the first one's begin, and their bytes.
-            before[1] = before[1]
-                .checked_add_signed(further[0] as i64)
-                .ok_or(TOO_MUCH)?;
-            after[1] = before[1].checked_add(further[1]).ok_or(TOO_MUCH)?;
-            after[2] = after[2].checked_add(further[1]).ok_or(TOO_MUCH)?;
-        } else {
-            for (sum, more) in after[1..].iter_mut().zip(further) {
-                *sum = sum.checked_add(more).ok_or(TOO_MUCH)?;
-            }
-        }
+        let (before, total) = added(kind, self.total, place.items, further)?;
         self.rows.push(PartRow { place, before });
-        self.total = after;
+        self.total = total;
         Ok(())
     }
 
@@ -179,16 +162,16 @@ impl PartList {
             None => 4 + digest_bytes(kind),
         };
         let rows = row_count(row_bytes, input)?;
-        let mut places = match sealed {
+        let mut rows = match sealed {
             Some(sealed) if sealed.rows.len() as u64 == rows => sealed.places(),
             Some(_) => {
                 return Err(FormatError::Invalid {
                     what: "its private root has other parts than its root",
                 });
             }
-            None => vec![PartPlace::default(); rows as usize],
+            None => vec![PartRow::default(); rows as usize],
         };
-        for place in &mut places {
+        for PartRow { place, .. } in &mut rows {
             let items = input.varint()?;
             FormatError::check_limit("items of a part", items, kind.items_max() as u64)?;
             if items == 0 {
@@ -199,52 +182,52 @@ impl PartList {
             place.items = items as u32;
         }
         if sealed.is_none() {
-            parse_places(&mut places, input)?;
+            parse_places(&mut rows, input)?;
         }
-        for place in &mut places {
+        for PartRow { place, .. } in &mut rows {
             let plain_bytes = input.varint()?;
             FormatError::check_limit("a part", plain_bytes, limits::PART_BYTES_MAX as u64)?;
             place.plain_bytes = plain_bytes as u32;
         }
         if sealed.is_none() {
-            parse_digests(kind, &mut places, input)?;
+            parse_digests(kind, &mut rows, input)?;
         }
-        let mut further = vec![Further::default(); places.len()];
         for column in 0..further_columns(kind) {
-            for row in &mut further {
-                row[column] = match (kind, column) {
+            for row in &mut rows {
+                // What is in the part, until it is summed up.
+                row.before[1 + column] = match (kind, column) {
                     (PartKind::Frames, 0) => input.zigzag()? as u64,
                     _ => input.varint()?,
                 };
             }
         }
-        let mut list = Self::default();
-        list.rows.reserve_exact(places.len());
-        for (place, further) in places.into_iter().zip(further) {
-            list.push(kind, place, further)?;
+        let mut total = [0; 6];
+        for PartRow { place, before } in &mut rows {
+            let [_, further @ ..] = *before;
+            (*before, total) = added(kind, total, place.items, further)?;
         }
-        Ok(list)
+        Ok(Self { rows, total })
     }
 
     /// Parses what the root says of sealed parts: where they are, and their digests. They have no items
     /// until the private root says how many.
     fn parse_sealed(kind: PartKind, input: &mut Input<'_>) -> Result<Self, FormatError> {
         let rows = row_count(2 + digest_bytes(kind), input)?;
-        let mut places = vec![PartPlace::default(); rows as usize];
-        parse_places(&mut places, input)?;
-        parse_digests(kind, &mut places, input)?;
-        let row = |place| PartRow {
-            place,
-            before: [0; 6],
-        };
-        Ok(Self {
-            rows: places.into_iter().map(row).collect(),
-            total: [0; 6],
-        })
+        let mut rows = vec![PartRow::default(); rows as usize];
+        parse_places(&mut rows, input)?;
+        parse_digests(kind, &mut rows, input)?;
+        let total = [0; 6];
+        Ok(Self { rows, total })
     }
 
-    fn places(&self) -> Vec<PartPlace> {
-        self.rows.iter().map(|row| row.place).collect()
+    /// Its rows, of which no more is known than where they are.
+    fn places(&self) -> Vec<PartRow> {
+        let rows = self.rows.iter();
+        rows.map(|row| PartRow {
+            place: row.place,
+            before: [0; 6],
+        })
+        .collect()
     }
 }
 
@@ -256,21 +239,47 @@ fn row_count(row_bytes: usize, input: &mut Input<'_>) -> Result<u64, FormatError
     Ok(rows)
 }
 
-fn parse_places(places: &mut [PartPlace], input: &mut Input<'_>) -> Result<(), FormatError> {
-    let mut gaps = Vec::with_capacity(places.len());
-    for _ in &*places {
-        gaps.push(input.zigzag()?);
+/// The sums before a part and behind it, of which `total` is what all before it come to.
+fn added(
+    kind: PartKind,
+    total: [u64; 6],
+    items: u32,
+    further: Further,
+) -> Result<([u64; 6], [u64; 6]), FormatError> {
+    const TOO_MUCH: FormatError = FormatError::Invalid {
+        what: "sums over its parts have more than 64 bits",
+    };
+    let mut before = total;
+    let mut after = before;
+    after[0] = after[0].checked_add(items.into()).ok_or(TOO_MUCH)?;
+    if kind == PartKind::Frames {
+        // Both columns concern where frames are: the first one's begin, and their bytes.
+        before[1] = before[1]
+            .checked_add_signed(further[0] as i64)
+            .ok_or(TOO_MUCH)?;
+        after[1] = before[1].checked_add(further[1]).ok_or(TOO_MUCH)?;
+        after[2] = after[2].checked_add(further[1]).ok_or(TOO_MUCH)?;
+    } else {
+        for (sum, more) in after[1..].iter_mut().zip(further) {
+            *sum = sum.checked_add(more).ok_or(TOO_MUCH)?;
+        }
     }
-    for place in &mut *places {
+    Ok((before, after))
+}
+
+fn parse_places(rows: &mut [PartRow], input: &mut Input<'_>) -> Result<(), FormatError> {
+    for PartRow { place, .. } in &mut *rows {
+        // A distance, until it is known from where.
+        place.offset = input.zigzag()? as u64;
+    }
+    let mut end = 0_u64;
+    for PartRow { place, .. } in rows {
         let stored_bytes = input.varint()?;
         let limit = limits::PART_BYTES_MAX + limits::SEAL_BYTES_MAX;
         FormatError::check_limit("a part", stored_bytes, limit as u64)?;
         place.stored_bytes = stored_bytes as u32;
-    }
-    let mut end = 0_u64;
-    for (place, gap) in places.iter_mut().zip(gaps) {
-        let offset = end.checked_add_signed(gap);
-        let next = offset.and_then(|offset| offset.checked_add(place.stored_bytes.into()));
+        let offset = end.checked_add_signed(place.offset as i64);
+        let next = offset.and_then(|offset| offset.checked_add(stored_bytes));
         let (Some(offset), Some(next)) = (offset, next) else {
             return Err(FormatError::Invalid {
                 what: "a part is where there can be none",
@@ -284,11 +293,11 @@ fn parse_places(places: &mut [PartPlace], input: &mut Input<'_>) -> Result<(), F
 
 fn parse_digests(
     kind: PartKind,
-    places: &mut [PartPlace],
+    rows: &mut [PartRow],
     input: &mut Input<'_>,
 ) -> Result<(), FormatError> {
     let digest_bytes = digest_bytes(kind);
-    for place in places {
+    for PartRow { place, .. } in rows {
         place.digest[..digest_bytes].copy_from_slice(input.bytes(digest_bytes)?);
     }
     Ok(())
@@ -549,11 +558,65 @@ impl Root {
 }
 
 fn have_same_items(one: &PartList, other: &PartList) -> bool {
-    let items = |list: &PartList| {
-        list.rows
-            .iter()
-            .map(|row| row.place.items)
-            .collect::<Vec<_>>()
+    let items = |list| PartList::rows(list).iter().map(|row| row.place.items);
+    items(one).eq(items(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        archive::{Archive, CacheBytes},
+        create::by_hand::archive_with,
+        format::{
+            catalog::{Entry, EntryKind},
+            header::Encryption,
+        },
     };
-    items(one) == items(other)
+
+    #[test]
+    fn each_number_of_the_header_is_held_against_the_table() {
+        let entry = Entry {
+            path: Vec::new(),
+            kind: EntryKind::File { bytes: 7 },
+            mode: 0,
+            mtime_s: 0,
+            mtime_ns: 0,
+        };
+        let archive = archive_with(b"content", &[entry]);
+        let archive = Archive::open(archive, CacheBytes::default()).expect("an archive");
+        let (root, header) = (archive.root(), archive.header());
+        assert_eq!(root.check_header(header), Ok(()));
+        let lies: [fn(&mut Header); 7] = [
+            |header| header.chunks += 1,
+            |header| header.references += 1,
+            |header| header.summary.plain_bytes += 1,
+            |header| header.summary.unique_bytes += 1,
+            |header| header.summary.stored_bytes += 1,
+            |header| header.summary.entries += 1,
+            |header| header.summary.digest[31] ^= 1,
+        ];
+        for (number, lie) in lies.into_iter().enumerate() {
+            let mut header = header.clone();
+            lie(&mut header);
+            assert!(root.check_header(&header).is_err(), "{number}");
+        }
+        // If it is encrypted, the private root says what the header does not.
+        let mut header = header.clone();
+        header.encryption = Some(Encryption {
+            is_padded: false,
+            has_group_secret: false,
+        });
+        header.summary = PlainSummary::default();
+        assert_eq!(root.check_header(&header), Ok(()));
+        let lies: [fn(&mut PlainSummary); 2] = [
+            |summary| summary.unique_bytes += 1,
+            |summary| summary.stored_bytes += 1,
+        ];
+        for (number, lie) in lies.into_iter().enumerate() {
+            let mut root = root.clone();
+            lie(&mut root.summary);
+            assert!(root.check_header(&header).is_err(), "{number}");
+        }
+    }
 }

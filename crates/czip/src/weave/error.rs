@@ -43,6 +43,9 @@ pub enum WeaveError<E> {
         /// Which.
         stream: WovenStream,
     },
+    /// The weave, or what it is made of, goes on behind its end.
+    #[error("the weave has more than the bytes that it stands for")]
+    Long,
     /// No operation has this number.
     #[error("the weave has an unknown operation {0}")]
     Operation(u8),

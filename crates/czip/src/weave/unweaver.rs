@@ -154,6 +154,19 @@ impl<R: StreamReader> Unweaver<R> {
         Ok(passed)
     }
 
+    /// Says that nothing may come any more, and that nothing may be left of the streams.
+    ///
+    /// # Errors
+    /// If something does or is, and as with [`read`](Unweaver::read).
+    pub fn finish(&mut self) -> Result<(), WeaveError<R::Error>> {
+        let streams = [&self.content, &self.fields, &self.times];
+        let has_more = streams.iter().any(|stream| !stream.at_end());
+        match has_more || self.advance()? {
+            true => Err(WeaveError::Long),
+            false => Ok(()),
+        }
+    }
+
     /// Goes over at most `count` bytes that come from one place. Those of the content are passed over,
     /// so that who has them elsewhere need not read them; others are appended to `out`, but for zeros.
     /// `None` at the end of the weave.

@@ -4,8 +4,8 @@ use age::secrecy::ExposeSecret;
 use refrain_czip::{
     archive::ReadError,
     create::{CreateOptions, EncryptOptions},
-    crypt::{GroupSecret, Identities, Recipients},
-    format::{Stream, header::Profile},
+    crypt::{GroupSecret, Identities, PrivateKey, Recipients, unwrap},
+    format::{FormatError, Stream, header::Profile},
     verify::verify,
 };
 
@@ -102,6 +102,54 @@ fn nobody_else_reads_it_and_all_can_check_its_frames() {
     assert!(frames > 0);
     let verified = verify(&archive, 2, &|_| std::ops::ControlFlow::Continue(()));
     assert!(verified.expect("sound").expect("whole").frames >= frames);
+}
+
+/// The archive with another number in its header, by somebody who may seal it.
+fn resealed(archive: &[u8], identities: &Identities, at: usize, number: u64) -> Vec<u8> {
+    let header = open(archive.to_vec()).header().clone();
+    let (place, keys) = (header.root, header.keys);
+    let slice = |at: u64, bytes: u32| &archive[at as usize..][..bytes as usize];
+    let public = slice(place.offset, place.stored_bytes);
+    let private_at = place.offset + u64::from(place.stored_bytes);
+    let private = slice(private_at, place.private_stored_bytes);
+    let key =
+        unwrap(slice(keys.offset, keys.bytes), identities, &mut |_| None).expect("a recipient");
+    let key = PrivateKey::new(&key);
+    let mut header = *archive.first_chunk::<256>().expect("a header");
+    let opened = key.open_private_root(&header, public, private.to_vec());
+    header[at..at + 8].copy_from_slice(&number.to_le_bytes());
+    let sealed = key.seal_private_root(&header, public, opened.expect("sound"));
+    let digest = blake3::hash(&[public, &sealed].concat());
+    header[152..184].copy_from_slice(digest.as_bytes());
+    let check = blake3::hash(&header[..240]);
+    header[240..].copy_from_slice(&check.as_bytes()[..16]);
+    let mut changed = archive.to_vec();
+    changed[..256].copy_from_slice(&header);
+    changed[private_at as usize..][..sealed.len()].copy_from_slice(&sealed);
+    changed
+}
+
+#[test]
+fn a_header_that_contradicts_the_table_is_refused_when_it_is_unlocked() {
+    let (recipient, identities) = pair();
+    let archive = archive_of(&release(), &encrypted(&recipient, false, false));
+    let header = open(archive.clone()).header().clone();
+    for (at, number) in [(80, header.chunks), (88, header.references)] {
+        for (number, is_right) in [(number, true), (number + 1, false), (0, false)] {
+            let mut archive = open(resealed(&archive, &identities, at, number));
+            let unlocked = archive.unlock(&identities, None, &mut |_| None);
+            match is_right {
+                true => unlocked.expect("nothing changed"),
+                false => assert!(
+                    matches!(
+                        unlocked,
+                        Err(ReadError::Format(FormatError::Invalid { what })) if what.contains("header")
+                    ),
+                    "{number} at {at}"
+                ),
+            }
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use crate::{
-    draft::{CONTENT, Draft},
+    draft::{CATALOG, CONTENT, Draft, varint},
     memory::most_bytes,
     reading::everything,
 };
@@ -92,6 +92,16 @@ fn frames_do_not_become_longer_than_the_header_says() {
 }
 
 #[test]
+fn a_frame_of_a_few_bytes_takes_no_memory_for_all_that_it_says_it_holds() {
+    let most_allowed: u32 = 16 << 20;
+    let mut draft = draft();
+    draft.frame_bytes_max = most_allowed;
+    draft.streams[CONTENT].frames[0].stored =
+        [&[1], &claiming(u64::from(most_allowed))[..]].concat();
+    assert_refused("a frame of one block", &draft);
+}
+
+#[test]
 fn parts_do_not_become_longer_than_their_rows_say() {
     for (part, plain_bytes) in [
         (packed(), 64 << 10),
@@ -126,11 +136,109 @@ fn roots_do_not_become_longer_than_the_header_says() {
 }
 
 #[test]
+fn roots_do_not_become_many_times_longer_than_they_are_stored() {
+    for root_bytes in [2 << 20, BOMB_BYTES] {
+        // Rows without end: all that a column of them needs is one byte over and over.
+        let mut root = Vec::new();
+        varint(&mut root, root_bytes as u64 / 24);
+        root.resize(root_bytes, 1);
+        let packed = zstd::bulk::compress(&root, 3).unwrap();
+        for is_private in [false, true] {
+            let mut draft = draft();
+            let bomb = Some((packed.clone(), root_bytes as u32));
+            match is_private {
+                false => draft.root = bomb,
+                true => draft.private_root = bomb,
+            }
+            let archive = draft.build();
+            let (result, most) = most_bytes(|| everything(&archive));
+            assert!(result.is_err());
+            assert!(most < 1 << 20, "{most} bytes for a root of {root_bytes}");
+        }
+    }
+}
+
+/// A catalog of `records`, each as often as is said, and the most bytes that reading it took.
+fn most_of_catalog(records: &[(&[u8], u64)], entries: u64) -> (bool, usize) {
+    let mut draft = Draft {
+        chunk_bytes_max: 8 << 20,
+        frame_bytes_max: 8 << 20,
+        ..draft()
+    };
+    let catalog = &mut draft.streams[CATALOG];
+    *catalog = Default::default();
+    for (record, times) in records {
+        catalog.push(record);
+        if *times > 1 {
+            catalog.runs.push(((times - 2) << 2 | 2, Some(0)));
+        }
+    }
+    draft.entries = entries;
+    let archive = crate::reading::open(draft.build()).unwrap();
+    let (result, most) = most_bytes(|| archive.entries().is_ok());
+    (result, most)
+}
+
+fn record(kind: u8, path: &[u8]) -> Vec<u8> {
+    let mut record = vec![kind];
+    varint(&mut record, path.len() as u64);
+    record.extend_from_slice(path);
+    record.extend_from_slice(&[0, 0, 0]);
+    if kind == 0 {
+        record.push(7);
+    }
+    let mut whole = Vec::new();
+    varint(&mut whole, record.len() as u64);
+    whole.extend_from_slice(&record);
+    whole
+}
+
+#[test]
+fn deep_paths_take_no_more_memory_than_they_have_bytes() {
+    // Each folder in the one before, as deep as paths go.
+    let mut catalog = Vec::new();
+    let mut path = Vec::new();
+    let mut folders = 0;
+    while path.len() < 4090 {
+        if folders > 0 {
+            path.push(b'/');
+        }
+        path.push(b'd');
+        catalog.extend(record(1, &path));
+        folders += 1;
+    }
+    catalog.extend(record(0, b"x"));
+    let bytes = catalog.len();
+    let (is_read, most) = most_of_catalog(&[(&catalog, 1)], folders + 1);
+    assert!(is_read);
+    assert!(most < 6 * bytes, "{most} bytes for a catalog of {bytes}");
+    // Paths whose folders nobody named.
+    let mut catalog = Vec::new();
+    for number in 0..200 {
+        let path = [format!("{number}").as_bytes(), &b"/d".repeat(2000)].concat();
+        catalog.extend(record(1, &path));
+    }
+    let (is_read, most) = most_of_catalog(&[(&catalog, 1)], 200);
+    assert!(!is_read);
+    assert!(most < 4 << 20, "{most} bytes");
+}
+
+#[test]
+fn a_catalog_is_not_read_that_is_many_times_longer_than_its_archive() {
+    // Zeros would be records of no bytes; these are of a whole one.
+    let long = record(1, &[b'd'; 4000]);
+    let times = (64 << 20) / long.len() as u64 + 1;
+    let (is_read, most) = most_of_catalog(&[(&long, times)], times);
+    assert!(!is_read);
+    assert!(most < 4096, "{most} bytes before it was refused");
+}
+
+#[test]
 fn zeros_that_a_weave_says_are_not_kept() {
     let mut draft = Draft::woven(b"content");
     let mut weave = vec![3];
-    let plain_bytes = 1 << 62;
-    crate::draft::varint(&mut weave, plain_bytes - 7);
+    let plain_bytes = 16 << 20;
+    varint(&mut weave, plain_bytes - 7);
     weave.extend_from_slice(&[0, 7]);
     draft.streams[crate::draft::WEAVE] = Default::default();
     draft.streams[crate::draft::WEAVE].push(&weave);

@@ -20,6 +20,8 @@ const ENCRYPTED: u32 = 16;
 
 pub const CONTENT: usize = 0;
 pub const WEAVE: usize = 1;
+pub const FIELDS: usize = 2;
+pub const TIMES: usize = 3;
 pub const CATALOG: usize = 4;
 
 /// A frame as stored, and what its part says of it.

@@ -6,7 +6,9 @@ use proptest::prelude::*;
 use refrain_czip::{archive::ReadError, format::Stream, verify::verify_names};
 
 use crate::{
-    draft::{CATALOG, CONTENT, Draft, FrameDraft, SHARED, StreamDraft, WEAVE, varint},
+    draft::{
+        CATALOG, CONTENT, Draft, FIELDS, FrameDraft, SHARED, StreamDraft, TIMES, WEAVE, varint,
+    },
     memory::most_bytes,
     reading::{content, everything, open, read},
 };
@@ -378,11 +380,18 @@ fn a_weave_that_says_more_than_there_is_is_refused() {
         draft.build()
     };
     assert!(everything(&woven(&[0, 7], None)).is_ok());
-    // The last operation may say more than the index, whose end is the end.
-    for weave in [vec![0, 8], [&[0][..], &[255; 9], &[1]].concat()] {
-        assert_eq!(read(woven(&weave, None)).unwrap().content, b"content");
-    }
     for (what, weave) in [
+        ("an operation beyond the end", vec![0, 8]),
+        (
+            "an operation far beyond the end",
+            [&[0][..], &[255; 9], &[1]].concat(),
+        ),
+        ("an operation behind the end", vec![0, 7, 3, 1]),
+        (
+            "a new beginning and more behind the end",
+            vec![0, 7, 6, 3, 1],
+        ),
+        ("beginning anew twice", vec![0, 6, 6, 6, 0, 1]),
         ("fields that are not there", vec![0, 6, 1, 1]),
         ("times that are not there", vec![0, 6, 2, 1]),
         ("a header without fields", vec![4, 1]),
@@ -406,6 +415,67 @@ fn a_weave_that_says_more_than_there_is_is_refused() {
             }
         }
     }
+}
+
+#[test]
+fn bytes_that_no_operation_takes_are_refused() {
+    for of in 2..5 {
+        let mut draft = Draft::woven(b"content");
+        draft.points[0] = [7, 2, 7, 0, 0];
+        let stream = &mut draft.streams[[0, 0, CONTENT, FIELDS, TIMES][of]];
+        stream.push(b"more");
+        draft.points[0][of] += 4;
+        assert_refused("a stream with more", &draft.build());
+    }
+}
+
+#[test]
+fn stretches_between_restart_points_have_a_limit() {
+    const LIMIT: u64 = 16 << 20;
+    // Of the plain content.
+    let with_zeros = |zeros: u64| {
+        let mut draft = Draft::woven(b"content");
+        let mut weave = vec![0, 7, 3];
+        varint(&mut weave, zeros);
+        draft.plain_bytes = 7 + zeros;
+        draft.points = vec![[7 + zeros, weave.len() as u64, 7, 0, 0]];
+        draft.streams[WEAVE] = StreamDraft::default();
+        draft.streams[WEAVE].push(&weave);
+        draft.catalog(&[(0, b"", 7 + zeros, b"")]);
+        open(draft.build()).and_then(|archive| content(&archive, LIMIT - 7))
+    };
+    assert_eq!(with_zeros(LIMIT - 7).unwrap(), [0; 7]);
+    assert!(with_zeros(LIMIT - 6).is_err());
+    // Of a stream: one chunk over and over.
+    let with_repeats = |stream: usize, times: u64| {
+        let mut draft = Draft::woven(b"content");
+        let repeated = &mut draft.streams[stream];
+        repeated.push(b"x");
+        repeated.runs.push(((times - 2) << 2 | 2, Some(0)));
+        let of = [2, 1, 3, 4][stream];
+        draft.points[0][of] += times;
+        let archive = open(draft.build()).unwrap();
+        content(&archive, 0).unwrap_err().to_string()
+    };
+    for stream in [FIELDS, TIMES] {
+        assert!(with_repeats(stream, LIMIT).contains("more than the bytes"));
+        let error = with_repeats(stream, LIMIT + 1);
+        assert!(error.contains("between restart points"), "{error}");
+    }
+}
+
+#[test]
+fn a_frame_of_profile_shared_is_as_long_as_its_chunk() {
+    let with = |more: &[u8]| {
+        lying(|draft| {
+            draft.flags = SHARED;
+            draft.streams[CONTENT].frames[1]
+                .stored
+                .extend_from_slice(more);
+        })
+    };
+    assert!(everything(&with(b"")).is_ok());
+    assert_refused("a frame with more than its chunk", &with(b"x"));
 }
 
 #[test]
@@ -437,14 +507,14 @@ fn restart_points_that_lie_are_refused_or_give_other_bytes_than_the_digest() {
 
 #[test]
 fn beginning_anew_over_and_over_does_not_take_for_ever() {
-    // One chunk, as often as 2^57 times.
+    // One chunk over and over, as often as a stretch has room for.
     let mut draft = Draft::woven(b"content");
     let weave = &mut draft.streams[WEAVE];
     *weave = StreamDraft::default();
     weave.push(&[6; 64]);
     weave.push(&[0, 7]);
-    weave.runs = vec![(0, None), (((1 << 57) - 1) << 2 | 2, Some(0)), (0, None)];
-    draft.points[0][1] = 64 * ((1 << 57) + 1) + 2;
+    weave.runs = vec![(0, None), (((1 << 17) - 1) << 2 | 2, Some(0)), (0, None)];
+    draft.points[0][1] = 64 * ((1 << 17) + 1) + 2;
     assert_refused("an operation that gives nothing", &draft.build());
 }
 
@@ -474,7 +544,14 @@ fn names_in_the_catalog_that_lead_elsewhere_are_refused() {
             &with(&[(1, path, 0, b""), (0, b"b", bytes, b"")]),
         );
     }
-    let wrong: [&[Entry]; 10] = [
+    let wrong: [&[Entry]; 13] = [
+        &[(0, b"a/b", bytes, b"")],
+        &[(0, b"a/b", bytes, b""), (1, b"a", 0, b"")],
+        &[
+            (1, b"a", 0, b""),
+            (1, b"a/b/c", 0, b""),
+            (0, b"b", bytes, b""),
+        ],
         &[(0, b"a", bytes, b""), (0, b"a", 0, b"")],
         &[(2, b"a", 2, b".."), (0, b"a/b", bytes, b"")],
         &[(0, b"a", bytes, b""), (0, b"a/b", 0, b"")],
