@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     fs::{self, OpenOptions},
     io::{self, IsTerminal},
-    os::unix::fs::MetadataExt,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -12,7 +12,9 @@ use anyhow::{Context, ensure};
 use indicatif::ProgressBar;
 use refrain_czip::{
     chunker::{Chunking, ChunkingMethod},
-    create::{CreateError, CreateOptions, CreateProgress, Created, FileId, Input, Output, create},
+    create::{
+        CreateError, CreateOptions, CreateProgress, Created, FileId, Input, LeftOut, Output, create,
+    },
     format::header::Profile,
     method::Compression,
 };
@@ -35,6 +37,9 @@ use crate::{
 /// No frame of an archive may be longer than 16 MiB, and its last chunk has up to 8.
 const FRAME_BYTES_MAX: u64 = 8 << 20;
 
+/// Of more files that cannot be read the report has their number alone.
+const UNREAD_NAMED_MAX: usize = 1000;
+
 /// What is the same in the help of all that writes a file.
 const AFTER_HELP: &str = "\
 An archive that is there is replaced once the new one is whole; until then, and after a signal, a full disk \
@@ -45,7 +50,8 @@ system can do that, so that even `kill -9` leaves nothing. Temporary files go to
 #[command(after_help = AFTER_HELP)]
 pub struct CreateArguments {
     /// Files and folders, with all that is in them; `-` alone is standard input. Sockets, pipes and
-    /// devices in folders are passed over and counted, and so is the archive itself
+    /// devices in folders are passed over and counted, and so is the archive itself. What cannot be read
+    /// in a folder is told and left out, and the exit code is 1: the archive has all else
     #[arg(value_name = "FILE|DIR", required = true)]
     inputs: Vec<PathBuf>,
     /// Where the archive goes; `-` is standard output. A pipe or a device gets it in one pass, as with
@@ -103,9 +109,66 @@ struct Report {
     references: u64,
     /// Sockets, pipes and devices.
     special_files: u64,
+    /// Files and folders that could not be read, and the first of them.
+    unread_files: u64,
+    unread: Vec<Unread>,
     profile: String,
     /// BLAKE3 of the plain content.
     digest: String,
+}
+
+/// What could not be read.
+#[derive(Serialize)]
+struct Unread {
+    path: String,
+    /// The path's bytes in hexadecimal, if they are no UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
+    error: String,
+    /// The first bytes of a file that failed in its middle: they are in the archive.
+    archived_bytes: u64,
+}
+
+/// What is not in the archive.
+#[derive(Default)]
+struct AllLeftOut {
+    special_files: u64,
+    unread_files: u64,
+    unread: Vec<Unread>,
+}
+
+impl AllLeftOut {
+    /// Counts it, and says so to people.
+    fn add(&mut self, left_out: LeftOut<'_>) -> String {
+        match left_out {
+            LeftOut::Special { path } => {
+                self.special_files += 1;
+                let path = printable(path.display());
+                format!("passed over: {path}: it is no file, folder or link")
+            }
+            LeftOut::Unread {
+                path,
+                error,
+                archived_bytes,
+            } => {
+                self.unread_files += 1;
+                if self.unread.len() < UNREAD_NAMED_MAX {
+                    let name = path.as_os_str().as_bytes();
+                    self.unread.push(Unread {
+                        path: path.display().to_string(),
+                        path_hex: str::from_utf8(name).is_err().then(|| report::hex(name)),
+                        error: error.to_string(),
+                        archived_bytes,
+                    });
+                }
+                let path = printable(path.display());
+                match archived_bytes {
+                    0 => format!("left out: {path}: {error}"),
+                    some => format!("only its first {some} bytes are archived: {path}: {error}"),
+                }
+            }
+        }
+    }
 }
 
 pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
@@ -125,16 +188,13 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
     let inputs = inputs(&arguments.inputs, &interrupt)?;
     options.expected_bytes = expected_bytes(&arguments.inputs, &interrupt)?;
     let bar = bar(options.expected_bytes);
-    let mut special_files = 0;
+    let mut left_out = AllLeftOut::default();
     let created = create(inputs, output, &options, &mut |now: CreateProgress<'_>| {
         bar.set_position(now.plain_bytes);
         bar.set_message(format!("{} stored", bytes(now.stored_bytes)));
-        if let Some(path) = now.special_file {
-            special_files += 1;
-            let path = printable(path.display());
-            bar.suspend(|| {
-                eprintln!("refrain: passed over: {path}: it is no file, folder or link")
-            });
+        if let Some(now) = now.left_out {
+            let told = left_out.add(now);
+            bar.suspend(|| eprintln!("refrain: {told}"));
         }
         interrupt.flow()
     });
@@ -145,12 +205,18 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
         }
         error => error.into(),
     }))?;
-    let report = Report::new(&created, special_files);
+    let report = Report::new(&created, left_out);
     let lines = report.lines();
     match arguments.output.as_os_str() == STANDARD {
-        true => report::print(&mut io::stderr(), arguments.json, &report, &lines),
-        false => report::to_stdout(arguments.json, &report, &lines),
+        true => report::print(&mut io::stderr(), arguments.json, &report, &lines)?,
+        false => report::to_stdout(arguments.json, &report, &lines)?,
     }
+    ensure!(
+        report.unread_files == 0,
+        "the archive is made without what could not be read: {} files or folders",
+        report.unread_files
+    );
+    Ok(())
 }
 
 /// Whether the archive goes where nothing can be changed or replaced.
@@ -265,7 +331,7 @@ fn bytes_in(
 }
 
 impl Report {
-    fn new(created: &Created, special_files: u64) -> Self {
+    fn new(created: &Created, left_out: AllLeftOut) -> Self {
         let Created { header, summary } = created;
         Self {
             plain_bytes: summary.plain_bytes,
@@ -275,7 +341,9 @@ impl Report {
             entries: summary.entries,
             chunks: header.chunks,
             references: header.references,
-            special_files,
+            special_files: left_out.special_files,
+            unread_files: left_out.unread_files,
+            unread: left_out.unread,
             profile: header.profile.to_string(),
             digest: report::hex(&summary.digest),
         }
@@ -303,6 +371,13 @@ impl Report {
         if self.special_files > 0 {
             let what = format!("{} special files", self.special_files);
             lines.push(("passed over", what));
+        }
+        if self.unread_files > 0 {
+            let what = format!(
+                "{} files or folders that could not be read",
+                self.unread_files
+            );
+            lines.push(("left out", what));
         }
         lines
     }

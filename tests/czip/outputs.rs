@@ -63,6 +63,48 @@ fn special_files_are_passed_over_told_and_counted() {
 }
 
 #[test]
+fn what_cannot_be_read_is_told_and_left_out_and_the_exit_code_says_so() {
+    let world = World::new();
+    world.write("d/a", b"content");
+    world.write("d/z", b"more");
+    // Deeper than a path can say: root may not read it either.
+    let deep = "cd d; for i in $(seq 20); do mkdir $0; cd $0; done; echo > file";
+    let made = Command::new("sh")
+        .args(["-c", deep, &"n".repeat(250)])
+        .current_dir(world.0.path())
+        .status();
+    assert!(made.expect("a shell is there").success());
+    let output = world.run_with(&["create", "d", "-o", "d.czip", "--json"], b"");
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).expect("text");
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 2, "{error}");
+    assert!(lines[0].starts_with("refrain: left out: d/nnn"), "{error}");
+    assert!(lines[0].contains("File name too long"), "{error}");
+    assert!(
+        lines[1].contains("without what could not be read: 1 files"),
+        "{error}"
+    );
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["unread_files"], 1);
+    let unread = &report["unread"][0];
+    assert!(unread["path"].as_str().expect("text").starts_with("d/nnn"));
+    assert!(
+        unread["error"]
+            .as_str()
+            .expect("text")
+            .contains("File name too long")
+    );
+    assert_eq!(unread["archived_bytes"], 0);
+    assert_eq!(world.run(&["cat", "d.czip", "d/a"]), b"content");
+    assert_eq!(world.run(&["cat", "d.czip", "d/z"]), b"more");
+    // What was named has to be there.
+    let (code, error) = world.fails(&["create", "d", "missing", "-o", "x.czip"]);
+    assert!(code == Some(1) && error.contains("missing"), "{error}");
+    assert!(!world.path("x.czip").exists());
+}
+
+#[test]
 fn an_archive_that_is_replaced_keeps_its_mode_and_a_link_to_it_stays() {
     let world = World::new();
     world.write("file", b"content");

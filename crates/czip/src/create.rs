@@ -139,7 +139,7 @@ impl CreateOptions {
 }
 
 /// How far an archive has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct CreateProgress<'a> {
     /// Plain bytes read.
     pub plain_bytes: u64,
@@ -147,8 +147,27 @@ pub struct CreateProgress<'a> {
     pub stored_bytes: u64,
     /// Entries of the catalog.
     pub entries: u64,
-    /// A socket, a pipe or a device that was found just now: it has no content, and is not archived.
-    pub special_file: Option<&'a Path>,
+    /// What was left out just now.
+    pub left_out: Option<LeftOut<'a>>,
+}
+
+/// What is not in an archive, though it lies in a folder that is.
+#[derive(Clone, Copy, Debug)]
+pub enum LeftOut<'a> {
+    /// A socket, a pipe or a device: it has no content.
+    Special {
+        /// Where.
+        path: &'a Path,
+    },
+    /// What cannot be read, or was removed meanwhile.
+    Unread {
+        /// Where.
+        path: &'a Path,
+        /// Why.
+        error: &'a io::Error,
+        /// If a file failed in its middle: the bytes before, which are in the archive.
+        archived_bytes: u64,
+    },
 }
 
 /// An archive that was made.
@@ -228,7 +247,7 @@ pub enum CreateError {
 ///
 /// # Errors
 /// If an input cannot be read or the archive not be written; then the output file is as it was.
-/// Sockets, pipes and devices in folders are no error: they are told, and passed over.
+/// What lies in a folder and cannot be read, or has no content, is no error: it is told, and left out.
 pub fn create(
     inputs: Vec<Input>,
     output: Output,
@@ -240,19 +259,32 @@ pub fn create(
     let mut passed_over = creator.streams.frames.frames.own_files();
     passed_over.extend(&options.passed_over);
     walk::walk(inputs, &passed_over, &mut |visited| {
-        let walk::Found { path, entry, file } = match visited {
+        let found = match visited {
             Visited::Found(found) => found,
-            Visited::Special(path) => return creator.tell(Some(path), progress),
-        };
-        let entry = match file {
-            Some(file) => {
-                let bytes = creator.file(&path, file, &mut piece, progress)?;
-                let kind = EntryKind::File { bytes };
-                Entry { kind, ..entry }
+            Visited::Special(path) => {
+                let left_out = LeftOut::Special { path };
+                return creator.tell(Some(left_out), progress).map(|()| false);
             }
-            None => entry,
+            Visited::Unread(path, error) => {
+                return creator.unread(path, &error, 0, progress).map(|()| false);
+            }
         };
-        creator.entry(&entry)
+        let Found { path, entry, .. } = found;
+        let Some(file) = found.file else {
+            return creator.entry(&entry).map(|()| true);
+        };
+        let (bytes, failed) = creator.file(file, &mut piece, progress)?;
+        if let Some(error) = failed {
+            if found.is_given {
+                return Err(CreateError::Input { path, error });
+            }
+            creator.unread(&path, &error, bytes, progress)?;
+            if bytes == 0 {
+                return Ok(false);
+            }
+        }
+        let kind = EntryKind::File { bytes };
+        creator.entry(&Entry { kind, ..entry }).map(|()| true)
     })?;
     creator.finish()
 }
@@ -348,15 +380,15 @@ impl<'a> Creator<'a> {
         }
     }
 
-    /// Takes a file's bytes, and says how many there are.
+    /// Takes a file's bytes, and says how many there are, and why no more if there may be.
     fn file(
         &mut self,
-        path: &Path,
         mut file: Box<dyn Read>,
         piece: &mut [u8],
         progress: &mut dyn FnMut(CreateProgress) -> ControlFlow<()>,
-    ) -> Result<u64, CreateError> {
+    ) -> Result<(u64, Option<io::Error>), CreateError> {
         let before = self.progress.plain_bytes;
+        let mut failed = None;
         self.weaver.begin_file();
         loop {
             let count = match file.read(piece) {
@@ -364,8 +396,8 @@ impl<'a> Creator<'a> {
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    let path = path.to_owned();
-                    return Err(CreateError::Input { path, error });
+                    failed = Some(error);
+                    break;
                 }
             };
             self.digest.update(&piece[..count]);
@@ -382,16 +414,31 @@ impl<'a> Creator<'a> {
             true => self.weaver.end_file(&mut self.streams)?,
             false => self.streams.boundary()?,
         }
-        Ok(self.progress.plain_bytes - before)
+        Ok((self.progress.plain_bytes - before, failed))
+    }
+
+    fn unread(
+        &self,
+        path: &Path,
+        error: &io::Error,
+        archived_bytes: u64,
+        progress: &mut dyn FnMut(CreateProgress) -> ControlFlow<()>,
+    ) -> Result<(), CreateError> {
+        let left_out = LeftOut::Unread {
+            path,
+            error,
+            archived_bytes,
+        };
+        self.tell(Some(left_out), progress)
     }
 
     fn tell(
         &self,
-        special_file: Option<&Path>,
+        left_out: Option<LeftOut<'_>>,
         progress: &mut dyn FnMut(CreateProgress) -> ControlFlow<()>,
     ) -> Result<(), CreateError> {
         let now = CreateProgress {
-            special_file,
+            left_out,
             ..self.progress
         };
         match progress(now) {

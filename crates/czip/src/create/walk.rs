@@ -42,22 +42,27 @@ pub(crate) enum Visited<'a> {
     Found(Found),
     /// What has no content.
     Special(&'a Path),
+    /// What cannot be read, or is gone by now, with all that is in it.
+    Unread(&'a Path, io::Error),
 }
 
 /// Something that was found.
 pub(crate) struct Found {
     /// Where, for errors.
     pub(crate) path: PathBuf,
+    /// Whether it is one of the inputs itself, which may not be missing.
+    pub(crate) is_given: bool,
     /// What is known of it; a file's length is not yet.
     pub(crate) entry: Entry,
     /// A file's bytes.
     pub(crate) file: Option<Box<dyn Read>>,
 }
 
-type Take<'a> = &'a mut dyn FnMut(Visited<'_>) -> Result<(), CreateError>;
+/// Says whether what was found is in the archive, so that links may lead to it.
+type Take<'a> = &'a mut dyn FnMut(Visited<'_>) -> Result<bool, CreateError>;
 
 /// Gives all that `inputs` have to `take`: folders before what is in them, names in order; of the
-/// files `own` nothing.
+/// files `own` nothing. What is wrong with an input itself is an error; with what is in it, it is told.
 pub(crate) fn walk(inputs: Vec<Input>, own: &[FileId], take: Take<'_>) -> Result<(), CreateError> {
     let mut names = HashSet::new();
     let mut walker = Walker {
@@ -67,8 +72,9 @@ pub(crate) fn walk(inputs: Vec<Input>, own: &[FileId], take: Take<'_>) -> Result
     };
     for input in inputs {
         match input {
-            Input::Stream(stream) => (walker.take)(Visited::Found(Found {
+            Input::Stream(stream) => drop((walker.take)(Visited::Found(Found {
                 path: PathBuf::from("standard input"),
+                is_given: true,
                 entry: Entry {
                     path: Vec::new(),
                     kind: EntryKind::File { bytes: 0 },
@@ -77,7 +83,7 @@ pub(crate) fn walk(inputs: Vec<Input>, own: &[FileId], take: Take<'_>) -> Result
                     mtime_ns: 0,
                 },
                 file: Some(stream),
-            }))?,
+            }))?),
             Input::Path(path) => {
                 let at = |error| input_error(&path, error);
                 let name = match path.file_name() {
@@ -101,7 +107,7 @@ pub(crate) fn walk(inputs: Vec<Input>, own: &[FileId], take: Take<'_>) -> Result
                 if !metadata.is_dir() && !metadata.is_file() {
                     return Err(CreateError::Special { path });
                 }
-                walker.visit(&path, name.as_bytes().to_vec(), &metadata)?;
+                walker.given(&path, name.as_bytes().to_vec(), &metadata)?;
             }
         }
     }
@@ -124,7 +130,8 @@ struct Walker<'a> {
 }
 
 impl Walker<'_> {
-    fn visit(
+    /// Visits an input.
+    fn given(
         &mut self,
         path: &Path,
         name: Vec<u8>,
@@ -135,71 +142,188 @@ impl Walker<'_> {
                 path: path.to_owned(),
             });
         }
-        if self.own.contains(&FileId::of(metadata)) {
+        let found = self.found(path, name, metadata, true);
+        let found = found.map_err(|error| input_error(path, error))?;
+        self.give(found, metadata)
+    }
+
+    /// Visits what lies in one.
+    fn below(&mut self, path: &Path, name: Vec<u8>) -> Result<(), CreateError> {
+        let metadata = match fs::symlink_metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) => return self.tell(Visited::Unread(path, error)),
+        };
+        if self.own.contains(&FileId::of(&metadata)) {
             return Ok(());
         }
-        let at = |error| input_error(path, error);
+        let kind = metadata.file_type();
+        if !kind.is_dir() && !kind.is_symlink() && !kind.is_file() {
+            return self.tell(Visited::Special(path));
+        }
+        if !is_valid_path(&name) {
+            let error = io::Error::other("its path is longer than an archive can hold");
+            return self.tell(Visited::Unread(path, error));
+        }
+        match self.found(path, name, &metadata, false) {
+            Ok(found) => self.give(found, &metadata),
+            Err(error) => self.tell(Visited::Unread(path, error)),
+        }
+    }
+
+    fn tell(&mut self, visited: Visited<'_>) -> Result<(), CreateError> {
+        (self.take)(visited).map(drop)
+    }
+
+    /// A file, a folder or a link, as far as it is known before it is read.
+    fn found(
+        &mut self,
+        path: &Path,
+        name: Vec<u8>,
+        metadata: &Metadata,
+        is_given: bool,
+    ) -> io::Result<Found> {
         let kind = metadata.file_type();
         let mut file: Option<Box<dyn Read>> = None;
         let entry_kind = if kind.is_dir() {
             EntryKind::Folder
         } else if kind.is_symlink() {
-            let target = fs::read_link(path).map_err(at)?;
+            let target = fs::read_link(path)?;
             EntryKind::SymbolicLink {
                 target: target.as_os_str().as_bytes().to_vec(),
             }
-        } else if kind.is_file() {
-            match self.first_name(&name, metadata) {
-                Some(target) => EntryKind::HardLink { target },
+        } else {
+            match self.links.get(&FileId::of(metadata)) {
+                Some(target) => EntryKind::HardLink {
+                    target: target.clone(),
+                },
                 None => {
-                    file = Some(Box::new(File::open(path).map_err(at)?));
+                    file = Some(Box::new(File::open(path)?));
                     EntryKind::File { bytes: 0 }
                 }
             }
-        } else {
-            return (self.take)(Visited::Special(path));
         };
-        let entry = Entry {
-            path: name.clone(),
-            kind: entry_kind,
-            mode: (metadata.mode() & 0o7777) as u16,
-            mtime_s: metadata.mtime(),
-            mtime_ns: metadata.mtime_nsec() as u32,
-        };
-        (self.take)(Visited::Found(Found {
+        Ok(Found {
             path: path.to_owned(),
-            entry,
+            is_given,
+            entry: Entry {
+                path: name,
+                kind: entry_kind,
+                mode: (metadata.mode() & 0o7777) as u16,
+                mtime_s: metadata.mtime(),
+                mtime_ns: metadata.mtime_nsec() as u32,
+            },
             file,
-        }))?;
-        if !kind.is_dir() {
+        })
+    }
+
+    /// Gives it, and then what is in it if it is a folder.
+    fn give(&mut self, found: Found, metadata: &Metadata) -> Result<(), CreateError> {
+        let (path, name) = (found.path.clone(), found.entry.path.clone());
+        let is_given = found.is_given;
+        let may_have_links = found.file.is_some() && metadata.nlink() > 1;
+        let is_there = (self.take)(Visited::Found(found))?;
+        if is_there && may_have_links {
+            self.links.insert(FileId::of(metadata), name.clone());
+        }
+        if !metadata.is_dir() {
             return Ok(());
         }
-        let mut names = Vec::new();
-        for below in fs::read_dir(path).map_err(at)? {
-            names.push(below.map_err(at)?.file_name());
-        }
+        let names: io::Result<Vec<_>> = fs::read_dir(&path)
+            .and_then(|entries| entries.map(|below| Ok(below?.file_name())).collect());
+        let mut names = match names {
+            Ok(names) => names,
+            Err(error) if is_given => return Err(input_error(&path, error)),
+            Err(error) => return self.tell(Visited::Unread(&path, error)),
+        };
         names.sort_unstable();
         for below in names {
-            let path = path.join(&below);
-            let metadata =
-                fs::symlink_metadata(&path).map_err(|error| input_error(&path, error))?;
             let name = [&name, below.as_bytes()].join(&b'/');
-            self.visit(&path, name, &metadata)?;
+            self.below(&path.join(&below), name)?;
         }
         Ok(())
     }
+}
 
-    /// The name under which a file with several came before.
-    fn first_name(&mut self, name: &[u8], metadata: &Metadata) -> Option<Vec<u8>> {
-        if metadata.nlink() < 2 {
-            return None;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a walk through `folder` comes to: `take` says what becomes of a file.
+    fn walked(folder: &Path, mut take: impl FnMut(&Path) -> bool) -> Vec<String> {
+        let mut seen = Vec::new();
+        let input = Input::Path(folder.to_owned());
+        walk(vec![input], &[], &mut |visited| {
+            let name = |path: &Path| {
+                let below = path.strip_prefix(folder).expect("it is below");
+                below.display().to_string()
+            };
+            Ok(match visited {
+                Visited::Found(found) => {
+                    let kind = match &found.entry.kind {
+                        EntryKind::File { .. } => "file".to_owned(),
+                        EntryKind::Folder => "folder".to_owned(),
+                        EntryKind::SymbolicLink { .. } => "symbolic link".to_owned(),
+                        EntryKind::HardLink { target } => {
+                            let target = String::from_utf8_lossy(target);
+                            format!("link to {}", target.split_once('/').expect("below").1)
+                        }
+                    };
+                    seen.push(format!("{} {kind}", name(&found.path)));
+                    take(&found.path)
+                }
+                Visited::Special(path) => {
+                    seen.push(format!("{} special", name(path)));
+                    false
+                }
+                Visited::Unread(path, error) => {
+                    seen.push(format!("{} {:?}", name(path), error.kind()));
+                    false
+                }
+            })
+        })
+        .expect("the folder itself is there");
+        seen
+    }
+
+    #[test]
+    fn what_is_gone_before_it_is_read_is_told_and_the_rest_goes_on() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        for name in ["a", "b", "d/x", "e"] {
+            fs::create_dir_all(folder.join(name).parent().expect("one")).expect("made");
+            fs::write(folder.join(name), name).expect("written");
         }
-        match self.links.entry(FileId::of(metadata)) {
-            std::collections::hash_map::Entry::Occupied(first) => Some(first.get().clone()),
-            std::collections::hash_map::Entry::Vacant(vacant) => {
-                vacant.insert(name.to_vec());
-                None
+        let seen = walked(folder, |path| {
+            if path.ends_with("a") {
+                fs::remove_file(folder.join("b")).expect("there");
             }
+            if path.ends_with("d") {
+                fs::remove_dir_all(folder.join("d")).expect("there");
+            }
+            true
+        });
+        assert_eq!(
+            seen,
+            [
+                " folder",
+                "a file",
+                "b NotFound",
+                "d folder",
+                "d NotFound",
+                "e file"
+            ]
+        );
+    }
+
+    #[test]
+    fn no_link_leads_to_a_name_that_is_left_out() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        fs::write(folder.join("a"), "content").expect("written");
+        for link in ["b", "c"] {
+            fs::hard_link(folder.join("a"), folder.join(link)).expect("made");
         }
+        let seen = walked(folder, |path| !path.ends_with("a"));
+        assert_eq!(seen, [" folder", "a file", "b file", "c link to b"]);
     }
 }

@@ -120,9 +120,15 @@ impl Stored {
     ) -> Result<(bool, Option<io::Error>), GetError> {
         let mut has_archives = false;
         let mut failed = None;
+        let mut unread = None;
         let walked = walk(vec![Input::Path(seed.to_owned())], &[], &mut |visited| {
-            let Visited::Found(found) = visited else {
-                return Ok(());
+            let found = match visited {
+                Visited::Found(found) => found,
+                Visited::Special(_) => return Ok(false),
+                Visited::Unread(_, error) => {
+                    unread.get_or_insert(error);
+                    return Ok(false);
+                }
             };
             let added = match (found.file, go_on()) {
                 (_, false) => Err(GetError::Interrupted),
@@ -136,11 +142,11 @@ impl Stored {
                     return Err(CreateError::Interrupted);
                 }
             }
-            Ok(())
+            Ok(true)
         });
         match (failed, walked) {
             (Some(error), _) => Err(error),
-            (None, Ok(())) => Ok((has_archives, None)),
+            (None, Ok(())) => Ok((has_archives, unread)),
             (None, Err(CreateError::Input { error, .. })) => Ok((has_archives, Some(error))),
             (None, Err(error)) => Ok((has_archives, Some(io::Error::other(error)))),
         }

@@ -64,11 +64,17 @@ pub(super) fn read(seed: &Path, is_woven: bool, take: &mut dyn Take) -> Result<O
         has_locked: false,
         failed: None,
     };
+    let mut unread = None;
     let walked = walk(vec![Input::Path(seed.to_owned())], &[], &mut |visited| {
-        let Visited::Found(found) = visited else {
-            return Ok(());
+        let found = match visited {
+            Visited::Found(found) => found,
+            Visited::Special(_) => return Ok(false),
+            Visited::Unread(_, error) => {
+                unread.get_or_insert(error);
+                return Ok(false);
+            }
         };
-        reading.found(found).map_err(|error| {
+        reading.found(found).map(|()| true).map_err(|error| {
             reading.failed = Some(error);
             CreateError::Interrupted
         })
@@ -79,7 +85,7 @@ pub(super) fn read(seed: &Path, is_woven: bool, take: &mut dyn Take) -> Result<O
     reading.end_unit()?;
     Ok(Outcome {
         error: match walked {
-            Ok(()) => None,
+            Ok(()) => unread,
             Err(CreateError::Input { error, .. }) => Some(error),
             Err(error) => Some(io::Error::other(error)),
         },
@@ -110,7 +116,9 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn found(&mut self, found: Found) -> Result<(), GetError> {
-        let Found { path, entry, file } = found;
+        let Found {
+            path, entry, file, ..
+        } = found;
         let Some(mut file) = file else {
             self.begin_unit(Unit::Small)?;
             return self.entry(&entry);
