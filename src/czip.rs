@@ -6,6 +6,7 @@ mod cat;
 mod create;
 mod extract;
 mod get;
+mod headers;
 mod keys;
 mod list;
 mod listen;

@@ -14,7 +14,11 @@ use refrain_czip::{
     format::{FormatError, catalog},
 };
 
-use super::{keys::UnlockArguments, open, range::ByteRange, standard_io, threads};
+use super::{
+    open::{self, AccessArguments},
+    range::ByteRange,
+    standard_io, threads,
+};
 use crate::interrupt::Interrupt;
 
 #[derive(clap::Args)]
@@ -30,7 +34,7 @@ pub struct CatArguments {
     #[arg(long, value_name = "START-END")]
     range: Option<ByteRange>,
     #[command(flatten)]
-    keys: UnlockArguments,
+    access: AccessArguments,
     /// Threads that decompress [default: one a processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -39,7 +43,8 @@ pub struct CatArguments {
 pub fn run(arguments: &CatArguments) -> anyhow::Result<()> {
     let called = open::called(&arguments.archive);
     // Ctrl-C ends it at once: nothing lies around.
-    let archive = open::open_unlocked(&arguments.archive, &arguments.keys, &Interrupt::default())?;
+    let archive =
+        open::open_unlocked(&arguments.archive, &arguments.access, &Interrupt::default())?;
     let whole = match &arguments.path {
         None => 0..archive.plain_bytes(),
         Some(path) => {

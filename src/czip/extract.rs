@@ -16,8 +16,7 @@ use serde::Serialize;
 
 use super::{
     cat,
-    keys::UnlockArguments,
-    open::{self, STANDARD},
+    open::{self, AccessArguments, STANDARD},
     report, threads,
 };
 use crate::{interrupt::Interrupt, progress, table::bytes};
@@ -38,7 +37,7 @@ pub struct ExtractArguments {
     #[arg(value_name = "IN.czip|URL")]
     archive: PathBuf,
     #[command(flatten)]
-    keys: UnlockArguments,
+    access: AccessArguments,
     /// Files and folders in it, as `list` names them [default: all]
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
@@ -97,7 +96,7 @@ pub fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
 }
 
 fn to_folder(arguments: &ExtractArguments, interrupt: &Interrupt) -> anyhow::Result<Extracted> {
-    let archive = open::open_unlocked(&arguments.archive, &arguments.keys, interrupt)?;
+    let archive = open::open_unlocked(&arguments.archive, &arguments.access, interrupt)?;
     let options = ExtractOptions {
         paths: paths(arguments),
         name: name(&arguments.archive),
@@ -129,7 +128,8 @@ fn name(archive: &Path) -> Option<Vec<u8>> {
 
 /// Ctrl-C ends it at once: nothing lies around.
 fn to_standard_output(arguments: &ExtractArguments) -> anyhow::Result<()> {
-    let archive = open::open_unlocked(&arguments.archive, &arguments.keys, &Interrupt::default())?;
+    let archive =
+        open::open_unlocked(&arguments.archive, &arguments.access, &Interrupt::default())?;
     let called = open::called(&arguments.archive);
     let entries = archive.entries().with_context(|| called.clone())?;
     let range = match &arguments.paths[..] {

@@ -14,7 +14,7 @@ use refrain_czip::get::{
 use refrain_gateway::units::ByteSize;
 use serde::Serialize;
 
-use super::{keys::UnlockArguments, report, threads};
+use super::{headers::HeaderArguments, keys::UnlockArguments, report, threads};
 use crate::{
     interrupt::Interrupt,
     progress,
@@ -67,6 +67,8 @@ pub struct GetArguments {
     /// Threads that put the file together [default: one a processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    #[command(flatten)]
+    headers: HeaderArguments,
     /// Keep the archive as it is, instead of what is in it. Takes no keys
     #[arg(long)]
     archive: bool,
@@ -216,7 +218,7 @@ pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
     let got = get(
         &arguments.url,
         &arguments.output,
-        &options(arguments),
+        &options(arguments)?,
         &mut |now| {
             show(&bar, &mut phase, now);
             interrupt.flow()
@@ -247,7 +249,7 @@ fn end_soon_after(interrupt: &Interrupt) {
     });
 }
 
-fn options(arguments: &GetArguments) -> GetOptions {
+fn options(arguments: &GetArguments) -> anyhow::Result<GetOptions> {
     let mut options = GetOptions {
         requests_max: arguments.requests,
         seeds: arguments.seed.clone(),
@@ -267,6 +269,7 @@ fn options(arguments: &GetArguments) -> GetOptions {
         ..GetOptions::default()
     };
     options.remote.connections = arguments.connections.max(1);
+    options.remote.headers = arguments.headers.read()?;
     if std::env::var_os("TMPDIR").is_none() {
         // It has more room than a folder in memory.
         let folder = arguments.output.parent().unwrap_or(Path::new(""));
@@ -275,7 +278,7 @@ fn options(arguments: &GetArguments) -> GetOptions {
             false => folder.to_owned(),
         };
     }
-    options
+    Ok(options)
 }
 
 /// Shows what is being done.

@@ -146,7 +146,8 @@ fn ask(file: &str) -> Option<Zeroizing<String>> {
     Term::stderr().read_secure_line().ok().map(Zeroizing::new)
 }
 
-fn read(path: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+/// A file of keys, or of other secrets.
+pub fn read(path: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let called = || path.display().to_string();
     let file = File::open(path).with_context(called)?;
     // What grows leaves copies behind that nobody wipes.
@@ -156,7 +157,7 @@ fn read(path: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
         .with_context(called)?;
     ensure!(
         content.len() as u64 <= FILE_BYTES_MAX,
-        "{} is too long for a file of keys",
+        "{} is too long for a file of keys or headers",
         path.display()
     );
     Ok(content)

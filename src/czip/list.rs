@@ -12,7 +12,10 @@ use refrain_czip::format::catalog::{Entry, EntryKind};
 use serde::Serialize;
 use time::OffsetDateTime;
 
-use super::{keys::UnlockArguments, open, report};
+use super::{
+    open::{self, AccessArguments},
+    report,
+};
 use crate::{interrupt::Interrupt, table::printable};
 
 #[derive(clap::Args)]
@@ -21,7 +24,7 @@ pub struct ListArguments {
     #[arg(value_name = "IN.czip|URL")]
     archive: PathBuf,
     #[command(flatten)]
-    keys: UnlockArguments,
+    access: AccessArguments,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -55,7 +58,8 @@ struct EntryReport {
 }
 
 pub fn run(arguments: &ListArguments) -> anyhow::Result<()> {
-    let archive = open::open_unlocked(&arguments.archive, &arguments.keys, &Interrupt::default())?;
+    let archive =
+        open::open_unlocked(&arguments.archive, &arguments.access, &Interrupt::default())?;
     let entries = archive.entries();
     let entries = entries.with_context(|| open::called(&arguments.archive))?;
     if !arguments.json {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::keys::UnlockArguments;
+use super::open::AccessArguments;
 
 #[derive(clap::Args)]
 // Elsewhere it is only taken, and refused.
@@ -20,7 +20,7 @@ pub struct MountArguments {
     #[arg(long)]
     allow_other: bool,
     #[command(flatten)]
-    keys: UnlockArguments,
+    access: AccessArguments,
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -62,7 +62,7 @@ mod linux {
         let called = open::called(&arguments.archive);
         // Until it is mounted, Ctrl-C ends it at once.
         let archive =
-            open::open_unlocked(&arguments.archive, &arguments.keys, &Interrupt::default())?;
+            open::open_unlocked(&arguments.archive, &arguments.access, &Interrupt::default())?;
         let _log = crate::log_to_stderr(LevelFilter::WARN);
         let asked = Asked::listen()?;
         let options = MountOptions {

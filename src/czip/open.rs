@@ -13,6 +13,7 @@ use refrain_czip::{
 };
 
 use super::{
+    headers::HeaderArguments,
     keys::UnlockArguments,
     standard_io::{self, StandardInput},
 };
@@ -21,43 +22,65 @@ use crate::interrupt::Interrupt;
 /// What a path is called when it stands for standard input or output.
 pub const STANDARD: &str = "-";
 
+/// What an archive is to be read with, beside where it is.
+#[derive(clap::Args)]
+pub struct AccessArguments {
+    #[command(flatten)]
+    keys: UnlockArguments,
+    #[command(flatten)]
+    headers: HeaderArguments,
+}
+
 /// A file, or a URL.
 pub type AnySource = Box<dyn Source>;
 
 /// Opens the archive at `path`, or at a URL: that is read block by block. A pipe on standard input goes
 /// to a temporary file without a name first: an archive is not read in order.
-pub fn open(path: &Path, interrupt: &Interrupt) -> anyhow::Result<Archive<AnySource>> {
+fn open(
+    path: &Path,
+    access: &AccessArguments,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Archive<AnySource>> {
     let called = called(path);
-    let source = source(path, interrupt).with_context(|| called.clone())?;
+    let headers = access.headers.read()?;
+    let source = source(path, headers, interrupt).with_context(|| called.clone())?;
     Archive::open(source, CacheBytes::default()).context(called)
 }
 
 /// The same, unlocked if it is encrypted.
 pub fn open_unlocked(
     path: &Path,
-    keys: &UnlockArguments,
+    access: &AccessArguments,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Archive<AnySource>> {
-    let mut archive = open(path, interrupt)?;
-    keys.unlock(&mut archive).with_context(|| called(path))?;
+    let mut archive = open(path, access, interrupt)?;
+    let unlocked = access.keys.unlock(&mut archive);
+    unlocked.with_context(|| called(path))?;
     Ok(archive)
 }
 
 /// The same, unlocked if it is encrypted and keys were given.
 pub fn open_with(
     path: &Path,
-    keys: &UnlockArguments,
+    access: &AccessArguments,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Archive<AnySource>> {
-    match keys.are_given() {
-        true => open_unlocked(path, keys, interrupt),
-        false => open(path, interrupt),
+    match access.keys.are_given() {
+        true => open_unlocked(path, access, interrupt),
+        false => open(path, access, interrupt),
     }
 }
 
-fn source(path: &Path, interrupt: &Interrupt) -> anyhow::Result<AnySource> {
+fn source(
+    path: &Path,
+    headers: Vec<(String, String)>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<AnySource> {
     if let Some(url) = url(path) {
-        let options = RemoteOptions::default();
+        let options = RemoteOptions {
+            headers,
+            ..RemoteOptions::default()
+        };
         let source = RemoteSource::open(url, options, RemoteSource::CACHE_BYTES)?;
         return Ok(Box::new(source));
     }

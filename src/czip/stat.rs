@@ -9,7 +9,10 @@ use refrain_czip::{
 };
 use serde::Serialize;
 
-use super::{keys::UnlockArguments, open, report};
+use super::{
+    open::{self, AccessArguments},
+    report,
+};
 use crate::{
     interrupt::Interrupt,
     table::{bytes, percent},
@@ -21,7 +24,7 @@ pub struct StatArguments {
     #[arg(value_name = "IN.czip|URL")]
     archive: PathBuf,
     #[command(flatten)]
-    keys: UnlockArguments,
+    access: AccessArguments,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -87,10 +90,10 @@ struct StreamReport {
 }
 
 pub fn run(arguments: &StatArguments) -> anyhow::Result<()> {
-    let archive = open::open_with(&arguments.archive, &arguments.keys, &Interrupt::default())?;
+    let archive = open::open_with(&arguments.archive, &arguments.access, &Interrupt::default())?;
     if archive.is_locked() {
         eprintln!(
-            "refrain: the archive is encrypted: what only its recipients can know is shown as 0; \
+            "refrain: the archive is encrypted: what only its recipients can know is not shown; \
              --identity opens it"
         );
     }

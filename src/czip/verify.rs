@@ -10,7 +10,10 @@ use refrain_czip::{
 };
 use serde::Serialize;
 
-use super::{keys::UnlockArguments, open, report, threads};
+use super::{
+    open::{self, AccessArguments},
+    report, threads,
+};
 use crate::{interrupt::Interrupt, progress, table::bytes};
 
 #[derive(clap::Args)]
@@ -19,7 +22,7 @@ pub struct VerifyArguments {
     #[arg(value_name = "IN.czip|URL")]
     archive: PathBuf,
     #[command(flatten)]
-    keys: UnlockArguments,
+    access: AccessArguments,
     /// Decompress all of it as well, and check the digest of the whole content and the names of chunks
     #[arg(long)]
     content: bool,
@@ -67,7 +70,7 @@ fn check(arguments: &VerifyArguments, interrupt: &Interrupt) -> anyhow::Result<R
         true => open::open_unlocked,
         false => open::open_with,
     };
-    let archive = open(&arguments.archive, &arguments.keys, interrupt)?;
+    let archive = open(&arguments.archive, &arguments.access, interrupt)?;
     let threads = threads(arguments.threads);
     let Verified {
         frames,

@@ -7,7 +7,7 @@ use std::{
     os::unix::{fs::MetadataExt, process::ExitStatusExt},
     process::{Command, Stdio},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
     thread,
@@ -21,6 +21,8 @@ pub(super) struct Server {
     address: SocketAddr,
     pub(super) sent: Arc<AtomicU64>,
     allowed: Arc<AtomicU64>,
+    /// Lines of requests' headers.
+    asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
@@ -31,15 +33,17 @@ impl Server {
             address: listener.local_addr().expect("it is bound"),
             sent: Arc::default(),
             allowed: Arc::new(AtomicU64::new(allowed)),
+            asked: Arc::default(),
         };
         let (sent, allowed) = (Arc::clone(&server.sent), Arc::clone(&server.allowed));
+        let asked = Arc::clone(&server.asked);
         thread::spawn(move || {
             for connection in listener.incoming() {
                 let connection = connection.expect("a connection");
                 let (file, sent) = (file.clone(), Arc::clone(&sent));
-                let allowed = Arc::clone(&allowed);
+                let (allowed, asked) = (Arc::clone(&allowed), Arc::clone(&asked));
                 // The client may go away at any time.
-                thread::spawn(move || drop(answer(&connection, &file, &sent, &allowed)));
+                thread::spawn(move || drop(answer(&connection, &file, &sent, &allowed, &asked)));
             }
         });
         server
@@ -55,6 +59,7 @@ fn answer(
     file: &[u8],
     sent: &AtomicU64,
     allowed: &AtomicU64,
+    asked: &Mutex<Vec<String>>,
 ) -> std::io::Result<()> {
     let mut lines = BufReader::new(connection).lines();
     while let Some(Ok(_)) = lines.next() {
@@ -68,6 +73,7 @@ fn answer(
             if line.is_empty() {
                 break;
             }
+            asked.lock().expect("no panic").push(line);
         }
         let (first, last, of) = (range.start, range.end - 1, file.len());
         let length = range.len();
@@ -156,6 +162,47 @@ fn a_get_that_a_signal_ended_goes_on_with_what_came() {
         let lost = 1 << 20;
         assert!(before + after < archive.len() as u64 + lost, "{report}");
     }
+}
+
+#[test]
+fn headers_go_along_with_all_requests_and_secrets_come_from_files() {
+    let world = World::new();
+    let server = Server::start(archive(&world, b"content"), u64::MAX);
+    world.write(
+        "headers",
+        b"# for the server\nAuthorization: Bearer secret\n\n",
+    );
+    let headers = ["--header", "@headers", "--header", "X-Key: a:b"];
+    for arguments in [
+        &["get", &server.url(), "-o", "out"][..],
+        &["cat", &server.url()],
+        &["list", &server.url()],
+        &["stat", &server.url()],
+        &["verify", &server.url()],
+        &["extract", &server.url(), "-o", "folder"],
+    ] {
+        world.run(&[arguments, &headers].concat());
+        let asked = std::mem::take(&mut *server.asked.lock().expect("no panic"));
+        let count = |wanted: &str| {
+            let lines = asked.iter().map(|line| line.to_lowercase());
+            lines.filter(|line| line == wanted).count()
+        };
+        let requests = asked
+            .iter()
+            .filter(|line| line.to_lowercase().starts_with("host:"));
+        let requests = requests.count();
+        assert!(requests > 0);
+        assert_eq!(count("authorization: bearer secret"), requests, "{asked:?}");
+        assert_eq!(count("x-key: a:b"), requests, "{asked:?}");
+    }
+    world.write("bad", b"no header, and secret\n");
+    let (_, error) = world.fails(&["cat", &server.url(), "--header", "@bad"]);
+    assert!(
+        error.contains("bad") && !error.contains("secret"),
+        "{error}"
+    );
+    let (_, error) = world.fails(&["cat", &server.url(), "--header", "@missing"]);
+    assert!(error.contains("missing"), "{error}");
 }
 
 #[test]

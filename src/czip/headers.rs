@@ -1,0 +1,86 @@
+//! Headers that go along with requests: what a server asks for before it gives an archive.
+
+use std::path::Path;
+
+use anyhow::{Context, bail, ensure};
+
+use super::keys;
+
+/// Headers that say what a request is: the client sends them itself.
+const OWN: [&str; 12] = [
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "if-match",
+    "if-none-match",
+    "if-range",
+    "range",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// What goes along with requests for a URL.
+#[derive(clap::Args)]
+pub struct HeaderArguments {
+    /// Send this header with each request to the URL's server, such as 'Authorization: Bearer ...'; not
+    /// to others to which it redirects. @FILE takes one a line from a file, so that no secret is
+    /// seen in the list of processes
+    #[arg(long = "header", value_name = "NAME: VALUE|@FILE")]
+    headers: Vec<String>,
+}
+
+impl HeaderArguments {
+    /// Names and values.
+    pub fn read(&self) -> anyhow::Result<Vec<(String, String)>> {
+        let mut headers = Vec::new();
+        for argument in &self.headers {
+            let Some(file) = argument.strip_prefix('@') else {
+                headers.push(parse(argument)?);
+                continue;
+            };
+            let content = keys::read(Path::new(file))?;
+            let content = str::from_utf8(&content)
+                .with_context(|| format!("{file} holds no headers: it is no text"))?;
+            let lines = content.lines().map(str::trim_end);
+            for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+                headers.push(parse(line).with_context(|| file.to_owned())?);
+            }
+        }
+        Ok(headers)
+    }
+}
+
+/// Errors name no value: it may be a secret.
+fn parse(header: &str) -> anyhow::Result<(String, String)> {
+    let Some((name, value)) = header.split_once(':') else {
+        bail!("a header is a name, a colon and a value, such as 'X-Key: value'; one has no colon");
+    };
+    let name = name.trim();
+    ensure!(
+        !OWN.iter().any(|own| name.eq_ignore_ascii_case(own)),
+        "the header {name} is set by refrain itself"
+    );
+    Ok((name.to_owned(), value.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_split_at_their_first_colon() {
+        let parsed = parse("X-Key:  a:b ").expect("a header");
+        assert_eq!(parsed, ("X-Key".to_owned(), "a:b".to_owned()));
+    }
+
+    #[test]
+    fn what_is_no_header_or_not_free_is_refused_without_its_value() {
+        for header in ["secret", "Range: secret", "iF-rAnGe: secret", "HOST:secret"] {
+            let error = parse(header).expect_err("refused").to_string();
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+}
