@@ -39,7 +39,15 @@ fn headers() -> impl Strategy<Value = Vec<u8>> {
 fn try_all(told: &Told) {
     let _ = read_all(&mut told.unweaver(RestartPoint::default()), 1 << 20);
     let mut unweaver = told.unweaver(RestartPoint::default());
-    while let Ok(1..) = unweaver.skip(u64::MAX / 3) {}
+    // No more operations than these have bytes.
+    let most = 1 + told.weave.len() + told.fields.len() + told.times.len();
+    for _ in 0..most {
+        match unweaver.skip(u64::MAX / 3) {
+            Ok(1..) => {}
+            _ => return,
+        }
+    }
+    panic!("it never ends");
 }
 
 proptest! {
