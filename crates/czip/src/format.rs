@@ -74,11 +74,6 @@ impl ChunkName {
     pub fn of(chunk: &[u8]) -> Self {
         Self(digest(chunk))
     }
-
-    /// Whether a part of the table may end behind this name.
-    pub(crate) fn ends_part(self) -> bool {
-        self.0[0].is_multiple_of(part::CHUNKS_AVERAGE)
-    }
 }
 
 impl fmt::Display for ChunkName {

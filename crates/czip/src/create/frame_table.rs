@@ -5,7 +5,7 @@ use std::{collections::VecDeque, io};
 use super::parts::PartSpool;
 use crate::{
     crypt::{FrameKey, SEAL_BYTES},
-    format::part::{FRAMES_MAX, StoredFrame, encode_frames},
+    format::part::{CHUNKS_MAX, FRAMES_MAX, StoredFrame, encode_frames},
 };
 
 /// Frames that may still be bases: of those before, it is forgotten where they are.
@@ -60,7 +60,13 @@ impl FrameTable {
             self.recent.pop_front();
         }
         self.recent.push_back((frame, key));
-        match ends_part || self.frames.len() == FRAMES_MAX {
+        // Without bases, frames are chunks.
+        let max = if self.has_bases {
+            FRAMES_MAX
+        } else {
+            CHUNKS_MAX
+        };
+        match ends_part || self.frames.len() == max {
             true => self.end_part(),
             false => Ok(()),
         }

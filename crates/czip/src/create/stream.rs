@@ -185,7 +185,7 @@ impl StreamMaker {
         self.references.push(number, bytes)?;
         self.unique_bytes += u64::from(bytes);
         self.part_chunks += 1;
-        let ends_part = ends_part(name, self.part_chunks);
+        let ends_part = ends_part(name, number, self.part_chunks);
         if ends_part {
             self.part_chunks = 0;
         }
@@ -233,10 +233,10 @@ impl StreamMaker {
                 rows.extend(self.rows.read(read..more)?);
                 read = more;
             }
-            let names = rows.iter().enumerate();
-            let end = names
-                .into_iter()
-                .position(|(place, row)| ends_part(row.name, place + 1));
+            let first = read - rows.len() as u64;
+            let mut numbered = (first..).zip(1..).zip(&rows);
+            let end =
+                numbered.position(|((number, place), row)| ends_part(row.name, number, place));
             let items = match end {
                 Some(last) => last + 1,
                 None if rows.is_empty() => break,

@@ -5,13 +5,9 @@
 
 use super::{ChunkName, FormatError, Input, limits, put_varint, put_zigzag};
 
-/// One in this many names ends a part.
-pub(crate) const CHUNKS_AVERAGE: u8 = 64;
-/// Fewest chunks of a part, but for the last.
-pub(crate) const CHUNKS_MIN: usize = 16;
 /// Most chunks of a part.
-pub(crate) const CHUNKS_MAX: usize = 256;
-/// Most frames of a part.
+pub(crate) const CHUNKS_MAX: usize = 1024;
+/// Most frames of a part, where they are not as many as chunks.
 pub(crate) const FRAMES_MAX: usize = 256;
 /// Most runs of a reference part.
 pub(crate) const RUNS_MAX: usize = 128;
@@ -39,8 +35,7 @@ impl PartKind {
     /// Most items of a part.
     pub(crate) fn items_max(self) -> usize {
         match self {
-            Self::Chunks | Self::Lengths => CHUNKS_MAX,
-            Self::Frames | Self::Keys => FRAMES_MAX,
+            Self::Chunks | Self::Lengths | Self::Frames | Self::Keys => CHUNKS_MAX,
             Self::References => RUNS_MAX,
             Self::WeaveIndex => POINTS_MAX,
         }
@@ -115,9 +110,16 @@ impl Run {
     }
 }
 
-/// Whether a chunk part ends with this name, the `count`th in it.
-pub(crate) fn ends_part(name: ChunkName, count: usize) -> bool {
-    count == CHUNKS_MAX || count >= CHUNKS_MIN && name.ends_part()
+/// Whether a chunk part ends with this name, of chunk `number`, the `count`th in it. Parts become longer
+/// as a stream does, so that the root, which is read whole, grows much slower.
+pub(crate) fn ends_part(name: ChunkName, number: u64, count: usize) -> bool {
+    let [first, second, ..] = name.0;
+    let (min, max, is_drawn) = match number {
+        0..0x10_0000 => (16, 256, first.is_multiple_of(64)),
+        0x10_0000..0x100_0000 => (64, CHUNKS_MAX, first == 0),
+        0x100_0000.. => (256, CHUNKS_MAX, first == 0 && second.is_multiple_of(64)),
+    };
+    count >= max || count >= min && is_drawn
 }
 
 /// Names as a chunk part.
@@ -445,6 +447,39 @@ pub(crate) fn parse_points(
 }
 
 // A full part of any kind fits what a part may have.
-const _: () = assert!(FRAMES_MAX * (3 * 10 + 12) <= limits::PART_BYTES_MAX);
+const _: () = assert!(FRAMES_MAX <= CHUNKS_MAX);
+const _: () = assert!(CHUNKS_MAX * (3 * 10 + 12) <= limits::PART_BYTES_MAX);
 const _: () = assert!(CHUNKS_MAX * (4 + 3 * 10) <= limits::PART_BYTES_MAX);
 const _: () = assert!(POINTS_MAX * 5 * 10 <= limits::PART_BYTES_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_names_end_later_where_a_stream_has_many() {
+        let named = |first, second| {
+            let mut name = [1; ChunkName::BYTES];
+            name[..2].copy_from_slice(&[first, second]);
+            ChunkName(name)
+        };
+        for (numbers, min, max, drawn, not_drawn) in [
+            ([0, (1 << 20) - 1], 16, 256, named(192, 1), named(63, 0)),
+            (
+                [1 << 20, (1 << 24) - 1],
+                64,
+                1024,
+                named(0, 1),
+                named(64, 0),
+            ),
+            ([1 << 24, u64::MAX], 256, 1024, named(0, 192), named(0, 1)),
+        ] {
+            for number in numbers {
+                assert!(!ends_part(drawn, number, min - 1), "{number}");
+                assert!(ends_part(drawn, number, min), "{number}");
+                assert!(!ends_part(not_drawn, number, max - 1), "{number}");
+                assert!(ends_part(not_drawn, number, max), "{number}");
+            }
+        }
+    }
+}

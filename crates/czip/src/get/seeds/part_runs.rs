@@ -17,6 +17,8 @@ use crate::format::{
 pub(super) struct PartRuns {
     /// Names of the part that is not complete.
     run: Vec<ChunkName>,
+    /// Chunks of the archive so far.
+    chunks: u64,
     /// Where in `names` parts begin.
     parts: Places,
     names: Records<{ ChunkName::BYTES }>,
@@ -26,6 +28,7 @@ impl PartRuns {
     pub(super) fn new(index_bytes: usize, folder: &Path) -> Self {
         Self {
             run: Vec::new(),
+            chunks: 0,
             parts: Places::new(index_bytes, folder),
             names: Records::new(folder),
         }
@@ -34,14 +37,21 @@ impl PartRuns {
     /// The next chunk that is new in its archive.
     pub(super) fn push(&mut self, name: ChunkName) -> Result<(), GetError> {
         self.run.push(name);
-        match ends_part(name, self.run.len()) {
-            true => self.end(),
+        let number = self.chunks;
+        self.chunks += 1;
+        match ends_part(name, number, self.run.len()) {
+            true => self.end_part(),
             false => Ok(()),
         }
     }
 
-    /// The part ends.
+    /// The archive ends.
     pub(super) fn end(&mut self) -> Result<(), GetError> {
+        self.chunks = 0;
+        self.end_part()
+    }
+
+    fn end_part(&mut self) -> Result<(), GetError> {
         if self.run.is_empty() {
             return Ok(());
         }
