@@ -15,7 +15,6 @@ use refrain_czip::{
     chunker::{Chunking, ChunkingMethod},
     create::{CreateOptions, CreateProgress, Input, Output, create},
     format::header::Profile,
-    method::{Compression, Method},
 };
 
 /// So many bytes, no eight of which come twice.
@@ -84,7 +83,6 @@ fn make(
     let options = CreateOptions {
         profile,
         chunking: Chunking::new(ChunkingMethod::Pack, (chunk_kib << 10) as u32)?,
-        compression: Compression::new(Method::None),
         temporary: Path::new(out).parent().unwrap_or(Path::new(".")).to_owned(),
         ..CreateOptions::default()
     };

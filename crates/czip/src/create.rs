@@ -10,6 +10,7 @@
 
 #[cfg(test)]
 pub(crate) mod by_hand;
+mod error;
 mod frame_table;
 mod frames;
 mod new_file;
@@ -26,6 +27,7 @@ mod stream;
 mod table;
 mod walk;
 
+pub use error::CreateError;
 pub use output::Output;
 pub(crate) use seal::private_place;
 pub use seal::{EncryptOptions, SealError};
@@ -39,8 +41,6 @@ use std::{
     sync::Arc,
 };
 
-use thiserror::Error;
-
 use crate::{
     chunker::{Chunker, Chunking},
     container::{RestartPoint, Weaver, Woven},
@@ -52,7 +52,7 @@ use crate::{
         part::{POINTS_MAX, PartKind, encode_points},
         root::Root,
     },
-    index::{IndexError, NameIndex},
+    index::NameIndex,
     method::{Compression, Method},
 };
 use frames::FrameMaker;
@@ -177,70 +177,6 @@ pub struct Created {
     pub header: Header,
     /// What is in it, which the header of an encrypted archive does not say.
     pub summary: PlainSummary,
-}
-
-/// Why an archive could not be made.
-#[derive(Debug, Error)]
-pub enum CreateError {
-    /// What is to go into it cannot be read.
-    #[error("{} cannot be read: {error}", .path.display())]
-    Input {
-        /// Which file or folder.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// It cannot be written.
-    #[error("the archive cannot be written: {0}")]
-    Output(#[from] io::Error),
-    /// It cannot be encrypted.
-    #[error("the archive cannot be encrypted: {0}")]
-    Seal(#[from] SealError),
-    /// Names do not find room.
-    #[error("the index of chunk names failed: {0}")]
-    Index(#[from] IndexError),
-    /// Two arguments have the same name.
-    #[error(
-        "two of the files and folders given are called {name}; rename one, or give the folder that holds both"
-    )]
-    SameName {
-        /// The name.
-        name: String,
-    },
-    /// What was given has no content that ends.
-    #[error(
-        "{} is no regular file: give `-`, and its content on standard input", .path.display()
-    )]
-    Special {
-        /// What was given.
-        path: PathBuf,
-    },
-    /// It would replace what it is made of.
-    #[error("{} is both what is to be archived and where the archive is to go", .path.display())]
-    OutputIsInput {
-        /// What was given.
-        path: PathBuf,
-    },
-    /// A path is too long, or no path that an archive may hold.
-    #[error("{} has a name that an archive cannot hold", .path.display())]
-    Name {
-        /// The path.
-        path: PathBuf,
-    },
-    /// Paths compress so well that no reader would take them.
-    #[error(
-        "the paths of the files take {bytes} bytes, and no more than {limit} may be in so short an \
-         archive: archive the folders one by one"
-    )]
-    Catalog {
-        /// Bytes of the catalog.
-        bytes: u64,
-        /// What it may have.
-        limit: u64,
-    },
-    /// It was told to stop.
-    #[error("interrupted")]
-    Interrupted,
 }
 
 /// Makes an archive of `inputs`. `progress` is told how far it came, and says whether to go on.
