@@ -48,23 +48,31 @@ struct Report {
     /// Of most frames.
     method: String,
     archive_bytes: u64,
-    entries: u64,
-    plain_bytes: u64,
-    unique_bytes: u64,
     stored_bytes: u64,
     chunks: u64,
     references: u64,
+    /// What only recipients know of an encrypted archive.
+    #[serde(flatten)]
+    private: PrivateReport,
+    streams: Vec<StreamReport>,
+}
+
+/// Without an identity, all of it is null.
+#[derive(Default, Serialize)]
+struct PrivateReport {
+    entries: Option<u64>,
+    plain_bytes: Option<u64>,
+    unique_bytes: Option<u64>,
     /// Which share of the streams' bytes are in chunks that occurred before.
     redundancy: Option<f64>,
     /// Root, and all parts.
-    table_bytes: u64,
+    table_bytes: Option<u64>,
     /// What of them is not for references, divided by the chunks.
-    table_bytes_per_chunk: f64,
+    table_bytes_per_chunk: Option<f64>,
     /// What of them is for references, divided by these.
-    table_bytes_per_reference: f64,
-    streams: Vec<StreamReport>,
+    table_bytes_per_reference: Option<f64>,
     /// BLAKE3 of the plain content.
-    digest: String,
+    digest: Option<String>,
 }
 
 /// What everybody can know of how an archive is encrypted.
@@ -81,12 +89,12 @@ struct EncryptionReport {
 #[derive(Serialize)]
 struct StreamReport {
     name: String,
-    bytes: u64,
-    unique_bytes: u64,
+    bytes: Option<u64>,
+    unique_bytes: Option<u64>,
     stored_bytes: u64,
     frames: u64,
     chunks: u64,
-    references: u64,
+    references: Option<u64>,
 }
 
 pub fn run(arguments: &StatArguments) -> anyhow::Result<()> {
@@ -102,26 +110,45 @@ pub fn run(arguments: &StatArguments) -> anyhow::Result<()> {
     report::to_stdout(arguments.json, &report, &report.lines())
 }
 
-impl Report {
+impl PrivateReport {
     fn new(archive: &Archive<open::AnySource>) -> Self {
         let (header, root) = (archive.header(), archive.root());
         let stored = |list: &PartList| -> u64 {
             let rows = list.rows().iter();
             rows.map(|row| u64::from(row.place.stored_bytes)).sum()
         };
-        let streams = Stream::ALL.map(|stream| (stream, root.stream(stream)));
-        let of_references: u64 = streams.iter().map(|(_, it)| stored(&it.references)).sum();
+        let streams = Stream::ALL.map(|stream| root.stream(stream));
+        let of_references: u64 = streams.iter().map(|it| stored(&it.references)).sum();
         let of_others: u64 = u64::from(header.root.stored_bytes)
             + u64::from(header.root.private_stored_bytes)
             + stored(&root.weave_index)
             + streams
                 .iter()
-                .map(|(_, it)| {
+                .map(|it| {
                     stored(&it.chunks) + stored(&it.lengths) + stored(&it.frames) + stored(&it.keys)
                 })
                 .sum::<u64>();
-        let all_bytes: u64 = streams.iter().map(|(_, it)| it.bytes()).sum();
+        let all_bytes: u64 = streams.iter().map(|it| it.bytes()).sum();
         let summary = root.summary;
+        Self {
+            entries: Some(summary.entries),
+            plain_bytes: Some(summary.plain_bytes),
+            unique_bytes: Some(summary.unique_bytes),
+            redundancy: (all_bytes > 0)
+                .then(|| 1.0 - ratio(summary.unique_bytes, all_bytes).min(1.0)),
+            table_bytes: Some(of_references + of_others),
+            table_bytes_per_chunk: Some(ratio(of_others, header.chunks)),
+            table_bytes_per_reference: Some(ratio(of_references, header.references)),
+            digest: Some(report::hex(&summary.digest)),
+        }
+    }
+}
+
+impl Report {
+    fn new(archive: &Archive<open::AnySource>) -> Self {
+        let (header, root) = (archive.header(), archive.root());
+        let streams = Stream::ALL.map(|stream| (stream, root.stream(stream)));
+        let known = |number: u64| (!archive.is_locked()).then_some(number);
         let methods = [Method::None, Method::Zstd, Method::Gzip, Method::Bzip2];
         let method = methods
             .iter()
@@ -139,54 +166,56 @@ impl Report {
             frame_bytes_max: header.frame_bytes_max,
             method: method.map_or(format!("unknown: {}", header.method), ToString::to_string),
             archive_bytes: header.archive_bytes,
-            entries: summary.entries,
-            plain_bytes: summary.plain_bytes,
-            unique_bytes: summary.unique_bytes,
-            stored_bytes: summary.stored_bytes,
+            stored_bytes: streams.iter().map(|(_, it)| it.stored_bytes()).sum(),
             chunks: header.chunks,
             references: header.references,
-            redundancy: (all_bytes > 0)
-                .then(|| 1.0 - ratio(summary.unique_bytes, all_bytes).min(1.0)),
-            table_bytes: of_references + of_others,
-            table_bytes_per_chunk: ratio(of_others, header.chunks),
-            table_bytes_per_reference: ratio(of_references, header.references),
+            private: match archive.is_locked() {
+                true => PrivateReport::default(),
+                false => PrivateReport::new(archive),
+            },
             streams: streams
                 .iter()
                 .map(|(stream, it)| StreamReport {
                     name: stream.to_string(),
-                    bytes: it.bytes(),
-                    unique_bytes: it.unique_bytes(),
+                    bytes: known(it.bytes()),
+                    unique_bytes: known(it.unique_bytes()),
                     stored_bytes: it.stored_bytes(),
                     frames: it.frames.items(),
                     chunks: it.chunks.items(),
-                    references: it.reference_count(),
+                    references: known(it.reference_count()),
                 })
                 .collect(),
-            digest: report::hex(&summary.digest),
         }
     }
 
     fn lines(&self) -> Vec<(&'static str, String)> {
         let yes_or_no = |is: bool| if is { "yes" } else { "no" }.to_owned();
+        let private = &self.private;
+        let content = private.plain_bytes.zip(private.entries);
+        let redundancy = match (private.plain_bytes, private.redundancy) {
+            (None, _) => unknown(),
+            (_, None) => "-".to_owned(),
+            (_, Some(share)) => percent(share, 1.0),
+        };
+        let table = private.table_bytes_per_chunk;
+        let table = table.zip(private.table_bytes_per_reference);
         let mut lines = vec![
             ("profile", self.profile.clone()),
             ("archive", bytes(self.archive_bytes)),
             (
                 "content",
-                format!("{} in {} entries", bytes(self.plain_bytes), self.entries),
+                content.map_or_else(unknown, |(plain, entries)| {
+                    format!("{} in {entries} entries", bytes(plain))
+                }),
             ),
-            (
-                "redundancy",
-                self.redundancy
-                    .map_or("-".to_owned(), |share| percent(share, 1.0)),
-            ),
+            ("redundancy", redundancy),
             (
                 "chunks",
                 format!(
                     "{}, {} with repeats; {}, {} of them stored",
                     self.chunks,
                     self.references,
-                    bytes(self.unique_bytes),
+                    private.unique_bytes.map_or_else(unknown, bytes),
                     bytes(self.stored_bytes)
                 ),
             ),
@@ -203,12 +232,12 @@ impl Report {
             ("method", self.method.clone()),
             (
                 "table",
-                format!(
-                    "{}: {:.1} bytes a chunk, {:.1} a reference",
-                    bytes(self.table_bytes),
-                    self.table_bytes_per_chunk,
-                    self.table_bytes_per_reference
-                ),
+                table.map_or_else(unknown, |(chunk, reference)| {
+                    format!(
+                        "{}: {chunk:.1} bytes a chunk, {reference:.1} a reference",
+                        bytes(private.table_bytes.unwrap_or(0)),
+                    )
+                }),
             ),
             ("containers apart", yes_or_no(self.is_woven)),
             (
@@ -218,15 +247,15 @@ impl Report {
                     .map_or_else(|| yes_or_no(self.encrypted), EncryptionReport::line),
             ),
             ("header at the end", yes_or_no(self.has_footer)),
-            ("digest", self.digest.clone()),
+            ("digest", private.digest.clone().unwrap_or_else(unknown)),
         ];
         let streams = self.streams.iter().filter(|stream| stream.chunks > 0);
         lines.extend(streams.map(|stream| {
             let text = format!(
                 "{}: {}, {} in {} chunks, {} stored in {} frames",
                 stream.name,
-                bytes(stream.bytes),
-                bytes(stream.unique_bytes),
+                stream.bytes.map_or_else(unknown, bytes),
+                stream.unique_bytes.map_or_else(unknown, bytes),
                 stream.chunks,
                 bytes(stream.stored_bytes),
                 stream.frames
@@ -235,6 +264,11 @@ impl Report {
         }));
         lines
     }
+}
+
+/// What a reader without the key is shown.
+fn unknown() -> String {
+    "unknown".to_owned()
 }
 
 impl EncryptionReport {

@@ -84,12 +84,53 @@ fn each_recipient_reads_it_with_the_key_he_has() {
     // Whoever keeps it can check that it is sound.
     world.run(&["verify", "d.czip"]);
     let stat = world.json(&["stat", "d.czip"]);
-    assert_eq!(
-        (&stat["encrypted"], &stat["plain_bytes"]),
-        (&true.into(), &0.into())
+    assert_eq!(stat["encrypted"], true);
+    let unlocked = world.json(&["stat", "d.czip", "-i", "age.key"]);
+    assert_eq!(unlocked["plain_bytes"], 300_000);
+    let known_to_all = ["archive_bytes", "stored_bytes", "chunks", "references"];
+    let known_to_some = [
+        "entries",
+        "plain_bytes",
+        "unique_bytes",
+        "redundancy",
+        "table_bytes",
+        "table_bytes_per_chunk",
+        "table_bytes_per_reference",
+        "digest",
+    ];
+    for (name, value) in unlocked.as_object().expect("an object") {
+        if known_to_some.contains(&name.as_str()) {
+            assert!(!value.is_null() && stat[name].is_null(), "{name}");
+        } else if name != "streams" {
+            assert_eq!(&stat[name], value, "{name}");
+        }
+    }
+    for name in known_to_all {
+        assert!(stat[name].as_u64().expect("a number") > 0, "{name}");
+    }
+    let (locked, open) = (&stat["streams"][0], &unlocked["streams"][0]);
+    for name in ["stored_bytes", "frames", "chunks"] {
+        assert!(
+            locked[name].as_u64() > Some(0) && locked[name] == open[name],
+            "{name}"
+        );
+    }
+    for name in ["bytes", "unique_bytes", "references"] {
+        assert!(
+            locked[name].is_null() && open[name].as_u64() > Some(0),
+            "{name}"
+        );
+    }
+    let output = world.run_with(&["stat", "d.czip"], b"");
+    let lines = String::from_utf8(output.stdout).expect("text");
+    assert!(lines.contains("unknown"), "{lines}");
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert!(error.contains("--identity"), "{error}");
+    let (_, error) = world.fails(&["list", "d.czip"]);
+    assert!(
+        error.contains("d.czip") && error.contains("--identity"),
+        "{error}"
     );
-    let stat = world.json(&["stat", "d.czip", "-i", "age.key"]);
-    assert_eq!(stat["plain_bytes"], 300_000);
 }
 
 #[test]
