@@ -23,7 +23,7 @@ as it is, and so is /x where the archive cannot be used. /.czip/status says what
 pub struct ProxyArguments {
     #[command(flatten)]
     listen: ListenArguments,
-    /// The web server that requests go to, as in http://10.0.0.1:8080 or https://example.org/mirror
+    /// The web server that requests go to: its http or https address, perhaps with a folder
     #[arg(long, value_name = "URL")]
     origin: String,
     /// A folder that keeps chunks. Other proxies, and `get`, may share it
