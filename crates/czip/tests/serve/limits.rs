@@ -117,10 +117,10 @@ fn little_is_read_ahead_of_a_client_that_waits() {
     world.archive("a.czip", &content, &options(Profile::Shared));
     fs::write(world.path("plain"), &content).expect("a new file");
     for path in ["/a", "/a.czip", "/plain"] {
+        let before = world.status().sent_bytes;
         let mut client = world.client();
         client.ask("GET", path, &[], b"");
         // It goes on till nobody takes more: the kernels at both ends have a few megabytes.
-        let before = world.status().sent_bytes;
         let mut sent = before;
         loop {
             thread::sleep(Duration::from_millis(500));
