@@ -180,6 +180,7 @@ async fn converse(
     let mut in_line = None;
     poll_fn(|context| {
         loop {
+            let requests = work.requests();
             if let Poll::Ready(ended) = conversation.as_mut().poll(context) {
                 return Poll::Ready(ended);
             }
@@ -188,8 +189,11 @@ async fn converse(
                 conversation.as_mut().graceful_shutdown();
                 continue;
             }
-            if !work.is_none() {
+            // It may have been answered at once.
+            if !work.is_none() || work.requests() > requests {
                 in_line = None;
+            }
+            if !work.is_none() {
                 return Poll::Pending;
             }
             if is_stopping {

@@ -6,7 +6,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll},
     time::Duration,
@@ -27,6 +27,7 @@ const NOT_SENT_BYTES: u32 = 256 << 10;
 pub(super) struct Work {
     is_answering: AtomicBool,
     has_unsent: AtomicBool,
+    requests: AtomicU64,
 }
 
 impl Work {
@@ -35,9 +36,15 @@ impl Work {
         !self.is_answering.load(Ordering::Relaxed) && !self.has_unsent.load(Ordering::Relaxed)
     }
 
+    /// Requests that came so far.
+    pub(super) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
     /// From the end of a request's head until what it gives is dropped.
     pub(super) fn answer(self: &Arc<Self>) -> Answering {
         self.is_answering.store(true, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
         Answering(self.clone())
     }
 }
