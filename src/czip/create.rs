@@ -80,6 +80,10 @@ pub struct CreateArguments {
     /// Do not compress chunks against earlier ones that are similar
     #[arg(long)]
     no_delta: bool,
+    /// An archive that those have who will fetch this one, such as the release before: they fetch less,
+    /// since chunks of it are kept apart from new ones. Made with the same chunks
+    #[arg(long, value_name = "OLD.czip")]
+    after: Vec<PathBuf>,
     /// Do not take tar, cpio, zip and ar archives apart
     #[arg(long)]
     no_containers: bool,
@@ -249,6 +253,7 @@ fn options(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<CreateO
         compression: arguments.compress,
         frame_bytes: arguments.frame_size,
         has_bases: !arguments.no_delta,
+        earlier: arguments.after.clone(),
         is_woven: !arguments.no_containers,
         index_bytes: usize::try_from(arguments.index_memory.0)?,
         threads: threads(arguments.threads),

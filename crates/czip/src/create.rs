@@ -10,6 +10,7 @@
 
 #[cfg(test)]
 pub(crate) mod by_hand;
+mod earlier;
 mod error;
 mod frame_table;
 mod frames;
@@ -87,6 +88,9 @@ pub struct CreateOptions {
     /// In profile `small`, whether chunks that are similar to earlier ones are compressed against
     /// them.
     pub has_bases: bool,
+    /// Archives that those have who fetch this one: in profile `small`, chunks of them are in other frames
+    /// than new ones.
+    pub earlier: Vec<PathBuf>,
     /// Whether containers are taken apart.
     pub is_woven: bool,
     /// Memory for the index of names; beyond, it goes to temporary files.
@@ -115,6 +119,7 @@ impl Default for CreateOptions {
             compression: Compression::default(),
             frame_bytes: 256 << 10,
             has_bases: true,
+            earlier: Vec::new(),
             is_woven: true,
             index_bytes: 128 << 20,
             waiting_bytes: 64 << 20,
@@ -249,7 +254,7 @@ impl<'a> Creator<'a> {
         let mut frames = FrameMaker::new(output, options, seal.as_ref())?;
         let advisory = Self::header(options, frames.frames.has_footer(), seal.as_deref());
         frames.frames.begin(&advisory.to_bytes())?;
-        let makers = Stream::ALL.map(|stream| {
+        let mut makers = Stream::ALL.map(|stream| {
             let (chunking, index_bytes) = match stream {
                 Stream::Content => (options.chunking, options.index_bytes),
                 _ => (
@@ -274,6 +279,12 @@ impl<'a> Creator<'a> {
                 seal.as_ref(),
             )
         });
+        if !options.earlier.is_empty() {
+            let earlier = earlier::names(options, &advisory)?;
+            for (maker, names) in makers.iter_mut().zip(earlier) {
+                maker.keep_apart(names);
+            }
+        }
         Ok(Self {
             options,
             digest: blake3::Hasher::new(),

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use thiserror::Error;
 
 use super::SealError;
-use crate::index::IndexError;
+use crate::{archive::ReadError, index::IndexError};
 
 /// Why an archive could not be made.
 #[derive(Debug, Error)]
@@ -17,6 +17,23 @@ pub enum CreateError {
         path: PathBuf,
         /// Why.
         error: io::Error,
+    },
+    /// An earlier archive cannot be read.
+    #[error("the earlier archive {}: {error}", .path.display())]
+    Earlier {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: Box<ReadError>,
+    },
+    /// An earlier archive has no chunk that could be one of the new archive.
+    #[error(
+        "the earlier archive {} was cut or encrypted in another way, so that no chunk of it is one of the \
+         new archive: `refrain czip stat` says how; make both alike", .path.display()
+    )]
+    EarlierCut {
+        /// Which.
+        path: PathBuf,
     },
     /// It cannot be written.
     #[error("the archive cannot be written: {0}")]

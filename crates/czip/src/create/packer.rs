@@ -4,6 +4,9 @@
 //! frame goes elsewhere, with others that are similar to chunks of that frame: what becomes a frame
 //! of its own, with the earlier one as its base. So what a release changed in many places is
 //! compressed against what it was, and beside what it became later.
+//!
+//! Chunks that an earlier archive has share no frame with new ones: who has that archive fetches frames
+//! of new chunks alone.
 
 use std::{collections::HashMap, mem};
 
@@ -36,9 +39,10 @@ pub(super) struct Packer {
     frame_bytes: usize,
     /// Finds similar chunks, if that is wanted.
     similarity: Option<(FeatureFinder, SimilarityIndex)>,
-    open: Pack,
-    /// By their bases.
-    waiting: HashMap<u64, Pack>,
+    /// Of new chunks, and of those that an earlier archive has.
+    open: [Pack; 2],
+    /// By their bases, and whether an earlier archive has what is in them.
+    waiting: HashMap<(u64, bool), Pack>,
     waiting_bytes: usize,
 }
 
@@ -47,40 +51,43 @@ impl Packer {
         Self {
             frame_bytes,
             similarity: has_bases.then(|| (FeatureFinder::new(), SimilarityIndex::default())),
-            open: Pack::default(),
+            open: Default::default(),
             waiting: HashMap::new(),
             waiting_bytes: 0,
         }
     }
 
-    /// Takes a new chunk; what is full with it is to be a frame at once.
-    pub(super) fn push(&mut self, number: u64, chunk: &[u8]) -> Option<Pack> {
+    /// Takes a chunk that is new in this archive, and perhaps in an earlier one; what is full with it is
+    /// to be a frame at once.
+    pub(super) fn push(&mut self, number: u64, chunk: &[u8], is_earlier: bool) -> Option<Pack> {
         let mut features = None;
         if let Some((finder, index)) = &self.similarity {
             features = finder.features(chunk);
             if let Some(features) = &features {
                 let shares_one = |other: &Features| other.iter().any(|one| features.contains(one));
-                let is_beside = self.open.features.iter().any(shares_one);
+                let open = &self.open[usize::from(is_earlier)];
+                let is_beside = open.features.iter().any(shares_one);
                 if let (false, Some(base)) = (is_beside, index.find(features)) {
-                    return self.push_beside(base, number, chunk);
+                    return self.push_beside((base, is_earlier), number, chunk);
                 }
             }
         }
-        self.open.add(number, chunk);
-        self.open.features.extend(features);
-        (self.open.plain.len() >= self.frame_bytes).then(|| mem::take(&mut self.open))
+        let open = &mut self.open[usize::from(is_earlier)];
+        open.add(number, chunk);
+        open.features.extend(features);
+        (open.plain.len() >= self.frame_bytes).then(|| mem::take(open))
     }
 
-    fn push_beside(&mut self, base: u64, number: u64, chunk: &[u8]) -> Option<Pack> {
-        let pack = self.waiting.entry(base).or_default();
-        pack.base = Some(base);
+    fn push_beside(&mut self, place: (u64, bool), number: u64, chunk: &[u8]) -> Option<Pack> {
+        let pack = self.waiting.entry(place).or_default();
+        pack.base = Some(place.0);
         pack.add(number, chunk);
         self.waiting_bytes += chunk.len();
         let full = match pack.plain.len() >= self.frame_bytes {
-            true => base,
+            true => place,
             false if self.waiting_bytes > WAITING_BYTES_MAX => {
                 let waiting = self.waiting.iter();
-                let longest = waiting.max_by_key(|(base, pack)| (pack.plain.len(), **base));
+                let longest = waiting.max_by_key(|(place, pack)| (pack.plain.len(), **place));
                 *longest.expect("one was just added to").0
             }
             false => return None,
@@ -101,10 +108,10 @@ impl Packer {
 
     /// What is left, as it is to become frames, one at a time.
     pub(super) fn finish(&mut self) -> Option<Pack> {
-        if !self.open.plain.is_empty() {
-            return Some(mem::take(&mut self.open));
+        if let Some(open) = self.open.iter_mut().find(|pack| !pack.plain.is_empty()) {
+            return Some(mem::take(open));
         }
-        let base = *self.waiting.keys().min()?;
-        self.waiting.remove(&base)
+        let place = *self.waiting.keys().min()?;
+        self.waiting.remove(&place)
     }
 }

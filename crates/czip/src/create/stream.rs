@@ -54,6 +54,8 @@ pub(super) struct StreamMaker {
     rows: Rows,
     references: References,
     packer: Packer,
+    /// Names of chunks that earlier archives have.
+    earlier: Option<NameIndex>,
     is_shared: bool,
     seal: Option<Arc<Seal>>,
     /// Chunks in the part of names to come.
@@ -90,6 +92,7 @@ impl StreamMaker {
                 seal.cloned(),
             )),
             packer,
+            earlier: None,
             is_shared,
             seal: seal.cloned(),
             part_chunks: 0,
@@ -97,6 +100,11 @@ impl StreamMaker {
             unique_bytes: 0,
             reference_count: 0,
         }
+    }
+
+    /// Chunks with these names are kept apart from others.
+    pub(super) fn keep_apart(&mut self, earlier: NameIndex) {
+        self.earlier = Some(earlier);
     }
 
     pub(super) fn chunks(&self) -> u64 {
@@ -189,7 +197,11 @@ impl StreamMaker {
         if ends_part {
             self.part_chunks = 0;
         }
-        if let Some(pack) = self.packer.push(number, chunk) {
+        let is_earlier = match &mut self.earlier {
+            Some(earlier) => earlier.find(&name.0)?.is_some(),
+            None => false,
+        };
+        if let Some(pack) = self.packer.push(number, chunk, is_earlier) {
             self.frame(pack, self.is_shared && ends_part, frames)?;
         }
         Ok(())

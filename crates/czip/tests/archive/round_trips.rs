@@ -3,7 +3,7 @@ use std::io::Cursor;
 use proptest::{collection::vec, prelude::*, sample::select};
 use refrain_czip::{
     chunker::Chunking,
-    create::{CreateOptions, Input, Output},
+    create::{CreateError, CreateOptions, Input, Output},
     format::{Stream, header::Profile},
 };
 
@@ -173,6 +173,52 @@ fn a_large_archive_has_its_table_in_front() {
     assert_eq!(read_all(&archive).expect("sound"), content);
     let room = archive.header().archive_bytes - archive.root().summary.stored_bytes;
     assert!(room < content.len() as u64 / 200, "{room}");
+}
+
+#[test]
+fn an_earlier_archive_is_one_with_the_same_chunks() {
+    let content = noise(8, 1 << 20);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("earlier");
+    let after = || CreateOptions {
+        earlier: vec![path.clone()],
+        chunking: Chunking::default().at_most(8 << 10),
+        ..options()
+    };
+    let outcome = |content: &[u8]| {
+        let input = Input::Stream(Box::new(Cursor::new(content.to_vec())));
+        let output = Output::File(folder.path().join("archive"));
+        make(vec![input], output, &after())
+    };
+    let missing = outcome(&content);
+    assert!(
+        matches!(missing, Err(CreateError::Earlier { .. })),
+        "{missing:?}"
+    );
+    std::fs::write(&path, &content).expect("room");
+    let other = outcome(&content);
+    assert!(
+        matches!(other, Err(CreateError::Earlier { .. })),
+        "{other:?}"
+    );
+    std::fs::write(&path, archive_of(&content, &options())).expect("room");
+    let cut_otherwise = outcome(&content);
+    assert!(
+        matches!(cut_otherwise, Err(CreateError::EarlierCut { .. })),
+        "{cut_otherwise:?}"
+    );
+    let alike = CreateOptions {
+        earlier: Vec::new(),
+        ..after()
+    };
+    std::fs::write(&path, archive_of(&content, &alike)).expect("room");
+    // Chunks of both sorts, one after the other.
+    let mut new = noise(9, content.len());
+    for at in (0..content.len() - 40_000).step_by(100_000) {
+        new[at..at + 40_000].copy_from_slice(&content[at..at + 40_000]);
+    }
+    let archive = open(archive_of(&new, &after()));
+    assert_eq!(read_all(&archive).expect("sound"), new);
 }
 
 /// Where no frame waits, room is left by what the first one tells.

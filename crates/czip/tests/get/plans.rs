@@ -1,8 +1,11 @@
 //! What is asked for: each needed byte once, and nothing else but gaps.
 
+use std::path::PathBuf;
+
 use proptest::prelude::*;
 use refrain_czip::{
     archive::{Archive, CacheBytes},
+    create::CreateOptions,
     format::{Stream, header::Profile},
 };
 
@@ -100,6 +103,38 @@ fn a_base_that_is_here_is_not_fetched() {
         assert!(report.from_server.chunks > 50, "{report:?}");
         assert!(report.frames.bytes < most, "{report:?}");
     }
+}
+
+#[test]
+fn what_is_made_after_an_earlier_archive_is_fetched_without_chunks_of_that() {
+    let (old, new) = (release(1), release(2));
+    let place = Place::new();
+    let seed = place.with("seed", &old);
+    let earlier = place.with(
+        "earlier",
+        &archive_of(&old, &creating(Profile::Small), false),
+    );
+    let fetched = |earlier: Vec<PathBuf>| {
+        let creating = CreateOptions {
+            earlier,
+            ..creating(Profile::Small)
+        };
+        let archive = archive_of(&new, &creating, false);
+        let place = Place::new();
+        let mut options = options();
+        options.seeds = vec![seed.clone()];
+        options.remote.gap_bytes = 0;
+        options.requests_max = 1_000;
+        let report = place.get(&serve(archive), &options).expect("a file");
+        place.assert_is(&new);
+        report
+    };
+    let (without, with) = (fetched(Vec::new()), fetched(vec![earlier]));
+    assert_eq!(with.from_server, without.from_server);
+    // What is new is noise.
+    let news = with.from_server.bytes;
+    assert!(with.frames.bytes < news * 102 / 100, "{with:?}");
+    assert!(without.frames.bytes > news * 110 / 100, "{without:?}");
 }
 
 #[test]

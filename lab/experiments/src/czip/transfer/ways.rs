@@ -24,8 +24,8 @@ pub enum Server {
 
 /// The default, which targets are held against.
 pub const OURS: &str = "czip get, small";
-/// Published slowly, for who fetches.
-pub const OURS_SMALLEST: &str = "czip get, small, zstd:19, frames of 64 KiB";
+/// Published after the version that the client has.
+pub const OURS_AFTER: &str = "czip get, small, made with --after";
 /// What some of them are held against.
 pub const RSYNC: &str = "rsync -z";
 
@@ -54,9 +54,10 @@ pub fn all() -> [TransferWay; 11] {
             get,
         ),
         web(
-            OURS_SMALLEST,
+            OURS_AFTER,
             &["nginx"],
-            r#""$REFRAIN" czip create --compress zstd:19 --frame-size 64K -o served/new.czip "$NEW""#,
+            r#""$REFRAIN" czip create -o old.czip "$OLD"
+            "$REFRAIN" czip create --after old.czip -o served/new.czip "$NEW""#,
             get,
         ),
         web(
