@@ -107,13 +107,7 @@ fn stored(
         interrupt.flow()
     });
     bar.finish_and_clear();
-    match verified? {
-        Some(verified) => Ok(verified),
-        None => {
-            interrupt.check()?;
-            unreachable!("nothing else stops it")
-        }
-    }
+    unless_stopped(verified?, interrupt)
 }
 
 fn content(
@@ -144,7 +138,12 @@ fn names(
         interrupt.flow()
     });
     bar.finish_and_clear();
-    match verified? {
+    unless_stopped(verified?, interrupt)
+}
+
+/// What was verified, if nobody stopped it.
+fn unless_stopped<T>(verified: Option<T>, interrupt: &Interrupt) -> anyhow::Result<T> {
+    match verified {
         Some(verified) => Ok(verified),
         None => {
             interrupt.check()?;

@@ -70,8 +70,8 @@ const PIECE_BYTES: usize = 1 << 20;
 /// what an earlier archive holds.
 pub(crate) const SMALL_CHUNK_BYTES: u32 = 8 << 10;
 
-/// What the root takes for a chunk, and half of it to spare: a row has 60 to 100 chunks, and up to
-/// three parts.
+/// What the root takes for a chunk where rows are shortest, some 80 chunks in up to three parts, and half
+/// of it to spare.
 const ROOT_BYTES_PER_CHUNK: u64 = 2;
 
 /// How an archive is to be.
