@@ -156,8 +156,7 @@ impl Chunking {
         self.average_bytes
     }
 
-    /// The shortest chunk, but for those that end where the stream does, or at a boundary; and what
-    /// lies between two boundaries that cut, at least.
+    /// The shortest chunk, but for those that end where the stream does, or at a boundary.
     #[must_use]
     pub fn min_bytes(self) -> u32 {
         self.min_bytes
