@@ -26,6 +26,8 @@ mod similarity;
 mod spool;
 mod stream;
 mod table;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 pub use error::CreateError;
@@ -214,6 +216,7 @@ pub fn create(
         let Some(file) = found.file else {
             return creator.entry(&entry).map(|()| true);
         };
+        creator.streams.written(entry.mtime_s);
         let (bytes, failed) = creator.file(file, &mut piece, progress)?;
         if let Some(error) = failed {
             if found.is_given {
@@ -539,6 +542,10 @@ impl Woven for Streams {
 
     fn weave(&mut self, bytes: &[u8]) -> Result<(), CreateError> {
         self.push(Stream::Weave, bytes)
+    }
+
+    fn written(&mut self, mtime: i64) {
+        self.makers[Stream::Content.index()].written(mtime);
     }
 
     fn boundary(&mut self) -> Result<(), CreateError> {

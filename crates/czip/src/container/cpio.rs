@@ -65,6 +65,7 @@ impl Shape for Cpio {
                 out.fields(&head[INODE.end..MTIME.start])?;
                 out.times(&head[MTIME])?;
                 out.fields(&head[MTIME.end..])?;
+                out.written(hexadecimal(&head[MTIME]).unwrap_or(0));
                 let name_end = HEADER_BYTES as u64 + name_bytes;
                 pass.push((Kind::Fields, name_bytes + padding_bytes(name_end) as u64));
                 pass.extend(shape::member(size));

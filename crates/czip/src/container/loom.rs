@@ -21,6 +21,10 @@ pub trait Woven {
     /// The next bytes of the stream weave.
     fn weave(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
 
+    /// What comes to the stream content from here on was written at this time, in seconds since 1970, as
+    /// its container says. A hint, which need not be taken.
+    fn written(&mut self, _mtime: i64) {}
+
     /// In the stream content, a file or a member ends here.
     fn boundary(&mut self) -> Result<(), Self::Error>;
 

@@ -10,6 +10,9 @@ pub(super) trait Pieces {
     /// A member of so many bytes begins: content is its, until something else is told.
     fn member(&mut self, bytes: u64) -> Result<(), Self::Error>;
 
+    /// The member that begins was written at this time, in seconds since 1970.
+    fn written(&mut self, mtime: u64);
+
     /// Bytes of a member, or bytes that nothing is known of.
     fn content(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
 

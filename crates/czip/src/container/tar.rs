@@ -87,6 +87,7 @@ impl Tar {
             b'x' | b'g' => pass.push((Kind::Times, bytes)),
             b'L' | b'K' => pass.push((Kind::Fields, bytes)),
             _ => {
+                out.written(tar::octal(&header[tar::MTIME]).unwrap_or(0));
                 pass.extend(shape::member(bytes));
                 member = Some(Pause {
                     draw: draw(header),

@@ -103,6 +103,10 @@ impl<W: Woven> Pieces for Outer<'_, W> {
         Ok(())
     }
 
+    fn written(&mut self, mtime: u64) {
+        self.sink.written(mtime.cast_signed());
+    }
+
     fn content(&mut self, bytes: &[u8]) -> Result<(), W::Error> {
         let mut inner = Inner {
             loom: self.loom,
@@ -183,6 +187,8 @@ impl<W: Woven> Pieces for Inner<'_, W> {
             _ => Ok(()),
         }
     }
+
+    fn written(&mut self, _mtime: u64) {}
 
     fn content(&mut self, bytes: &[u8]) -> Result<(), W::Error> {
         self.loom.bytes(WovenStream::Content, bytes, self.sink)

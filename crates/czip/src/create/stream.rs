@@ -1,6 +1,7 @@
 //! One stream of an archive that is being made: cut, named, deduplicated, packed.
 
 use std::{
+    collections::VecDeque,
     io,
     ops::Range,
     path::{Path, PathBuf},
@@ -15,7 +16,7 @@ use refrain_codec::{
 use super::{
     CreateError,
     frames::FrameMaker,
-    packer::{Pack, Packer},
+    packer::{Cohort, Pack, Packer},
     parts::PartSpool,
     references::References,
     rows::{Row, Rows},
@@ -54,6 +55,10 @@ pub(super) struct StreamMaker {
     rows: Rows,
     references: References,
     packer: Packer,
+    /// From where on in the stream what was written when, of what is not yet named.
+    written: VecDeque<(u64, i64)>,
+    /// Of the chunk that was named last.
+    cohort: Cohort,
     /// Names of chunks that earlier archives have.
     earlier: Option<NameIndex>,
     is_shared: bool,
@@ -92,6 +97,8 @@ impl StreamMaker {
                 seal.cloned(),
             )),
             packer,
+            written: VecDeque::new(),
+            cohort: Cohort::default(),
             earlier: None,
             is_shared,
             seal: seal.cloned(),
@@ -139,6 +146,14 @@ impl StreamMaker {
         }
     }
 
+    /// What comes was written at this time.
+    pub(super) fn written(&mut self, mtime: i64) {
+        let at = self.unnamed_start + self.unnamed.len() as u64;
+        // Members without content are many in some archives.
+        self.written.pop_back_if(|(last, _)| *last == at);
+        self.written.push_back((at, mtime));
+    }
+
     /// A file, or a member of a container, ends here.
     pub(super) fn boundary(&mut self) {
         self.chunker.boundary(&mut self.ends);
@@ -167,6 +182,10 @@ impl StreamMaker {
             }
         }
         for (chunk, ChunkHash(name)) in chunks.into_iter().zip(&hashes) {
+            let begin = self.unnamed_start + chunk.start as u64;
+            while let Some((_, mtime)) = self.written.pop_front_if(|(at, _)| *at <= begin) {
+                self.cohort.mtime = mtime;
+            }
             self.add(ChunkName(*name), &unnamed[chunk], frames)?;
         }
         self.hashes = hashes;
@@ -197,11 +216,10 @@ impl StreamMaker {
         if ends_part {
             self.part_chunks = 0;
         }
-        let is_earlier = match &mut self.earlier {
-            Some(earlier) => earlier.find(&name.0)?.is_some(),
-            None => false,
-        };
-        if let Some(pack) = self.packer.push(number, chunk, is_earlier) {
+        if let Some(earlier) = &mut self.earlier {
+            self.cohort.is_earlier = earlier.find(&name.0)?.is_some();
+        }
+        if let Some(pack) = self.packer.push(number, chunk, self.cohort) {
             self.frame(pack, self.is_shared && ends_part, frames)?;
         }
         Ok(())

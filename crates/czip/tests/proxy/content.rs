@@ -50,8 +50,8 @@ fn a_file_that_overlaps_costs_only_what_is_new() {
         assert!(before < first.len() as u64 * 11 / 10, "{before}");
         assert!(world.get("/2.tar", &[]).body == release(2));
         let news = world.origin.server.sent_bytes() - before;
-        // Two in nine files are others, one of each release.
-        let most = second.len() as u64 / 4 + 100_000;
+        // Two in nine files are others, one of each release, and frames hold more beside them.
+        let most = second.len() as u64 / 3;
         assert!(news < most, "{profile}: {news} of {}", second.len());
         let status = world.status();
         assert_eq!(status.origin_bytes, world.origin.server.sent_bytes());

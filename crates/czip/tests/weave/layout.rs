@@ -47,12 +47,16 @@ fn another_mode_of_all_files_changes_fields_in_one_place() {
 #[test]
 fn members_end_at_boundaries_and_content_is_all_data() {
     let members = [
-        file("a/1", b"first", 1),
-        file("a/2", b"", 1),
-        file("a/3", &[3; 5000], 1),
+        file("a/1", b"first", 1_700_000_001),
+        file("a/2", b"", 1_700_000_002),
+        file("a/3", &[3; 5000], 1_700_000_003),
     ];
     let told = weave(&tar(&members, 2));
     assert_eq!(told.boundaries, [5, 5005]);
+    assert_eq!(
+        told.written,
+        [(0, 1_700_000_001), (5, 1_700_000_002), (5, 1_700_000_003)]
+    );
     assert_eq!(told.content.len(), 5005);
     assert_eq!(told.operations(), [0, 0, 0, 1024, 3, 0, 0]);
 }

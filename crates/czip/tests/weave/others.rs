@@ -182,6 +182,16 @@ fn times_of_other_archives_are_times_and_members_content() {
 }
 
 #[test]
+fn members_of_cpio_archives_were_written_when_they_say() {
+    let [one, two] = two();
+    let written = weave(&cpio(&[one.clone(), two.clone()], "070701")).written;
+    let one_ends = one.data.len();
+    let all_ends = one_ends + two.data.len();
+    let told = [(0, one.time), (one_ends, two.time), (all_ends, 0)];
+    assert_eq!(written, told.map(|(at, time)| (at, i64::from(time))));
+}
+
+#[test]
 fn streamed_members_of_zip_archives_end_where_the_next_record_begins() {
     let told = weave(&zip(&two(), true, b"extra"));
     assert!(told.content == two().map(|member| member.data).concat());

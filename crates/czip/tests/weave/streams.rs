@@ -18,6 +18,8 @@ pub struct Told {
     pub weave: Vec<u8>,
     /// Places in content.
     pub boundaries: Vec<usize>,
+    /// Places in content, and when what follows was written.
+    pub written: Vec<(usize, i64)>,
     pub restarts: Vec<RestartPoint>,
 }
 
@@ -48,6 +50,10 @@ impl Woven for Told {
     fn weave(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
         append(&mut self.weave, bytes);
         Ok(())
+    }
+
+    fn written(&mut self, mtime: i64) {
+        self.written.push((self.content.len(), mtime));
     }
 
     fn boundary(&mut self) -> Result<(), Infallible> {

@@ -1,0 +1,84 @@
+//! How what was read is laid out in an archive.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File},
+    io::Cursor,
+    time::{Duration, SystemTime},
+};
+
+use super::*;
+use crate::archive::{Archive, CacheBytes, FileSource};
+
+const FILES: u64 = 60;
+const FILE_BYTES: usize = 3000;
+
+fn noise(seed: u64) -> Vec<u8> {
+    let mut noise = vec![0; FILE_BYTES];
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&seed.to_le_bytes());
+    hasher.finalize_xof().fill(&mut noise);
+    noise
+}
+
+/// When a file was written: two times take turns.
+fn mtime(file: u64) -> u64 {
+    1_700_000_000 + file % 2
+}
+
+/// The frames that chunks of content are in, of one half and of the other: each file is a chunk.
+fn frames_of_halves(input: Input) -> [HashSet<u64>; 2] {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("archive");
+    let options = CreateOptions {
+        frame_bytes: 16 << 10,
+        ..CreateOptions::default()
+    };
+    let go_on = &mut |_: CreateProgress| ControlFlow::Continue(());
+    create(vec![input], Output::File(path.clone()), &options, go_on).expect("an archive");
+    let source = FileSource::new(File::open(path).expect("a file")).expect("a file");
+    let archive = Archive::open(source, CacheBytes::default()).expect("an archive");
+    let parts = archive.root().stream(Stream::Content).lengths.rows().len();
+    let places: Vec<_> = (0..parts)
+        .flat_map(|part| archive.chunk_places(Stream::Content, part).expect("a part"))
+        .collect();
+    assert_eq!(places.len() as u64, FILES);
+    let half = |of| {
+        let places = places.iter().skip(of).step_by(2);
+        places.map(|(_, place)| place.frame).collect()
+    };
+    [half(0), half(1)]
+}
+
+fn assert_are_apart([one, other]: [HashSet<u64>; 2]) {
+    assert!(one.len() > 4 && other.len() > 4);
+    // What is left in the end may be together.
+    assert!(one.intersection(&other).count() <= 1);
+}
+
+#[test]
+fn files_of_a_folder_that_were_written_together_are_in_frames_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for file in 0..FILES {
+        let path = folder.path().join(format!("{file:02}"));
+        fs::write(&path, noise(file)).expect("room");
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(mtime(file));
+        let file = File::options().write(true).open(path).expect("a file");
+        file.set_modified(time).expect("a file system with times");
+    }
+    assert_are_apart(frames_of_halves(Input::Path(folder.path().to_owned())));
+}
+
+#[test]
+fn members_of_a_tar_archive_that_were_written_together_are_in_frames_together() {
+    let mut tar = tar::Builder::new(Vec::new());
+    for file in 0..FILES {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(FILE_BYTES as u64);
+        header.set_mtime(mtime(file));
+        tar.append_data(&mut header, format!("{file:02}"), &noise(file)[..])
+            .expect("memory takes it");
+    }
+    let tar = tar.into_inner().expect("memory takes it");
+    assert_are_apart(frames_of_halves(Input::Stream(Box::new(Cursor::new(tar)))));
+}
