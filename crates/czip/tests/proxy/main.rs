@@ -6,6 +6,10 @@ mod changes;
 mod client;
 mod content;
 mod damage;
+#[allow(dead_code)]
+#[path = "../hostile/draft.rs"]
+mod draft;
+mod lies;
 mod passing;
 #[allow(dead_code)]
 #[path = "../remote/server.rs"]
