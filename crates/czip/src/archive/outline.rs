@@ -31,8 +31,8 @@ pub(crate) enum Section {
 pub(crate) enum Grain {
     /// Frames, as they lie in the archive.
     Frames,
-    /// Chunks, which other archives may have too. No outline has more than so many sections.
-    Chunks { sections_max: usize },
+    /// Chunks, which other archives may have too.
+    Chunks,
 }
 
 /// A range of the plain content.
@@ -47,16 +47,18 @@ pub(crate) struct Outline {
 pub(crate) const OUTLINE_BYTES_MAX: u64 = 16 << 20;
 
 impl<S: Source> Archive<S> {
-    /// What the `bytes` bytes from `offset` on are made of; at most [`OUTLINE_BYTES_MAX`].
+    /// What the `bytes` bytes from `offset` on are made of; at most [`OUTLINE_BYTES_MAX`]. None if that is
+    /// more than `sections_max` sections.
     ///
     /// # Errors
-    /// If they are beyond the end, the archive is damaged, or there are too many sections.
+    /// If they are beyond the end, or the archive is damaged.
     pub(crate) fn outline(
         &self,
         offset: u64,
         bytes: u64,
         grain: Grain,
-    ) -> Result<Outline, ReadError> {
+        sections_max: usize,
+    ) -> Result<Option<Outline>, ReadError> {
         let end = self.plain_bytes();
         let wanted = offset.saturating_add(bytes.min(OUTLINE_BYTES_MAX));
         if wanted > end {
@@ -64,10 +66,10 @@ impl<S: Source> Archive<S> {
         }
         let mut outline = Outline::default();
         let mut run = None;
+        let how = (grain, sections_max);
         if !self.header().is_woven {
-            let content = offset..wanted;
-            self.content_sections(content, grain, &mut run, &mut outline)?;
-            return Ok(outline);
+            self.content_sections(offset..wanted, how, &mut run, &mut outline)?;
+            return Ok(outline.of_at_most(sections_max));
         }
         let mut position = offset;
         while position < wanted {
@@ -81,7 +83,7 @@ impl<S: Source> Archive<S> {
                     None => return Err(FormatError::Truncated { what: "weave" }.into()),
                     Some(Step::Content(bytes)) => {
                         let next = content + bytes;
-                        self.content_sections(content..next, grain, &mut run, &mut outline)?;
+                        self.content_sections(content..next, how, &mut run, &mut outline)?;
                         content = next;
                         bytes
                     }
@@ -94,18 +96,22 @@ impl<S: Source> Archive<S> {
                         bytes
                     }
                 };
+                if outline.sections.len() > sections_max {
+                    return Ok(None);
+                }
             }
             if stretch_end == start + left {
                 unweaver.finish()?;
             }
         }
-        Ok(outline)
+        Ok(outline.of_at_most(sections_max))
     }
 
+    /// Stops when there are more than `sections_max`.
     fn content_sections(
         &self,
         content: Range<u64>,
-        grain: Grain,
+        (grain, sections_max): (Grain, usize),
         run: &mut Option<ReferenceRun>,
         outline: &mut Outline,
     ) -> Result<(), ReadError> {
@@ -113,7 +119,7 @@ impl<S: Source> Archive<S> {
             start: mut position,
             end,
         } = content;
-        while position < end {
+        while position < end && outline.sections.len() <= sections_max {
             let of = match *run {
                 Some(run) if (run.start..run.start + run.bytes).contains(&position) => run,
                 _ => *run.insert(self.run_at(Stream::Content, position)?),
@@ -123,11 +129,7 @@ impl<S: Source> Archive<S> {
             let bytes = u64::from(piece.bytes).min(end - position) as u32;
             match grain {
                 Grain::Frames => outline.content(piece.frame, piece.offset, bytes),
-                Grain::Chunks { sections_max } if outline.sections.len() >= sections_max => {
-                    let what = "its chunks are too many for their bytes";
-                    return Err(FormatError::Invalid { what }.into());
-                }
-                Grain::Chunks { .. } => outline.content(piece.chunk, piece.within, bytes),
+                Grain::Chunks => outline.content(piece.chunk, piece.within, bytes),
             }
             position += u64::from(bytes);
         }
@@ -136,6 +138,10 @@ impl<S: Source> Archive<S> {
 }
 
 impl Outline {
+    fn of_at_most(self, sections_max: usize) -> Option<Self> {
+        (self.sections.len() <= sections_max).then_some(self)
+    }
+
     fn content(&mut self, of: u64, at: u32, more: u32) {
         if let Some(Section::Content {
             number,

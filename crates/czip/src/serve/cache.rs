@@ -46,7 +46,7 @@ pub(super) enum Key {
     Frame([u8; 12], Option<[u8; 12]>),
     /// A frame as stored.
     Stored([u8; 12]),
-    /// What a stretch of an opening is made of.
+    /// What an opening is made of from a place on.
     Plan(u64, View, u64),
 }
 
@@ -104,12 +104,16 @@ impl ChunkCache {
         }
     }
 
-    /// A plan, if it is here.
-    pub(super) fn plan(&self, key: &Key) -> Option<Arc<Plan>> {
-        match self.hit(key)? {
-            Value::Plan(plan) => Some(plan),
-            Value::Bytes(_) => None,
+    /// The plan of an opening that `position` is in, if it is here.
+    pub(super) fn plan(&self, opened: &Opened, view: View, position: u64) -> Option<Arc<Plan>> {
+        for begin in Plan::begins(opened, position) {
+            match self.hit(&Key::Plan(opened.id, view, begin))? {
+                Value::Plan(plan) if plan.covers(position) => return Some(plan),
+                Value::Plan(_) => {}
+                Value::Bytes(_) => return None,
+            }
         }
+        None
     }
 
     fn hit(&self, key: &Key) -> Option<Value> {
@@ -118,21 +122,35 @@ impl ChunkCache {
         Some(value)
     }
 
-    /// Reads what a stretch of an opening is made of.
+    /// Reads what an opening is made of where `position` is.
     pub(super) async fn load_plan(
         self: Arc<Self>,
         opened: Arc<Opened>,
         view: View,
-        window: u64,
+        position: u64,
     ) -> Result<Arc<Plan>, ServeError> {
-        let key = Key::Plan(opened.id, view, window);
+        let [stretch, short] = Plan::begins(&opened, position);
+        let plan = self.load_plan_from(opened.clone(), view, stretch).await?;
+        match plan.covers(position) {
+            true => Ok(plan),
+            false => self.load_plan_from(opened, view, short).await,
+        }
+    }
+
+    async fn load_plan_from(
+        &self,
+        opened: Arc<Opened>,
+        view: View,
+        begin: u64,
+    ) -> Result<Arc<Plan>, ServeError> {
+        let key = Key::Plan(opened.id, view, begin);
         let guard = match self.cache.get_value_or_guard_async(&key).await {
             Ok(Value::Plan(plan)) => return Ok(plan),
             Ok(Value::Bytes(_)) => unreachable!("the key says its kind"),
             Err(guard) => guard,
         };
         Counters::add(&self.counters.cache_misses, 1);
-        let plan = in_thread(move || Plan::read(&opened, view, window)).await?;
+        let plan = in_thread(move || Plan::read(&opened, view, begin)).await?;
         let plan = Arc::new(plan);
         // What does not fit was sent all the same.
         let _ = guard.insert(Value::Plan(plan.clone()));
@@ -164,16 +182,14 @@ impl ChunkCache {
         }
     }
 
-    /// Reads ahead what a stretch of an opening is made of: its first `bytes` bytes.
+    /// Reads ahead what a stretch of an opening is made of: the first `bytes` bytes from `begin` on.
     pub(super) async fn load_ahead(
         self: Arc<Self>,
         opened: Arc<Opened>,
-        window: u64,
+        begin: u64,
         bytes: u64,
     ) -> Result<(), ServeError> {
-        let loading = self
-            .clone()
-            .load_plan(opened.clone(), View::Content, window);
+        let loading = self.clone().load_plan(opened.clone(), View::Content, begin);
         let plan = loading.await?;
         let units = &plan.units[..plan.units_within(bytes)];
         let is_here = |unit: &Unit| self.cache.contains_key(&unit.key());

@@ -1,6 +1,10 @@
 //! An archive that is open, and what is in it by path.
 
-use std::{collections::BTreeMap, ops::Bound, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    ops::{Bound, Range},
+    time::SystemTime,
+};
 
 use super::{plan::STRETCH_BYTES, proxy::supply::Supply};
 use crate::{
@@ -19,6 +23,9 @@ const CACHE: CacheBytes = CacheBytes {
     frames: 1 << 20,
     parts: 1 << 20,
 };
+
+/// A frame of a file: of which stream, its number there, and what the table says of it.
+pub(super) type FoundFrame = (Stream, u64, StoredFrame);
 
 /// An archive that is open.
 pub(super) struct Opened {
@@ -132,13 +139,15 @@ impl Opened {
         content.stored_bytes() < content.unique_bytes() / 10 * 9
     }
 
-    /// The frames that have bytes between `begin` and `end` of the file, in order.
+    /// The frames that have bytes in this range of the file, in order. None if parts of the table that may
+    /// have some of them have more than `frames_max`: in a hostile archive frames lie on each other.
     pub(super) fn frames_in(
         &self,
-        begin: u64,
-        end: u64,
-    ) -> Result<Vec<(Stream, u64, StoredFrame)>, ReadError> {
+        Range { start: begin, end }: Range<u64>,
+        frames_max: usize,
+    ) -> Result<Option<Vec<FoundFrame>>, ReadError> {
         let mut found = Vec::new();
+        let mut looked_at = 0;
         let beyond = self
             .parts_by_place
             .partition_point(|&(place, ..)| place < end);
@@ -150,8 +159,12 @@ impl Opened {
             }
             is_done[stream.index()] = place <= begin;
             let list = &self.archive.root().stream(stream).frames;
-            let first = list.rows()[row].before[0];
-            for number in first..list.after(row)[0] {
+            let numbers = list.rows()[row].before[0]..list.after(row)[0];
+            looked_at += numbers.end - numbers.start;
+            if looked_at > frames_max as u64 {
+                return Ok(None);
+            }
+            for number in numbers {
                 let frame = self.archive.frame_row(stream, number)?;
                 let frame_end = frame.offset + u64::from(frame.stored_bytes);
                 if frame.offset < end && frame_end > begin {
@@ -163,7 +176,7 @@ impl Opened {
             }
         }
         found.sort_by_key(|&(.., frame)| frame.offset);
-        Ok(found)
+        Ok(Some(found))
     }
 }
 

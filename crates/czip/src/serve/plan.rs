@@ -2,7 +2,8 @@
 //! what lies between them.
 //!
 //! A plan holds no chunk. It is made once a stretch and kept in the cache beside the chunks, so that
-//! sending what is cached takes no look at the table.
+//! sending what is cached takes no look at the table. Where a stretch is made of very many pieces, a plan
+//! has less of it: what a request takes in memory is bounded, however an archive was cut.
 
 use std::collections::HashMap;
 
@@ -16,8 +17,16 @@ use crate::{
 
 /// Bytes of a stretch of a file; each begins at a multiple of it.
 pub(super) const STRETCH_BYTES: u64 = 1 << 20;
-/// Pieces of chunks that a stretch may consist of. Honest archives have some thousand.
-const CHUNK_SECTIONS_MAX: usize = 1 << 18;
+/// Pieces of a plan at most. Stretches of most archives have some hundred.
+const PIECES_MAX: usize = 1 << 16;
+/// Bytes of a plan where a stretch has more pieces; each begins at a multiple of it. No piece is shorter
+/// than a byte.
+const SHORT_BYTES: u64 = PIECES_MAX as u64;
+/// Pieces that a stretch of an archive far away may have, of which each chunk has to be brought. Honest
+/// archives have some thousand.
+const BROUGHT_PIECES_MAX: usize = 1 << 18;
+
+const _: () = assert!(STRETCH_BYTES.is_multiple_of(SHORT_BYTES));
 
 /// Which bytes of an archive are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -142,9 +151,13 @@ impl Segment {
     }
 }
 
-/// What a stretch is made of.
+/// What a stretch is made of, or the part of one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
+    /// Where it begins.
+    pub(super) begin: u64,
+    /// Bytes of all segments, where that matters.
+    pub(super) bytes: u64,
     pub(super) units: Vec<Unit>,
     pub(super) segments: Vec<Segment>,
     pub(super) literals: Bytes,
@@ -173,36 +186,66 @@ impl Plan {
         units
     }
 
-    /// Reads the table.
-    pub(super) fn read(opened: &Opened, view: View, window: u64) -> Result<Self, ReadError> {
-        let begin = window * opened.stretch_bytes();
-        let (plan, end) = match view {
-            View::Content => (
-                Self::of_content(opened, begin)?,
-                opened.archive.plain_bytes(),
-            ),
-            View::Stored => (Self::of_stored(opened, begin)?, opened.bytes),
+    /// Where plans may begin that `position` is in: its stretch's, and the one to go to if that is short.
+    pub(super) fn begins(opened: &Opened, position: u64) -> [u64; 2] {
+        [opened.stretch_bytes(), SHORT_BYTES].map(|bytes| position - position % bytes)
+    }
+
+    pub(super) fn covers(&self, position: u64) -> bool {
+        (self.begin..self.begin + self.bytes).contains(&position)
+    }
+
+    /// Reads the table, for what is from `begin` on: all of a stretch that begins there, unless it has too
+    /// many pieces.
+    pub(super) fn read(opened: &Opened, view: View, begin: u64) -> Result<Self, ReadError> {
+        let end = match view {
+            View::Content => opened.archive.plain_bytes(),
+            View::Stored => opened.bytes,
         };
-        let bytes: u64 = plan
-            .segments
-            .iter()
-            .map(|segment| u64::from(segment.bytes()))
-            .sum();
-        match bytes == (end - begin).min(opened.stretch_bytes()) {
+        let stretch_bytes = opened.stretch_bytes();
+        let of = |bytes_max: u64| {
+            let end = end.min(begin + bytes_max);
+            match view {
+                View::Content => Self::of_content(opened, begin, end),
+                View::Stored => Self::of_stored(opened, begin, end).map(Some),
+            }
+        };
+        let whole = match begin.is_multiple_of(stretch_bytes) {
+            true => of(stretch_bytes)?,
+            false => None,
+        };
+        let (mut plan, bytes_max) = match whole {
+            Some(plan) => (plan, stretch_bytes),
+            None => {
+                let short = match opened.supply {
+                    Some(_) => None,
+                    None => of(SHORT_BYTES)?,
+                };
+                let what = "its pieces are too many for their bytes";
+                (short.ok_or(FormatError::Invalid { what })?, SHORT_BYTES)
+            }
+        };
+        plan.begin = begin;
+        let segments = plan.segments.iter();
+        plan.bytes = segments.map(|segment| u64::from(segment.bytes())).sum();
+        match plan.bytes == (end - begin).min(bytes_max) {
             true => Ok(plan),
             false => Err(FormatError::Truncated { what: "table" }.into()),
         }
     }
 
-    fn of_content(opened: &Opened, begin: u64) -> Result<Self, ReadError> {
-        let bytes = (opened.archive.plain_bytes() - begin).min(opened.stretch_bytes());
-        let grain = match opened.supply {
-            Some(_) => Grain::Chunks {
-                sections_max: CHUNK_SECTIONS_MAX,
-            },
-            None => Grain::Frames,
+    /// None if it has too many pieces.
+    fn of_content(opened: &Opened, begin: u64, end: u64) -> Result<Option<Self>, ReadError> {
+        let (grain, pieces_max) = match opened.supply {
+            Some(_) => (Grain::Chunks, BROUGHT_PIECES_MAX),
+            None => (Grain::Frames, PIECES_MAX),
         };
-        let outline = opened.archive.outline(begin, bytes, grain)?;
+        let outline = opened
+            .archive
+            .outline(begin, end - begin, grain, pieces_max)?;
+        let Some(outline) = outline else {
+            return Ok(None);
+        };
         let mut plan = Self::default();
         let mut indices = HashMap::new();
         let mut literals = 0;
@@ -219,7 +262,7 @@ impl Plan {
                             let index = plan.units.len() as u32;
                             plan.units.push(match grain {
                                 Grain::Frames => Unit::Frame(FrameUnit::plain(opened, number)?),
-                                Grain::Chunks { .. } => Unit::Chunk {
+                                Grain::Chunks => Unit::Chunk {
                                     name: opened.archive.name(Stream::Content, number)?,
                                     number,
                                 },
@@ -245,14 +288,15 @@ impl Plan {
         }
         plan.literals = outline.other.into();
         plan.shrink();
-        Ok(plan)
+        Ok(Some(plan))
     }
 
-    fn of_stored(opened: &Opened, begin: u64) -> Result<Self, ReadError> {
-        let end = opened.bytes.min(begin + opened.stretch_bytes());
+    fn of_stored(opened: &Opened, begin: u64, end: u64) -> Result<Self, ReadError> {
         let mut plan = Self::default();
         let mut at = begin;
-        for (stream, number, frame) in opened.frames_in(begin, end)? {
+        // Where they are too many, it is a file as any other.
+        let frames = opened.frames_in(begin..end, PIECES_MAX)?;
+        for (stream, number, frame) in frames.unwrap_or_default() {
             let frame_end = frame.offset + u64::from(frame.stored_bytes);
             // Frames of a hostile archive may lie on each other: the first one counts.
             let from = frame.offset.max(at);

@@ -14,7 +14,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::{
     ServeError, Shared,
-    cache::{Key, in_thread},
+    cache::in_thread,
     counters::Counters,
     file::{PIECE_BYTES, read_from_page_cache},
     opened::Opened,
@@ -147,7 +147,7 @@ impl Sending {
             return Ok(None);
         };
         let Some(&segment) = plan.segments.get(self.segment) else {
-            // What a plan covers ends where its stretch does.
+            // Another plan goes on where this one ends.
             self.plan = None;
             return match &self.sent {
                 Sent::Archive(..) | Sent::File(_) => Ok(None),
@@ -216,13 +216,13 @@ impl Sending {
         match &self.sent {
             Sent::Archive(opened, view) => {
                 let (opened, view) = (opened.clone(), *view);
-                let window = self.position / opened.stretch_bytes();
-                match self.shared.cache.plan(&Key::Plan(opened.id, view, window)) {
+                let position = self.position;
+                match self.shared.cache.plan(&opened, view, position) {
                     Some(plan) => self.begin_stretch(plan),
                     None => {
                         let cache = self.shared.cache.clone();
                         self.load(async move {
-                            let plan = cache.load_plan(opened, view, window).await?;
+                            let plan = cache.load_plan(opened, view, position).await?;
                             Ok(Loaded::Plan(plan))
                         });
                     }
@@ -243,25 +243,26 @@ impl Sending {
         }
     }
 
-    /// Goes on with the plan of the stretch that the position is in. The next one is loaded meanwhile, if
-    /// it is far away.
+    /// Goes on with the plan that the position is in. The next stretch is loaded meanwhile, if it is far
+    /// away.
     fn begin_stretch(&mut self, plan: Arc<Plan>) {
         let Sent::Archive(opened, _) = &self.sent else {
             unreachable!("only archives have stretches");
         };
         let stretch_bytes = opened.stretch_bytes();
-        let window = self.position / stretch_bytes + 1;
-        let left = self.end.saturating_sub(window * stretch_bytes);
+        let next = (self.position / stretch_bytes + 1) * stretch_bytes;
+        let left = self.end.saturating_sub(next);
         if opened.supply.is_some() && left > 0 {
             let ahead = self
                 .shared
                 .cache
                 .clone()
-                .load_ahead(opened.clone(), window, left);
+                .load_ahead(opened.clone(), next, left);
             // What goes wrong shows again when it is wanted.
             tokio::spawn(async { drop(ahead.await) });
         }
-        self.take_plan(plan, self.position % stretch_bytes);
+        let left = self.position - plan.begin;
+        self.take_plan(plan, left);
     }
 
     /// Goes on with a plan, from `left` bytes behind its beginning.
@@ -301,10 +302,7 @@ impl Sending {
         // Those that follow in the same archive may be read with it.
         let beyond = match (&opened.supply, &self.sent) {
             // What this client does not want is not fetched for it.
-            (Some(_), Sent::Archive(..)) => {
-                let begin = self.position - self.position % opened.stretch_bytes();
-                plan.units_within(self.end - begin).max(first + 1)
-            }
+            (Some(_), Sent::Archive(..)) => plan.units_within(self.end - plan.begin).max(first + 1),
             _ => plan.units.len().min(first + UNITS_AHEAD),
         };
         let is_here = |index: &usize| match &self.sent {

@@ -52,6 +52,8 @@ pub struct StreamDraft {
     pub runs_sums: Option<[u64; 3]>,
     /// Where the first frame is said to be, if not where it is.
     pub frames_at: Option<u64>,
+    /// Further rows of the root that have the one frame part too, and its frames in the same place.
+    pub frame_rows_more: usize,
     /// Those of frames, if they are sealed.
     pub keys: Vec<[u8; 32]>,
     /// The chunk part as stored and its plain bytes, if not the names.
@@ -247,14 +249,16 @@ impl Draft {
 
             let (frames, stored_bytes) = frame_part(stream, is_small);
             let further = [zigzag(stream.frames_at.unwrap_or(start)), stored_bytes];
-            list(
+            let rows = 1 + stream.frame_rows_more;
+            rows_of_one_part(
                 &mut out,
                 &mut root,
-                stream.frames.len(),
+                (stream.frames.len(), rows),
                 frames,
                 12,
                 &further,
             );
+            let stored_bytes = stored_bytes.wrapping_mul(rows as u64);
 
             let mut lengths = Vec::new();
             for length in &stream.lengths {
@@ -491,21 +495,52 @@ fn list(
     digest_bytes: usize,
     further: &[u64],
 ) {
+    rows_of_one_part(out, root, (items, 1), part, digest_bytes, further);
+}
+
+/// The same, with so many rows in the list: each of the one part. Of frames, whose first further column
+/// is a distance, all are in the place of the first row's.
+fn rows_of_one_part(
+    out: &mut Vec<u8>,
+    root: &mut Vec<u8>,
+    (items, rows): (usize, usize),
+    part: Vec<u8>,
+    digest_bytes: usize,
+    further: &[u64],
+) {
     if items == 0 {
         root.push(0);
         return;
     }
-    varint(root, 1);
-    varint(root, items as u64);
-    varint(root, zigzag(out.len() as u64));
-    varint(root, part.len() as u64);
+    // Where something is that ends where its first row's does.
+    let back = |row: usize, first: u64, bytes: u64| match row {
+        0 => first,
+        _ => zigzag(bytes.wrapping_neg()),
+    };
+    let part_bytes = part.len() as u64;
+    varint(root, rows as u64);
+    let mut column = |of_row: &dyn Fn(usize) -> u64| {
+        (0..rows).for_each(|row| varint(root, of_row(row)));
+    };
+    column(&|_| items as u64);
+    column(&|row| back(row, zigzag(out.len() as u64), part_bytes));
+    column(&|_| part_bytes);
     // Without a digest, what follows says how long the part is.
     if digest_bytes > 0 {
-        varint(root, part.len() as u64);
+        column(&|_| part_bytes);
     }
-    root.extend_from_slice(&digest(&part, digest_bytes));
-    for column in further {
-        varint(root, *column);
+    for _ in 0..rows {
+        root.extend_from_slice(&digest(&part, digest_bytes));
+    }
+    for (number, &of_part) in further.iter().enumerate() {
+        for row in 0..rows {
+            let is_distance = further.len() == 2 && number == 0;
+            let value = match is_distance {
+                true => back(row, of_part, further[1]),
+                false => of_part,
+            };
+            varint(root, value);
+        }
     }
     out.extend_from_slice(&part);
 }
