@@ -250,3 +250,27 @@ fn a_row_of_the_table_that_an_older_archive_has_is_not_fetched() {
         assert!(with < without, "{with} {without} {creating:?}");
     }
 }
+
+#[test]
+fn keys_that_were_changed_on_the_way_are_noticed() {
+    let reader = Reader::new();
+    for profile in [Profile::Shared, Profile::Small] {
+        let archive = archive_of(&versions()[0], &reader.encrypted(profile, false), false);
+        let header = Archive::open(archive.clone(), CacheBytes::default()).expect("an archive");
+        let keys = header.header().keys.offset as usize;
+        let mut changed = archive.clone();
+        changed[keys + 20] ^= 1;
+        let place = Place::new();
+        let mut options = options();
+        options.keeps_archive = true;
+        let error = place.get(&serve(changed), &options);
+        let error = error.expect_err("nobody could open it");
+        assert!(error.to_string().contains("keys"), "{error}");
+        assert!(!place.output().exists());
+        // All else that came is of use.
+        let report = place.get(&serve(archive.clone()), &options);
+        let fetched = report.expect("an archive").transferred().bytes;
+        place.assert_is(&archive);
+        assert!(fetched < FETCHED_MAX, "{fetched}");
+    }
+}
