@@ -2,11 +2,16 @@
 
 use proptest::prelude::*;
 use refrain_czip::{
-    format::{header::Profile, limits::HEADER_BYTES},
-    get::GetError,
+    format::{ChunkName, Stream, header::Profile, limits::HEADER_BYTES},
+    get::{CacheOptions, GetError},
 };
 
-use crate::{Place, archive_of, creating, keys::Reader, options, release, serve};
+use crate::{
+    Place, archive_of, creating,
+    draft::{CONTENT, Draft, SHARED},
+    keys::Reader,
+    noise, options, release, serve,
+};
 
 /// The same, with a header that vouches for itself.
 fn sealed(mut archive: Vec<u8>) -> Vec<u8> {
@@ -44,6 +49,47 @@ fn an_archive_that_claims_more_than_there_is_costs_no_memory_and_no_disk() {
                 Ok(_) => place.assert_is(&release(2)),
                 Err(_) => assert!(!place.output().exists()),
             }
+        }
+    }
+}
+
+#[test]
+fn a_chunk_that_is_not_what_its_name_says_is_an_error_and_no_other_get_has_it() {
+    let chunks = [1, 2, 3].map(|seed| noise(seed, 5000));
+    let other = noise(4, 5000);
+    for flags in [0, SHARED] {
+        let draft = |chunks: &[Vec<u8>; 3]| {
+            let mut draft = Draft::honest(&chunks.each_ref().map(|chunk| &chunk[..]));
+            draft.flags = flags;
+            draft
+        };
+        let mut lie = draft(&[chunks[0].clone(), other.clone(), chunks[2].clone()]);
+        lie.streams[CONTENT].names[1] = ChunkName::of(&chunks[1]).0;
+        let place = Place::new();
+        let mut options = options();
+        options.cache = Some(CacheOptions {
+            folder: place.0.path().join("cache"),
+            bytes_max: 1 << 30,
+        });
+        let lying = serve(lie.build());
+        // What the first has left is not believed by the second.
+        for _ in 0..2 {
+            let error = place.get(&lying, &options).expect_err("it lies");
+            let (stream, chunk) = match error {
+                GetError::Chunk { stream, chunk } => (stream, chunk),
+                error => panic!("{error}"),
+            };
+            assert_eq!((stream, chunk), (Stream::Content, 1));
+            assert!(!place.output().exists());
+        }
+        let honest = serve(draft(&chunks).build());
+        let report = place.get(&honest, &options).expect("a file");
+        place.assert_is(&chunks.concat());
+        assert!(report.from_earlier.chunks >= 1, "{report:?}");
+        // With that in the cache, what is false is not what comes.
+        match place.get(&lying, &options) {
+            Ok(_) => panic!("its digest is of other content"),
+            Err(error) => assert!(matches!(error, GetError::Archive(_)), "{error}"),
         }
     }
 }

@@ -129,6 +129,33 @@ fn what_a_crash_left_is_not_believed() {
 }
 
 #[test]
+fn what_a_crash_left_of_another_version_is_not_believed() {
+    for profile in [Profile::Shared, Profile::Small] {
+        let [old, new] =
+            [1, 2].map(|number| archive_of(&release(number), &creating(profile), false));
+        for name in ["archive", "chunks"] {
+            let place = Place::new();
+            let mut options = options();
+            options.remote.retries = 0;
+            let cut = old.len() as u64 * 3 / 4;
+            place
+                .get(&dying_server(old.clone(), cut), &options)
+                .expect_err("it breaks off");
+            let path = place.part().join(name);
+            let mut bytes = fs::read(&path).expect("it was begun");
+            bytes.iter_mut().step_by(50_000).for_each(|byte| *byte ^= 1);
+            fs::write(&path, bytes).expect("it can be written");
+            let report = place.get(&serve(new.clone()), &options).expect("a file");
+            place.assert_is(&release(2));
+            // Of an archive that is damaged nothing is known.
+            if name == "chunks" {
+                assert!(report.from_earlier.chunks > 20, "{report:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn an_output_that_was_there_stays_until_the_new_one_is_whole() {
     let content = release(2);
     let archive = archive_of(&content, &creating(Profile::Shared), false);

@@ -2,6 +2,9 @@
 
 mod cache;
 mod changes;
+#[allow(dead_code)]
+#[path = "../hostile/draft.rs"]
+mod draft;
 mod hostile;
 mod interruptions;
 mod keys;
