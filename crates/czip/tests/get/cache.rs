@@ -59,6 +59,33 @@ fn rows_of_the_table_come_from_the_cache_too() {
 }
 
 #[test]
+fn lengths_that_the_cache_has_wrong_make_no_row_of_the_table() {
+    let content = noise(7, 12 << 20);
+    let archive = archive_of(&content, &creating(Profile::Shared), false);
+    let place = Place::new();
+    let (options, folder) = with_cache(&place, 1 << 30);
+    place
+        .get(&serve(archive.clone()), &options)
+        .expect("a file");
+    for file in fs::read_dir(&folder).expect("a folder") {
+        let path = file.expect("a file").path();
+        if path.extension().is_some_and(|it| it == "index") {
+            let mut bytes = fs::read(&path).expect("a file");
+            // The lengths in some of the entries, which have 32 bytes.
+            let lengths = bytes.iter_mut().skip(20).step_by(32 * 50);
+            lengths.for_each(|byte| *byte ^= 1);
+            fs::write(&path, bytes).expect("it can be written");
+        }
+    }
+    let report = place.get(&serve(archive), &options).expect("a file");
+    place.assert_is(&content);
+    assert!(
+        report.from_cache.chunks > report.from_server.chunks,
+        "{report:?}"
+    );
+}
+
+#[test]
 fn damage_is_noticed_and_costs_a_download() {
     for damage in 0..5 {
         let place = Place::new();
