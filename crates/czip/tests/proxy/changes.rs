@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use refrain_czip::format::header::Profile;
 
-use super::world::{World, archive_of, creating, release};
+use super::{
+    draft::Draft,
+    world::{World, archive_of, creating, release},
+};
 
 #[test]
 fn what_the_origin_said_is_remembered() {
@@ -47,6 +50,18 @@ fn an_archive_without_validators_is_opened_anew() {
         let stored = archive_of(&release(number), &creating(Profile::Small), false);
         world.origin.put("/x.czip", &stored, "");
         assert!(world.get("/x", &[]).body == release(number));
+    }
+}
+
+#[test]
+fn an_archive_without_validators_is_opened_anew_even_if_it_is_as_long() {
+    let world = World::with(|options| options.remembered = Duration::ZERO);
+    world.origin.change(|_, reply| reply.without("ETag"));
+    for byte in *b"12" {
+        let content = [byte; 3000];
+        let stored = Draft::honest(&[&content]).build();
+        world.origin.put("/x.czip", &stored, "");
+        assert!(world.get("/x", &[]).body == content);
     }
 }
 

@@ -155,6 +155,13 @@ fn what_is_in_an_archive_of_a_folder_is_at_its_path() {
         .origin
         .put("/pub/x/release/c", b"the origin's", "\"2\"");
     assert_eq!(world.get("/pub/x/release/c", &[]).body, b"the origin's");
+    // And all files of an archive, one after the other, are not the content of one.
+    world.origin.put("/pub/x", b"one file", "\"3\"");
+    assert_eq!(world.get("/pub/x", &[]).body, b"one file");
+    // Nor is anything in an archive of one.
+    let single = archive_of(b"content", &creating(Profile::Small), false);
+    world.origin.put("/y.czip", &single, "\"4\"");
+    assert_eq!(world.get("/y/release/c", &[]).status, 404);
 }
 
 #[test]
@@ -167,6 +174,12 @@ fn a_question_and_an_archive_are_passed() {
     assert_eq!(world.get("/x", &[]).body, b"content");
     let range = world.get("/x.czip", &[("Range", "bytes=0-3")]);
     assert_eq!((range.status, &range.body[..]), (206, &stored[..4]));
+    // What has a body is a question too.
+    world.origin.put("/x", b"an answer", "\"3\"");
+    let mut client = world.client();
+    client.ask("GET", "/x", &[], b"why?");
+    assert_eq!(client.answer(false).expect("an answer").body, b"an answer");
+    assert_eq!(world.origin.requests_for("/x")[0].body, b"why?");
 }
 
 #[test]

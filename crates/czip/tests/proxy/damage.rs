@@ -1,10 +1,13 @@
 //! Archives that cannot be used: never wrong bytes, and never worse than without the proxy.
 
+use std::time::Duration;
+
 use refrain_czip::{format::header::Profile, format::limits::HEADER_BYTES};
 
 use super::{
+    draft::{CONTENT, Draft},
     server::{Ending, Reply},
-    world::{World, archive_of, creating, release},
+    world::{Origin, World, archive_of, creating, release},
 };
 
 /// Asks until the answer is whole, which it is the second time at the latest.
@@ -128,15 +131,72 @@ fn an_origin_that_encodes_archives_has_its_plain_files_passed() {
 #[test]
 fn what_may_not_be_shared_is_passed() {
     let content = release(1);
-    let world = World::new();
     let stored = archive_of(&content, &creating(Profile::Small), false);
+    for (cache_control, is_shared) in [
+        ("max-age=5, Private", false),
+        ("no-store", false),
+        ("max-age=5", true),
+    ] {
+        let world = World::new();
+        world.origin.put("/x", b"plain", "\"plain\"");
+        world.origin.put("/x.czip", &stored, "\"archive\"");
+        world
+            .origin
+            .change(move |request, reply| match &*request.path {
+                "/x.czip" => reply.with("Cache-Control", cache_control),
+                _ => reply,
+            });
+        let expected = if is_shared { &content[..] } else { b"plain" };
+        assert!(world.get("/x", &[]).body == expected, "{cache_control}");
+    }
+}
+
+#[test]
+fn an_archive_that_is_of_no_use_is_let_alone_for_a_while() {
+    let world = World::with(|options| options.remembered = Duration::ZERO);
+    world.origin.put("/x", b"plain", "\"plain\"");
+    world.origin.put("/x.czip", &[7; 1000], "\"bad\"");
+    for _ in 0..3 {
+        assert_eq!(world.get("/x", &[]).body, b"plain");
+    }
+    let asked = world.origin.requests_for("/x.czip").into_iter();
+    let heads = asked.filter(|request| request.method == "HEAD");
+    assert_eq!(heads.count(), 1);
+}
+
+#[test]
+fn an_archive_that_leads_to_another_server_is_not_followed() {
+    let content = release(1);
+    let stored = archive_of(&content, &creating(Profile::Small), false);
+    let other = Origin::new();
+    other.put("/x.czip", &stored, "\"archive\"");
+    let location = format!("{}/x.czip", other.url());
+    let world = World::new();
     world.origin.put("/x", b"plain", "\"plain\"");
     world.origin.put("/x.czip", &stored, "\"archive\"");
-    world.origin.change(|request, reply| match &*request.path {
-        "/x.czip" => reply.with("Cache-Control", "max-age=5, Private"),
-        _ => reply,
-    });
+    world.origin.change(
+        move |request, reply| match (&*request.path, &*request.method) {
+            ("/x.czip", "GET") => Reply::new(302, "").with("Location", &location),
+            _ => reply,
+        },
+    );
     assert_eq!(world.get("/x", &[]).body, b"plain");
+    assert_eq!(other.server.requests().len(), 0);
+}
+
+#[test]
+fn an_archive_of_pieces_without_number_has_its_plain_file_passed() {
+    // One chunk of a byte, again and again.
+    let count = 300_000;
+    let mut draft = Draft::honest(&[b"."]);
+    (draft.streams[CONTENT].runs).push(((count - 2) << 2 | 2, Some(0)));
+    draft.catalog(&[(0, b"", count, b"")]);
+    draft.plain_bytes = count;
+    let world = World::new();
+    world.origin.put("/x", b"plain", "\"plain\"");
+    world.origin.put("/x.czip", &draft.build(), "\"archive\"");
+    assert_eq!(world.get("/x", &[]).body, b"plain");
+    assert_eq!(world.status().answers_fell_back, 1);
 }
 
 #[test]
