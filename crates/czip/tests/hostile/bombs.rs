@@ -2,6 +2,8 @@
 
 use std::io::Read;
 
+use refrain_czip::method::{FrameError, decompress};
+
 use crate::{
     draft::{CATALOG, CONTENT, Draft, varint},
     memory::most_bytes,
@@ -250,4 +252,46 @@ fn zeros_that_a_weave_says_are_not_kept() {
     let (end, most) = most_bytes(|| crate::reading::content(&archive, plain_bytes - 7).unwrap());
     assert_eq!(end, b"content");
     assert!(most < MOST_BYTES, "{most} bytes");
+}
+
+#[test]
+fn what_is_no_frame_of_its_method_is_refused() {
+    let zstd = |window: u8| {
+        let mut frame = vec![1, 0x28, 0xb5, 0x2f, 0xfd, 0xc0, window];
+        frame.extend_from_slice(&3_u64.to_le_bytes());
+        // The last block, of three bytes as they are.
+        frame.extend_from_slice(&[3 << 3 | 1, 0, 0, b'a', b'b', b'c']);
+        frame
+    };
+    let (mut gzip, mut bzip2) = (vec![2], vec![3]);
+    flate2::bufread::GzEncoder::new(&b"abc"[..], flate2::Compression::best())
+        .read_to_end(&mut gzip)
+        .unwrap();
+    bzip2::bufread::BzEncoder::new(&b"abc"[..], bzip2::Compression::best())
+        .read_to_end(&mut bzip2)
+        .unwrap();
+    // A window of 32 MiB is the largest.
+    let frames = [b"\0abc".to_vec(), zstd(15 << 3), gzip, bzip2];
+    for frame in &frames {
+        assert_eq!(decompress(frame, None, 3).unwrap(), b"abc");
+        let short = decompress(frame, None, 2);
+        assert!(
+            matches!(short, Err(FrameError::TooLong { limit: 2 })),
+            "{short:?}"
+        );
+        if frame[0] != 1 {
+            let after = decompress(frame, Some(b"base"), 100);
+            assert!(matches!(after, Err(FrameError::Base)), "{after:?}");
+        }
+        if frame[0] != 0 {
+            for behind in [&b"?"[..], &frame[1..], b"\x50\x2a\x4d\x18\0\0\0\0"] {
+                let more = decompress(&[&frame[..], behind].concat(), None, 100);
+                assert!(matches!(more, Err(FrameError::Corrupt { .. })), "{more:?}");
+            }
+        }
+    }
+    for window in [16 << 3, 15 << 3 | 1, 0xff] {
+        let wide = decompress(&zstd(window), None, 100);
+        assert!(matches!(wide, Err(FrameError::Corrupt { .. })), "{wide:?}");
+    }
 }
