@@ -227,6 +227,8 @@ fn requests_that_are_none_are_refused() {
         "GET /a/../x HTTP/1.1\r\nHost: h\r\n\r\n",
         "GET /a/%2e%2E/x HTTP/1.1\r\nHost: h\r\n\r\n",
         "GET /a/..%2fx HTTP/1.1\r\nHost: h\r\n\r\n",
+        "GET /a/..%5Cx HTTP/1.1\r\nHost: h\r\n\r\n",
+        "GET /a\\..\\x HTTP/1.1\r\nHost: h\r\n\r\n",
         "CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n",
         "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n",
     ] {
@@ -240,6 +242,17 @@ fn requests_that_are_none_are_refused() {
 }
 
 #[test]
+fn an_origin_that_would_speak_another_protocol_is_not_passed() {
+    let world = World::new();
+    world.origin.change(|_, _| {
+        let reply = Reply::new(101, "").with("Upgrade", "websocket");
+        reply.with("Connection", "upgrade")
+    });
+    let headers = [("Connection", "upgrade"), ("Upgrade", "websocket")];
+    assert_eq!(world.get("/x?", &headers).status, 502);
+}
+
+#[test]
 fn redirects_lead_back_here() {
     let world = World::with(|options| options.origin += "/folder");
     let base = format!("http://{}", world.origin.server.address);
@@ -247,6 +260,7 @@ fn redirects_lead_back_here() {
         (format!("{base}/folder/y?z"), "/y?z"),
         ("/folder/y".to_owned(), "/y"),
         ("/other/y".to_owned(), "/other/y"),
+        ("/folders/y".to_owned(), "/folders/y"),
         ("y".to_owned(), "y"),
         (
             "/folder//evil.example/".to_owned(),
