@@ -172,8 +172,10 @@ fn progress_bar(bytes: u64, json: bool) -> ProgressBar {
         true => ProgressDrawTarget::hidden(),
         false => ProgressDrawTarget::stderr(),
     };
-    let style = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {wide_msg}")
-        .expect("a valid template");
+    let style = ProgressStyle::with_template(
+        "{bar:30} {decimal_bytes} of {decimal_total_bytes} {wide_msg}",
+    )
+    .expect("a valid template");
     ProgressBar::with_draw_target(Some(bytes), target).with_style(style)
 }
 

@@ -4,12 +4,12 @@ use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What is said of bytes: how many, how fast, and how long the rest takes.
-pub const OF_BYTES: &str =
-    "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left  {wide_msg}";
+/// What is said of bytes: how many, how fast, and how long the rest takes; in the units of the reports.
+pub const OF_BYTES: &str = "{bar:20} {decimal_bytes} of {decimal_total_bytes}, \
+                            {decimal_bytes_per_sec}, {eta} left  {wide_msg}";
 
 /// What is said of bytes where nobody knows how many there will be.
-pub const SOME_BYTES: &str = "{spinner} {bytes}, {bytes_per_sec}  {wide_msg}";
+pub const SOME_BYTES: &str = "{spinner} {decimal_bytes}, {decimal_bytes_per_sec}  {wide_msg}";
 
 /// A progress bar on a terminal, nothing elsewhere.
 pub fn bar(template: &str) -> ProgressBar {

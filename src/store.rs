@@ -169,7 +169,7 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     let mut store = DiskStore::open(path, config)?;
     let others = other_realms(&store.stat(), &arguments.realm);
     store.name_realm(&arguments.realm)?;
-    let bar = bar("{bar:30} {bytes}/{total_bytes} {msg}");
+    let bar = bar("{bar:30} {decimal_bytes} of {decimal_total_bytes} {msg}");
     let realm = Realm::named(&arguments.realm);
     let options = AddOptions {
         takes_private: arguments.all,
