@@ -20,6 +20,18 @@ pub fn bar(template: &str) -> ProgressBar {
     ProgressBar::with_draw_target(None, target).with_style(style(template))
 }
 
+/// A bar of bytes, of which there are `total` if that is known.
+pub fn of_bytes(total: Option<u64>) -> ProgressBar {
+    match total {
+        None => bar(SOME_BYTES),
+        Some(bytes) => {
+            let bar = bar(OF_BYTES);
+            bar.set_length(bytes);
+            bar
+        }
+    }
+}
+
 /// How a bar is to look.
 pub fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("a valid template")

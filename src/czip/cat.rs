@@ -2,13 +2,14 @@
 
 use std::{
     ffi::OsString,
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     ops::Range,
     os::unix::ffi::OsStrExt,
     path::PathBuf,
 };
 
 use anyhow::Context;
+use indicatif::ProgressBar;
 use refrain_czip::{
     archive::{Archive, ReadError, copy},
     format::{FormatError, catalog},
@@ -19,7 +20,7 @@ use super::{
     range::ByteRange,
     standard_io, threads,
 };
-use crate::interrupt::Interrupt;
+use crate::{interrupt::Interrupt, progress};
 
 #[derive(clap::Args)]
 pub struct CatArguments {
@@ -73,12 +74,20 @@ pub fn write(
     let is_whole = range == (0..archive.plain_bytes());
     let mut digest = blake3::Hasher::new();
     let mut out = standard_io::output()?;
+    // On the terminal that the content goes to, a bar would be in its midst.
+    let bar = match out.is_terminal() {
+        true => ProgressBar::hidden(),
+        false => progress::of_bytes(Some(range.end - range.start)),
+    };
     let copied = copy(archive, range, threads, &mut |piece: &[u8]| {
         if is_whole {
             digest.update(piece);
         }
-        out.write_all(piece).map_err(CatError::Output)
+        out.write_all(piece).map_err(CatError::Output)?;
+        bar.inc(piece.len() as u64);
+        Ok(())
     });
+    bar.finish_and_clear();
     let is_damaged = is_whole && *digest.finalize().as_bytes() != archive.root().summary.digest;
     match copied {
         Ok(()) if is_damaged => {

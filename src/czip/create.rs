@@ -9,7 +9,6 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use indicatif::ProgressBar;
 use refrain_czip::{
     chunker::{Chunking, ChunkingMethod},
     create::{
@@ -191,7 +190,7 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
     options.passed_over = passed_over;
     let inputs = inputs(&arguments.inputs, &interrupt)?;
     options.expected_bytes = expected_bytes(&arguments.inputs, &interrupt)?;
-    let bar = bar(options.expected_bytes);
+    let bar = progress::of_bytes(options.expected_bytes);
     let mut left_out = AllLeftOut::default();
     let created = create(inputs, output, &options, &mut |now: CreateProgress<'_>| {
         bar.set_position(now.plain_bytes);
@@ -293,17 +292,6 @@ fn expected_bytes(inputs: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<O
         interrupt.check()?;
     }
     Ok(Some(bytes))
-}
-
-fn bar(expected_bytes: Option<u64>) -> ProgressBar {
-    match expected_bytes {
-        None => progress::bar(progress::SOME_BYTES),
-        Some(bytes) => {
-            let bar = progress::bar(progress::OF_BYTES);
-            bar.set_length(bytes);
-            bar
-        }
-    }
 }
 
 /// The bytes of all files at and below `path`; what cannot be read has none.

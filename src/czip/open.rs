@@ -17,7 +17,7 @@ use super::{
     keys::UnlockArguments,
     standard_io::{self, StandardInput},
 };
-use crate::interrupt::Interrupt;
+use crate::{interrupt::Interrupt, progress};
 
 /// What a path is called when it stands for standard input or output.
 pub const STANDARD: &str = "-";
@@ -116,6 +116,13 @@ fn standard_input(interrupt: &Interrupt) -> io::Result<File> {
         return Ok(file);
     }
     let mut spool = tempfile::tempfile()?;
-    io::copy(&mut StandardInput::new(interrupt)?, &mut spool)?;
+    let bar = progress::of_bytes(standard_io::input_left());
+    bar.set_message("to a temporary file");
+    let copied = io::copy(
+        &mut bar.wrap_read(StandardInput::new(interrupt)?),
+        &mut spool,
+    );
+    bar.finish_and_clear();
+    copied?;
     Ok(spool)
 }

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use refrain_czip::{
     archive::{Archive, ReadError},
-    format::Stream,
-    verify::{Verified, verify, verify_content, verify_names},
+    verify::{Verified, bytes_to_verify, verify, verify_content, verify_names},
 };
 use serde::Serialize;
 
@@ -97,13 +96,10 @@ fn stored(
     threads: usize,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Verified> {
-    let bar = progress::bar(progress::OF_BYTES);
-    let streams = Stream::ALL
-        .iter()
-        .map(|&stream| archive.root().stream(stream));
-    bar.set_length(streams.map(|stream| stream.stored_bytes()).sum());
-    let verified = verify(archive, threads, &|stored_bytes| {
-        bar.set_position(stored_bytes);
+    let bar = progress::of_bytes(Some(bytes_to_verify(archive)));
+    bar.set_message("as stored");
+    let verified = verify(archive, threads, &|checked_bytes| {
+        bar.set_position(checked_bytes);
         interrupt.flow()
     });
     bar.finish_and_clear();
@@ -115,8 +111,8 @@ fn content(
     threads: usize,
     interrupt: &Interrupt,
 ) -> anyhow::Result<()> {
-    let bar = progress::bar(progress::OF_BYTES);
-    bar.set_length(archive.plain_bytes());
+    let bar = progress::of_bytes(Some(archive.plain_bytes()));
+    bar.set_message("content");
     let verified = verify_content(archive, threads, &mut |piece| {
         bar.inc(piece.len() as u64);
         let checked = interrupt.check();
@@ -131,8 +127,8 @@ fn names(
     threads: usize,
     interrupt: &Interrupt,
 ) -> anyhow::Result<u64> {
-    let bar = progress::bar(progress::OF_BYTES);
-    bar.set_length(archive.root().summary.unique_bytes);
+    let bar = progress::of_bytes(Some(archive.root().summary.unique_bytes));
+    bar.set_message("names");
     let verified = verify_names(archive, threads, &|plain_bytes| {
         bar.set_position(plain_bytes);
         interrupt.flow()

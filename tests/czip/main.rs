@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bars;
 mod commands;
 mod deaths;
 mod folders;

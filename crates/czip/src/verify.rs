@@ -11,7 +11,10 @@ use std::{
 
 use crate::{
     archive::{Archive, Naming, ReadError, Source, copy},
-    format::{FormatError, Stream, digest, part::PartKind},
+    format::{
+        FormatError, Stream, digest,
+        part::{PartKind, StoredFrame},
+    },
 };
 
 /// Frames that lie together are read together up to this.
@@ -26,9 +29,17 @@ pub struct Verified {
     pub stored_bytes: u64,
 }
 
+/// Stored bytes of parts and frames: all that [`verify`] reads.
+#[must_use]
+pub fn bytes_to_verify<S: Source>(archive: &Archive<S>) -> u64 {
+    let root = archive.root();
+    let frames = Stream::ALL.map(|stream| root.stream(stream).stored_bytes());
+    root.part_bytes() + frames.iter().sum::<u64>()
+}
+
 /// Checks root, keys, parts and frames of `archive` against their digests, with `threads` threads; no
-/// key is needed. `progress` is told how many stored bytes of frames were checked, and says whether to
-/// go on.
+/// key is needed. `progress` is told how many of the [`bytes_to_verify`] were checked, and says whether
+/// to go on.
 ///
 /// # Errors
 /// If something cannot be read, or is damaged. `None` if `progress` said so.
@@ -61,15 +72,29 @@ pub fn verify<S: Source>(
     }
     let frames = AtomicU64::new(0);
     let stored_bytes = AtomicU64::new(0);
+    let checked_bytes = AtomicU64::new(0);
+    let checked = |bytes| progress(checked_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes);
+    let part_bytes = |kind, stream, row: usize| {
+        let place = &archive.list(kind, stream).rows()[row].place;
+        u64::from(place.stored_bytes)
+    };
     let is_done = each(&tasks, threads, &|task| match *task {
         Task::Part(kind, stream, row) => {
             check_part(archive, kind, stream, row)?;
-            Ok(progress(stored_bytes.load(Ordering::Relaxed)))
+            Ok(checked(part_bytes(kind, stream, row)))
         }
-        Task::Frames(stream, row) => check_frames(archive, stream, row, &mut |bytes, count| {
-            frames.fetch_add(count, Ordering::Relaxed);
-            progress(stored_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes)
-        }),
+        Task::Frames(stream, row) => {
+            let rows = archive.frame_rows(stream, row)?;
+            match checked(part_bytes(PartKind::Frames, Some(stream), row)) {
+                ControlFlow::Continue(()) => {}
+                stop => return Ok(stop),
+            }
+            check_frames(archive, stream, row, &rows, &mut |bytes, count| {
+                frames.fetch_add(count, Ordering::Relaxed);
+                stored_bytes.fetch_add(bytes, Ordering::Relaxed);
+                checked(bytes)
+            })
+        }
     })?;
     Ok(is_done.then(|| Verified {
         frames: frames.into_inner(),
@@ -139,12 +164,12 @@ fn check_frames<S: Source>(
     archive: &Archive<S>,
     stream: Stream,
     row: usize,
+    frames: &[StoredFrame],
     checked: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<ControlFlow<()>, ReadError> {
-    let frames = archive.frame_rows(stream, row)?;
     let mut number = archive.root().stream(stream).frames.rows()[row].before[0];
     let mut buffer = Vec::new();
-    let mut rest = &frames[..];
+    let mut rest = frames;
     while let Some(first) = rest.first() {
         let mut end = first.offset;
         let together = rest

@@ -60,6 +60,13 @@ impl PartList {
         self.total[0]
     }
 
+    /// Stored bytes of all parts.
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        let rows = self.rows.iter();
+        rows.map(|row| u64::from(row.place.stored_bytes)).sum()
+    }
+
     /// The sum of a further column, from 1 on, over all parts.
     pub(crate) fn total(&self, column: usize) -> u64 {
         self.total[column]
@@ -415,6 +422,22 @@ impl Root {
     #[must_use]
     pub fn stream(&self, stream: Stream) -> &StreamRoot {
         &self.streams[stream.index()]
+    }
+
+    /// Stored bytes of all parts.
+    #[must_use]
+    pub fn part_bytes(&self) -> u64 {
+        let lists = self.streams.iter().flat_map(|stream| {
+            [
+                &stream.chunks,
+                &stream.frames,
+                &stream.lengths,
+                &stream.references,
+                &stream.keys,
+            ]
+        });
+        let lists = lists.chain([&self.weave_index]);
+        lists.map(PartList::stored_bytes).sum()
     }
 
     /// The bytes of the root.

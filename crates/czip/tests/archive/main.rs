@@ -3,6 +3,7 @@
 mod encryption;
 mod forged;
 mod locked;
+mod progress;
 mod round_trips;
 mod table_cost;
 
