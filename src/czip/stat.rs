@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use refrain_czip::{
     archive::{Archive, ReadError},
-    format::{Stream, root::PartList},
+    format::{Stream, root::StreamRoot},
     method::Method,
 };
 use serde::Serialize;
@@ -93,6 +94,8 @@ struct StreamReport {
     unique_bytes: Option<u64>,
     stored_bytes: u64,
     frames: u64,
+    /// Those that were compressed against an earlier one.
+    frames_with_base: u64,
     chunks: u64,
     references: Option<u64>,
 }
@@ -105,29 +108,20 @@ pub fn run(arguments: &StatArguments) -> anyhow::Result<()> {
              --identity opens it"
         );
     }
-    let mut report = Report::new(&archive);
-    report.encryption = EncryptionReport::new(&archive)?;
+    let report = Report::new(&archive).with_context(|| open::called(&arguments.archive))?;
     report::to_stdout(arguments.json, &report, &report.lines())
 }
 
 impl PrivateReport {
     fn new(archive: &Archive<open::AnySource>) -> Self {
         let (header, root) = (archive.header(), archive.root());
-        let stored = |list: &PartList| -> u64 {
-            let rows = list.rows().iter();
-            rows.map(|row| u64::from(row.place.stored_bytes)).sum()
-        };
         let streams = Stream::ALL.map(|stream| root.stream(stream));
-        let of_references: u64 = streams.iter().map(|it| stored(&it.references)).sum();
-        let of_others: u64 = u64::from(header.root.stored_bytes)
+        let references = streams.iter().map(|it| it.references.stored_bytes());
+        let of_references: u64 = references.sum();
+        let of_others = u64::from(header.root.stored_bytes)
             + u64::from(header.root.private_stored_bytes)
-            + stored(&root.weave_index)
-            + streams
-                .iter()
-                .map(|it| {
-                    stored(&it.chunks) + stored(&it.lengths) + stored(&it.frames) + stored(&it.keys)
-                })
-                .sum::<u64>();
+            + root.part_bytes()
+            - of_references;
         let all_bytes: u64 = streams.iter().map(|it| it.bytes()).sum();
         let summary = root.summary;
         Self {
@@ -145,7 +139,7 @@ impl PrivateReport {
 }
 
 impl Report {
-    fn new(archive: &Archive<open::AnySource>) -> Self {
+    fn new(archive: &Archive<open::AnySource>) -> Result<Self, ReadError> {
         let (header, root) = (archive.header(), archive.root());
         let streams = Stream::ALL.map(|stream| (stream, root.stream(stream)));
         let known = |number: u64| (!archive.is_locked()).then_some(number);
@@ -153,12 +147,24 @@ impl Report {
         let method = methods
             .iter()
             .find(|method| method.number() == header.method);
-        Self {
+        let stream_report = |&(stream, it): &(Stream, &StreamRoot)| {
+            Ok(StreamReport {
+                name: stream.to_string(),
+                bytes: known(it.bytes()),
+                unique_bytes: known(it.unique_bytes()),
+                stored_bytes: it.stored_bytes(),
+                frames: it.frames.items(),
+                frames_with_base: archive.frames_with_base(stream)?,
+                chunks: it.chunks.items(),
+                references: known(it.reference_count()),
+            })
+        };
+        Ok(Self {
             profile: header.profile.to_string(),
             has_footer: header.has_footer,
             is_woven: header.is_woven,
             encrypted: header.encryption.is_some(),
-            encryption: None,
+            encryption: EncryptionReport::new(archive)?,
             chunker: header.chunking.to_string(),
             chunk_bytes: header.chunk_bytes,
             chunk_bytes_min: header.chunk_bytes_min,
@@ -175,17 +181,9 @@ impl Report {
             },
             streams: streams
                 .iter()
-                .map(|(stream, it)| StreamReport {
-                    name: stream.to_string(),
-                    bytes: known(it.bytes()),
-                    unique_bytes: known(it.unique_bytes()),
-                    stored_bytes: it.stored_bytes(),
-                    frames: it.frames.items(),
-                    chunks: it.chunks.items(),
-                    references: known(it.reference_count()),
-                })
-                .collect(),
-        }
+                .map(stream_report)
+                .collect::<Result<_, ReadError>>()?,
+        })
     }
 
     fn lines(&self) -> Vec<(&'static str, String)> {
@@ -251,8 +249,12 @@ impl Report {
         ];
         let streams = self.streams.iter().filter(|stream| stream.chunks > 0);
         lines.extend(streams.map(|stream| {
+            let with_base = match stream.frames_with_base {
+                0 => String::new(),
+                some => format!(", {some} of them with a base"),
+            };
             let text = format!(
-                "{}: {}, {} in {} chunks, {} stored in {} frames",
+                "{}: {}, {} in {} chunks, {} stored in {} frames{with_base}",
                 stream.name,
                 stream.bytes.map_or_else(unknown, bytes),
                 stream.unique_bytes.map_or_else(unknown, bytes),

@@ -120,6 +120,33 @@ fn every_report_is_one_json_object() {
 }
 
 #[test]
+fn frames_with_a_base_are_counted() {
+    let world = World::new();
+    let old = noise(1, 600_000);
+    let mut new = old.clone();
+    for at in (0..new.len()).step_by(5000) {
+        new[at] ^= 1;
+    }
+    world.write("d/1", &old);
+    world.write("d/2", &new);
+    for (options, is_some) in [
+        (&[][..], true),
+        (&["--no-delta"], false),
+        (&["--profile", "shared"], false),
+    ] {
+        world.run(&[&["create", "d", "-o", "d.czip"], options].concat());
+        let stat = world.json(&["stat", "d.czip"]);
+        let with_base = stat["streams"][0]["frames_with_base"].as_u64();
+        let with_base = with_base.expect("a number");
+        assert_eq!(with_base > 0, is_some, "{options:?}");
+        assert!(with_base < stat["streams"][0]["frames"].as_u64().expect("a number"));
+        let lines = String::from_utf8(world.run(&["stat", "d.czip"])).expect("text");
+        let said = format!(" frames, {with_base} of them with a base");
+        assert_eq!(lines.contains(&said), is_some, "{lines}");
+    }
+}
+
+#[test]
 fn options_say_how_an_archive_is_made() {
     let world = World::new();
     let content = [noise(1, 300_000), vec![0; 300_000], noise(1, 300_000)].concat();

@@ -206,6 +206,22 @@ impl<S: Source> Archive<S> {
         }
     }
 
+    /// How many frames of `stream` were compressed against a base; all its frame parts are read for it.
+    ///
+    /// # Errors
+    /// If they cannot be, or are damaged.
+    pub fn frames_with_base(&self, stream: Stream) -> Result<u64, ReadError> {
+        if self.header.profile == Profile::Shared {
+            return Ok(0);
+        }
+        let rows = 0..self.root.stream(stream).frames.rows().len();
+        rows.map(|row| {
+            let frames = self.frame_rows(stream, row)?;
+            Ok(frames.iter().filter(|frame| frame.base.is_some()).count() as u64)
+        })
+        .sum()
+    }
+
     /// What the table says of a frame.
     ///
     /// # Errors
