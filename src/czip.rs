@@ -24,7 +24,12 @@ use std::thread;
 
 use clap::{Args, Subcommand};
 
+const AFTER_HELP: &str = "\
+A SIZE is a number of bytes, or has a unit: KiB, MiB and GiB are powers of two, and kB, MB, GB and TB powers of \
+ten, which may be given as K, M, G and T: 512M is 512 million bytes. Reports are in powers of ten.";
+
 #[derive(Args)]
+#[command(after_help = AFTER_HELP)]
 pub struct CzipArguments {
     #[command(subcommand)]
     command: CzipCommand,

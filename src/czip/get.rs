@@ -38,8 +38,13 @@ pub struct GetArguments {
     /// A folder that keeps chunks for later downloads, of any archive. Several gets may share it
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// The bound of the cache on disk; the oldest chunks go first
-    #[arg(long, value_name = "SIZE", default_value = "10GiB", requires = "cache")]
+    /// The bound of the cache on disk; the oldest chunks go first. GiB are 2^30 bytes, GB or G 10^9
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value_t = ByteSize(CacheOptions::BYTES_MAX),
+        requires = "cache"
+    )]
     cache_size: ByteSize,
     /// Files, folders and archives that may have chunks of it, such as an earlier release. Archives have
     /// stored frames as well: of an encrypted one they are what there is without keys

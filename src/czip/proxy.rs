@@ -29,11 +29,11 @@ pub struct ProxyArguments {
     /// A folder that keeps chunks. Other proxies, and `get`, may share it
     #[arg(long, value_name = "DIR")]
     cache: PathBuf,
-    /// The bound of the cache on disk; the oldest chunks go first
-    #[arg(long, value_name = "SIZE", default_value = "10GiB")]
+    /// The bound of the cache on disk; the oldest chunks go first. GiB are 2^30 bytes, GB or G 10^9
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(CacheOptions::BYTES_MAX))]
     cache_size: ByteSize,
-    /// Memory for chunks, which all files share
-    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    /// Memory for chunks, which all files share. MiB are 2^20 bytes, MB or M a million
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(ProxyOptions::MEMORY_BYTES))]
     memory: ByteSize,
     /// So long the proxy believes what the origin said of an archive: that it has it, which, or none
     #[arg(long, value_name = "TIME", default_value = "10s")]

@@ -15,8 +15,8 @@ pub struct ServeArguments {
     folder: PathBuf,
     #[command(flatten)]
     listen: ListenArguments,
-    /// Memory for chunks, which all files share
-    #[arg(long, value_name = "SIZE", default_value = "512M")]
+    /// Memory for chunks, which all files share. MiB are 2^20 bytes, MB or M a million
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(ServeOptions::default().cache_bytes))]
     cache: ByteSize,
     /// Connections at once; others wait
     #[arg(long, value_name = "N", default_value_t = ServeOptions::default().connections_max)]

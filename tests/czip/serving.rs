@@ -68,6 +68,28 @@ fn it_serves_logs_json_and_stops_when_told_to() {
 }
 
 #[test]
+fn sizes_are_what_the_help_says() {
+    let world = World::new();
+    let (_serving, _log, url) = serve(&world, ".");
+    let status = ureq::get(format!("{url}/.czip/status")).call();
+    let status = status.expect("an answer").body_mut().read_to_vec();
+    let status: Value = serde_json::from_slice(&status.expect("a body")).expect("JSON");
+    assert_eq!(status["cache_bytes_max"], 8_000_000, "8M");
+    for (subcommand, defaults) in [
+        ("serve", &["512MiB"][..]),
+        ("proxy", &["256MiB", "10GiB"]),
+        ("get", &["10GiB"]),
+    ] {
+        let help = String::from_utf8(world.run(&[subcommand, "--help"])).expect("text");
+        for size in defaults {
+            let default = format!("[default: {size}]");
+            assert!(help.contains(&default), "{subcommand}: {help}");
+        }
+        assert!(help.contains("are 2^"), "{subcommand}: {help}");
+    }
+}
+
+#[test]
 fn it_allows_itself_the_open_files_that_its_connections_need() {
     let world = World::new();
     let mut serving = Serving(

@@ -65,6 +65,9 @@ pub struct ProxyOptions {
 }
 
 impl ProxyOptions {
+    /// Memory for chunks by default: 256 MiB.
+    pub const MEMORY_BYTES: u64 = 256 << 20;
+
     /// What does well in most cases.
     #[must_use]
     pub fn new(origin: &str, folder: PathBuf) -> Self {
@@ -75,7 +78,7 @@ impl ProxyOptions {
                 bytes_max: CacheOptions::BYTES_MAX,
             },
             serve: ServeOptions {
-                cache_bytes: 256 << 20,
+                cache_bytes: Self::MEMORY_BYTES,
                 ..ServeOptions::default()
             },
             remembered: Duration::from_secs(10),
