@@ -7,6 +7,8 @@ use refrain_gateway::{
     options::{CheckOptions, Role},
 };
 
+use crate::log::LogForm;
+
 #[derive(clap::Args)]
 pub struct CheckArguments {
     #[command(flatten)]
@@ -14,11 +16,13 @@ pub struct CheckArguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    log: LogForm,
 }
 
 pub fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
     let config = arguments.options.resolve()?;
-    let _log = crate::log_to_stderr(config.log);
+    let _log = arguments.log.begin(config.log);
     crate::warn_of_unread_variables(Role::Check);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

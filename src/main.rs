@@ -12,16 +12,14 @@ mod demo;
 mod dry_run;
 mod interrupt;
 mod keygen;
+mod log;
 mod progress;
 mod run;
 mod status;
 mod store;
 mod table;
 
-use std::{
-    io::{self, IsTerminal},
-    process::ExitCode,
-};
+use std::{io, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use interrupt::Interrupted;
@@ -29,11 +27,6 @@ use refrain_gateway::{
     options::{FarOptions, NearOptions, Role},
     settings::{ConfigError, environment::UnreadVariable},
 };
-use tracing::level_filters::LevelFilter;
-use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
-
-/// Lines of the log that wait for standard error's reader: a few MB.
-const LOG_LINES_WAITING_MAX: usize = 16_384;
 
 /// Keeps bytes off the wire that the other side already has: two gateways, one at each end
 /// of a link, that send what repeats once.
@@ -126,37 +119,6 @@ fn in_words(error: &anyhow::Error) -> String {
         }
     }
     text
-}
-
-/// Logs to standard error, which standard output and its JSON stay clear of. No line waits for
-/// a reader that is stuck: what does not fit is lost. The guard's end writes what is left.
-fn log_to_stderr(level: LevelFilter) -> WorkerGuard {
-    let (writer, guard) = stderr_in_the_background();
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(writer)
-        .with_ansi(io::stderr().is_terminal())
-        .init();
-    guard
-}
-
-/// The same as JSON, an object a line.
-fn log_json_to_stderr(level: LevelFilter) -> WorkerGuard {
-    let (writer, guard) = stderr_in_the_background();
-    tracing_subscriber::fmt()
-        .json()
-        .flatten_event(true)
-        .with_max_level(level)
-        .with_writer(writer)
-        .init();
-    guard
-}
-
-fn stderr_in_the_background() -> (NonBlocking, WorkerGuard) {
-    NonBlockingBuilder::default()
-        .lossy(true)
-        .buffered_lines_limit(LOG_LINES_WAITING_MAX)
-        .finish(io::stderr())
 }
 
 /// Warns of variables that were meant as options, it seems, and are none.

@@ -19,7 +19,7 @@ use refrain_gateway::{
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{dry_run, table::bytes};
+use crate::{dry_run, log::LogForm, table::bytes};
 
 /// How long lanes may take to say that the gateway leaves.
 const LEAVE: Duration = Duration::from_millis(200);
@@ -32,12 +32,14 @@ pub struct RunArguments<O: clap::Args> {
     /// Read the configuration and all files that it names, say what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    log: LogForm,
 }
 
 pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
     let options = &arguments.options;
     let started = options.resolve()?;
-    let _log = crate::log_to_stderr(started.common.log);
+    let _log = arguments.log.begin(started.common.log);
     crate::warn_of_unread_variables(Role::Near);
     for warning in started.warnings() {
         tracing::warn!("{warning}");
@@ -84,7 +86,7 @@ fn warn_of_room(history: &HistoryOptions) {
 pub fn far(arguments: &RunArguments<FarOptions>) -> anyhow::Result<()> {
     let options = &arguments.options;
     let started = options.resolve()?;
-    let _log = crate::log_to_stderr(started.common.log);
+    let _log = arguments.log.begin(started.common.log);
     crate::warn_of_unread_variables(Role::Far);
     if arguments.dry_run {
         return Ok(dry_run::far(&started, &mut std::io::stdout().lock())?);

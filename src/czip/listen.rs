@@ -9,9 +9,8 @@ use tokio::{
     runtime::Builder,
     signal::unix::{SignalKind, signal},
 };
-use tracing::level_filters::LevelFilter;
 
-use crate::{log_json_to_stderr, log_to_stderr};
+use crate::log::LogArguments;
 
 /// Threads that read and decompress what is not cached: they wait most of the time.
 const READERS_MAX: usize = 64;
@@ -22,9 +21,8 @@ pub struct ListenArguments {
     /// Where to listen
     #[arg(long, value_name = "HOST:PORT")]
     listen: String,
-    /// Write the log, a line a request, as JSON
-    #[arg(long)]
-    json_log: bool,
+    #[command(flatten)]
+    log: LogArguments,
 }
 
 impl ListenArguments {
@@ -35,10 +33,7 @@ impl ListenArguments {
         make: impl FnOnce() -> anyhow::Result<S>,
         run: impl AsyncFnOnce(&S, TcpListener, Stop) -> io::Result<()>,
     ) -> anyhow::Result<()> {
-        let _log = match self.json_log {
-            true => log_json_to_stderr(LevelFilter::INFO),
-            false => log_to_stderr(LevelFilter::INFO),
-        };
+        let _log = self.log.begin();
         let server = make()?;
         let runtime = Builder::new_multi_thread()
             .enable_all()

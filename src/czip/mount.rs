@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
+use tracing::level_filters::LevelFilter;
+
 use super::open::AccessArguments;
+use crate::log::{self, LogForm};
 
 #[derive(clap::Args)]
 // Elsewhere it is only taken, and refused.
@@ -21,6 +24,17 @@ pub struct MountArguments {
     allow_other: bool,
     #[command(flatten)]
     access: AccessArguments,
+    /// How much is logged, to stderr
+    #[arg(
+        long = "log",
+        value_name = "LEVEL",
+        env = "REFRAIN_LOG",
+        default_value = "warn",
+        value_parser = log::levels()
+    )]
+    level: LevelFilter,
+    #[command(flatten)]
+    log: LogForm,
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -50,7 +64,6 @@ mod linux {
     use anyhow::Context;
     use refrain_czip::mount::{MountOptions, Unmounter, mount};
     use tokio::runtime::{Builder, Runtime};
-    use tracing::level_filters::LevelFilter;
 
     use super::{super::open, MountArguments};
     use crate::interrupt::{Interrupt, Signals};
@@ -63,7 +76,7 @@ mod linux {
         // Until it is mounted, Ctrl-C ends it at once.
         let archive =
             open::open_unlocked(&arguments.archive, &arguments.access, &Interrupt::default())?;
-        let _log = crate::log_to_stderr(LevelFilter::WARN);
+        let _log = arguments.log.begin(arguments.level);
         let asked = Asked::listen()?;
         let options = MountOptions {
             name: called.clone(),

@@ -10,7 +10,10 @@ use std::{
 
 use serde_json::Value;
 
-use super::{World, common::command::command};
+use super::{
+    World,
+    common::{addresses::free_address, command::command, eventually},
+};
 
 /// A server, which does not outlive its test.
 pub struct Serving(Child);
@@ -65,6 +68,41 @@ fn it_serves_logs_json_and_stops_when_told_to() {
     let told = Command::new("kill").args(["-TERM", &process]).status();
     assert!(told.expect("kill runs").success());
     assert!(serving.0.wait().expect("it ends").success());
+}
+
+#[test]
+fn how_much_is_logged_is_asked_for_as_of_a_gateway() {
+    let world = World::new();
+    let serve = ["czip", "serve", ".", "--listen"];
+    for (options, variable, is_told) in [
+        (&[][..], None, true),
+        (&["--log", "error"][..], None, false),
+        (&[], Some("error"), false),
+        (&["--log", "info"], Some("error"), true),
+    ] {
+        let address = free_address().to_string();
+        let mut serving = Serving(
+            command(&serve)
+                .arg(&address)
+                .args(options)
+                .envs(variable.map(|level| ("REFRAIN_LOG", level)))
+                .current_dir(world.path("."))
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("the program runs"),
+        );
+        eventually("it serves", || TcpStream::connect(&address).ok());
+        let process = serving.0.id().to_string();
+        let told = Command::new("kill").args(["-TERM", &process]).status();
+        assert!(told.expect("kill runs").success());
+        let log = std::io::read_to_string(serving.0.stderr.take().expect("it is piped"));
+        let log = log.expect("UTF-8");
+        assert_eq!(log.contains("INFO"), is_told, "{options:?}: {log}");
+        assert_eq!(log.is_empty(), !is_told, "{options:?}: {log}");
+    }
+    let (code, error) = world.fails(&["serve", ".", "--listen", "127.0.0.1:0", "--log", "loud"]);
+    let levels = "error, warn, info, debug, trace";
+    assert!(code == Some(2) && error.contains(levels), "{error}");
 }
 
 #[test]

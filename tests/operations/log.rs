@@ -40,6 +40,27 @@ fn a_log_that_nobody_reads_stops_nothing() {
 }
 
 #[test]
+fn the_log_is_json_where_that_is_wanted() {
+    let site = Site::new();
+    let far = site.far(&["--json-log", "--log", "debug"]);
+    let socks = free_address().to_string();
+    let near = site.near(site.far_listen, &["--socks5", &socks, "--json-log"]);
+    near.wait_until_up();
+    near.wait_for_log(&["the link is up"]);
+    for mut gateway in [near, far] {
+        gateway.signal("TERM");
+        assert_eq!(gateway.wait_for_exit().code(), Some(0));
+        for line in gateway.log().lines() {
+            let line: serde_json::Value = serde_json::from_str(line).expect("an object a line");
+            assert!(
+                line["timestamp"].is_string() && line["level"].is_string(),
+                "{line}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_crowd_of_strangers_costs_few_lines_of_the_log() {
     let site = Site::new();
     let far = site.far(&[]);

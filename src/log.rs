@@ -1,0 +1,72 @@
+//! The log, on standard error: how much of it, and in which form.
+
+use std::io::{self, IsTerminal};
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use tracing::level_filters::LevelFilter;
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
+
+/// Lines of the log that wait for standard error's reader: a few MB.
+const LINES_WAITING_MAX: usize = 16_384;
+
+/// The levels, as gateways' options name them.
+const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+
+/// A parser of levels.
+pub fn levels() -> impl TypedValueParser<Value = LevelFilter> {
+    PossibleValuesParser::new(LEVELS).try_map(|level| level.parse::<LevelFilter>())
+}
+
+/// What servers take that have no configuration.
+#[derive(clap::Args)]
+pub struct LogArguments {
+    /// How much is logged, to stderr
+    #[arg(
+        long = "log",
+        value_name = "LEVEL",
+        env = "REFRAIN_LOG",
+        default_value = "info",
+        value_parser = levels()
+    )]
+    level: LevelFilter,
+    #[command(flatten)]
+    form: LogForm,
+}
+
+impl LogArguments {
+    /// Logs from now on, as [`LogForm::begin`] does.
+    pub fn begin(&self) -> WorkerGuard {
+        self.form.begin(self.level)
+    }
+}
+
+/// The form of the log, which all take that log.
+#[derive(clap::Args)]
+pub struct LogForm {
+    /// Write the log as JSON, an object a line
+    #[arg(long)]
+    json_log: bool,
+}
+
+impl LogForm {
+    /// Logs to standard error from now on, which standard output and its JSON stay clear of. No line
+    /// waits for a reader that is stuck: what does not fit is lost. The guard's end writes what is left.
+    pub fn begin(&self, level: LevelFilter) -> WorkerGuard {
+        let (writer, guard) = in_the_background();
+        let log = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_writer(writer);
+        match self.json_log {
+            true => log.json().flatten_event(true).init(),
+            false => log.with_ansi(io::stderr().is_terminal()).init(),
+        }
+        guard
+    }
+}
+
+fn in_the_background() -> (NonBlocking, WorkerGuard) {
+    NonBlockingBuilder::default()
+        .lossy(true)
+        .buffered_lines_limit(LINES_WAITING_MAX)
+        .finish(io::stderr())
+}
