@@ -44,7 +44,7 @@ mod host;
 mod opening;
 mod options;
 mod part;
-mod plan;
+mod ranges;
 mod reading;
 mod server;
 mod validator;
@@ -63,7 +63,7 @@ use std::{
 pub use counters::Counters;
 pub use error::{Lie, RedirectProblem, RemoteError, UrlProblem};
 pub use options::{ProxyChoice, RemoteOptions};
-pub use plan::{plan, split, union};
+pub use ranges::{join, split, union};
 pub(crate) use {attempts::Attempts, host::Host};
 
 pub(crate) use address::parse as parse_address;
@@ -204,7 +204,7 @@ impl Remote {
     /// order in which they lie in the file, from this thread, while others still arrive.
     ///
     /// Ranges may overlap and come in any order; they are joined and cut into requests as the options
-    /// say ([`plan`], [`split`]). What is between them is not handed on.
+    /// say ([`join`], [`split`]). What is between them is not handed on.
     ///
     /// # Errors
     ///
@@ -250,9 +250,9 @@ impl Remote {
         if self.has_ranges() {
             let options = &self.server.options;
             let joined_max = options.requests_max.min(requests_max);
-            let planned = plan(&left, options.gap_bytes, joined_max);
+            let joined = join(&left, options.gap_bytes, joined_max);
             let pieces_max = options.pieces_max.min(requests_max);
-            let pieces = split(&planned, options.piece_bytes, pieces_max);
+            let pieces = split(&joined, options.piece_bytes, pieces_max);
             let wanted = left.clone();
             let mut handed_on = 0;
             let mut hand_on = |offset, bytes: &[u8]| {

@@ -9,8 +9,8 @@ use std::{
 use super::{Archive, ReadError, Source};
 
 /// Bytes that a thread reads at once.
-const STRETCH_BYTES: u64 = 2 << 20;
-/// Stretches that a thread may be ahead.
+const PIECE_BYTES: u64 = 2 << 20;
+/// Pieces that a thread may be ahead.
 const AHEAD_MAX: usize = 2;
 
 /// Reads `range` with `threads` threads, and gives it to `take`, piece by piece and in order.
@@ -28,25 +28,25 @@ pub fn copy<S: Source, E: From<ReadError>>(
         let wanted = range.end;
         return Err(ReadError::BeyondEnd { end, wanted }.into());
     }
-    let stretches = (range.end - range.start).div_ceil(STRETCH_BYTES);
-    let threads = (threads as u64).clamp(1, stretches.max(1));
+    let pieces = (range.end - range.start).div_ceil(PIECE_BYTES);
+    let threads = (threads as u64).clamp(1, pieces.max(1));
     thread::scope(|scope| {
-        let lanes: Vec<_> = (0..threads)
+        let readers: Vec<_> = (0..threads)
             .map(|thread| {
                 let (full, filled) = sync_channel(AHEAD_MAX);
                 let (used, empty) = sync_channel::<Vec<u8>>(AHEAD_MAX + 2);
-                let mine = (thread..stretches).step_by(threads as usize);
-                let mine = mine.map(move |stretch| {
-                    let start = range.start + stretch * STRETCH_BYTES;
-                    start..range.end.min(start + STRETCH_BYTES)
+                let mine = (thread..pieces).step_by(threads as usize);
+                let mine = mine.map(move |number| {
+                    let start = range.start + number * PIECE_BYTES;
+                    start..range.end.min(start + PIECE_BYTES)
                 });
                 scope.spawn(move || read(archive, mine, &full, &empty));
                 (filled, used)
             })
             .collect();
-        for stretch in 0..stretches {
-            let (filled, used) = &lanes[(stretch % threads) as usize];
-            let piece = filled.recv().expect("a thread gives all its stretches")?;
+        for number in 0..pieces {
+            let (filled, used) = &readers[(number % threads) as usize];
+            let piece = filled.recv().expect("a thread gives all its pieces")?;
             take(&piece)?;
             // A thread that has ended needs no more room.
             let _ = used.try_send(piece);

@@ -2,7 +2,7 @@
 //! and taken apart.
 //!
 //! A frame's base is made of its chunks, where they are here, and they all are in the end: so no frame
-//! is fetched as a base alone. Frames are worked on in windows, so that what is held of them is bounded;
+//! is fetched as a base alone. Frames are worked on in rounds, so that what is held of them is bounded;
 //! most archives have one.
 
 use std::{
@@ -13,8 +13,8 @@ use std::{
 use super::{GetError, Getting, Kind, Phase, report::Origin, stored::short_name};
 use crate::format::{ChunkName, Stream, part::StoredFrame};
 
-/// Missing chunks of a window.
-const WINDOW_CHUNKS: u64 = 1 << 18;
+/// Missing chunks of a round.
+const ROUND_CHUNKS: u64 = 1 << 18;
 
 /// A frame, by its stream and number.
 type FrameKey = (Stream, u64);
@@ -47,7 +47,7 @@ struct Slot {
     at: u64,
 }
 
-/// Where a window begins: a row of a stream's lengths.
+/// Where a round begins: a row of a stream's lengths.
 #[derive(Default)]
 struct Cursor {
     stream: usize,
@@ -55,7 +55,7 @@ struct Cursor {
 }
 
 /// Frames that are worked on together.
-struct Window {
+struct Round {
     /// In the order in which they end in the archive.
     wanted: Vec<Wanted>,
     bases: HashMap<FrameKey, Vec<Slot>>,
@@ -70,22 +70,22 @@ impl Getting<'_> {
     pub(super) fn fetch_chunks(&mut self) -> Result<(), GetError> {
         let mut cursor = Cursor::default();
         while self.presence.missing() > 0 {
-            let windows = self.presence.missing().div_ceil(WINDOW_CHUNKS) as usize;
-            let keys = self.next_window(&mut cursor)?;
-            let window = self.window(keys)?;
-            self.fetch_window(&window, windows)?;
+            let rounds = self.presence.missing().div_ceil(ROUND_CHUNKS) as usize;
+            let keys = self.next_round(&mut cursor)?;
+            let round = self.round(keys)?;
+            self.fetch_round(&round, rounds)?;
         }
         Ok(())
     }
 
     /// The frames of the next missing chunks.
-    fn next_window(&self, cursor: &mut Cursor) -> Result<Vec<FrameKey>, GetError> {
+    fn next_round(&self, cursor: &mut Cursor) -> Result<Vec<FrameKey>, GetError> {
         let mut keys = HashSet::new();
         let mut missing = 0;
         while let Some(&stream) = Stream::ALL.get(cursor.stream) {
             let rows = self.archive.root().stream(stream).lengths.rows();
             while let Some(row) = rows.get(cursor.row) {
-                if missing >= WINDOW_CHUNKS {
+                if missing >= ROUND_CHUNKS {
                     return Ok(keys.into_iter().collect());
                 }
                 let places = self.archive.chunk_places(stream, cursor.row)?;
@@ -106,7 +106,7 @@ impl Getting<'_> {
     }
 
     /// What the table says of frames; what it takes for that is fetched if it is not here.
-    fn window(&mut self, keys: Vec<FrameKey>) -> Result<Window, GetError> {
+    fn round(&mut self, keys: Vec<FrameKey>) -> Result<Round, GetError> {
         self.fetch_frame_parts(keys.iter().copied())?;
         let mut frames = HashMap::new();
         let mut bases = HashMap::new();
@@ -133,7 +133,7 @@ impl Getting<'_> {
                 wanted.is_here = true;
             }
         }
-        Ok(Window { wanted, bases })
+        Ok(Round { wanted, bases })
     }
 
     /// Says which chunks are in frames: of wanted ones the missing, of bases all.
@@ -183,33 +183,33 @@ impl Getting<'_> {
         Ok(())
     }
 
-    fn fetch_window(&mut self, window: &Window, windows: usize) -> Result<(), GetError> {
-        let all = window.wanted.iter();
+    fn fetch_round(&mut self, round: &Round, rounds: usize) -> Result<(), GetError> {
+        let all = round.wanted.iter();
         let (here, arriving): (Vec<_>, Vec<_>) = all.partition(|wanted| wanted.is_here);
         let mut later = Vec::new();
         for wanted in here {
-            self.take_apart(wanted, window, &mut later)?;
+            self.take_apart(wanted, round, &mut later)?;
         }
         let ranges: Vec<_> = arriving.iter().map(|wanted| wanted.range()).collect();
         let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let mut done = 0;
         let mut arriving = arriving.into_iter().peekable();
         let kind: Kind = |report| &mut report.frames;
-        self.fetch(&ranges, windows, kind, &mut |getting, end| {
+        self.fetch(&ranges, rounds, kind, &mut |getting, end| {
             while let Some(wanted) = arriving.next_if(|wanted| wanted.range().end <= end) {
-                getting.take_apart(wanted, window, &mut later)?;
+                getting.take_apart(wanted, round, &mut later)?;
                 done += u64::from(wanted.frame.stored_bytes);
             }
             getting.go_on(Phase::Frames, done, total)
         })?;
-        self.take_apart_later(later, window)
+        self.take_apart_later(later, round)
     }
 
     /// Those whose base was not here: by now it is, but if frames hold what no chunk does.
-    fn take_apart_later(&mut self, later: Vec<&Wanted>, window: &Window) -> Result<(), GetError> {
+    fn take_apart_later(&mut self, later: Vec<&Wanted>, round: &Round) -> Result<(), GetError> {
         let mut left = Vec::new();
         for wanted in later {
-            self.take_apart(wanted, window, &mut left)?;
+            self.take_apart(wanted, round, &mut left)?;
         }
         let of = |wanted: &&Wanted| wanted.frame.base.map(|base| (wanted.key.0, base));
         let needed: HashSet<FrameKey> = left.iter().filter_map(of).collect();
@@ -237,7 +237,7 @@ impl Getting<'_> {
     fn take_apart<'w>(
         &mut self,
         wanted: &'w Wanted,
-        window: &Window,
+        round: &Round,
         later: &mut Vec<&'w Wanted>,
     ) -> Result<(), GetError> {
         let (stream, number) = wanted.key;
@@ -249,7 +249,7 @@ impl Getting<'_> {
             cache.add(short_name(wanted.frame.digest), &stored)?;
         }
         let base = match wanted.frame.base {
-            Some(base) => match self.rebuilt(stream, &window.bases[&(stream, base)])? {
+            Some(base) => match self.rebuilt(stream, &round.bases[&(stream, base)])? {
                 Some(plain) => Some(plain),
                 None => {
                     later.push(wanted);

@@ -40,7 +40,7 @@ use queue::Queue;
 use rendezvous::Rendezvous;
 
 /// Missing chunks that are worked on together.
-const WINDOW_CHUNKS: usize = 1 << 18;
+const ROUND_CHUNKS: usize = 1 << 18;
 
 /// Threads for all servers together, but for one each.
 const THREADS_MAX: usize = 64;
@@ -79,7 +79,7 @@ struct Wanted {
     at: u64,
 }
 
-/// Where a window begins: a row of a stream's lengths.
+/// Where a round begins: a row of a stream's lengths.
 #[derive(Default)]
 struct Cursor {
     stream: usize,
@@ -194,8 +194,8 @@ impl Getting<'_> {
             if wanted.is_empty() || !is_there.contains(&true) {
                 return Ok(());
             }
-            let window = named.window_bytes;
-            let queue = Queue::new(&wanted, &named.rendezvous, &is_there, window);
+            let window_bytes = named.window_bytes;
+            let queue = Queue::new(&wanted, &named.rendezvous, &is_there, window_bytes);
             self.ask_all(named, &wanted, &queue)?;
         }
     }
@@ -206,7 +206,7 @@ impl Getting<'_> {
         while let Some(&stream) = Stream::ALL.get(cursor.stream) {
             let rows = self.archive.root().stream(stream).lengths.rows();
             while let Some(row) = rows.get(cursor.row) {
-                if wanted.len() >= WINDOW_CHUNKS {
+                if wanted.len() >= ROUND_CHUNKS {
                     return Ok(wanted);
                 }
                 let [first, mut at, ..] = row.before;

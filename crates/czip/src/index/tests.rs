@@ -28,7 +28,7 @@ fn spilled(count: u64, budget_bytes: usize) -> (tempfile::TempDir, NameIndex) {
     (folder, index)
 }
 
-/// What a backup brings: new names, and stretches of those that came.
+/// What a backup brings: new names, and runs of those that came.
 #[derive(Clone, Debug)]
 enum Step {
     New {
@@ -85,8 +85,8 @@ proptest! {
                     order.push(name);
                 },
                 Step::Again { from, count, stride } if !order.is_empty() => {
-                    let stretch = order[from.index(order.len())..].iter();
-                    for name in stretch.step_by(stride.into()).take(count.into()) {
+                    let run = order[from.index(order.len())..].iter();
+                    for name in run.step_by(stride.into()).take(count.into()) {
                         prop_assert_eq!(index.find(name).unwrap(), Some(model[name]));
                         let known = Numbered::Known(model[name]);
                         prop_assert_eq!(index.find_or_insert(name).unwrap(), known);

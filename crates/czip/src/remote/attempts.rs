@@ -8,7 +8,7 @@ use super::{error::RemoteError, options::RemoteOptions};
 /// with for as long as it takes.
 const WORTHWHILE_BYTES: u64 = 4 << 10;
 
-/// The attempts at one stretch of a file.
+/// The attempts at one range of a file.
 ///
 /// Invariant: `fruitless` counts the attempts since the last that brought [`WORTHWHILE_BYTES`].
 pub(crate) struct Attempts {

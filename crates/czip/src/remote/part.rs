@@ -1,4 +1,4 @@
-//! A stretch of the file, asked for as a range, and asked for again from the byte at which it broke.
+//! A range of the file, asked for, and asked for again from the byte at which it broke.
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use super::{
     server::{Answer, Asked, Server},
 };
 
-/// What is left of a stretch.
+/// What is left of a range.
 pub(super) struct Part<'a> {
     server: &'a Server,
     agents: Arc<Agents>,

@@ -17,7 +17,7 @@ use super::{body::Body, counters::Tally, error::RemoteError, server::lock};
 
 const BLOCK_BYTES_MAX: usize = 64 << 10;
 
-/// Between the threads that fetch and the one that hands on.
+/// The fetch window: between the threads that fetch and the one that hands on.
 pub(super) struct Window<'a> {
     state: Mutex<State>,
     changed: Condvar,

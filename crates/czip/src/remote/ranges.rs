@@ -2,7 +2,7 @@
 //!
 //! Ranges enter, in any order; what leaves are the ranges to ask for, in the order of the file, none
 //! touching another. A request costs about a round trip: gaps that take no longer to send are asked
-//! for along with what lies around them ([`plan`]). Long ranges are cut, so that all connections have
+//! for along with what lies around them ([`join`]). Long ranges are cut, so that all connections have
 //! work ([`split`]).
 //!
 //! Requests are for single ranges: many servers and caches answer several ranges at once wrongly.
@@ -29,19 +29,19 @@ pub fn union(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
 /// between which more than `gap_bytes` lie.
 ///
 /// ```
-/// use refrain_czip::remote::plan;
+/// use refrain_czip::remote::join;
 ///
 /// let needed = [0..100, 110..200, 5_000..6_000, 9_000..9_001];
-/// assert_eq!(plan(&needed, 32, 3), [0..200, 5_000..6_000, 9_000..9_001]);
-/// assert_eq!(plan(&needed, 32, 2), [0..200, 5_000..9_001]);
+/// assert_eq!(join(&needed, 32, 3), [0..200, 5_000..6_000, 9_000..9_001]);
+/// assert_eq!(join(&needed, 32, 2), [0..200, 5_000..9_001]);
 /// ```
-pub fn plan(ranges: &[Range<u64>], gap_bytes: u64, requests_max: usize) -> Vec<Range<u64>> {
-    let planned = merge(union(ranges), |_, gap| gap <= gap_bytes);
-    let surplus = planned.len().saturating_sub(requests_max.max(1));
+pub fn join(ranges: &[Range<u64>], gap_bytes: u64, requests_max: usize) -> Vec<Range<u64>> {
+    let joined = merge(union(ranges), |_, gap| gap <= gap_bytes);
+    let surplus = joined.len().saturating_sub(requests_max.max(1));
     if surplus == 0 {
-        return planned;
+        return joined;
     }
-    let mut gaps: Vec<(u64, usize)> = planned
+    let mut gaps: Vec<(u64, usize)> = joined
         .windows(2)
         .enumerate()
         .map(|(index, pair)| (pair[1].start - pair[0].end, index))
@@ -51,7 +51,7 @@ pub fn plan(ranges: &[Range<u64>], gap_bytes: u64, requests_max: usize) -> Vec<R
     for (_, index) in &gaps[..surplus] {
         filled[*index] = true;
     }
-    merge(planned, |index, _| filled[index])
+    merge(joined, |index, _| filled[index])
 }
 
 /// Joins neighbours of which `fills` says so, of the number and the length of the gap between them.
@@ -66,17 +66,17 @@ fn merge(ranges: Vec<Range<u64>>, fills: impl Fn(usize, u64) -> bool) -> Vec<Ran
     merged
 }
 
-/// Cuts each of `planned` into equal pieces of at most `piece_bytes`; or into fewer, larger ones, so
+/// Cuts each of `joined` into equal pieces of at most `piece_bytes`; or into fewer, larger ones, so
 /// that there are at most `pieces_max`. Never joins anything.
-pub fn split(planned: &[Range<u64>], piece_bytes: u64, pieces_max: usize) -> Vec<Range<u64>> {
-    let longest = planned.iter().map(bytes).max().unwrap_or(0);
+pub fn split(joined: &[Range<u64>], piece_bytes: u64, pieces_max: usize) -> Vec<Range<u64>> {
+    let longest = joined.iter().map(bytes).max().unwrap_or(0);
     let pieces_of = |piece_bytes: u64| -> u64 {
-        let counts = planned
+        let counts = joined
             .iter()
             .map(|range| bytes(range).div_ceil(piece_bytes));
         counts.fold(0, u64::saturating_add)
     };
-    let pieces_max = pieces_max.max(planned.len()) as u64;
+    let pieces_max = pieces_max.max(joined.len()) as u64;
     // The shortest that keeps the limit: the longest range whole always does.
     let (mut shortest, mut enough) = (piece_bytes.max(1), longest.max(1));
     while shortest < enough {
@@ -87,7 +87,7 @@ pub fn split(planned: &[Range<u64>], piece_bytes: u64, pieces_max: usize) -> Vec
             shortest = middle + 1;
         }
     }
-    planned
+    joined
         .iter()
         .flat_map(|range| equal_pieces(range, shortest))
         .collect()
@@ -125,8 +125,8 @@ mod tests {
         ranges.iter().any(|range| range.contains(&byte))
     }
 
-    fn gaps(planned: &[Range<u64>]) -> Vec<u64> {
-        planned
+    fn gaps(joined: &[Range<u64>]) -> Vec<u64> {
+        joined
             .windows(2)
             .map(|pair| pair[1].start - pair[0].end)
             .collect()
@@ -168,50 +168,50 @@ mod tests {
         }
 
         #[test]
-        fn a_plan_holds_all_that_is_needed_and_keeps_its_bounds(
+        fn joined_ranges_hold_all_that_is_needed_and_keep_their_bounds(
             ranges in ranges(), gap_bytes in 0..40u64, requests_max in 0..6usize
         ) {
-            let planned = plan(&ranges, gap_bytes, requests_max);
-            prop_assert!(planned.len() <= requests_max.max(1));
-            prop_assert!(gaps(&planned).iter().all(|gap| *gap > gap_bytes));
+            let joined = join(&ranges, gap_bytes, requests_max);
+            prop_assert!(joined.len() <= requests_max.max(1));
+            prop_assert!(gaps(&joined).iter().all(|gap| *gap > gap_bytes));
             for byte in 0..240 {
-                prop_assert!(holds(&planned, byte) || !holds(&ranges, byte));
+                prop_assert!(holds(&joined, byte) || !holds(&ranges, byte));
             }
         }
 
         #[test]
-        fn no_plan_within_its_bounds_asks_for_fewer_bytes(
+        fn nothing_within_the_bounds_asks_for_fewer_bytes(
             ranges in ranges(), gap_bytes in 0..40u64, requests_max in 0..6usize
         ) {
-            let planned = plan(&ranges, gap_bytes, requests_max);
-            prop_assert_eq!(total(&planned), fewest_bytes(&ranges, gap_bytes, requests_max));
+            let joined = join(&ranges, gap_bytes, requests_max);
+            prop_assert_eq!(total(&joined), fewest_bytes(&ranges, gap_bytes, requests_max));
         }
 
         #[test]
-        fn pieces_are_the_plan_cut_within_its_bounds(
+        fn pieces_are_joined_ranges_cut_within_their_bounds(
             ranges in ranges(), piece_bytes in 0..50u64, pieces_max in 0..20usize
         ) {
-            let planned = plan(&ranges, 5, 100);
-            let pieces = split(&planned, piece_bytes, pieces_max);
+            let joined = join(&ranges, 5, 100);
+            let pieces = split(&joined, piece_bytes, pieces_max);
             prop_assert!(pieces.iter().all(|piece| !piece.is_empty()));
-            prop_assert_eq!(union(&pieces), planned.clone());
-            prop_assert_eq!(total(&pieces), total(&planned));
-            prop_assert!(pieces.len() <= pieces_max.max(planned.len()));
+            prop_assert_eq!(union(&pieces), joined.clone());
+            prop_assert_eq!(total(&pieces), total(&joined));
+            prop_assert!(pieces.len() <= pieces_max.max(joined.len()));
             // As short as was asked for, or else the limit is what forbids it.
             let longest = pieces.iter().map(bytes).max().unwrap_or(0);
-            let shorter: u64 = planned.iter().map(|r| bytes(r).div_ceil((longest.max(1) - 1).max(1))).sum();
+            let shorter: u64 = joined.iter().map(|r| bytes(r).div_ceil((longest.max(1) - 1).max(1))).sum();
             prop_assert!(
-                longest <= piece_bytes.max(1) || shorter > pieces_max.max(planned.len()) as u64
+                longest <= piece_bytes.max(1) || shorter > pieces_max.max(joined.len()) as u64
             );
         }
     }
 
     #[test]
-    fn ranges_at_the_end_of_numbers_are_planned_too() {
+    fn ranges_at_the_end_of_numbers_are_joined_too() {
         let ranges = [u64::MAX - 10..u64::MAX, 0..1];
-        assert_eq!(plan(&ranges, 32, 9), [0..1, u64::MAX - 10..u64::MAX]);
+        assert_eq!(join(&ranges, 32, 9), [0..1, u64::MAX - 10..u64::MAX]);
         let all = vec![0..u64::MAX; 1];
-        assert_eq!(plan(&ranges, 32, 1), all);
+        assert_eq!(join(&ranges, 32, 1), all);
         let pieces = split(&all, 1, 3);
         assert_eq!(pieces.len(), 3);
         assert_eq!(union(&pieces), all);
