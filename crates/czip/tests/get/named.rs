@@ -4,15 +4,10 @@ mod batches;
 mod caches;
 mod edges;
 mod lies;
+#[path = "../common/running.rs"]
+mod running;
 
-use std::{
-    collections::HashMap,
-    net::SocketAddr,
-    ops::ControlFlow,
-    sync::{Arc, mpsc},
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{collections::HashMap, net::SocketAddr, ops::ControlFlow, sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 use refrain_czip::{
@@ -21,7 +16,7 @@ use refrain_czip::{
     get::{FetchBy, GetError, GetOptions, GetReport, NotByName, get},
     serve::{ServeOptions, Server as ChunkServer, Status},
 };
-use tokio::{net::TcpListener, runtime::Builder, sync::oneshot};
+use running::Running;
 
 use crate::{
     Place, archive_of, creating, options, release, serve,
@@ -112,8 +107,7 @@ struct Serving {
     folder: Place,
     address: SocketAddr,
     server: Arc<ChunkServer>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    running: Running,
 }
 
 impl Serving {
@@ -121,29 +115,14 @@ impl Serving {
         let folder = Place::new();
         let server = ChunkServer::new(folder.0.path(), ServeOptions::default());
         let server = Arc::new(server.expect("a folder"));
-        let (stop, stopped) = oneshot::channel::<()>();
-        let (bound, address) = mpsc::channel();
-        let running = server.clone();
-        let thread = std::thread::spawn(move || {
-            let runtime = Builder::new_multi_thread()
-                .worker_threads(2)
-                .enable_all()
-                .build();
-            runtime.expect("a runtime").block_on(async move {
-                let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-                bound
-                    .send(listener.local_addr().expect("an address"))
-                    .expect("somebody waits");
-                let stop = async { drop(stopped.await) };
-                running.run(listener, stop).await.expect("it serves");
-            });
-        });
+        let serving = server.clone();
+        let running =
+            Running::start(async move |listener, stopped| serving.run(listener, stopped).await);
         Self {
-            address: address.recv().expect("it listens"),
             folder,
+            address: running.address,
             server,
-            stop: Some(stop),
-            thread: Some(thread),
+            running,
         }
     }
 
@@ -158,9 +137,8 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        drop(self.stop.take());
-        let ended = self.thread.take().expect("dropped once").join();
-        assert!(ended.is_ok() || std::thread::panicking());
+        self.running.stop();
+        self.running.wait();
     }
 }
 

@@ -1,5 +1,8 @@
 //! An origin that has files, and a proxy before it.
 
+#[path = "../common/running.rs"]
+mod running;
+
 use std::{
     collections::HashMap,
     fs,
@@ -8,7 +11,6 @@ use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
-    thread::JoinHandle,
     time::Duration,
 };
 
@@ -19,8 +21,8 @@ use refrain_czip::{
     get::CacheOptions,
     serve::proxy::{Proxy, ProxyOptions, ProxyStatus},
 };
+use running::Running;
 use tempfile::TempDir;
-use tokio::{net::TcpListener, runtime::Builder, sync::oneshot};
 
 use super::{
     client::{Answer, Client},
@@ -88,8 +90,7 @@ pub struct World {
     pub folder: Arc<TempDir>,
     pub address: SocketAddr,
     proxy: Arc<Proxy>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    running: Running,
 }
 
 impl World {
@@ -116,32 +117,15 @@ impl World {
         options.remembered = Duration::from_secs(600);
         change(&mut options);
         let proxy = Arc::new(Proxy::new(&options).expect("an address"));
-        let (stop, stopped) = oneshot::channel();
-        let (bound, address) = std::sync::mpsc::channel();
-        let running = proxy.clone();
-        let thread = std::thread::spawn(move || {
-            let runtime = Builder::new_multi_thread()
-                .worker_threads(2)
-                .enable_all()
-                .build();
-            let runtime = runtime.expect("a runtime");
-            runtime.block_on(async move {
-                let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-                bound
-                    .send(listener.local_addr().expect("an address"))
-                    .expect("somebody waits");
-                let stop = async { drop(stopped.await) };
-                running.run(listener, stop).await.expect("it serves");
-            });
-            runtime.shutdown_background();
-        });
+        let server = proxy.clone();
+        let running =
+            Running::start(async move |listener, stopped| server.run(listener, stopped).await);
         Self {
             origin,
             folder,
-            address: address.recv().expect("it listens"),
+            address: running.address,
             proxy,
-            stop: Some(stop),
-            thread: Some(thread),
+            running,
         }
     }
 
@@ -178,19 +162,11 @@ impl World {
 
     /// Tells the proxy to stop, and does not wait for it.
     pub fn stop(&mut self) {
-        drop(self.stop.take());
+        self.running.stop();
     }
 
     pub fn wait(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("it ends");
-        }
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        self.stop();
+        self.running.wait();
     }
 }
 

@@ -1,14 +1,17 @@
 //! A folder, what is in it, and a server of it.
 
-use std::{fs, net::SocketAddr, ops::ControlFlow, path::PathBuf, sync::Arc, thread::JoinHandle};
+#[path = "../common/running.rs"]
+mod running;
+
+use std::{fs, net::SocketAddr, ops::ControlFlow, path::PathBuf, sync::Arc};
 
 use refrain_czip::{
     create::{CreateOptions, CreateProgress, Input, Output, create},
     format::header::Profile,
     serve::{ServeOptions, Server, Status},
 };
+use running::Running;
 use tempfile::TempDir;
-use tokio::{net::TcpListener, runtime::Builder, sync::oneshot};
 
 use super::client::{Answer, Client};
 
@@ -16,8 +19,7 @@ pub struct World {
     pub folder: TempDir,
     pub address: SocketAddr,
     server: Arc<Server>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    running: Running,
 }
 
 impl World {
@@ -32,29 +34,14 @@ impl World {
         let folder = TempDir::new().expect("a temporary folder");
         let server = Server::new(folder.path(), options).expect("a folder");
         let server = Arc::new(server);
-        let (stop, stopped) = oneshot::channel();
-        let (bound, address) = std::sync::mpsc::channel();
-        let running = server.clone();
-        let thread = std::thread::spawn(move || {
-            let runtime = Builder::new_multi_thread()
-                .worker_threads(2)
-                .enable_all()
-                .build();
-            runtime.expect("a runtime").block_on(async move {
-                let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-                bound
-                    .send(listener.local_addr().expect("an address"))
-                    .expect("somebody waits");
-                let stop = async { drop(stopped.await) };
-                running.run(listener, stop).await.expect("it serves");
-            });
-        });
+        let serving = server.clone();
+        let running =
+            Running::start(async move |listener, stopped| serving.run(listener, stopped).await);
         Self {
             folder,
-            address: address.recv().expect("it listens"),
+            address: running.address,
             server,
-            stop: Some(stop),
-            thread: Some(thread),
+            running,
         }
     }
 
@@ -98,19 +85,11 @@ impl World {
 
     /// Tells the server to stop, and does not wait for it.
     pub fn stop(&mut self) {
-        drop(self.stop.take());
+        self.running.stop();
     }
 
     pub fn wait(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("it ends");
-        }
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        self.stop();
+        self.running.wait();
     }
 }
 
