@@ -8,6 +8,9 @@ mod draft;
 mod hostile;
 mod interruptions;
 mod keys;
+#[allow(dead_code)]
+#[path = "../common/making.rs"]
+mod making;
 mod named;
 mod plans;
 mod real_servers;
@@ -20,31 +23,18 @@ mod stored;
 
 use std::{
     fs,
-    io::Cursor,
     ops::ControlFlow,
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use making::{archive_of, creating, noise};
 use refrain_czip::{
-    chunker::Chunking,
-    create::{CreateOptions, Input, Output, create},
-    format::header::Profile,
     get::{GetError, GetOptions, GetReport, get},
     remote::{ProxyChoice, RemoteOptions},
 };
 use server::{File, Server};
 use tempfile::TempDir;
-
-/// Bytes that do not repeat.
-fn noise(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut noise = vec![0; bytes];
-    blake3::Hasher::new()
-        .update(&seed.to_le_bytes())
-        .finalize_xof()
-        .fill(&mut noise);
-    noise
-}
 
 /// Files of a release: some of them are other ones in each, all have another time.
 fn release(number: u64) -> Vec<u8> {
@@ -64,33 +54,6 @@ fn release(number: u64) -> Vec<u8> {
             .expect("memory takes it");
     }
     tar.into_inner().expect("memory takes it")
-}
-
-/// Options by which chunks are small, so that tests have many.
-fn creating(profile: Profile) -> CreateOptions {
-    CreateOptions {
-        profile,
-        chunking: Chunking::new(Default::default(), 4 << 10).expect("a power of two"),
-        frame_bytes: 16 << 10,
-        threads: 1,
-        ..CreateOptions::default()
-    }
-}
-
-/// An archive of `content`, as a file; `has_footer` as it goes down a pipe.
-fn archive_of(content: &[u8], options: &CreateOptions, has_footer: bool) -> Vec<u8> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("archive");
-    let input = Input::Stream(Box::new(Cursor::new(content.to_vec())));
-    let output = match has_footer {
-        true => Output::Pipe(Box::new(fs::File::create(&path).expect("a new file"))),
-        false => Output::File(path.clone()),
-    };
-    create(vec![input], output, options, &mut |_| {
-        ControlFlow::Continue(())
-    })
-    .expect("an archive");
-    fs::read(path).expect("it is there")
 }
 
 fn file(bytes: Vec<u8>) -> File {

@@ -1,23 +1,21 @@
 //! An origin that has files, and a proxy before it.
 
+#[path = "../common/making.rs"]
+mod making;
 #[path = "../common/running.rs"]
 mod running;
 
+pub use making::{archive, archive_of, creating, noise};
+
 use std::{
     collections::HashMap,
-    fs,
-    io::Cursor,
     net::SocketAddr,
-    ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use refrain_czip::{
-    chunker::Chunking,
-    create::{CreateOptions, Input, Output, create},
-    format::header::Profile,
     get::CacheOptions,
     serve::proxy::{Proxy, ProxyOptions, ProxyStatus},
 };
@@ -170,16 +168,6 @@ impl World {
     }
 }
 
-/// Bytes that do not repeat.
-pub fn noise(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut noise = vec![0; bytes];
-    blake3::Hasher::new()
-        .update(&seed.to_le_bytes())
-        .finalize_xof()
-        .fill(&mut noise);
-    noise
-}
-
 /// Files of a release: some of them are other ones in each, all have another time.
 pub fn release(number: u64) -> Vec<u8> {
     let mut tar = tar::Builder::new(Vec::new());
@@ -196,34 +184,6 @@ pub fn release(number: u64) -> Vec<u8> {
             .expect("memory takes it");
     }
     tar.into_inner().expect("memory takes it")
-}
-
-/// Options by which chunks are small, so that tests have many.
-pub fn creating(profile: Profile) -> CreateOptions {
-    CreateOptions {
-        profile,
-        chunking: Chunking::new(Default::default(), 4 << 10).expect("a power of two"),
-        frame_bytes: 16 << 10,
-        threads: 1,
-        ..CreateOptions::default()
-    }
-}
-
-/// An archive of `content`, as a file; `has_footer` as it goes down a pipe.
-pub fn archive_of(content: &[u8], options: &CreateOptions, has_footer: bool) -> Vec<u8> {
-    let input = Input::Stream(Box::new(Cursor::new(content.to_vec())));
-    archive(vec![input], options, has_footer)
-}
-
-pub fn archive(inputs: Vec<Input>, options: &CreateOptions, has_footer: bool) -> Vec<u8> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("archive");
-    let output = match has_footer {
-        true => Output::Pipe(Box::new(fs::File::create(&path).expect("a new file"))),
-        false => Output::File(path.clone()),
-    };
-    create(inputs, output, options, &mut |_| ControlFlow::Continue(())).expect("an archive");
-    fs::read(path).expect("it is there")
 }
 
 /// The bound on disk of a proxy.
