@@ -2,7 +2,7 @@
 //! name.
 //!
 //! ```text
-//! request ─▶ answer ─▶ site: file, archive, content ─▶ plan of a stretch ─┐
+//! request ─▶ answer ─▶ site: file, archive, content ─▶ plan of a span ─┐
 //!              └─▶ names: chunks                     ─▶ units ────────────┴▶ sending ─▶ body
 //!                                                                             │
 //!                                                                        chunk cache ◀─ disk

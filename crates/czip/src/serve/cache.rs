@@ -129,8 +129,8 @@ impl ChunkCache {
         view: View,
         position: u64,
     ) -> Result<Arc<Plan>, ServeError> {
-        let [stretch, short] = Plan::begins(&opened, position);
-        let plan = self.load_plan_from(opened.clone(), view, stretch).await?;
+        let [span, short] = Plan::begins(&opened, position);
+        let plan = self.load_plan_from(opened.clone(), view, span).await?;
         match plan.covers(position) {
             true => Ok(plan),
             false => self.load_plan_from(opened, view, short).await,
@@ -182,7 +182,7 @@ impl ChunkCache {
         }
     }
 
-    /// Reads ahead what a stretch of an opening is made of: the first `bytes` bytes from `begin` on.
+    /// Reads ahead what a span of an open archive is made of: the first `bytes` bytes from `begin` on.
     pub(super) async fn load_ahead(
         self: Arc<Self>,
         opened: Arc<Opened>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{
     names::Located,
     opened::Opened,
-    plan::{Plan, Segment, Unit},
+    plan::{Plan, Slice, Unit},
 };
 use crate::format::ChunkName;
 
@@ -56,14 +56,14 @@ pub(super) fn plan(located: Vec<Located>, has_lengths: bool) -> (Plan, Vec<Arc<O
             .as_ref()
             .map_or(0, |(_, unit)| unit.frame.stored_bytes);
         if has_lengths {
-            plan.segments.push(Segment::Literal {
+            plan.slices.push(Slice::Literal {
                 offset: literals.len() as u32,
                 bytes: 4,
             });
             literals.extend_from_slice(&bytes.to_le_bytes());
         }
         if let Some((archive, unit)) = located {
-            plan.segments.push(Segment::Unit {
+            plan.slices.push(Slice::Unit {
                 index: plan.units.len() as u32,
                 offset: 0,
                 bytes,
@@ -74,9 +74,9 @@ pub(super) fn plan(located: Vec<Located>, has_lengths: bool) -> (Plan, Vec<Arc<O
     }
     plan.literals = literals.into();
     let bytes = plan
-        .segments
+        .slices
         .iter()
-        .map(|segment| u64::from(segment.bytes()))
+        .map(|slice| u64::from(slice.bytes()))
         .sum();
     (plan, opened, bytes)
 }

@@ -44,7 +44,7 @@ struct Known {
 struct ArchiveNames {
     path: Components,
     identity: Identity,
-    /// Of the opening whose names they are.
+    /// Of the open archive whose names they are.
     digest: blake3::Hash,
     /// Beginnings of names, sorted, and the chunks' numbers, those of all streams one after the other.
     places: Vec<(u32, u32)>,

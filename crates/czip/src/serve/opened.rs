@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-use super::{plan::STRETCH_BYTES, proxy::supply::Supply};
+use super::{plan::SPAN_BYTES, proxy::supply::Supply};
 use crate::{
     archive::{Archive, CacheBytes, ReadError, Source},
     format::{
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// What an opening keeps of what is no content: frames of the weave and the like, and the table.
+/// What an open archive keeps of what is no content: frames of the weave and the like, and the table.
 const CACHE: CacheBytes = CacheBytes {
     frames: 1 << 20,
     parts: 1 << 20,
@@ -29,7 +29,7 @@ pub(super) type FoundFrame = (Stream, u64, StoredFrame);
 
 /// An archive that is open.
 pub(super) struct Opened {
-    /// Not another opening's.
+    /// Not that of any other, the same file's before included.
     pub(super) id: u64,
     /// Bytes of the archive.
     pub(super) bytes: u64,
@@ -117,11 +117,11 @@ impl Opened {
         CACHE.frames + CACHE.parts + entries + 4 * rows + supply
     }
 
-    /// Bytes of a stretch: of what is far away, more is planned at once.
-    pub(super) fn stretch_bytes(&self) -> u64 {
+    /// Bytes of a span: of what is far away, more is planned at once.
+    pub(super) fn span_bytes(&self) -> u64 {
         match self.supply {
-            Some(_) => Supply::STRETCH_BYTES,
-            None => STRETCH_BYTES,
+            Some(_) => Supply::SPAN_BYTES,
+            None => SPAN_BYTES,
         }
     }
 
@@ -151,7 +151,7 @@ impl Opened {
         let beyond = self
             .parts_by_place
             .partition_point(|&(place, ..)| place < end);
-        // Of each stream the last part that begins at or before the stretch, and those in it.
+        // Of each stream the last part that begins at or before the span, and those in it.
         let mut is_done = [false; 5];
         for &(place, stream, row) in self.parts_by_place[..beyond].iter().rev() {
             if is_done[stream.index()] {

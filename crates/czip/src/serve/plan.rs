@@ -1,8 +1,8 @@
-//! What a stretch of an archive, or of its content, is made of: units that the cache may have, and
+//! What a span of an archive, or of its content, is made of: units that the cache may have, and
 //! what lies between them.
 //!
-//! A plan holds no chunk. It is made once a stretch and kept in the cache beside the chunks, so that
-//! sending what is cached takes no look at the table. Where a stretch is made of very many pieces, a plan
+//! A plan holds no chunk. It is made once a span and kept in the cache beside the chunks, so that
+//! sending what is cached takes no look at the table. Where a span is made of very many pieces, a plan
 //! has less of it: what a request takes in memory is bounded, however an archive was cut.
 
 use std::collections::HashMap;
@@ -15,18 +15,18 @@ use crate::{
     format::{ChunkName, FormatError, Stream, header::Profile, part::StoredFrame},
 };
 
-/// Bytes of a stretch of a file; each begins at a multiple of it.
-pub(super) const STRETCH_BYTES: u64 = 1 << 20;
-/// Pieces of a plan at most. Stretches of most archives have some hundred.
+/// Bytes of a span of a file; each begins at a multiple of it.
+pub(super) const SPAN_BYTES: u64 = 1 << 20;
+/// Pieces of a plan at most. Spans of most archives have some hundred.
 const PIECES_MAX: usize = 1 << 16;
-/// Bytes of a plan where a stretch has more pieces; each begins at a multiple of it. No piece is shorter
+/// Bytes of a plan where a span has more pieces; each begins at a multiple of it. No piece is shorter
 /// than a byte.
 const SHORT_BYTES: u64 = PIECES_MAX as u64;
-/// Pieces that a stretch of an archive far away may have, of which each chunk has to be brought. Honest
+/// Pieces that a span of an archive far away may have, of which each chunk has to be brought. Honest
 /// archives have some thousand.
 const BROUGHT_PIECES_MAX: usize = 1 << 18;
 
-const _: () = assert!(STRETCH_BYTES.is_multiple_of(SHORT_BYTES));
+const _: () = assert!(SPAN_BYTES.is_multiple_of(SHORT_BYTES));
 
 /// Which bytes of an archive are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -118,7 +118,7 @@ impl FrameUnit {
 
 /// Bytes that come from one place.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Segment {
+pub(super) enum Slice {
     /// Of a unit, by its place in the plan.
     Unit {
         index: u32,
@@ -140,7 +140,7 @@ pub(super) enum Segment {
     },
 }
 
-impl Segment {
+impl Slice {
     pub(super) fn bytes(self) -> u32 {
         match self {
             Self::Unit { bytes, .. }
@@ -151,22 +151,22 @@ impl Segment {
     }
 }
 
-/// What a stretch is made of, or the part of one.
+/// What a span is made of, or the part of one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     /// Where it begins.
     pub(super) begin: u64,
-    /// Bytes of all segments, where that matters.
+    /// Bytes of all slices, where that matters.
     pub(super) bytes: u64,
     pub(super) units: Vec<Unit>,
-    pub(super) segments: Vec<Segment>,
+    pub(super) slices: Vec<Slice>,
     pub(super) literals: Bytes,
 }
 
 impl Plan {
     /// What it takes in memory.
     pub(super) fn weight(&self) -> u64 {
-        let bytes = size_of_val(&self.units[..]) + size_of_val(&self.segments[..]);
+        let bytes = size_of_val(&self.units[..]) + size_of_val(&self.slices[..]);
         (bytes + self.literals.len()) as u64
     }
 
@@ -174,35 +174,35 @@ impl Plan {
     pub(super) fn units_within(&self, bytes: u64) -> usize {
         let mut position = 0;
         let mut units = 0;
-        for segment in &self.segments {
+        for slice in &self.slices {
             if position >= bytes {
                 break;
             }
-            if let Segment::Unit { index, .. } = segment {
+            if let Slice::Unit { index, .. } = slice {
                 units = units.max(*index as usize + 1);
             }
-            position += u64::from(segment.bytes());
+            position += u64::from(slice.bytes());
         }
         units
     }
 
-    /// Where plans may begin that `position` is in: its stretch's, and the one to go to if that is short.
+    /// Where plans may begin that `position` is in: its span's, and the one to go to if that is short.
     pub(super) fn begins(opened: &Opened, position: u64) -> [u64; 2] {
-        [opened.stretch_bytes(), SHORT_BYTES].map(|bytes| position - position % bytes)
+        [opened.span_bytes(), SHORT_BYTES].map(|bytes| position - position % bytes)
     }
 
     pub(super) fn covers(&self, position: u64) -> bool {
         (self.begin..self.begin + self.bytes).contains(&position)
     }
 
-    /// Reads the table, for what is from `begin` on: all of a stretch that begins there, unless it has too
+    /// Reads the table, for what is from `begin` on: all of a span that begins there, unless it has too
     /// many pieces.
     pub(super) fn read(opened: &Opened, view: View, begin: u64) -> Result<Self, ReadError> {
         let end = match view {
             View::Content => opened.archive.plain_bytes(),
             View::Stored => opened.bytes,
         };
-        let stretch_bytes = opened.stretch_bytes();
+        let span_bytes = opened.span_bytes();
         let of = |bytes_max: u64| {
             let end = end.min(begin + bytes_max);
             match view {
@@ -210,12 +210,12 @@ impl Plan {
                 View::Stored => Self::of_stored(opened, begin, end).map(Some),
             }
         };
-        let whole = match begin.is_multiple_of(stretch_bytes) {
-            true => of(stretch_bytes)?,
+        let whole = match begin.is_multiple_of(span_bytes) {
+            true => of(span_bytes)?,
             false => None,
         };
         let (mut plan, bytes_max) = match whole {
-            Some(plan) => (plan, stretch_bytes),
+            Some(plan) => (plan, span_bytes),
             None => {
                 let short = match opened.supply {
                     Some(_) => None,
@@ -226,8 +226,8 @@ impl Plan {
             }
         };
         plan.begin = begin;
-        let segments = plan.segments.iter();
-        plan.bytes = segments.map(|segment| u64::from(segment.bytes())).sum();
+        let slices = plan.slices.iter();
+        plan.bytes = slices.map(|slice| u64::from(slice.bytes())).sum();
         match plan.bytes == (end - begin).min(bytes_max) {
             true => Ok(plan),
             false => Err(FormatError::Truncated { what: "table" }.into()),
@@ -250,7 +250,7 @@ impl Plan {
         let mut indices = HashMap::new();
         let mut literals = 0;
         for section in outline.sections {
-            let segment = match section {
+            let slice = match section {
                 Section::Content {
                     number,
                     offset,
@@ -271,7 +271,7 @@ impl Plan {
                             index
                         }
                     };
-                    Segment::Unit {
+                    Slice::Unit {
                         index,
                         offset,
                         bytes,
@@ -280,11 +280,11 @@ impl Plan {
                 Section::Other { bytes } => {
                     let offset = literals;
                     literals += bytes;
-                    Segment::Literal { offset, bytes }
+                    Slice::Literal { offset, bytes }
                 }
-                Section::Zeros { bytes } => Segment::Zeros { bytes },
+                Section::Zeros { bytes } => Slice::Zeros { bytes },
             };
-            plan.segments.push(segment);
+            plan.slices.push(slice);
         }
         plan.literals = outline.other.into();
         plan.shrink();
@@ -305,7 +305,7 @@ impl Plan {
                 continue;
             }
             plan.push_file(at, from);
-            plan.segments.push(Segment::Unit {
+            plan.slices.push(Slice::Unit {
                 index: plan.units.len() as u32,
                 offset: (from - frame.offset) as u32,
                 bytes: (to - from) as u32,
@@ -321,7 +321,7 @@ impl Plan {
 
     fn push_file(&mut self, begin: u64, end: u64) {
         if begin < end {
-            self.segments.push(Segment::File {
+            self.slices.push(Slice::File {
                 offset: begin,
                 bytes: (end - begin) as u32,
             });
@@ -330,6 +330,6 @@ impl Plan {
 
     fn shrink(&mut self) {
         self.units.shrink_to_fit();
-        self.segments.shrink_to_fit();
+        self.slices.shrink_to_fit();
     }
 }

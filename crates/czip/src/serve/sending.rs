@@ -18,7 +18,7 @@ use super::{
     counters::Counters,
     file::{PIECE_BYTES, read_from_page_cache},
     opened::Opened,
-    plan::{Plan, Segment, Unit, View},
+    plan::{Plan, Slice, Unit, View},
 };
 use crate::{
     archive::{ReadError, Source},
@@ -61,8 +61,8 @@ pub(super) struct Sending {
     position: u64,
     end: u64,
     plan: Option<Arc<Plan>>,
-    /// The segment that is next, and how much of it is done.
-    segment: usize,
+    /// The slice that is next, and how much of it is done.
+    slice: usize,
     within: u32,
     /// The unit last used.
     unit: Option<(u32, Bytes)>,
@@ -81,7 +81,7 @@ impl Sending {
             position: begin,
             end,
             plan: None,
-            segment: 0,
+            slice: 0,
             within: 0,
             unit: None,
             gathered: BytesMut::new(),
@@ -122,7 +122,7 @@ impl Sending {
                 let loaded = ready!(loading.as_mut().poll(context));
                 self.loading = None;
                 match loaded? {
-                    Loaded::Plan(plan) => self.begin_stretch(plan),
+                    Loaded::Plan(plan) => self.begin_span(plan),
                     Loaded::Unit(index, bytes) => self.unit = Some((index, bytes)),
                     Loaded::Piece(piece) => {
                         self.pass(piece.len() as u32);
@@ -140,13 +140,13 @@ impl Sending {
         }
     }
 
-    /// Goes over a segment, or begins to load what it needs.
+    /// Goes over a slice, or begins to load what it needs.
     fn step(&mut self) -> Result<Option<Bytes>, ServeError> {
         let Some(plan) = self.plan.clone() else {
             self.next_plan();
             return Ok(None);
         };
-        let Some(&segment) = plan.segments.get(self.segment) else {
+        let Some(&slice) = plan.slices.get(self.slice) else {
             // Another plan goes on where this one ends.
             self.plan = None;
             return match &self.sent {
@@ -156,27 +156,27 @@ impl Sending {
                 }
             };
         };
-        let left = u64::from(segment.bytes() - self.within);
+        let left = u64::from(slice.bytes() - self.within);
         let count = left.min(self.end - self.position) as u32;
         let within = self.within;
-        match segment {
-            Segment::Zeros { .. } => {
+        match slice {
+            Slice::Zeros { .. } => {
                 let gathered = self.gathered.len();
                 self.gathered.resize(gathered + count as usize, 0);
             }
-            Segment::Literal { offset, .. } => {
+            Slice::Literal { offset, .. } => {
                 let begin = (offset + within) as usize;
                 let literal = &plan.literals[begin..begin + count as usize];
                 self.gathered.extend_from_slice(literal);
             }
-            Segment::File { offset, .. } => {
+            Slice::File { offset, .. } => {
                 if !self.gathered.is_empty() {
                     return Ok(Some(self.gathered.split().freeze()));
                 }
                 let count = (count as usize).min(PIECE_BYTES);
                 return Ok(self.read_file(offset + u64::from(within), count));
             }
-            Segment::Unit { index, offset, .. } => {
+            Slice::Unit { index, offset, .. } => {
                 let Some(unit) = self.find_unit(&plan, index) else {
                     self.load_unit(&plan, index);
                     return Ok(None);
@@ -205,9 +205,9 @@ impl Sending {
     fn pass(&mut self, count: u32) {
         self.position += u64::from(count);
         self.within += count;
-        let segment = self.plan.as_ref().map(|plan| plan.segments[self.segment]);
-        if segment.is_some_and(|segment| self.within == segment.bytes()) {
-            self.segment += 1;
+        let slice = self.plan.as_ref().map(|plan| plan.slices[self.slice]);
+        if slice.is_some_and(|slice| self.within == slice.bytes()) {
+            self.slice += 1;
             self.within = 0;
         }
     }
@@ -218,7 +218,7 @@ impl Sending {
                 let (opened, view) = (opened.clone(), *view);
                 let position = self.position;
                 match self.shared.cache.plan(&opened, view, position) {
-                    Some(plan) => self.begin_stretch(plan),
+                    Some(plan) => self.begin_span(plan),
                     None => {
                         let cache = self.shared.cache.clone();
                         self.load(async move {
@@ -230,27 +230,27 @@ impl Sending {
             }
             Sent::File(_) | Sent::Units(..) => {
                 let bytes = self.end - self.position;
-                let segment = Segment::File {
+                let slice = Slice::File {
                     offset: self.position,
                     bytes: bytes.min(1 << 30) as u32,
                 };
                 self.plan = Some(Arc::new(Plan {
-                    segments: vec![segment],
+                    slices: vec![slice],
                     ..Plan::default()
                 }));
-                (self.segment, self.within) = (0, 0);
+                (self.slice, self.within) = (0, 0);
             }
         }
     }
 
-    /// Goes on with the plan that the position is in. The next stretch is loaded meanwhile, if it is far
+    /// Goes on with the plan that the position is in. The next span is loaded meanwhile, if it is far
     /// away.
-    fn begin_stretch(&mut self, plan: Arc<Plan>) {
+    fn begin_span(&mut self, plan: Arc<Plan>) {
         let Sent::Archive(opened, _) = &self.sent else {
-            unreachable!("only archives have stretches");
+            unreachable!("only archives have spans");
         };
-        let stretch_bytes = opened.stretch_bytes();
-        let next = (self.position / stretch_bytes + 1) * stretch_bytes;
+        let span_bytes = opened.span_bytes();
+        let next = (self.position / span_bytes + 1) * span_bytes;
         let left = self.end.saturating_sub(next);
         if opened.supply.is_some() && left > 0 {
             let ahead = self
@@ -267,14 +267,14 @@ impl Sending {
 
     /// Goes on with a plan, from `left` bytes behind its beginning.
     fn take_plan(&mut self, plan: Arc<Plan>, mut left: u64) {
-        self.segment = 0;
-        for segment in &plan.segments {
-            let bytes = u64::from(segment.bytes());
+        self.slice = 0;
+        for slice in &plan.slices {
+            let bytes = u64::from(slice.bytes());
             if left < bytes {
                 break;
             }
             left -= bytes;
-            self.segment += 1;
+            self.slice += 1;
         }
         self.within = left as u32;
         self.unit = None;

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::archive::ReadError;
 
-/// What openings may take together. What does not fit is opened anew for each request.
+/// What open archives may take together. What does not fit is opened anew for each request.
 const OPENED_BYTES: u64 = 128 << 20;
 /// The end of an archive's name.
 const SUFFIX: &[u8] = b".czip";

@@ -24,7 +24,7 @@ use crate::{
         chunks,
         conditions::Validators,
         opened::Contents,
-        plan::{Plan, Segment},
+        plan::{Plan, Slice},
         resource::{Answer, IMMUTABLE, Resource, answer_with, not_allowed, send, tag},
         sending::Sent,
         site::{Target, within},
@@ -168,7 +168,7 @@ impl Origin {
         let bytes = frame.len() as u64;
         let digest = blake3::hash(&frame);
         let plan = Plan {
-            segments: vec![Segment::Literal {
+            slices: vec![Slice::Literal {
                 offset: 0,
                 bytes: frame.len() as u32,
             }],

@@ -64,7 +64,7 @@ impl Supplies {
 
 /// What brings the chunks of an archive.
 pub(in crate::serve) struct Supply {
-    /// The number of the opening.
+    /// The number of the open archive.
     archive: u64,
     source: Arc<RemoteSource>,
     all: Arc<Supplies>,
@@ -98,7 +98,7 @@ struct Bringing<'a> {
 }
 
 impl Supply {
-    pub(in crate::serve) const STRETCH_BYTES: u64 = 4 << 20;
+    pub(in crate::serve) const SPAN_BYTES: u64 = 4 << 20;
 
     /// What brings the chunks of the archive at `remote`, and what its table is read of; none if its
     /// server does not send parts of it.
