@@ -327,4 +327,74 @@ mod tests {
             assert!(root.check_header(&header).is_err(), "{number}");
         }
     }
+
+    /// A list of one part with so many items, of which `further` is said.
+    fn list(kind: PartKind, items: u32, further: Further) -> PartList {
+        let mut list = PartList::default();
+        let place = PartPlace {
+            items,
+            ..PartPlace::default()
+        };
+        list.push(kind, place, further).expect("small numbers");
+        list
+    }
+
+    /// A root of three chunks in the first stream.
+    fn honest() -> Root {
+        let mut root = Root::default();
+        root.streams[0] = StreamRoot {
+            chunks: list(PartKind::Chunks, 3, [0; 5]),
+            frames: list(PartKind::Frames, 3, [0; 5]),
+            lengths: list(PartKind::Lengths, 3, [0; 5]),
+            references: list(PartKind::References, 1, [0, 0, 3, 0, 0]),
+            keys: list(PartKind::Keys, 3, [0; 5]),
+        };
+        root
+    }
+
+    fn parsed(root: &Root, is_shared: bool, is_encrypted: bool) -> Result<(), FormatError> {
+        let public = root.encode_public(is_encrypted);
+        let mut read = Root::parse_public(&public, is_shared, is_encrypted)?;
+        read.parse_private(&root.encode_private(is_encrypted), is_encrypted)
+    }
+
+    #[test]
+    fn lists_that_contradict_each_other_are_no_root() {
+        for (is_shared, is_encrypted) in [(false, false), (true, false), (true, true)] {
+            assert_eq!(parsed(&honest(), is_shared, is_encrypted), Ok(()));
+        }
+        let frames = |root: &mut Root| root.streams[0].frames = list(PartKind::Frames, 2, [0; 5]);
+        let mut lie = honest();
+        frames(&mut lie);
+        assert_eq!(parsed(&lie, false, false), Ok(()));
+        assert!(parsed(&lie, true, false).is_err());
+        assert!(parsed(&lie, false, true).is_err(), "frames without keys");
+        let lies: [fn(&mut StreamRoot); 3] = [
+            |stream| stream.lengths = list(PartKind::Lengths, 2, [0; 5]),
+            |stream| stream.references = list(PartKind::References, 1, [0, 0, 2, 0, 0]),
+            |stream| stream.references = PartList::default(),
+        ];
+        for (number, lie) in lies.into_iter().enumerate() {
+            let mut root = honest();
+            lie(&mut root.streams[0]);
+            for is_encrypted in [false, true] {
+                assert!(parsed(&root, false, is_encrypted).is_err(), "{number}");
+            }
+        }
+    }
+
+    #[test]
+    fn parts_without_items_or_with_too_many_are_in_no_root() {
+        let most = PartKind::Chunks.items_max() as u32;
+        for (items, is_right) in [(0, false), (1, true), (most, true), (most + 1, false)] {
+            let mut root = Root::default();
+            root.streams[0].chunks = list(PartKind::Chunks, items, [0; 5]);
+            let public = root.encode_public(false);
+            assert_eq!(
+                Root::parse_public(&public, false, false).is_ok(),
+                is_right,
+                "{items}"
+            );
+        }
+    }
 }
