@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::ensure;
 use indicatif::ProgressBar;
 use refrain_czip::get::{
     CacheOptions, ChunkCount, FetchBy, FrameCount, GetOptions, GetProgress, GetReport, NamedReport,
@@ -14,7 +15,7 @@ use refrain_czip::get::{
 use refrain_gateway::units::ByteSize;
 use serde::Serialize;
 
-use super::{headers::HeaderArguments, keys::UnlockArguments, report, threads};
+use super::{headers::HeaderArguments, keys::UnlockArguments, open::STANDARD, report, threads};
 use crate::{
     interrupt::Interrupt,
     progress,
@@ -32,7 +33,8 @@ pub struct GetArguments {
     /// Where the archive is: http or https. Proxies are taken from the environment
     #[arg(value_name = "URL")]
     url: String,
-    /// Where what is in it goes
+    /// Where what is in it goes: a file, or a link to one. `cat URL` and, for one file of several,
+    /// `extract URL PATH -o -` write to standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// A folder that keeps chunks for later downloads, of any archive. Several gets may share it
@@ -216,6 +218,11 @@ impl From<FrameCount> for Frames {
 }
 
 pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
+    ensure!(
+        arguments.output.as_os_str() != STANDARD,
+        "what comes is kept in a file until all of it is there: for standard output there are `refrain czip \
+         cat URL` and `refrain czip extract URL PATH -o -`"
+    );
     let interrupt = Interrupt::listen()?;
     end_soon_after(&interrupt);
     let bar = progress::bar(progress::SOME_BYTES);

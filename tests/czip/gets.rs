@@ -4,7 +4,11 @@ use std::{
     fs,
     io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpListener, TcpStream},
-    os::unix::{fs::MetadataExt, process::ExitStatusExt},
+    os::unix::{
+        fs::{MetadataExt, symlink},
+        net::UnixListener,
+        process::ExitStatusExt,
+    },
     process::{Command, Stdio},
     sync::{
         Arc, Mutex,
@@ -268,4 +272,61 @@ fn chunks_come_by_name_and_the_report_says_from_where() {
         "get", &archive, "-o", "out", "--edge", &url, "--by", "batch",
     ]);
     assert_eq!(contradiction.0, Some(2));
+}
+
+/// What a get must leave as it is: nothing is asked of the server, which sends nothing.
+#[track_caller]
+fn refuses(world: &World, output: &str, advice: &str) {
+    for more in [&[][..], &["--archive"]] {
+        let server = Server::start(Vec::new(), 0);
+        let get = ["get", &server.url(), "-o", output];
+        let (_, error) = world.fails(&[&get[..], more].concat());
+        assert!(error.contains(advice), "{error}");
+        assert!(server.asked.lock().expect("no panic").is_empty());
+    }
+}
+
+#[test]
+fn what_is_no_file_is_not_replaced_by_one() {
+    let world = World::new();
+    let made = Command::new("mkfifo").arg(world.path("pipe")).status();
+    assert!(made.expect("mkfifo is there").success());
+    symlink("pipe", world.path("link")).expect("made");
+    // A link to a device: root would lose the device itself.
+    symlink("/dev/null", world.path("null")).expect("made");
+    let _socket = UnixListener::bind(world.path("socket")).expect("made");
+    for output in ["pipe", "link", "socket", "null"] {
+        refuses(&world, output, "is no regular file");
+        refuses(&world, output, "`refrain czip cat URL`");
+    }
+    refuses(&world, "-", "`refrain czip cat URL`");
+    symlink("gone", world.path("dangling")).expect("made");
+    refuses(&world, "dangling", "is a link to gone, which is not there");
+    refuses(&world, ".", "is a directory");
+    let left = ["dangling", "link", "null", "pipe", "socket"];
+    assert_eq!(names(world.0.path()), left);
+}
+
+#[test]
+fn a_link_stays_and_the_file_that_it_leads_to_is_replaced() {
+    let world = World::new();
+    let archive = archive(&world, b"content");
+    let server = Server::start(archive.clone(), u64::MAX);
+    world.write("folder/file", b"old");
+    symlink("folder/file", world.path("link")).expect("made");
+    let get = ["get", &server.url(), "-o", "link"];
+    for (more, expected) in [(&[][..], &b"content"[..]), (&["--archive"], &archive[..])] {
+        world.run(&[&get[..], more].concat());
+        assert_eq!(
+            fs::read(world.path("folder/file")).expect("there"),
+            expected
+        );
+        assert_eq!(names(world.0.path()), ["content", "folder", "link"]);
+        assert_eq!(names(&world.path("folder")), ["file"]);
+        let link = fs::symlink_metadata(world.path("link")).expect("there");
+        assert!(link.is_symlink());
+    }
+    assert_eq!(world.run(&["cat", &server.url()]), b"content");
+    let extract = ["extract", &server.url(), "content", "-o", "-"];
+    assert_eq!(world.run(&extract), b"content");
 }

@@ -39,6 +39,7 @@ mod report;
 mod seeds;
 mod stored;
 mod table;
+mod target;
 mod whole;
 
 pub use cache::CacheOptions;
@@ -154,11 +155,11 @@ type Kind = fn(&mut GetReport) -> &mut Transfer;
 
 type Progress<'a> = &'a mut dyn FnMut(GetProgress) -> ControlFlow<()>;
 
-/// Fetches what is in the archive at `url` into the file `output`. `progress` is told how far it came,
-/// and says whether to go on.
+/// Fetches what is in the archive at `url` into the file `output`, or the one that it links to. `progress`
+/// is told how far it came, and says whether to go on.
 ///
 /// # Errors
-/// Then `output` is as it was. What came is kept in `output.part`, and the next get of it goes on from
+/// Before anything is fetched if `output` is there and no regular file. Then `output` is as it was. What came is kept in `output.part`, and the next get of it goes on from
 /// there.
 pub fn get(
     url: &str,
@@ -168,10 +169,11 @@ pub fn get(
 ) -> Result<GetReport, GetError> {
     let begun = Instant::now();
     let named = Named::new(url, options)?;
-    let folder = PartFolder::open(output)?;
+    let output = target::target(output)?;
+    let folder = PartFolder::open(&output)?;
     let mut report = GetReport::default();
     loop {
-        let places = (output, &folder);
+        let places = (output.as_path(), &folder);
         match get_once(url, places, options, named.as_ref(), &mut report, progress) {
             Ok(()) => break,
             // What still fits is used.

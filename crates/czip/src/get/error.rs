@@ -53,6 +53,24 @@ pub enum GetError {
         /// Its number.
         chunk: u64,
     },
+    /// The output is a device, a pipe or a socket: a new file would take its place.
+    #[error(
+        "{} is no regular file, and a new file would take its place: `refrain czip cat URL` writes the \
+         content to standard output, which can go there",
+        .path.display()
+    )]
+    NotAFile {
+        /// The output.
+        path: PathBuf,
+    },
+    /// The output is a link to nothing.
+    #[error("{} is a link to {}, which is not there: name that itself", .path.display(), .to.display())]
+    DanglingLink {
+        /// The output.
+        path: PathBuf,
+        /// What it links to, as it says.
+        to: PathBuf,
+    },
     /// A file beside the output cannot be read or written.
     #[error("{}: {error}", .path.display())]
     Local {

@@ -46,13 +46,6 @@ pub(super) struct PartFolder {
 impl PartFolder {
     /// The folder for what becomes `output`.
     pub(super) fn open(output: &Path) -> Result<Self, GetError> {
-        // Better now than when all has come.
-        if output.is_dir() {
-            return Err(GetError::Local {
-                path: output.to_owned(),
-                error: io::ErrorKind::IsADirectory.into(),
-            });
-        }
         let mut path = output.as_os_str().to_owned();
         path.push(".part");
         let path = PathBuf::from(path);
