@@ -25,7 +25,10 @@ use crate::{
 const AFTER_HELP: &str = "\
 The server needs to know nothing of CZIP; one that can send ranges of a file sends no more than what is \
 new. What came is kept in FILE.part until FILE is whole, so that after Ctrl-C, a broken connection, a \
-full disk or a power cut the same command goes on. FILE is there whole or not at all, and checked.";
+full disk or a power cut the same command goes on. FILE is there whole or not at all, and checked.
+
+The content of an archive of several files is one stream, with nothing between them, and is refused without \
+--joined. For the tree: `get --archive` and then `extract`, or `extract URL -o DIR`.";
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -79,6 +82,9 @@ pub struct GetArguments {
     /// Keep the archive as it is, instead of what is in it. Takes no keys
     #[arg(long)]
     archive: bool,
+    /// Write one file, also if the archive has several: their content, one behind the other
+    #[arg(long, conflicts_with = "archive")]
+    joined: bool,
     #[command(flatten)]
     keys: UnlockArguments,
     /// Report as one JSON object
@@ -105,6 +111,8 @@ struct Report {
     /// The first is not known of an archive that nobody unlocked.
     plain_bytes: Option<u64>,
     archive_bytes: u64,
+    /// Files, folders and links. Not known of an archive that nobody unlocked.
+    entries: Option<u64>,
     fetched: Fetched,
     header: Fetched,
     table: Fetched,
@@ -276,6 +284,7 @@ fn options(arguments: &GetArguments) -> anyhow::Result<GetOptions> {
         },
         edges: arguments.edges.clone(),
         keeps_archive: arguments.archive,
+        joins_files: arguments.joined,
         keys: arguments.keys.source(),
         threads: threads(arguments.threads),
         ..GetOptions::default()
@@ -346,6 +355,7 @@ impl Report {
             output_bytes: report.output_bytes,
             plain_bytes: report.plain_bytes,
             archive_bytes: report.archive_bytes,
+            entries: report.entries,
             fetched: report.transferred().into(),
             header: report.header.into(),
             table: report.table.into(),

@@ -330,3 +330,27 @@ fn a_link_stays_and_the_file_that_it_leads_to_is_replaced() {
     let extract = ["extract", &server.url(), "content", "-o", "-"];
     assert_eq!(world.run(&extract), b"content");
 }
+
+#[test]
+fn an_archive_of_several_files_is_not_made_one_file_unasked() {
+    let world = World::new();
+    world.write("d/a", b"one");
+    world.write("d/b", b"two");
+    world.run(&["create", "d", "-o", "d.czip"]);
+    let server = Server::start(fs::read(world.path("d.czip")).expect("there"), u64::MAX);
+    let get = ["get", &server.url(), "-o", "out"];
+    let (code, error) = world.fails(&get);
+    assert_eq!(code, Some(1));
+    assert!(
+        error.contains("holds 3 files, folders and links") && error.contains("extract URL -o DIR"),
+        "{error}"
+    );
+    assert_eq!(names(world.0.path()), ["d", "d.czip"]);
+    let report = world.json(&[&get[..], &["--joined"]].concat());
+    assert_eq!(report["entries"], 3);
+    assert_eq!(fs::read(world.path("out")).expect("there"), b"onetwo");
+    let report = world.json(&[&get[..], &["--archive"]].concat());
+    assert_eq!(report["entries"], 3);
+    world.run(&["extract", "out", "-o", "tree"]);
+    assert_eq!(names(&world.path("tree/d")), ["a", "b"]);
+}

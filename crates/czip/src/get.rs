@@ -94,6 +94,9 @@ pub struct GetOptions {
     pub edges: Vec<String>,
     /// Whether the archive is to be the output, as it is. Then it takes no keys.
     pub keeps_archive: bool,
+    /// Whether the content of an archive with several entries is written all the same, one file behind the
+    /// other.
+    pub joins_files: bool,
     /// What opens the archive, if it is encrypted.
     pub keys: Option<KeySource>,
     /// Memory for names of chunks of seeds and cache; beyond, they go to temporary files.
@@ -114,6 +117,7 @@ impl Default for GetOptions {
             by: FetchBy::default(),
             edges: Vec::new(),
             keeps_archive: false,
+            joins_files: true,
             keys: None,
             index_bytes: 64 << 20,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -227,6 +231,16 @@ fn get_once(
         is_resumed,
         mut old,
     } = local::begin(folder, &header, &pieces, keys, index)?;
+    report.entries = (!archive.is_locked()).then_some(archive.root().summary.entries);
+    if let Some(entries) = report.entries.filter(|&entries| entries > 1)
+        && !(options.keeps_archive || options.joins_files)
+    {
+        if !is_resumed && old.is_none() {
+            let _ = folder.remove();
+        }
+        let url = remote.url();
+        return Err(GetError::SeveralEntries { url, entries });
+    }
     let came = (pieces.iter()).map(|(offset, bytes)| *offset..offset + bytes.len() as u64);
     let cache = match &options.cache {
         Some(cache) => Some(Cache::open(cache, index)?),

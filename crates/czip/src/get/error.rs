@@ -34,6 +34,18 @@ pub enum GetError {
         /// The address.
         url: String,
     },
+    /// One file is not what the archive holds.
+    #[error(
+        "{url} holds {entries} files, folders and links, and one file would have their content one behind the \
+         other. For the tree: `refrain czip extract URL -o DIR`, or `get --archive` and `extract`; for one file \
+         all the same: --joined"
+    )]
+    SeveralEntries {
+        /// The address.
+        url: String,
+        /// Files, folders and links.
+        entries: u64,
+    },
     /// There are no keys.
     #[error(transparent)]
     Keys(Box<dyn std::error::Error + Send + Sync>),

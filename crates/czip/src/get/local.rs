@@ -99,7 +99,7 @@ impl PartFolder {
     }
 
     /// Removes it if nothing is kept in it.
-    pub(super) fn remove_if_empty(self) {
+    pub(super) fn remove_if_empty(&self) {
         let has_any = ["header", "archive", "archive.old"].map(|name| self.file(name).exists());
         if has_any == [false; 3] {
             let _ = self.remove();
@@ -107,7 +107,7 @@ impl PartFolder {
     }
 
     /// Removes it with all that is in it.
-    pub(super) fn remove(self) -> io::Result<()> {
+    pub(super) fn remove(&self) -> io::Result<()> {
         fs::remove_dir_all(&self.path)
     }
 }

@@ -178,6 +178,8 @@ pub struct GetReport {
     /// Bytes of the plain content: what a download of the plain file would have taken. `None` of an
     /// archive that was not unlocked.
     pub plain_bytes: Option<u64>,
+    /// Files, folders and links in the archive. `None` of one that was not unlocked.
+    pub entries: Option<u64>,
     /// Bytes of the archive: what a download of all of it would have taken.
     pub archive_bytes: u64,
     /// Header and root.
