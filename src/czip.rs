@@ -15,6 +15,7 @@ mod open;
 mod proxy;
 mod range;
 mod report;
+mod retry;
 mod serve;
 mod standard_io;
 mod stat;

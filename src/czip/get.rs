@@ -12,10 +12,12 @@ use refrain_czip::get::{
     CacheOptions, ChunkCount, FetchBy, FrameCount, GetOptions, GetProgress, GetReport, NamedReport,
     Phase, StoredReport, Transfer, get,
 };
-use refrain_gateway::units::ByteSize;
+use refrain_gateway::units::{ByteSize, TimeSpan};
 use serde::Serialize;
 
-use super::{headers::HeaderArguments, keys::UnlockArguments, open::STANDARD, report, threads};
+use super::{
+    headers::HeaderArguments, keys::UnlockArguments, open::STANDARD, report, retry, threads,
+};
 use crate::{
     interrupt::Interrupt,
     progress,
@@ -74,6 +76,10 @@ pub struct GetArguments {
     /// Requests at a time
     #[arg(long, value_name = "N", default_value_t = 4)]
     connections: usize,
+    /// The server's answers begin within this, and their pieces follow each other so; else they are asked
+    /// for again, up to 5 times in a row. Edges get up to 10s
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_timeout)]
+    timeout: TimeSpan,
     /// Threads that put the file together [default: one a processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -238,7 +244,7 @@ pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
     let got = get(
         &arguments.url,
         &arguments.output,
-        &options(arguments)?,
+        &options(arguments, &bar)?,
         &mut |now| {
             show(&bar, &mut phase, now);
             interrupt.flow()
@@ -269,7 +275,7 @@ fn end_soon_after(interrupt: &Interrupt) {
     });
 }
 
-fn options(arguments: &GetArguments) -> anyhow::Result<GetOptions> {
+fn options(arguments: &GetArguments, bar: &ProgressBar) -> anyhow::Result<GetOptions> {
     let mut options = GetOptions {
         requests_max: arguments.requests,
         seeds: arguments.seed.clone(),
@@ -291,6 +297,10 @@ fn options(arguments: &GetArguments) -> anyhow::Result<GetOptions> {
     };
     options.remote.connections = arguments.connections.max(1);
     options.remote.headers = arguments.headers.read()?;
+    let timeout = arguments.timeout.0;
+    options.remote.progress_timeout = timeout;
+    options.remote.connect_timeout = timeout.min(options.remote.connect_timeout);
+    options.remote.on_retry = retry::told_above(bar);
     if std::env::var_os("TMPDIR").is_none() {
         // It has more room than a folder in memory.
         let folder = arguments.output.parent().unwrap_or(Path::new(""));
@@ -300,6 +310,14 @@ fn options(arguments: &GetArguments) -> anyhow::Result<GetOptions> {
         };
     }
     Ok(options)
+}
+
+fn parse_timeout(text: &str) -> Result<TimeSpan, String> {
+    let timeout: TimeSpan = text.parse().map_err(|error| format!("{error}"))?;
+    match timeout.0.is_zero() {
+        true => Err("no server answers in no time".to_owned()),
+        false => Ok(timeout),
+    }
 }
 
 /// Shows what is being done.

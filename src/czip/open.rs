@@ -15,6 +15,7 @@ use refrain_czip::{
 use super::{
     headers::HeaderArguments,
     keys::UnlockArguments,
+    retry,
     standard_io::{self, StandardInput},
 };
 use crate::{interrupt::Interrupt, progress};
@@ -79,6 +80,7 @@ fn source(
     if let Some(url) = url(path) {
         let options = RemoteOptions {
             headers,
+            on_retry: retry::told(),
             ..RemoteOptions::default()
         };
         let source = RemoteSource::open(url, options, RemoteSource::CACHE_BYTES)?;

@@ -354,3 +354,27 @@ fn an_archive_of_several_files_is_not_made_one_file_unasked() {
     world.run(&["extract", "out", "-o", "tree"]);
     assert_eq!(names(&world.path("tree/d")), ["a", "b"]);
 }
+
+#[test]
+fn a_server_that_stops_sending_is_asked_again_and_each_time_that_is_said() {
+    let world = World::new();
+    let archive = archive(&world, &noise(1, 1 << 20));
+    let server = Server::start(archive, 64 << 10);
+    let get = ["get", &server.url(), "-o", "out", "--connections", "1"];
+    let (code, error) = world.fails(&[&get[..], &["--timeout", "200ms"]].concat());
+    assert_eq!(code, Some(1));
+    let lines: Vec<_> = error.lines().collect();
+    let [retries @ .., end] = &lines[..] else {
+        panic!("{error}");
+    };
+    assert!(retries.len() >= 5, "{error}");
+    for retry in retries {
+        assert!(
+            retry.contains(&server.url()) && retry.contains(" of 6 in "),
+            "{retry}"
+        );
+    }
+    assert!(end.contains("6 attempts"), "{end}");
+    let (code, error) = world.fails(&[&get[..], &["--timeout", "0s"]].concat());
+    assert!(code == Some(2) && error.contains("--timeout"), "{error}");
+}

@@ -46,6 +46,7 @@ mod options;
 mod part;
 mod ranges;
 mod reading;
+mod retry;
 mod server;
 mod validator;
 mod whole;
@@ -64,6 +65,7 @@ pub use counters::Counters;
 pub use error::{Lie, RedirectProblem, RemoteError, UrlProblem};
 pub use options::{ProxyChoice, RemoteOptions};
 pub use ranges::{join, split, union};
+pub use retry::{OnRetry, Retry};
 pub(crate) use {attempts::Attempts, host::Host};
 
 pub(crate) use address::parse as parse_address;

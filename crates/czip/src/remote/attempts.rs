@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use super::{error::RemoteError, options::RemoteOptions};
+use super::{
+    error::RemoteError,
+    options::RemoteOptions,
+    retry::{OnRetry, Retry},
+};
 
 /// An attempt that brings so much was worth it: who cuts a connection after more than this is dealt
 /// with for as long as it takes.
@@ -16,6 +20,7 @@ pub(crate) struct Attempts {
     pause_min: Duration,
     pause_max: Duration,
     retry_after_max: Duration,
+    on_retry: OnRetry,
     chance: fastrand::Rng,
     fruitless: u32,
     gained_bytes: u64,
@@ -28,6 +33,7 @@ impl Attempts {
             pause_min: options.pause_min,
             pause_max: options.pause_max,
             retry_after_max: options.retry_after_max,
+            on_retry: options.on_retry.clone(),
             chance,
             fruitless: 0,
             gained_bytes: 0,
@@ -66,8 +72,14 @@ impl Attempts {
         self.fruitless += 1;
         let longest = self.pause_min.saturating_mul(doublings).min(self.pause_max);
         // Between half and all of it: who failed together does not come back together.
-        let pause = longest.mul_f64(0.5 + self.chance.f64() / 2.0);
-        Ok(pause.max(asked))
+        let pause = longest.mul_f64(0.5 + self.chance.f64() / 2.0).max(asked);
+        self.on_retry.tell(Retry {
+            error: &error,
+            attempt: self.fruitless + 1,
+            attempts_max: self.retries.saturating_add(1),
+            pause,
+        });
+        Ok(pause)
     }
 }
 

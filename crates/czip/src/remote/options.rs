@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use super::retry::OnRetry;
+
 /// How requests are made, how many, and when to give up.
 #[derive(Clone, Debug)]
 pub struct RemoteOptions {
@@ -29,6 +31,8 @@ pub struct RemoteOptions {
     pub pause_max: Duration,
     /// The longest pause that a server may ask for: beyond, its answer is an error.
     pub retry_after_max: Duration,
+    /// Is told of each attempt that failed and is made again.
+    pub on_retry: OnRetry,
     /// What pauses vary by, to have them again.
     pub seed: Option<u64>,
     /// For the name to be found, and for a connection.
@@ -75,6 +79,7 @@ impl Default for RemoteOptions {
             pause_min: Duration::from_millis(250),
             pause_max: Duration::from_secs(10),
             retry_after_max: Duration::from_secs(60),
+            on_retry: OnRetry::default(),
             seed: None,
             connect_timeout: Duration::from_secs(15),
             progress_timeout: Duration::from_secs(30),

@@ -1,9 +1,12 @@
 //! Servers that are busy, stall, or break off.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use proptest::prelude::*;
-use refrain_czip::remote::{Remote, RemoteError, RemoteOptions};
+use refrain_czip::remote::{OnRetry, Remote, RemoteError, RemoteOptions};
 
 use crate::{
     assert_holds, fetched, options,
@@ -82,6 +85,31 @@ fn who_is_busy_for_ever_is_given_up() {
     );
     assert!(error.to_string().contains("503"), "{error}");
     assert_eq!(server.requests().len(), 5);
+}
+
+#[test]
+fn each_retry_is_told_as_it_happens() {
+    let file = File::new(50_000);
+    let server = Server::start(move |request| match request.number {
+        0 => file.reply(request),
+        _ => Reply::new(503, "never"),
+    });
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let keep = Arc::clone(&told);
+    let options = RemoteOptions {
+        retries: 2,
+        connections: 1,
+        on_retry: OnRetry::new(move |retry| {
+            let said = (retry.attempt, retry.attempts_max, retry.error.to_string());
+            keep.lock().unwrap().push(said);
+        }),
+        ..options()
+    };
+    let remote = Remote::open(&server.url(), options).unwrap();
+    fetched(&remote, &[40_000..50_000]).unwrap_err();
+    let error = format!("{} answers with status 503", server.url());
+    let expected = [(2, 3, error.clone()), (3, 3, error)];
+    assert_eq!(*told.lock().unwrap(), expected);
 }
 
 #[test]

@@ -1,0 +1,32 @@
+//! Tells of requests that failed and are made again: whoever waits learns what for, on a terminal or
+//! not.
+
+use indicatif::ProgressBar;
+use refrain_czip::remote::{OnRetry, Retry};
+
+use crate::table::printable;
+
+/// A line on standard error for each, above `bar`.
+pub fn told_above(bar: &ProgressBar) -> OnRetry {
+    let bar = bar.clone();
+    OnRetry::new(move |retry| bar.suspend(|| tell(retry)))
+}
+
+/// The same where no bar is known.
+pub fn told() -> OnRetry {
+    OnRetry::new(tell)
+}
+
+fn tell(retry: Retry<'_>) {
+    let Retry {
+        error,
+        attempt,
+        attempts_max,
+        pause,
+    } = retry;
+    eprintln!(
+        "refrain: {}; attempt {attempt} of {attempts_max} in {:.1} s",
+        printable(error),
+        pause.as_secs_f64()
+    );
+}
