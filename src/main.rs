@@ -108,15 +108,21 @@ fn is_of_closed_pipe(error: &anyhow::Error) -> bool {
     error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// An error with its causes, those left out that its own text already has.
+/// An error with its causes, those left out that its own text already has. A cause that begins with the
+/// name that the last one ended with, such as an address, does not say it again.
 fn in_words(error: &anyhow::Error) -> String {
     let mut text = String::new();
+    let mut last = String::new();
     for cause in error.chain().map(ToString::to_string) {
+        let rest = cause.strip_prefix(&last).unwrap_or(&cause);
         if text.is_empty() {
-            text = cause;
+            text.clone_from(&cause);
+        } else if rest.len() < cause.len() && rest.starts_with([':', '/']) {
+            text += rest;
         } else if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }
+        last = cause;
     }
     text
 }
@@ -125,5 +131,28 @@ fn in_words(error: &anyhow::Error) -> String {
 fn warn_of_unread_variables(role: Role) {
     for variable in UnreadVariable::find(role, std::env::vars_os()) {
         tracing::warn!("{variable}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::in_words;
+
+    #[test]
+    fn an_error_in_words_says_nothing_twice() {
+        let refused = || anyhow!("http://a/b: Connection refused");
+        for error in [
+            refused(),
+            refused().context("http://a/b"),
+            refused().context("http://a"),
+        ] {
+            assert_eq!(in_words(&error), "http://a/b: Connection refused");
+        }
+        let error = anyhow!("full").context("disk: full").context("x.czip");
+        assert_eq!(in_words(&error), "x.czip: disk: full");
+        let error = anyhow!("x.czipper: gone").context("x.czip");
+        assert_eq!(in_words(&error), "x.czip: x.czipper: gone");
     }
 }

@@ -1,6 +1,8 @@
 //! Tells of requests that failed and are made again: whoever waits learns what for, on a terminal or
 //! not.
 
+use std::io::{self, Write};
+
 use indicatif::ProgressBar;
 use refrain_czip::remote::{OnRetry, Retry};
 
@@ -24,7 +26,9 @@ fn tell(retry: Retry<'_>) {
         attempts_max,
         pause,
     } = retry;
-    eprintln!(
+    // What cannot be told is done all the same.
+    let _ = writeln!(
+        io::stderr(),
         "refrain: {}; attempt {attempt} of {attempts_max} in {:.1} s",
         printable(error),
         pause.as_secs_f64()

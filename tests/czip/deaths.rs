@@ -202,11 +202,11 @@ fn a_kill_in_the_middle_of_extract_leaves_each_file_old_or_whole_and_the_next_on
 }
 
 /// A small file system in memory, until it is dropped.
-struct SmallDisk(PathBuf);
+pub(super) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     /// None where it may not be mounted.
-    fn mount(path: PathBuf) -> Option<Self> {
+    pub(super) fn mount(path: PathBuf) -> Option<Self> {
         fs::create_dir_all(&path).expect("made");
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=2m", "refrain-test"])

@@ -17,7 +17,7 @@ use std::{
     thread,
 };
 
-use super::{World, names, noise, serving::serve};
+use super::{World, deaths::SmallDisk, names, noise, serving::serve};
 use crate::common::{command::command, eventually};
 
 /// Serves one file: so many bytes of it, and then nothing more is sent until there may be more.
@@ -377,4 +377,54 @@ fn a_server_that_stops_sending_is_asked_again_and_each_time_that_is_said() {
     assert!(end.contains("6 attempts"), "{end}");
     let (code, error) = world.fails(&[&get[..], &["--timeout", "0s"]].concat());
     assert!(code == Some(2) && error.contains("--timeout"), "{error}");
+}
+
+#[test]
+fn a_full_disk_is_named_and_the_same_command_goes_on() {
+    let world = World::new();
+    let content = noise(1, 1 << 20);
+    let server = Server::start(archive(&world, &content), u64::MAX);
+    // Stands for a full disk, where what is put together does not find room.
+    let get = ["get", &server.url(), "-o", "out"];
+    world.write("out.part/lock", b"");
+    symlink("/dev/full", world.path("out.part/whole")).expect("made");
+    let (_, error) = world.fails(&get);
+    assert!(
+        error.contains("out.part/whole: No space left")
+            && error.contains("the same command goes on"),
+        "{error}"
+    );
+    fs::remove_file(world.path("out.part/whole")).expect("there");
+    let report = world.json(&get);
+    assert_eq!(report["from_server"]["chunks"], 0);
+    assert_eq!(fs::read(world.path("out")).expect("there"), content);
+    let Some(_disk) = SmallDisk::mount(world.path("disk")) else {
+        return;
+    };
+    let large = Server::start(archive(&world, &noise(2, 4 << 20)), u64::MAX);
+    let (_, error) = world.fails(&["get", &large.url(), "-o", "disk/out"]);
+    assert!(
+        error.contains("disk/out.part/") && error.contains("the same command goes on"),
+        "{error}"
+    );
+}
+
+#[test]
+fn errors_name_an_address_once_and_say_what_a_cache_must_be() {
+    let world = World::new();
+    // Nobody listens there.
+    let url = "http://127.0.0.1:9/x.czip";
+    for command in [
+        &["get", url, "-o", "out"][..],
+        &["cat", url],
+        &["cat", "http://127.0.0.1:9"],
+    ] {
+        let (_, error) = world.fails(command);
+        assert_eq!(error.matches("http://").count(), 1, "{error}");
+    }
+    let server = Server::start(archive(&world, b"content"), u64::MAX);
+    let get = ["get", &server.url(), "-o", "out", "--cache", "content"];
+    let (_, error) = world.fails(&get);
+    let expected = "refrain: content: it is a file, where a folder should be\n";
+    assert_eq!(error, expected);
 }

@@ -59,7 +59,13 @@ impl Entry {
 pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
     // What somebody downloads is nobody else's business.
     let mut builder = DirBuilder::new();
-    builder.recursive(true).mode(0o700).create(folder)
+    let made = builder.recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            io::Error::new(error.kind(), "it is a file, where a folder should be")
+        }
+        _ => error,
+    })
 }
 
 /// The segments in a folder, from the oldest on, and what each takes there.

@@ -84,7 +84,7 @@ pub enum GetError {
         to: PathBuf,
     },
     /// A file beside the output cannot be read or written.
-    #[error("{}: {error}", .path.display())]
+    #[error("{}: {error}{}", .path.display(), advice(.error))]
     Local {
         /// Which.
         path: PathBuf,
@@ -92,7 +92,7 @@ pub enum GetError {
         error: io::Error,
     },
     /// A temporary file, or one of those kept, failed.
-    #[error("cannot keep what was fetched: {0}")]
+    #[error("cannot keep what was fetched: {}{}", .0, advice(.0))]
     Io(#[from] io::Error),
     /// Another get of the same file is at work.
     #[error("{} is in use: another get of the same file is at work", .path.display())]
@@ -106,6 +106,16 @@ pub enum GetError {
     /// It was told to stop.
     #[error("interrupted: the same command goes on from here")]
     Interrupted,
+}
+
+/// What to do about an error of the system.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; with more room the same command goes on where it stopped"
+        }
+        _ => "",
+    }
 }
 
 impl From<ReadError> for GetError {

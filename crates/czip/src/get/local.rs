@@ -114,34 +114,68 @@ impl PartFolder {
 
 /// An archive with holes, and the plain bytes of its chunks, with holes too.
 pub(super) struct Local {
-    archive: File,
+    archive: Kept,
     archive_bytes: u64,
-    chunks: File,
+    chunks: Kept,
     /// Where in `chunks` the streams begin.
     starts: OnceLock<[u64; 5]>,
     /// Whether all chunks are there.
     is_complete: AtomicBool,
 }
 
+/// A file of the folder, whose errors say which it is.
+struct Kept {
+    file: File,
+    path: PathBuf,
+}
+
+impl Kept {
+    fn open(folder: &PartFolder, name: &str) -> Result<Self, GetError> {
+        Ok(Self {
+            file: folder.create(name)?,
+            path: folder.file(name),
+        })
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<(), GetError> {
+        self.tried(self.file.set_len(bytes))
+    }
+
+    fn tried<T>(&self, result: io::Result<T>) -> Result<T, GetError> {
+        result.map_err(|error| GetError::Local {
+            path: self.path.clone(),
+            error,
+        })
+    }
+}
+
 impl Local {
     /// Bytes of the archive, which came.
-    pub(super) fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.archive.write_all_at(bytes, offset)
+    pub(super) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), GetError> {
+        let archive = &self.archive;
+        archive.tried(archive.file.write_all_at(bytes, offset))
     }
 
     /// The bytes of chunks in `stream`, which begin at `at` of what is unique there.
-    pub(super) fn write_chunk(&self, bytes: &[u8], stream: Stream, at: u64) -> io::Result<()> {
-        self.chunks.write_all_at(bytes, self.start(stream) + at)
+    pub(super) fn write_chunk(
+        &self,
+        bytes: &[u8],
+        stream: Stream,
+        at: u64,
+    ) -> Result<(), GetError> {
+        let chunks = &self.chunks;
+        chunks.tried(chunks.file.write_all_at(bytes, self.start(stream) + at))
     }
 
     /// Reads what [`write_chunk`](Self::write_chunk) wrote, or zeros.
     pub(super) fn read_chunk(&self, buffer: &mut [u8], stream: Stream, at: u64) -> io::Result<()> {
-        self.chunks.read_exact_at(buffer, self.start(stream) + at)
+        let at = self.start(stream) + at;
+        self.chunks.file.read_exact_at(buffer, at)
     }
 
     /// The archive is on the disk when it returns.
-    pub(super) fn sync(&self) -> io::Result<()> {
-        self.archive.sync_all()
+    pub(super) fn sync(&self) -> Result<(), GetError> {
+        self.archive.tried(self.archive.file.sync_all())
     }
 
     /// From now on the plain content is made of the chunks.
@@ -171,7 +205,7 @@ impl Source for Local {
     }
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.archive.read_exact_at(buffer, offset)
+        self.archive.file.read_exact_at(buffer, offset)
     }
 
     fn read_unique_at(&self, buffer: &mut [u8], stream: Stream, at: u64) -> io::Result<bool> {
@@ -199,33 +233,26 @@ pub(super) fn begin(
     index: (usize, &Path),
 ) -> Result<Begun, GetError> {
     let is_resumed = folder.begin(header)?;
-    let at = |name: &str| {
-        let path = folder.file(name);
-        move |error| GetError::Local { path, error }
-    };
     let archive_bytes = header.archive_bytes;
     let local = Local {
-        archive: folder.create("archive")?,
+        archive: Kept::open(folder, "archive")?,
         archive_bytes,
-        chunks: folder.create("chunks")?,
+        chunks: Kept::open(folder, "chunks")?,
         starts: OnceLock::new(),
         is_complete: AtomicBool::new(false),
     };
-    local
-        .archive
-        .set_len(archive_bytes)
-        .map_err(at("archive"))?;
+    local.archive.set_len(archive_bytes)?;
     for (offset, bytes) in pieces {
-        local.write(bytes, *offset).map_err(at("archive"))?;
+        local.write(bytes, *offset)?;
     }
     let mut archive = Archive::open(local, CacheBytes::default())?;
     if let (true, Some(keys)) = (archive.is_locked(), keys) {
         keys.unlock(&mut archive)?;
     }
     let chunks_bytes = archive.source().set_starts(archive.root());
-    let chunks = &archive.source().chunks;
-    chunks.set_len(chunks_bytes).map_err(at("chunks"))?;
-    fs::write(folder.file("header"), header.to_bytes()).map_err(at("header"))?;
+    archive.source().chunks.set_len(chunks_bytes)?;
+    let path = folder.file("header");
+    fs::write(&path, header.to_bytes()).map_err(|error| GetError::Local { path, error })?;
     Ok(Begun {
         archive,
         is_resumed,

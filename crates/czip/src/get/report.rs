@@ -100,12 +100,14 @@ pub enum UnusedSeed {
     Sealed,
     /// The archive's group secret is not known.
     #[error(
-        "the archive has a group secret, and only who gives it can tell which chunks are in it; stored          frames are found in other archives all the same"
+        "the archive has a group secret, and only who gives it can tell which chunks are in it; stored frames \
+         are found in other archives all the same"
     )]
     GroupSecret,
     /// The archive is to be the output, and nobody makes its frames anew.
     #[error(
-        "the archive has profile small and is kept as it is, and its stored frames are found in other          archives alone"
+        "the archive has profile small and is kept as it is, and its stored frames are found in other archives \
+         alone"
     )]
     Frames,
     /// The archive does not say how it was cut.
@@ -234,5 +236,18 @@ impl GetReport {
         sum += self.frames;
         self.named.iter().for_each(|server| sum += server.transfer);
         sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_seeds_has_single_blanks() {
+        use UnusedSeed::{Cuts, Frames, GroupSecret, Sealed};
+        for reason in [Sealed, GroupSecret, Frames, Cuts] {
+            assert!(!reason.to_string().contains("  "), "{reason}");
+        }
     }
 }

@@ -142,7 +142,7 @@ pub enum RemoteError {
         len: u64,
     },
     /// It went wrong too often in a row.
-    #[error("gave up after {attempts} attempts: {source}")]
+    #[error("{source}; given up after {attempts} attempts")]
     GaveUp {
         /// How often it was tried.
         attempts: u32,
