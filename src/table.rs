@@ -95,6 +95,14 @@ pub fn printable(name: impl Display) -> String {
     shown.collect()
 }
 
+/// How many there are of what one is called `noun`.
+pub fn counted(number: u64, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{number} {noun}s"),
+    }
+}
+
 /// A share in percent, `-` of nothing.
 pub fn percent(part: f64, whole: f64) -> String {
     if whole == 0.0 {

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     interrupt::Interrupt,
     progress,
-    table::{bytes, percent, printable},
+    table::{bytes, counted, percent, printable},
 };
 
 const AFTER_HELP: &str = "\
@@ -127,6 +127,8 @@ struct Report {
     from_seeds: Chunks,
     from_cache: Chunks,
     from_server: Chunks,
+    /// Those that the cache had damaged.
+    cache_damaged: u64,
     /// Of an archive that is kept as it is.
     stored: Option<Stored>,
     by_name: Chunks,
@@ -382,6 +384,7 @@ impl Report {
             from_seeds: report.from_seeds.into(),
             from_cache: report.from_cache.into(),
             from_server: report.from_server.into(),
+            cache_damaged: report.cache_damaged,
             stored: keeps_archive.then(|| report.stored.into()),
             by_name: report.by_name.into(),
             edges: report.named.iter().map(Edge::from).collect(),
@@ -393,11 +396,8 @@ impl Report {
 
     fn lines(&self) -> Vec<(&'static str, String)> {
         let of = |part: &Fetched| format!("{} by {}", bytes(part.bytes), part.requests);
-        let mut fetched = format!(
-            "{} by {} requests",
-            bytes(self.fetched.bytes),
-            self.fetched.requests
-        );
+        let requests = counted(self.fetched.requests, "request");
+        let mut fetched = format!("{} by {requests}", bytes(self.fetched.bytes));
         if let Some(plain_bytes) = self.plain_bytes {
             let share = percent(self.fetched.bytes as f64, plain_bytes as f64);
             fetched += &format!(", {share} of the plain file");
@@ -424,12 +424,21 @@ impl Report {
             Some(stored) => lines.extend(stored.lines()),
             None => lines.extend(self.chunk_lines()),
         }
+        if self.cache_damaged > 0 {
+            let damaged = counted(self.cache_damaged, "chunk");
+            lines.push(("damaged", format!("{damaged} of the cache, now kept anew")));
+        }
         for edge in &self.edges {
             let absent = match edge.absent {
                 0 => String::new(),
+                1 => ", 1 was not there".to_owned(),
                 absent => format!(", {absent} were not there"),
             };
-            let what = format!("{} chunks, {}{absent}", edge.chunks, of(&edge.fetched));
+            let what = format!(
+                "{}, {}{absent}",
+                counted(edge.chunks, "chunk"),
+                of(&edge.fetched)
+            );
             lines.push(("from", format!("{}: {what}", printable(&edge.url))));
         }
         lines
@@ -445,7 +454,7 @@ impl Report {
         ];
         let some = all.into_iter().filter(|(_, count)| count.chunks > 0);
         some.map(|(whence, count)| {
-            let what = format!("{} chunks, {}", count.chunks, bytes(count.bytes));
+            let what = format!("{}, {}", counted(count.chunks, "chunk"), bytes(count.bytes));
             (whence, what)
         })
         .collect()
@@ -463,7 +472,7 @@ impl Stored {
         ];
         let some = all.into_iter().filter(|(_, count)| count.frames > 0);
         some.map(|(whence, count)| {
-            let what = format!("{} frames, {}", count.frames, bytes(count.bytes));
+            let what = format!("{}, {}", counted(count.frames, "frame"), bytes(count.bytes));
             (whence, what)
         })
         .collect()

@@ -428,3 +428,32 @@ fn errors_name_an_address_once_and_say_what_a_cache_must_be() {
     let expected = "refrain: content: it is a file, where a folder should be\n";
     assert_eq!(error, expected);
 }
+
+#[test]
+fn damage_in_a_cache_is_told_and_one_is_no_plural() {
+    let world = World::new();
+    let server = Server::start(archive(&world, b"one chunk"), u64::MAX);
+    let get = ["get", &server.url(), "-o", "out", "--cache", "cache"];
+    let fetched = |json: bool| match json {
+        true => world.json(&get).to_string(),
+        false => String::from_utf8(world.run(&get)).expect("text"),
+    };
+    let said = fetched(false);
+    assert!(said.contains(" by 1 request, "), "{said}");
+    assert!(
+        !said.contains("damaged") && !said.contains("1 chunks"),
+        "{said}"
+    );
+    for json in [false, true] {
+        for name in names(&world.path("cache")) {
+            if name.ends_with(".chunks") {
+                let path = world.path("cache").join(name);
+                let zeros = vec![0; fs::metadata(&path).expect("there").len() as usize];
+                fs::write(path, zeros).expect("written");
+            }
+        }
+        let said = fetched(json);
+        assert!(said.contains("damaged"), "{said}");
+        assert!(!json || !said.contains("\"cache_damaged\":0"), "{said}");
+    }
+}

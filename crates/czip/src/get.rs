@@ -267,6 +267,7 @@ fn get_once(
     let fetched = getting.fetch_all(keeps_archive, &mut old, &mut seeds);
     // What came is of use for the next get, whatever became of this one.
     if let Some(cache) = getting.cache.take() {
+        getting.report.cache_damaged += cache.damaged();
         getting.report.cache_failure = cache.finish();
     }
     fetched?;

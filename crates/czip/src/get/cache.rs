@@ -47,6 +47,8 @@ pub(super) struct Cache {
     places: Places,
     /// The segment that this get appends to: the last one.
     writing: Option<Writing>,
+    /// Chunks that were there and wrong.
+    damaged: u64,
     /// Why nothing is kept any more.
     failed: Option<io::Error>,
 }
@@ -75,6 +77,7 @@ impl Cache {
             segments: Vec::new(),
             places: Places::new(index_bytes, temporary),
             writing: None,
+            damaged: 0,
             failed: None,
         };
         for (path, _) in segments::list(folder).map_err(at)? {
@@ -113,10 +116,13 @@ impl Cache {
         };
         let mut chunk = vec![0; place.bytes as usize];
         let file = self.segments[place.of as usize].file();
+        let is_there = file.is_some();
         let is_read = file.is_some_and(|file| file.read_exact_at(&mut chunk, place.at).is_ok());
         if is_read && [ChunkName::of(&chunk), short_name(digest(&chunk))].contains(&name) {
             return Ok(Some(chunk));
         }
+        // A segment that is gone made room for others.
+        self.damaged += u64::from(is_there);
         // So that it is kept again when it has been fetched.
         self.places.put(name, Place { bytes: 0, ..place })?;
         Ok(None)
@@ -136,6 +142,11 @@ impl Cache {
                 Ok(())
             }
         }
+    }
+
+    /// Chunks, parts of tables and frames that were wanted, there and wrong: each once.
+    pub(super) fn damaged(&self) -> u64 {
+        self.damaged
     }
 
     /// Writes what waits, and says why something could not be kept.

@@ -214,6 +214,9 @@ pub struct GetReport {
     pub unread_seeds: Vec<(PathBuf, io::Error)>,
     /// Seeds that could not be of use, and why.
     pub unused_seeds: Vec<(PathBuf, UnusedSeed)>,
+    /// Chunks that the cache had damaged, parts of tables and stored frames among them: they came from
+    /// elsewhere, and are kept anew.
+    pub cache_damaged: u64,
     /// Why the cache does not have all that came.
     pub cache_failure: Option<io::Error>,
 }

@@ -118,9 +118,13 @@ fn damage_is_noticed_and_costs_a_download() {
             .expect("a file");
         place.assert_is(&release(1));
         assert!(report.from_server.chunks > 0, "{damage}");
+        // What is not there at all, or not to be found, is not told from what never was.
+        let is_told = damage < 3;
+        assert_eq!(report.cache_damaged > 0, is_told, "{damage}: {report:?}");
         // And what was damaged has been replaced.
         let again = place.get(&serve(archive), &options).expect("a file");
         assert_eq!(again.from_server.chunks, 0, "{damage}");
+        assert_eq!(again.cache_damaged, 0, "{damage}");
     }
 }
 
