@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::ensure;
+use clap::builder::RangedU64ValueParser;
 use indicatif::ProgressBar;
 use refrain_czip::get::{
     CacheOptions, ChunkCount, FetchBy, FrameCount, GetOptions, GetProgress, GetReport, NamedReport,
@@ -71,10 +72,10 @@ pub struct GetArguments {
     )]
     by: By,
     /// Requests for all, and one more a MiB that has to come: what is missing in more places is joined
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     requests: usize,
-    /// Requests at a time
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    /// Requests at a time, up to 64
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = RangedU64ValueParser::<usize>::new().range(1..=64))]
     connections: usize,
     /// The server's answers begin within this, and their pieces follow each other so; else they are asked
     /// for again, up to 5 times in a row. Edges get up to 10s
@@ -297,7 +298,7 @@ fn options(arguments: &GetArguments, bar: &ProgressBar) -> anyhow::Result<GetOpt
         threads: threads(arguments.threads),
         ..GetOptions::default()
     };
-    options.remote.connections = arguments.connections.max(1);
+    options.remote.connections = arguments.connections;
     options.remote.headers = arguments.headers.read()?;
     let timeout = arguments.timeout.0;
     options.remote.progress_timeout = timeout;

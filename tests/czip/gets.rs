@@ -457,3 +457,19 @@ fn damage_in_a_cache_is_told_and_one_is_no_plural() {
         assert!(!json || !said.contains("\"cache_damaged\":0"), "{said}");
     }
 }
+
+#[test]
+fn numbers_that_would_do_nothing_or_too_much_are_refused() {
+    let world = World::new();
+    for (option, value) in [
+        ("--requests", "0"),
+        ("--connections", "0"),
+        ("--connections", "65"),
+        ("--timeout", "0ms"),
+    ] {
+        let (code, error) =
+            world.fails(&["get", "http://127.0.0.1:9/", "-o", "out", option, value]);
+        assert_eq!(code, Some(2), "{option}");
+        assert!(error.contains(option) && error.contains(value), "{error}");
+    }
+}
