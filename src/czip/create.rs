@@ -80,7 +80,8 @@ pub struct CreateArguments {
     #[arg(long)]
     no_delta: bool,
     /// An archive that those have who will fetch this one, such as the release before: they fetch less,
-    /// since chunks of it are kept apart from new ones. Made with the same chunks
+    /// since chunks of it are kept apart from new ones. Made with the same chunks. Who fetches with
+    /// `get --archive` fetches more: frames are not those of OLD.czip any more
     #[arg(long, value_name = "OLD.czip")]
     after: Vec<PathBuf>,
     /// Do not take tar, cpio, zip and ar archives apart

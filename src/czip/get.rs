@@ -86,7 +86,8 @@ pub struct GetArguments {
     threads: Option<usize>,
     #[command(flatten)]
     headers: HeaderArguments,
-    /// Keep the archive as it is, instead of what is in it. Takes no keys
+    /// Keep the archive as it is, instead of what is in it. Takes no keys. Of an archive in profile
+    /// `small` that was made with --after OLD.czip, that is of little use as a seed
     #[arg(long)]
     archive: bool,
     /// Write one file, also if the archive has several: their content, one behind the other
