@@ -5,7 +5,8 @@
 //!    decompress; hard and symbolic links are made beside them.
 //! 3. The digest of the whole content is checked, and file systems write down what they have.
 //! 4. All take their names, one `rename` each: so each path is as it was, or whole, at any moment.
-//!    Folders get their modes and times last.
+//!    Folders get their modes and times last; those that are not wanted and hold what is, if they were
+//!    not there.
 //!
 //! Nothing has its name before all is checked, however large the archive: what is replaced needs room
 //! beside what replaces it in any case, and half a release is worth less than the one before. If only
@@ -127,13 +128,14 @@ pub fn extract<S: Source>(
     options: &ExtractOptions,
     progress: &mut dyn FnMut(ExtractProgress) -> ControlFlow<()>,
 ) -> Result<Extracted, ExtractError> {
-    let items = choice::choose(archive.entries()?, options)?;
+    let chosen = choice::choose(archive.entries()?, options)?;
+    let items = &chosen.items;
     let mut now = ExtractProgress {
         plain_bytes_total: items.iter().map(Item::bytes).sum(),
         ..ExtractProgress::default()
     };
     let is_whole = options.paths.is_empty();
-    let mut staging = Staging::new(target, &items)?;
+    let mut staging = Staging::new(target, &chosen)?;
     let mut tell = |now| match progress(now) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(ExtractError::Interrupted),
@@ -172,7 +174,7 @@ pub fn extract<S: Source>(
     now.is_syncing = true;
     tell(now)?;
     staging.finish()?;
-    Ok(sum(&items, is_whole))
+    Ok(sum(items, is_whole))
 }
 
 fn sum(items: &[Item], is_whole: bool) -> Extracted {

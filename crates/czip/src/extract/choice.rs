@@ -1,6 +1,11 @@
 //! Which entries of a catalog are wanted, and where their bytes are.
 
-use std::{collections::HashMap, ops::Range, os::unix::ffi::OsStringExt, path::PathBuf};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+    os::unix::ffi::OsStringExt,
+    path::PathBuf,
+};
 
 use super::{ExtractError, ExtractOptions};
 use crate::format::catalog::{Entry, EntryKind, is_valid_path};
@@ -32,6 +37,16 @@ pub(super) enum What {
 }
 
 impl Item {
+    fn new(entry: Entry, what: What) -> Self {
+        Self {
+            path: entry.path,
+            what,
+            mode: entry.mode & 0o777,
+            mtime_s: entry.mtime_s,
+            mtime_ns: entry.mtime_ns,
+        }
+    }
+
     /// A file's bytes; none of all else.
     pub(super) fn range(&self) -> Range<u64> {
         match &self.what {
@@ -54,13 +69,28 @@ impl Item {
     }
 }
 
-/// The items of a whole catalog that are wanted, in its order.
+/// The folder that `path` is in; nothing, if that is the target itself.
+fn parent(path: &[u8]) -> &[u8] {
+    let slash = path.iter().rposition(|&byte| byte == b'/');
+    &path[..slash.unwrap_or(0)]
+}
+
+/// What is wanted of a whole catalog.
+pub(super) struct Chosen {
+    /// In its order.
+    pub(super) items: Vec<Item>,
+    /// Folders that are not wanted themselves, and something in them is.
+    pub(super) parents: Vec<Item>,
+}
+
+/// Chooses what is wanted of a whole catalog.
 pub(super) fn choose(
     entries: Vec<Entry>,
     options: &ExtractOptions,
-) -> Result<Vec<Item>, ExtractError> {
+) -> Result<Chosen, ExtractError> {
     let mut choice = Choice {
         items: Vec::new(),
+        folders: Vec::new(),
         ranges: HashMap::new(),
         chosen: HashMap::new(),
     };
@@ -90,7 +120,7 @@ pub(super) fn choose(
         Some(missing) => Err(ExtractError::Missing {
             path: PathBuf::from(std::ffi::OsString::from_vec(options.paths[missing].clone())),
         }),
-        None => Ok(choice.items),
+        None => Ok(choice.chosen()),
     }
 }
 
@@ -106,6 +136,8 @@ fn trimmed(path: &[u8]) -> &[u8] {
 
 struct Choice {
     items: Vec<Item>,
+    /// Folders that are not wanted.
+    folders: Vec<Item>,
     /// Where the bytes of each file are, if not all are wanted.
     ranges: HashMap<Vec<u8>, Range<u64>>,
     /// The items that are files, by the paths that hard links know.
@@ -119,32 +151,47 @@ impl Choice {
             self.ranges.insert(entry.path.clone(), range.clone());
         }
         if !is_wanted {
+            if entry.kind == EntryKind::Folder {
+                self.folders.push(Item::new(entry, What::Folder));
+            }
             return;
         }
-        let what = match entry.kind {
+        let what = match &entry.kind {
             EntryKind::Folder => What::Folder,
-            EntryKind::SymbolicLink { target } => What::SymbolicLink { target },
+            EntryKind::SymbolicLink { target } => What::SymbolicLink {
+                target: target.clone(),
+            },
             EntryKind::File { .. } => {
                 self.chosen.insert(entry.path.clone(), self.items.len());
                 What::File { range }
             }
-            EntryKind::HardLink { target } => match self.chosen.get(&target) {
+            EntryKind::HardLink { target } => match self.chosen.get(target) {
                 Some(&of) => What::HardLink { of },
                 // The file itself is not wanted: its first wanted name stands for it.
                 None => {
-                    let range = self.ranges.get(&target).cloned();
-                    self.chosen.insert(target, self.items.len());
+                    let range = self.ranges.get(target).cloned();
+                    self.chosen.insert(target.clone(), self.items.len());
                     let range = range.expect("a catalog's hard links lead to files before them");
                     What::File { range }
                 }
             },
         };
-        self.items.push(Item {
-            path: entry.path,
-            what,
-            mode: entry.mode & 0o777,
-            mtime_s: entry.mtime_s,
-            mtime_ns: entry.mtime_ns,
-        });
+        self.items.push(Item::new(entry, what));
+    }
+
+    fn chosen(self) -> Chosen {
+        let mut above = HashSet::new();
+        for item in &self.items {
+            let mut folder = item.place().0;
+            while !folder.is_empty() && above.insert(folder) {
+                folder = parent(folder);
+            }
+        }
+        let is_above = |folder: &Item| above.contains(&folder.path[..]);
+        let parents = self.folders.into_iter().filter(is_above).collect();
+        Chosen {
+            items: self.items,
+            parents,
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! removed.
 
 use std::{
+    collections::{BTreeMap, HashSet},
     fs::{self, File},
     io,
     os::fd::AsFd,
@@ -19,19 +20,19 @@ use rustix::{
 
 use super::{
     ExtractError,
-    choice::{Item, What},
+    choice::{Chosen, Item, What},
     leftovers::{self, Record},
     sparse::SparseFile,
     tree::Tree,
 };
 
-/// A folder that has entries in the archive is nobody else's until it has its mode.
-const PRIVATE_FOLDER: Mode = Mode::RWXU;
-/// One of which only the path is known is as the user's folders are.
+/// A folder of which the archive has only the path is as the user's folders are.
 const USUAL_FOLDER: Mode = Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
 
 pub(super) struct Staging<'a> {
     items: &'a [Item],
+    /// The folders that the archive has, of those that are wanted or have something in them that is.
+    folders: BTreeMap<&'a [u8], Folder<'a>>,
     tree: Tree,
     /// Random: what all temporary names have in common.
     tag: u64,
@@ -45,8 +46,22 @@ pub(super) struct Staging<'a> {
     is_finished: bool,
 }
 
+/// A folder as the archive has it.
+struct Folder<'a> {
+    item: &'a Item,
+    /// One that is not, and is there already, stays as it is.
+    is_wanted: bool,
+}
+
 impl<'a> Staging<'a> {
-    pub(super) fn new(target: &Path, items: &'a [Item]) -> Result<Self, ExtractError> {
+    pub(super) fn new(target: &Path, chosen: &'a Chosen) -> Result<Self, ExtractError> {
+        let items = &chosen.items[..];
+        let wanted = items.iter().map(|item| (item, true));
+        let parents = chosen.parents.iter().map(|item| (item, false));
+        let folders = (wanted.chain(parents))
+            .filter(|(item, _)| matches!(item.what, What::Folder))
+            .map(|(item, is_wanted)| (&item.path[..], Folder { item, is_wanted }))
+            .collect();
         let at = |error| ExtractError::At {
             path: target.to_owned(),
             error,
@@ -56,6 +71,7 @@ impl<'a> Staging<'a> {
         fs::create_dir_all(target).map_err(at)?;
         let mut staging = Self {
             items,
+            folders,
             tree: Tree::open(target).map_err(at)?,
             tag,
             record: None,
@@ -65,12 +81,12 @@ impl<'a> Staging<'a> {
             is_finished: false,
         };
         leftovers::remove(&mut staging.tree);
-        let mut folders = (items.iter())
+        let mut places = (items.iter())
             .filter(|item| !matches!(item.what, What::Folder))
             .map(|item| item.place().0)
             .peekable();
-        if folders.peek().is_some() {
-            let record = Record::new(&staging.tree, tag, folders);
+        if places.peek().is_some() {
+            let record = Record::new(&staging.tree, tag, places);
             staging.record = Some(record.map_err(at)?);
         }
         Ok(staging)
@@ -93,12 +109,16 @@ impl<'a> Staging<'a> {
     /// Makes an item's folders, and sees that it can get its name.
     pub(super) fn prepare(&mut self, index: usize) -> Result<(), ExtractError> {
         let item = &self.items[index];
-        let made = &mut self.made;
+        let (made, folders) = (&mut self.made, &self.folders);
+        let mode_of = |path: &[u8]| {
+            let folder = folders.get(path);
+            folder.map_or(USUAL_FOLDER, |folder| mode_meanwhile(folder.item))
+        };
         if matches!(item.what, What::Folder) {
-            return self.tree.make(&item.path, PRIVATE_FOLDER, made);
+            return self.tree.make(&item.path, &mode_of, made);
         }
         let (folder, name) = item.place();
-        self.tree.make(folder, USUAL_FOLDER, made)?;
+        self.tree.make(folder, &mode_of, made)?;
         let there = statat(self.tree.folder(folder)?, name, AtFlags::SYMLINK_NOFOLLOW);
         match there {
             Ok(there) if FileType::from_raw_mode(there.st_mode) == FileType::Directory => {
@@ -177,15 +197,27 @@ impl<'a> Staging<'a> {
         }
         self.is_finished = true;
         self.remove_record();
+        self.finish_folders(true)?;
+        self.tree.sync()
+    }
+
+    /// Gives folders their modes and times: those that were made, and if `with_wanted` is set those that
+    /// were wanted, too. One that fails keeps none of the others from theirs.
+    fn finish_folders(&mut self, with_wanted: bool) -> Result<(), ExtractError> {
+        let made: HashSet<&[u8]> = self.made.iter().map(|path| &path[..]).collect();
+        let mut result = Ok(());
         // Behind what is in them: a folder may be one that nobody may enter.
-        for (index, item) in self.items.iter().enumerate().rev() {
-            if matches!(item.what, What::Folder) {
-                let folder = self.tree.folder(&item.path)?;
-                let set = set_mode_and_times(folder, item);
-                set.map_err(|error| self.at(index, error))?;
+        for (path, folder) in self.folders.iter().rev() {
+            if made.contains(path) || with_wanted && folder.is_wanted {
+                let set = match self.tree.folder(path) {
+                    Ok(opened) => set_mode_and_times(opened, folder.item)
+                        .map_err(|error| self.tree.at(path, error)),
+                    Err(error) => Err(error),
+                };
+                result = result.and(set);
             }
         }
-        self.tree.sync()
+        result
     }
 }
 
@@ -203,14 +235,19 @@ impl Drop for Staging<'_> {
             }
         }
         self.remove_record();
-        for path in std::mem::take(&mut self.made).iter().rev() {
+        let made = std::mem::take(&mut self.made);
+        for path in made.into_iter().rev() {
             let slash = path.iter().rposition(|&byte| byte == b'/');
             let (folder, name) = path.split_at(slash.map_or(0, |slash| slash + 1));
             let folder = folder.strip_suffix(b"/").unwrap_or(folder);
-            if let Ok(folder) = self.tree.folder(folder) {
-                let _ = unlinkat(folder, name, AtFlags::REMOVEDIR);
+            let removed = (self.tree.folder(folder).ok())
+                .map(|folder| unlinkat(folder, name, AtFlags::REMOVEDIR));
+            // With what has its name already a folder stays.
+            if removed != Some(Ok(())) {
+                self.made.push(path);
             }
         }
+        let _ = self.finish_folders(false);
         if self.is_target_new {
             self.tree.remove();
         }
@@ -274,6 +311,11 @@ impl FileWriter<'_, '_> {
         );
         Ok(())
     }
+}
+
+/// The mode of a folder that is being filled: to others never more open than it is to be.
+fn mode_meanwhile(folder: &Item) -> Mode {
+    Mode::RWXU | Mode::from_raw_mode(folder.mode.into())
 }
 
 fn set_mode_and_times(of: impl AsFd, item: &Item) -> rustix::io::Result<()> {

@@ -105,12 +105,12 @@ impl Tree {
         Ok(opened)
     }
 
-    /// Makes the folder at `path` with `mode`, and those that it is in, where they are missing. What
-    /// was made is appended to `made`.
+    /// Makes the folder at `path`, and those that it is in, where they are missing, each with the mode
+    /// that `mode_of` says of its path. What was made is appended to `made`.
     pub(super) fn make(
         &mut self,
         path: &[u8],
-        mode: Mode,
+        mode_of: &dyn Fn(&[u8]) -> Mode,
         made: &mut Vec<Vec<u8>>,
     ) -> Result<(), ExtractError> {
         if !self.is_missing(path)? {
@@ -127,7 +127,7 @@ impl Tree {
                 Some(slash) => (&path[..slash], &path[slash + 1..]),
                 None => (&b""[..], path),
             };
-            let result = mkdirat(self.folder(parent)?, name, mode);
+            let result = mkdirat(self.folder(parent)?, name, mode_of(path));
             result.map_err(|error| self.at(path, error))?;
             made.push(path.to_owned());
         }
