@@ -18,6 +18,7 @@ mod run;
 mod status;
 mod store;
 mod table;
+mod told;
 
 use std::{io, process::ExitCode};
 
@@ -86,7 +87,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_of_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("refrain: {}", in_words(&error));
+            told::tell(in_words(&error));
             ExitCode::from(exit_code(&error))
         }
     }

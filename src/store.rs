@@ -25,6 +25,7 @@ use serde::Serialize;
 use crate::{
     progress::bar,
     table::{bytes, printable},
+    told::tell,
 };
 
 /// Of a store that is made and for which no bound was given.
@@ -187,18 +188,20 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     store.close()?;
     for (path, why) in &report.told {
         let path = printable(path.display());
-        eprintln!("refrain: not added: {path}: {why}");
+        tell(format_args!("not added: {path}: {why}"));
     }
     for (path, what) in &report.told_private {
         let path = printable(path.display());
-        eprintln!("refrain: passed over: {path}: {what}; --all adds it too");
+        tell(format_args!(
+            "passed over: {path}: {what}; --all adds it too"
+        ));
     }
     if let Some(others) = others {
-        eprintln!(
-            "refrain: realm {} is new in this store, which has: {others}. A near end predicts from it \
+        tell(format_args!(
+            "realm {} is new in this store, which has: {others}. A near end predicts from it \
              with --realm {} alone",
             arguments.realm, arguments.realm
-        );
+        ));
     }
     let left = report.unreadable + report.changed_while_read;
     arguments
@@ -237,7 +240,7 @@ fn other_realms(stat: &StoreStat, realm: &str) -> Option<String> {
 
 fn tell_unreadable(report: &VerifyReport) {
     for error in &report.told {
-        eprintln!("refrain: {error}");
+        tell(error);
     }
 }
 

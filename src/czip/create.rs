@@ -31,6 +31,7 @@ use crate::{
     interrupt::Interrupt,
     progress,
     table::{bytes, percent, printable},
+    told::tell,
 };
 
 /// No frame of an archive may be longer than 16 MiB, and its last chunk has up to 8.
@@ -198,7 +199,7 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
         bar.set_message(format!("{} stored", bytes(now.stored_bytes)));
         if let Some(now) = now.left_out {
             let told = left_out.add(now);
-            bar.suspend(|| eprintln!("refrain: {told}"));
+            bar.suspend(|| tell(told));
         }
         interrupt.flow()
     });
@@ -212,7 +213,13 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
     let report = Report::new(&created, left_out);
     let lines = report.lines();
     match arguments.output.as_os_str() == STANDARD {
-        true => report::print(&mut io::stderr(), arguments.json, &report, &lines)?,
+        // The archive is made, whether anybody hears of it or not.
+        true => drop(report::print(
+            &mut io::stderr(),
+            arguments.json,
+            &report,
+            &lines,
+        )),
         false => report::to_stdout(arguments.json, &report, &lines)?,
     }
     ensure!(

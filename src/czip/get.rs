@@ -23,6 +23,7 @@ use crate::{
     interrupt::Interrupt,
     progress,
     table::{bytes, counted, percent, printable},
+    told::tell,
 };
 
 const AFTER_HELP: &str = "\
@@ -256,9 +257,11 @@ pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
     );
     bar.finish_and_clear();
     let report = interrupt.or(got.map_err(Into::into))?;
-    tell(&report);
+    tell_of(&report);
     if report.plain_bytes.is_none() && arguments.keys.are_given() {
-        eprintln!("refrain: the archive is kept as it is, which takes no keys: none was used");
+        tell(format_args!(
+            "the archive is kept as it is, which takes no keys: none was used"
+        ));
     }
     let report = Report::new(&report, arguments.archive);
     report::to_stdout(arguments.json, &report, &report.lines())
@@ -348,26 +351,34 @@ fn show(bar: &ProgressBar, phase: &mut Option<Phase>, now: GetProgress) {
 }
 
 /// Says what did not go as it should have.
-fn tell(report: &GetReport) {
+fn tell_of(report: &GetReport) {
     for (path, error) in &report.unread_seeds {
         let path = printable(path.display());
-        eprintln!("refrain: this seed could not be read, or not all of it: {path}: {error}");
+        tell(format_args!(
+            "this seed could not be read, or not all of it: {path}: {error}"
+        ));
     }
     for (path, reason) in &report.unused_seeds {
         let path = printable(path.display());
-        eprintln!("refrain: this seed is of no use: {path}: {reason}");
+        tell(format_args!("this seed is of no use: {path}: {reason}"));
     }
     if let Some(reason) = report.not_by_name {
-        eprintln!("refrain: {reason}: ranges of the archive were fetched instead");
+        tell(format_args!(
+            "{reason}: ranges of the archive were fetched instead"
+        ));
     }
     for server in &report.named {
         if let Some(problem) = &server.problem {
             let url = printable(&server.url);
-            eprintln!("refrain: {url} was asked for no more chunks: {problem}");
+            tell(format_args!(
+                "{url} was asked for no more chunks: {problem}"
+            ));
         }
     }
     if let Some(error) = &report.cache_failure {
-        eprintln!("refrain: the cache does not have all that came: {error}");
+        tell(format_args!(
+            "the cache does not have all that came: {error}"
+        ));
     }
 }
 

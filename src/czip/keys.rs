@@ -18,6 +18,8 @@ use refrain_czip::{
 };
 use zeroize::Zeroizing;
 
+use crate::told;
+
 /// No file of keys is longer.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -64,10 +66,10 @@ impl EncryptArguments {
         let variable = env::var_os(GROUP_SECRET).filter(|value| !value.is_empty());
         if self.encrypt_to.is_empty() {
             if variable.is_some() {
-                eprintln!(
-                    "refrain: the archive is not encrypted, and {GROUP_SECRET} does nothing: \
+                told::tell(format_args!(
+                    "the archive is not encrypted, and {GROUP_SECRET} does nothing: \
                      --encrypt-to encrypts it"
-                );
+                ));
             }
             return Ok(None);
         }
@@ -142,7 +144,7 @@ fn ask(file: &str) -> Option<Zeroizing<String>> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return None;
     }
-    eprint!("Passphrase of {file}: ");
+    told::ask(format_args!("Passphrase of {file}: "));
     Term::stderr().read_secure_line().ok().map(Zeroizing::new)
 }
 

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     interrupt::Interrupt,
     table::{bytes, percent},
+    told::tell,
 };
 
 #[derive(clap::Args)]
@@ -103,10 +104,10 @@ struct StreamReport {
 pub fn run(arguments: &StatArguments) -> anyhow::Result<()> {
     let archive = open::open_with(&arguments.archive, &arguments.access, &Interrupt::default())?;
     if archive.is_locked() {
-        eprintln!(
-            "refrain: the archive is encrypted: what only its recipients can know is not shown; \
+        tell(format_args!(
+            "the archive is encrypted: what only its recipients can know is not shown; \
              --identity opens it"
-        );
+        ));
     }
     let report = Report::new(&archive).with_context(|| open::called(&arguments.archive))?;
     report::to_stdout(arguments.json, &report, &report.lines())

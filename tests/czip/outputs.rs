@@ -167,3 +167,33 @@ fn an_archive_goes_down_a_pipe_and_to_a_device_but_not_to_a_terminal() {
         Err(_) => eprintln!("skipped: no terminal, since `script` is not installed"),
     }
 }
+
+#[test]
+fn an_archive_is_made_though_nobody_can_be_told_what_is_not_in_it() {
+    let world = World::new();
+    world.write("d/file", b"content");
+    let made = Command::new("mkfifo").arg(world.path("d/pipe")).status();
+    assert!(made.expect("mkfifo is there").success());
+    let (_, closed) = std::io::pipe().expect("a pipe");
+    let full = File::options().write(true).open("/dev/full");
+    for stderr in [full.expect("there").into(), Stdio::from(closed)] {
+        let mut create = command(&["czip", "create", "d", "-o", "d.czip"]);
+        let create = create.current_dir(world.0.path()).stdout(Stdio::null());
+        let status = create.stderr(stderr).status().expect("it runs");
+        assert_eq!(status.code(), Some(0));
+        assert_eq!(listed(&world, "d.czip"), ["d", "d/file"]);
+        fs::remove_file(world.path("d.czip")).expect("ours");
+    }
+    // So is one that goes to standard output, where the report has no other place.
+    let out = File::create(world.path("d.czip")).expect("made");
+    let full = File::options().write(true).open("/dev/full");
+    let mut create = command(&["czip", "create", "d", "-o", "-"]);
+    let create = create.current_dir(world.0.path()).stdout(out);
+    let status = create.stderr(full.expect("there")).status();
+    assert_eq!(status.expect("it runs").code(), Some(0));
+    // And an error is told by the exit code.
+    let full = File::options().write(true).open("/dev/full");
+    let mut list = command(&["czip", "list", "missing.czip"]);
+    let status = list.stderr(full.expect("there")).status();
+    assert_eq!(status.expect("it runs").code(), Some(1));
+}
