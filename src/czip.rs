@@ -23,7 +23,7 @@ mod verify;
 
 use std::thread;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, builder::RangedU64ValueParser};
 
 const AFTER_HELP: &str = "\
 A SIZE is a number of bytes, or has a unit: KiB, MiB and GiB are powers of two, and kB, MB, GB and TB powers of \
@@ -75,8 +75,18 @@ pub fn run(arguments: &CzipArguments) -> anyhow::Result<()> {
     }
 }
 
+/// What `--threads` takes: more than any machine has use for are a mistake.
+fn thread_count() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=1024)
+}
+
+/// What takes a number of requests or connections, none of which would do nothing.
+fn count() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
+}
+
 /// As many threads as were asked for, or as there are processors.
 fn threads(asked: Option<usize>) -> usize {
     let processors = || thread::available_parallelism().map_or(1, usize::from);
-    asked.unwrap_or_else(processors).max(1)
+    asked.unwrap_or_else(processors)
 }

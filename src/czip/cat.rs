@@ -18,7 +18,7 @@ use refrain_czip::{
 use super::{
     open::{self, AccessArguments},
     range::ByteRange,
-    standard_io, threads,
+    standard_io, thread_count, threads,
 };
 use crate::{interrupt::Interrupt, progress};
 
@@ -37,7 +37,7 @@ pub struct CatArguments {
     #[command(flatten)]
     access: AccessArguments,
     /// Threads that decompress [default: one a processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count())]
     threads: Option<usize>,
 }
 

@@ -25,7 +25,7 @@ use super::{
     open::STANDARD,
     report,
     standard_io::{self, StandardInput},
-    threads,
+    thread_count, threads,
 };
 use crate::{
     interrupt::Interrupt,
@@ -36,6 +36,9 @@ use crate::{
 
 /// No frame of an archive may be longer than 16 MiB, and its last chunk has up to 8.
 const FRAME_BYTES_MAX: u64 = 8 << 20;
+
+/// With less, all that is done is reading temporary files.
+const INDEX_BYTES_MIN: usize = 1_000_000;
 
 /// Of more files that cannot be read the report has their number alone.
 const UNREAD_NAMED_MAX: usize = 1000;
@@ -88,13 +91,13 @@ pub struct CreateArguments {
     /// Do not take tar, cpio, zip and ar archives apart
     #[arg(long)]
     no_containers: bool,
-    /// Memory for the names of chunks; more of them go to temporary files
-    #[arg(long, value_name = "SIZE", default_value = "128MiB")]
-    index_memory: ByteSize,
+    /// Memory for the names of chunks, 1MB or more; names that find no room go to temporary files
+    #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = parse_index_memory)]
+    index_memory: usize,
     #[command(flatten)]
     encrypt: EncryptArguments,
     /// Threads that compress [default: one a processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count())]
     threads: Option<usize>,
     /// Report as one JSON object
     #[arg(long)]
@@ -262,7 +265,7 @@ fn options(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<CreateO
         has_bases: !arguments.no_delta,
         earlier: arguments.after.clone(),
         is_woven: !arguments.no_containers,
-        index_bytes: usize::try_from(arguments.index_memory.0)?,
+        index_bytes: arguments.index_memory,
         threads: threads(arguments.threads),
         encryption: arguments.encrypt.options()?,
         ..CreateOptions::default()
@@ -411,6 +414,13 @@ fn parse_frame_size(text: &str) -> Result<u32, String> {
         true => Ok(asked as u32),
         false => Err("expected at most 8MiB".to_owned()),
     }
+}
+
+fn parse_index_memory(text: &str) -> Result<usize, String> {
+    let ByteSize(asked) = text.parse().map_err(|error| format!("{error}"))?;
+    let bytes = usize::try_from(asked).ok();
+    let enough = bytes.filter(|&bytes| bytes >= INDEX_BYTES_MIN);
+    enough.ok_or_else(|| "expected at least 1MB".to_owned())
 }
 
 #[cfg(test)]

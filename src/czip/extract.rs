@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::{
     cat,
     open::{self, AccessArguments, STANDARD},
-    report, threads,
+    report, thread_count, threads,
 };
 use crate::{interrupt::Interrupt, progress, table::bytes};
 
@@ -46,7 +46,7 @@ pub struct ExtractArguments {
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     output: PathBuf,
     /// Threads that decompress [default: one a processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count())]
     threads: Option<usize>,
     /// Report as one JSON object
     #[arg(long)]

@@ -17,7 +17,8 @@ use refrain_gateway::units::{ByteSize, TimeSpan};
 use serde::Serialize;
 
 use super::{
-    headers::HeaderArguments, keys::UnlockArguments, open::STANDARD, report, retry, threads,
+    headers::HeaderArguments, keys::UnlockArguments, open::STANDARD, report, retry, thread_count,
+    threads,
 };
 use crate::{
     interrupt::Interrupt,
@@ -83,7 +84,7 @@ pub struct GetArguments {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_timeout)]
     timeout: TimeSpan,
     /// Threads that put the file together [default: one a processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count())]
     threads: Option<usize>,
     #[command(flatten)]
     headers: HeaderArguments,

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{
     open::{self, AccessArguments},
-    report, threads,
+    report, thread_count, threads,
 };
 use crate::{interrupt::Interrupt, progress, table::bytes};
 
@@ -26,7 +26,7 @@ pub struct VerifyArguments {
     #[arg(long)]
     content: bool,
     /// Threads [default: one a processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count())]
     threads: Option<usize>,
     /// Report as one JSON object
     #[arg(long)]

@@ -181,6 +181,8 @@ fn options_say_how_an_archive_is_made() {
         &["--compress", "gzip:10"],
         &["--frame-size", "9MiB"],
         &["--profile", "tiny"],
+        &["--index-memory", "0"],
+        &["--index-memory", "999kB"],
     ] {
         let (code, error) = world.fails(&[&["create", "file", "-o", "x.czip"], wrong].concat());
         assert_eq!(code, Some(2), "{error}");
@@ -220,5 +222,28 @@ fn damage_is_found_and_named() {
     ] {
         let (_, error) = world.fails(&["stat", name]);
         assert!(error.contains(name) && error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn all_take_as_many_threads_as_there_may_be_and_no_more() {
+    let world = World::new();
+    world.write("file", &noise(1, 300_000));
+    world.run(&["create", "file", "-o", "file.czip", "--threads", "1024"]);
+    for arguments in [
+        &["create", "file", "-o", "x.czip"][..],
+        &["extract", "file.czip", "-o", "out"],
+        &["cat", "file.czip"],
+        &["verify", "file.czip", "--content"],
+        &["get", "http://localhost:1/x.czip", "-o", "x"],
+    ] {
+        for wrong in ["0", "1025", "100000", "-1", "x"] {
+            let threads = format!("--threads={wrong}");
+            let (code, error) = world.fails(&[arguments, &[&threads]].concat());
+            assert!(code == Some(2) && error.contains("--threads"), "{error}");
+        }
+        if arguments[0] != "get" {
+            world.run(&[arguments, &["--threads", "1024"]].concat());
+        }
     }
 }

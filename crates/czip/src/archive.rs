@@ -50,6 +50,14 @@ pub enum ReadError {
     /// Its source cannot be.
     #[error("the archive cannot be read: {0}")]
     Io(#[from] io::Error),
+    /// Threads that would read it cannot be started.
+    #[error("no {threads} threads can be started: {error}; ask for fewer")]
+    Threads {
+        /// How many there were to be.
+        threads: u64,
+        /// Why.
+        error: io::Error,
+    },
     /// It is no archive, or a damaged one.
     #[error(transparent)]
     Format(#[from] FormatError),

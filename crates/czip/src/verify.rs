@@ -131,7 +131,11 @@ fn each<T: Sync>(
     };
     thread::scope(|scope| {
         for _ in 1..threads.max(1) {
-            scope.spawn(run);
+            let builder = thread::Builder::new().name("verify".to_owned());
+            // Fewer do it too.
+            if builder.spawn_scoped(scope, run).is_err() {
+                break;
+            }
         }
         run();
     });

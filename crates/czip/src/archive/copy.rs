@@ -1,6 +1,7 @@
 //! Reads a range of the plain content with several threads, and gives it in order.
 
 use std::{
+    io,
     ops::Range,
     sync::mpsc::{Receiver, SyncSender, sync_channel},
     thread,
@@ -31,7 +32,7 @@ pub fn copy<S: Source, E: From<ReadError>>(
     let pieces = (range.end - range.start).div_ceil(PIECE_BYTES);
     let threads = (threads as u64).clamp(1, pieces.max(1));
     thread::scope(|scope| {
-        let readers: Vec<_> = (0..threads)
+        let readers = (0..threads)
             .map(|thread| {
                 let (full, filled) = sync_channel(AHEAD_MAX);
                 let (used, empty) = sync_channel::<Vec<u8>>(AHEAD_MAX + 2);
@@ -40,10 +41,12 @@ pub fn copy<S: Source, E: From<ReadError>>(
                     let start = range.start + number * PIECE_BYTES;
                     start..range.end.min(start + PIECE_BYTES)
                 });
-                scope.spawn(move || read(archive, mine, &full, &empty));
-                (filled, used)
+                let builder = thread::Builder::new().name("extract".to_owned());
+                builder.spawn_scoped(scope, move || read(archive, mine, &full, &empty))?;
+                Ok((filled, used))
             })
-            .collect();
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(|error| ReadError::Threads { threads, error })?;
         for number in 0..pieces {
             let (filled, used) = &readers[(number % threads) as usize];
             let piece = filled.recv().expect("a thread gives all its pieces")?;

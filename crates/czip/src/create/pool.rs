@@ -58,15 +58,27 @@ impl Pool {
         let (jobs, queue) = sync_channel(in_flight_max);
         let queue = Arc::new(Mutex::new(queue));
         let (answer, answers) = channel();
-        let workers = (0..threads).map(|_| {
+        let mut workers = Vec::new();
+        for _ in 0..threads {
             let (queue, answer) = (Arc::clone(&queue), answer.clone());
             let seal = seal.cloned();
-            std::thread::Builder::new()
+            let started = std::thread::Builder::new()
                 .name("compress".to_owned())
-                .spawn(move || work(&queue, &answer, compression, seal.as_deref()))
-        });
+                .spawn(move || work(&queue, &answer, compression, seal.as_deref()));
+            match started {
+                Ok(worker) => workers.push(worker),
+                Err(error) if workers.is_empty() => {
+                    return Err(io::Error::new(
+                        error.kind(),
+                        format!("no thread can be started: {error}"),
+                    ));
+                }
+                // Fewer do it too.
+                Err(_) => break,
+            }
+        }
         Ok(Self {
-            workers: workers.collect::<io::Result<_>>()?,
+            workers,
             jobs: Some(jobs),
             answers,
             asked: 0,
