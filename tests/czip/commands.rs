@@ -216,9 +216,15 @@ fn damage_is_found_and_named() {
     world.write("file.czip", &archive);
     let (_, error) = world.fails(&["list", "file.czip"]);
     assert!(error.contains("should have"), "{error}");
+    world.write("empty", b"");
+    world.write("short", b"text");
+    world.write("cut", &archive[..100]);
     for (name, words) in [
         ("file", "no CZIP archive"),
         ("missing.czip", "No such file"),
+        ("empty", "no CZIP archive"),
+        ("short", "no CZIP archive"),
+        ("cut", "cut off"),
     ] {
         let (_, error) = world.fails(&["stat", name]);
         assert!(error.contains(name) && error.contains(words), "{error}");

@@ -33,7 +33,7 @@ use crate::{
     format::{
         FormatError, Stream,
         catalog::{CatalogReader, Entry},
-        header::{Header, Profile},
+        header::{Header, Profile, may_be_archive},
         limits,
         part::StoredFrame,
         root::Root,
@@ -447,7 +447,12 @@ pub(crate) fn read_header(
 ) -> Result<(Header, [u8; limits::HEADER_BYTES]), ReadError> {
     let bytes = source.bytes()?;
     if bytes < limits::HEADER_BYTES as u64 {
-        return Err(FormatError::NoHeader { bytes }.into());
+        let mut begin = vec![0; bytes.min(8) as usize];
+        source.read_exact_at(&mut begin, 0)?;
+        return Err(match may_be_archive(&begin) {
+            true => FormatError::NoHeader { bytes }.into(),
+            false => FormatError::NotAnArchive.into(),
+        });
     }
     let mut first = [0; limits::HEADER_BYTES];
     source.read_exact_at(&mut first, 0)?;

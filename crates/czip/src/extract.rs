@@ -96,6 +96,14 @@ pub enum ExtractError {
         /// What is there.
         path: PathBuf,
     },
+    /// The target is a file.
+    #[error(
+        "{} is no folder: what is extracted goes into one, which is made if it is not there", .path.display()
+    )]
+    TargetNoFolder {
+        /// The target.
+        path: PathBuf,
+    },
     /// Something else is to be where a folder is.
     #[error("{} is in the way: it is a folder; move it away", .path.display())]
     Folder {

@@ -68,7 +68,12 @@ impl<'a> Staging<'a> {
         };
         let tag = getrandom::u64().map_err(|error| at(io::Error::other(error)))?;
         let is_target_new = fs::symlink_metadata(target).is_err();
-        fs::create_dir_all(target).map_err(at)?;
+        fs::create_dir_all(target).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => ExtractError::TargetNoFolder {
+                path: target.to_owned(),
+            },
+            _ => at(error),
+        })?;
         let mut staging = Self {
             items,
             folders,

@@ -176,6 +176,11 @@ pub(crate) fn is_archive(magic: &[u8; 8]) -> bool {
     *magic == MAGIC
 }
 
+/// Whether what begins so, and ends within, may be what is left of an archive.
+pub(crate) fn may_be_archive(begin: &[u8]) -> bool {
+    !begin.is_empty() && MAGIC.starts_with(begin)
+}
+
 impl Header {
     /// Parses the first 256 bytes of an archive.
     ///
