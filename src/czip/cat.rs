@@ -96,7 +96,7 @@ pub fn write(
         }
         Ok(()) => Ok(()),
         Err(CatError::Read(error)) => Err(anyhow::Error::from(error).context(called.to_owned())),
-        Err(CatError::Output(error)) => Err(error.into()),
+        Err(CatError::Output(error)) => Err(standard_io::output_failed(error)),
     }
 }
 

@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 
 use super::{
     open::{self, AccessArguments},
-    report,
+    report, standard_io,
 };
 use crate::{interrupt::Interrupt, table::printable};
 
@@ -64,8 +64,10 @@ pub fn run(arguments: &ListArguments) -> anyhow::Result<()> {
     let entries = entries.with_context(|| open::called(&arguments.archive))?;
     if !arguments.json {
         let mut out = BufWriter::new(io::stdout().lock());
-        entries.iter().try_for_each(|entry| line(entry, &mut out))?;
-        return Ok(out.flush()?);
+        let written = entries.iter().try_for_each(|entry| line(entry, &mut out));
+        return written
+            .and_then(|()| out.flush())
+            .map_err(standard_io::output_failed);
     }
     let mut offset = 0;
     let entries = entries.iter().map(|entry| {

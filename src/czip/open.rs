@@ -2,7 +2,8 @@
 
 use std::{
     fs::File,
-    io::{self, Seek},
+    io::{self, Seek, Write},
+    os::unix::ffi::OsStrExt,
     path::Path,
 };
 
@@ -117,14 +118,41 @@ fn standard_input(interrupt: &Interrupt) -> io::Result<File> {
     if file.metadata()?.is_file() && file.stream_position()? == 0 {
         return Ok(file);
     }
-    let mut spool = tempfile::tempfile()?;
+    let spool = tempfile::tempfile().map_err(no_room)?;
     let bar = progress::of_bytes(standard_io::input_left());
     bar.set_message("to a temporary file");
-    let copied = io::copy(
-        &mut bar.wrap_read(StandardInput::new(interrupt)?),
-        &mut spool,
-    );
+    let mut reader = bar.wrap_read(StandardInput::new(interrupt)?);
+    let copied = io::copy(&mut reader, &mut Spool(&spool));
     bar.finish_and_clear();
     copied?;
     Ok(spool)
+}
+
+/// A temporary file whose errors say where it is.
+struct Spool<'a>(&'a File);
+
+impl Write for Spool<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(no_room)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// There is no temporary file, or no room for it.
+fn no_room(error: io::Error) -> io::Error {
+    // Who tries again has to see what it is.
+    if error.kind() == io::ErrorKind::Interrupted {
+        return error;
+    }
+    let folder = std::env::temp_dir();
+    io::Error::new(
+        error.kind(),
+        format!(
+            "it goes to a temporary file in {}, which failed: {error}; TMPDIR names another folder",
+            folder.display()
+        ),
+    )
 }

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::standard_io;
 use crate::table;
 
 /// Prints `report` as JSON, or `lines`.
@@ -12,12 +13,11 @@ pub fn print(
     is_json: bool,
     report: &impl Serialize,
     lines: &[(&str, String)],
-) -> anyhow::Result<()> {
+) -> io::Result<()> {
     match is_json {
-        true => writeln!(out, "{}", serde_json::to_string(report)?)?,
-        false => table::lines(lines, out)?,
+        true => writeln!(out, "{}", serde_json::to_string(report)?),
+        false => table::lines(lines, out),
     }
-    Ok(())
 }
 
 /// The same to standard output.
@@ -26,7 +26,8 @@ pub fn to_stdout(
     report: &impl Serialize,
     lines: &[(&str, String)],
 ) -> anyhow::Result<()> {
-    print(&mut io::stdout().lock(), is_json, report, lines)
+    let printed = print(&mut io::stdout().lock(), is_json, report, lines);
+    printed.map_err(standard_io::output_failed)
 }
 
 /// Bytes in hexadecimal.

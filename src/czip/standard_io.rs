@@ -37,6 +37,11 @@ pub fn output() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
+/// What is said when standard output cannot be written.
+pub fn output_failed(error: io::Error) -> anyhow::Error {
+    anyhow::Error::from(error).context("standard output")
+}
+
 /// Standard input that fails after Ctrl-C.
 pub struct StandardInput {
     file: File,

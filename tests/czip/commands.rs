@@ -1,10 +1,11 @@
 //! What each subcommand writes, and how it fails.
 
-use std::fs;
+use std::{fs, io::Write, process::Stdio};
 
 use serde_json::{Value, json};
 
 use super::{World, noise};
+use crate::common::command::command;
 
 #[test]
 fn standard_input_goes_to_standard_output_and_back() {
@@ -252,4 +253,28 @@ fn all_take_as_many_threads_as_there_may_be_and_no_more() {
             world.run(&[arguments, &["--threads", "1024"]].concat());
         }
     }
+}
+
+#[test]
+fn a_pipe_that_finds_no_room_is_told_where_there_was_none() {
+    let world = World::new();
+    world.write("file", b"content");
+    let archive = world.run(&["create", "file", "-o", "-"]);
+    let mut list = command(&["czip", "list", "-"]);
+    let mut list = list
+        .env("TMPDIR", world.path("missing"))
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut stdin = list.stdin.take().expect("it is piped");
+    let _ = stdin.write_all(&archive);
+    drop(stdin);
+    let output = list.wait_with_output().expect("it ends");
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        error.contains("/missing, which failed: No such file") && error.contains("TMPDIR names"),
+        "{error}"
+    );
 }

@@ -197,3 +197,30 @@ fn an_archive_is_made_though_nobody_can_be_told_what_is_not_in_it() {
     let status = list.stderr(full.expect("there")).status();
     assert_eq!(status.expect("it runs").code(), Some(1));
 }
+
+#[test]
+fn a_standard_output_that_is_full_is_an_error_that_names_it() {
+    let world = World::new();
+    world.write("file", b"content");
+    world.run(&["create", "file", "-o", "file.czip"]);
+    for arguments in [
+        &["cat", "file.czip"][..],
+        &["list", "file.czip"],
+        &["list", "file.czip", "--json"],
+        &["stat", "file.czip"],
+        &["extract", "file.czip", "-o", "-"],
+    ] {
+        let full = File::options().write(true).open("/dev/full");
+        let run = command(&[&["czip"], arguments].concat())
+            .current_dir(world.0.path())
+            .stdout(full.expect("there"))
+            .output()
+            .expect("it runs");
+        let error = String::from_utf8(run.stderr).expect("text");
+        assert_eq!(run.status.code(), Some(1), "{arguments:?}");
+        assert_eq!(
+            error,
+            "refrain: standard output: No space left on device (os error 28)\n"
+        );
+    }
+}
