@@ -27,11 +27,12 @@ pub struct CatArguments {
     /// The archive, or its http or https address; `-` is standard input
     #[arg(value_name = "IN.czip|URL")]
     archive: PathBuf,
-    /// A file in it, as `list` names it [default: all files, one behind the other]
+    /// A file in it, as `list` names it; `./` in front of it is nothing [default: all files, one behind the other]
     #[arg(value_name = "PATH")]
     path: Option<OsString>,
-    /// Which bytes of it: the first, and the one behind the last, such as 1G-1G+64K, 100-200 or
-    /// 4096-. No more of the archive is read than they need
+    /// Which bytes of it: the first, and the one behind the last, such as 1GiB-1GiB+64KiB, 100-200 or
+    /// 4096-. 200K are 200000 bytes, and 200KiB the 204800 that dd, head and tail call 200K. No more of the
+    /// archive is read than they need
     #[arg(long, value_name = "START-END")]
     range: Option<ByteRange>,
     #[command(flatten)]
@@ -49,7 +50,7 @@ pub fn run(arguments: &CatArguments) -> anyhow::Result<()> {
     let whole = match &arguments.path {
         None => 0..archive.plain_bytes(),
         Some(path) => {
-            let entries = archive.entries().with_context(|| called.clone())?;
+            let entries = open::entries(&archive, &arguments.archive)?;
             catalog::content_of(&entries, path.as_bytes())
                 .with_context(|| format!("{called}: {}", path.display()))?
         }

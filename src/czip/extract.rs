@@ -1,11 +1,6 @@
 //! `refrain czip extract`: what is in an archive, into a folder or to standard output.
 
-use std::{
-    ffi::OsString,
-    ops::Range,
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsString, ops::Range, os::unix::ffi::OsStrExt, path::PathBuf};
 
 use anyhow::{Context, bail};
 use refrain_czip::{
@@ -26,7 +21,9 @@ All is extracted under temporary names (.refrain-…), checked against the archi
 each file is as it was or whole at any moment, and after Ctrl-C, SIGTERM, an error or a full disk nothing has changed. \
 After `kill -9` the next extraction to DIR removes the temporary files. \
 What is there under the same name is replaced, but for folders, which are kept. No link below DIR is followed. \
-Modes and times are those of the archive, without setuid, setgid and sticky bits.
+Modes and times are those of the archive, without setuid, setgid and sticky bits; also of folders above what is \
+chosen, if they are not there. \
+What was standard input gets the name of the archive without `.czip`: `logs` out of `logs.czip`.
 
 A pipe is kept in a temporary file without a name ($TMPDIR) first, since an archive is not read in order.";
 
@@ -38,7 +35,7 @@ pub struct ExtractArguments {
     archive: PathBuf,
     #[command(flatten)]
     access: AccessArguments,
-    /// Files and folders in it, as `list` names them [default: all]
+    /// Files and folders in it, as `list` names them; `./` in front of them is nothing [default: all]
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
     /// The folder to extract to, which is made if it is not there; `-` writes the one file that is
@@ -99,7 +96,7 @@ fn to_folder(arguments: &ExtractArguments, interrupt: &Interrupt) -> anyhow::Res
     let archive = open::open_unlocked(&arguments.archive, &arguments.access, interrupt)?;
     let options = ExtractOptions {
         paths: paths(arguments),
-        name: name(&arguments.archive),
+        name: open::stream_name(&arguments.archive),
         threads: threads(arguments.threads),
     };
     let bar = progress::bar(progress::OF_BYTES);
@@ -120,18 +117,12 @@ fn paths(arguments: &ExtractArguments) -> Vec<Vec<u8>> {
     paths.map(|path| path.as_bytes().to_vec()).collect()
 }
 
-/// What the file of an archive of standard input is called: as the archive, without `.czip`.
-fn name(archive: &Path) -> Option<Vec<u8>> {
-    let name = archive.file_name()?.as_bytes();
-    name.strip_suffix(b".czip").map(<[u8]>::to_vec)
-}
-
 /// Ctrl-C ends it at once: nothing lies around.
 fn to_standard_output(arguments: &ExtractArguments) -> anyhow::Result<()> {
     let archive =
         open::open_unlocked(&arguments.archive, &arguments.access, &Interrupt::default())?;
     let called = open::called(&arguments.archive);
-    let entries = archive.entries().with_context(|| called.clone())?;
+    let entries = open::entries(&archive, &arguments.archive)?;
     let range = match &arguments.paths[..] {
         [] => the_file(&entries).with_context(|| called.clone())?,
         [path] => catalog::content_of(&entries, path.as_bytes())

@@ -60,15 +60,16 @@ struct EntryReport {
 pub fn run(arguments: &ListArguments) -> anyhow::Result<()> {
     let archive =
         open::open_unlocked(&arguments.archive, &arguments.access, &Interrupt::default())?;
-    let entries = archive.entries();
-    let entries = entries.with_context(|| open::called(&arguments.archive))?;
     if !arguments.json {
+        let entries = open::entries(&archive, &arguments.archive)?;
         let mut out = BufWriter::new(io::stdout().lock());
         let written = entries.iter().try_for_each(|entry| line(entry, &mut out));
         return written
             .and_then(|()| out.flush())
             .map_err(standard_io::output_failed);
     }
+    let entries = archive.entries();
+    let entries = entries.with_context(|| open::called(&arguments.archive))?;
     let mut offset = 0;
     let entries = entries.iter().map(|entry| {
         let report = EntryReport::new(entry, offset);

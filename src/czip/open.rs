@@ -10,6 +10,7 @@ use std::{
 use anyhow::Context;
 use refrain_czip::{
     archive::{Archive, CacheBytes, FileSource, RemoteSource, Source},
+    format::catalog::Entry,
     remote::RemoteOptions,
 };
 
@@ -111,6 +112,25 @@ pub fn called(path: &Path) -> String {
         None if path.as_os_str() == STANDARD => "standard input".to_owned(),
         None => path.display().to_string(),
     }
+}
+
+/// The entries of the archive at `path`. Standard input's only file has the name that it is extracted by, if
+/// there is one.
+pub fn entries(archive: &Archive<AnySource>, path: &Path) -> anyhow::Result<Vec<Entry>> {
+    let mut entries = archive.entries().with_context(|| called(path))?;
+    if let [entry] = &mut entries[..]
+        && entry.path.is_empty()
+    {
+        entry.path = stream_name(path).unwrap_or_default();
+    }
+    Ok(entries)
+}
+
+/// What the file of an archive of standard input is called: as the archive, without `.czip`.
+pub fn stream_name(archive: &Path) -> Option<Vec<u8>> {
+    let name = archive.file_name()?.as_bytes();
+    let name = name.strip_suffix(b".czip")?;
+    (!name.is_empty()).then(|| name.to_vec())
 }
 
 fn standard_input(interrupt: &Interrupt) -> io::Result<File> {

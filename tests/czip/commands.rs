@@ -31,6 +31,16 @@ fn standard_input_goes_to_standard_output_and_back() {
     assert!(String::from_utf8_lossy(&list.stdout).contains("(standard input)"));
 
     world.write("pages.czip", &made.stdout);
+    let list = world.run(&["list", "pages.czip"]);
+    assert!(String::from_utf8_lossy(&list).ends_with(" pages\n"));
+    assert_eq!(
+        world.json(&["list", "pages.czip"])["entries"][0]["path"],
+        ""
+    );
+    for name in ["pages", "./pages"] {
+        assert!(world.run(&["cat", "pages.czip", name]) == content, "{name}");
+        assert!(world.run(&["extract", "pages.czip", name, "-o", "-"]) == content);
+    }
     world.run(&["extract", "pages.czip", "-o", "out"]);
     assert!(fs::read(world.path("out/pages")).expect("named as the archive") == content);
     let nameless = world.run_with(&["extract", "-", "-o", "out"], &made.stdout);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{ExtractError, ExtractOptions};
-use crate::format::catalog::{Entry, EntryKind, is_valid_path};
+use crate::format::catalog::{Entry, EntryKind, asked_path, is_valid_path};
 
 /// Something that is to be extracted.
 pub(super) struct Item {
@@ -109,7 +109,7 @@ pub(super) fn choose(
         for (path, is_met) in options.paths.iter().zip(&mut is_met) {
             let is_below = entry
                 .path
-                .strip_prefix(trimmed(path))
+                .strip_prefix(asked_path(path))
                 .is_some_and(|rest| rest.is_empty() || rest[0] == b'/');
             is_wanted |= is_below;
             *is_met |= is_below;
@@ -127,11 +127,6 @@ pub(super) fn choose(
 /// Whether it is a path of one component.
 fn is_name(name: &[u8]) -> bool {
     is_valid_path(name) && !name.contains(&b'/')
-}
-
-fn trimmed(path: &[u8]) -> &[u8] {
-    let end = path.iter().rposition(|&byte| byte != b'/');
-    &path[..end.map_or(0, |end| end + 1)]
 }
 
 struct Choice {

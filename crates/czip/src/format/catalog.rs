@@ -65,11 +65,13 @@ pub enum NoContent {
     SymbolicLink,
 }
 
-/// The bytes of the plain content that are those of the file at `path`, of a whole catalog.
+/// The bytes of the plain content that are those of the file at `path`, of a whole catalog. `./` in front of
+/// it is nothing.
 ///
 /// # Errors
 /// If there is no such file.
 pub fn content_of(entries: &[Entry], path: &[u8]) -> Result<Range<u64>, NoContent> {
+    let path = asked_path(path);
     let mut position = 0;
     for (at, entry) in entries.iter().enumerate() {
         let start = position;
@@ -88,6 +90,18 @@ pub fn content_of(entries: &[Entry], path: &[u8]) -> Result<Range<u64>, NoConten
         };
     }
     Err(NoContent::Missing)
+}
+
+/// What somebody asks for, as a catalog has it: without `./` in front and `/` at its end.
+pub(crate) fn asked_path(path: &[u8]) -> &[u8] {
+    let mut path = path;
+    while let Some(rest) = path.strip_prefix(b"./") {
+        path = rest;
+    }
+    while let Some(rest) = path.strip_suffix(b"/") {
+        path = rest;
+    }
+    path
 }
 
 const NO_PATH: FormatError = FormatError::Invalid {
