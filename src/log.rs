@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::EnvFilter;
 
 /// Lines of the log that wait for standard error's reader: a few MB.
 const LINES_WAITING_MAX: usize = 16_384;
@@ -54,13 +55,22 @@ impl LogForm {
     pub fn begin(&self, level: LevelFilter) -> WorkerGuard {
         let (writer, guard) = in_the_background();
         let log = tracing_subscriber::fmt()
-            .with_max_level(level)
+            .with_env_filter(filter(level))
             .with_writer(writer);
         match self.json_log {
             true => log.json().flatten_event(true).init(),
             false => log.with_ansi(io::stderr().is_terminal()).init(),
         }
         guard
+    }
+}
+
+/// What is at most as detailed as `level`. `fuser` warns that it could not unmount what somebody else did
+/// unmount, which nobody asks about.
+fn filter(level: LevelFilter) -> EnvFilter {
+    match level > LevelFilter::WARN {
+        true => EnvFilter::new(level.to_string()),
+        false => EnvFilter::new(format!("{level},fuser::session=error")),
     }
 }
 

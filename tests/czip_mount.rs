@@ -160,3 +160,56 @@ fn what_cannot_be_mounted_says_why() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("no archive: "), "{said}");
 }
+
+/// Unmounts from outside, whoever may.
+fn unmount(at: &Path) {
+    let ended = Command::new("umount").arg(at).output();
+    if !ended.is_ok_and(|ended| ended.status.success()) {
+        let ended = Command::new("fusermount3").arg("-u").arg(at).output();
+        assert!(ended.expect("a program that unmounts").status.success());
+    }
+}
+
+#[test]
+fn who_unmounts_it_from_outside_ends_it_without_a_word() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("tree");
+    fs::create_dir(&folder).unwrap();
+    let archive = create(&folder);
+    let at = scratch.path().join("mounted");
+    fs::create_dir(&at).unwrap();
+    let Some(mut process) = mount("who_unmounts", archive.to_str().unwrap(), &at) else {
+        return;
+    };
+    unmount(&at);
+    assert!(process.0.wait().unwrap().success());
+    let mut stderr = process.0.stderr.take().expect("it is piped");
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "");
+}
+
+#[test]
+fn what_a_killed_mount_left_is_told_and_how_to_be_rid_of_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("tree");
+    fs::create_dir(&folder).unwrap();
+    let archive = create(&folder);
+    let at = scratch.path().join("mounted");
+    fs::create_dir(&at).unwrap();
+    let Some(mut process) = mount("what_a_killed", archive.to_str().unwrap(), &at) else {
+        return;
+    };
+    signal("KILL", &process.0);
+    process.0.wait().unwrap();
+    let output = refrain()
+        .args(["czip", "mount"])
+        .args([&archive, &at])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let command = format!("`umount {}`", at.display());
+    let is_told = said.contains(&command) && said.contains("is still mounted");
+    unmount(&at);
+    assert!(is_told, "{said}");
+}

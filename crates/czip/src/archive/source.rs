@@ -81,7 +81,14 @@ impl Source for FileSource {
     }
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
+        let read = self.file.read_exact_at(buffer, offset);
+        read.map_err(|error| match error.kind() {
+            // Nothing is asked for that was not there.
+            io::ErrorKind::UnexpectedEof => {
+                io::Error::new(error.kind(), "it is shorter than when it was opened")
+            }
+            _ => error,
+        })
     }
 }
 
@@ -100,5 +107,25 @@ impl Source for Vec<u8> {
             }
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_cut_off_under_a_reader_says_so() {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(1000).expect("ours");
+        let source = FileSource::new(file.try_clone().expect("ours")).expect("a file");
+        file.set_len(500).expect("ours");
+        let error = source.read_exact_at(&mut [0; 10], 495).expect_err("cut");
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(
+            error
+                .to_string()
+                .contains("shorter than when it was opened")
+        );
     }
 }

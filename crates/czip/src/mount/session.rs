@@ -58,6 +58,12 @@ pub enum MountError {
         /// Why.
         error: io::Error,
     },
+    /// A mount whose process was killed is still there.
+    #[error("{0} is still mounted by a process that is gone: `umount {0}` or `fusermount3 -u {0}` frees it", .at.display())]
+    Left {
+        /// Where.
+        at: PathBuf,
+    },
     /// The system has no FUSE.
     #[error(
         "there is no /dev/fuse here: load the kernel's module (modprobe fuse), or give it to the container (--device /dev/fuse)"
@@ -88,9 +94,12 @@ pub fn mount<S: Source + 'static>(
     at: &Path,
     options: MountOptions,
 ) -> Result<Mounted<S>, MountError> {
-    let place = |error| MountError::Place {
-        at: at.to_owned(),
-        error,
+    let place = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotConnected => MountError::Left { at: at.to_owned() },
+        _ => MountError::Place {
+            at: at.to_owned(),
+            error,
+        },
     };
     // The process may change its folder before it unmounts.
     let at = at.canonicalize().map_err(place)?;
