@@ -80,9 +80,9 @@ fn thread_count() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=1024)
 }
 
-/// What takes a number of requests or connections, none of which would do nothing.
-fn count() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..)
+/// What `--connections` takes: none would do nothing, and more than a few dozen no server wants.
+fn connection_count() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=64)
 }
 
 /// As many threads as were asked for, or as there are processors.

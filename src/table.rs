@@ -95,11 +95,11 @@ pub fn printable(name: impl Display) -> String {
     shown.collect()
 }
 
-/// How many there are of what one is called `noun`.
-pub fn counted(number: u64, noun: &str) -> String {
+/// How many there are of what is called so, as one and as more.
+pub fn count(number: u64, one: &str, more: &str) -> String {
     match number {
-        1 => format!("1 {noun}"),
-        _ => format!("{number} {noun}s"),
+        1 => format!("1 {one}"),
+        _ => format!("{number} {more}"),
     }
 }
 

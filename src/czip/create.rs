@@ -30,7 +30,7 @@ use super::{
 use crate::{
     interrupt::Interrupt,
     progress,
-    table::{bytes, percent, printable},
+    table::{bytes, count, percent, printable},
     told::tell,
 };
 
@@ -227,8 +227,8 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
     }
     ensure!(
         report.unread_files == 0,
-        "the archive is made without what could not be read: {} files or folders",
-        report.unread_files
+        "the archive is made without what could not be read: {}",
+        count(report.unread_files, "path", "paths")
     );
     Ok(())
 }
@@ -357,7 +357,11 @@ impl Report {
         let mut lines = vec![
             (
                 "archived",
-                format!("{} in {} entries", bytes(self.plain_bytes), self.entries),
+                format!(
+                    "{} in {}",
+                    bytes(self.plain_bytes),
+                    count(self.entries, "entry", "entries")
+                ),
             ),
             (
                 "archive",
@@ -373,15 +377,12 @@ impl Report {
             ),
         ];
         if self.special_files > 0 {
-            let what = format!("{} special files", self.special_files);
+            let what = count(self.special_files, "special file", "special files");
             lines.push(("passed over", what));
         }
         if self.unread_files > 0 {
-            let what = format!(
-                "{} files or folders that could not be read",
-                self.unread_files
-            );
-            lines.push(("left out", what));
+            let what = count(self.unread_files, "path", "paths");
+            lines.push(("left out", format!("{what} that could not be read")));
         }
         lines
     }

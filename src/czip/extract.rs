@@ -14,7 +14,11 @@ use super::{
     open::{self, AccessArguments, STANDARD},
     report, thread_count, threads,
 };
-use crate::{interrupt::Interrupt, progress, table::bytes};
+use crate::{
+    interrupt::Interrupt,
+    progress,
+    table::{bytes, count},
+};
 
 const AFTER_HELP: &str = "\
 All is extracted under temporary names (.refrain-…), checked against the archive's digest, and then renamed: \
@@ -77,7 +81,11 @@ pub fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
     let lines = [
         (
             "extracted",
-            format!("{} in {files} files", bytes(plain_bytes)),
+            format!(
+                "{} in {}",
+                bytes(plain_bytes),
+                count(files, "file", "files")
+            ),
         ),
         ("folders", folders.to_string()),
         ("links", links.to_string()),

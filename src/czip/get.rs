@@ -17,13 +17,13 @@ use refrain_gateway::units::{ByteSize, TimeSpan};
 use serde::Serialize;
 
 use super::{
-    headers::HeaderArguments, keys::UnlockArguments, open::STANDARD, report, retry, thread_count,
-    threads,
+    connection_count, headers::HeaderArguments, keys::UnlockArguments, open::STANDARD, report,
+    retry, thread_count, threads,
 };
 use crate::{
     interrupt::Interrupt,
     progress,
-    table::{bytes, counted, percent, printable},
+    table::{bytes, count, percent, printable},
     told::tell,
 };
 
@@ -77,7 +77,7 @@ pub struct GetArguments {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     requests: usize,
     /// Requests at a time, up to 64
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = RangedU64ValueParser::<usize>::new().range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = connection_count())]
     connections: usize,
     /// The server's answers begin within this, and their pieces follow each other so; else they are asked
     /// for again, up to 5 times in a row. Edges get up to 10s
@@ -410,7 +410,7 @@ impl Report {
 
     fn lines(&self) -> Vec<(&'static str, String)> {
         let of = |part: &Fetched| format!("{} by {}", bytes(part.bytes), part.requests);
-        let requests = counted(self.fetched.requests, "request");
+        let requests = count(self.fetched.requests, "request", "requests");
         let mut fetched = format!("{} by {requests}", bytes(self.fetched.bytes));
         if let Some(plain_bytes) = self.plain_bytes {
             let share = percent(self.fetched.bytes as f64, plain_bytes as f64);
@@ -439,7 +439,7 @@ impl Report {
             None => lines.extend(self.chunk_lines()),
         }
         if self.cache_damaged > 0 {
-            let damaged = counted(self.cache_damaged, "chunk");
+            let damaged = count(self.cache_damaged, "chunk", "chunks");
             lines.push(("damaged", format!("{damaged} of the cache, now kept anew")));
         }
         for edge in &self.edges {
@@ -450,7 +450,7 @@ impl Report {
             };
             let what = format!(
                 "{}, {}{absent}",
-                counted(edge.chunks, "chunk"),
+                count(edge.chunks, "chunk", "chunks"),
                 of(&edge.fetched)
             );
             lines.push(("from", format!("{}: {what}", printable(&edge.url))));
@@ -468,7 +468,11 @@ impl Report {
         ];
         let some = all.into_iter().filter(|(_, count)| count.chunks > 0);
         some.map(|(whence, count)| {
-            let what = format!("{}, {}", counted(count.chunks, "chunk"), bytes(count.bytes));
+            let what = format!(
+                "{}, {}",
+                count(count.chunks, "chunk", "chunks"),
+                bytes(count.bytes)
+            );
             (whence, what)
         })
         .collect()
@@ -486,7 +490,11 @@ impl Stored {
         ];
         let some = all.into_iter().filter(|(_, count)| count.frames > 0);
         some.map(|(whence, count)| {
-            let what = format!("{}, {}", counted(count.frames, "frame"), bytes(count.bytes));
+            let what = format!(
+                "{}, {}",
+                count(count.frames, "frame", "frames"),
+                bytes(count.bytes)
+            );
             (whence, what)
         })
         .collect()

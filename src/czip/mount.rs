@@ -66,7 +66,10 @@ mod linux {
     use tokio::runtime::{Builder, Runtime};
 
     use super::{super::open, MountArguments};
-    use crate::interrupt::{Interrupt, Signals};
+    use crate::{
+        interrupt::{Interrupt, Signals},
+        table::count,
+    };
 
     /// How long whoever has files open may take before we say that we wait for him.
     const PATIENCE: Duration = Duration::from_secs(1);
@@ -93,8 +96,8 @@ mod linux {
         let mut mounted =
             mount(archive, &arguments.folder, options).with_context(|| called.clone())?;
         if mounted.left_out() > 0 {
-            let count = mounted.left_out();
-            tracing::warn!("{count} files are not shown: names in their paths are too long");
+            let left_out = count(mounted.left_out(), "path", "paths");
+            tracing::warn!("not shown: {left_out}, with a name in it that is too long");
         }
         let unmounter = mounted.unmounter();
         let (_serving, has_ended) = channel();

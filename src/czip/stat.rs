@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     interrupt::Interrupt,
-    table::{bytes, percent},
+    table::{bytes, count, percent},
     told::tell,
 };
 
@@ -204,7 +204,7 @@ impl Report {
             (
                 "content",
                 content.map_or_else(unknown, |(plain, entries)| {
-                    format!("{} in {entries} entries", bytes(plain))
+                    format!("{} in {}", bytes(plain), count(entries, "entry", "entries"))
                 }),
             ),
             ("redundancy", redundancy),

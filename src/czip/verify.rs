@@ -13,7 +13,11 @@ use super::{
     open::{self, AccessArguments},
     report, thread_count, threads,
 };
-use crate::{interrupt::Interrupt, progress, table::bytes};
+use crate::{
+    interrupt::Interrupt,
+    progress,
+    table::{bytes, count},
+};
 
 #[derive(clap::Args)]
 pub struct VerifyArguments {
@@ -51,7 +55,11 @@ pub fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
     let report = interrupt.or(check(arguments, &interrupt))?;
     let mut lines = vec![(
         "whole",
-        format!("{} frames, {}", report.frames, bytes(report.stored_bytes)),
+        format!(
+            "{}, {}",
+            count(report.frames, "frame", "frames"),
+            bytes(report.stored_bytes)
+        ),
     )];
     if let Some(plain_bytes) = report.plain_bytes {
         lines.push(("content", bytes(plain_bytes)));

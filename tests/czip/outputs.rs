@@ -82,7 +82,7 @@ fn what_cannot_be_read_is_told_and_left_out_and_the_exit_code_says_so() {
     assert!(lines[0].starts_with("refrain: left out: d/nnn"), "{error}");
     assert!(lines[0].contains("File name too long"), "{error}");
     assert!(
-        lines[1].contains("without what could not be read: 1 files"),
+        lines[1].contains("without what could not be read: 1 path"),
         "{error}"
     );
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
