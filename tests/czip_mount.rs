@@ -213,3 +213,33 @@ fn what_a_killed_mount_left_is_told_and_how_to_be_rid_of_it() {
     unmount(&at);
     assert!(is_told, "{said}");
 }
+
+#[test]
+fn one_file_system_keeps_a_folder_empty_that_another_is_mounted_on() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("tree");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("file"), "what is in it").unwrap();
+    let archive = create(&folder);
+    let at = folder.join("mounted");
+    fs::create_dir(&at).unwrap();
+    let Some(_process) = mount("one_file_system", archive.to_str().unwrap(), &at) else {
+        return;
+    };
+    let listed = |options: &[&str]| {
+        let made = scratch.path().join("made.czip");
+        let create = refrain()
+            .args(["czip", "create"])
+            .args(options)
+            .args([folder.as_path(), "-o".as_ref(), &made])
+            .output();
+        assert!(create.unwrap().status.success());
+        let list = refrain().args(["czip", "list"]).arg(&made).output();
+        String::from_utf8(list.unwrap().stdout)
+            .unwrap()
+            .lines()
+            .count()
+    };
+    assert_eq!(listed(&[]), 5);
+    assert_eq!(listed(&["--one-file-system"]), 3);
+}

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    fs::{self, OpenOptions},
+    fs::{self, Metadata, OpenOptions},
     io::{self, IsTerminal},
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
@@ -12,7 +12,8 @@ use anyhow::{Context, ensure};
 use refrain_czip::{
     chunker::{Chunking, ChunkingMethod},
     create::{
-        CreateError, CreateOptions, CreateProgress, Created, FileId, Input, LeftOut, Output, create,
+        CreateError, CreateOptions, CreateProgress, Created, Exclude, ExcludeError, FileId, Input,
+        LeftOut, Output, create, name_of,
     },
     format::header::Profile,
     method::Compression,
@@ -57,6 +58,15 @@ pub struct CreateArguments {
     /// in a folder is told and left out, and the exit code is 1: the archive has all else
     #[arg(value_name = "FILE|DIR", required = true)]
     inputs: Vec<PathBuf>,
+    /// Leave out what matches, such as '*.o', target/ or /site/cache; may be given several times. A pattern
+    /// is held against names, or with a `/` in it against the ends of paths as `list` shows them; with `/` in
+    /// front against whole ones; with `/` at its end it is of folders alone. `*` and `?` do not match `/`, and
+    /// `**` does. With a folder goes all that is in it
+    #[arg(long, value_name = "PATTERN", value_parser = parse_pattern)]
+    exclude: Vec<String>,
+    /// Keep folders empty that are on other file systems than the FILE or DIR that they are in
+    #[arg(long)]
+    one_file_system: bool,
     /// Where the archive goes; `-` is standard output. A pipe or a device gets it in one pass, as with
     /// --stream
     #[arg(short, long, value_name = "OUT.czip")]
@@ -194,7 +204,7 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
     let mut options = options(arguments, is_pipe)?;
     options.passed_over = passed_over;
     let inputs = inputs(&arguments.inputs, &interrupt)?;
-    options.expected_bytes = expected_bytes(&arguments.inputs, &interrupt)?;
+    options.expected_bytes = expected_bytes(&arguments.inputs, &options, &interrupt)?;
     let bar = progress::of_bytes(options.expected_bytes);
     let mut left_out = AllLeftOut::default();
     let created = create(inputs, output, &options, &mut |now: CreateProgress<'_>| {
@@ -268,6 +278,8 @@ fn options(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<CreateO
         index_bytes: arguments.index_memory,
         threads: threads(arguments.threads),
         encryption: arguments.encrypt.options()?,
+        exclude: Exclude::new(arguments.exclude.iter().map(String::as_str))?,
+        is_one_file_system: arguments.one_file_system,
         ..CreateOptions::default()
     };
     if let (false, None) = (is_pipe, std::env::var_os("TMPDIR")) {
@@ -292,45 +304,69 @@ fn inputs(paths: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<Input>
 }
 
 /// About how many bytes there are to archive, if that can be known before they are read.
-fn expected_bytes(inputs: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Option<u64>> {
+fn expected_bytes(
+    inputs: &[PathBuf],
+    options: &CreateOptions,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Option<u64>> {
     if inputs.iter().any(|path| path.as_os_str() == STANDARD) {
         return Ok(standard_io::input_left());
     }
-    let mut seen = HashSet::new();
-    let mut bytes = 0;
+    let mut expected = Expected {
+        options,
+        interrupt,
+        seen: HashSet::new(),
+        device: None,
+        bytes: 0,
+    };
     for input in inputs {
-        bytes += bytes_in(input, true, &mut seen, interrupt);
+        expected.device = None;
+        // What is wrong with it is said when it is to be archived.
+        if let (Ok(metadata), Ok(name)) = (fs::metadata(input), name_of(input)) {
+            expected.add(input, name.as_bytes(), &metadata);
+        }
         interrupt.check()?;
     }
-    Ok(Some(bytes))
+    Ok(Some(expected.bytes))
 }
 
-/// The bytes of all files at and below `path`; what cannot be read has none.
-fn bytes_in(
-    path: &Path,
-    is_given: bool,
-    seen: &mut HashSet<(u64, u64)>,
-    interrupt: &Interrupt,
-) -> u64 {
-    let metadata = match is_given {
-        true => fs::metadata(path),
-        false => fs::symlink_metadata(path),
-    };
-    match metadata {
-        Ok(file) if file.is_file() => {
-            match file.nlink() < 2 || seen.insert((file.dev(), file.ino())) {
-                true => file.len(),
-                false => 0,
+/// Adds up the bytes of files; what cannot be read has none.
+struct Expected<'a> {
+    options: &'a CreateOptions,
+    interrupt: &'a Interrupt,
+    /// Files with several names.
+    seen: HashSet<(u64, u64)>,
+    /// The file system of the input.
+    device: Option<u64>,
+    bytes: u64,
+}
+
+impl Expected<'_> {
+    /// All that is at and below `path`, which the archive calls `name`.
+    fn add(&mut self, path: &Path, name: &[u8], metadata: &Metadata) {
+        if self.options.exclude.is_of(name, metadata.is_dir()) {
+            return;
+        }
+        if metadata.is_file() {
+            let is_new = metadata.nlink() < 2 || self.seen.insert((metadata.dev(), metadata.ino()));
+            self.bytes += if is_new { metadata.len() } else { 0 };
+            return;
+        }
+        let device = *self.device.get_or_insert(metadata.dev());
+        let is_elsewhere = self.options.is_one_file_system && metadata.dev() != device;
+        if !metadata.is_dir() || is_elsewhere {
+            return;
+        }
+        for below in fs::read_dir(path).into_iter().flatten().flatten() {
+            if self.interrupt.check().is_err() {
+                return;
+            }
+            // Of the entry itself: links are not followed.
+            if let Ok(metadata) = below.metadata() {
+                let name = [name, below.file_name().as_bytes()].join(&b'/');
+                self.add(&below.path(), &name, &metadata);
             }
         }
-        Ok(folder) if folder.is_dir() => {
-            let below = fs::read_dir(path).into_iter().flatten().flatten();
-            below
-                .take_while(|_| interrupt.check().is_ok())
-                .map(|below| bytes_in(&below.path(), false, seen, interrupt))
-                .sum()
-        }
-        _ => 0,
     }
 }
 
@@ -415,6 +451,11 @@ fn parse_frame_size(text: &str) -> Result<u32, String> {
         true => Ok(asked as u32),
         false => Err("expected at most 8MiB".to_owned()),
     }
+}
+
+/// A pattern as it is, if it is one.
+fn parse_pattern(text: &str) -> Result<String, ExcludeError> {
+    Exclude::new([text]).map(|_| text.to_owned())
 }
 
 fn parse_index_memory(text: &str) -> Result<usize, String> {

@@ -112,3 +112,50 @@ fn one_file_of_a_folder_goes_to_standard_output() {
         assert!(error.contains(words), "{error}");
     }
 }
+
+#[test]
+fn what_is_excluded_is_not_in_the_archive_and_all_else_is() {
+    let world = World::new();
+    for name in [
+        "a.o",
+        "a.c",
+        "target/x",
+        "sub/target/y",
+        "sub/b.o",
+        "sub/cache/z",
+        "cache/z",
+    ] {
+        world.write(&format!("d/{name}"), b"content");
+    }
+    let paths = |options: &[&str]| {
+        world.run(&[&["create", "d", "-o", "d.czip"], options].concat());
+        let entries = world.json(&["list", "d.czip"]);
+        let entries = entries["entries"].as_array().expect("entries").clone();
+        let paths = entries
+            .iter()
+            .map(|entry| entry["path"].as_str().expect("text").to_owned());
+        paths.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        paths(&[
+            "--exclude",
+            "*.o",
+            "--exclude=target/",
+            "--exclude",
+            "/d/cache"
+        ]),
+        "d d/a.c d/sub d/sub/cache d/sub/cache/z"
+    );
+    assert_eq!(paths(&["--exclude", "d"]), "");
+    assert_eq!(
+        paths(&["--exclude", "sub/*", "--exclude", "[ct]*"]),
+        "d d/a.c d/a.o d/sub"
+    );
+    let (code, error) = world.fails(&["create", "d", "-o", "x.czip", "--exclude", "[a"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(
+        error.contains("--exclude") && error.contains("no pattern"),
+        "{error}"
+    );
+    assert!(!world.path("x.czip").exists());
+}

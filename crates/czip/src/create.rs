@@ -12,6 +12,7 @@
 pub(crate) mod by_hand;
 mod earlier;
 mod error;
+mod exclude;
 mod frame_table;
 mod frames;
 mod new_file;
@@ -31,11 +32,12 @@ mod tests;
 mod walk;
 
 pub use error::CreateError;
+pub use exclude::{Exclude, ExcludeError};
 pub use output::Output;
 pub(crate) use seal::private_place;
 pub use seal::{EncryptOptions, SealError};
-pub use walk::{FileId, Input};
-pub(crate) use walk::{Found, Visited, walk};
+pub(crate) use walk::{Bounds, Found, Visited, walk};
+pub use walk::{FileId, Input, name_of};
 
 use std::{
     io::{self, Read},
@@ -111,6 +113,10 @@ pub struct CreateOptions {
     /// Files that are passed over where they lie in a folder, such as what standard output goes to.
     /// The output is by itself.
     pub passed_over: Vec<FileId>,
+    /// What is left out by its path.
+    pub exclude: Exclude,
+    /// Whether folders on other file systems than the input that they lie in are kept empty.
+    pub is_one_file_system: bool,
 }
 
 impl Default for CreateOptions {
@@ -130,6 +136,8 @@ impl Default for CreateOptions {
             temporary: std::env::temp_dir(),
             encryption: None,
             passed_over: Vec::new(),
+            exclude: Exclude::default(),
+            is_one_file_system: false,
         }
     }
 }
@@ -201,7 +209,12 @@ pub fn create(
     let mut piece = vec![0; PIECE_BYTES];
     let mut passed_over = creator.streams.frames.frames.own_files();
     passed_over.extend(&options.passed_over);
-    walk::walk(inputs, &passed_over, &mut |visited| {
+    let bounds = Bounds {
+        own: &passed_over,
+        exclude: Some(&options.exclude),
+        is_one_file_system: options.is_one_file_system,
+    };
+    walk::walk(inputs, &bounds, &mut |visited| {
         let found = match visited {
             Visited::Found(found) => found,
             Visited::Special(path) => {

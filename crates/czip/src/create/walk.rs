@@ -2,13 +2,14 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    ffi::OsString,
     fs::{self, File, Metadata},
     io::{self, Read},
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };
 
-use super::CreateError;
+use super::{CreateError, Exclude};
 use crate::format::catalog::{Entry, EntryKind, is_valid_path};
 
 /// Something that is to go into an archive.
@@ -61,13 +62,48 @@ pub(crate) struct Found {
 /// Says whether what was found is in the archive, so that links may lead to it.
 type Take<'a> = &'a mut dyn FnMut(Visited<'_>) -> Result<bool, CreateError>;
 
-/// Gives all that `inputs` have to `take`: folders before what is in them, names in order; of the
-/// files `own` nothing. What is wrong with an input itself is an error; with what is in it, it is told.
-pub(crate) fn walk(inputs: Vec<Input>, own: &[FileId], take: Take<'_>) -> Result<(), CreateError> {
+/// Where a walk does not go.
+#[derive(Default)]
+pub(crate) struct Bounds<'a> {
+    /// Files that are passed over.
+    pub(crate) own: &'a [FileId],
+    pub(crate) exclude: Option<&'a Exclude>,
+    /// Whether folders on other file systems than their input are kept empty.
+    pub(crate) is_one_file_system: bool,
+}
+
+impl Bounds<'_> {
+    fn excludes(&self, name: &[u8], metadata: &Metadata) -> bool {
+        (self.exclude).is_some_and(|exclude| exclude.is_of(name, metadata.is_dir()))
+    }
+}
+
+/// What an input is called in an archive.
+///
+/// # Errors
+/// If it is one such as `.`, and what it is called cannot be found out.
+pub fn name_of(path: &Path) -> io::Result<OsString> {
+    if let Some(name) = path.file_name() {
+        return Ok(name.to_owned());
+    }
+    // `.`, `..` and the like are called what they are.
+    let whole = fs::canonicalize(path)?;
+    let name = whole.file_name().map(ToOwned::to_owned);
+    Ok(name.unwrap_or_else(|| "root".into()))
+}
+
+/// Gives all that `inputs` have within `bounds` to `take`: folders before what is in them, names in
+/// order. What is wrong with an input itself is an error; with what is in it, it is told.
+pub(crate) fn walk(
+    inputs: Vec<Input>,
+    bounds: &Bounds<'_>,
+    take: Take<'_>,
+) -> Result<(), CreateError> {
     let mut names = HashSet::new();
     let mut walker = Walker {
         take,
-        own,
+        bounds,
+        device: 0,
         links: HashMap::new(),
     };
     for input in inputs {
@@ -86,22 +122,17 @@ pub(crate) fn walk(inputs: Vec<Input>, own: &[FileId], take: Take<'_>) -> Result
             }))?),
             Input::Path(path) => {
                 let at = |error| input_error(&path, error);
-                let name = match path.file_name() {
-                    Some(name) => name.to_owned(),
-                    // `.`, `..` and the like are called what they are.
-                    None => {
-                        let whole = fs::canonicalize(&path).map_err(at)?;
-                        let name = whole.file_name().map(ToOwned::to_owned);
-                        name.unwrap_or_else(|| "root".into())
-                    }
-                };
+                let name = name_of(&path).map_err(at)?;
                 if !names.insert(name.clone()) {
                     return Err(CreateError::SameName {
                         name: name.to_string_lossy().into_owned(),
                     });
                 }
                 let metadata = fs::metadata(&path).map_err(at)?;
-                if own.contains(&FileId::of(&metadata)) {
+                if bounds.excludes(name.as_bytes(), &metadata) {
+                    continue;
+                }
+                if bounds.own.contains(&FileId::of(&metadata)) {
                     return Err(CreateError::OutputIsInput { path });
                 }
                 if !metadata.is_dir() && !metadata.is_file() {
@@ -123,8 +154,9 @@ fn input_error(path: &Path, error: io::Error) -> CreateError {
 
 struct Walker<'a> {
     take: Take<'a>,
-    /// What is passed over.
-    own: &'a [FileId],
+    bounds: &'a Bounds<'a>,
+    /// The file system of the input that it is in.
+    device: u64,
     /// Files that have other names as well, and the first of them.
     links: HashMap<FileId, Vec<u8>>,
 }
@@ -142,6 +174,7 @@ impl Walker<'_> {
                 path: path.to_owned(),
             });
         }
+        self.device = metadata.dev();
         let found = self.found(path, name, metadata, true);
         let found = found.map_err(|error| input_error(path, error))?;
         self.give(found, metadata)
@@ -153,7 +186,9 @@ impl Walker<'_> {
             Ok(metadata) => metadata,
             Err(error) => return self.tell(Visited::Unread(path, error)),
         };
-        if self.own.contains(&FileId::of(&metadata)) {
+        if self.bounds.excludes(&name, &metadata)
+            || self.bounds.own.contains(&FileId::of(&metadata))
+        {
             return Ok(());
         }
         let kind = metadata.file_type();
@@ -225,7 +260,8 @@ impl Walker<'_> {
         if is_there && may_have_links {
             self.links.insert(FileId::of(metadata), name.clone());
         }
-        if !metadata.is_dir() {
+        let is_elsewhere = self.bounds.is_one_file_system && metadata.dev() != self.device;
+        if !metadata.is_dir() || is_elsewhere {
             return Ok(());
         }
         let names: io::Result<Vec<_>> = fs::read_dir(&path)
@@ -252,7 +288,8 @@ mod tests {
     fn walked(folder: &Path, mut take: impl FnMut(&Path) -> bool) -> Vec<String> {
         let mut seen = Vec::new();
         let input = Input::Path(folder.to_owned());
-        walk(vec![input], &[], &mut |visited| {
+        let bounds = Bounds::default();
+        walk(vec![input], &bounds, &mut |visited| {
             let name = |path: &Path| {
                 let below = path.strip_prefix(folder).expect("it is below");
                 below.display().to_string()

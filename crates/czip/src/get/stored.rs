@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     archive::Naming,
-    create::{CreateError, Input, Visited, walk},
+    create::{Bounds, CreateError, Input, Visited, walk},
     format::{
         ChunkName, Stream, digest,
         header::{Header, Profile},
@@ -121,7 +121,8 @@ impl Stored {
         let mut has_archives = false;
         let mut failed = None;
         let mut unread = None;
-        let walked = walk(vec![Input::Path(seed.to_owned())], &[], &mut |visited| {
+        let input = Input::Path(seed.to_owned());
+        let walked = walk(vec![input], &Bounds::default(), &mut |visited| {
             let found = match visited {
                 Visited::Found(found) => found,
                 Visited::Special(_) => return Ok(false),

@@ -15,7 +15,7 @@ use super::super::GetError;
 use crate::{
     archive::{Archive, CacheBytes, FileSource},
     container::{RestartPoint, Weaver, Woven},
-    create::{CreateError, Found, Input, Visited, walk},
+    create::{Bounds, CreateError, Found, Input, Visited, walk},
     format::{
         Stream,
         catalog::{Entry, EntryKind},
@@ -65,7 +65,8 @@ pub(super) fn read(seed: &Path, is_woven: bool, take: &mut dyn Take) -> Result<O
         failed: None,
     };
     let mut unread = None;
-    let walked = walk(vec![Input::Path(seed.to_owned())], &[], &mut |visited| {
+    let input = Input::Path(seed.to_owned());
+    let walked = walk(vec![input], &Bounds::default(), &mut |visited| {
         let found = match visited {
             Visited::Found(found) => found,
             Visited::Special(_) => return Ok(false),
