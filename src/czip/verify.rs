@@ -1,11 +1,15 @@
 //! `refrain czip verify`: whether an archive is what it was when it was made.
 
-use std::path::PathBuf;
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use refrain_czip::{
     archive::{Archive, ReadError},
-    verify::{Verified, bytes_to_verify, verify, verify_content, verify_names},
+    format::Stream,
+    verify::{
+        FilesInFrame, Verified, bytes_to_verify, files_in_frame, verify, verify_content,
+        verify_names,
+    },
 };
 use serde::Serialize;
 
@@ -16,7 +20,7 @@ use super::{
 use crate::{
     interrupt::Interrupt,
     progress,
-    table::{bytes, count},
+    table::{bytes, count, printable},
 };
 
 #[derive(clap::Args)]
@@ -82,7 +86,9 @@ fn check(arguments: &VerifyArguments, interrupt: &Interrupt) -> anyhow::Result<R
     let Verified {
         frames,
         stored_bytes,
-    } = stored(&archive, threads, interrupt).with_context(called)?;
+    } = stored(&archive, threads, interrupt)
+        .map_err(|error| with_files(&archive, error, interrupt))
+        .with_context(called)?;
     let (mut plain_bytes, mut checked_names) = (None, None);
     if arguments.content {
         content(&archive, threads, interrupt).with_context(called)?;
@@ -143,6 +149,45 @@ fn names(
     });
     bar.finish_and_clear();
     unless_stopped(verified?, interrupt)
+}
+
+/// The error, with the files that it hits if it is damage to a frame and they can be told.
+fn with_files(
+    archive: &Archive<open::AnySource>,
+    error: anyhow::Error,
+    interrupt: &Interrupt,
+) -> anyhow::Error {
+    let Some(&ReadError::Frame {
+        stream: Stream::Content,
+        number,
+        ..
+    }) = error.downcast_ref()
+    else {
+        return error;
+    };
+    let bar = progress::of_bytes(Some(archive.plain_bytes()));
+    bar.set_message("which files are damaged");
+    let found = files_in_frame(archive, number, &mut |position| {
+        bar.set_position(position);
+        interrupt.flow()
+    });
+    bar.finish_and_clear();
+    // Who cannot be told them is told what is damaged.
+    let Ok(Some(FilesInFrame {
+        first: Some(first),
+        files,
+    })) = found
+    else {
+        return error;
+    };
+    let first = match first.is_empty() {
+        true => "standard input".to_owned(),
+        false => printable(OsStr::from_bytes(&first).display()),
+    };
+    match files {
+        1 => anyhow!("{error}; it has bytes of {first}"),
+        _ => anyhow!("{error}; it has bytes of {files} files, the first is {first}"),
+    }
 }
 
 /// What was verified, if nobody stopped it.

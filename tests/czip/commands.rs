@@ -288,3 +288,34 @@ fn a_pipe_that_finds_no_room_is_told_where_there_was_none() {
         "{error}"
     );
 }
+
+#[test]
+fn verify_names_the_files_that_damage_hits() {
+    let world = World::new();
+    for (file, seed) in [("a", 1), ("b", 2), ("c", 3), ("d", 2)] {
+        world.write(&format!("d/{file}"), &noise(seed, 500_000));
+    }
+    world.run(&["create", "d", "-o", "d.czip", "--compress", "none"]);
+    let archive = fs::read(world.path("d.czip")).expect("there");
+    let middle_of = |seed| {
+        let middle = &noise(seed, 500_000)[250_000..250_032];
+        let mut at = archive.windows(32);
+        at.position(|window| window == middle)
+            .expect("it is stored")
+    };
+    for (seed, words) in [
+        (1, "; it has bytes of d/a\n"),
+        (2, "; it has bytes of 2 files, the first is d/b\n"),
+    ] {
+        let mut damaged = archive.clone();
+        damaged[middle_of(seed)] ^= 1;
+        world.write("damaged.czip", &damaged);
+        let (code, error) = world.fails(&["verify", "damaged.czip"]);
+        assert_eq!(code, Some(1));
+        assert!(
+            error.starts_with("refrain: damaged.czip: frame "),
+            "{error}"
+        );
+        assert!(error.ends_with(words), "{error}");
+    }
+}

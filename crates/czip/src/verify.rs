@@ -1,5 +1,9 @@
 //! Checks all that an archive stores, without decompressing its frames (CZIP, section 3.2).
 
+mod files;
+
+pub use files::{FilesInFrame, files_in_frame};
+
 use std::{
     ops::ControlFlow,
     sync::{
