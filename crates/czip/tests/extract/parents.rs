@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, Permissions},
+    ops::ControlFlow,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::Path,
     time::{Duration, SystemTime},
@@ -69,4 +70,34 @@ fn folders_above_what_is_wanted_that_are_there_stay_as_they_are() {
     assert!(top_folder.1 > 4000, "made by somebody else");
     assert_eq!(open.0, 0o711);
     assert_eq!((private, deep), ((0o700, 3000), (0o555, 4000)));
+}
+
+#[test]
+fn folders_that_stay_when_not_all_get_their_names_are_as_the_archive_says() {
+    let top = tempfile::tempdir().expect("a folder");
+    let source = top.path().join("s");
+    fs::create_dir_all(source.join("a")).expect("made");
+    fs::write(source.join("a/file"), "content").expect("written");
+    fs::write(source.join("z"), "more").expect("written");
+    for (folder, mode) in [("s/a", 0o555), ("s", 0o751)] {
+        let mode = Permissions::from_mode(mode);
+        fs::set_permissions(top.path().join(folder), mode).expect("ours");
+    }
+    let archive = archive_of(&source);
+    let target = top.path().join("target");
+    let failed = extracted(&archive, &target, &[], &mut |now| {
+        if now.is_syncing {
+            // Where a file is to be.
+            fs::create_dir(target.join("s/z")).expect("made");
+        }
+        ControlFlow::Continue(())
+    });
+    failed.expect_err("a file cannot replace a folder");
+    let mode = |path: &str| fs::metadata(target.join(path)).expect("there").mode() & 0o7777;
+    assert_eq!((mode("s"), mode("s/a")), (0o751, 0o555));
+    assert_eq!(
+        fs::read(target.join("s/a/file")).expect("there"),
+        b"content"
+    );
+    assert_eq!(fs::read_dir(target.join("s")).expect("there").count(), 2);
 }
