@@ -466,12 +466,12 @@ impl Report {
             ("by name", &self.by_name),
             ("server", &self.from_server),
         ];
-        let some = all.into_iter().filter(|(_, count)| count.chunks > 0);
-        some.map(|(whence, count)| {
+        let some = all.into_iter().filter(|(_, found)| found.chunks > 0);
+        some.map(|(whence, found)| {
             let what = format!(
                 "{}, {}",
-                count(count.chunks, "chunk", "chunks"),
-                bytes(count.bytes)
+                count(found.chunks, "chunk", "chunks"),
+                bytes(found.bytes)
             );
             (whence, what)
         })
@@ -488,12 +488,12 @@ impl Stored {
             ("made anew", &self.made),
             ("server", &self.from_server),
         ];
-        let some = all.into_iter().filter(|(_, count)| count.frames > 0);
-        some.map(|(whence, count)| {
+        let some = all.into_iter().filter(|(_, found)| found.frames > 0);
+        some.map(|(whence, found)| {
             let what = format!(
                 "{}, {}",
-                count(count.frames, "frame", "frames"),
-                bytes(count.bytes)
+                count(found.frames, "frame", "frames"),
+                bytes(found.bytes)
             );
             (whence, what)
         })

@@ -1,12 +1,10 @@
 //! Tells of requests that failed and are made again: whoever waits learns what for, on a terminal or
 //! not.
 
-use std::io::{self, Write};
-
 use indicatif::ProgressBar;
 use refrain_czip::remote::{OnRetry, Retry};
 
-use crate::table::printable;
+use crate::{table::printable, told};
 
 /// A line on standard error for each, above `bar`.
 pub fn told_above(bar: &ProgressBar) -> OnRetry {
@@ -26,11 +24,9 @@ fn tell(retry: Retry<'_>) {
         attempts_max,
         pause,
     } = retry;
-    // What cannot be told is done all the same.
-    let _ = writeln!(
-        io::stderr(),
-        "refrain: {}; attempt {attempt} of {attempts_max} in {:.1} s",
+    told::tell(format_args!(
+        "{}; attempt {attempt} of {attempts_max} in {:.1} s",
         printable(error),
         pause.as_secs_f64()
-    );
+    ));
 }
