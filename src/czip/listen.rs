@@ -1,13 +1,15 @@
 //! Serving until the program is told to stop.
 
-use std::io;
+use std::{io, time::Duration};
 
 use anyhow::Context;
+use refrain_gateway::units::TimeSpan;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     net::TcpListener,
     runtime::Builder,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
+    sync::oneshot,
 };
 
 use crate::log::LogArguments;
@@ -21,17 +23,48 @@ pub struct ListenArguments {
     /// Where to listen
     #[arg(long, value_name = "HOST:PORT")]
     listen: String,
+    /// Told to stop (SIGTERM, Ctrl-C), it sends for so long what is being sent; what is left then is cut
+    /// off. Told again, it ends at once
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    drain: TimeSpan,
     #[command(flatten)]
     log: LogArguments,
 }
 
+/// What tells the program to stop.
+struct Signals {
+    terminated: Signal,
+    interrupted: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminated: signal(SignalKind::terminate())?,
+            interrupted: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminated.recv() => {}
+            _ = self.interrupted.recv() => {}
+        }
+    }
+}
+
 impl ListenArguments {
+    /// How long answers have to reach their ends when the program is told to stop.
+    pub fn drain_timeout(&self) -> Duration {
+        self.drain.0
+    }
+
     /// Has `make` make what serves, and that serve until SIGTERM or Ctrl-C. `what` is for the log.
     pub fn serve<S>(
         &self,
         what: &str,
         make: impl FnOnce() -> anyhow::Result<S>,
-        run: impl AsyncFnOnce(&S, TcpListener, Stop) -> io::Result<()>,
+        run: impl AsyncFnOnce(&S, TcpListener, Told, Told) -> io::Result<()>,
     ) -> anyhow::Result<()> {
         let _log = self.log.begin();
         let server = make()?;
@@ -40,22 +73,27 @@ impl ListenArguments {
             .max_blocking_threads(READERS_MAX)
             .build()?;
         let served = runtime.block_on(async {
-            let mut terminated = signal(SignalKind::terminate())?;
-            let mut interrupted = signal(SignalKind::interrupt())?;
+            let mut signals = Signals::new()?;
             let listener = TcpListener::bind(&self.listen)
                 .await
                 .with_context(|| format!("cannot listen on {}", self.listen))?;
             // With port 0 this alone says which one it is.
             let address = listener.local_addr()?;
             tracing::info!(%address, what, "serving");
-            let stop = Box::pin(async move {
-                tokio::select! {
-                    _ = terminated.recv() => {}
-                    _ = interrupted.recv() => {}
-                }
-                tracing::info!("stopping: what is being sent is sent to its end");
+            let (stop, stopped) = oneshot::channel();
+            let (end, ended) = oneshot::channel();
+            let drain = self.drain;
+            tokio::spawn(async move {
+                signals.next().await;
+                tracing::info!(
+                    "stopping: what is being sent has {drain} to reach its end; a second signal cuts it off"
+                );
+                let _ = stop.send(());
+                signals.next().await;
+                tracing::info!("told again to stop: ending at once");
+                let _ = end.send(());
             });
-            run(&server, listener, stop).await?;
+            run(&server, listener, told(stopped), told(ended)).await?;
             anyhow::Ok(())
         });
         // A read that hangs is not waited for.
@@ -65,7 +103,11 @@ impl ListenArguments {
 }
 
 /// Done when the program is told to stop.
-pub type Stop = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type Told = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+fn told(told: oneshot::Receiver<()>) -> Told {
+    Box::pin(async { drop(told.await) })
+}
 
 /// Lets the process have as many files open as its connections need, as far as the system allows: by
 /// default a process may have a few hundred.

@@ -59,6 +59,7 @@ pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
         serve: ServeOptions {
             cache_bytes: arguments.memory.0,
             connections_max: arguments.connections.max(1),
+            drain_timeout: arguments.listen.drain_timeout(),
             ..defaults.serve
         },
         remembered: arguments.recheck.0,
@@ -70,7 +71,9 @@ pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
         allow_open_files(arguments.connections);
         Ok(Proxy::new(&options)?)
     };
-    (arguments.listen).serve(&arguments.origin, make, async |proxy, listener, stop| {
-        proxy.run(listener, stop).await
-    })
+    (arguments.listen).serve(
+        &arguments.origin,
+        make,
+        async |proxy, listener, stop, end| proxy.run(listener, stop, end).await,
+    )
 }

@@ -27,6 +27,7 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
     let options = ServeOptions {
         cache_bytes: arguments.cache.0,
         connections_max: arguments.connections.max(1),
+        drain_timeout: arguments.listen.drain_timeout(),
         ..ServeOptions::default()
     };
     let folder = arguments.folder.display().to_string();
@@ -35,7 +36,7 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
         Server::new(&arguments.folder, options)
             .with_context(|| format!("{folder} cannot be served"))
     };
-    (arguments.listen).serve(&folder, make, async |server, listener, stop| {
-        server.run(listener, stop).await
+    (arguments.listen).serve(&folder, make, async |server, listener, stop, end| {
+        server.run(listener, stop, end).await
     })
 }

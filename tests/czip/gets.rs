@@ -229,7 +229,7 @@ fn chunks_come_by_name_and_the_report_says_from_where() {
         world.write(&name, b"");
         world.run(&["create", "content", "-o", &name, "--profile", profile]);
     }
-    let (_serving, _log, url) = serve(&world, "served");
+    let (_serving, _log, url) = serve(&world, "served", &[]);
     let archive = format!("{url}/shared.czip");
     for ways in [&["--edge", &url, "--edge", &url][..], &["--by", "batch"]] {
         let get = ["get", &archive, "-o", "out"];

@@ -1,7 +1,7 @@
 //! `refrain czip serve`.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     process::{Child, Command, Stdio},
     thread,
@@ -29,10 +29,12 @@ impl Drop for Serving {
 pub fn serve(
     world: &World,
     folder: &str,
+    arguments: &[&str],
 ) -> (Serving, impl Iterator<Item = Value> + use<>, String) {
     let mut serving = Serving(
         command(&["czip", "serve", folder, "--listen", "127.0.0.1:0"])
             .args(["--cache", "8M", "--json-log"])
+            .args(arguments)
             .current_dir(world.path("."))
             .stderr(Stdio::piped())
             .spawn()
@@ -56,7 +58,7 @@ fn it_serves_logs_json_and_stops_when_told_to() {
     world.write("a", &content);
     world.run(&["create", "a", "-o", "a.czip"]);
     std::fs::remove_file(world.path("a")).expect("it is there");
-    let (mut serving, mut log, url) = serve(&world, ".");
+    let (mut serving, mut log, url) = serve(&world, ".", &[]);
     let url = format!("{url}/a");
     let mut answer = ureq::get(&url).call().expect("an answer");
     let body = answer.body_mut().read_to_vec().expect("a body");
@@ -68,6 +70,40 @@ fn it_serves_logs_json_and_stops_when_told_to() {
     let told = Command::new("kill").args(["-TERM", &process]).status();
     assert!(told.expect("kill runs").success());
     assert!(serving.0.wait().expect("it ends").success());
+}
+
+#[test]
+fn an_answer_that_is_cut_off_at_the_end_is_logged_as_such() {
+    for (drain, signals) in [("100ms", 1), ("1h", 2)] {
+        let world = World::new();
+        let file = std::fs::File::create(world.path("file")).expect("a new file");
+        file.set_len(1 << 30).expect("it has holes");
+        let (mut serving, mut log, url) = serve(&world, ".", &["--drain", drain]);
+        let address = url.strip_prefix("http://").expect("an address");
+        let mut slow = TcpStream::connect(address).expect("it listens");
+        slow.write_all(b"GET /file HTTP/1.1\r\nHost: here\r\n\r\n")
+            .expect("it is read");
+        slow.read_exact(&mut [0; 1000]).expect("it has begun");
+        let process = serving.0.id().to_string();
+        for number in 0..signals {
+            let told = Command::new("kill").args(["-TERM", &process]).status();
+            assert!(told.expect("kill runs").success());
+            let line = log.next().expect("it says so");
+            let message = line["message"].as_str().expect("a message");
+            let expected = match number {
+                0 => format!("has {drain} to"),
+                _ => "ending at once".to_owned(),
+            };
+            assert!(message.contains(&expected), "{message}");
+        }
+        let request = log.next().expect("a line a request");
+        assert_eq!(
+            (&request["path"], &request["is_cut_off"]),
+            (&"/file".into(), &true.into())
+        );
+        assert_eq!(log.next().expect("the end is told")["cut_off"], 1);
+        assert!(serving.0.wait().expect("it ends").success());
+    }
 }
 
 #[test]
@@ -108,7 +144,7 @@ fn how_much_is_logged_is_asked_for_as_of_a_gateway() {
 #[test]
 fn sizes_are_what_the_help_says() {
     let world = World::new();
-    let (_serving, _log, url) = serve(&world, ".");
+    let (_serving, _log, url) = serve(&world, ".", &[]);
     let status = ureq::get(format!("{url}/.czip/status")).call();
     let status = status.expect("an answer").body_mut().read_to_vec();
     let status: Value = serde_json::from_slice(&status.expect("a body")).expect("JSON");

@@ -65,6 +65,8 @@ pub struct ServeOptions {
     /// A client that takes nothing for so long is cut off. On Linux this shows only when it took 128 KiB
     /// of what the kernel has for it: that much in this time is the least.
     pub stall_timeout: Duration,
+    /// Told to stop, it sends for so long what is being sent; what is left then is cut off.
+    pub drain_timeout: Duration,
     /// Answers that are encoded at once; others go out as they are.
     pub encoders_max: usize,
 }
@@ -76,6 +78,7 @@ impl Default for ServeOptions {
             connections_max: 4096,
             head_timeout: Duration::from_secs(30),
             stall_timeout: Duration::from_secs(60),
+            drain_timeout: Duration::from_secs(30),
             encoders_max: 64,
         }
     }
@@ -162,7 +165,8 @@ impl Server {
         self.shared.status()
     }
 
-    /// Serves until `stop` is done, and then what is being sent to its end, for half a minute at most.
+    /// Serves until `stop` is done, and then what is being sent to its end: until `end` is done, or for
+    /// [`drain_timeout`](ServeOptions::drain_timeout).
     ///
     /// # Errors
     /// If connections cannot be taken at all.
@@ -170,7 +174,8 @@ impl Server {
         &self,
         listener: TcpListener,
         stop: impl Future<Output = ()>,
+        end: impl Future<Output = ()>,
     ) -> io::Result<()> {
-        connection::serve(self.shared.clone(), listener, stop).await
+        connection::serve(self.shared.clone(), listener, stop, end).await
     }
 }

@@ -191,7 +191,7 @@ pub(super) struct Record {
     pub(super) began: Instant,
     pub(super) bytes: u64,
     pub(super) is_failed: bool,
-    pub(super) _answering: Answering,
+    pub(super) answering: Answering,
 }
 
 impl Record {
@@ -208,7 +208,8 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        if self.is_failed || self.status >= 500 {
+        let is_cut_off = self.is_failed || self.answering.is_cut_off();
+        if is_cut_off || self.status >= 500 {
             Counters::add(&self.counters.requests_failed, 1);
         }
         tracing::info!(
@@ -218,7 +219,7 @@ impl Drop for Record {
             status = self.status,
             bytes = self.bytes,
             ms = self.began.elapsed().as_millis() as u64,
-            is_cut_off = self.is_failed,
+            is_cut_off,
             "request"
         );
     }

@@ -29,24 +29,36 @@ use super::{
 const BUFFER_BYTES: usize = 256 << 10;
 /// A request's head has no more.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// After this, what is still being sent is cut off.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// So long those that are cut off have to end.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connections that do nothing, in a line: the one that has done nothing for longest ends for who comes
 /// and finds all places taken. So neither who keeps connections for later nor who never sends a request
 /// keeps others out.
 type Idle = Arc<Notify>;
 
-/// Serves connections until `stop`, and those that are at work then to their end.
+/// What connections do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Serving,
+    /// Answers are sent to their ends, and no more begin.
+    Draining,
+    /// All end at once.
+    Ending,
+}
+
+/// Serves connections until `stop`, and then those that are at work to their end, until `end` or for as
+/// long as the options say.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     listener: TcpListener,
     stop: impl Future<Output = ()>,
+    end: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let connections_max = shared.options.connections_max;
     let places = Arc::new(Semaphore::new(connections_max));
     let idle = Idle::default();
-    let (stopping, stopped) = watch::channel(false);
+    let (phase, phases) = watch::channel(Phase::Serving);
     tokio::pin!(stop);
     loop {
         let accepted = tokio::select! {
@@ -68,11 +80,11 @@ pub(super) async fn serve(
             place = place(&places, &idle) => place,
             () = &mut stop => break,
         };
-        let (shared, stopped, idle) = (shared.clone(), stopped.clone(), idle.clone());
+        let (shared, phases, idle) = (shared.clone(), phases.clone(), idle.clone());
         tokio::spawn(async move {
             Counters::add(&shared.counters.connections, 1);
             Counters::add(&shared.counters.connections_now, 1);
-            if let Err(error) = converse(&shared, connection, client, stopped, idle).await {
+            if let Err(error) = converse(&shared, connection, client, phases, idle).await {
                 tracing::debug!(%client, %error, "a connection ended");
             }
             let now = &shared.counters.connections_now;
@@ -81,9 +93,19 @@ pub(super) async fn serve(
         });
     }
     drop(listener);
-    let _ = stopping.send(true);
+    let _ = phase.send(Phase::Draining);
     let all = u32::try_from(connections_max).unwrap_or(u32::MAX);
-    let _ = tokio::time::timeout(DRAIN_TIMEOUT, places.acquire_many(all)).await;
+    let is_drained = tokio::select! {
+        _ = places.acquire_many(all) => true,
+        () = sleep(shared.options.drain_timeout) => false,
+        () = end => false,
+    };
+    if !is_drained {
+        let _ = phase.send(Phase::Ending);
+        let _ = tokio::time::timeout(END_TIMEOUT, places.acquire_many(all)).await;
+        let cut_off = shared.counters.drain_cut_off.load(Ordering::Relaxed);
+        tracing::warn!(cut_off, "stopped: answers were cut off");
+    }
     Ok(())
 }
 
@@ -140,7 +162,7 @@ async fn converse(
     shared: &Arc<Shared>,
     connection: TcpStream,
     client: std::net::SocketAddr,
-    mut stopped: watch::Receiver<bool>,
+    phases: watch::Receiver<Phase>,
     idle: Idle,
 ) -> Result<(), hyper::Error> {
     let options = &shared.options;
@@ -159,7 +181,7 @@ async fn converse(
                 began: Instant::now(),
                 bytes: 0,
                 is_failed: false,
-                _answering: answering,
+                answering,
             };
             let answer = answer(shared, client, request).await;
             record.status = answer.status().as_u16();
@@ -175,7 +197,9 @@ async fn converse(
         .max_headers(64)
         .serve_connection(TokioIo::new(socket), service);
     let mut conversation = pin!(conversation);
-    let mut stop = pin!(stopped.wait_for(|&stopped| stopped));
+    let (mut drains, mut ends) = (phases.clone(), phases);
+    let mut drain = pin!(drains.wait_for(|&phase| phase >= Phase::Draining));
+    let mut end = pin!(ends.wait_for(|&phase| phase == Phase::Ending));
     let mut is_stopping = false;
     let mut in_line = None;
     poll_fn(|context| {
@@ -184,7 +208,14 @@ async fn converse(
             if let Poll::Ready(ended) = conversation.as_mut().poll(context) {
                 return Poll::Ready(ended);
             }
-            if !is_stopping && stop.as_mut().poll(context).is_ready() {
+            if end.as_mut().poll(context).is_ready() {
+                if !work.is_none() {
+                    work.cut_off();
+                    Counters::add(&shared.counters.drain_cut_off, 1);
+                }
+                return Poll::Ready(Ok(()));
+            }
+            if !is_stopping && drain.as_mut().poll(context).is_ready() {
                 is_stopping = true;
                 conversation.as_mut().graceful_shutdown();
                 continue;

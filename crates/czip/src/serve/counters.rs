@@ -12,6 +12,8 @@ pub(super) struct Counters {
     pub(super) connections_idle: AtomicU64,
     pub(super) requests: AtomicU64,
     pub(super) requests_failed: AtomicU64,
+    /// Answers that were cut off because the server was told to stop.
+    pub(super) drain_cut_off: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
     pub(super) cache_hits: AtomicU64,
     pub(super) cache_misses: AtomicU64,

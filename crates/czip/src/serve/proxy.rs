@@ -214,7 +214,8 @@ impl Proxy {
         }
     }
 
-    /// Serves until `stop` is done, and then what is being sent to its end, for half a minute at most.
+    /// Serves until `stop` is done, and then what is being sent to its end: until `end` is done, or for
+    /// [`drain_timeout`](ServeOptions::drain_timeout).
     ///
     /// # Errors
     /// If connections cannot be taken at all.
@@ -222,8 +223,9 @@ impl Proxy {
         &self,
         listener: TcpListener,
         stop: impl Future<Output = ()>,
+        end: impl Future<Output = ()>,
     ) -> io::Result<()> {
-        connection::serve(self.shared.clone(), listener, stop).await
+        connection::serve(self.shared.clone(), listener, stop, end).await
     }
 }
 

@@ -27,6 +27,7 @@ const NOT_SENT_BYTES: u32 = 256 << 10;
 pub(super) struct Work {
     is_answering: AtomicBool,
     has_unsent: AtomicBool,
+    is_cut_off: AtomicBool,
     requests: AtomicU64,
 }
 
@@ -34,6 +35,11 @@ impl Work {
     /// Neither is a request being answered, nor does an answer wait to be taken.
     pub(super) fn is_none(&self) -> bool {
         !self.is_answering.load(Ordering::Relaxed) && !self.has_unsent.load(Ordering::Relaxed)
+    }
+
+    /// The answer that is being sent does not come to its end, and that is our doing.
+    pub(super) fn cut_off(&self) {
+        self.is_cut_off.store(true, Ordering::Relaxed);
     }
 
     /// Requests that came so far.
@@ -51,6 +57,12 @@ impl Work {
 
 /// A request that is being answered.
 pub(super) struct Answering(Arc<Work>);
+
+impl Answering {
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.0.is_cut_off.load(Ordering::Relaxed)
+    }
+}
 
 impl Drop for Answering {
     fn drop(&mut self) {
@@ -99,6 +111,7 @@ impl Socket {
         let deadline = since + self.stall_timeout;
         while self.alarm.as_mut().poll(context).is_ready() {
             if Instant::now() >= deadline {
+                self.work.cut_off();
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             self.alarm.as_mut().reset(deadline);

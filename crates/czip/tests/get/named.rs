@@ -116,8 +116,9 @@ impl Serving {
         let server = ChunkServer::new(folder.0.path(), ServeOptions::default());
         let server = Arc::new(server.expect("a folder"));
         let serving = server.clone();
-        let running =
-            Running::start(async move |listener, stopped| serving.run(listener, stopped).await);
+        let running = Running::start(async move |listener, stopped| {
+            serving.run(listener, stopped, std::future::pending()).await
+        });
         Self {
             folder,
             address: running.address,

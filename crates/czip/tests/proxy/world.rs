@@ -116,8 +116,9 @@ impl World {
         change(&mut options);
         let proxy = Arc::new(Proxy::new(&options).expect("an address"));
         let server = proxy.clone();
-        let running =
-            Running::start(async move |listener, stopped| server.run(listener, stopped).await);
+        let running = Running::start(async move |listener, stopped| {
+            server.run(listener, stopped, std::future::pending()).await
+        });
         Self {
             origin,
             folder,

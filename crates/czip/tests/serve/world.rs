@@ -35,8 +35,9 @@ impl World {
         let server = Server::new(folder.path(), options).expect("a folder");
         let server = Arc::new(server);
         let serving = server.clone();
-        let running =
-            Running::start(async move |listener, stopped| serving.run(listener, stopped).await);
+        let running = Running::start(async move |listener, stopped| {
+            serving.run(listener, stopped, std::future::pending()).await
+        });
         Self {
             folder,
             address: running.address,
