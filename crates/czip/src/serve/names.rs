@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     archive::ReadError,
-    format::{ChunkName, Stream, header::Profile},
+    format::{ChunkName, FormatError, Stream, header::Profile},
 };
 
 /// The folder is not looked over again before this.
@@ -199,7 +199,7 @@ fn look_over(
         }
         let read = match site.open_archive(&path) {
             Ok(Some(opened)) => ArchiveNames::read(path.clone(), identity, &opened),
-            Ok(None) => continue,
+            Ok(None) | Err(ReadError::Format(FormatError::NotAnArchive)) => continue,
             Err(error) => Err(error),
         };
         match read {

@@ -17,7 +17,7 @@ use super::{
     opened::{self, Contents, Inner, Opened},
     tree::{Components, Found, Identity, Listed, SafePath, Tree, http_time},
 };
-use crate::archive::ReadError;
+use crate::{archive::ReadError, format::FormatError};
 
 /// What open archives may take together. What does not fit is opened anew for each request.
 const OPENED_BYTES: u64 = 128 << 20;
@@ -79,7 +79,14 @@ impl Site {
             Found::File(file, identity) => {
                 let is_archive = components.last().is_some_and(|name| name.ends_with(SUFFIX));
                 return Ok(match is_archive {
-                    true => Target::Archive(self.archive(file, identity)?),
+                    true => match self.archive(file, identity) {
+                        Ok(opened) => Target::Archive(opened),
+                        Err(error) => {
+                            let path = shown(components);
+                            tracing::debug!(path, %error, "served as it is, though it cannot be opened");
+                            self.as_it_is(components)?
+                        }
+                    },
                     false => Target::File(file, identity),
                 });
             }
@@ -92,12 +99,25 @@ impl Site {
             let mut archive = components[..length].to_vec();
             let name = archive.last_mut().expect("it is not empty");
             name.extend_from_slice(SUFFIX);
-            let Some(opened) = self.open_archive(&archive)? else {
-                continue;
+            let opened = match self.open_archive(&archive) {
+                Ok(Some(opened)) => opened,
+                Ok(None) => continue,
+                Err(ReadError::Format(error @ FormatError::NotAnArchive)) => {
+                    tracing::debug!(path = shown(&archive), %error, "it has no content to serve");
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
             return Ok(within(opened, &components[length..], path));
         }
         Ok(Target::Nothing)
+    }
+
+    fn as_it_is(&self, components: &[Vec<u8>]) -> io::Result<Target> {
+        Ok(match self.tree.open(components)? {
+            Found::File(file, identity) => Target::File(file, identity),
+            Found::Folder(_) | Found::Nothing => Target::Nothing,
+        })
     }
 
     /// Opens an archive, if there is a file.
@@ -155,6 +175,10 @@ impl Site {
         found.sort_by(|one, other| one.0.cmp(&other.0));
         Ok(found)
     }
+}
+
+fn shown(components: &[Vec<u8>]) -> String {
+    String::from_utf8_lossy(&components.join(&b'/')).into_owned()
 }
 
 /// What a path within an archive leads to.

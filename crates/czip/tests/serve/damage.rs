@@ -25,7 +25,9 @@ fn a_damaged_archive_fails_its_own_requests_alone() {
                     Some(answer) if answer.status == 200 => {
                         assert!(answer.body == *whole, "{path} at {at} {profile}");
                     }
-                    Some(answer) => assert_eq!(answer.status, 500, "{path} at {at}"),
+                    // What does not begin as an archive does is none.
+                    Some(answer) if at < 8 => assert_eq!((path, answer.status), ("/bad", 404)),
+                    Some(answer) => assert_eq!((path, answer.status), ("/bad", 500), "{at}"),
                     None => {}
                 }
             }
@@ -34,10 +36,29 @@ fn a_damaged_archive_fails_its_own_requests_alone() {
         }
         for cut in [0, 1, 255, 256, good.len() / 2, good.len() - 1] {
             fs::write(world.path("bad.czip"), &good[..cut]).expect("a new file");
-            assert_eq!(world.get("/bad", &[]).status, 500, "cut at {cut}");
-            assert_eq!(world.get("/bad.czip", &[]).status, 500, "cut at {cut}");
+            // Of nothing it cannot be said that it began as an archive.
+            let status = if cut == 0 { 404 } else { 500 };
+            assert_eq!(world.get("/bad", &[]).status, status, "cut at {cut}");
+            assert!(world.get("/bad.czip", &[]).body == good[..cut], "{cut}");
         }
     }
+}
+
+#[test]
+fn a_file_that_is_called_an_archive_and_is_none_is_served_as_it_is() {
+    let world = World::new();
+    world.archive("good.czip", b"content", &options(Profile::Shared));
+    for junk in [&b"junk"[..], &[b'x'; 10_000]] {
+        fs::write(world.path("junk.czip"), junk).expect("a new file");
+        let answer = world.get("/junk.czip", &[("Range", "bytes=1-2")]);
+        assert_eq!((answer.status, &answer.body[..]), (206, &junk[1..3]));
+        assert!(world.get("/junk.czip", &[]).body == junk);
+        for path in ["/junk", "/junk/", "/junk/within"] {
+            assert_eq!(world.get(path, &[]).status, 404, "{path}");
+        }
+        assert_eq!(world.get("/good", &[]).body, b"content");
+    }
+    assert_eq!(world.status().requests_failed, 0);
 }
 
 #[test]
