@@ -15,8 +15,9 @@ use super::listen::{ListenArguments, allow_open_files};
 
 const AFTER_HELP: &str = "\
 A request for /x is answered with the content of the origin's /x.czip, if there is one: its chunks come \
-out of the cache, or from the origin by ranges, once for all files that have them. All else is passed on \
-as it is, and so is /x where the archive cannot be used. /.czip/status says what came from where.";
+out of the cache, or from the origin by ranges, once for all files that have them; an origin without ranges \
+sends the archive once, as a whole. All else is passed on as it is, and so is /x where the archive cannot be \
+used. /.czip/status says what came from where.";
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -29,7 +30,9 @@ pub struct ProxyArguments {
     /// A folder that keeps chunks. Other proxies, and `get`, may share it
     #[arg(long, value_name = "DIR")]
     cache: PathBuf,
-    /// The bound of the cache on disk; the oldest chunks go first. GiB are 2^30 bytes, GB or G 10^9
+    /// The bound of the cache on disk; the oldest chunks go first. As much again is for archives that come
+    /// as wholes, since their server sends no parts of them; of that one has at most a quarter. GiB are 2^30
+    /// bytes, GB or G 10^9
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(CacheOptions::BYTES_MAX))]
     cache_size: ByteSize,
     /// Memory for chunks, which all files share. MiB are 2^20 bytes, MB or M a million

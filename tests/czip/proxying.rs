@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
+    net::TcpStream,
     path::Path,
     process::{Child, Command, Stdio},
     thread,
@@ -13,7 +14,9 @@ use serde_json::Value;
 use super::{
     World,
     common::{
+        addresses::free_address,
         command::command,
+        eventually,
         nginx::Nginx,
         programs::{are_installed, run, run_ok},
     },
@@ -152,6 +155,42 @@ fn curl_gets_plain_files_of_a_server_that_has_archives() {
         assert!(proxy.get(&here, "/release-2.tar", &[]) == two);
         assert!(proxy.origin_bytes() < 200_000, "{}", proxy.origin_bytes());
         assert_eq!(proxy.status()["chunks_fetched"], 0);
+    }
+}
+
+#[test]
+fn a_server_without_ranges_is_an_origin_too() {
+    if !are_installed(&["nginx", "curl", "tar", "python3"]) {
+        return;
+    }
+    let world = World::new();
+    let here = world.path(".");
+    let nginx = Nginx::start_with_locations("max_ranges 0;");
+    let (content, stored) = publish(&world, &nginx, 1, &[]);
+    let address = free_address();
+    let (host, port) = (address.ip().to_string(), address.port().to_string());
+    let python = Command::new("python3")
+        .args(["-m", "http.server", &port, "--bind", &host])
+        .current_dir(nginx.www())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let _python = Proxying {
+        child: python.expect("Python starts"),
+        url: String::new(),
+    };
+    eventually("Python listens", || TcpStream::connect(address).ok());
+    for origin in [nginx.url(""), format!("http://{address}/")] {
+        let proxy = Proxying::start(&world, &origin, &[]);
+        assert!(proxy.get(&here, "/release-1.tar", &[]) == content);
+        let part = proxy.get(&here, "/release-1.tar", &["-r", "100000-300000"]);
+        assert!(part == content[100_000..=300_000]);
+        assert_eq!(proxy.origin_bytes(), stored, "{origin}");
+        let short = Proxying::start(&world, &origin, &["--cache-size", "1M"]);
+        let url = format!("{}/release-1.tar", short.url);
+        let refused = run("curl", &here, &["-sS", "-w", "%{http_code}", &url]);
+        let said = String::from_utf8_lossy(&refused.stdout).into_owned();
+        assert!(said.contains("too long") && said.ends_with("502"), "{said}");
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     ops::{Bound, Range},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::SystemTime,
 };
 
@@ -43,6 +44,7 @@ pub(super) struct Opened {
     pub(super) digest: blake3::Hash,
     /// Where the first frame of each frame part is, in order of that.
     parts_by_place: Vec<(u64, Stream, usize)>,
+    has_failed: AtomicBool,
 }
 
 /// What is in an archive.
@@ -102,6 +104,7 @@ impl Opened {
             archive,
             contents,
             parts_by_place,
+            has_failed: AtomicBool::new(false),
         })
     }
 
@@ -125,11 +128,13 @@ impl Opened {
         }
     }
 
-    /// It could not be sent to its end.
+    /// It could not be sent to its end: it is damaged, has changed, or cannot be had any more.
     pub(super) fn failed(&self) {
-        if let Some(supply) = &self.supply {
-            supply.fail();
-        }
+        self.has_failed.store(true, Relaxed);
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(Relaxed)
     }
 
     /// Whether re-encoding its content is worth the time: whether it became smaller when it was

@@ -9,10 +9,10 @@
 //!
 //! Of an archive that the origin has, its content is delivered: the table and the chunks that nobody
 //! asked for before come by ranges from the origin, all others from a folder that gets and other proxies
-//! may share. All else is passed as it is, in both directions, byte for byte as it comes.
+//! may share. An origin without ranges sends each archive once, as a whole. All else is passed as it is, in both directions, byte for byte as it comes.
 //!
 //! An archive that cannot be used is never worse than none: the plain file of the origin is passed
-//! instead. If that shows only when some of the body was sent, the connection ends before the length
+//! instead, or why not is said if there is none. If that shows only when some of the body was sent, the connection ends before the length
 //! that was promised, and who asks again gets the plain file.
 
 mod answers;
@@ -23,6 +23,7 @@ mod flights;
 mod pass;
 mod store;
 pub(super) mod supply;
+mod wholes;
 
 pub use counters::ProxyStatus;
 pub(super) use pass::Passing;
@@ -44,6 +45,7 @@ use counters::OriginCounters;
 use pass::Client;
 use store::Store;
 use supply::Supplies;
+use wholes::Wholes;
 
 /// How a proxy is to be.
 #[derive(Clone, Debug)]
@@ -153,7 +155,7 @@ impl Address {
 /// An origin, and what is known of it.
 pub(super) struct Origin {
     client: Client,
-    archives: Archives,
+    archives: Arc<Archives>,
     supplies: Arc<Supplies>,
     counters: Arc<OriginCounters>,
 }
@@ -171,7 +173,12 @@ impl Origin {
         ));
         let client = Client::new(address, options, counters.clone())?;
         Ok(Self {
-            archives: Archives::new(options, client.clone(), supplies.clone()),
+            archives: Arc::new(Archives::new(
+                options,
+                client.clone(),
+                supplies.clone(),
+                Wholes::new(&options.cache, served.clone()),
+            )),
             client,
             supplies,
             counters,

@@ -97,24 +97,6 @@ fn an_archive_that_claims_more_than_there_is_costs_no_memory() {
 }
 
 #[test]
-fn an_origin_without_ranges_has_its_plain_files_passed() {
-    let content = release(1);
-    let world = World::new();
-    let stored = archive_of(&content, &creating(Profile::Small), false);
-    world.origin.put("/x", &content, "\"plain\"");
-    world.origin.put("/x.czip", &stored, "\"archive\"");
-    world
-        .origin
-        .change(move |request, reply| match request.path.as_str() {
-            "/x.czip" if reply.status == 206 => Reply::new(200, stored.clone()),
-            _ => reply,
-        });
-    let answer = world.get("/x", &[]);
-    assert_eq!(answer.header("etag"), Some("\"plain\""));
-    assert!(answer.body == content);
-}
-
-#[test]
 fn an_origin_that_encodes_archives_has_its_plain_files_passed() {
     let content = release(1);
     let world = World::new();

@@ -15,4 +15,5 @@ mod passing;
 #[path = "../remote/server.rs"]
 mod server;
 mod sharing;
+mod wholes;
 mod world;

@@ -71,6 +71,15 @@ impl Origin {
         *self.change.lock().unwrap() = Box::new(change);
     }
 
+    /// From now on sends all of a file, whatever of it is asked for.
+    pub fn send_wholes(&self) {
+        let files = self.files.clone();
+        self.change(move |request, reply| {
+            let file = files.lock().unwrap().get(&request.path).cloned();
+            file.map_or(reply, |file| file.whole())
+        });
+    }
+
     pub fn url(&self) -> String {
         format!("http://{}", self.server.address)
     }

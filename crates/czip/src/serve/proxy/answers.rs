@@ -64,33 +64,51 @@ impl Origin {
         let Some(safe) = safe else {
             return Ok(self.client.pass(client, &head, body).await);
         };
-        if !safe.has_slash
-            && let Some(answer) = self.content(shared, &head).await
-        {
-            return Ok(answer);
+        let mut why_not = None;
+        if !safe.has_slash {
+            match self.content(shared, &head).await {
+                Ok(Some(answer)) => return Ok(answer),
+                Ok(None) => {}
+                Err(why) => why_not = Some(why),
+            }
         }
         let passed = self.client.pass(client, &head, body).await;
-        if passed.status() == StatusCode::NOT_FOUND
-            && let Some(answer) = self.within(shared, &head, &safe).await
-        {
-            return Ok(answer);
+        if passed.status() != StatusCode::NOT_FOUND {
+            return Ok(passed);
         }
-        Ok(passed)
+        Ok(match self.within(shared, &head, &safe).await {
+            Some(answer) => answer,
+            // That there is nothing would not be true.
+            None => match why_not {
+                Some(why) => refusal(
+                    StatusCode::BAD_GATEWAY,
+                    &format!(
+                        "the origin has {path}{SUFFIX}, which cannot be used, and not the file itself: {why}"
+                    ),
+                ),
+                None => passed,
+            },
+        })
     }
 
-    /// The content of the archive that is beside the path, if that is of one file.
-    async fn content(&self, shared: &Arc<Shared>, head: &Parts) -> Option<Answer> {
+    /// The content of the archive that is beside the path, if that is of one file; or why it cannot be
+    /// used.
+    async fn content(
+        &self,
+        shared: &Arc<Shared>,
+        head: &Parts,
+    ) -> Result<Option<Answer>, Arc<str>> {
         let path = head.uri.path();
         let found = match self.archives.find(path).await {
             Beside::Archive(found) => found,
-            Beside::Nothing => return None,
-            Beside::Refused => {
+            Beside::Nothing => return Ok(None),
+            Beside::Refused(why) => {
                 self.counters.fell_back.fetch_add(1, Relaxed);
-                return None;
+                return Err(why);
             }
         };
         let Contents::Single = found.opened.contents else {
-            return None;
+            return Ok(None);
         };
         let target = Target::Content {
             bytes: found.opened.archive.plain_bytes(),
@@ -99,6 +117,7 @@ impl Origin {
         };
         self.answer_of_archive(shared, head, target, found.cache_control)
             .await
+            .map(Some)
     }
 
     /// What is in an archive of a folder, of which the path goes into the inside.
@@ -115,33 +134,33 @@ impl Origin {
             };
             return match within(found.opened, &safe.components[count..], safe) {
                 Target::Nothing => None,
-                target => {
-                    self.answer_of_archive(shared, head, target, found.cache_control)
-                        .await
-                }
+                target => self
+                    .answer_of_archive(shared, head, target, found.cache_control)
+                    .await
+                    .ok(),
             };
         }
         None
     }
 
-    /// None if it fails before anything was promised.
+    /// Why not, if it fails before anything was promised.
     async fn answer_of_archive(
         &self,
         shared: &Arc<Shared>,
         head: &Parts,
         target: Target,
         cache_control: Option<String>,
-    ) -> Option<Answer> {
+    ) -> Result<Answer, Arc<str>> {
         match answer_with(shared, head, target, cache_control).await {
             Ok(answer) => {
                 self.counters.from_archives.fetch_add(1, Relaxed);
-                Some(answer)
+                Ok(answer)
             }
             Err(error) => {
                 let path = head.uri.path();
                 tracing::warn!(path, %error, "the origin's archive cannot be used; the plain file is passed");
                 self.counters.fell_back.fetch_add(1, Relaxed);
-                None
+                Err(error.to_string().into())
             }
         }
     }

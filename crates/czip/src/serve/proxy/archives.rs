@@ -21,10 +21,11 @@ use super::{
     counters::FileCounters,
     pass::{Client, Head},
     supply::{Supplies, Supply},
+    wholes::Wholes,
 };
 use crate::{
-    archive::{ReadError, read_header},
-    format::{FormatError, Stream},
+    archive::{ReadError, Source, read_header},
+    format::{FormatError, Stream, header::Header, limits::HEADER_BYTES},
     remote::{ProxyChoice, Remote, RemoteOptions},
     serve::{
         cache::in_thread,
@@ -60,6 +61,7 @@ impl Weighter<String, Arc<Opened>> for Weight {
 pub(super) struct Archives {
     client: Client,
     supplies: Arc<Supplies>,
+    wholes: Wholes,
     remote: RemoteOptions,
     remembered: Duration,
     paths: Cache<String, Arc<Mutex<Known>>>,
@@ -74,8 +76,8 @@ enum Known {
     Unknown,
     /// There is no archive.
     Nothing(Instant),
-    /// There is one, which is of no use.
-    Refused(Instant),
+    /// There is one, which is of no use, and why.
+    Refused(Instant, Arc<str>),
     Archive(Instant, Version),
 }
 
@@ -98,8 +100,8 @@ pub(super) struct Found {
 /// What is beside a path.
 pub(super) enum Beside {
     Nothing,
-    /// An archive that cannot be used.
-    Refused,
+    /// An archive that cannot be used, and why.
+    Refused(Arc<str>),
     Archive(Found),
 }
 
@@ -111,10 +113,16 @@ enum Asked {
 }
 
 impl Archives {
-    pub(super) fn new(options: &ProxyOptions, client: Client, supplies: Arc<Supplies>) -> Self {
+    pub(super) fn new(
+        options: &ProxyOptions,
+        client: Client,
+        supplies: Arc<Supplies>,
+        wholes: Wholes,
+    ) -> Self {
         Self {
             client,
             supplies,
+            wholes,
             remote: RemoteOptions {
                 first_bytes: FIRST_BYTES,
                 retries: 2,
@@ -136,7 +144,14 @@ impl Archives {
     }
 
     /// The archive beside `path`, which is one as requests have it.
-    pub(super) async fn find(&self, path: &str) -> Beside {
+    pub(super) async fn find(self: &Arc<Self>, path: &str) -> Beside {
+        let (archives, path) = (self.clone(), path.to_owned());
+        // In a task of its own: what others wait for too comes to its end, even if this client goes.
+        let task = tokio::spawn(async move { archives.look_for(&path).await });
+        task.await.unwrap_or(Beside::Nothing)
+    }
+
+    async fn look_for(self: &Arc<Self>, path: &str) -> Beside {
         let entry = self
             .paths
             .get_or_insert_with(path, || Ok::<_, std::convert::Infallible>(Arc::default()));
@@ -144,13 +159,14 @@ impl Archives {
         let mut known = entry.lock().await;
         let now = Instant::now();
         let opened = self.opened.get(path);
-        if opened.as_ref().is_some_and(|opened| has_failed(opened)) {
+        if opened.as_ref().is_some_and(|opened| opened.has_failed()) {
             self.opened.remove(path);
-            *known = Known::Refused(now + REFUSED_FOR);
+            let why = "a part of it could not be had, or is damaged".into();
+            *known = Known::Refused(now + REFUSED_FOR, why);
         }
         match &*known {
             Known::Nothing(until) if now < *until => return Beside::Nothing,
-            Known::Refused(until) if now < *until => return Beside::Refused,
+            Known::Refused(until, why) if now < *until => return Beside::Refused(why.clone()),
             Known::Archive(until, version) if now < *until => {
                 if let Some(opened) = opened {
                     return found(opened, version);
@@ -181,7 +197,11 @@ impl Archives {
             return found;
         }
         match self.open(path, &version).await {
-            Ok(opened) => {
+            Ok(None) => {
+                *known = Known::Nothing(until);
+                Beside::Nothing
+            }
+            Ok(Some(opened)) => {
                 self.opened.insert(path.to_owned(), opened.clone());
                 let found = found(opened, &version);
                 *known = Known::Archive(until, version);
@@ -194,8 +214,9 @@ impl Archives {
                     "the archive of the origin cannot be used; the plain file is passed"
                 );
                 self.opened.remove(path);
-                *known = Known::Refused(Instant::now() + REFUSED_FOR);
-                Beside::Refused
+                let why: Arc<str> = error.into();
+                *known = Known::Refused(Instant::now() + REFUSED_FOR, why.clone());
+                Beside::Refused(why)
             }
         }
     }
@@ -215,29 +236,64 @@ impl Archives {
         }
     }
 
-    async fn open(&self, path: &str, version: &Version) -> Result<Arc<Opened>, String> {
+    /// Opens the archive beside `path`. None if it is encrypted and would have to come as a whole.
+    async fn open(
+        self: &Arc<Self>,
+        path: &str,
+        version: &Version,
+    ) -> Result<Option<Arc<Opened>>, String> {
         let url = self.client.url(&format!("{path}{SUFFIX}"));
         let options = self.remote.clone();
         let id = self.next_id.fetch_add(1, Relaxed);
-        let (supplies, counters) = (self.supplies.clone(), self.client.counters().clone());
+        let counters = self.client.counters().clone();
         let modified = version.modified();
-        let opened = in_thread(move || {
+        let remote = in_thread(move || {
             let taken = FileCounters::default();
             let remote = Remote::open(&url, options).map_err(std::io::Error::other)?;
             counters.take(&taken, remote.counters());
-            let remote = remote.with_progress(move |now| counters.take(&taken, now));
-            open(id, remote, supplies, modified).map(Arc::new)
+            Ok(remote.with_progress(move |now| counters.take(&taken, now)))
         });
-        let opened = opened.await.map_err(|error| error.to_string())?;
+        let remote = remote.await.map_err(|error| error.to_string())?;
+        let opened = match remote.has_ranges() {
+            true => {
+                let supplies = self.supplies.clone();
+                in_thread(move || {
+                    let (supply, source) = Supply::new(id, remote, supplies)?;
+                    open(id, Box::new(source), modified, Some(supply))
+                })
+                .await
+            }
+            false => {
+                let turn = self.wholes.fetches.clone().acquire_owned().await;
+                let (archives, path) = (self.clone(), path.to_owned());
+                let fetched = in_thread(move || {
+                    let _turn = turn;
+                    if is_encrypted(&remote)? {
+                        return Ok(None);
+                    }
+                    let close = |path: &str| drop(archives.opened.remove(path));
+                    let fetched = archives.wholes.fetch(&path, &remote, close);
+                    Ok(Some(fetched.map_err(std::io::Error::other)?))
+                });
+                let Some(source) = fetched.await.map_err(|error| error.to_string())? else {
+                    return Ok(None);
+                };
+                in_thread(move || open(id, source, modified, None)).await
+            }
+        };
+        let opened = opened.map_err(|error| error.to_string())?;
         match opened.weight() > OPENED_BYTES / 4 {
             true => Err("it is too large for a proxy to hold open".to_owned()),
-            false => Ok(opened),
+            false => Ok(Some(Arc::new(opened))),
         }
     }
 }
 
-fn has_failed(opened: &Opened) -> bool {
-    opened.supply.as_ref().is_some_and(Supply::has_failed)
+/// Whether the archive is encrypted, as far as its first bytes tell.
+fn is_encrypted(remote: &Remote) -> Result<bool, ReadError> {
+    let mut first = [0; HEADER_BYTES];
+    (remote.read_at(0, &mut first)).map_err(std::io::Error::other)?;
+    Ok(Header::parse_first(&first)?.encryption.is_some())
 }
 
 fn found(opened: Arc<Opened>, version: &Version) -> Beside {
@@ -254,27 +310,22 @@ fn found(opened: Arc<Opened>, version: &Version) -> Beside {
 /// Opens an archive, if what it takes in memory is not too much.
 fn open(
     id: u64,
-    remote: Remote,
-    supplies: Arc<Supplies>,
+    source: Box<dyn Source>,
     modified: Option<SystemTime>,
+    supply: Option<Supply>,
 ) -> Result<Opened, ReadError> {
-    let (supply, source) = Supply::new(id, remote, supplies)?;
     let (header, _) = read_header(&source)?;
     let root = &header.root;
     let too_large = |what| ReadError::from(FormatError::Invalid { what });
     if u64::from(root.plain_bytes) + u64::from(root.private_plain_bytes) > ROOT_BYTES_MAX {
         return Err(too_large("its root is too large for a proxy"));
     }
-    Opened::open(
-        id,
-        Box::new(source),
-        modified,
-        Some(supply),
-        |root| match root.stream(Stream::Catalog).bytes() > CATALOG_BYTES_MAX {
+    Opened::open(id, source, modified, supply, |root| {
+        match root.stream(Stream::Catalog).bytes() > CATALOG_BYTES_MAX {
             true => Err(too_large("its catalog is too large for a proxy")),
             false => Ok(()),
-        },
-    )
+        }
+    })
 }
 
 impl Version {

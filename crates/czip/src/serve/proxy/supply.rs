@@ -6,10 +6,7 @@
 use std::{
     collections::{BTreeSet, HashMap},
     ops::Range,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, OnceLock, atomic::Ordering::Relaxed},
 };
 
 use bytes::Bytes;
@@ -70,7 +67,6 @@ pub(in crate::serve) struct Supply {
     all: Arc<Supplies>,
     /// Chunks of the content by their frames, if they are few enough and share frames.
     by_frame: OnceLock<Vec<(u32, u32)>>,
-    has_failed: AtomicBool,
 }
 
 /// A chunk that is wanted.
@@ -114,7 +110,6 @@ impl Supply {
             source: source.clone(),
             all,
             by_frame: OnceLock::new(),
-            has_failed: AtomicBool::new(false),
         };
         Ok((supply, source))
     }
@@ -122,15 +117,6 @@ impl Supply {
     /// What it takes in memory.
     pub(in crate::serve) fn weight(&self) -> u64 {
         BLOCKS_BYTES + BLOCK_BYTES + CHUNKS_LISTED_MAX * 8
-    }
-
-    /// The archive is of no use: it is damaged, has changed, or its server is gone.
-    pub(in crate::serve) fn fail(&self) {
-        self.has_failed.store(true, Relaxed);
-    }
-
-    pub(super) fn has_failed(&self) -> bool {
-        self.has_failed.load(Relaxed)
     }
 
     /// The plain bytes of chunks of the content, each by its name and number: of the first, and of as many
