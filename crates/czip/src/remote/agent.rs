@@ -48,6 +48,11 @@ impl Agents {
         Ok(agent)
     }
 
+    /// Whether its connections were broken.
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.0).is_closed
+    }
+
     /// Breaks all connections, those too that are only about to be made.
     pub(super) fn close(&self) {
         let mut state = lock(&self.0);

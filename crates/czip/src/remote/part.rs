@@ -57,8 +57,12 @@ impl<'a> Part<'a> {
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<Got, RemoteError> {
         self.try_read(buffer).or_else(|error| {
             self.body = None;
-            // Another fetch of the file may have ended, and broken all connections.
+            let was_broken = self.agents.is_closed();
             self.agents = self.server.agents();
+            if was_broken {
+                // Another fetch of the file failed, and broke all connections: the server did nothing.
+                return Ok(Got::Pause(Duration::ZERO));
+            }
             let pause = self.attempts.failed(error, self.server.was_reached())?;
             self.server.tally.retry();
             Ok(Got::Pause(pause))

@@ -200,3 +200,39 @@ fn a_sink_that_panics_leaves_no_thread_waiting() {
     }));
     assert!(outcome.is_err());
 }
+
+/// A fetch that ends breaks all connections of the file; that is no fault of the server's.
+#[test]
+fn a_fetch_that_fails_costs_another_one_no_attempt() {
+    let file = File::new(100_000);
+    let served = file.clone();
+    let server = Server::start(move |request| {
+        let reply = served.reply(request);
+        match request.range(100_000) {
+            Some(range) if range.start == 60_000 && request.number == 1 => {
+                reply.ending(Ending::Stall(10))
+            }
+            _ => reply,
+        }
+    });
+    let options = RemoteOptions {
+        retries: 0,
+        progress_timeout: NEVER,
+        ..options()
+    };
+    let remote = Remote::open(&server.url(), options).unwrap();
+    std::thread::scope(|threads| {
+        let other = threads.spawn(|| fetched(&remote, &[60_000..70_000]));
+        while server.requests().len() < 2 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let outcome = remote.fetch(&[20_000..30_000], &mut |_, _| {
+            Err(RemoteError::Thread {
+                source: std::io::Error::other("it fails"),
+            })
+        });
+        assert!(outcome.is_err());
+        let other = other.join().unwrap().unwrap();
+        assert_holds(&other, &[60_000..70_000], &file);
+    });
+}
