@@ -2,6 +2,7 @@
 //!
 //! One thin file a subcommand; the work is `refrain_czip`'s.
 
+mod bounded;
 mod cat;
 mod create;
 mod extract;

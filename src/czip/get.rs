@@ -17,8 +17,8 @@ use refrain_gateway::units::{ByteSize, TimeSpan};
 use serde::Serialize;
 
 use super::{
-    connection_count, headers::HeaderArguments, keys::UnlockArguments, open::STANDARD, report,
-    retry, thread_count, threads,
+    bounded, connection_count, headers::HeaderArguments, keys::UnlockArguments, open::STANDARD,
+    report, retry, thread_count, threads,
 };
 use crate::{
     interrupt::Interrupt,
@@ -53,6 +53,7 @@ pub struct GetArguments {
         long,
         value_name = "SIZE",
         default_value_t = ByteSize(CacheOptions::BYTES_MAX),
+        value_parser = bounded::size,
         requires = "cache"
     )]
     cache_size: ByteSize,

@@ -12,6 +12,7 @@ use tokio::{
     sync::oneshot,
 };
 
+use super::bounded;
 use crate::log::LogArguments;
 
 /// Threads that read and decompress what is not cached: they wait most of the time.
@@ -25,7 +26,7 @@ pub struct ListenArguments {
     listen: String,
     /// Told to stop (SIGTERM, Ctrl-C), it sends for so long what is being sent; what is left then is cut
     /// off. Told again, it ends at once
-    #[arg(long, value_name = "TIME", default_value = "30s")]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = bounded::time)]
     drain: TimeSpan,
     #[command(flatten)]
     log: LogArguments,

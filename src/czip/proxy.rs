@@ -11,7 +11,10 @@ use refrain_czip::{
 };
 use refrain_gateway::units::{ByteSize, TimeSpan};
 
-use super::listen::{ListenArguments, allow_open_files};
+use super::{
+    bounded,
+    listen::{ListenArguments, allow_open_files},
+};
 
 const AFTER_HELP: &str = "\
 A request for /x is answered with the content of the origin's /x.czip, if there is one: its chunks come \
@@ -33,22 +36,22 @@ pub struct ProxyArguments {
     /// The bound of the cache on disk; the oldest chunks go first. As much again is for archives that come
     /// as wholes, since their server sends no parts of them; of that one has at most a quarter. GiB are 2^30
     /// bytes, GB or G 10^9
-    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(CacheOptions::BYTES_MAX))]
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(CacheOptions::BYTES_MAX), value_parser = bounded::size)]
     cache_size: ByteSize,
     /// Memory for chunks, which all files share. MiB are 2^20 bytes, MB or M a million
-    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(ProxyOptions::MEMORY_BYTES))]
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(ProxyOptions::MEMORY_BYTES), value_parser = bounded::size)]
     memory: ByteSize,
     /// So long the proxy believes what the origin said of an archive: that it has it, which, or none
-    #[arg(long, value_name = "TIME", default_value = "10s")]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = bounded::time)]
     recheck: TimeSpan,
     /// The origin's answers begin within this, and their pieces follow each other so
-    #[arg(long, value_name = "TIME", default_value = "60s")]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = bounded::time_to_wait)]
     timeout: TimeSpan,
     /// Certificates to trust instead of the system's, in PEM
     #[arg(long, value_name = "FILE")]
     roots: Option<PathBuf>,
     /// Connections at once; others wait
-    #[arg(long, value_name = "N", default_value_t = ServeOptions::default().connections_max)]
+    #[arg(long, value_name = "N", default_value_t = ServeOptions::default().connections_max, value_parser = bounded::count)]
     connections: usize,
 }
 
@@ -61,7 +64,7 @@ pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
         },
         serve: ServeOptions {
             cache_bytes: arguments.memory.0,
-            connections_max: arguments.connections.max(1),
+            connections_max: arguments.connections,
             drain_timeout: arguments.listen.drain_timeout(),
             ..defaults.serve
         },

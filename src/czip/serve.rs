@@ -6,7 +6,10 @@ use anyhow::Context;
 use refrain_czip::serve::{ServeOptions, Server};
 use refrain_gateway::units::ByteSize;
 
-use super::listen::{ListenArguments, allow_open_files};
+use super::{
+    bounded,
+    listen::{ListenArguments, allow_open_files},
+};
 
 #[derive(clap::Args)]
 pub struct ServeArguments {
@@ -16,17 +19,17 @@ pub struct ServeArguments {
     #[command(flatten)]
     listen: ListenArguments,
     /// Memory for chunks, which all files share. MiB are 2^20 bytes, MB or M a million
-    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(ServeOptions::default().cache_bytes))]
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(ServeOptions::default().cache_bytes), value_parser = bounded::size)]
     cache: ByteSize,
     /// Connections at once; others wait
-    #[arg(long, value_name = "N", default_value_t = ServeOptions::default().connections_max)]
+    #[arg(long, value_name = "N", default_value_t = ServeOptions::default().connections_max, value_parser = bounded::count)]
     connections: usize,
 }
 
 pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
     let options = ServeOptions {
         cache_bytes: arguments.cache.0,
-        connections_max: arguments.connections.max(1),
+        connections_max: arguments.connections,
         drain_timeout: arguments.listen.drain_timeout(),
         ..ServeOptions::default()
     };

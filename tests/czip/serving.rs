@@ -200,6 +200,39 @@ fn it_allows_itself_the_open_files_that_its_connections_need() {
 }
 
 #[test]
+fn values_that_make_no_sense_are_refused_by_their_names() {
+    let world = World::new();
+    world.write("garbage.pem", b"no certificate");
+    let get = ["get", "http://127.0.0.1:9/x", "-o", "x", "--cache", "c"];
+    let serve = ["serve", ".", "--listen", "127.0.0.1:0"];
+    let proxy = "proxy --listen 127.0.0.1:0 --cache c --origin http://127.0.0.1:9";
+    let proxy: Vec<&str> = proxy.split(' ').collect();
+    for (subcommand, code, option, value) in [
+        (&serve[..], 2, "--cache", "0"),
+        (&serve, 2, "--connections", "0"),
+        (&serve, 2, "--connections", "99999999"),
+        (&serve, 2, "--drain", "400d"),
+        (&proxy, 2, "--timeout", "0s"),
+        (&proxy, 2, "--timeout", "99999999d"),
+        (&proxy, 2, "--recheck", "99999999d"),
+        (&proxy, 2, "--memory", "0"),
+        (&proxy, 2, "--cache-size", "0"),
+        (&proxy, 1, "--roots", "garbage.pem"),
+        (&proxy, 1, "--roots", "none.pem"),
+        (&get, 2, "--threads", "0"),
+        (&get, 2, "--connections", "0"),
+        (&get, 2, "--requests", "0"),
+        (&get, 2, "--cache-size", "0"),
+        (&["verify", "none"], 2, "--threads", "0"),
+    ] {
+        let (found, said) = world.fails(&[subcommand, &[option, value]].concat());
+        assert_eq!(found, Some(code), "{option} {value}: {said}");
+        let named = if code == 2 { option } else { value };
+        assert!(said.contains(named), "{option} {value}: {said}");
+    }
+}
+
+#[test]
 fn what_cannot_be_served_is_said() {
     let world = World::new();
     for arguments in [

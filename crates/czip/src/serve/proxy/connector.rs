@@ -47,7 +47,11 @@ impl Connector {
                 })?;
                 Some((tls(options.roots.as_deref())?, name))
             }
-            false => None,
+            // What is wrong with them is said, though nothing needs them.
+            false => match options.roots.as_deref() {
+                Some(roots) => tls(Some(roots)).map(|_| None)?,
+                None => None,
+            },
         };
         Ok(Self {
             host: address.host.as_str().into(),
