@@ -19,8 +19,8 @@ use super::{
 const AFTER_HELP: &str = "\
 A request for /x is answered with the content of the origin's /x.czip, if there is one: its chunks come \
 out of the cache, or from the origin by ranges, once for all files that have them; an origin without ranges \
-sends the archive once, as a whole. All else is passed on as it is, and so is /x where the archive cannot be \
-used. /.czip/status says what came from where.";
+sends the archive once, as a whole. An archive of a folder is a folder at /x/, with an index. All else is \
+passed on as it is, and so is /x where the archive cannot be used, or is encrypted. /.czip/status says what came from where.";
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -41,7 +41,8 @@ pub struct ProxyArguments {
     /// Memory for chunks, which all files share. MiB are 2^20 bytes, MB or M a million
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(ProxyOptions::MEMORY_BYTES), value_parser = bounded::size)]
     memory: ByteSize,
-    /// So long the proxy believes what the origin said of an archive: that it has it, which, or none
+    /// So long the proxy believes what the origin said of an archive: that it has it, which, or none. If
+    /// the origin cannot be asked then, what is kept here is served on, stale or not
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = bounded::time)]
     recheck: TimeSpan,
     /// The origin's answers begin within this, and their pieces follow each other so

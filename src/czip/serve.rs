@@ -13,7 +13,8 @@ use super::{
 
 #[derive(clap::Args)]
 pub struct ServeArguments {
-    /// The folder: `x.czip` in it is served as it is at `/x.czip`, and its content at `/x`
+    /// The folder: `x.czip` in it is served as it is at `/x.czip`, and its content at `/x`: a file, or a
+    /// folder with an index, in HTML or JSON. An encrypted one is served as it is alone
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     #[command(flatten)]

@@ -22,7 +22,8 @@ struct Row<'a> {
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
-    modified: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    modified: Option<String>,
 }
 
 fn rows(listed: &[Listed]) -> impl Iterator<Item = Row<'_>> {
@@ -35,7 +36,7 @@ fn rows(listed: &[Listed]) -> impl Iterator<Item = Row<'_>> {
             link: format!("./{}{slash}", percent_encode(&listed.name, NAME)),
             kind: if is_folder { "folder" } else { "file" },
             bytes: listed.bytes,
-            modified: httpdate::fmt_http_date(listed.modified),
+            modified: listed.modified.map(httpdate::fmt_http_date),
         }
     })
 }
@@ -60,7 +61,7 @@ pub(super) fn html(path: &str, listed: &[Listed]) -> String {
         let bytes = row.bytes.map_or(String::new(), |bytes| bytes.to_string());
         let (name, link) = (escape(&row.name), row.link);
         let slash = if row.bytes.is_none() { "/" } else { "" };
-        let modified = row.modified;
+        let modified = row.modified.unwrap_or_default();
         writeln!(
             page,
             "<tr><td><a href=\"{link}\">{name}{slash}</a></td><td>{bytes}</td><td>{modified}</td></tr>"

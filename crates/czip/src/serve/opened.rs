@@ -66,7 +66,10 @@ pub(super) enum Inner {
         bytes: u64,
         mtime_s: i64,
     },
-    Folder,
+    Folder {
+        /// None: nothing is said of it but what is in it.
+        mtime_s: Option<i64>,
+    },
     Link,
 }
 
@@ -219,7 +222,9 @@ impl Contents {
                         mtime_s: entry.mtime_s,
                     }
                 }
-                EntryKind::Folder => Inner::Folder,
+                EntryKind::Folder => Inner::Folder {
+                    mtime_s: Some(entry.mtime_s),
+                },
                 EntryKind::SymbolicLink { .. } => Inner::Link,
                 EntryKind::HardLink { target } => {
                     by_path.get(&target).copied().unwrap_or(Inner::Link)
@@ -231,10 +236,13 @@ impl Contents {
     }
 }
 
+/// A folder that is there because something is in it.
+const IMPLIED: Inner = Inner::Folder { mtime_s: None };
+
 /// What a path in an archive leads to: a folder need not be in the catalog if something is in it.
 pub(super) fn look_up(entries: &BTreeMap<Vec<u8>, Inner>, path: &[u8]) -> Option<Inner> {
     if path.is_empty() {
-        return Some(Inner::Folder);
+        return Some(IMPLIED);
     }
     if let Some(&inner) = entries.get(path) {
         return Some(inner);
@@ -242,7 +250,7 @@ pub(super) fn look_up(entries: &BTreeMap<Vec<u8>, Inner>, path: &[u8]) -> Option
     let below = [path, b"/"].concat();
     let mut behind = entries.range(below.clone()..);
     let (next, _) = behind.next()?;
-    next.starts_with(&below).then_some(Inner::Folder)
+    next.starts_with(&below).then_some(IMPLIED)
 }
 
 /// What is in a folder of an archive, by name.
@@ -260,7 +268,7 @@ pub(super) fn list(entries: &BTreeMap<Vec<u8>, Inner>, folder: &[u8]) -> BTreeMa
         match rest.iter().position(|&byte| byte == b'/') {
             Some(slash) => {
                 let name = &rest[..slash];
-                listed.entry(name.to_vec()).or_insert(Inner::Folder);
+                listed.entry(name.to_vec()).or_insert(IMPLIED);
                 // All that is below it is passed over: a slash is followed by a zero.
                 from = Bound::Included([&prefix[..], name, b"0"].concat());
             }

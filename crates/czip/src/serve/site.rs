@@ -199,8 +199,8 @@ pub(super) fn within(opened: Arc<Opened>, inner: &[Vec<u8>], path: &SafePath) ->
     let inner = inner.join(&b'/');
     match opened::look_up(entries, &inner) {
         None | Some(Inner::Link) => Target::Nothing,
-        Some(Inner::Folder) if !path.has_slash => Target::Slash,
-        Some(Inner::Folder) => {
+        Some(Inner::Folder { .. }) if !path.has_slash => Target::Slash,
+        Some(Inner::Folder { .. }) => {
             let listed = opened::list(entries, &inner).into_iter();
             Target::Folder(
                 listed
@@ -220,13 +220,13 @@ pub(super) fn within(opened: Arc<Opened>, inner: &[Vec<u8>], path: &SafePath) ->
 /// How something in an archive is listed; links are not.
 fn listing_of(name: Vec<u8>, inner: Inner) -> Option<Listed> {
     let (bytes, mtime_s) = match inner {
-        Inner::File { bytes, mtime_s, .. } => (Some(bytes), mtime_s),
-        Inner::Folder => (None, 0),
+        Inner::File { bytes, mtime_s, .. } => (Some(bytes), Some(mtime_s)),
+        Inner::Folder { mtime_s } => (None, mtime_s),
         Inner::Link => return None,
     };
     Some(Listed {
         name,
         bytes,
-        modified: http_time(mtime_s),
+        modified: mtime_s.map(http_time),
     })
 }

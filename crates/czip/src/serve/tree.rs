@@ -128,7 +128,7 @@ pub(super) struct Listed {
     pub(super) name: Vec<u8>,
     /// None: a folder.
     pub(super) bytes: Option<u64>,
-    pub(super) modified: SystemTime,
+    pub(super) modified: Option<SystemTime>,
 }
 
 /// The folder.
@@ -201,7 +201,7 @@ impl Tree {
             listed.push(Listed {
                 name: name.to_vec(),
                 bytes,
-                modified: http_time(stat.st_mtime),
+                modified: Some(http_time(stat.st_mtime)),
             });
         }
         listed.sort_by(|one, other| one.name.cmp(&other.name));

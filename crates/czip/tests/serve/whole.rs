@@ -1,6 +1,9 @@
 //! What is at which path.
 
-use std::fs;
+use std::{
+    fs,
+    time::{Duration, SystemTime},
+};
 
 use refrain_czip::{create::Input, format::header::Profile};
 
@@ -74,6 +77,9 @@ fn files_of_an_archive_of_several_have_a_path_each_and_folders_listings() {
     }
     fs::hard_link(folder.join("a"), folder.join("b/hard <&> link")).expect("a link");
     std::os::unix::fs::symlink("/etc/passwd", folder.join("soft")).expect("a link");
+    let inner_folder = fs::File::open(folder.join("b")).expect("it was made");
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    inner_folder.set_modified(time).expect("its time");
     for profile in [Profile::Small, Profile::Shared] {
         let inputs = vec![Input::Path(folder.clone())];
         world.archive_of("x.czip", inputs, &options(profile));
@@ -114,6 +120,7 @@ fn files_of_an_archive_of_several_have_a_path_each_and_folders_listings() {
         assert_eq!(names, ["a", "b", "b-d"]);
         assert_eq!(rows[0]["bytes"], 200_000);
         assert_eq!(rows[1]["kind"], "folder");
+        assert_eq!(rows[1]["modified"], "Tue, 14 Nov 2023 22:13:20 GMT");
     }
 }
 
