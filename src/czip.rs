@@ -24,7 +24,7 @@ mod verify;
 
 use std::thread;
 
-use clap::{Args, Subcommand, builder::RangedU64ValueParser};
+use clap::{Args, Subcommand};
 
 const AFTER_HELP: &str = "\
 A SIZE is a number of bytes, or has a unit: KiB, MiB and GiB are powers of two, and kB, MB, GB and TB powers of \
@@ -74,16 +74,6 @@ pub fn run(arguments: &CzipArguments) -> anyhow::Result<()> {
         CzipCommand::Proxy(arguments) => proxy::run(arguments),
         CzipCommand::Mount(arguments) => mount::run(arguments),
     }
-}
-
-/// What `--threads` takes: more than any machine has use for are a mistake.
-fn thread_count() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..=1024)
-}
-
-/// What `--connections` takes: none would do nothing, and more than a few dozen no server wants.
-fn connection_count() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..=64)
 }
 
 /// As many threads as were asked for, or as there are processors.

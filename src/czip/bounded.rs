@@ -1,13 +1,24 @@
-//! Values of options of servers, in bounds, so that what makes no sense is said at once.
+//! Values of options, in bounds, so that what makes no sense is said at once.
 
 use std::{fmt::Display, str::FromStr, time::Duration};
 
+use clap::builder::RangedU64ValueParser;
 use refrain_gateway::units::{ByteSize, TimeSpan};
 
 /// More connections than any machine has use for.
 const COUNT_MAX: usize = 1 << 20;
 /// Longer is not meant, and clocks end somewhere.
 const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Threads: more than any machine has use for are a mistake.
+pub fn threads() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=1024)
+}
+
+/// Requests to a server at a time: more than a few dozen it does not want.
+pub fn requests_at_a_time() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=64)
+}
 
 /// How many, at least one.
 pub fn count(text: &str) -> Result<usize, String> {

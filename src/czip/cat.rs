@@ -16,9 +16,10 @@ use refrain_czip::{
 };
 
 use super::{
+    bounded,
     open::{self, AccessArguments},
     range::ByteRange,
-    standard_io, thread_count, threads,
+    standard_io, threads,
 };
 use crate::{interrupt::Interrupt, progress};
 
@@ -38,7 +39,7 @@ pub struct CatArguments {
     #[command(flatten)]
     access: AccessArguments,
     /// Threads that decompress [default: one a processor]
-    #[arg(long, value_name = "N", value_parser = thread_count())]
+    #[arg(long, value_name = "N", value_parser = bounded::threads())]
     threads: Option<usize>,
 }
 

@@ -22,11 +22,12 @@ use refrain_gateway::units::ByteSize;
 use serde::Serialize;
 
 use super::{
+    bounded,
     keys::EncryptArguments,
     open::STANDARD,
     report,
     standard_io::{self, StandardInput},
-    thread_count, threads,
+    threads,
 };
 use crate::{
     interrupt::Interrupt,
@@ -107,7 +108,7 @@ pub struct CreateArguments {
     #[command(flatten)]
     encrypt: EncryptArguments,
     /// Threads that compress [default: one a processor]
-    #[arg(long, value_name = "N", value_parser = thread_count())]
+    #[arg(long, value_name = "N", value_parser = bounded::threads())]
     threads: Option<usize>,
     /// Report as one JSON object
     #[arg(long)]

@@ -10,9 +10,9 @@ use refrain_czip::{
 use serde::Serialize;
 
 use super::{
-    cat,
+    bounded, cat,
     open::{self, AccessArguments, STANDARD},
-    report, thread_count, threads,
+    report, threads,
 };
 use crate::{
     interrupt::Interrupt,
@@ -47,7 +47,7 @@ pub struct ExtractArguments {
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     output: PathBuf,
     /// Threads that decompress [default: one a processor]
-    #[arg(long, value_name = "N", value_parser = thread_count())]
+    #[arg(long, value_name = "N", value_parser = bounded::threads())]
     threads: Option<usize>,
     /// Report as one JSON object
     #[arg(long)]

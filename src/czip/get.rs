@@ -7,7 +7,6 @@ use std::{
 };
 
 use anyhow::ensure;
-use clap::builder::RangedU64ValueParser;
 use indicatif::ProgressBar;
 use refrain_czip::get::{
     CacheOptions, ChunkCount, FetchBy, FrameCount, GetOptions, GetProgress, GetReport, NamedReport,
@@ -17,8 +16,8 @@ use refrain_gateway::units::{ByteSize, TimeSpan};
 use serde::Serialize;
 
 use super::{
-    bounded, connection_count, headers::HeaderArguments, keys::UnlockArguments, open::STANDARD,
-    report, retry, thread_count, threads,
+    bounded, headers::HeaderArguments, keys::UnlockArguments, open::STANDARD, report, retry,
+    threads,
 };
 use crate::{
     interrupt::Interrupt,
@@ -75,17 +74,17 @@ pub struct GetArguments {
     )]
     by: By,
     /// Requests for all, and one more a MiB that has to come: what is missing in more places is joined
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = bounded::count)]
     requests: usize,
     /// Requests at a time, up to 64
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = connection_count())]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = bounded::requests_at_a_time())]
     connections: usize,
     /// The server's answers begin within this, and their pieces follow each other so; else they are asked
     /// for again, up to 5 times in a row. Edges get up to 10s
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_timeout)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = bounded::time_to_wait)]
     timeout: TimeSpan,
     /// Threads that put the file together [default: one a processor]
-    #[arg(long, value_name = "N", value_parser = thread_count())]
+    #[arg(long, value_name = "N", value_parser = bounded::threads())]
     threads: Option<usize>,
     #[command(flatten)]
     headers: HeaderArguments,
@@ -319,14 +318,6 @@ fn options(arguments: &GetArguments, bar: &ProgressBar) -> anyhow::Result<GetOpt
         };
     }
     Ok(options)
-}
-
-fn parse_timeout(text: &str) -> Result<TimeSpan, String> {
-    let timeout: TimeSpan = text.parse().map_err(|error| format!("{error}"))?;
-    match timeout.0.is_zero() {
-        true => Err("no server answers in no time".to_owned()),
-        false => Ok(timeout),
-    }
 }
 
 /// Shows what is being done.

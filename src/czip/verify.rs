@@ -14,8 +14,9 @@ use refrain_czip::{
 use serde::Serialize;
 
 use super::{
+    bounded,
     open::{self, AccessArguments},
-    report, thread_count, threads,
+    report, threads,
 };
 use crate::{
     interrupt::Interrupt,
@@ -34,7 +35,7 @@ pub struct VerifyArguments {
     #[arg(long)]
     content: bool,
     /// Threads [default: one a processor]
-    #[arg(long, value_name = "N", value_parser = thread_count())]
+    #[arg(long, value_name = "N", value_parser = bounded::threads())]
     threads: Option<usize>,
     /// Report as one JSON object
     #[arg(long)]
