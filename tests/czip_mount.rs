@@ -5,9 +5,11 @@ use std::{
     fs::{self, File},
     io::{BufRead, BufReader, Read},
     os::unix::fs::FileExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
+
+use tempfile::TempDir;
 
 /// A mount's process, which does not outlive the test.
 struct Process(Child);
@@ -35,7 +37,7 @@ fn signal(name: &str, process: &Child) {
 }
 
 /// An archive of `folder`'s files, beside it.
-fn create(folder: &Path) -> std::path::PathBuf {
+fn create(folder: &Path) -> PathBuf {
     let archive = folder.with_extension("czip");
     let made = refrain()
         .args(["czip", "create"])
@@ -84,6 +86,29 @@ fn mount(test: &str, archive: &str, at: &Path) -> Option<Process> {
     Some(Process(child))
 }
 
+/// An archive of a folder `tree`, and where it is to be mounted.
+struct Place {
+    archive: PathBuf,
+    at: PathBuf,
+    _scratch: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("tree");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("file"), "what is in it").unwrap();
+        let at = scratch.path().join("mounted");
+        fs::create_dir(&at).unwrap();
+        Self {
+            archive: create(&folder),
+            at,
+            _scratch: scratch,
+        }
+    }
+}
+
 fn is_mounted(at: &Path) -> bool {
     let table = fs::read_to_string("/proc/self/mounts").unwrap();
     table.contains(at.to_str().unwrap())
@@ -91,38 +116,26 @@ fn is_mounted(at: &Path) -> bool {
 
 #[test]
 fn each_signal_that_ends_programs_unmounts_and_is_no_failure() {
-    let scratch = tempfile::tempdir().unwrap();
-    let folder = scratch.path().join("tree");
-    fs::create_dir(&folder).unwrap();
-    fs::write(folder.join("file"), "what is in it").unwrap();
-    let archive = create(&folder);
-    let at = scratch.path().join("mounted");
-    fs::create_dir(&at).unwrap();
+    let Place { archive, at, .. } = &Place::new();
     for name in ["INT", "TERM", "HUP"] {
-        let Some(mut process) = mount("each_signal", archive.to_str().unwrap(), &at) else {
+        let Some(mut process) = mount("each_signal", archive.to_str().unwrap(), at) else {
             return;
         };
-        assert!(is_mounted(&at));
+        assert!(is_mounted(at));
         let read = fs::read_to_string(at.join("tree/file")).unwrap();
         assert_eq!(read, "what is in it");
         signal(name, &process.0);
         let status = process.0.wait().unwrap();
         assert!(status.success(), "{name}: {status}");
-        assert!(!is_mounted(&at), "{name}");
+        assert!(!is_mounted(at), "{name}");
     }
 }
 
 #[test]
 fn a_busy_mount_goes_at_once_and_its_process_when_the_last_file_is_closed() {
-    let scratch = tempfile::tempdir().unwrap();
-    let folder = scratch.path().join("tree");
-    fs::create_dir(&folder).unwrap();
-    fs::write(folder.join("file"), "what is in it").unwrap();
-    let archive = create(&folder);
-    let at = scratch.path().join("mounted");
-    fs::create_dir(&at).unwrap();
+    let Place { archive, at, .. } = &Place::new();
     for is_impatient in [false, true] {
-        let Some(mut process) = mount("a_busy_mount", archive.to_str().unwrap(), &at) else {
+        let Some(mut process) = mount("a_busy_mount", archive.to_str().unwrap(), at) else {
             return;
         };
         let file = File::open(at.join("tree/file")).unwrap();
@@ -131,7 +144,7 @@ fn a_busy_mount_goes_at_once_and_its_process_when_the_last_file_is_closed() {
         let mut said = String::new();
         stderr.read_line(&mut said).unwrap();
         assert!(said.contains("files in it are open"), "{said}");
-        assert!(!is_mounted(&at));
+        assert!(!is_mounted(at));
         let mut bytes = [0; 4];
         file.read_exact_at(&mut bytes, 0).unwrap();
         assert_eq!(&bytes, b"what");
@@ -172,16 +185,11 @@ fn unmount(at: &Path) {
 
 #[test]
 fn who_unmounts_it_from_outside_ends_it_without_a_word() {
-    let scratch = tempfile::tempdir().unwrap();
-    let folder = scratch.path().join("tree");
-    fs::create_dir(&folder).unwrap();
-    let archive = create(&folder);
-    let at = scratch.path().join("mounted");
-    fs::create_dir(&at).unwrap();
-    let Some(mut process) = mount("who_unmounts", archive.to_str().unwrap(), &at) else {
+    let Place { archive, at, .. } = &Place::new();
+    let Some(mut process) = mount("who_unmounts", archive.to_str().unwrap(), at) else {
         return;
     };
-    unmount(&at);
+    unmount(at);
     assert!(process.0.wait().unwrap().success());
     let mut stderr = process.0.stderr.take().expect("it is piped");
     let mut said = String::new();
@@ -191,13 +199,8 @@ fn who_unmounts_it_from_outside_ends_it_without_a_word() {
 
 #[test]
 fn what_a_killed_mount_left_is_told_and_how_to_be_rid_of_it() {
-    let scratch = tempfile::tempdir().unwrap();
-    let folder = scratch.path().join("tree");
-    fs::create_dir(&folder).unwrap();
-    let archive = create(&folder);
-    let at = scratch.path().join("mounted");
-    fs::create_dir(&at).unwrap();
-    let Some(mut process) = mount("what_a_killed", archive.to_str().unwrap(), &at) else {
+    let Place { archive, at, .. } = &Place::new();
+    let Some(mut process) = mount("what_a_killed", archive.to_str().unwrap(), at) else {
         return;
     };
     signal("KILL", &process.0);
@@ -210,7 +213,7 @@ fn what_a_killed_mount_left_is_told_and_how_to_be_rid_of_it() {
     let said = String::from_utf8(output.stderr).unwrap();
     let command = format!("`umount {}`", at.display());
     let is_told = said.contains(&command) && said.contains("is still mounted");
-    unmount(&at);
+    unmount(at);
     assert!(is_told, "{said}");
 }
 

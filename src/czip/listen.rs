@@ -65,7 +65,7 @@ impl ListenArguments {
         &self,
         what: &str,
         make: impl FnOnce() -> anyhow::Result<S>,
-        run: impl AsyncFnOnce(&S, TcpListener, Told, Told) -> io::Result<()>,
+        run: impl AsyncFnOnce(&S, TcpListener, Stop, Stop) -> io::Result<()>,
     ) -> anyhow::Result<()> {
         let _log = self.log.begin();
         let server = make()?;
@@ -94,7 +94,7 @@ impl ListenArguments {
                 tracing::info!("told again to stop: ending at once");
                 let _ = end.send(());
             });
-            run(&server, listener, told(stopped), told(ended)).await?;
+            run(&server, listener, sent(stopped), sent(ended)).await?;
             anyhow::Ok(())
         });
         // A read that hangs is not waited for.
@@ -104,10 +104,10 @@ impl ListenArguments {
 }
 
 /// Done when the program is told to stop.
-pub type Told = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type Stop = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
-fn told(told: oneshot::Receiver<()>) -> Told {
-    Box::pin(async { drop(told.await) })
+fn sent(stop: oneshot::Receiver<()>) -> Stop {
+    Box::pin(async { drop(stop.await) })
 }
 
 /// Lets the process have as many files open as its connections need, as far as the system allows: by

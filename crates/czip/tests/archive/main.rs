@@ -3,6 +3,10 @@
 mod encryption;
 mod forged;
 mod locked;
+// It does more than is needed here.
+#[allow(dead_code)]
+#[path = "../common/making.rs"]
+mod making;
 mod progress;
 mod round_trips;
 mod table_cost;
@@ -20,15 +24,7 @@ use refrain_czip::{
     verify::verify_content,
 };
 
-/// Bytes that do not repeat.
-fn noise(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut noise = vec![0; bytes];
-    blake3::Hasher::new()
-        .update(&seed.to_le_bytes())
-        .finalize_xof()
-        .fill(&mut noise);
-    noise
-}
+use making::noise;
 
 fn options() -> CreateOptions {
     CreateOptions {
