@@ -469,9 +469,9 @@ impl Streams {
         self.makers[stream.index()].push(bytes, &mut self.frames)
     }
 
-    /// What the table will take when all is read, from what it takes by now. Nobody knows how much of
-    /// what is to come is new: as much again is a guess that leaves little room empty. What does not
-    /// fit goes elsewhere, but the root should, for it is what every reader reads first.
+    /// Room for what the table takes by now, and for the whole root, which every reader reads first.
+    /// Nobody knows how much of what is to come is new, and room that stays empty is sent in vain; the
+    /// table of what comes later goes behind the frames.
     fn estimate_table(&mut self, options: &CreateOptions) {
         let chunk_bytes = match options.profile {
             Profile::Shared => 40,
@@ -480,7 +480,7 @@ impl Streams {
         let chunks: u64 = self.makers.iter().map(StreamMaker::chunks).sum();
         let expected_bytes = options.expected_bytes.unwrap_or(0);
         let expected_chunks = expected_bytes / u64::from(options.chunking.average_bytes());
-        let table_bytes = 2 * chunks * chunk_bytes;
+        let table_bytes = chunks * chunk_bytes;
         let root_bytes = expected_chunks * ROOT_BYTES_PER_CHUNK;
         self.frames.table_bytes = (64 << 10) + table_bytes + root_bytes;
     }

@@ -236,6 +236,28 @@ fn a_table_that_outgrows_its_room_goes_behind_the_frames() {
     assert_eq!(read_all(&archive).expect("sound"), content);
 }
 
+/// Room that the table does not fill is sent in vain: here, nothing new comes after it was left.
+#[test]
+fn room_for_the_table_is_for_what_was_known() {
+    let new = noise(5, 12 << 20);
+    let content = new.repeat(5);
+    for profile in [Profile::Small, Profile::Shared] {
+        let options = CreateOptions {
+            profile,
+            chunking: Chunking::default().at_most(1 << 10),
+            waiting_bytes: new.len() * 7 / 8,
+            expected_bytes: Some(content.len() as u64),
+            ..options()
+        };
+        let archive = open(archive_of(&content, &options));
+        let header = archive.header();
+        let table_bytes = header.archive_bytes - archive.root().summary.stored_bytes;
+        let bound = 40 * header.chunks + 4 * header.references;
+        assert!(table_bytes < bound, "{table_bytes} of {bound}");
+        assert_eq!(header.root.offset, 256);
+    }
+}
+
 /// Every reader reads the root, and gets it with the header.
 #[test]
 fn the_root_is_in_front_if_it_was_known_how_much_would_come() {
