@@ -1,10 +1,15 @@
 //! `refrain czip extract`: what is in an archive, into a folder or to standard output.
 
-use std::{ffi::OsString, ops::Range, os::unix::ffi::OsStrExt, path::PathBuf};
+use std::{
+    ffi::{OsStr, OsString},
+    ops::Range,
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use refrain_czip::{
-    extract::{ExtractOptions, Extracted, extract},
+    extract::{Damaged, ExtractError, ExtractOptions, Extracted, extract},
     format::catalog::{self, Entry, EntryKind},
 };
 use serde::Serialize;
@@ -17,8 +22,12 @@ use super::{
 use crate::{
     interrupt::Interrupt,
     progress,
-    table::{bytes, count},
+    table::{bytes, count, printable},
+    told::tell,
 };
+
+/// Damaged files that a report names.
+const DAMAGED_NAMED_MAX: usize = 1000;
 
 const AFTER_HELP: &str = "\
 All is extracted under temporary names (.refrain-…), checked against the archive's digest, and then renamed: \
@@ -46,6 +55,9 @@ pub struct ExtractArguments {
     /// wanted to standard output
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     output: PathBuf,
+    /// Leave out files that are damaged and extract all others; what is there under their names stays
+    #[arg(long)]
+    skip_damaged: bool,
     /// Threads that decompress [default: one a processor]
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     threads: Option<usize>,
@@ -63,6 +75,19 @@ struct Report {
     plain_bytes: u64,
     /// Whether the digest of the whole content was checked, not only those of frames.
     is_whole: bool,
+    /// Files and other names of them that were left out, and the first of them.
+    damaged_files: u64,
+    damaged: Vec<DamagedFile>,
+}
+
+/// What is damaged.
+#[derive(Serialize)]
+struct DamagedFile {
+    path: String,
+    /// The path's bytes in hexadecimal, if they are no UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
+    error: String,
 }
 
 pub fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
@@ -70,13 +95,15 @@ pub fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
         return to_standard_output(arguments);
     }
     let interrupt = Interrupt::listen()?;
-    let extracted = to_folder(arguments, &interrupt);
+    let mut named = Vec::new();
+    let extracted = to_folder(arguments, &interrupt, &mut named);
     let Extracted {
         files,
         folders,
         links,
         plain_bytes,
         is_whole,
+        damaged,
     } = interrupt.or(extracted)?;
     let lines = [
         (
@@ -96,16 +123,29 @@ pub fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
         links,
         plain_bytes,
         is_whole,
+        damaged_files: damaged,
+        damaged: named,
     };
-    report::to_stdout(arguments.json, &report, &lines)
+    report::to_stdout(arguments.json, &report, &lines)?;
+    ensure!(
+        damaged == 0,
+        "all but what is damaged is extracted; left out: {}",
+        count(damaged, "file", "files")
+    );
+    Ok(())
 }
 
-fn to_folder(arguments: &ExtractArguments, interrupt: &Interrupt) -> anyhow::Result<Extracted> {
+fn to_folder(
+    arguments: &ExtractArguments,
+    interrupt: &Interrupt,
+    damaged: &mut Vec<DamagedFile>,
+) -> anyhow::Result<Extracted> {
     let archive = open::open_unlocked(&arguments.archive, &arguments.access, interrupt)?;
     let options = ExtractOptions {
         paths: paths(arguments),
         name: open::stream_name(&arguments.archive),
         threads: threads(arguments.threads),
+        is_damage_left_out: arguments.skip_damaged,
     };
     let bar = progress::bar(progress::OF_BYTES);
     let extracted = extract(&archive, &arguments.output, &options, &mut |now| {
@@ -114,10 +154,36 @@ fn to_folder(arguments: &ExtractArguments, interrupt: &Interrupt) -> anyhow::Res
         if now.is_syncing {
             bar.set_message("to disk");
         }
+        if let Some(now) = now.damaged {
+            let path = OsStr::from_bytes(now.path).display();
+            bar.suspend(|| tell(format_args!("left out: {}: {}", printable(path), now.error)));
+            if damaged.len() < DAMAGED_NAMED_MAX {
+                damaged.push(DamagedFile::new(now));
+            }
+        }
         interrupt.flow()
     });
     bar.finish_and_clear();
-    extracted.with_context(|| open::called(&arguments.archive))
+    extracted
+        .map_err(|error| match error {
+            ExtractError::Read(error) if error.is_damage() && !arguments.skip_damaged => {
+                anyhow!("{error}; --skip-damaged extracts the files that are not damaged")
+            }
+            error => error.into(),
+        })
+        .with_context(|| open::called(&arguments.archive))
+}
+
+impl DamagedFile {
+    fn new(damaged: Damaged<'_>) -> Self {
+        let path = String::from_utf8_lossy(damaged.path).into_owned();
+        let is_text = str::from_utf8(damaged.path).is_ok();
+        Self {
+            path,
+            path_hex: (!is_text).then(|| report::hex(damaged.path)),
+            error: damaged.error.to_string(),
+        }
+    }
 }
 
 fn paths(arguments: &ExtractArguments) -> Vec<Vec<u8>> {

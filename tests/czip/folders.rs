@@ -95,6 +95,54 @@ fn what_is_asked_for_replaces_what_is_there_and_nothing_else() {
 }
 
 #[test]
+fn what_is_damaged_can_be_left_out() {
+    let world = World::new();
+    let names = ["d/one", "d/three", "d/two"];
+    for (seed, name) in names.iter().enumerate() {
+        world.write(name, &noise(seed as u64, 500_000));
+    }
+    world.run(&["create", "d", "-o", "d.czip"]);
+    let mut damaged = fs::read(world.path("d.czip")).expect("made");
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    world.write("damaged.czip", &damaged);
+    let (code, error) = world.fails(&["extract", "damaged.czip", "-o", "out"]);
+    assert_eq!(code, Some(1));
+    assert!(error.contains("; --skip-damaged extracts the"), "{error}");
+    assert!(!world.path("out").exists());
+    let made = world.run_with(
+        &[
+            "extract",
+            "damaged.czip",
+            "-o",
+            "out",
+            "--skip-damaged",
+            "--json",
+        ],
+        b"",
+    );
+    let told = String::from_utf8(made.stderr).expect("text");
+    let report: serde_json::Value = serde_json::from_slice(&made.stdout).expect("JSON");
+    assert_eq!(made.status.code(), Some(1));
+    let named = report["damaged"].as_array().expect("files");
+    assert_eq!(report["damaged_files"], named.len());
+    assert!((1..=2).contains(&named.len()), "{report}");
+    for name in names {
+        let content = fs::read(world.path(&format!("out/{name}")));
+        if named.iter().any(|file| file["path"] == name) {
+            assert!(content.is_err(), "{name}");
+            assert!(
+                told.contains(&format!("left out: {name}: frame ")),
+                "{told}"
+            );
+        } else {
+            let expected = fs::read(world.path(name)).expect("there");
+            assert!(content.expect("sound") == expected, "{name}");
+        }
+    }
+}
+
+#[test]
 fn one_file_of_a_folder_goes_to_standard_output() {
     let world = World::new();
     world.write("d/one", b"one");

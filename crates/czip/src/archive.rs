@@ -25,6 +25,7 @@ pub use stream::StreamReader;
 use std::{io, sync::Arc};
 
 use quick_cache::sync::Cache;
+use rustix::io::Errno;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -116,6 +117,24 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// Whether bytes of the archive are not what they were, or a disk has lost them: others may be sound.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Io(error) => error.raw_os_error() == Some(Errno::IO.raw_os_error()),
+            Self::Format(_)
+            | Self::Frame { .. }
+            | Self::ForeignFrame { .. }
+            | Self::Name { .. }
+            | Self::Weave(_) => true,
+            Self::Threads { .. }
+            | Self::OtherGroupSecret
+            | Self::Locked
+            | Self::Unwrap(_)
+            | Self::BeyondEnd { .. } => false,
+        }
+    }
+
     /// A frame does not have its digest.
     pub(crate) fn damaged_frame(stream: Stream, number: u64) -> Self {
         let reason = "it does not have the digest that it should have".to_owned();

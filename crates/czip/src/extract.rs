@@ -1,4 +1,5 @@
-//! Extraction: an archive enters, its files, folders and links are there, all of them or none.
+//! Extraction: an archive enters, its files, folders and links are there, all of them or none; or all
+//! but those that are damaged, if that is asked for.
 //!
 //! 1. What is wanted is chosen from the catalog, and folders are made.
 //! 2. Files are written under temporary names in their folders, by one thread, from what several
@@ -16,6 +17,7 @@
 //! no link below the target is followed, and links come into being when nothing is written any more.
 
 mod choice;
+mod filling;
 mod leftovers;
 mod sparse;
 mod staging;
@@ -32,10 +34,11 @@ use std::{
 use thiserror::Error;
 
 use crate::{
-    archive::{Archive, ReadError, Source, copy},
+    archive::{Archive, ReadError, Source},
     format::FormatError,
 };
 use choice::{Item, What};
+use filling::Filling;
 use staging::Staging;
 
 /// What is to be extracted, and how.
@@ -48,17 +51,30 @@ pub struct ExtractOptions {
     pub name: Option<Vec<u8>>,
     /// Threads that decompress; 0 is 1.
     pub threads: usize,
+    /// Whether files that are damaged are left out, and not all else with them.
+    pub is_damage_left_out: bool,
 }
 
 /// How far an extraction has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ExtractProgress {
-    /// Bytes written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ExtractProgress<'a> {
+    /// Bytes written, and of files that were left out.
     pub plain_bytes: u64,
     /// Bytes that there are to write.
     pub plain_bytes_total: u64,
     /// Whether all are written, and file systems write them down.
     pub is_syncing: bool,
+    /// What was left out just now.
+    pub damaged: Option<Damaged<'a>>,
+}
+
+/// A file that is damaged, or another name of one.
+#[derive(Clone, Copy, Debug)]
+pub struct Damaged<'a> {
+    /// Its path.
+    pub path: &'a [u8],
+    /// How.
+    pub error: &'a ReadError,
 }
 
 /// What was extracted.
@@ -74,6 +90,8 @@ pub struct Extracted {
     pub links: u64,
     /// Whether the digest of the whole content was checked, and not only those of frames.
     pub is_whole: bool,
+    /// Files and other names of them that were left out, since they are damaged.
+    pub damaged: u64,
 }
 
 /// Why nothing was extracted.
@@ -138,21 +156,16 @@ pub fn extract<S: Source>(
 ) -> Result<Extracted, ExtractError> {
     let chosen = choice::choose(archive.entries()?, options)?;
     let items = &chosen.items;
-    let mut now = ExtractProgress {
-        plain_bytes_total: items.iter().map(Item::bytes).sum(),
-        ..ExtractProgress::default()
-    };
-    let is_whole = options.paths.is_empty();
-    let mut staging = Staging::new(target, &chosen)?;
-    let mut tell = |now| match progress(now) {
+    let mut tell = |now: ExtractProgress| match progress(now) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(ExtractError::Interrupted),
     };
+    let mut staging = Staging::new(target, &chosen)?;
+    let mut filling = Filling::new(archive, items, options);
     for index in 0..items.len() {
         staging.prepare(index)?;
-        tell(now)?;
+        tell(filling.progress())?;
     }
-    let mut digest = blake3::Hasher::new();
     let mut files: Vec<usize> = (0..items.len())
         .filter(|&index| matches!(items[index].what, What::File { .. }))
         .collect();
@@ -160,43 +173,42 @@ pub fn extract<S: Source>(
     for together in
         files.chunk_by(|&one, &next| items[one].range().end == items[next].range().start)
     {
-        let (first, last) = (together[0], together[together.len() - 1]);
-        let range = items[first].range().start..items[last].range().end;
-        let mut files = staging.write(together);
-        copy(archive, range, options.threads, &mut |piece: &[u8]| {
-            if is_whole {
-                digest.update(piece);
-            }
-            files.write(piece)?;
-            now.plain_bytes += piece.len() as u64;
-            tell(now)
-        })?;
-        files.finish()?;
+        filling.fill(together, &mut staging, &mut tell)?;
     }
-    if is_whole && *digest.finalize().as_bytes() != archive.root().summary.digest {
+    if filling.is_digest_wrong() {
         return Err(ReadError::from(FormatError::Digest { what: "content" }).into());
     }
-    for index in 0..items.len() {
-        staging.link(index)?;
-    }
-    now.is_syncing = true;
-    tell(now)?;
-    staging.finish()?;
-    Ok(sum(items, is_whole))
-}
-
-fn sum(items: &[Item], is_whole: bool) -> Extracted {
+    let now = filling.progress();
     let mut extracted = Extracted {
-        is_whole,
+        is_whole: filling.is_whole(),
         ..Extracted::default()
     };
-    for item in items {
-        match item.what {
-            What::File { .. } => extracted.files += 1,
-            What::Folder => extracted.folders += 1,
-            What::HardLink { .. } | What::SymbolicLink { .. } => extracted.links += 1,
+    for (index, item) in items.iter().enumerate() {
+        if let Some(error) = filling.damage(index) {
+            let path = &item.path;
+            let damaged = Some(Damaged { path, error });
+            tell(ExtractProgress { damaged, ..now })?;
+            extracted.damaged += 1;
+            continue;
         }
-        extracted.plain_bytes += item.bytes();
+        staging.link(index)?;
+        extracted.count(item);
     }
-    extracted
+    tell(ExtractProgress {
+        is_syncing: true,
+        ..now
+    })?;
+    staging.finish()?;
+    Ok(extracted)
+}
+
+impl Extracted {
+    fn count(&mut self, item: &Item) {
+        match item.what {
+            What::File { .. } => self.files += 1,
+            What::Folder => self.folders += 1,
+            What::HardLink { .. } | What::SymbolicLink { .. } => self.links += 1,
+        }
+        self.plain_bytes += item.bytes();
+    }
 }

@@ -141,8 +141,20 @@ impl<'a> Staging<'a> {
         FileWriter {
             staging: self,
             files: files.iter(),
+            whole: 0,
             current: None,
         }
+    }
+
+    /// Removes what a file has so far, if anything, which is the last one that was made.
+    pub(super) fn give_up(&mut self, index: usize) -> Result<(), ExtractError> {
+        if self.staged.pop_if(|last| *last == index).is_none() {
+            return Ok(());
+        }
+        let name = self.temporary_name(index);
+        let folder = self.tree.folder(self.items[index].place().0)?;
+        let removed = unlinkat(folder, name, AtFlags::empty());
+        removed.map_err(|error| self.at(index, error))
     }
 
     fn create(&mut self, index: usize) -> Result<File, ExtractError> {
@@ -263,6 +275,8 @@ impl Drop for Staging<'_> {
 pub(super) struct FileWriter<'a, 'b> {
     staging: &'b mut Staging<'a>,
     files: slice::Iter<'b, usize>,
+    /// Files that have all their bytes.
+    whole: usize,
     /// The file that is being written, and how many bytes it still gets.
     current: Option<(usize, SparseFile, u64)>,
 }
@@ -304,11 +318,18 @@ impl FileWriter<'_, '_> {
         let closed = file
             .finish()
             .and_then(|file| Ok(set_mode_and_times(&file, item)?));
-        closed.map_err(|error| self.staging.at(index, error))
+        closed.map_err(|error| self.staging.at(index, error))?;
+        self.whole += 1;
+        Ok(())
+    }
+
+    /// How many files have all their bytes.
+    pub(super) fn whole(&self) -> usize {
+        self.whole
     }
 
     /// All bytes came.
-    pub(super) fn finish(mut self) -> Result<(), ExtractError> {
+    pub(super) fn finish(&mut self) -> Result<(), ExtractError> {
         let next = self.next()?;
         assert!(
             next.is_none() && self.current.is_none(),

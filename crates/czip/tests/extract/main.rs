@@ -1,5 +1,6 @@
 //! Archives of folders that are extracted.
 
+mod damage;
 mod parents;
 mod round_trips;
 mod targets;
