@@ -56,8 +56,9 @@ pub struct GetArguments {
         requires = "cache"
     )]
     cache_size: ByteSize,
-    /// Files, folders and archives that may have chunks of it, such as an earlier release. Archives have
-    /// stored frames as well: of an encrypted one they are what there is without keys
+    /// Files, folders and archives that may have chunks of it, such as an earlier release; what the output
+    /// is by now is one by itself. Archives have stored frames as well: of an encrypted one they are what
+    /// there is without keys
     #[arg(long, value_name = "FILE|DIR", num_args = 1..)]
     seed: Vec<PathBuf>,
     /// A cache in front of a server that knows chunks by name, such as `refrain czip serve`; may be given

@@ -243,6 +243,8 @@ fn chunks_come_by_name_and_the_report_says_from_where() {
         assert_eq!(edge["chunks"], report["by_name"]["chunks"]);
         assert!(edge["bytes"].as_u64() > Some(1 << 20), "{report}");
         assert!(edge["left"].is_null());
+        // It would be a seed.
+        fs::remove_file(world.path("out")).expect("there");
     }
     let archive = format!("{url}/small.czip");
     let get = ["get", &archive, "-o", "out", "--edge", &url];

@@ -1,7 +1,8 @@
 //! Fetching what is in an archive from any web server (CZIP, section 4.2).
 //!
-//! A URL enters, and what is here already: seeds, a cache, what an earlier get brought. The plain
-//! content leaves, as a file that is there whole or not at all. The server need not know of CZIP.
+//! A URL enters, and what is here already: seeds, what is to be replaced, a cache, what an earlier get
+//! brought. The plain content leaves, as a file that is there whole or not at all. The server need not
+//! know of CZIP.
 //!
 //! ```text
 //! 1  header, root    one request, or two                           `opening`
@@ -159,8 +160,8 @@ type Kind = fn(&mut GetReport) -> &mut Transfer;
 
 type Progress<'a> = &'a mut dyn FnMut(GetProgress) -> ControlFlow<()>;
 
-/// Fetches what is in the archive at `url` into the file `output`, or the one that it links to. `progress`
-/// is told how far it came, and says whether to go on.
+/// Fetches what is in the archive at `url` into the file `output`, or the one that it links to. What that
+/// is by now is a seed as well. `progress` is told how far it came, and says whether to go on.
 ///
 /// # Errors
 /// Before anything is fetched if `output` is there and no regular file. Then `output` is as it was. What came is kept in `output.part`, and the next get of it goes on from
@@ -263,7 +264,7 @@ fn get_once(
     };
     let keeps_archive = options.keeps_archive;
     getting.choose_names(keeps_archive);
-    let mut seeds = getting.look_at_seeds(folder, options, index)?;
+    let mut seeds = getting.look_at_seeds((output, folder), options, index)?;
     let fetched = getting.fetch_all(keeps_archive, &mut old, &mut seeds);
     // What came is of use for the next get, whatever became of this one.
     if let Some(cache) = getting.cache.take() {

@@ -171,20 +171,26 @@ impl Stored {
 }
 
 impl Getting<'_> {
-    /// Looks at what seeds have, and an earlier archive: stored frames, names of chunks, or both,
-    /// whichever the archive can be made of.
+    /// Looks at what seeds have, what the output is by now, and an earlier archive: stored frames, names
+    /// of chunks, or both, whichever the archive can be made of.
     pub(super) fn look_at_seeds(
         &mut self,
-        folder: &PartFolder,
+        (output, folder): (&Path, &PartFolder),
         options: &GetOptions,
         index: (usize, &Path),
     ) -> Result<Seeds, GetError> {
+        let mut seeds = options.seeds.clone();
+        let is_given = |path: &PathBuf| options.seeds.contains(path);
+        // Whoever did not name it is not told if it cannot be read.
+        if File::open(output).is_ok() && !is_given(&output.to_owned()) {
+            seeds.push(output.to_owned());
+        }
         let header = self.archive.header();
         let useless = self.useless_chunks(options.keeps_archive);
         self.report.unused_seeds.clear();
         self.report.unread_seeds.clear();
         if options.keeps_archive || header.encryption.is_some() {
-            for path in &options.seeds {
+            for path in &seeds {
                 let (stored, progress) = (&mut self.stored, &mut self.progress);
                 let now = GetProgress {
                     phase: Phase::Seeds,
@@ -198,7 +204,10 @@ impl Getting<'_> {
                 match error {
                     Some(error) => self.report.unread_seeds.push((path.clone(), error)),
                     None if has_archives => {}
-                    None => self.report.unused_seeds.push((path.clone(), reason)),
+                    None if is_given(path) => {
+                        self.report.unused_seeds.push((path.clone(), reason));
+                    }
+                    None => {}
                 }
             }
             let old = folder.file("archive.old");
@@ -210,7 +219,7 @@ impl Getting<'_> {
         let naming = self.naming.clone().unwrap_or(Naming::Plain);
         let paths = match useless {
             Some(_) => &[][..],
-            None => &options.seeds,
+            None => &seeds,
         };
         self.name_seeds(paths, &naming, index)
     }

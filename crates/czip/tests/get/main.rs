@@ -22,6 +22,7 @@ mod servers;
 mod stored;
 
 use std::{
+    cell::Cell,
     fs,
     ops::ControlFlow,
     path::{Path, PathBuf},
@@ -85,12 +86,12 @@ fn options() -> GetOptions {
     }
 }
 
-/// A place for outputs.
-struct Place(TempDir);
+/// A place for outputs, and whether there was one.
+struct Place(TempDir, Cell<bool>);
 
 impl Place {
     fn new() -> Self {
-        Self(tempfile::tempdir().expect("a folder"))
+        Self(tempfile::tempdir().expect("a folder"), Cell::new(false))
     }
 
     fn output(&self) -> PathBuf {
@@ -108,10 +109,16 @@ impl Place {
         path
     }
 
+    /// What an earlier one has brought is not there any more: it would be a seed.
     fn get(&self, server: &Server, options: &GetOptions) -> Result<GetReport, GetError> {
-        get(&server.url(), &self.output(), options, &mut |_| {
+        if self.1.take() {
+            fs::remove_file(self.output()).expect("an output");
+        }
+        let got = get(&server.url(), &self.output(), options, &mut |_| {
             ControlFlow::Continue(())
-        })
+        });
+        self.1.set(got.is_ok());
+        got
     }
 
     /// Fails unless the output is `expected`, and nothing else is left.

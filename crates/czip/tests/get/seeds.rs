@@ -36,6 +36,42 @@ fn a_seed_that_is_the_file_leaves_next_to_nothing_to_fetch() {
 }
 
 #[test]
+fn what_the_output_is_by_now_is_a_seed() {
+    for profile in [Profile::Shared, Profile::Small] {
+        let place = Place::new();
+        fs::write(place.output(), release(4)).expect("written");
+        let archive = archive_of(&release(4), &creating(profile), false);
+        let report = place.get(&serve(archive), &options()).expect("a file");
+        place.assert_is(&release(4));
+        assert_eq!(report.from_server.chunks, 1, "{report:?}");
+    }
+}
+
+#[test]
+fn an_archive_that_is_damaged_is_mended_by_what_is_damaged_alone() {
+    let place = Place::new();
+    let archive = archive_of(&release(4), &creating(Profile::Small), false);
+    let mut damaged = archive.clone();
+    *damaged.last_mut().expect("a frame") ^= 1;
+    fs::write(place.output(), &damaged).expect("written");
+    let mut options = options();
+    options.keeps_archive = true;
+    let report = place
+        .get(&serve(archive.clone()), &options)
+        .expect("a file");
+    place.assert_is(&archive);
+    assert_eq!(report.frames.requests, 1, "{report:?}");
+    assert!(report.frames.bytes < 10_000, "{report:?}");
+    // What is no archive has none of its frames, which nobody who did not name it has to be told.
+    fs::write(place.output(), release(4)).expect("written");
+    let report = place
+        .get(&serve(archive.clone()), &options)
+        .expect("a file");
+    place.assert_is(&archive);
+    assert!(report.unused_seeds.is_empty(), "{report:?}");
+}
+
+#[test]
 fn an_archive_is_as_good_a_seed_as_what_is_in_it() {
     for seed_profile in [Profile::Shared, Profile::Small] {
         let place = Place::new();

@@ -147,7 +147,7 @@ fn of_delay(
                 row.way
             );
             let (cost, _) = run(&get, &url)?;
-            run(r#"cmp "$NEW" out; rm out"#, "")?;
+            run(r#"cmp "$NEW" out && rm out"#, "")?;
             let left = origin.left()?.since(before);
             let run = Run {
                 bytes: left.bytes + left.asked_bytes,
