@@ -24,7 +24,7 @@ use serde::Serialize;
 
 use crate::{
     progress::bar,
-    table::{bytes, printable},
+    table::{bytes, printable_path},
     told::tell,
 };
 
@@ -187,11 +187,11 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     let report = report?;
     store.close()?;
     for (path, why) in &report.told {
-        let path = printable(path.display());
+        let path = printable_path(path);
         tell(format_args!("not added: {path}: {why}"));
     }
     for (path, what) in &report.told_private {
-        let path = printable(path.display());
+        let path = printable_path(path);
         tell(format_args!(
             "passed over: {path}: {what}; --all adds it too"
         ));

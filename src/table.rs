@@ -1,8 +1,10 @@
 //! Tables for people.
 
 use std::{
+    ffi::OsStr,
     fmt::Display,
     io::{self, Write},
+    os::unix::ffi::OsStrExt,
 };
 
 pub use refrain_gateway::units::decimal_bytes as bytes;
@@ -95,6 +97,18 @@ pub fn printable(name: impl Display) -> String {
     shown.collect()
 }
 
+/// The same of a path, of which every byte can be told: what is no text, and `\`, are escaped too.
+pub fn printable_path(path: impl AsRef<OsStr>) -> String {
+    let mut shown = String::new();
+    for chunk in path.as_ref().as_bytes().utf8_chunks() {
+        shown += &printable(chunk.valid().replace('\\', "\\\\"));
+        for byte in chunk.invalid() {
+            shown += &format!("\\x{byte:02x}");
+        }
+    }
+    shown
+}
+
 /// How many there are of what is called so, as one and as more.
 pub fn count(number: u64, one: &str, more: &str) -> String {
     match number {
@@ -144,6 +158,18 @@ mod tests {
     fn names_do_not_reach_the_terminal_as_they_are() {
         let name = "key\nall is well\u{1b}[31m \u{e9}.pem";
         assert_eq!(printable(name), "key\\nall is well\\u{1b}[31m \u{e9}.pem");
+    }
+
+    #[test]
+    fn paths_that_differ_are_shown_as_different() {
+        for (path, shown) in [
+            (&b"new\nline"[..], "new\\nline"),
+            (b"new\\nline", "new\\\\nline"),
+            (b"\xff\xc3\xa9\xc3", "\\xff\u{e9}\\xc3"),
+            (b"\\xff", "\\\\xff"),
+        ] {
+            assert_eq!(printable_path(OsStr::from_bytes(path)), shown);
+        }
     }
 
     #[test]

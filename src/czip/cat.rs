@@ -34,7 +34,7 @@ pub struct CatArguments {
     /// Which bytes of it: the first, and the one behind the last, such as 1GiB-1GiB+64KiB, 100-200 or
     /// 4096-. 200K are 200000 bytes, and 200KiB the 204800 that dd, head and tail call 200K. No more of the
     /// archive is read than they need
-    #[arg(long, value_name = "START-END")]
+    #[arg(long, value_name = "START-END", allow_hyphen_values = true)]
     range: Option<ByteRange>,
     #[command(flatten)]
     access: AccessArguments,

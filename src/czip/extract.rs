@@ -22,7 +22,7 @@ use super::{
 use crate::{
     interrupt::Interrupt,
     progress,
-    table::{bytes, count, printable},
+    table::{bytes, count, printable_path},
     told::tell,
 };
 
@@ -147,6 +147,7 @@ fn to_folder(
         threads: threads(arguments.threads),
         is_damage_left_out: arguments.skip_damaged,
     };
+    let may_be_skipped = !arguments.skip_damaged && archive.root().summary.entries > 1;
     let bar = progress::bar(progress::OF_BYTES);
     let extracted = extract(&archive, &arguments.output, &options, &mut |now| {
         bar.set_length(now.plain_bytes_total);
@@ -155,8 +156,8 @@ fn to_folder(
             bar.set_message("to disk");
         }
         if let Some(now) = now.damaged {
-            let path = OsStr::from_bytes(now.path).display();
-            bar.suspend(|| tell(format_args!("left out: {}: {}", printable(path), now.error)));
+            let path = printable_path(OsStr::from_bytes(now.path));
+            bar.suspend(|| tell(format_args!("left out: {path}: {}", now.error)));
             if damaged.len() < DAMAGED_NAMED_MAX {
                 damaged.push(DamagedFile::new(now));
             }
@@ -166,7 +167,7 @@ fn to_folder(
     bar.finish_and_clear();
     extracted
         .map_err(|error| match error {
-            ExtractError::Read(error) if error.is_damage() && !arguments.skip_damaged => {
+            ExtractError::Read(error) if error.is_damage() && may_be_skipped => {
                 anyhow!("{error}; --skip-damaged extracts the files that are not damaged")
             }
             error => error.into(),

@@ -16,7 +16,7 @@ use super::{
     open::{self, AccessArguments},
     report, standard_io,
 };
-use crate::{interrupt::Interrupt, table::printable};
+use crate::{interrupt::Interrupt, table::printable_path};
 
 #[derive(clap::Args)]
 pub struct ListArguments {
@@ -84,7 +84,7 @@ pub fn run(arguments: &ListArguments) -> anyhow::Result<()> {
 
 /// A line as `ls` prints it, with the time in UTC.
 fn line(entry: &Entry, out: &mut dyn Write) -> io::Result<()> {
-    let shown = |path: &[u8]| printable(OsStr::from_bytes(path).display());
+    let shown = |path: &[u8]| printable_path(OsStr::from_bytes(path));
     let (kind, bytes, leads_to) = match &entry.kind {
         EntryKind::File { bytes } => ('-', bytes.to_string(), String::new()),
         EntryKind::Folder => ('d', "-".to_owned(), String::new()),

@@ -12,7 +12,7 @@ use crate::log::{self, LogForm};
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub struct MountArguments {
     /// The archive; one on a web server by its http or https address, of which no more is fetched
-    /// than is read
+    /// than is read; `-` is standard input
     #[arg(value_name = "IN.czip|URL")]
     archive: PathBuf,
     /// The folder to mount it on. What is in it is hidden meanwhile

@@ -1,7 +1,8 @@
 //! `refrain czip proxy`: between clients that know nothing of CZIP and any web server.
 
-use std::path::PathBuf;
+use std::{fs, path::PathBuf};
 
+use anyhow::ensure;
 use refrain_czip::{
     get::CacheOptions,
     serve::{
@@ -57,6 +58,12 @@ pub struct ProxyArguments {
 }
 
 pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
+    // Whatever else is wrong with it may come right again, and costs fetching meanwhile.
+    ensure!(
+        !fs::metadata(&arguments.cache).is_ok_and(|there| !there.is_dir()),
+        "{}: it is a file, where a folder should be",
+        arguments.cache.display()
+    );
     let defaults = ProxyOptions::new(&arguments.origin, arguments.cache.clone());
     let options = ProxyOptions {
         cache: CacheOptions {

@@ -18,6 +18,9 @@ pub enum RangeError {
     /// It has no `-`.
     #[error("expected a range, such as 1G-1G+64K, 100-200 or 4096-")]
     NoRange,
+    /// Nothing is in front of its `-`.
+    #[error("say where it begins: 0{text} is from the first byte to there")]
+    NoStart { text: String },
     /// One of its ends is no sum of sizes.
     #[error("{text:?}: {error}")]
     Size { text: String, error: UnitError },
@@ -38,6 +41,10 @@ impl FromStr for ByteRange {
 
     fn from_str(text: &str) -> Result<Self, RangeError> {
         let (start, end) = text.split_once('-').ok_or(RangeError::NoRange)?;
+        if start.trim().is_empty() {
+            let text = text.trim().to_owned();
+            return Err(RangeError::NoStart { text });
+        }
         let start = sum(start)?;
         let end = match end.trim() {
             "" => None,

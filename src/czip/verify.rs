@@ -21,7 +21,7 @@ use super::{
 use crate::{
     interrupt::Interrupt,
     progress,
-    table::{bytes, count, printable},
+    table::{bytes, count, printable_path},
 };
 
 #[derive(clap::Args)]
@@ -183,7 +183,7 @@ fn with_files(
     };
     let first = match first.is_empty() {
         true => "standard input".to_owned(),
-        false => printable(OsStr::from_bytes(&first).display()),
+        false => printable_path(OsStr::from_bytes(&first)),
     };
     match files {
         1 => anyhow!("{error}; it has bytes of {first}"),

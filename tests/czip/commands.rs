@@ -202,6 +202,13 @@ fn options_say_how_an_archive_is_made() {
             "{error}"
         );
     }
+    for of_frames in [&["--frame-size", "1MiB"][..], &["--after", "file.czip"]] {
+        let create = ["create", "file", "-o", "x.czip", "--profile", "shared"];
+        let (_, error) = world.fails(&[&create[..], of_frames].concat());
+        assert!(error.contains("are for profile `small`"), "{error}");
+    }
+    let (_, error) = world.fails(&["cat", "file.czip", "--range", "-5"]);
+    assert!(error.contains("say where it begins: 0-5 is"), "{error}");
     assert!(!world.path("x.czip").exists());
 }
 

@@ -429,6 +429,10 @@ fn errors_name_an_address_once_and_say_what_a_cache_must_be() {
     let (_, error) = world.fails(&get);
     let expected = "refrain: content: it is a file, where a folder should be\n";
     assert_eq!(error, expected);
+    let origin = server.url();
+    let proxy = ["proxy", "--origin", &origin, "--cache", "content"];
+    let (_, error) = world.fails(&[&proxy[..], &["--listen", "127.0.0.1:0"]].concat());
+    assert_eq!(error, expected);
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub enum RemoteError {
         problem: RedirectProblem,
     },
     /// The server cannot be reached, or the connection broke.
-    #[error("{url}: {source}")]
+    #[error("{url}: {}", said(source))]
     Connection {
         /// What was asked for.
         url: String,
@@ -249,6 +249,17 @@ pub enum Lie {
     /// 206 where all was asked for.
     #[error("sent part of it")]
     PartOfAll,
+}
+
+/// What an HTTP library's error is to people.
+fn said(error: &ureq::Error) -> String {
+    match error {
+        ureq::Error::Timeout(ureq::Timeout::Resolve | ureq::Timeout::Connect) => {
+            "it could not be reached in time".to_owned()
+        }
+        ureq::Error::Timeout(_) => "nothing came for too long".to_owned(),
+        error => error.to_string(),
+    }
 }
 
 impl RemoteError {
