@@ -106,30 +106,26 @@ impl SimilarityIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn noise(seed: u64, bytes: usize) -> Vec<u8> {
         let words = (0..).map(|word| mix(seed << 32 | word));
         words.flat_map(u64::to_le_bytes).take(bytes).collect()
     }
 
-    proptest! {
-        #[test]
-        fn a_chunk_with_a_few_changes_is_found(
-            seed: u64,
-            changes in proptest::collection::vec((0_usize..16_384, any::<u8>()), 0..2),
-        ) {
-            let finder = FeatureFinder::new();
-            let chunk = noise(seed, 16_384);
-            let mut changed = chunk.clone();
-            for (at, byte) in changes {
-                changed[at] = byte;
-            }
+    /// No certainty: a change may hit what all super-features of a chunk stand on.
+    #[test]
+    fn nearly_all_chunks_with_a_change_are_found() {
+        const CHUNKS: u64 = 1000;
+        let finder = FeatureFinder::new();
+        let found = (0..CHUNKS).filter(|&seed| {
+            let mut chunk = noise(seed, 16_384);
             let mut index = SimilarityIndex::default();
-            index.insert(&finder.features(&chunk).expect("noise"), 7);
-            let features = finder.features(&changed).expect("noise");
-            prop_assert_eq!(index.find(&features), Some(7));
-        }
+            index.insert(&finder.features(&chunk).expect("noise"), seed);
+            chunk[mix(seed) as usize % 16_384] ^= 1;
+            let features = finder.features(&chunk).expect("noise");
+            index.find(&features) == Some(seed)
+        });
+        assert!(found.count() as u64 >= CHUNKS - 1);
     }
 
     #[test]
