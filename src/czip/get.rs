@@ -22,7 +22,7 @@ use super::{
 use crate::{
     interrupt::Interrupt,
     progress,
-    table::{bytes, count, percent, printable},
+    table::{bytes, count, percent, printable, printable_path},
     told::tell,
 };
 
@@ -143,6 +143,8 @@ struct Report {
     not_by_name: Option<String>,
     /// How often the file changed on the server meanwhile.
     changes: u32,
+    /// How often what came was damaged, and asked for again.
+    damaged: u32,
     seconds: f64,
 }
 
@@ -347,14 +349,20 @@ fn show(bar: &ProgressBar, phase: &mut Option<Phase>, now: GetProgress) {
 /// Says what did not go as it should have.
 fn tell_of(report: &GetReport) {
     for (path, error) in &report.unread_seeds {
-        let path = printable(path.display());
+        let path = printable_path(path);
         tell(format_args!(
             "this seed could not be read, or not all of it: {path}: {error}"
         ));
     }
     for (path, reason) in &report.unused_seeds {
-        let path = printable(path.display());
+        let path = printable_path(path);
         tell(format_args!("this seed is of no use: {path}: {reason}"));
+    }
+    if report.damaged > 0 {
+        tell(format_args!(
+            "what came was damaged, and came again: {}",
+            count(report.damaged.into(), "time", "times")
+        ));
     }
     if let Some(reason) = report.not_by_name {
         tell(format_args!(
@@ -397,6 +405,7 @@ impl Report {
             edges: report.named.iter().map(Edge::from).collect(),
             not_by_name: report.not_by_name.map(|reason| reason.to_string()),
             changes: report.changes,
+            damaged: report.damaged,
             seconds: report.elapsed.as_secs_f64(),
         }
     }

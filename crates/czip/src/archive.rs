@@ -45,6 +45,9 @@ use crate::{
 use frames::FrameWeight;
 use table::{PartCache, PartWeight};
 
+/// How often what comes damaged is read.
+pub(crate) const READS_MAX: u32 = 4;
+
 /// Why an archive cannot be read.
 #[derive(Debug, Error)]
 pub enum ReadError {
@@ -438,10 +441,32 @@ impl<S: Source> Archive<S> {
         number: u64,
         frame: &StoredFrame,
     ) -> Result<Vec<u8>, ReadError> {
-        let stored = read(&self.source, frame.offset, frame.stored_bytes as usize)?;
-        match crate::format::digest(&stored) == frame.digest {
-            true => Ok(stored),
-            false => Err(ReadError::damaged_frame(stream, number)),
+        self.read_sound(frame.offset, frame.stored_bytes, |stored| {
+            match crate::format::digest(&stored) == frame.digest {
+                true => Ok(stored),
+                false => Err(ReadError::damaged_frame(stream, number)),
+            }
+        })
+    }
+
+    /// Reads so many bytes, of which `check` says whether they are damaged; again, if others may come then.
+    fn read_sound(
+        &self,
+        offset: u64,
+        bytes: u32,
+        check: impl Fn(Vec<u8>) -> Result<Vec<u8>, ReadError>,
+    ) -> Result<Vec<u8>, ReadError> {
+        let mut reads = 1;
+        loop {
+            match check(read(&self.source, offset, bytes as usize)?) {
+                Err(error) if reads < READS_MAX && error.is_damage() => {
+                    if !self.source.forget(offset..offset + u64::from(bytes)) {
+                        return Err(error);
+                    }
+                    reads += 1;
+                }
+                checked => return checked,
+            }
         }
     }
 

@@ -59,7 +59,8 @@ use std::{
 };
 
 use crate::{
-    archive::{Archive, Naming},
+    archive::{Archive, Naming, READS_MAX, ReadError},
+    format::FormatError,
     remote::{Counters, Remote, RemoteError, RemoteOptions, union},
 };
 use cache::Cache;
@@ -185,6 +186,11 @@ pub fn get(
             Err(GetError::Remote(RemoteError::Changed { .. })) if report.changes < CHANGES_MAX => {
                 report.changes += 1;
             }
+            Err(GetError::Archive(error))
+                if report.damaged + 1 < READS_MAX && may_come_right(&error) =>
+            {
+                report.damaged += 1;
+            }
             Err(error) => {
                 folder.remove_if_empty();
                 return Err(error);
@@ -196,6 +202,15 @@ pub fn get(
     report.named = named.map_or_else(Vec::new, Named::reports);
     report.elapsed = begun.elapsed();
     Ok(report)
+}
+
+/// Whether damage may have come to it on its way; whose digest of the whole is another one has lied.
+fn may_come_right(error: &ReadError) -> bool {
+    match error {
+        ReadError::Frame { .. } => true,
+        ReadError::Format(FormatError::Digest { what }) => *what != "content",
+        _ => false,
+    }
 }
 
 fn get_once(

@@ -7,6 +7,7 @@
 use std::{
     collections::VecDeque,
     io,
+    ops::Range,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -213,5 +214,13 @@ impl Source for RemoteSource {
             at += count as u64;
         }
         Ok(())
+    }
+
+    /// Something on the way to here may have damaged it.
+    fn forget(&self, range: Range<u64>) -> bool {
+        for block in range.start / self.block_bytes..range.end.div_ceil(self.block_bytes) {
+            self.blocks.remove(&block);
+        }
+        true
     }
 }

@@ -1,6 +1,6 @@
 //! Where an archive's bytes come from.
 
-use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
+use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, sync::Arc};
 
 use crate::format::Stream;
 
@@ -27,6 +27,13 @@ pub trait Source: Send + Sync {
         let _ = (buffer, stream, at);
         Ok(false)
     }
+
+    /// What was read of `range` is damaged. Whether other bytes may come if it is read again: then what
+    /// is kept of them is gone.
+    fn forget(&self, range: Range<u64>) -> bool {
+        let _ = range;
+        false
+    }
 }
 
 impl<S: Source + ?Sized> Source for Box<S> {
@@ -41,6 +48,10 @@ impl<S: Source + ?Sized> Source for Box<S> {
     fn read_unique_at(&self, buffer: &mut [u8], stream: Stream, at: u64) -> io::Result<bool> {
         (**self).read_unique_at(buffer, stream, at)
     }
+
+    fn forget(&self, range: Range<u64>) -> bool {
+        (**self).forget(range)
+    }
 }
 
 impl<S: Source + ?Sized> Source for Arc<S> {
@@ -54,6 +65,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn read_unique_at(&self, buffer: &mut [u8], stream: Stream, at: u64) -> io::Result<bool> {
         (**self).read_unique_at(buffer, stream, at)
+    }
+
+    fn forget(&self, range: Range<u64>) -> bool {
+        (**self).forget(range)
     }
 }
 

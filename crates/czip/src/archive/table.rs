@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quick_cache::{Weighter, sync::Cache};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::{Archive, ReadError, Source, read};
+use super::{Archive, ReadError, Source};
 use crate::{
     create::private_place,
     crypt::{FrameKey, Place},
@@ -96,20 +96,22 @@ impl<S: Source> Archive<S> {
     ) -> Result<Vec<u8>, ReadError> {
         let place = &self.list(kind, stream).rows()[row].place;
         let damaged = || FormatError::Digest { what: kind.what() };
-        let mut stored = self.stored_part(kind, stream, row)?;
         let sealed = self.sealed_place(kind, stream, row);
-        if let Some(sealed) = sealed {
-            let private = &self.unlocked.as_ref().ok_or(ReadError::Locked)?.private;
-            stored = private.open_part(sealed, stored).map_err(|_| damaged())?;
-        }
-        let plain = unpack_part(&stored, place.plain_bytes as usize).map_err(|_| damaged())?;
-        if kind == PartKind::Keys {
-            stored.zeroize();
-        }
-        match sealed.is_some() || has_digest(&plain, place, kind) {
-            true => Ok(plain),
-            false => Err(damaged().into()),
-        }
+        self.read_sound(place.offset, place.stored_bytes, |stored| {
+            let mut stored = self.checked_part((kind, stream, row), stored)?;
+            if let Some(sealed) = sealed {
+                let private = &self.unlocked.as_ref().ok_or(ReadError::Locked)?.private;
+                stored = private.open_part(sealed, stored).map_err(|_| damaged())?;
+            }
+            let plain = unpack_part(&stored, place.plain_bytes as usize).map_err(|_| damaged())?;
+            if kind == PartKind::Keys {
+                stored.zeroize();
+            }
+            match sealed.is_some() || has_digest(&plain, place, kind) {
+                true => Ok(plain),
+                false => Err(damaged().into()),
+            }
+        })
     }
 
     /// A part as stored: checked if it is sealed, for which no key is needed.
@@ -120,7 +122,17 @@ impl<S: Source> Archive<S> {
         row: usize,
     ) -> Result<Vec<u8>, ReadError> {
         let place = &self.list(kind, stream).rows()[row].place;
-        let stored = read(&self.source, place.offset, place.stored_bytes as usize)?;
+        self.read_sound(place.offset, place.stored_bytes, |stored| {
+            self.checked_part((kind, stream, row), stored)
+        })
+    }
+
+    fn checked_part(
+        &self,
+        (kind, stream, row): PartKey,
+        stored: Vec<u8>,
+    ) -> Result<Vec<u8>, ReadError> {
+        let place = &self.list(kind, stream).rows()[row].place;
         let is_sealed = self.sealed_place(kind, stream, row).is_some();
         match !is_sealed || has_digest(&stored, place, kind) {
             true => Ok(stored),

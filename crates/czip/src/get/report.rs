@@ -208,6 +208,8 @@ pub struct GetReport {
     pub not_by_name: Option<NotByName>,
     /// How often the file changed on the server meanwhile, so that all began anew.
     pub changes: u32,
+    /// How often what came was damaged, and asked for again.
+    pub damaged: u32,
     /// How long it took.
     pub elapsed: Duration,
     /// Seeds that could not be read, or not whole, and why.

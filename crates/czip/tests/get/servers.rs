@@ -36,6 +36,43 @@ fn a_server_without_ranges_sends_the_archive_once() {
 }
 
 #[test]
+fn what_is_damaged_on_its_way_is_asked_for_again() {
+    let content = release(2);
+    for (profile, keeps_archive) in [
+        (Profile::Shared, false),
+        (Profile::Small, false),
+        (Profile::Small, true),
+    ] {
+        let archive = archive_of(&content, &creating(profile), false);
+        let expected = if keeps_archive { &archive } else { &content };
+        let mut options = options();
+        options.keeps_archive = keeps_archive;
+        let damaging = |answers: usize| {
+            let file = file(archive.clone());
+            Server::start(move |request| {
+                let mut reply = file.reply(request);
+                if request.number < answers {
+                    // Of the first answer, a frame: the root is far in front.
+                    *reply.body.last_mut().expect("not empty") ^= 1;
+                }
+                reply
+            })
+        };
+        let place = Place::new();
+        let report = place.get(&damaging(3), &options).expect("a file");
+        place.assert_is(expected);
+        assert!((1..=3).contains(&report.damaged), "{report:?}");
+        // A server that has no other bytes is not asked for ever.
+        let place = Place::new();
+        let server = damaging(usize::MAX);
+        let error = place.get(&server, &options).expect_err("it is damaged");
+        assert!(matches!(error, GetError::Archive(_)), "{error}");
+        assert!(server.requests().len() < 20);
+        assert!(!place.output().exists());
+    }
+}
+
+#[test]
 fn what_is_no_archive_is_told_and_leaves_nothing() {
     for body in [
         &b"<html>not found</html>"[..],

@@ -1,6 +1,9 @@
 //! Archives that cannot be used: never wrong bytes, and never worse than without the proxy.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
 
 use refrain_czip::{format::header::Profile, format::limits::HEADER_BYTES};
 
@@ -47,6 +50,28 @@ fn where_an_archive_is_damaged_the_plain_file_comes() {
         }
         // The first is in the header. What is kept of others may do for some of the damage.
         assert!(fell_back > 0);
+    }
+}
+
+#[test]
+fn what_is_damaged_on_its_way_is_asked_for_again() {
+    let content = release(1);
+    for profile in [Profile::Small, Profile::Shared] {
+        let world = World::new();
+        // With no plain file to fall back on.
+        let archive = archive_of(&content, &creating(profile), false);
+        world.origin.put("/x.czip", &archive, "\"archive\"");
+        // Once the root is here, every other answer.
+        let answers = AtomicU64::new(0);
+        world.origin.change(move |request, mut reply| {
+            let is_behind = request.range(1 << 40).is_some_and(|range| range.start > 0);
+            if is_behind && answers.fetch_add(1, Relaxed).is_multiple_of(2) {
+                *reply.body.last_mut().expect("not empty") ^= 1;
+            }
+            reply
+        });
+        assert!(world.get("/x", &[]).body == content, "{profile}");
+        assert_eq!(world.status().answers_fell_back, 0, "{profile}");
     }
 }
 

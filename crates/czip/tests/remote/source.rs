@@ -112,6 +112,28 @@ fn threads_that_want_the_same_wait_for_one_request() {
 }
 
 #[test]
+fn what_is_forgotten_is_asked_for_again() {
+    let (file, server) = serve(8 * BLOCK);
+    let source = open(&server, RemoteSource::CACHE_BYTES);
+    let read = |block: usize| {
+        let at = block * BLOCK;
+        assert!(read(&source, at, BLOCK).unwrap() == file.bytes[at..at + BLOCK]);
+    };
+    for block in [2, 3, 4] {
+        read(block);
+    }
+    let before = server.requests().len();
+    // A byte of the third, and one of the fourth.
+    assert!(source.forget(4 * BLOCK as u64 - 1..4 * BLOCK as u64 + 1));
+    read(2);
+    assert_eq!(server.requests().len(), before);
+    for block in [3, 4] {
+        read(block);
+    }
+    assert_eq!(server.requests().len(), before + 2);
+}
+
+#[test]
 fn a_file_that_changes_is_an_error_and_what_was_read_before_stays() {
     let file = File::new(8 * BLOCK);
     let has_changed = Arc::new(AtomicBool::new(false));

@@ -17,7 +17,7 @@ use super::{
     store::Store,
 };
 use crate::{
-    archive::{Archive, ReadError, RemoteSource, Source},
+    archive::{Archive, READS_MAX, ReadError, RemoteSource, Source},
     format::{
         ChunkName, FormatError, Stream, digest,
         header::Profile,
@@ -272,11 +272,35 @@ impl Supply {
             .map(|(&number, frame)| (number, range(frame), vec![0; frame.stored_bytes as usize]))
             .collect();
         arriving.sort_unstable_by_key(|(number, range, _)| (range.start, *number));
+        let limit = archive.stored_frame_bytes_max();
+        let is_right = |(number, _, frame): &(u64, Range<u64>, Vec<u8>)| {
+            frame.len() as u64 <= limit && digest(frame) == rows[number].digest
+        };
+        let mut arrived = HashMap::new();
+        let mut reads = 0;
+        loop {
+            self.fetch_ranges(&mut arriving)?;
+            reads += 1;
+            let (right, damaged): (Vec<_>, Vec<_>) = arriving.into_iter().partition(is_right);
+            arrived.extend(right.into_iter().map(|(number, _, frame)| (number, frame)));
+            match damaged.first() {
+                None => return Ok(arrived),
+                Some((number, ..)) if reads == READS_MAX => {
+                    return Err(ReadError::damaged_frame(Stream::Content, *number));
+                }
+                // Something on the way to here may have damaged them.
+                Some(_) => arriving = damaged,
+            }
+        }
+    }
+
+    /// Fetches ranges of the archive, which are in order.
+    fn fetch_ranges(&self, arriving: &mut [(u64, Range<u64>, Vec<u8>)]) -> Result<(), ReadError> {
         let ranges: Vec<_> = arriving.iter().map(|(_, range, _)| range.clone()).collect();
         let fetched: Result<(), crate::remote::RemoteError> =
             self.source.remote().fetch(&ranges, &mut |offset, bytes| {
                 let end = offset + bytes.len() as u64;
-                for (_, range, frame) in &mut arriving {
+                for (_, range, frame) in &mut *arriving {
                     let (from, to) = (range.start.max(offset), range.end.min(end));
                     if from < to {
                         let into = (from - range.start) as usize..(to - range.start) as usize;
@@ -286,16 +310,7 @@ impl Supply {
                 }
                 Ok(())
             });
-        fetched.map_err(std::io::Error::other)?;
-        let limit = archive.stored_frame_bytes_max();
-        for (number, _, frame) in &arriving {
-            let is_right = frame.len() as u64 <= limit && digest(frame) == rows[number].digest;
-            if !is_right {
-                return Err(ReadError::damaged_frame(Stream::Content, *number));
-            }
-        }
-        let arrived = arriving.into_iter();
-        Ok(arrived.map(|(number, _, frame)| (number, frame)).collect())
+        Ok(fetched.map_err(std::io::Error::other)?)
     }
 
     /// Keeps the chunks of a plain frame, and takes those that are wanted.
