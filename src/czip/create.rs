@@ -32,7 +32,7 @@ use super::{
 use crate::{
     interrupt::Interrupt,
     progress,
-    table::{bytes, count, percent, printable},
+    table::{bytes, count, percent, printable_path},
     told::tell,
 };
 
@@ -42,8 +42,8 @@ const FRAME_BYTES_MAX: u64 = 8 << 20;
 /// With less, all that is done is reading temporary files.
 const INDEX_BYTES_MIN: usize = 1_000_000;
 
-/// Of more files that cannot be read the report has their number alone.
-const UNREAD_NAMED_MAX: usize = 1000;
+/// Of more files that cannot be read, or that change, the report has their number alone.
+const NAMED_MAX: usize = 1000;
 
 /// What is the same in the help of all that writes a file.
 const AFTER_HELP: &str = "\
@@ -56,7 +56,8 @@ system can do that, so that even `kill -9` leaves nothing. Temporary files go to
 pub struct CreateArguments {
     /// Files and folders, with all that is in them; `-` alone is standard input. Sockets, pipes and
     /// devices in folders are passed over and counted, and so is the archive itself. What cannot be read
-    /// in a folder is told and left out, and the exit code is 1: the archive has all else
+    /// in a folder is told and left out, and the exit code is 1: the archive has all else. So it is of files
+    /// that somebody writes to meanwhile. Owners, extended attributes and access lists are not kept
     #[arg(value_name = "FILE|DIR", required = true)]
     inputs: Vec<PathBuf>,
     /// Leave out what matches, such as '*.o', target/ or /site/cache; may be given several times. A pattern
@@ -89,8 +90,9 @@ pub struct CreateArguments {
     #[arg(long)]
     stream: bool,
     /// Chunks that are compressed together, in profile `small`: up to 8MiB; 0 compresses each alone
-    #[arg(long, value_name = "SIZE", default_value = "256KiB", value_parser = parse_frame_size)]
-    frame_size: u32,
+    /// [default: 256KiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_frame_size)]
+    frame_size: Option<u32>,
     /// Do not compress chunks against earlier ones that are similar
     #[arg(long)]
     no_delta: bool,
@@ -131,6 +133,9 @@ struct Report {
     /// Files and folders that could not be read, and the first of them.
     unread_files: u64,
     unread: Vec<Unread>,
+    /// Files that were written to while they were read, and the first of them.
+    changed_files: u64,
+    changed: Vec<Changed>,
     profile: String,
     /// BLAKE3 of the plain content.
     digest: String,
@@ -148,12 +153,23 @@ struct Unread {
     archived_bytes: u64,
 }
 
+/// What may never have been as it is in the archive.
+#[derive(Serialize)]
+struct Changed {
+    path: String,
+    /// The path's bytes in hexadecimal, if they are no UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
+}
+
 /// What is not in the archive.
 #[derive(Default)]
 struct AllLeftOut {
     special_files: u64,
     unread_files: u64,
     unread: Vec<Unread>,
+    changed_files: u64,
+    changed: Vec<Changed>,
 }
 
 impl AllLeftOut {
@@ -162,7 +178,7 @@ impl AllLeftOut {
         match left_out {
             LeftOut::Special { path } => {
                 self.special_files += 1;
-                let path = printable(path.display());
+                let path = printable_path(path);
                 format!("passed over: {path}: it is no file, folder or link")
             }
             LeftOut::Unread {
@@ -171,23 +187,41 @@ impl AllLeftOut {
                 archived_bytes,
             } => {
                 self.unread_files += 1;
-                if self.unread.len() < UNREAD_NAMED_MAX {
-                    let name = path.as_os_str().as_bytes();
+                if self.unread.len() < NAMED_MAX {
                     self.unread.push(Unread {
                         path: path.display().to_string(),
-                        path_hex: str::from_utf8(name).is_err().then(|| report::hex(name)),
+                        path_hex: path_hex(path),
                         error: error.to_string(),
                         archived_bytes,
                     });
                 }
-                let path = printable(path.display());
+                let path = printable_path(path);
                 match archived_bytes {
                     0 => format!("left out: {path}: {error}"),
                     some => format!("only its first {some} bytes are archived: {path}: {error}"),
                 }
             }
+            LeftOut::Changed { path } => {
+                self.changed_files += 1;
+                if self.changed.len() < NAMED_MAX {
+                    self.changed.push(Changed {
+                        path: path.display().to_string(),
+                        path_hex: path_hex(path),
+                    });
+                }
+                let path = printable_path(path);
+                format!(
+                    "changed while it was read: {path}: it may never have been as it is archived"
+                )
+            }
         }
     }
+}
+
+/// The bytes of a path that is no text.
+fn path_hex(path: &Path) -> Option<String> {
+    let name = path.as_os_str().as_bytes();
+    str::from_utf8(name).is_err().then(|| report::hex(name))
 }
 
 pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
@@ -241,6 +275,12 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
         "the archive is made without what could not be read: {}",
         count(report.unread_files, "path", "paths")
     );
+    ensure!(
+        report.changed_files == 0,
+        "the archive is made, with what changed while it was read: {}; archive a snapshot, or while nobody \
+         writes",
+        count(report.changed_files, "file", "files")
+    );
     Ok(())
 }
 
@@ -268,11 +308,17 @@ fn output(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<(Output,
 }
 
 fn options(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<CreateOptions> {
+    let defaults = CreateOptions::default();
+    let is_of_frames = arguments.frame_size.is_some() || !arguments.after.is_empty();
+    ensure!(
+        arguments.profile == Profile::Small || !is_of_frames,
+        "--frame-size and --after are for profile `small`: in `shared` each chunk stands alone"
+    );
     let mut options = CreateOptions {
         profile: arguments.profile,
         chunking: Chunking::new(arguments.chunker, arguments.chunk_size)?,
         compression: arguments.compress,
-        frame_bytes: arguments.frame_size,
+        frame_bytes: arguments.frame_size.unwrap_or(defaults.frame_bytes),
         has_bases: !arguments.no_delta,
         earlier: arguments.after.clone(),
         is_woven: !arguments.no_containers,
@@ -281,7 +327,7 @@ fn options(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<CreateO
         encryption: arguments.encrypt.options()?,
         exclude: Exclude::new(arguments.exclude.iter().map(String::as_str))?,
         is_one_file_system: arguments.one_file_system,
-        ..CreateOptions::default()
+        ..defaults
     };
     if let (false, None) = (is_pipe, std::env::var_os("TMPDIR")) {
         // It has more room than a folder in memory.
@@ -385,6 +431,8 @@ impl Report {
             special_files: left_out.special_files,
             unread_files: left_out.unread_files,
             unread: left_out.unread,
+            changed_files: left_out.changed_files,
+            changed: left_out.changed,
             profile: header.profile.to_string(),
             digest: report::hex(&summary.digest),
         }
@@ -420,6 +468,10 @@ impl Report {
         if self.unread_files > 0 {
             let what = count(self.unread_files, "path", "paths");
             lines.push(("left out", format!("{what} that could not be read")));
+        }
+        if self.changed_files > 0 {
+            let what = count(self.changed_files, "file", "files");
+            lines.push(("changed", format!("{what} while being read")));
         }
         lines
     }

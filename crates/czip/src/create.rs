@@ -166,9 +166,14 @@ pub struct CreateProgress<'a> {
     pub left_out: Option<LeftOut<'a>>,
 }
 
-/// What is not in an archive, though it lies in a folder that is.
+/// What is not in an archive as it is on disk.
 #[derive(Clone, Copy, Debug)]
 pub enum LeftOut<'a> {
+    /// A file that somebody wrote to while it was read: it may never have been what is in the archive.
+    Changed {
+        /// Where.
+        path: &'a Path,
+    },
     /// A socket, a pipe or a device: it has no content.
     Special {
         /// Where.
@@ -198,7 +203,8 @@ pub struct Created {
 ///
 /// # Errors
 /// If an input cannot be read or the archive not be written; then the output file is as it was.
-/// What lies in a folder and cannot be read, or has no content, is no error: it is told, and left out.
+/// What lies in a folder and cannot be read, or has no content, is no error: it is told, and left out. Nor
+/// is a file that changes meanwhile: it is told as well.
 pub fn create(
     inputs: Vec<Input>,
     output: Output,
@@ -226,11 +232,11 @@ pub fn create(
             }
         };
         let Found { path, entry, .. } = found;
-        let Some(file) = found.file else {
+        let Some(mut file) = found.file else {
             return creator.entry(&entry).map(|()| true);
         };
         creator.streams.written(entry.mtime_s);
-        let (bytes, failed) = creator.file(file, &mut piece, progress)?;
+        let (bytes, failed) = creator.file(&mut file, &mut piece, progress)?;
         if let Some(error) = failed {
             if found.is_given {
                 return Err(CreateError::Input { path, error });
@@ -239,6 +245,8 @@ pub fn create(
             if bytes == 0 {
                 return Ok(false);
             }
+        } else if file.has_changed() {
+            creator.tell(Some(LeftOut::Changed { path: &path }), progress)?;
         }
         let kind = EntryKind::File { bytes };
         creator.entry(&Entry { kind, ..entry }).map(|()| true)
@@ -346,7 +354,7 @@ impl<'a> Creator<'a> {
     /// Takes a file's bytes, and says how many there are, and why no more if there may be.
     fn file(
         &mut self,
-        mut file: Box<dyn Read>,
+        file: &mut dyn Read,
         piece: &mut [u8],
         progress: &mut dyn FnMut(CreateProgress) -> ControlFlow<()>,
     ) -> Result<(u64, Option<io::Error>), CreateError> {

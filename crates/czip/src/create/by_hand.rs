@@ -36,10 +36,10 @@ pub(crate) fn archive_with_digest_of(other: &[u8], content: &[u8], entries: &[En
     };
     let output = Output::Pipe(Box::new(sink.clone()));
     let mut creator = Creator::new(output, &options).expect("memory");
-    let content = Box::new(Cursor::new(content.to_vec()));
+    let mut content = Cursor::new(content);
     let mut piece = vec![0; 4096];
     let mut go_on = |_: super::CreateProgress<'_>| ControlFlow::Continue(());
-    let read = creator.file(content, &mut piece, &mut go_on);
+    let read = creator.file(&mut content, &mut piece, &mut go_on);
     read.expect("memory");
     creator.digest = blake3::Hasher::new();
     creator.digest.update(other);

@@ -30,9 +30,21 @@ enum Unfinished {
 
 impl NewFile {
     /// A file that is to be at `path`, with the permissions of the file there, or those that new files
-    /// have. A link there stays, and what it leads to is replaced.
+    /// have. A link there stays, and what it leads to is replaced, which has to be there.
     pub(super) fn new(path: &Path) -> io::Result<Self> {
-        let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let is_link = fs::symlink_metadata(path).is_ok_and(|named| named.is_symlink());
+        let path = &match fs::canonicalize(path) {
+            Ok(whole) => whole,
+            Err(error) if is_link && error.kind() == io::ErrorKind::NotFound => {
+                let to = fs::read_link(path)?;
+                let to = to.display();
+                return Err(io::Error::new(
+                    error.kind(),
+                    format!("it is a link to {to}, which is not there: name that itself"),
+                ));
+            }
+            Err(_) => path.to_owned(),
+        };
         let there = fs::metadata(path).ok();
         if there.as_ref().is_some_and(fs::Metadata::is_dir) {
             return Err(io::ErrorKind::IsADirectory.into());
@@ -220,6 +232,24 @@ mod tests {
         let new = NewFile::new(&folder.path().join("x")).expect("made");
         new.write_at(b"half", 0).expect("room");
         assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn a_link_stays_and_one_to_nothing_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("x", &link).expect("made");
+        let error = NewFile::new(&link).err().expect("nothing is there");
+        assert!(
+            error.to_string().contains("link to x, which is not"),
+            "{error}"
+        );
+        fs::write(folder.path().join("x"), "old").expect("written");
+        let new = NewFile::new(&link).expect("made");
+        new.write_at(b"new", 0).expect("room");
+        new.finish().expect("whole");
+        assert_eq!(fs::read(folder.path().join("x")).expect("there"), b"new");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{
     collections::HashSet,
     fs::{self, File},
-    io::Cursor,
+    io::{Cursor, Write},
     time::{Duration, SystemTime},
 };
 
@@ -81,4 +81,40 @@ fn members_of_a_tar_archive_that_were_written_together_are_in_frames_together() 
     }
     let tar = tar.into_inner().expect("memory takes it");
     assert_are_apart(frames_of_halves(Input::Stream(Box::new(Cursor::new(tar)))));
+}
+
+/// The files that are told to have changed, if `change` is done to the only one in the middle.
+fn changed_by(change: fn(&File)) -> usize {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    fs::write(&path, vec![7; 3 * PIECE_BYTES]).expect("room");
+    let file = File::options().write(true).open(&path).expect("there");
+    // Whatever clock the file system has, a change shows.
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+    let set = file.set_modified(long_ago);
+    set.expect("a file system with times");
+    let mut changed = 0;
+    let inputs = vec![Input::Path(path.clone())];
+    let output = Output::File(folder.path().join("archive"));
+    let options = CreateOptions::default();
+    create(inputs, output, &options, &mut |now| {
+        match now.left_out {
+            Some(LeftOut::Changed { path: told }) if told == path => changed += 1,
+            Some(other) => panic!("{other:?}"),
+            None if now.plain_bytes == PIECE_BYTES as u64 => change(&file),
+            None => {}
+        }
+        ControlFlow::Continue(())
+    })
+    .expect("an archive");
+    changed
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_is_told() {
+    assert_eq!(changed_by(|_| {}), 0);
+    let shorter = |file: &File| file.set_len(PIECE_BYTES as u64).expect("shorter");
+    assert_eq!(changed_by(shorter), 1);
+    let other = |mut file: &File| file.write_all(b"other").expect("written");
+    assert_eq!(changed_by(other), 1);
 }

@@ -56,7 +56,53 @@ pub(crate) struct Found {
     /// What is known of it; a file's length is not yet.
     pub(crate) entry: Entry,
     /// A file's bytes.
-    pub(crate) file: Option<Box<dyn Read>>,
+    pub(crate) file: Option<Content>,
+}
+
+/// A file's bytes.
+pub(crate) enum Content {
+    Stream(Box<dyn Read>),
+    File {
+        file: File,
+        /// How it was written to before it was found.
+        written: Written,
+    },
+}
+
+impl Content {
+    /// Whether somebody has written to the file since it was found.
+    pub(crate) fn has_changed(&self) -> bool {
+        let Self::File { file, written } = self else {
+            return false;
+        };
+        let now = file.metadata();
+        now.is_ok_and(|now| Written::of(&now) != *written)
+    }
+}
+
+/// What tells that a file was written to.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Written {
+    bytes: u64,
+    mtime: (i64, i64),
+}
+
+impl Written {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            bytes: metadata.len(),
+            mtime: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
+
+impl Read for Content {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Stream(stream) => stream.read(buffer),
+            Self::File { file, .. } => file.read(buffer),
+        }
+    }
 }
 
 /// Says whether what was found is in the archive, so that links may lead to it.
@@ -118,7 +164,7 @@ pub(crate) fn walk(
                     mtime_s: 0,
                     mtime_ns: 0,
                 },
-                file: Some(stream),
+                file: Some(Content::Stream(stream)),
             }))?),
             Input::Path(path) => {
                 let at = |error| input_error(&path, error);
@@ -218,7 +264,7 @@ impl Walker<'_> {
         is_given: bool,
     ) -> io::Result<Found> {
         let kind = metadata.file_type();
-        let mut file: Option<Box<dyn Read>> = None;
+        let mut file = None;
         let entry_kind = if kind.is_dir() {
             EntryKind::Folder
         } else if kind.is_symlink() {
@@ -232,7 +278,10 @@ impl Walker<'_> {
                     target: target.clone(),
                 },
                 None => {
-                    file = Some(Box::new(File::open(path)?));
+                    file = Some(Content::File {
+                        file: File::open(path)?,
+                        written: Written::of(metadata),
+                    });
                     EntryKind::File { bytes: 0 }
                 }
             }

@@ -132,7 +132,7 @@ impl Reading<'_> {
         if matches!(self.unit, Unit::None | Unit::Skipped) {
             return Ok(());
         }
-        let bytes = self.file(&mut *file)?;
+        let bytes = self.file(&mut file)?;
         let kind = EntryKind::File { bytes };
         self.entry(&Entry { kind, ..entry })
     }
