@@ -2,8 +2,8 @@
 //! the same target removes.
 //!
 //! While an extraction is at work, the target has a *record*, a file `.refrain-TAG` that it holds locked:
-//! the folders in which its temporary files `.refrain-TAG-N` may be, each path with a zero byte behind
-//! it. The system gives up the lock when the process ends, so a record that nobody has locked is of one
+//! a line that says what it is, and the folders in which its temporary files `.refrain-TAG-N` may be, each
+//! path with a zero byte behind it. The system gives up the lock when the process ends, so a record that nobody has locked is of one
 //! that was killed. Records may be forged: nothing is removed by them but files of such names, and no
 //! link is followed on the way.
 
@@ -22,6 +22,9 @@ use super::tree::Tree;
 use crate::format::catalog::is_valid_path;
 
 const PREFIX: &[u8] = b".refrain-";
+
+/// What a record begins with: a file that is called so and does not is somebody else's.
+pub(super) const RECORD_BEGINS: &[u8] = b"temporary files of refrain czip extract are in:\n";
 
 /// Digits of a tag.
 const TAG_DIGITS: usize = 16;
@@ -61,7 +64,7 @@ impl Record {
             }
         };
         let mut before = None;
-        let mut content = Vec::new();
+        let mut content = RECORD_BEGINS.to_vec();
         for folder in folders {
             if before != Some(folder) {
                 content.extend_from_slice(folder);
@@ -126,8 +129,14 @@ fn left_record(tree: &Tree, tag: &[u8]) -> io::Result<Option<(File, Vec<u8>)>> {
         Err(TryLockError::WouldBlock) => return Ok(None),
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    let mut folders = Vec::new();
-    (&file).take(RECORD_BYTES_MAX).read_to_end(&mut folders)?;
+    let mut content = Vec::new();
+    (&file).take(RECORD_BYTES_MAX).read_to_end(&mut content)?;
+    let folders = match content.strip_prefix(RECORD_BEGINS) {
+        Some(folders) => folders.to_vec(),
+        // It was killed before it had written any temporary file.
+        None if RECORD_BEGINS.starts_with(&content) => Vec::new(),
+        None => return Ok(None),
+    };
     Ok(Some((file, folders)))
 }
 

@@ -190,7 +190,12 @@ fn content_without_the_digest_of_the_whole_gets_no_names() {
 
 /// A record that says that there are temporary files in `folders`.
 fn put_record(target: &Path, tag: &str, folders: &[&str]) -> File {
-    let content: String = folders.iter().map(|folder| format!("{folder}\0")).collect();
+    let mut content = leftovers::RECORD_BEGINS.to_vec();
+    content.extend(
+        folders
+            .iter()
+            .flat_map(|folder| format!("{folder}\0").into_bytes()),
+    );
     let path = target.join(format!(".refrain-{tag}"));
     fs::write(&path, content).expect("written");
     File::open(path).expect("there")
@@ -218,6 +223,11 @@ fn what_a_killed_extraction_left_is_removed_by_the_next_one() {
         assert!(target.join(left).exists(), "{left}");
     }
     drop(record);
+    // Of one that was killed while it wrote its record.
+    for (tag, bytes) in [("0000000000000000", 0), ("0000000000000001", 10)] {
+        let begun = &leftovers::RECORD_BEGINS[..bytes];
+        fs::write(target.join(format!(".refrain-{tag}")), begun).expect("written");
+    }
     extracted(top.path(), &[file("x")]).expect("extracted");
     let expected = ["target", "target/a", "target/a/b", "target/x"];
     assert_eq!(names(top.path()), expected);
@@ -242,6 +252,7 @@ fn a_forged_record_removes_nothing_but_what_is_called_as_its_temporary_files_are
         "target/.refrain-0123456789abcde".to_owned(),
         "target/.refrain-0123456789abcdefx".to_owned(),
         "target/.refrain-0123456789abcdeg".to_owned(),
+        "target/.refrain-0000000000000000".to_owned(),
     ];
     for kept in &kept {
         fs::write(top.path().join(kept), "good").expect("written");

@@ -127,9 +127,12 @@ impl Tree {
                 Some(slash) => (&path[..slash], &path[slash + 1..]),
                 None => (&b""[..], path),
             };
-            let result = mkdirat(self.folder(parent)?, name, mode_of(path));
-            result.map_err(|error| self.at(path, error))?;
-            made.push(path.to_owned());
+            match mkdirat(self.folder(parent)?, name, mode_of(path)) {
+                Ok(()) => made.push(path.to_owned()),
+                // Somebody else did meanwhile, such as another extraction; what it is shows when it is opened.
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(self.at(path, error)),
+            }
         }
         Ok(())
     }

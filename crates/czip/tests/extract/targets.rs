@@ -6,6 +6,7 @@ use std::{
     ops::ControlFlow,
     os::unix::fs::symlink,
     path::PathBuf,
+    thread,
 };
 
 use refrain_czip::{
@@ -228,4 +229,23 @@ fn a_path_that_is_not_there_is_told_before_anything_is_written() {
         );
         assert_eq!(world.state(), before);
     }
+}
+
+#[test]
+fn two_that_make_the_same_folders_at_once_do_not_disturb_each_other() {
+    let top = tempfile::tempdir().expect("a folder");
+    let source = top.path().join("s");
+    for number in 0..200 {
+        let folder = source.join(format!("{number}/deeper"));
+        fs::create_dir_all(&folder).expect("made");
+        fs::write(folder.join("file"), format!("{number}")).expect("written");
+    }
+    let archive = archive_of(&source);
+    let target = top.path().join("target");
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| extracted(&archive, &target, &[], &mut go_on).expect("extracted"));
+        }
+    });
+    assert_eq!(seen(&target.join("s")), seen(&source));
 }
