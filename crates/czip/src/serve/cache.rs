@@ -15,7 +15,7 @@ use quick_cache::{
     DefaultHashBuilder, OptionsBuilder, Weighter,
     sync::{Cache, DefaultLifecycle, GuardResult},
 };
-use tokio::task::spawn_blocking;
+use tokio::{sync::Semaphore, task::spawn_blocking};
 
 use super::{
     ServeError,
@@ -36,6 +36,9 @@ const ITEM_BYTES: u64 = 160;
 /// A shard of the cache has its part of the memory for itself, and which items are its own is chance: in
 /// a small one they vary by more than is left over.
 const SHARD_BYTES_MIN: u64 = 256 << 20;
+
+/// Frames that are read and decompressed at a time: enough for any disk, and memory for no more.
+const READS_AT_A_TIME: usize = 24;
 
 /// What is in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +76,8 @@ impl Weighter<Key, Value> for Weight {
 pub(super) struct ChunkCache {
     cache: Cache<Key, Value, Weight>,
     counters: Arc<Counters>,
+    /// Whoever has a turn waits for nobody.
+    turns: Semaphore,
 }
 
 impl ChunkCache {
@@ -88,6 +93,7 @@ impl ChunkCache {
         Self {
             cache: Cache::with_options(options, Weight, hash, lifecycle),
             counters,
+            turns: Semaphore::new(READS_AT_A_TIME),
         }
     }
 
@@ -286,7 +292,9 @@ impl ChunkCache {
         Counters::add(&self.counters.cache_misses, guards.len() as u64);
         let mut batch = units;
         batch.truncate(guards.len());
+        let turn = self.turns.acquire().await.expect("nobody closes it");
         let read = in_thread(move || read_together(&opened, &batch, base)).await?;
+        drop(turn);
         let bytes = read[0].clone();
         for (guard, bytes) in guards.into_iter().zip(read) {
             let _ = guard.insert(Value::Bytes(bytes));
