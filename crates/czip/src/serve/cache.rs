@@ -11,6 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use memmap2::MmapMut;
 use quick_cache::{
     DefaultHashBuilder, OptionsBuilder, Weighter,
     sync::{Cache, DefaultLifecycle, GuardResult},
@@ -37,6 +38,8 @@ const ITEM_BYTES: u64 = 160;
 /// a small one they vary by more than is left over.
 const SHARD_BYTES_MIN: u64 = 256 << 20;
 
+/// Frames from so many bytes on are kept in pages of their own.
+const PAGES_BYTES_MIN: usize = 128 << 10;
 /// Frames that are read and decompressed at a time: enough for any disk, and memory for no more.
 const READS_AT_A_TIME: usize = 24;
 
@@ -340,7 +343,7 @@ fn read_together(
             return Err(ReadError::damaged_frame(stream, number));
         }
         if let Key::Stored(_) = unit.key {
-            read.push(Bytes::copy_from_slice(stored));
+            read.push(in_pages(stored).unwrap_or_else(|| Bytes::copy_from_slice(stored)));
             continue;
         }
         let plain =
@@ -354,9 +357,20 @@ fn read_together(
         {
             return Err(ReadError::damaged_frame(stream, number));
         }
-        read.push(plain.into());
+        read.push(in_pages(&plain).unwrap_or_else(|| plain.into()));
     }
     Ok(read)
+}
+
+/// A copy of what is large, in pages that go back to the system when it goes; none if that has no more.
+/// What threads share an allocator for stays in holes of it otherwise: a quarter of a cache.
+fn in_pages(bytes: &[u8]) -> Option<Bytes> {
+    if bytes.len() < PAGES_BYTES_MIN {
+        return None;
+    }
+    let mut pages = MmapMut::map_anon(bytes.len()).ok()?;
+    pages.copy_from_slice(bytes);
+    Some(Bytes::from_owner(pages))
 }
 
 #[cfg(test)]
@@ -372,6 +386,13 @@ mod tests {
             tree::{SafePath, Tree},
         },
     };
+
+    #[test]
+    fn what_is_large_is_the_same_in_pages() {
+        let bytes: Vec<u8> = (0..PAGES_BYTES_MIN + 5).map(|at| at as u8).collect();
+        assert_eq!(in_pages(&bytes).expect("memory"), bytes);
+        assert!(in_pages(&bytes[..PAGES_BYTES_MIN - 1]).is_none());
+    }
 
     #[test]
     fn a_frame_that_is_whole_and_of_another_chunk_is_refused() {
