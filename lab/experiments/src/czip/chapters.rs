@@ -141,16 +141,26 @@ impl Chapter {
     }
 }
 
-/// The commit that is checked out.
+/// The commit that is checked out, and whether anything but pages is not as it says.
 pub fn version() -> String {
-    let git = Command::new("git")
-        .args(["describe", "--always", "--dirty", "--exclude=*"])
-        .output();
-    let output = git.ok().filter(|output| output.status.success());
-    output.map_or_else(
-        || "unknown".to_owned(),
-        |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
-    )
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        output.status.success().then_some(text)
+    };
+    let commit = git(&["rev-parse", "--short", "HEAD"]);
+    // Pages are written one after the other.
+    let status = [
+        "status",
+        "--porcelain",
+        "-uno",
+        "--",
+        ":/",
+        ":(exclude,top)docs",
+    ];
+    let changed = git(&status).is_some_and(|changed| !changed.is_empty());
+    let commit = commit.unwrap_or_else(|| "unknown".to_owned());
+    format!("{commit}{}", if changed { "-dirty" } else { "" })
 }
 
 fn load() -> f64 {
