@@ -147,7 +147,11 @@ fn to_folder(
         threads: threads(arguments.threads),
         is_damage_left_out: arguments.skip_damaged,
     };
-    let may_be_skipped = !arguments.skip_damaged && archive.root().summary.entries > 1;
+    // Of other files than the damaged one, if it is known which there are.
+    let may_be_skipped = || {
+        let entries = archive.entries();
+        !arguments.skip_damaged && entries.is_ok_and(|entries| entries.len() > 1)
+    };
     let bar = progress::bar(progress::OF_BYTES);
     let extracted = extract(&archive, &arguments.output, &options, &mut |now| {
         bar.set_length(now.plain_bytes_total);
@@ -167,7 +171,7 @@ fn to_folder(
     bar.finish_and_clear();
     extracted
         .map_err(|error| match error {
-            ExtractError::Read(error) if error.is_damage() && may_be_skipped => {
+            ExtractError::Read(error) if error.is_damage() && may_be_skipped() => {
                 anyhow!("{error}; --skip-damaged extracts the files that are not damaged")
             }
             error => error.into(),
@@ -194,6 +198,10 @@ fn paths(arguments: &ExtractArguments) -> Vec<Vec<u8>> {
 
 /// Ctrl-C ends it at once: nothing lies around.
 fn to_standard_output(arguments: &ExtractArguments) -> anyhow::Result<()> {
+    ensure!(
+        !arguments.skip_damaged,
+        "--skip-damaged leaves files out of a folder, and standard output takes one file"
+    );
     let archive =
         open::open_unlocked(&arguments.archive, &arguments.access, &Interrupt::default())?;
     let called = open::called(&arguments.archive);

@@ -159,6 +159,8 @@ fn one_file_of_a_folder_goes_to_standard_output() {
         let (_, error) = world.fails(&[&["extract", "d.czip", "-o", "-"], paths].concat());
         assert!(error.contains(words), "{error}");
     }
+    let (_, error) = world.fails(&["extract", "d.czip", "-o", "-", "d/one", "--skip-damaged"]);
+    assert!(error.contains("takes one file"), "{error}");
 }
 
 #[test]
