@@ -57,7 +57,7 @@ use std::{
     ops::Range,
     sync::{
         Mutex,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -87,6 +87,8 @@ pub struct Remote {
     server: Server,
     /// The first bytes, which came when it was opened.
     first: Vec<u8>,
+    /// How many of them are used.
+    first_used: AtomicUsize,
     has_ranges: AtomicBool,
     /// What was read of a server without ranges. None while somebody reads it.
     whole: Mutex<Option<Whole>>,
@@ -103,6 +105,7 @@ impl Remote {
         let mut remote = Self {
             server: Server::new(url, options)?,
             first: Vec::new(),
+            first_used: AtomicUsize::new(usize::MAX),
             has_ranges: AtomicBool::new(true),
             whole: Mutex::default(),
             progress: None,
@@ -160,6 +163,19 @@ impl Remote {
     /// What was asked for and got so far.
     pub fn counters(&self) -> Counters {
         self.server.tally.counters()
+    }
+
+    /// The first bytes, as far as they are used.
+    fn first(&self) -> &[u8] {
+        let used = self.first_used.load(Relaxed).min(self.first.len());
+        &self.first[..used]
+    }
+
+    /// What came of the bytes from `offset` on is damaged: whoever reads them gets others, where they came
+    /// when this was opened.
+    pub fn forget(&self, offset: u64) {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        self.first_used.fetch_min(offset, Relaxed);
     }
 
     /// Fills `buffer` with the bytes at `offset`: by one request, or none if they came with the first.
@@ -236,10 +252,11 @@ impl Remote {
         if let Some(last) = wanted.last() {
             self.check_end(last)?;
         }
-        let here = self.first.len() as u64;
+        let first = self.first();
+        let here = first.len() as u64;
         for range in wanted.iter().filter(|range| range.start < here) {
             let end = range.end.min(here);
-            sink(range.start, &self.first[range.start as usize..end as usize])?;
+            sink(range.start, &first[range.start as usize..end as usize])?;
         }
         let mut left: Vec<Range<u64>> = wanted
             .into_iter()

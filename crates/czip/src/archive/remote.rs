@@ -218,6 +218,7 @@ impl Source for RemoteSource {
 
     /// Something on the way to here may have damaged it.
     fn forget(&self, range: Range<u64>) -> bool {
+        self.remote.forget(range.start);
         for block in range.start / self.block_bytes..range.end.div_ceil(self.block_bytes) {
             self.blocks.remove(&block);
         }

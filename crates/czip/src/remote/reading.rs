@@ -20,10 +20,11 @@ impl Remote {
         each: &mut dyn FnMut(u64, &[u8]),
     ) -> Result<(), RemoteError> {
         self.check_end(&range)?;
-        let here = self.first.len() as u64;
+        let first = self.first();
+        let here = first.len() as u64;
         if range.start < here && !range.is_empty() {
             let end = range.end.min(here);
-            each(range.start, &self.first[range.start as usize..end as usize]);
+            each(range.start, &first[range.start as usize..end as usize]);
             range.start = end;
         }
         if range.is_empty() {

@@ -61,11 +61,11 @@ fn what_is_damaged_on_its_way_is_asked_for_again() {
         // With no plain file to fall back on.
         let archive = archive_of(&content, &creating(profile), false);
         world.origin.put("/x.czip", &archive, "\"archive\"");
-        // Once the root is here, every other answer.
+        // Every other answer; of the first one, a frame, since the root is far in front.
         let answers = AtomicU64::new(0);
         world.origin.change(move |request, mut reply| {
-            let is_behind = request.range(1 << 40).is_some_and(|range| range.start > 0);
-            if is_behind && answers.fetch_add(1, Relaxed).is_multiple_of(2) {
+            let is_part = request.range(1 << 40).is_some();
+            if is_part && answers.fetch_add(1, Relaxed).is_multiple_of(2) {
                 *reply.body.last_mut().expect("not empty") ^= 1;
             }
             reply

@@ -131,6 +131,13 @@ fn what_is_forgotten_is_asked_for_again() {
         read(block);
     }
     assert_eq!(server.requests().len(), before + 2);
+    // Of what came when it was opened.
+    read(0);
+    assert_eq!(server.requests().len(), before + 2);
+    assert!(source.forget(1000..1001));
+    read(0);
+    let last = server.requests().last().cloned().expect("one");
+    assert_eq!(last.range(u64::MAX), Some(1000..BLOCK as u64));
 }
 
 #[test]

@@ -289,7 +289,10 @@ impl Supply {
                     return Err(ReadError::damaged_frame(Stream::Content, *number));
                 }
                 // Something on the way to here may have damaged them.
-                Some(_) => arriving = damaged,
+                Some((_, range, _)) => {
+                    self.source.remote().forget(range.start);
+                    arriving = damaged;
+                }
             }
         }
     }
