@@ -190,7 +190,7 @@ impl AllLeftOut {
                 if self.unread.len() < NAMED_MAX {
                     self.unread.push(Unread {
                         path: path.display().to_string(),
-                        path_hex: path_hex(path),
+                        path_hex: report::path_hex(path.as_os_str().as_bytes()),
                         error: error.to_string(),
                         archived_bytes,
                     });
@@ -206,7 +206,7 @@ impl AllLeftOut {
                 if self.changed.len() < NAMED_MAX {
                     self.changed.push(Changed {
                         path: path.display().to_string(),
-                        path_hex: path_hex(path),
+                        path_hex: report::path_hex(path.as_os_str().as_bytes()),
                     });
                 }
                 let path = printable_path(path);
@@ -216,12 +216,6 @@ impl AllLeftOut {
             }
         }
     }
-}
-
-/// The bytes of a path that is no text.
-fn path_hex(path: &Path) -> Option<String> {
-    let name = path.as_os_str().as_bytes();
-    str::from_utf8(name).is_err().then(|| report::hex(name))
 }
 
 pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {

@@ -181,11 +181,9 @@ fn to_folder(
 
 impl DamagedFile {
     fn new(damaged: Damaged<'_>) -> Self {
-        let path = String::from_utf8_lossy(damaged.path).into_owned();
-        let is_text = str::from_utf8(damaged.path).is_ok();
         Self {
-            path,
-            path_hex: (!is_text).then(|| report::hex(damaged.path)),
+            path: String::from_utf8_lossy(damaged.path).into_owned(),
+            path_hex: report::path_hex(damaged.path),
             error: damaged.error.to_string(),
         }
     }

@@ -140,7 +140,6 @@ fn time(seconds: i64) -> String {
 impl EntryReport {
     fn new(entry: &Entry, position: u64) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let hex = |bytes: &[u8]| str::from_utf8(bytes).is_err().then(|| report::hex(bytes));
         let (kind, bytes, target) = match &entry.kind {
             EntryKind::File { bytes } => ("file", Some(*bytes), None),
             EntryKind::Folder => ("folder", None, None),
@@ -150,14 +149,14 @@ impl EntryReport {
         Self {
             kind,
             path: text(&entry.path),
-            path_hex: hex(&entry.path),
+            path_hex: report::path_hex(&entry.path),
             mode: entry.mode,
             mtime_s: entry.mtime_s,
             mtime_ns: entry.mtime_ns,
             bytes,
             offset: bytes.map(|_| position),
             target: target.map(|target| text(target)),
-            target_hex: target.and_then(|target| hex(target)),
+            target_hex: target.and_then(|target| report::path_hex(target)),
         }
     }
 }

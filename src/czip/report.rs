@@ -34,3 +34,8 @@ pub fn to_stdout(
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+/// The bytes of a path in hexadecimal, if they are no text.
+pub fn path_hex(path: &[u8]) -> Option<String> {
+    str::from_utf8(path).is_err().then(|| hex(path))
+}

@@ -122,9 +122,9 @@ impl<'a, S: Source> Filling<'a, S> {
         }
     }
 
-    /// Whether all was read, and has the digest that the archive says.
+    /// Whether all was wanted and read: then it has the right digest, if that is not wrong.
     pub(super) fn is_whole(&self) -> bool {
-        self.digest.is_some() && !self.is_digest_wrong()
+        self.digest.is_some()
     }
 
     pub(super) fn is_digest_wrong(&self) -> bool {

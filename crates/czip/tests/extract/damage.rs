@@ -3,16 +3,17 @@
 use std::{
     collections::BTreeMap,
     fs,
-    ops::ControlFlow,
+    ops::{ControlFlow, Range},
     path::{Path, PathBuf},
 };
 
 use proptest::{collection::vec, prelude::*};
 use refrain_czip::{
     archive::{Archive, CacheBytes},
-    create::{CreateOptions, Input, Output, create},
     extract::{ExtractError, ExtractOptions, Extracted, extract},
 };
+
+use super::archive_in_frames;
 
 /// Bytes that do not repeat.
 fn noise(seed: usize, bytes: usize) -> Vec<u8> {
@@ -35,24 +36,12 @@ fn make(top: &Path, lengths: &[usize]) {
 }
 
 /// Its archive, and where its frames are.
-fn archived(top: &Path) -> (Vec<u8>, std::ops::Range<usize>) {
-    let path = top.with_extension("czip");
-    let options = CreateOptions {
-        frame_bytes: 40_000,
-        threads: 1,
-        ..CreateOptions::default()
-    };
-    create(
-        vec![Input::Path(top.to_owned())],
-        Output::File(path.clone()),
-        &options,
-        &mut |_| ControlFlow::Continue(()),
-    )
-    .expect("an archive");
-    let stored = fs::read(path).expect("it is there");
+fn archived(top: &Path) -> (Vec<u8>, Range<usize>) {
+    let stored = archive_in_frames(top, 40_000);
     let archive = Archive::open(stored.clone(), CacheBytes::default()).expect("an archive");
     let frames = archive.root().summary.stored_bytes as usize;
-    (stored.clone(), stored.len() - frames..stored.len())
+    let frames = stored.len() - frames..stored.len();
+    (stored, frames)
 }
 
 /// Extracts what is sound of `paths`, or all, and says what is not.

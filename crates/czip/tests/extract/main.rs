@@ -20,9 +20,15 @@ use refrain_czip::{
 
 /// An archive of a folder.
 fn archive_of(folder: &Path) -> Vec<u8> {
+    archive_in_frames(folder, CreateOptions::default().frame_bytes)
+}
+
+/// The same, in frames of about so many plain bytes.
+fn archive_in_frames(folder: &Path, frame_bytes: u32) -> Vec<u8> {
     let made = tempfile::tempdir().expect("a folder");
     let path = made.path().join("archive.czip");
     let options = CreateOptions {
+        frame_bytes,
         threads: 1,
         ..CreateOptions::default()
     };
