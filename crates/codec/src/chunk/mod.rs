@@ -5,10 +5,13 @@
 //! A chunk is at most 256 bytes long, so that 8 bits hold its length (section 5.2.1); where
 //! markers are further apart, a new chunk begins every 256 bytes after the last marker.
 //!
-//! Those of a stream, longer ones, are in [`stream`]; [`cuts`] finds where they may begin.
+//! Those of a stream, longer ones, are in [`stream`], what a user may ask of them in [`chunking`];
+//! [`cuts`] finds where they may begin.
 
 mod bounds;
+pub mod chunking;
 pub mod cuts;
+pub mod fixed;
 pub mod hash;
 pub mod stream;
 

@@ -30,18 +30,22 @@
 //! Where MODP is asked for half as much, both have like numbers of unique chunks and find like
 //! repeats. So PACK is the default.
 
-mod chunking;
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
 
 use refrain_codec::{
-    chunk::stream::{LongChunkBounds, StreamChunks},
+    chunk::{
+        fixed::FixedChunks,
+        stream::{LongChunkBounds, StreamChunks},
+    },
     marker::{AnchorDistance, ModpAnchorFinder, SparseAnchorFinder},
 };
 
-pub use chunking::{Chunking, ChunkingMethod, InvalidChunking, UnknownChunkingMethod};
+pub use refrain_codec::chunk::chunking::{
+    Chunking, ChunkingMethod, InvalidChunking, UnknownChunkingMethod,
+};
 
 /// Boundaries cut that are this part of the shortest chunk apart. Small files are many in root file
 /// systems, and in a chunk with others they are found again only where the same ones follow each other:
@@ -163,40 +167,9 @@ impl Cutter {
 
     fn fed_bytes(&self) -> u64 {
         match self {
-            Self::Fixed(chunks) => chunks.fed_bytes,
+            Self::Fixed(chunks) => chunks.fed_bytes(),
             Self::Modp(chunks) => chunks.fed_bytes(),
             Self::Pack(chunks) => chunks.fed_bytes(),
         }
-    }
-}
-
-/// Chunks of one length.
-#[derive(Clone, Debug)]
-struct FixedChunks {
-    chunk_bytes: u64,
-    fed_bytes: u64,
-}
-
-impl FixedChunks {
-    fn new(chunk_bytes: u64) -> Self {
-        Self {
-            chunk_bytes,
-            fed_bytes: 0,
-        }
-    }
-
-    fn feed(&mut self, piece: &[u8], chunks: &mut Vec<Range<u64>>) {
-        let complete = self.fed_bytes / self.chunk_bytes;
-        self.fed_bytes += piece.len() as u64;
-        let numbers = complete..self.fed_bytes / self.chunk_bytes;
-        chunks.extend(numbers.map(|n| n * self.chunk_bytes..(n + 1) * self.chunk_bytes));
-    }
-
-    fn finish(&mut self, chunks: &mut Vec<Range<u64>>) {
-        let rest = self.fed_bytes % self.chunk_bytes;
-        if rest > 0 {
-            chunks.push(self.fed_bytes - rest..self.fed_bytes);
-        }
-        self.fed_bytes = 0;
     }
 }

@@ -1,8 +1,6 @@
-//! How a stream is to be cut: what a user may ask for.
+//! How a file is to be cut: what a user may ask for.
 
-use std::{fmt, str::FromStr};
-
-use thiserror::Error;
+use core::{fmt, str::FromStr};
 
 /// What decides where chunks end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -10,9 +8,9 @@ pub enum ChunkingMethod {
     /// Position: all chunks are as long as the average. For content in which nothing is ever
     /// inserted.
     Fixed,
-    /// Rabin fingerprints, as in the paper: `refrain_codec::marker::modp_anchors`.
+    /// Rabin fingerprints, as in CZIP and HARENS: [`modp_anchors`](crate::marker::modp_anchors).
     Modp,
-    /// The rolling value of PACK, which costs least: `refrain_codec::marker::sparse`.
+    /// The rolling value of PACK, which costs least: [`sparse`](crate::marker::sparse).
     #[default]
     Pack,
 }
@@ -22,13 +20,21 @@ impl ChunkingMethod {
     pub const ALL: [Self; 3] = [Self::Fixed, Self::Modp, Self::Pack];
 }
 
-impl fmt::Display for ChunkingMethod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+impl ChunkingMethod {
+    /// What a user calls it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
             Self::Fixed => "fixed",
             Self::Modp => "modp",
             Self::Pack => "pack",
-        })
+        }
+    }
+}
+
+impl fmt::Display for ChunkingMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
@@ -36,27 +42,34 @@ impl FromStr for ChunkingMethod {
     type Err = UnknownChunkingMethod;
 
     fn from_str(name: &str) -> Result<Self, UnknownChunkingMethod> {
-        let named = Self::ALL.into_iter();
-        let mut named = named.filter(|method| method.to_string() == name);
-        named.next().ok_or(UnknownChunkingMethod)
+        let mut all = Self::ALL.into_iter();
+        all.find(|method| method.name() == name)
+            .ok_or(UnknownChunkingMethod)
     }
 }
 
 /// A name that no chunking method has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("expected `fixed`, `modp` or `pack`")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownChunkingMethod;
+
+impl fmt::Display for UnknownChunkingMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected `fixed`, `modp` or `pack`")
+    }
+}
+
+impl core::error::Error for UnknownChunkingMethod {}
 
 /// A method, and how long chunks are to be.
 ///
 /// ```
-/// use refrain_czip::chunker::{Chunking, ChunkingMethod};
+/// use refrain_codec::chunk::chunking::{Chunking, ChunkingMethod};
 ///
 /// let chunking = Chunking::new(ChunkingMethod::Modp, 64 << 10)?;
 /// assert_eq!((chunking.min_bytes(), chunking.max_bytes()), (16 << 10, 256 << 10));
 /// let tighter = chunking.with_bounds(32 << 10, 128 << 10)?;
 /// assert_eq!(tighter.average_bytes(), 64 << 10);
-/// # Ok::<(), refrain_czip::chunker::InvalidChunking>(())
+/// # Ok::<(), refrain_codec::chunk::chunking::InvalidChunking>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Chunking {
@@ -73,7 +86,7 @@ impl Chunking {
     pub const AVERAGE_BYTES_MIN: u32 = 1 << 10;
     /// The longest average that may be asked for.
     pub const AVERAGE_BYTES_MAX: u32 = 1 << 20;
-    /// The average by default, the paper's.
+    /// The average by default, that of CZIP's paper.
     pub const AVERAGE_BYTES: u32 = 32 << 10;
     /// No shortest chunk may be shorter.
     pub const BYTES_MIN: u32 = 64;
@@ -150,7 +163,8 @@ impl Chunking {
         self.method
     }
 
-    /// The average that was asked for. Chunks of random data are [longer](super).
+    /// The average that was asked for. Chunks of random data are longer: what is in the
+    /// shortest one comes on top.
     #[must_use]
     pub fn average_bytes(self) -> u32 {
         self.average_bytes
@@ -178,19 +192,14 @@ impl Default for Chunking {
 }
 
 /// Lengths that chunks cannot have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidChunking {
     /// An average out of range.
-    #[error("the average chunk is a power of two from 1 KiB to 1 MiB, not {average_bytes} bytes")]
     Average {
         /// What was asked for.
         average_bytes: u32,
     },
     /// Bounds out of order, or out of range.
-    #[error(
-        "chunks have 64 bytes to 8 MiB and their average lies between the shortest and the longest; \
-         not {min_bytes}, {average_bytes} and {max_bytes} bytes"
-    )]
     Bounds {
         /// The shortest chunk that was asked for.
         min_bytes: u32,
@@ -201,9 +210,32 @@ pub enum InvalidChunking {
     },
 }
 
+impl fmt::Display for InvalidChunking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Average { average_bytes } => write!(
+                f,
+                "the average chunk is a power of two from 1 KiB to 1 MiB, not {average_bytes} bytes"
+            ),
+            Self::Bounds {
+                min_bytes,
+                average_bytes,
+                max_bytes,
+            } => write!(
+                f,
+                "chunks have 64 bytes to 8 MiB and their average lies between the shortest and the longest; \
+                 not {min_bytes}, {average_bytes} and {max_bytes} bytes"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for InvalidChunking {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
 
     #[test]
     fn names_are_read_back() {
