@@ -20,7 +20,7 @@ use core::{mem, ops::Range};
 pub use super::bounds::{ChunkBounds, InvalidChunkBounds, LongChunkBounds};
 use crate::{
     marker::{
-        AnchorFinder, FindAnchors, PackMask,
+        AnchorFinder, FindAnchors, FoundAnchors, PackMask,
         backup::Rank,
         piece::{Piece, Tail},
     },
@@ -196,6 +196,13 @@ impl<F: FindAnchors> StreamChunks<F> {
     }
 }
 
+impl StreamChunks<FoundAnchors> {
+    /// The next anchors of the stream, before the bytes that their windows end in.
+    pub fn tell(&mut self, anchors: impl IntoIterator<Item = u64>) {
+        self.finder.tell(anchors);
+    }
+}
+
 impl Default for StreamChunks {
     /// With the mask of the paper and the default bounds.
     fn default() -> Self {
@@ -276,7 +283,23 @@ mod tests {
             let anchors = reference::markers::modp_anchors(&stream, distance);
             let expected = reference::pack::chunks_at(&stream, &anchors, bounds);
             let mut chunks = StreamChunks::by(ModpAnchorFinder::new(distance), bounds);
-            prop_assert_eq!(cut(&mut chunks, &pieces), expected);
+            prop_assert_eq!(cut(&mut chunks, &pieces), &expected[..]);
+
+            let mut finder = ModpAnchorFinder::new(distance);
+            let mut chunks = StreamChunks::by(FoundAnchors::default(), bounds);
+            // The second time, it must have forgotten the first.
+            for _ in 0..2 {
+                let mut found = Vec::new();
+                for piece in &pieces {
+                    let mut anchors = Vec::new();
+                    finder.feed(piece, &mut anchors);
+                    chunks.tell(anchors);
+                    chunks.feed(piece, &mut found);
+                }
+                chunks.finish(&mut found);
+                prop_assert_eq!(&found, &expected);
+                finder.reset();
+            }
         }
     }
 

@@ -28,6 +28,7 @@
 
 pub(crate) mod backup;
 pub mod fixed;
+mod found;
 pub mod maxp;
 pub mod modp;
 pub mod modp_anchors;
@@ -40,6 +41,7 @@ pub mod sparse;
 mod tests;
 
 pub use fixed::Fixed;
+pub use found::FoundAnchors;
 pub use maxp::Maxp;
 pub use modp::Modp;
 pub use modp_anchors::ModpAnchorFinder;
