@@ -1,6 +1,8 @@
 //! `refrain czip mount` from the outside: ready, read, and gone after a signal.
 #![cfg(target_os = "linux")]
 
+mod common;
+
 use std::{
     fs::{self, File},
     io::{BufRead, BufReader, Read},
@@ -9,6 +11,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use common::command::ending_signals;
 use tempfile::TempDir;
 
 /// A mount's process, which does not outlive the test.
@@ -117,7 +120,7 @@ fn is_mounted(at: &Path) -> bool {
 #[test]
 fn each_signal_that_ends_programs_unmounts_and_is_no_failure() {
     let Place { archive, at, .. } = &Place::new();
-    for name in ["INT", "TERM", "HUP"] {
+    for (name, _) in ending_signals() {
         let Some(mut process) = mount("each_signal", archive.to_str().unwrap(), at) else {
             return;
         };

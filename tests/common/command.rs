@@ -36,6 +36,20 @@ pub fn refrain_fails(arguments: &[&str]) -> (i32, String) {
     )
 }
 
+/// The signals that end programs, and the exit codes that tell them. Without a hangup where the tests
+/// were started to ignore it, as by `nohup`: so are the programs that they start.
+pub fn ending_signals() -> Vec<(&'static str, i32)> {
+    let mut signals = vec![("INT", 130), ("TERM", 143), ("HUP", 129)];
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.map(|mask| u64::from_str_radix(mask.trim(), 16).expect("a mask"));
+    if ignored.is_some_and(|mask| mask & 1 == 1) {
+        println!("skipped: HUP, which is ignored here");
+        signals.pop();
+    }
+    signals
+}
+
 /// Makes a key, and returns its public one.
 pub fn keygen(path: &Path) -> String {
     let made = refrain(&["keygen", &path.display().to_string()]);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{World, names, noise};
-use crate::common::command::command;
+use crate::common::command::{command, ending_signals};
 
 fn send(child: &Child, signal: &str) {
     let kill = format!("kill -{signal} {}", child.id());
@@ -50,7 +50,7 @@ fn create_is_sent(world: &World, signals: &[&str]) -> ExitStatus {
 
 #[test]
 fn a_signal_in_the_middle_of_create_leaves_the_old_archive_and_nothing_else() {
-    for (signal, exit_code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+    for (signal, exit_code) in ending_signals() {
         let world = World::new();
         let ended = create_is_sent(&world, &[signal]);
         assert_eq!(ended.code(), Some(exit_code), "{signal}");
@@ -171,7 +171,7 @@ fn is_old(target: &Path) -> bool {
 
 #[test]
 fn a_signal_in_the_middle_of_extract_leaves_what_was_there_and_nothing_else() {
-    for (signal, exit_code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+    for (signal, exit_code) in ending_signals() {
         extract_is_sent(signal, |world, status| {
             let target = &world.path("out/d");
             assert_eq!(names(target), ["a", "large"]);
