@@ -2,7 +2,6 @@
 //!
 //! One thin file a subcommand; the work is `refrain_czip`'s.
 
-mod bounded;
 mod cat;
 mod create;
 mod extract;
@@ -15,16 +14,16 @@ mod mount;
 mod open;
 mod proxy;
 mod range;
-mod report;
 mod retry;
 mod serve;
-mod standard_io;
 mod stat;
 mod verify;
 
 use std::thread;
 
 use clap::{Args, Subcommand};
+
+use crate::{bounded, report, standard_io};
 
 const AFTER_HELP: &str = "\
 A SIZE is a number of bytes, or has a unit: KiB, MiB and GiB are powers of two, and kB, MB, GB and TB powers of \

@@ -5,6 +5,7 @@
 //! 143 SIGHUP and SIGTERM.
 
 mod bench;
+mod bounded;
 mod check;
 mod cost;
 mod czip;
@@ -14,7 +15,9 @@ mod interrupt;
 mod keygen;
 mod log;
 mod progress;
+mod report;
 mod run;
+mod standard_io;
 mod status;
 mod store;
 mod table;

@@ -78,7 +78,7 @@ pub struct CreateArguments {
     #[arg(long, value_name = "NAME", default_value = "small", value_parser = parse_profile)]
     profile: Profile,
     /// The average chunk, 1KiB to 1MiB: the nearest power of two
-    #[arg(long, value_name = "SIZE", default_value = "32KiB", value_parser = parse_chunk_size)]
+    #[arg(long, value_name = "SIZE", default_value = "32KiB", value_parser = bounded::chunk_size)]
     chunk_size: u32,
     /// How chunks are cut: modp, pack or fixed
     #[arg(long, value_name = "NAME", default_value_t)]
@@ -477,21 +477,6 @@ fn parse_profile(name: &str) -> Result<Profile, &'static str> {
     named.ok_or("expected small or shared")
 }
 
-/// The nearest power of two.
-fn parse_chunk_size(text: &str) -> Result<u32, String> {
-    let ByteSize(asked) = text.parse().map_err(|error| format!("{error}"))?;
-    let range = u64::from(Chunking::AVERAGE_BYTES_MIN)..=u64::from(Chunking::AVERAGE_BYTES_MAX);
-    let above = asked.checked_next_power_of_two().unwrap_or(u64::MAX);
-    let nearest = match above - asked > asked - above / 2 {
-        true => above / 2,
-        false => above,
-    };
-    match range.contains(&nearest) {
-        true => Ok(nearest as u32),
-        false => Err("expected 1KiB to 1MiB".to_owned()),
-    }
-}
-
 fn parse_frame_size(text: &str) -> Result<u32, String> {
     let ByteSize(asked) = text.parse().map_err(|error| format!("{error}"))?;
     match asked <= FRAME_BYTES_MAX {
@@ -510,26 +495,4 @@ fn parse_index_memory(text: &str) -> Result<usize, String> {
     let bytes = usize::try_from(asked).ok();
     let enough = bytes.filter(|&bytes| bytes >= INDEX_BYTES_MIN);
     enough.ok_or_else(|| "expected at least 1MB".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chunks_are_as_long_as_the_nearest_power_of_two() {
-        for (text, bytes) in [
-            ("32K", 32 << 10),
-            ("32KiB", 32 << 10),
-            ("1k", 1 << 10),
-            ("1MB", 1 << 20),
-            ("49000", 32 << 10),
-            ("50000", 64 << 10),
-        ] {
-            assert_eq!(parse_chunk_size(text), Ok(bytes), "{text}");
-        }
-        for text in ["0", "1", "500", "2MiB", "18446744073709551615", "x"] {
-            assert!(parse_chunk_size(text).is_err(), "{text}");
-        }
-    }
 }

@@ -3,6 +3,7 @@
 use std::{fmt::Display, str::FromStr, time::Duration};
 
 use clap::builder::RangedU64ValueParser;
+use refrain_codec::chunk::chunking::Chunking;
 use refrain_gateway::units::{ByteSize, TimeSpan};
 
 /// More connections than any machine has use for.
@@ -37,6 +38,21 @@ pub fn size(text: &str) -> Result<ByteSize, String> {
     }
 }
 
+/// An average chunk: the nearest power of two.
+pub fn chunk_size(text: &str) -> Result<u32, String> {
+    let ByteSize(asked) = parse(text)?;
+    let range = u64::from(Chunking::AVERAGE_BYTES_MIN)..=u64::from(Chunking::AVERAGE_BYTES_MAX);
+    let above = asked.checked_next_power_of_two().unwrap_or(u64::MAX);
+    let nearest = match above - asked > asked - above / 2 {
+        true => above / 2,
+        false => above,
+    };
+    match range.contains(&nearest) {
+        true => Ok(nearest as u32),
+        false => Err("expected 1KiB to 1MiB".to_owned()),
+    }
+}
+
 /// A time, perhaps none.
 pub fn time(text: &str) -> Result<TimeSpan, String> {
     match parse(text)? {
@@ -55,4 +71,26 @@ pub fn time_to_wait(text: &str) -> Result<TimeSpan, String> {
 
 fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_as_long_as_the_nearest_power_of_two() {
+        for (text, bytes) in [
+            ("32K", 32 << 10),
+            ("32KiB", 32 << 10),
+            ("1k", 1 << 10),
+            ("1MB", 1 << 20),
+            ("49000", 32 << 10),
+            ("50000", 64 << 10),
+        ] {
+            assert_eq!(chunk_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["0", "1", "500", "2MiB", "18446744073709551615", "x"] {
+            assert!(chunk_size(text).is_err(), "{text}");
+        }
+    }
 }
