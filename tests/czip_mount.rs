@@ -157,7 +157,10 @@ fn a_busy_mount_goes_at_once_and_its_process_when_the_last_file_is_closed() {
             drop(file);
         } else {
             drop(file);
-            assert!(process.0.wait().unwrap().success());
+            let status = process.0.wait().unwrap();
+            let mut said = String::new();
+            stderr.read_to_string(&mut said).unwrap();
+            assert!(status.success(), "{status}: {said}");
         }
     }
 }

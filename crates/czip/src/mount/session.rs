@@ -182,7 +182,11 @@ impl<S: Source> Mounted<S> {
     /// # Errors
     /// If the kernel cannot be talked to any more.
     pub fn serve(self) -> io::Result<()> {
-        self.session.run()
+        match self.session.run() {
+            // What a thread is told that asks for more just while the last file is closed.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
+            result => result,
+        }
     }
 }
 
