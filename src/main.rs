@@ -6,6 +6,7 @@
 
 mod bench;
 mod bounded;
+mod bulk;
 mod check;
 mod cost;
 mod czip;
@@ -65,6 +66,8 @@ enum Command {
     Store(store::StoreArguments),
     /// Archives that share chunks: make, extract, read and check them
     Czip(czip::CzipArguments),
+    /// Find how much of large files repeats, as fast as memory delivers them
+    Bulk(bulk::BulkArguments),
     /// Find out whether a pair works, and how fast the way between is
     Check(check::CheckArguments),
     /// Reckon what elimination saves on the bill for traffic, and costs on the one for servers
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Status(arguments) => status::run(&arguments),
         Command::Store(arguments) => store::run(&arguments),
         Command::Czip(arguments) => czip::run(&arguments),
+        Command::Bulk(arguments) => bulk::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Cost(arguments) => cost::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

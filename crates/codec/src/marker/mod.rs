@@ -53,7 +53,7 @@ pub use parameters::{
 pub use samplebyte::{SampleByte, SampleByteTable, TableError};
 pub use sparse::SparseAnchorFinder;
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::{fmt, str::FromStr};
 
 use crate::simd::Backend;
@@ -95,6 +95,28 @@ pub trait FindAnchors {
     fn tested_bytes(&self) -> u64 {
         self.fed_bytes()
             .saturating_sub(pack::WINDOW_BYTES as u64 - 1)
+    }
+}
+
+impl<F: FindAnchors + ?Sized> FindAnchors for Box<F> {
+    fn feed(&mut self, piece: &[u8], anchors: &mut Vec<u64>) {
+        (**self).feed(piece, anchors);
+    }
+
+    fn fed_bytes(&self) -> u64 {
+        (**self).fed_bytes()
+    }
+
+    fn reset(&mut self) {
+        (**self).reset();
+    }
+
+    fn backend(&self) -> Backend {
+        (**self).backend()
+    }
+
+    fn tested_bytes(&self) -> u64 {
+        (**self).tested_bytes()
     }
 }
 

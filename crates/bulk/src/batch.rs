@@ -1,0 +1,92 @@
+//! What is read at once, and what the stages find out about it on its way through them.
+//!
+//! A batch is made once and comes around again: its buffers keep their room, and as many batches as
+//! there are bound all memory between the stages. Bytes stay where they were read to. In front of
+//! them is room for the unfinished chunk of the batch before, so that every chunk lies in one piece.
+
+use std::{
+    ops::Range,
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use refrain_codec::chunk::hash::ChunkHash;
+
+use crate::{hash_match::SHARDS, outcome::Failed};
+
+/// Bytes of one file in a batch.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// Which of all files.
+    pub(crate) file: u64,
+    /// Where its bytes are in the batch's; of one that failed, those that could be read.
+    pub(crate) place: Range<usize>,
+    /// Where they are in the file.
+    pub(crate) offset: u64,
+    /// Bytes of the file in front of them, which windows begin in.
+    pub(crate) bytes_before: usize,
+    /// Whether the file ends here.
+    pub(crate) is_last: bool,
+    /// Why the file ends here early, or never began.
+    pub(crate) failure: Option<Failure>,
+    /// Where its anchors end among the batch's.
+    pub(crate) anchors_end: usize,
+    /// Where the chunks that end in it end among the batch's.
+    pub(crate) chunks_end: usize,
+}
+
+/// What went wrong with a path.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) path: Arc<Path>,
+    pub(crate) failed: Failed,
+}
+
+/// What is read at once.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// Its place in the order of all.
+    pub(crate) number: u64,
+    /// From `front` on, what was read.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) pieces: Vec<Piece>,
+    /// Of all pieces, in the offsets of their files.
+    pub(crate) anchors: Vec<u64>,
+    /// Where chunks are in `bytes`.
+    pub(crate) chunks: Vec<Range<usize>>,
+    /// Of each chunk.
+    pub(crate) hashes: Vec<ChunkHash>,
+    /// The chunks' indices by shard; within one, in order.
+    pub(crate) by_shard: Vec<u32>,
+    /// Where each shard's end in there.
+    pub(crate) shard_ends: [usize; SHARDS],
+    /// Whether a chunk was there before. Each is written by the thread alone that has its shard.
+    pub(crate) repeats: Vec<AtomicBool>,
+}
+
+impl Batch {
+    /// Room for `bytes` behind a front of so many.
+    pub(crate) fn new(front: usize, bytes: usize) -> Self {
+        Self {
+            number: 0,
+            bytes: vec![0; front + bytes],
+            pieces: Vec::new(),
+            anchors: Vec::new(),
+            chunks: Vec::new(),
+            hashes: Vec::new(),
+            by_shard: Vec::new(),
+            shard_ends: [0; SHARDS],
+            repeats: Vec::new(),
+        }
+    }
+
+    /// Forgets all but its room.
+    pub(crate) fn clear(&mut self) {
+        self.pieces.clear();
+        self.anchors.clear();
+        self.chunks.clear();
+        self.hashes.clear();
+        self.by_shard.clear();
+        self.repeats.clear();
+    }
+}

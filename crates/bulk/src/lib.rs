@@ -1,0 +1,74 @@
+//! Finds all redundancy in large inputs as fast as memory delivers them, after HARENS (Diao,
+//! Papapanagiotou and Hacker, CloudCom 2016).
+//!
+//! Files enter; how much of them repeats leaves, and which chunks do. In the order in which a byte
+//! travels:
+//!
+//! ```text
+//! input ─▶ fetch ─▶ scan ─▶ cut ─▶ hash ─▶ match ─▶ outcome
+//!          plans,   anchors chunks  names   64 shards, each with
+//!          reads                            its least recently seen
+//! ```
+//!
+//! Each stage has threads of its own, with bounded queues between them. What is read at once, a
+//! *batch*, goes through all of them; its bytes stay where they were read to. Scanning, hashing and
+//! matching are done by many threads at once, and no result depends on which of them was faster:
+//! batches have numbers, and are put back in order where that matters.
+//!
+//! - Deviation: windows of 48 bytes, as CZIP and LBFS have them, instead of 32.
+//! - Deviation: a chunk of the paper may have any length; here the longest is four times the
+//!   average, and what then ends it is chosen by content as well
+//!   ([`stream`](refrain_codec::chunk::stream)).
+//! - Deviation: the paper's chunks are no shorter than the distance of anchors; here they have a
+//!   quarter of it at least, unless [`Chunking::with_bounds`](refrain_codec::chunk::chunking::Chunking::with_bounds)
+//!   says what the paper does.
+//! - Deviation: chunks end where files do.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod cut;
+mod fetch;
+mod hash_match;
+mod in_order;
+mod input;
+mod naive;
+mod options;
+mod outcome;
+mod pipeline;
+mod scan;
+mod tally;
+
+use std::ops::ControlFlow;
+
+pub use hash_match::SHARDS;
+pub use input::Input;
+pub use options::{BulkOptions, Method, Threads, UnknownMethod};
+pub use outcome::{Failed, Histogram, Outcome, Progress, Redundancy, StageTime, Stages};
+
+/// Finds the redundancy of `inputs`. `progress` is told how far it is, and says whether to go on.
+///
+/// ```
+/// use std::{io::Cursor, ops::ControlFlow};
+///
+/// use refrain_bulk::{BulkOptions, Input, Method, find_redundancy};
+///
+/// let verse: Vec<u8> = (0..300_000_u32).map(|n| (n.wrapping_mul(n) >> 9) as u8).collect();
+/// let input = || Input::Stream("song".into(), Box::new(Cursor::new(verse.repeat(2))));
+/// let share = |method| {
+///     let options = BulkOptions { method, ..BulkOptions::default() };
+///     let outcome = find_redundancy(vec![input()], &options, &mut |_| ControlFlow::Continue(()));
+///     outcome.redundancy.share()
+/// };
+/// assert!(share(Method::Pipeline) > 0.45);
+/// assert_eq!(share(Method::Pipeline), share(Method::Naive));
+/// ```
+pub fn find_redundancy(
+    inputs: Vec<Input>,
+    options: &BulkOptions,
+    progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
+) -> Outcome {
+    match options.method {
+        Method::Naive => naive::run(inputs, options, progress),
+        Method::Pipeline => pipeline::run(inputs, options, progress),
+    }
+}

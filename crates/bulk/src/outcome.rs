@@ -1,0 +1,118 @@
+//! What came of it.
+
+use std::{io, path::Path, time::Duration};
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress<'a> {
+    /// Bytes of the chunks that were looked up.
+    pub bytes: u64,
+    /// Of these, the bytes of chunks that were there before.
+    pub redundant_bytes: u64,
+    /// What went wrong just now.
+    pub failure: Option<(&'a Path, &'a Failed)>,
+}
+
+/// Why a file, or what is left of it, was not looked at.
+#[derive(Debug)]
+pub enum Failed {
+    /// It is no file and no folder.
+    Special,
+    /// It, or the rest of it, could not be read.
+    Unread(io::Error),
+    /// It became shorter while it was read.
+    Shrunk,
+}
+
+/// A stage, and how busy it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageTime {
+    /// Threads that it had.
+    pub threads: usize,
+    /// Processor time of all of them.
+    pub cpu: Duration,
+    /// Time that they had work, all together; longer where others had the processor meanwhile, or a
+    /// disk was waited for.
+    pub busy: Duration,
+}
+
+/// The stages of the pipeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stages {
+    /// Finding files, opening and reading them.
+    pub fetch: StageTime,
+    /// Finding anchors.
+    pub scan: StageTime,
+    /// Cutting at them.
+    pub cut: StageTime,
+    /// Hashing chunks.
+    pub hash: StageTime,
+    /// Looking hashes up.
+    pub matching: StageTime,
+}
+
+/// Chunks by length: in place `n`, those of 2ⁿ bytes and more, and less than 2ⁿ⁺¹.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// How many there are.
+    pub chunks: [u64; 24],
+    /// How many of them were there before.
+    pub repeats: [u64; 24],
+}
+
+/// The redundancy of an input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Redundancy {
+    /// Files that were read, or some of them.
+    pub files: u64,
+    /// What could not be read, or not to its end.
+    pub failures: u64,
+    /// Pipes, devices and sockets in folders.
+    pub special_files: u64,
+    /// Bytes of all chunks.
+    pub bytes: u64,
+    /// All chunks.
+    pub chunks: u64,
+    /// Bytes of chunks that were there before.
+    pub redundant_bytes: u64,
+    /// Chunks that were there before.
+    pub redundant_chunks: u64,
+    /// How long they are.
+    pub histogram: Histogram,
+}
+
+impl Redundancy {
+    /// The share of redundant bytes, 0 to 1.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        match self.bytes {
+            0 => 0.0,
+            bytes => self.redundant_bytes as f64 / bytes as f64,
+        }
+    }
+
+    pub(crate) fn count(&mut self, bytes: usize, is_repeat: bool) {
+        let place = bytes.max(1).ilog2() as usize;
+        self.bytes += bytes as u64;
+        self.chunks += 1;
+        self.histogram.chunks[place] += 1;
+        if is_repeat {
+            self.redundant_bytes += bytes as u64;
+            self.redundant_chunks += 1;
+            self.histogram.repeats[place] += 1;
+        }
+    }
+}
+
+/// What came of an input.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// What was found.
+    pub redundancy: Redundancy,
+    /// From the first file to the last chunk.
+    pub elapsed: Duration,
+    /// Of a pipeline.
+    pub stages: Option<Stages>,
+    /// Whether it was ended before all was read.
+    pub is_cut_short: bool,
+}

@@ -1,0 +1,366 @@
+//! All stages at once, each with threads of its own (HARENS, section III.D).
+//!
+//! ```text
+//!        pool of batches ◀────────────────────────────────────────────────────────────┐
+//!          │                                                                          │
+//!          ▼                                                                          │
+//!   plan ─▶ fetch ─▶ scan ─▶ in order: cut ─▶ hash ─┬▶ in order: match ─┬▶ in order: tally
+//!    1       n        n             1          n    └▶        n         ┘        the caller's thread
+//! ```
+//!
+//! Whoever waits, waits for a batch. There are so many and no more: no queue is ever full, and a
+//! slow stage holds up those before it once all batches are at or behind it.
+
+use std::{
+    num::NonZero,
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, Scope},
+    time::{Duration, Instant},
+};
+
+use crossbeam_channel::{Receiver, Sender, bounded, select};
+
+use crate::{
+    batch::Batch,
+    cut::{Cutter, front_bytes},
+    fetch::{Plan, Planner},
+    hash_match::{Shard, Shards, sort_by_shard},
+    in_order::InOrder,
+    input::{Input, find},
+    options::BulkOptions,
+    outcome::{Outcome, Progress, StageTime, Stages},
+    scan::Scanner,
+    tally::Tally,
+};
+
+/// A batch that several matchers have.
+type SharedBatch = Arc<Box<Batch>>;
+
+/// How busy the threads of a stage were.
+#[derive(Default)]
+struct Timer {
+    cpu_ns: AtomicU64,
+    busy_ns: AtomicU64,
+}
+
+impl Timer {
+    /// Works on all that comes, and takes down how long that took.
+    fn work<T>(&self, from: &Receiver<T>, mut each: impl FnMut(T)) {
+        let mut busy = Duration::ZERO;
+        for item in from {
+            let begun = Instant::now();
+            each(item);
+            busy += begun.elapsed();
+        }
+        self.add(busy);
+    }
+
+    /// At the end of a thread, which had work for so long.
+    fn add(&self, busy: Duration) {
+        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let cpu_ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
+        self.cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+        let busy_ns = busy.as_nanos() as u64;
+        self.busy_ns.fetch_add(busy_ns, Ordering::Relaxed);
+    }
+
+    fn of(&self, threads: NonZero<usize>) -> StageTime {
+        StageTime {
+            threads: threads.get(),
+            cpu: Duration::from_nanos(self.cpu_ns.load(Ordering::Relaxed)),
+            busy: Duration::from_nanos(self.busy_ns.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Timers {
+    fetch: Timer,
+    scan: Timer,
+    cut: Timer,
+    hash: Timer,
+    matching: Timer,
+}
+
+pub(crate) fn run(
+    inputs: Vec<Input>,
+    options: &BulkOptions,
+    progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
+) -> Outcome {
+    let begun = Instant::now();
+    let timers = Timers::default();
+    let mut tally = Tally::new(progress);
+    thread::scope(|scope| {
+        let (stop, stopped) = bounded(1);
+        let stages = Pipeline::new(scope, options, &timers, stop.clone());
+        let (free, pool) = stages.pool();
+        let plans = stages.plan(inputs, pool, stopped);
+        let fetched = stages.fetch(&plans);
+        let scanned = stages.scan(&fetched);
+        let cut = stages.cut(scanned);
+        let hashed = stages.hash(&cut);
+        let matched = stages.match_chunks(hashed);
+        // What threads wait for ends once nobody can send it.
+        drop((plans, fetched, cut, stages));
+
+        let mut in_order = InOrder::new();
+        for batch in matched {
+            in_order.put(batch.number, batch);
+            while let Some(mut batch) = in_order.take() {
+                if !tally.is_cut_short {
+                    tally.batch(&mut batch);
+                }
+                if tally.is_cut_short {
+                    // Once is enough.
+                    let _ = stop.try_send(());
+                }
+                pass(&free, batch);
+            }
+        }
+    });
+    let threads = options.threads;
+    Outcome {
+        redundancy: tally.redundancy,
+        elapsed: begun.elapsed(),
+        stages: Some(Stages {
+            fetch: timers.fetch.of(threads.fetch),
+            scan: timers.scan.of(threads.scan),
+            cut: timers.cut.of(NonZero::<usize>::MIN),
+            hash: timers.hash.of(threads.hash),
+            matching: timers.matching.of(threads.matching),
+        }),
+        is_cut_short: tally.is_cut_short,
+    }
+}
+
+/// What every stage is begun with.
+struct Pipeline<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    options: &'env BulkOptions,
+    timers: &'env Timers,
+    stop: Sender<()>,
+    /// How many there are.
+    batches: usize,
+}
+
+impl<'scope, 'env> Pipeline<'scope, 'env> {
+    fn new(
+        scope: &'scope Scope<'scope, 'env>,
+        options: &'env BulkOptions,
+        timers: &'env Timers,
+        stop: Sender<()>,
+    ) -> Self {
+        let threads = options.threads;
+        let counts = [threads.fetch, threads.scan, threads.hash, threads.matching];
+        let threads: usize = counts.into_iter().map(NonZero::get).sum();
+        Self {
+            scope,
+            options,
+            timers,
+            stop,
+            // One at each thread, one before it, and the same for cutting.
+            batches: 2 * threads + 2,
+        }
+    }
+
+    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'scope) {
+        let guard = StopsAtPanic(self.stop.clone());
+        let builder = thread::Builder::new().name(name.to_owned());
+        let spawned = builder.spawn_scoped(self.scope, move || {
+            let _guard = guard;
+            work();
+        });
+        spawned.expect("the system has room for a thread");
+    }
+
+    /// A queue that is never full.
+    fn queue<T>(&self) -> (Sender<T>, Receiver<T>) {
+        bounded(self.batches)
+    }
+
+    fn pool(&self) -> (Sender<Box<Batch>>, Receiver<Box<Batch>>) {
+        let (free, pool) = self.queue();
+        let front = front_bytes(self.options.chunking);
+        for _ in 0..self.batches {
+            let batch = Batch::new(front, self.options.batch_bytes);
+            pass(&free, Box::new(batch));
+        }
+        (free, pool)
+    }
+
+    fn plan(
+        &self,
+        inputs: Vec<Input>,
+        pool: Receiver<Box<Batch>>,
+        stopped: Receiver<()>,
+    ) -> Receiver<Plan> {
+        let (to, plans) = self.queue();
+        let timer = &self.timers.fetch;
+        let front = front_bytes(self.options.chunking);
+        self.spawn("plan", move || {
+            let mut planner = Planner::new(find(inputs), front);
+            let mut busy = Duration::ZERO;
+            while let Some(batch) = next_batch(&pool, &stopped) {
+                let begun = Instant::now();
+                let plan = planner.plan(batch);
+                busy += begun.elapsed();
+                match plan {
+                    Some(plan) => pass(&to, plan),
+                    None => break,
+                }
+            }
+            timer.add(busy);
+        });
+        plans
+    }
+
+    fn fetch(&self, plans: &Receiver<Plan>) -> Receiver<Box<Batch>> {
+        let (to, fetched) = self.queue();
+        for _ in 0..self.options.threads.fetch.get() {
+            let (plans, to, timer) = (plans.clone(), to.clone(), &self.timers.fetch);
+            self.spawn("fetch", move || {
+                timer.work(&plans, |plan| pass(&to, plan.read()));
+            });
+        }
+        fetched
+    }
+
+    fn scan(&self, fetched: &Receiver<Box<Batch>>) -> Receiver<Box<Batch>> {
+        let (to, scanned) = self.queue();
+        for _ in 0..self.options.threads.scan.get() {
+            let (fetched, to, timer) = (fetched.clone(), to.clone(), &self.timers.scan);
+            let mut scanner = Scanner::new(self.options.chunking, self.options.backend);
+            self.spawn("scan", move || {
+                timer.work(&fetched, |mut batch| {
+                    scanner.scan(&mut batch);
+                    pass(&to, batch);
+                });
+            });
+        }
+        scanned
+    }
+
+    fn cut(&self, scanned: Receiver<Box<Batch>>) -> Receiver<Box<Batch>> {
+        let (to, cut) = self.queue();
+        let timer = &self.timers.cut;
+        let mut cutter = Cutter::new(self.options.chunking, self.options.backend);
+        let mut in_order = InOrder::new();
+        self.spawn("cut", move || {
+            timer.work(&scanned, |batch| {
+                in_order.put(batch.number, batch);
+                while let Some(mut batch) = in_order.take() {
+                    cutter.cut(&mut batch);
+                    pass(&to, batch);
+                }
+            });
+        });
+        cut
+    }
+
+    /// Gives each batch to every matcher.
+    fn hash(&self, cut: &Receiver<Box<Batch>>) -> Vec<Receiver<SharedBatch>> {
+        let matchers = self.options.threads.matching.get();
+        let (to, hashed): (Vec<_>, _) = (0..matchers).map(|_| self.queue()).unzip();
+        for _ in 0..self.options.threads.hash.get() {
+            let (cut, to, options) = (cut.clone(), to.clone(), self.options);
+            let timer = &self.timers.hash;
+            self.spawn("hash", move || {
+                timer.work(&cut, |mut batch| {
+                    hash(&mut batch, options);
+                    let batch = Arc::new(batch);
+                    // None is kept here: the last matcher to have it passes it on.
+                    let (last, others) = to.split_last().expect("there is a matcher");
+                    others.iter().for_each(|to| pass(to, batch.clone()));
+                    pass(last, batch);
+                });
+            });
+        }
+        hashed
+    }
+
+    fn match_chunks(&self, hashed: Vec<Receiver<SharedBatch>>) -> Receiver<Box<Batch>> {
+        let (to, matched) = self.queue();
+        let shards = Shards::new(self.options.cache_bytes, self.options.chunking.min_bytes());
+        let dealt = shards.dealt(hashed.len());
+        for (hashed, mut shards) in hashed.into_iter().zip(dealt) {
+            let (to, timer) = (to.clone(), &self.timers.matching);
+            let mut in_order = InOrder::new();
+            self.spawn("match", move || {
+                timer.work(&hashed, |batch| {
+                    in_order.put(batch.number, batch);
+                    while let Some(batch) = in_order.take() {
+                        match_chunks(&batch, &mut shards);
+                        // Who is the last to have it passes it on.
+                        if let Some(batch) = Arc::into_inner(batch) {
+                            pass(&to, batch);
+                        }
+                    }
+                });
+            });
+        }
+        matched
+    }
+}
+
+/// Ends the planning if its thread panics: the others would wait for what never comes.
+struct StopsAtPanic(Sender<()>);
+
+impl Drop for StopsAtPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            // Once is enough.
+            let _ = self.0.try_send(());
+        }
+    }
+}
+
+/// A batch to be filled, unless it was said to stop.
+fn next_batch(pool: &Receiver<Box<Batch>>, stopped: &Receiver<()>) -> Option<Box<Batch>> {
+    if stopped.try_recv().is_ok() {
+        return None;
+    }
+    select! {
+        recv(pool) -> batch => batch.ok(),
+        recv(stopped) -> _ => None,
+    }
+}
+
+/// Passes something on. It is dropped where nobody takes it any more: then a thread has panicked, and
+/// everything is coming to its end.
+fn pass<T>(to: &Sender<T>, item: T) {
+    let _ = to.send(item);
+}
+
+/// Hashes the chunks of a batch, and sorts them for the matchers.
+fn hash(batch: &mut Batch, options: &BulkOptions) {
+    let Batch {
+        bytes,
+        chunks,
+        hashes,
+        ..
+    } = batch;
+    options
+        .hasher
+        .hash_all(options.backend, bytes, chunks, hashes);
+    sort_by_shard(&batch.hashes, &mut batch.by_shard, &mut batch.shard_ends);
+    let chunks = batch.chunks.len();
+    batch.repeats.resize_with(chunks, AtomicBool::default);
+}
+
+/// Looks up those chunks of a batch that are in `shards`.
+fn match_chunks(batch: &Batch, shards: &mut [(usize, Shard)]) {
+    for (number, shard) in shards {
+        let start = number.checked_sub(1).map_or(0, |n| batch.shard_ends[n]);
+        for &index in &batch.by_shard[start..batch.shard_ends[*number]] {
+            let index = index as usize;
+            let bytes = batch.chunks[index].len() as u32;
+            if shard.is_repeat(&batch.hashes[index], bytes) {
+                batch.repeats[index].store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
