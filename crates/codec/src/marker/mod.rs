@@ -44,7 +44,7 @@ pub use fixed::Fixed;
 pub use found::FoundAnchors;
 pub use maxp::Maxp;
 pub use modp::Modp;
-pub use modp_anchors::ModpAnchorFinder;
+pub use modp_anchors::{ModpAnchorFinder, RabinTables};
 pub use pack::{AnchorFinder, InvalidPackMask, PackMask};
 pub use parameters::{
     AnchorDistance, InvalidAnchorDistance, InvalidSamplingPeriod, InvalidWindow, SamplingPeriod,

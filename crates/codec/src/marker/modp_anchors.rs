@@ -146,6 +146,65 @@ impl FindAnchors for ModpAnchorFinder {
     }
 }
 
+/// By which a Rabin fingerprint rolls along a stream, a byte at a time (Broder, *Some applications of
+/// Rabin's fingerprinting method*): for whoever finds these anchors elsewhere.
+///
+/// ```
+/// use refrain_codec::marker::RabinTables;
+///
+/// let RabinTables { entering, leaving } = RabinTables::new();
+/// let fingerprint = |bytes: &[u8]| {
+///     let mut fingerprint = 0_u64;
+///     for (index, byte) in bytes.iter().enumerate() {
+///         let highest = (fingerprint >> 56) as u8 ^ byte.reverse_bits();
+///         fingerprint = fingerprint << 8 ^ entering[usize::from(highest)];
+///         if index >= 48 {
+///             fingerprint ^= leaving[usize::from(bytes[index - 48])];
+///         }
+///     }
+///     fingerprint
+/// };
+/// let stream: Vec<u8> = (0..100_u8).map(|n| n.wrapping_mul(n)).collect();
+/// assert_eq!(fingerprint(&stream), fingerprint(&stream[52..]));
+/// ```
+#[derive(Clone, Debug)]
+pub struct RabinTables {
+    /// What is added for a byte that enters, by the fingerprint's highest byte plus that byte with
+    /// its bits reversed.
+    pub entering: [u64; 256],
+    /// What is added for the byte that leaves, 48 bytes later.
+    pub leaving: [u64; 256],
+}
+
+impl RabinTables {
+    /// Makes them.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut tables = Self {
+            entering: [0; 256],
+            leaving: [0; 256],
+        };
+        for byte in 0..=255_u8 {
+            let mut remainder = u64::from(byte.reverse_bits());
+            for shift in 1..=64 + 8 * WINDOW_BYTES {
+                let carry = if remainder >> 63 == 1 { POLYNOMIAL } else { 0 };
+                remainder = remainder << 1 ^ carry;
+                if shift == 64 {
+                    tables.entering[usize::from(byte.reverse_bits())] = remainder;
+                }
+            }
+            tables.leaving[usize::from(byte)] = remainder;
+        }
+        tables
+    }
+}
+
+impl Default for RabinTables {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// The bits of a window in whose remainders `bit` is set: the fingerprint is linear.
 fn summands(bit: u32) -> Words {
     let mut words = [0; WINDOW_BYTES / 8];

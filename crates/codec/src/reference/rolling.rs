@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 
 use crate::{
     marker::{
-        AnchorDistance, FindAnchors, backup::Rank, backup::rank, modp::POLYNOMIAL,
-        pack::WINDOW_BYTES, sparse,
+        AnchorDistance, FindAnchors, RabinTables, backup::Rank, backup::rank, pack::WINDOW_BYTES,
+        sparse,
     },
     simd::Backend,
 };
@@ -20,8 +20,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct RollingModp {
     distance: AnchorDistance,
-    entering: [u64; 256],
-    leaving: [u64; 256],
+    tables: RabinTables,
     /// Up to 47 bytes.
     tail: Vec<u8>,
     fed_bytes: u64,
@@ -31,25 +30,9 @@ impl RollingModp {
     /// A finder at the start of a stream.
     #[must_use]
     pub fn new(distance: AnchorDistance) -> Self {
-        // x^64 mod P, and with what is shifted in while the window passes: x^(64 + 8 · 48).
-        let mut entering = [0; 256];
-        let mut leaving = [0; 256];
-        for byte in 0..=255_u8 {
-            let mut remainder = u64::from(byte.reverse_bits());
-            for shift in 1..=64 + 8 * WINDOW_BYTES {
-                let carry = if remainder >> 63 == 1 { POLYNOMIAL } else { 0 };
-                remainder = remainder << 1 ^ carry;
-                if shift == 64 {
-                    // By what the register's highest byte is, of which the bits are in order.
-                    entering[usize::from(byte.reverse_bits())] = remainder;
-                }
-            }
-            leaving[usize::from(byte)] = remainder;
-        }
         Self {
             distance,
-            entering,
-            leaving,
+            tables: RabinTables::new(),
             tail: Vec::new(),
             fed_bytes: 0,
         }
@@ -58,15 +41,16 @@ impl RollingModp {
 
 impl FindAnchors for RollingModp {
     fn feed(&mut self, piece: &[u8], anchors: &mut Vec<u64>) {
+        let RabinTables { entering, leaving } = &self.tables;
         let last_bits = self.distance.bytes() as u64 - 1;
         let start = self.fed_bytes - self.tail.len() as u64;
         let bytes = [&self.tail[..], piece].concat();
         let mut fingerprint = 0_u64;
         for (index, &byte) in bytes.iter().enumerate() {
             let highest = (fingerprint >> 56) as u8 ^ byte.reverse_bits();
-            fingerprint = fingerprint << 8 ^ self.entering[usize::from(highest)];
+            fingerprint = fingerprint << 8 ^ entering[usize::from(highest)];
             if index >= WINDOW_BYTES {
-                fingerprint ^= self.leaving[usize::from(bytes[index - WINDOW_BYTES])];
+                fingerprint ^= leaving[usize::from(bytes[index - WINDOW_BYTES])];
             }
             if index + 1 >= WINDOW_BYTES && fingerprint & last_bits == last_bits {
                 anchors.push(start + (index + 1 - WINDOW_BYTES) as u64);
