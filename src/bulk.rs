@@ -4,6 +4,7 @@ use std::{
     fs,
     num::NonZero,
     path::{Path, PathBuf},
+    slice,
     time::Duration,
 };
 
@@ -35,6 +36,12 @@ use crate::{
 /// What stands for standard input.
 const STANDARD: &str = "-";
 
+/// What stays in a processor's caches on its way from stage to stage.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// What keeps a GPU busy for longer than it takes to tell it so.
+const BATCH_BYTES_OF_GPUS: usize = 16 << 20;
+
 /// There are several, so that no machine has room for more.
 const BATCH_BYTES_MAX: u64 = 1 << 30;
 
@@ -47,8 +54,9 @@ pub struct BulkArguments {
     /// the rest goes on, and the exit code is 1
     #[arg(value_name = "FILE|DIR", required = true)]
     inputs: Vec<PathBuf>,
-    /// Who does the work: `pipeline`, all of this machine's threads and vectors, or `naive`, one thread
-    /// and a byte at a time, to see what that is worth. Both find the same
+    /// Who does the work: `pipeline`, all of this machine's threads and vectors; `harens`, the same with its
+    /// CUDA GPUs, which find where chunks may end; or `naive`, one thread and a byte at a time, to see what
+    /// that is worth. All find the same
     #[arg(long, value_name = "NAME", default_value_t = Method::Pipeline)]
     method: Method,
     /// The average chunk, 1KiB to 1MiB: the nearest power of two
@@ -79,9 +87,9 @@ pub struct BulkArguments {
     /// Threads that look up hashes; 64 have work
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     matchers: Option<usize>,
-    /// Bytes that go from stage to stage at once
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_batch_size)]
-    batch_size: usize,
+    /// Bytes that go from stage to stage at once [default: 1MiB, with GPUs 16MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_batch_size)]
+    batch_size: Option<usize>,
     /// Kernels for these instructions: portable, avx2, avx512, neon, or auto for the fastest
     #[arg(long, value_name = "SET", env = "REFRAIN_SIMD", default_value = "auto")]
     simd: BackendChoice,
@@ -110,6 +118,10 @@ struct Report {
     hash: String,
     cache_bytes: u64,
     simd: String,
+    gpus: Vec<String>,
+    /// Why one of them did not work to the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu_failure: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stages: Vec<Stage>,
     chunk_lengths: Vec<Lengths>,
@@ -157,6 +169,10 @@ pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     });
     bar.finish_and_clear();
     interrupt.check()?;
+    let outcome = outcome.context("--method harens")?;
+    if let Some(failure) = &outcome.gpu_failure {
+        tell(format_args!("{failure}; the processor went on for it"));
+    }
     let report = Report::new(&outcome, &options);
     report
         .print(arguments.json)
@@ -188,7 +204,10 @@ fn options(arguments: &BulkArguments) -> anyhow::Result<BulkOptions> {
             hash: or(arguments.hashers, defaults.hash),
             matching: or(arguments.matchers, defaults.matching),
         },
-        batch_bytes: arguments.batch_size,
+        batch_bytes: arguments.batch_size.unwrap_or(match arguments.method {
+            Method::Naive | Method::Pipeline => BATCH_BYTES,
+            Method::Harens => BATCH_BYTES_OF_GPUS,
+        }),
         backend: arguments.simd.backend(),
     })
 }
@@ -301,10 +320,12 @@ impl Report {
             cache_bytes: options.cache_bytes,
             simd: match options.method {
                 Method::Naive => Backend::PORTABLE,
-                Method::Pipeline => options.backend,
+                Method::Pipeline | Method::Harens => options.backend,
             }
             .instruction_set()
             .to_string(),
+            gpus: outcome.gpus.clone(),
+            gpu_failure: outcome.gpu_failure.as_ref().map(ToString::to_string),
             stages: stages
                 .map(|(name, stage)| Stage::new(name, stage, found.bytes))
                 .collect(),
@@ -333,7 +354,9 @@ impl Report {
                         self.seconds,
                         self.gb_per_s,
                         self.method,
-                        self.simd
+                        [slice::from_ref(&self.simd), &self.gpus[..]]
+                            .concat()
+                            .join(", ")
                     ),
                 ),
                 (

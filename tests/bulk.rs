@@ -76,6 +76,22 @@ fn it_says_how_much_repeats_and_how_fast_that_was_found() {
     assert_eq!(shares[0], shares[1]);
 }
 
+/// On a machine with a GPU, the crate's own tests say more.
+#[test]
+fn without_a_gpu_it_says_so_and_with_one_it_finds_the_same() {
+    let songs = songs();
+    let output = bulk(songs.path(), &[".", "--json", "--method", "harens"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(said, "refrain: --method harens: no CUDA device\n");
+        return;
+    }
+    let expected = json(&bulk(songs.path(), &[".", "--json"]));
+    assert_eq!(json(&output)["redundancy"], expected["redundancy"]);
+    assert_ne!(json(&output)["gpus"], Value::Array(vec![]));
+}
+
 #[test]
 fn standard_input_is_read_to_its_end() {
     let songs = songs();

@@ -5,7 +5,7 @@
 //! them is room for the unfinished chunk of the batch before, so that every chunk lies in one piece.
 
 use std::{
-    ops::Range,
+    ops::{DerefMut, Range},
     path::Path,
     sync::{Arc, atomic::AtomicBool},
 };
@@ -42,13 +42,15 @@ pub(crate) struct Failure {
     pub(crate) failed: Failed,
 }
 
+/// Where bytes are read to, on the heap or where a GPU can read them by itself.
+pub(crate) type Bytes = Box<dyn DerefMut<Target = [u8]> + Send + Sync>;
+
 /// What is read at once.
-#[derive(Debug)]
 pub(crate) struct Batch {
     /// Its place in the order of all.
     pub(crate) number: u64,
     /// From `front` on, what was read.
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Bytes,
     pub(crate) pieces: Vec<Piece>,
     /// Of all pieces, in the offsets of their files.
     pub(crate) anchors: Vec<u64>,
@@ -65,11 +67,11 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Room for `bytes` behind a front of so many.
-    pub(crate) fn new(front: usize, bytes: usize) -> Self {
+    /// One that reads to `bytes`.
+    pub(crate) fn new(bytes: Bytes) -> Self {
         Self {
             number: 0,
-            bytes: vec![0; front + bytes],
+            bytes,
             pieces: Vec::new(),
             anchors: Vec::new(),
             chunks: Vec::new(),

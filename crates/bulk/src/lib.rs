@@ -23,9 +23,10 @@
 //!   quarter of it at least, unless [`Chunking::with_bounds`](refrain_codec::chunk::chunking::Chunking::with_bounds)
 //!   says what the paper does.
 //! - Deviation: chunks end where files do.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod batch;
+mod cuda;
 mod cut;
 mod fetch;
 mod hash_match;
@@ -40,6 +41,9 @@ mod tally;
 
 use std::ops::ControlFlow;
 
+use cuda::Gpus;
+
+pub use cuda::NoGpu;
 pub use hash_match::SHARDS;
 pub use input::Input;
 pub use options::{BulkOptions, Method, Threads, UnknownMethod};
@@ -57,18 +61,25 @@ pub use outcome::{Failed, Histogram, Outcome, Progress, Redundancy, StageTime, S
 /// let share = |method| {
 ///     let options = BulkOptions { method, ..BulkOptions::default() };
 ///     let outcome = find_redundancy(vec![input()], &options, &mut |_| ControlFlow::Continue(()));
-///     outcome.redundancy.share()
+///     outcome.expect("no GPU is needed").redundancy.share()
 /// };
 /// assert!(share(Method::Pipeline) > 0.45);
 /// assert_eq!(share(Method::Pipeline), share(Method::Naive));
 /// ```
+///
+/// # Errors
+/// If the method needs a GPU, and there is none that can be used.
 pub fn find_redundancy(
     inputs: Vec<Input>,
     options: &BulkOptions,
     progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
-) -> Outcome {
+) -> Result<Outcome, NoGpu> {
     match options.method {
-        Method::Naive => naive::run(inputs, options, progress),
-        Method::Pipeline => pipeline::run(inputs, options, progress),
+        Method::Naive => Ok(naive::run(inputs, options, progress)),
+        Method::Pipeline => pipeline::run(inputs, options, None, progress),
+        Method::Harens => {
+            let gpus = Gpus::open(options.chunking)?;
+            pipeline::run(inputs, options, Some(&gpus), progress)
+        }
     }
 }

@@ -72,6 +72,8 @@ pub(crate) fn run(
         elapsed: begun.elapsed(),
         stages: None,
         is_cut_short: naive.tally.is_cut_short,
+        gpus: Vec::new(),
+        gpu_failure: None,
     }
 }
 

@@ -18,11 +18,13 @@ pub enum Method {
     Naive,
     /// A thread or more for every stage, and kernels that use all that the processor has.
     Pipeline,
+    /// The same, with anchors found by all GPUs.
+    Harens,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Naive, Self::Pipeline];
+    pub const ALL: [Self; 3] = [Self::Naive, Self::Pipeline, Self::Harens];
 }
 
 impl fmt::Display for Method {
@@ -30,6 +32,7 @@ impl fmt::Display for Method {
         f.pad(match self {
             Self::Naive => "naive",
             Self::Pipeline => "pipeline",
+            Self::Harens => "harens",
         })
     }
 }
@@ -46,7 +49,7 @@ impl FromStr for Method {
 
 /// A name that no method has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("expected `naive` or `pipeline`")]
+#[error("expected `naive`, `pipeline` or `harens`")]
 pub struct UnknownMethod;
 
 /// How many threads each stage has. Cutting has one.

@@ -2,6 +2,8 @@
 
 use std::{io, path::Path, time::Duration};
 
+use crate::cuda::NoGpu;
+
 /// How far it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress<'a> {
@@ -105,7 +107,7 @@ impl Redundancy {
 }
 
 /// What came of an input.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Outcome {
     /// What was found.
     pub redundancy: Redundancy,
@@ -115,4 +117,8 @@ pub struct Outcome {
     pub stages: Option<Stages>,
     /// Whether it was ended before all was read.
     pub is_cut_short: bool,
+    /// The GPUs that worked.
+    pub gpus: Vec<String>,
+    /// Why one of them did not to the end, if that is so: the processor went on for it.
+    pub gpu_failure: Option<NoGpu>,
 }

@@ -15,7 +15,7 @@ use std::{
     num::NonZero,
     ops::ControlFlow,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, Scope},
@@ -26,12 +26,13 @@ use crossbeam_channel::{Receiver, Sender, bounded, select};
 
 use crate::{
     batch::Batch,
+    cuda::{GpuScanner, Gpus, NoGpu},
     cut::{Cutter, front_bytes},
     fetch::{Plan, Planner},
     hash_match::{Shard, Shards, sort_by_shard},
     in_order::InOrder,
     input::{Input, find},
-    options::BulkOptions,
+    options::{BulkOptions, Threads},
     outcome::{Outcome, Progress, StageTime, Stages},
     scan::Scanner,
     tally::Tally,
@@ -89,18 +90,34 @@ struct Timers {
 pub(crate) fn run(
     inputs: Vec<Input>,
     options: &BulkOptions,
+    gpus: Option<&Gpus>,
     progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
-) -> Outcome {
+) -> Result<Outcome, NoGpu> {
     let begun = Instant::now();
+    let scanners = gpus.map(|gpus| gpus.scanners(options)).transpose()?;
+    let gpu_failure = OnceLock::new();
+    let batches = batches(options, gpus)?;
     let timers = Timers::default();
     let mut tally = Tally::new(progress);
     thread::scope(|scope| {
         let (stop, stopped) = bounded(1);
-        let stages = Pipeline::new(scope, options, &timers, stop.clone());
-        let (free, pool) = stages.pool();
+        let stages = Pipeline {
+            scope,
+            options,
+            timers: &timers,
+            stop: stop.clone(),
+            batches: batches.len(),
+        };
+        let (free, pool) = stages.queue();
+        for batch in batches {
+            pass(&free, Box::new(batch));
+        }
         let plans = stages.plan(inputs, pool, stopped);
         let fetched = stages.fetch(&plans);
-        let scanned = stages.scan(&fetched);
+        let scanned = match scanners {
+            Some(scanners) => stages.scan_on_gpus(scanners, &fetched, &gpu_failure),
+            None => stages.scan(&fetched),
+        };
         let cut = stages.cut(scanned);
         let hashed = stages.hash(&cut);
         let matched = stages.match_chunks(hashed);
@@ -123,18 +140,41 @@ pub(crate) fn run(
         }
     });
     let threads = options.threads;
-    Outcome {
+    let scan = gpus.map_or(threads.scan, |gpus| gpus.count());
+    Ok(Outcome {
         redundancy: tally.redundancy,
         elapsed: begun.elapsed(),
         stages: Some(Stages {
             fetch: timers.fetch.of(threads.fetch),
-            scan: timers.scan.of(threads.scan),
+            scan: timers.scan.of(scan),
             cut: timers.cut.of(NonZero::<usize>::MIN),
             hash: timers.hash.of(threads.hash),
             matching: timers.matching.of(threads.matching),
         }),
         is_cut_short: tally.is_cut_short,
-    }
+        gpus: gpus.map(Gpus::names).unwrap_or_default(),
+        gpu_failure: gpu_failure.into_inner(),
+    })
+}
+
+/// Batches for all stages: one at each thread, one before it, and the same for cutting.
+fn batches(options: &BulkOptions, gpus: Option<&Gpus>) -> Result<Vec<Batch>, NoGpu> {
+    let Threads {
+        fetch,
+        scan,
+        hash,
+        matching,
+    } = options.threads;
+    let scan = gpus.map_or(scan.get(), Gpus::batches);
+    let threads = fetch.get() + scan + hash.get() + matching.get();
+    let bytes = front_bytes(options.chunking) + options.batch_bytes;
+    let batches = (0..2 * threads + 2).map(|_| {
+        Ok(Batch::new(match gpus {
+            Some(gpus) => gpus.bytes(bytes)?,
+            None => Box::new(vec![0; bytes]),
+        }))
+    });
+    batches.collect()
 }
 
 /// What every stage is begun with.
@@ -148,25 +188,6 @@ struct Pipeline<'scope, 'env> {
 }
 
 impl<'scope, 'env> Pipeline<'scope, 'env> {
-    fn new(
-        scope: &'scope Scope<'scope, 'env>,
-        options: &'env BulkOptions,
-        timers: &'env Timers,
-        stop: Sender<()>,
-    ) -> Self {
-        let threads = options.threads;
-        let counts = [threads.fetch, threads.scan, threads.hash, threads.matching];
-        let threads: usize = counts.into_iter().map(NonZero::get).sum();
-        Self {
-            scope,
-            options,
-            timers,
-            stop,
-            // One at each thread, one before it, and the same for cutting.
-            batches: 2 * threads + 2,
-        }
-    }
-
     fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'scope) {
         let guard = StopsAtPanic(self.stop.clone());
         let builder = thread::Builder::new().name(name.to_owned());
@@ -180,16 +201,6 @@ impl<'scope, 'env> Pipeline<'scope, 'env> {
     /// A queue that is never full.
     fn queue<T>(&self) -> (Sender<T>, Receiver<T>) {
         bounded(self.batches)
-    }
-
-    fn pool(&self) -> (Sender<Box<Batch>>, Receiver<Box<Batch>>) {
-        let (free, pool) = self.queue();
-        let front = front_bytes(self.options.chunking);
-        for _ in 0..self.batches {
-            let batch = Batch::new(front, self.options.batch_bytes);
-            pass(&free, Box::new(batch));
-        }
-        (free, pool)
     }
 
     fn plan(
@@ -239,6 +250,23 @@ impl<'scope, 'env> Pipeline<'scope, 'env> {
                     scanner.scan(&mut batch);
                     pass(&to, batch);
                 });
+            });
+        }
+        scanned
+    }
+
+    fn scan_on_gpus(
+        &self,
+        scanners: Vec<GpuScanner>,
+        fetched: &Receiver<Box<Batch>>,
+        failure: &'env OnceLock<NoGpu>,
+    ) -> Receiver<Box<Batch>> {
+        let (to, scanned) = self.queue();
+        for scanner in scanners {
+            let (fetched, to, timer) = (fetched.clone(), to.clone(), &self.timers.scan);
+            self.spawn("scan", move || {
+                let busy = scanner.work(&fetched, &to, failure);
+                timer.add(busy);
             });
         }
         scanned
@@ -331,7 +359,7 @@ fn next_batch(pool: &Receiver<Box<Batch>>, stopped: &Receiver<()>) -> Option<Box
 
 /// Passes something on. It is dropped where nobody takes it any more: then a thread has panicked, and
 /// everything is coming to its end.
-fn pass<T>(to: &Sender<T>, item: T) {
+pub(crate) fn pass<T>(to: &Sender<T>, item: T) {
     let _ = to.send(item);
 }
 

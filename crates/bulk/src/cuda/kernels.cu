@@ -10,7 +10,7 @@
 // begins with the 48 bytes from its first window's number on holds the window before, and its loads
 // are aligned. Bytes behind the last window may be anything; there are MARGIN of them at least.
 //
-// Written for a host's compiler as well (tests/cuda): no warp is relied upon, threads of a block meet
+// Written for a host's compiler as well (tests/bulk/pretended): no warp is relied upon, threads of a block meet
 // at __syncthreads alone.
 
 typedef unsigned char u8;

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use super::{
     AnchorDistance, AnchorFinder, FindAnchors, PackMask,
     backup::{Rank, rank},
+    pack::WINDOW_BYTES,
     piece::{Piece, Tail, window},
 };
 use crate::simd::Backend;
@@ -61,6 +62,13 @@ impl SparseAnchorFinder {
         self
     }
 
+    /// Whether a window that the longest mask passes, up to this distance, is an anchor: for whoever looks
+    /// for those elsewhere.
+    #[must_use]
+    pub fn is_kept(&self, window: &[u8; WINDOW_BYTES]) -> bool {
+        rank(window) >= self.rank_min
+    }
+
     /// Removes the anchors from index `from` on, whose windows end in `piece`, that rank too low.
     fn drop_lower(&self, piece: &Piece<'_>, anchors: &mut Vec<u64>, from: usize) {
         let crossing = piece.crossing();
@@ -71,7 +79,7 @@ impl SparseAnchorFinder {
                 true => window(crossing.bytes(), crossing.start, anchor),
                 false => window(piece.bytes, piece.start, anchor),
             };
-            if rank(window) >= self.rank_min {
+            if self.is_kept(window) {
                 anchors[kept] = anchor;
                 kept += 1;
             }

@@ -3,7 +3,6 @@
 
 use std::{
     io::Write,
-    path::Path,
     process::{Command, Stdio},
 };
 
@@ -12,30 +11,9 @@ use refrain_codec::marker::{
 };
 use tempfile::TempDir;
 
-const WINDOW_BYTES: usize = 48;
+use super::{compiled, noise};
 
-/// The kernels as a program, unless there is no compiler.
-fn compiled() -> Option<TempDir> {
-    let folder = tempfile::tempdir().unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda/host.cpp");
-    let compiler = std::env::var("CXX").unwrap_or("c++".to_owned());
-    let compiled = Command::new(&compiler)
-        .args(["-std=c++20", "-O1", "-pthread", "-w", "-o"])
-        .arg(folder.path().join("host"))
-        .arg(source)
-        .output();
-    match compiled {
-        Ok(compiled) => {
-            let said = String::from_utf8_lossy(&compiled.stderr);
-            assert!(compiled.status.success(), "{said}");
-            Some(folder)
-        }
-        Err(error) => {
-            println!("skipped: {compiler} cannot be run: {error}");
-            None
-        }
-    }
-}
+const WINDOW_BYTES: usize = 48;
 
 /// What a kernel is launched with.
 #[derive(Clone, Copy, Debug)]
@@ -85,17 +63,6 @@ fn run(program: &TempDir, launch: Launch, stream: &[u8]) -> (u32, Vec<u64>) {
     (counted, words.map(u64::from).collect())
 }
 
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let words = std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    });
-    words.take(len).map(|word| (word >> 32) as u8).collect()
-}
-
 /// Streams of many lengths, near what threads and parts of the bitmap take, noise and runs.
 fn streams() -> Vec<Vec<u8>> {
     let part = 32 * 8 * 256;
@@ -112,7 +79,7 @@ fn streams() -> Vec<Vec<u8>> {
 
 #[test]
 fn kernels_find_what_codec_finds() {
-    let Some(program) = compiled() else {
+    let Some(program) = compiled("host.cpp", "host", &[]) else {
         return;
     };
     for stream in streams() {
@@ -168,7 +135,7 @@ fn kernels_find_what_codec_finds() {
 
 #[test]
 fn what_finds_no_room_is_counted() {
-    let Some(program) = compiled() else {
+    let Some(program) = compiled("host.cpp", "host", &[]) else {
         return;
     };
     let stream = noise(5, 200_000);

@@ -1,0 +1,105 @@
+//! The program's side of GPUs, without one: this test's own program once more, with a driver that runs the
+//! kernels on the host.
+
+use std::{io::Cursor, ops::ControlFlow, process::Command};
+
+use refrain_bulk::{BulkOptions, Input, Method, NoGpu, find_redundancy};
+
+use super::{compiled, methods, noise};
+
+/// Set for those tests that are run by others here.
+const PRETENDING: &str = "REFRAIN_PRETENDING";
+
+/// Whether another test runs this one, whose machine is as it says.
+fn is_pretending(test: &str) -> bool {
+    let is_pretending = std::env::var_os(PRETENDING).is_some();
+    if !is_pretending {
+        println!("skipped: {test}, which other tests run");
+    }
+    is_pretending
+}
+
+/// Runs those of this program's tests whose names have one of these texts in them, as on a machine with
+/// such GPUs.
+fn run_pretending(tests: &[&str], settings: &[(&str, &str)]) {
+    let Some(folder) = compiled("driver.cpp", "libcuda.so", &["-fPIC", "-shared"]) else {
+        return;
+    };
+    let ran = Command::new(std::env::current_exe().unwrap())
+        .args(tests)
+        // One breaks for all threads.
+        .arg("--test-threads=1")
+        .env("LD_LIBRARY_PATH", folder.path())
+        .env("PROPTEST_CASES", "24")
+        .env(PRETENDING, "1")
+        .envs(settings.iter().copied())
+        .output()
+        .expect("it runs here");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{settings:?}\n{said}");
+}
+
+#[test]
+fn gpus_find_the_same() {
+    let tests = ["methods::", "inputs::", "a_gpu_is_there"];
+    run_pretending(&tests, &[("PRETENDED_GPUS", "1")]);
+    run_pretending(&tests, &[("PRETENDED_GPUS", "3")]);
+    // Not enough for tables of whole bytes.
+    run_pretending(&tests, &[("PRETENDED_SHARED", "49152")]);
+}
+
+#[test]
+fn a_gpu_that_breaks_changes_nothing_but_the_speed() {
+    let tests = ["methods::", "inputs::"];
+    run_pretending(&tests, &[("PRETENDED_FAILURE", "0")]);
+    run_pretending(&tests, &[("PRETENDED_FAILURE", "50")]);
+    run_pretending(&["a_broken_gpu_is_told"], &[("PRETENDED_FAILURE", "6")]);
+}
+
+#[test]
+fn a_driver_without_a_gpu_is_no_gpu() {
+    run_pretending(&["no_gpu_is_there"], &[("PRETENDED_GPUS", "0")]);
+}
+
+#[test]
+fn a_gpu_is_there() {
+    if !is_pretending("a_gpu_is_there") {
+        return;
+    }
+    assert_eq!(methods(), Method::ALL);
+}
+
+#[test]
+fn no_gpu_is_there() {
+    if !is_pretending("no_gpu_is_there") {
+        return;
+    }
+    let options = BulkOptions {
+        method: Method::Harens,
+        ..BulkOptions::default()
+    };
+    let outcome = find_redundancy(vec![], &options, &mut |_| ControlFlow::Continue(()));
+    let error = outcome.expect_err("there is none");
+    assert!(matches!(error, NoGpu::None));
+    assert_eq!(error.to_string(), "no CUDA device");
+}
+
+#[test]
+fn a_broken_gpu_is_told() {
+    if !is_pretending("a_broken_gpu_is_told") {
+        return;
+    }
+    let song = noise(9, 1_000_000).repeat(2);
+    let input = Input::Stream("song".into(), Box::new(Cursor::new(song)));
+    let options = BulkOptions {
+        method: Method::Harens,
+        batch_bytes: 100_000,
+        ..BulkOptions::default()
+    };
+    let outcome = find_redundancy(vec![input], &options, &mut |_| ControlFlow::Continue(()));
+    let outcome = outcome.expect("the processor goes on");
+    assert!(outcome.redundancy.share() > 0.48);
+    assert_eq!(outcome.gpus, ["pretended GPU 0"]);
+    let failure = outcome.gpu_failure.expect("it broke");
+    assert!(failure.to_string().contains("LAUNCH_FAILED"), "{failure}");
+}
