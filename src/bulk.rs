@@ -55,8 +55,8 @@ pub struct BulkArguments {
     #[arg(value_name = "FILE|DIR", required = true)]
     inputs: Vec<PathBuf>,
     /// Who does the work: `pipeline`, all of this machine's threads and vectors; `harens`, the same with its
-    /// CUDA GPUs, which find where chunks may end; or `naive`, one thread and a byte at a time, to see what
-    /// that is worth. All find the same
+    /// CUDA GPUs, which find where chunks may end; and to see what these are worth `naive`, one thread and a byte
+    /// at a time, and `cuda`, one thread and a GPU. All find the same
     #[arg(long, value_name = "NAME", default_value_t = Method::Pipeline)]
     method: Method,
     /// The average chunk, 1KiB to 1MiB: the nearest power of two
@@ -169,7 +169,7 @@ pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     });
     bar.finish_and_clear();
     interrupt.check()?;
-    let outcome = outcome.context("--method harens")?;
+    let outcome = outcome.with_context(|| format!("--method {}", options.method))?;
     if let Some(failure) = &outcome.gpu_failure {
         tell(format_args!("{failure}; the processor went on for it"));
     }
@@ -206,7 +206,7 @@ fn options(arguments: &BulkArguments) -> anyhow::Result<BulkOptions> {
         },
         batch_bytes: arguments.batch_size.unwrap_or(match arguments.method {
             Method::Naive | Method::Pipeline => BATCH_BYTES,
-            Method::Harens => BATCH_BYTES_OF_GPUS,
+            Method::Cuda | Method::Harens => BATCH_BYTES_OF_GPUS,
         }),
         backend: arguments.simd.backend(),
     })
@@ -320,7 +320,7 @@ impl Report {
             cache_bytes: options.cache_bytes,
             simd: match options.method {
                 Method::Naive => Backend::PORTABLE,
-                Method::Pipeline | Method::Harens => options.backend,
+                Method::Pipeline | Method::Cuda | Method::Harens => options.backend,
             }
             .instruction_set()
             .to_string(),

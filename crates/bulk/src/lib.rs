@@ -77,6 +77,10 @@ pub fn find_redundancy(
     match options.method {
         Method::Naive => Ok(naive::run(inputs, options, progress)),
         Method::Pipeline => pipeline::run(inputs, options, None, progress),
+        Method::Cuda => {
+            let gpus = Gpus::open(options.chunking)?;
+            cuda::serial::run(inputs, options, &gpus, progress)
+        }
         Method::Harens => {
             let gpus = Gpus::open(options.chunking)?;
             pipeline::run(inputs, options, Some(&gpus), progress)

@@ -18,13 +18,15 @@ pub enum Method {
     Naive,
     /// A thread or more for every stage, and kernels that use all that the processor has.
     Pipeline,
-    /// The same, with anchors found by all GPUs.
+    /// One thread, which has a GPU find anchors.
+    Cuda,
+    /// The pipeline, with anchors found by all GPUs.
     Harens,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Naive, Self::Pipeline, Self::Harens];
+    pub const ALL: [Self; 4] = [Self::Naive, Self::Pipeline, Self::Cuda, Self::Harens];
 }
 
 impl fmt::Display for Method {
@@ -32,6 +34,7 @@ impl fmt::Display for Method {
         f.pad(match self {
             Self::Naive => "naive",
             Self::Pipeline => "pipeline",
+            Self::Cuda => "cuda",
             Self::Harens => "harens",
         })
     }
@@ -49,7 +52,7 @@ impl FromStr for Method {
 
 /// A name that no method has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("expected `naive`, `pipeline` or `harens`")]
+#[error("expected `naive`, `pipeline`, `cuda` or `harens`")]
 pub struct UnknownMethod;
 
 /// How many threads each stage has. Cutting has one.

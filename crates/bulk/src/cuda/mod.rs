@@ -11,6 +11,7 @@
 //! - Deviation: positions are put in a list on the GPU, and the list comes back.
 
 mod gpu;
+pub(crate) mod serial;
 
 use std::{
     collections::VecDeque,
