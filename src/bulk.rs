@@ -11,8 +11,8 @@ use std::{
 use anyhow::{Context, ensure};
 use clap::Args;
 use refrain_bulk::{
-    BulkOptions, Failed, Histogram, Input, Method, Outcome, Progress, StageTime, Threads,
-    find_redundancy,
+    BulkOptions, Choice, Failed, Histogram, Input, Method, Outcome, Progress, StageTime, Threads,
+    choose, find_redundancy,
 };
 use refrain_codec::{
     chunk::{
@@ -54,11 +54,11 @@ pub struct BulkArguments {
     /// the rest goes on, and the exit code is 1
     #[arg(value_name = "FILE|DIR", required = true)]
     inputs: Vec<PathBuf>,
-    /// Who does the work: `pipeline`, all of this machine's threads and vectors; `harens`, the same with its
+    /// Who does the work: `auto`, the fastest, by a short measurement if there is enough to do; `pipeline`, all of this machine's threads and vectors; `harens`, the same with its
     /// CUDA GPUs, which find where chunks may end; and to see what these are worth `naive`, one thread and a byte
     /// at a time, and `cuda`, one thread and a GPU. All find the same
-    #[arg(long, value_name = "NAME", default_value_t = Method::Pipeline)]
-    method: Method,
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = parse_method)]
+    method: Asked,
     /// The average chunk, 1KiB to 1MiB: the nearest power of two
     #[arg(long, value_name = "SIZE", default_value = "2KiB", value_parser = bounded::chunk_size)]
     chunk_size: u32,
@@ -98,10 +98,30 @@ pub struct BulkArguments {
     json: bool,
 }
 
+/// The method that is asked for.
+#[derive(Clone, Copy)]
+enum Asked {
+    Auto,
+    Only(Method),
+}
+
+fn parse_method(name: &str) -> Result<Asked, String> {
+    match name {
+        "auto" => Ok(Asked::Auto),
+        name => match name.parse() {
+            Ok(method) => Ok(Asked::Only(method)),
+            Err(error) => Err(format!("{error}, or `auto`")),
+        },
+    }
+}
+
 /// What was found, and how fast.
 #[derive(Serialize)]
 struct Report {
     method: String,
+    /// Why `auto` chose that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
     files: u64,
     bytes: u64,
     seconds: f64,
@@ -150,10 +170,20 @@ struct Lengths {
 }
 
 pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
-    let options = options(arguments)?;
     let interrupt = Interrupt::listen()?;
     let inputs = inputs(&arguments.inputs, &interrupt)?;
-    let bar = progress::of_bytes(expected_bytes(&arguments.inputs, &interrupt));
+    let expected = expected_bytes(&arguments.inputs, &interrupt);
+    let (method, why) = match arguments.method {
+        Asked::Only(method) => (method, None),
+        Asked::Auto => {
+            let without = options(arguments, Method::Pipeline)?;
+            let with = options(arguments, Method::Harens)?;
+            let Choice { method, why } = choose(&without, &with, expected);
+            (method, Some(why.to_string()))
+        }
+    };
+    let options = options(arguments, method)?;
+    let bar = progress::of_bytes(expected);
     let outcome = find_redundancy(inputs, &options, &mut |now: Progress<'_>| {
         bar.set_position(now.bytes);
         bar.set_message(format!(
@@ -173,7 +203,7 @@ pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     if let Some(failure) = &outcome.gpu_failure {
         tell(format_args!("{failure}; the processor went on for it"));
     }
-    let report = Report::new(&outcome, &options);
+    let report = Report::new(&outcome, &options, why);
     report
         .print(arguments.json)
         .map_err(standard_io::output_failed)?;
@@ -185,7 +215,7 @@ pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn options(arguments: &BulkArguments) -> anyhow::Result<BulkOptions> {
+fn options(arguments: &BulkArguments, method: Method) -> anyhow::Result<BulkOptions> {
     let mut chunking = Chunking::new(arguments.chunker, arguments.chunk_size)?;
     if let Some(ByteSize(shortest)) = arguments.chunk_min {
         let shortest = u32::try_from(shortest).unwrap_or(u32::MAX);
@@ -194,7 +224,7 @@ fn options(arguments: &BulkArguments) -> anyhow::Result<BulkOptions> {
     let defaults = Threads::default();
     let or = |asked: Option<usize>, default| asked.and_then(NonZero::new).unwrap_or(default);
     Ok(BulkOptions {
-        method: arguments.method,
+        method,
         chunking,
         hasher: arguments.hash,
         cache_bytes: arguments.cache_size.0,
@@ -204,7 +234,7 @@ fn options(arguments: &BulkArguments) -> anyhow::Result<BulkOptions> {
             hash: or(arguments.hashers, defaults.hash),
             matching: or(arguments.matchers, defaults.matching),
         },
-        batch_bytes: arguments.batch_size.unwrap_or(match arguments.method {
+        batch_bytes: arguments.batch_size.unwrap_or(match method {
             Method::Naive | Method::Pipeline => BATCH_BYTES,
             Method::Cuda | Method::Harens => BATCH_BYTES_OF_GPUS,
         }),
@@ -285,7 +315,7 @@ fn in_words(path: &Path, failed: &Failed) -> String {
 }
 
 impl Report {
-    fn new(outcome: &Outcome, options: &BulkOptions) -> Self {
+    fn new(outcome: &Outcome, options: &BulkOptions, why: Option<String>) -> Self {
         let Outcome {
             redundancy: found,
             elapsed,
@@ -304,6 +334,7 @@ impl Report {
         let chunking = options.chunking;
         Self {
             method: options.method.to_string(),
+            why,
             files: found.files,
             bytes: found.bytes,
             seconds: elapsed.as_secs_f64(),
@@ -348,12 +379,11 @@ impl Report {
                 (
                     "read",
                     format!(
-                        "{} of {} in {:.3} s: {:.2} GB/s, {} ({})",
+                        "{} of {} in {:.3} s: {:.2} GB/s, on {}",
                         bytes(self.bytes),
                         count(self.files, "file", "files"),
                         self.seconds,
                         self.gb_per_s,
-                        self.method,
                         [slice::from_ref(&self.simd), &self.gpus[..]]
                             .concat()
                             .join(", ")
@@ -375,6 +405,13 @@ impl Report {
                         self.redundant_chunks,
                         bytes(mean)
                     ),
+                ),
+                (
+                    "method",
+                    match &self.why {
+                        Some(why) => format!("{}: {why}", self.method),
+                        None => self.method.clone(),
+                    },
                 ),
                 (
                     "peak memory",

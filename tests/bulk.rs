@@ -80,6 +80,9 @@ fn it_says_how_much_repeats_and_how_fast_that_was_found() {
 #[test]
 fn without_a_gpu_it_says_so_and_with_one_it_finds_the_same() {
     let songs = songs();
+    let report = json(&bulk(songs.path(), &[".", "--json"]));
+    assert_eq!(report["method"], "pipeline");
+    assert_eq!(report["why"], "for less than 4.3 GB no GPU is asked");
     for method in ["cuda", "harens"] {
         let output = bulk(songs.path(), &[".", "--json", "--method", method]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -25,6 +25,7 @@
 //! - Deviation: chunks end where files do.
 #![deny(unsafe_code)]
 
+mod auto;
 mod batch;
 mod cuda;
 mod cut;
@@ -43,6 +44,7 @@ use std::ops::ControlFlow;
 
 use cuda::Gpus;
 
+pub use auto::{Choice, Why, choose};
 pub use cuda::NoGpu;
 pub use hash_match::SHARDS;
 pub use input::Input;

@@ -3,7 +3,7 @@
 
 use std::{io::Cursor, ops::ControlFlow, process::Command};
 
-use refrain_bulk::{BulkOptions, Input, Method, NoGpu, find_redundancy};
+use refrain_bulk::{BulkOptions, Choice, Input, Method, NoGpu, Why, choose, find_redundancy};
 
 use super::{compiled, methods, noise};
 
@@ -41,11 +41,21 @@ fn run_pretending(tests: &[&str], settings: &[(&str, &str)]) {
 
 #[test]
 fn gpus_find_the_same() {
-    let tests = ["methods::", "inputs::", "a_gpu_is_there"];
+    let tests = [
+        "methods::",
+        "inputs::",
+        "a_gpu_is_there",
+        "a_gpu_is_measured",
+    ];
     run_pretending(&tests, &[("PRETENDED_GPUS", "1")]);
     run_pretending(&tests, &[("PRETENDED_GPUS", "3")]);
     // Not enough for tables of whole bytes.
     run_pretending(&tests, &[("PRETENDED_SHARED", "49152")]);
+}
+
+#[test]
+fn what_is_faster_is_measured() {
+    run_pretending(&["a_gpu_is_measured"], &[]);
 }
 
 #[test]
@@ -70,6 +80,27 @@ fn a_gpu_is_there() {
 }
 
 #[test]
+fn a_gpu_is_measured_where_there_is_enough_to_do() {
+    if !is_pretending("a_gpu_is_measured_where_there_is_enough_to_do") {
+        return;
+    }
+    let options = BulkOptions::default();
+    let Choice { method, why } = choose(&options, &options, Some(1_000_000));
+    assert_eq!(method, Method::Pipeline);
+    assert!(matches!(why, Why::Few(1_000_000)));
+    let Choice { method, why } = choose(&options, &options, None);
+    let Why::Measured { pipeline, harens } = why else {
+        panic!("{why}");
+    };
+    assert!(pipeline > 0.0 && harens > 0.0, "{why}");
+    let faster = match harens > pipeline {
+        true => Method::Harens,
+        false => Method::Pipeline,
+    };
+    assert_eq!(method, faster);
+}
+
+#[test]
 fn no_gpu_is_there() {
     if !is_pretending("no_gpu_is_there") {
         return;
@@ -82,6 +113,11 @@ fn no_gpu_is_there() {
     let error = outcome.expect_err("there is none");
     assert!(matches!(error, NoGpu::None));
     assert_eq!(error.to_string(), "no CUDA device");
+    let Choice { method, why } = choose(&options, &options, None);
+    assert_eq!(
+        (method, why.to_string()),
+        (Method::Pipeline, "no CUDA device".to_owned())
+    );
 }
 
 #[test]

@@ -1,0 +1,132 @@
+//! Which method is the fastest on this machine: the pipeline, with its GPUs or without.
+
+use std::{
+    fmt,
+    io::{self, Read},
+    ops::ControlFlow,
+    path::PathBuf,
+    time::Duration,
+};
+
+use crate::{
+    cuda::{Gpus, NoGpu},
+    input::Input,
+    options::{BulkOptions, Method},
+    outcome::Outcome,
+    pipeline,
+};
+
+/// With less, all is done before a GPU is ready and was measured.
+const MEASURED_FROM_BYTES: u64 = 4 << 30;
+
+/// What both are measured with.
+const SAMPLE_BYTES: u64 = 64 << 20;
+
+/// The method that is the fastest, and why.
+#[derive(Debug)]
+pub struct Choice {
+    /// The method.
+    pub method: Method,
+    /// Why it is that.
+    pub why: Why,
+}
+
+/// What decided.
+#[derive(Debug)]
+pub enum Why {
+    /// So few bytes that no GPU is asked.
+    Few(u64),
+    /// There is no GPU that could be taken.
+    NoGpu(NoGpu),
+    /// Both were measured, in bytes a second.
+    Measured {
+        /// Without GPUs.
+        pipeline: f64,
+        /// With GPUs.
+        harens: f64,
+    },
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Few(_) => write!(
+                f,
+                "for less than {:.1} GB no GPU is asked",
+                MEASURED_FROM_BYTES as f64 / 1e9
+            ),
+            Self::NoGpu(reason) => reason.fmt(f),
+            Self::Measured { pipeline, harens } => write!(
+                f,
+                "measured {:.1} GB/s, {:.1} with GPUs",
+                pipeline / 1e9,
+                harens / 1e9
+            ),
+        }
+    }
+}
+
+/// Chooses a method for `bytes`, if it is known how many there are. `options` are for the pipeline,
+/// `with_gpus` the same for GPUs.
+#[must_use]
+pub fn choose(options: &BulkOptions, with_gpus: &BulkOptions, bytes: Option<u64>) -> Choice {
+    let pipeline = |why| Choice {
+        method: Method::Pipeline,
+        why,
+    };
+    if let Some(bytes) = bytes
+        && bytes < MEASURED_FROM_BYTES
+    {
+        return pipeline(Why::Few(bytes));
+    }
+    let measured = Gpus::open(options.chunking).and_then(|gpus| {
+        let with = speed(pipeline::run(sample(), with_gpus, Some(&gpus), &mut go_on)?);
+        let without = speed(pipeline::run(sample(), options, None, &mut go_on)?);
+        Ok((without, with))
+    });
+    match measured {
+        Err(reason) => pipeline(Why::NoGpu(reason)),
+        Ok((without, with)) => Choice {
+            method: match with > without {
+                true => Method::Harens,
+                false => Method::Pipeline,
+            },
+            why: Why::Measured {
+                pipeline: without,
+                harens: with,
+            },
+        },
+    }
+}
+
+fn go_on(_: crate::outcome::Progress<'_>) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Bytes a second.
+fn speed(outcome: Outcome) -> f64 {
+    let elapsed = outcome.elapsed.max(Duration::from_micros(1));
+    outcome.redundancy.bytes as f64 / elapsed.as_secs_f64()
+}
+
+fn sample() -> Vec<Input> {
+    let bytes = Noise(1).take(SAMPLE_BYTES);
+    vec![Input::Stream(PathBuf::from("sample"), Box::new(bytes))]
+}
+
+/// Bytes without a pattern, faster than they are cut.
+struct Noise(u64);
+
+impl Read for Noise {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (words, rest) = buffer.as_chunks_mut::<8>();
+        for word in words {
+            // Of a counter, the upper half of a product with an odd number is noise enough for anchors.
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let product = u128::from(self.0) * 0xd6e8_feb8_6659_fd93;
+            *word = ((product >> 64) as u64 ^ product as u64).to_le_bytes();
+        }
+        rest.fill(0);
+        Ok(buffer.len())
+    }
+}
