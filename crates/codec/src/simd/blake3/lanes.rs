@@ -9,9 +9,13 @@
 //! ```
 
 use super::DIGEST_BYTES;
+use crate::simd::prefetch::prefetch;
 
 /// Bytes that one compression takes.
 pub(super) const BLOCK_BYTES: usize = 64;
+
+/// How far ahead of what is compressed.
+const PREFETCHED_BYTES: usize = 3 * BLOCK_BYTES;
 
 /// Flags of a compression (BLAKE3's specification, table 3).
 pub(super) const CHUNK_START: u8 = 1;
@@ -124,6 +128,8 @@ pub(super) fn run<'m, 'd, const LANES: usize, const BYTES: usize>(
         let mut ended = 0;
         for lane in 0..LANES {
             (blocks[lane], rest[lane]) = rest[lane].split_at(rest[lane].len().min(BLOCK_BYTES));
+            // Lanes are more streams than the processor follows by itself.
+            prefetch(rest[lane], PREFETCHED_BYTES);
             lanes.block_bytes[lane] = blocks[lane].len() as u32;
             let mut flags = core::mem::take(&mut first_flags[lane]);
             if rest[lane].is_empty() {

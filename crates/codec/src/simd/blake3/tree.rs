@@ -15,7 +15,7 @@ use super::{
 const LEAF_BYTES: usize = 1024;
 
 /// How many chaining values a batch holds.
-const BATCH_VALUES: usize = 128;
+const BATCH_VALUES: usize = 512;
 
 /// So many messages of several leaves have as many chaining values.
 const BATCH_TREES: usize = BATCH_VALUES / 2;
