@@ -76,8 +76,9 @@ impl Threads {
         let processors = processors.get();
         Self {
             fetch: some(processors / 4),
-            scan: some(processors / 2),
-            hash: some(processors / 2),
+            // Which of them has more to do, the content says: the system deals out the processors.
+            scan: some(processors),
+            hash: some(processors),
             matching: some(processors / 4),
         }
     }
