@@ -103,8 +103,8 @@ pub(crate) fn count() -> Result<usize, NoGpu> {
 }
 
 impl Gpu {
-    /// The one with this number, made ready to find what `chunking` cuts at: none where it cuts at
-    /// nothing that is looked for.
+    /// The one with this number, made ready to find what `chunking` cuts at. Fixed chunks are cut at nothing
+    /// that could be found; for them it finds what MODP cuts at, which nobody takes.
     pub(crate) fn open(number: usize, chunking: Chunking) -> Result<Self, NoGpu> {
         let context = CudaContext::new(number)?;
         let module = context.load_module(Ptx::from_src(KERNELS))?;
@@ -224,7 +224,7 @@ impl<T> Drop for Pinned<T> {
 }
 
 /// Room on a GPU for what is marked at once, in an order of its own beside that of others.
-pub(crate) struct Lane {
+pub(crate) struct Slot {
     gpu: Arc<Gpu>,
     stream: Arc<CudaStream>,
     bytes: CudaSlice<u8>,
@@ -240,7 +240,7 @@ pub(crate) struct Lane {
     windows: usize,
 }
 
-impl Lane {
+impl Slot {
     /// For `bytes_max` at once, of which `anchors_max` windows can be told.
     pub(crate) fn new(gpu: Arc<Gpu>, bytes_max: usize, anchors_max: usize) -> Result<Self, NoGpu> {
         let stream = gpu.context.new_stream()?;
@@ -271,13 +271,13 @@ impl Lane {
         }
         assert!(
             bytes.len() <= self.bytes.len(),
-            "a lane has room for its batch"
+            "a slot has room for its batch"
         );
         let Self { gpu, stream, .. } = self;
         gpu.context.bind_to_thread()?;
         {
             let (to, _recorded) = self.bytes.device_ptr_mut(stream);
-            // SAFETY: there is room, and the batch is this lane's until all is over.
+            // SAFETY: there is room, and the batch is this slot's until all is over.
             unsafe { result::memcpy_htod_async(to, bytes, stream.cu_stream()) }?;
         }
         self.launch()?;
@@ -351,7 +351,7 @@ impl Lane {
         let parts = self.windows.div_ceil(PART_WINDOWS);
         let counts = self.counts.slice(parts..=parts);
         let (from, _recorded) = counts.device_ptr(stream);
-        // SAFETY: one word, to memory that is this lane's.
+        // SAFETY: one word, to memory that is this slot's.
         unsafe { result::memcpy_dtoh_async(&mut self.counted, from, stream.cu_stream()) }?;
         let (from, _recorded) = self.list.device_ptr(stream);
         // SAFETY: both are as long.
@@ -373,9 +373,9 @@ impl Lane {
     }
 }
 
-impl Drop for Lane {
+impl Drop for Slot {
     fn drop(&mut self) {
-        // What is copied to this lane's memory, and from others', is over before they go.
+        // What is copied to this slot's memory, and from others', is over before they go.
         let _ = self.stream.synchronize();
     }
 }

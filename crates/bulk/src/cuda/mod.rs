@@ -28,7 +28,7 @@ use refrain_codec::{
 };
 
 pub use gpu::NoGpu;
-use gpu::{Gpu, Lane, Pinned};
+use gpu::{Gpu, Pinned, Slot};
 
 use crate::{
     batch::{Batch, Bytes},
@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// Batches that a GPU has at once: one comes, one is looked through, of one the anchors leave.
-const LANES: usize = 3;
+const SLOTS: usize = 3;
 
 /// Anchors that a batch has room for, in multiples of what random data has.
 const ANCHORS_EXPECTED: usize = 4;
@@ -63,7 +63,7 @@ impl Gpus {
 
     /// Batches that they have at once.
     pub(crate) fn batches(&self) -> usize {
-        LANES * self.0.len()
+        SLOTS * self.0.len()
     }
 
     /// What they are called.
@@ -86,9 +86,9 @@ impl Gpus {
 
 /// Finds anchors on a GPU, and on the processor once that fails.
 pub(crate) struct GpuScanner {
-    idle: Vec<Lane>,
+    idle: Vec<Slot>,
     /// Those at work, in the order in which they began.
-    busy: VecDeque<Lane>,
+    busy: VecDeque<Slot>,
     /// What the kernels leave to be tested.
     rest: Option<SparseAnchorFinder>,
     processor: Scanner,
@@ -100,10 +100,10 @@ impl GpuScanner {
         let bytes_max = options.batch_bytes + WINDOW_BYTES;
         let distance = anchor_distance(options.chunking);
         let anchors_max = 1024 + ANCHORS_EXPECTED * bytes_max / distance.bytes();
-        let lanes = (0..LANES).map(|_| Lane::new(gpu.clone(), bytes_max, anchors_max));
+        let slots = (0..SLOTS).map(|_| Slot::new(gpu.clone(), bytes_max, anchors_max));
         let is_pack = options.chunking.method() == ChunkingMethod::Pack;
         Ok(Self {
-            idle: lanes.collect::<Result<_, _>>()?,
+            idle: slots.collect::<Result<_, _>>()?,
             busy: VecDeque::new(),
             rest: is_pack.then(|| SparseAnchorFinder::new(distance)),
             processor: Scanner::new(options.chunking, options.backend),
@@ -151,16 +151,16 @@ impl GpuScanner {
 
     /// Begins with a batch, or gives it back if it could not but be scanned at once.
     pub(crate) fn start(&mut self, mut batch: Box<Batch>) -> Option<Box<Batch>> {
-        if let Some(mut lane) = self.idle.pop() {
+        if let Some(mut slot) = self.idle.pop() {
             let range = bytes_of(&batch);
-            match lane.start(batch, range) {
+            match slot.start(batch, range) {
                 Ok(()) => {
-                    self.busy.push_back(lane);
+                    self.busy.push_back(slot);
                     return None;
                 }
                 Err(failure) => {
                     self.give_up(failure);
-                    (batch, _) = lane.finish();
+                    (batch, _) = slot.finish();
                 }
             }
         }
@@ -170,8 +170,8 @@ impl GpuScanner {
 
     /// Waits for the batch that was begun first.
     pub(crate) fn finish(&mut self) -> Box<Batch> {
-        let mut lane = self.busy.pop_front().expect("one was begun");
-        let (mut batch, found) = lane.finish();
+        let mut slot = self.busy.pop_front().expect("one was begun");
+        let (mut batch, found) = slot.finish();
         match found {
             Ok(Some(found)) => deal_out(found, self.rest.as_ref(), &mut batch),
             // So many that lists of them are no use.
@@ -183,7 +183,7 @@ impl GpuScanner {
             }
         }
         if self.failure.is_none() {
-            self.idle.push(lane);
+            self.idle.push(slot);
         }
         batch
     }
