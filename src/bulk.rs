@@ -1,35 +1,34 @@
 //! `refrain bulk`: how much of large inputs repeats, as fast as this machine can tell.
 
+mod report;
+
 use std::{
     fs,
     num::NonZero,
     path::{Path, PathBuf},
-    slice,
-    time::Duration,
 };
 
 use anyhow::{Context, ensure};
 use clap::Args;
 use refrain_bulk::{
-    BulkOptions, Choice, Failed, Histogram, Input, Method, Outcome, Progress, StageTime, Threads,
-    choose, find_redundancy,
+    BulkOptions, Choice, Failed, Input, Method, Progress, Threads, choose, find_redundancy,
 };
 use refrain_codec::{
     chunk::{
         chunking::{Chunking, ChunkingMethod},
         hash::ChunkHasher,
     },
-    simd::{Backend, BackendChoice},
+    simd::BackendChoice,
 };
 use refrain_gateway::units::ByteSize;
-use serde::Serialize;
+use report::{Report, share};
 
 use crate::{
     bounded,
     interrupt::Interrupt,
     progress,
     standard_io::{self, StandardInput},
-    table::{Table, bytes, count, lines, percent, printable_path},
+    table::{count, printable_path},
     told::tell,
 };
 
@@ -44,9 +43,6 @@ const BATCH_BYTES_OF_GPUS: usize = 16 << 20;
 
 /// There are several, so that no machine has room for more.
 const BATCH_BYTES_MAX: u64 = 1 << 30;
-
-/// Where the kernel says how much memory the process has had.
-const PROCESS_STATUS: &str = "/proc/self/status";
 
 #[derive(Args)]
 pub struct BulkArguments {
@@ -113,60 +109,6 @@ fn parse_method(name: &str) -> Result<Asked, String> {
             Err(error) => Err(format!("{error}, or `auto`")),
         },
     }
-}
-
-/// What was found, and how fast.
-#[derive(Serialize)]
-struct Report {
-    method: String,
-    /// Why `auto` chose that.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<String>,
-    files: u64,
-    bytes: u64,
-    seconds: f64,
-    gb_per_s: f64,
-    /// 0 to 1.
-    redundancy: f64,
-    redundant_bytes: u64,
-    chunks: u64,
-    redundant_chunks: u64,
-    chunker: String,
-    chunk_size: u32,
-    chunk_bytes_min: u32,
-    chunk_bytes_max: u32,
-    hash: String,
-    cache_bytes: u64,
-    simd: String,
-    gpus: Vec<String>,
-    /// Why one of them did not work to the end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    gpu_failure: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    stages: Vec<Stage>,
-    chunk_lengths: Vec<Lengths>,
-    peak_memory_bytes: Option<u64>,
-    special_files: u64,
-    unread_files: u64,
-}
-
-/// A stage of the pipeline.
-#[derive(Serialize)]
-struct Stage {
-    name: &'static str,
-    threads: usize,
-    cpu_seconds: f64,
-    busy_seconds: f64,
-    /// All bytes by the processor time of the stage: what one processor of its own would do.
-    gb_per_s: f64,
-}
-
-/// Chunks of so many bytes and more, and less than twice as many.
-#[derive(Serialize)]
-struct Lengths {
-    bytes_min: u32,
-    chunks: u64,
-    redundant_chunks: u64,
 }
 
 pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
@@ -312,180 +254,4 @@ fn in_words(path: &Path, failed: &Failed) -> String {
         Failed::Unread(error) => format!("not read, or not to its end: {path}: {error}"),
         Failed::Shrunk => format!("became shorter while it was read: {path}"),
     }
-}
-
-impl Report {
-    fn new(outcome: &Outcome, options: &BulkOptions, why: Option<String>) -> Self {
-        let Outcome {
-            redundancy: found,
-            elapsed,
-            stages,
-            ..
-        } = outcome;
-        let stages = stages.iter().flat_map(|stages| {
-            [
-                ("fetch", stages.fetch),
-                ("scan", stages.scan),
-                ("cut", stages.cut),
-                ("hash", stages.hash),
-                ("match", stages.matching),
-            ]
-        });
-        let chunking = options.chunking;
-        Self {
-            method: options.method.to_string(),
-            why,
-            files: found.files,
-            bytes: found.bytes,
-            seconds: elapsed.as_secs_f64(),
-            gb_per_s: gb_per_s(found.bytes, *elapsed),
-            redundancy: found.share(),
-            redundant_bytes: found.redundant_bytes,
-            chunks: found.chunks,
-            redundant_chunks: found.redundant_chunks,
-            chunker: chunking.method().to_string(),
-            chunk_size: chunking.average_bytes(),
-            chunk_bytes_min: chunking.min_bytes(),
-            chunk_bytes_max: chunking.max_bytes(),
-            hash: options.hasher.to_string(),
-            cache_bytes: options.cache_bytes,
-            simd: match options.method {
-                Method::Naive => Backend::PORTABLE,
-                Method::Pipeline | Method::Cuda | Method::Harens => options.backend,
-            }
-            .instruction_set()
-            .to_string(),
-            gpus: outcome.gpus.clone(),
-            gpu_failure: outcome.gpu_failure.as_ref().map(ToString::to_string),
-            stages: stages
-                .map(|(name, stage)| Stage::new(name, stage, found.bytes))
-                .collect(),
-            chunk_lengths: lengths(&found.histogram),
-            peak_memory_bytes: peak_memory_bytes(),
-            special_files: found.special_files,
-            unread_files: found.failures,
-        }
-    }
-
-    fn print(&self, is_json: bool) -> std::io::Result<()> {
-        use std::io::Write;
-        let out = &mut std::io::stdout().lock();
-        if is_json {
-            return writeln!(out, "{}", serde_json::to_string(self)?);
-        }
-        let mean = self.bytes.checked_div(self.chunks).unwrap_or(0);
-        lines(
-            &[
-                (
-                    "read",
-                    format!(
-                        "{} of {} in {:.3} s: {:.2} GB/s, on {}",
-                        bytes(self.bytes),
-                        count(self.files, "file", "files"),
-                        self.seconds,
-                        self.gb_per_s,
-                        [slice::from_ref(&self.simd), &self.gpus[..]]
-                            .concat()
-                            .join(", ")
-                    ),
-                ),
-                (
-                    "redundant",
-                    format!(
-                        "{} ({})",
-                        bytes(self.redundant_bytes),
-                        share(self.redundant_bytes, self.bytes)
-                    ),
-                ),
-                (
-                    "chunks",
-                    format!(
-                        "{}, {} of them redundant; {} on average",
-                        self.chunks,
-                        self.redundant_chunks,
-                        bytes(mean)
-                    ),
-                ),
-                (
-                    "method",
-                    match &self.why {
-                        Some(why) => format!("{}: {why}", self.method),
-                        None => self.method.clone(),
-                    },
-                ),
-                (
-                    "peak memory",
-                    self.peak_memory_bytes.map_or("unknown".to_owned(), bytes),
-                ),
-            ],
-            out,
-        )?;
-        if !self.stages.is_empty() {
-            writeln!(out)?;
-            let mut table = Table::new(&["stage", "threads", "CPU s", "busy s", "GB/s of CPU"]);
-            for stage in &self.stages {
-                table.row([
-                    stage.name.to_owned(),
-                    stage.threads.to_string(),
-                    format!("{:.3}", stage.cpu_seconds),
-                    format!("{:.3}", stage.busy_seconds),
-                    format!("{:.2}", stage.gb_per_s),
-                ]);
-            }
-            table.print(out)?;
-        }
-        writeln!(out)?;
-        let mut table = Table::new(&["chunks of at least", "number", "redundant"]);
-        for lengths in &self.chunk_lengths {
-            table.row([
-                ByteSize(lengths.bytes_min.into()).to_string(),
-                lengths.chunks.to_string(),
-                share(lengths.redundant_chunks, lengths.chunks),
-            ]);
-        }
-        table.print(out)
-    }
-}
-
-impl Stage {
-    fn new(name: &'static str, stage: StageTime, bytes: u64) -> Self {
-        Self {
-            name,
-            threads: stage.threads,
-            cpu_seconds: stage.cpu.as_secs_f64(),
-            busy_seconds: stage.busy.as_secs_f64(),
-            gb_per_s: gb_per_s(bytes, stage.cpu),
-        }
-    }
-}
-
-fn share(part: u64, of: u64) -> String {
-    percent(part as f64, of as f64)
-}
-
-fn gb_per_s(bytes: u64, time: Duration) -> f64 {
-    match time {
-        Duration::ZERO => 0.0,
-        time => bytes as f64 / 1e9 / time.as_secs_f64(),
-    }
-}
-
-fn lengths(histogram: &Histogram) -> Vec<Lengths> {
-    let counts = histogram.chunks.iter().zip(&histogram.repeats).enumerate();
-    let lengths = counts.map(|(bits, (&chunks, &redundant_chunks))| Lengths {
-        bytes_min: 1 << bits,
-        chunks,
-        redundant_chunks,
-    });
-    lengths.filter(|lengths| lengths.chunks > 0).collect()
-}
-
-/// The most memory that this process has had.
-fn peak_memory_bytes() -> Option<u64> {
-    let status = fs::read_to_string(PROCESS_STATUS).ok()?;
-    let peak = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = peak.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib << 10)
 }
