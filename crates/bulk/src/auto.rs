@@ -14,6 +14,7 @@ use crate::{
     options::{BulkOptions, Method},
     outcome::Outcome,
     pipeline,
+    tally::Tally,
 };
 
 /// With less, all is done before a GPU is ready and was measured.
@@ -80,8 +81,18 @@ pub fn choose(options: &BulkOptions, with_gpus: &BulkOptions, bytes: Option<u64>
         return pipeline(Why::Few(bytes));
     }
     let measured = Gpus::open(options.chunking).and_then(|gpus| {
-        let with = speed(pipeline::run(sample(), with_gpus, Some(&gpus), &mut go_on)?);
-        let without = speed(pipeline::run(sample(), options, None, &mut go_on)?);
+        let with = speed(pipeline::run(
+            sample(),
+            with_gpus,
+            Some(&gpus),
+            Tally::new(None, &mut go_on),
+        )?);
+        let without = speed(pipeline::run(
+            sample(),
+            options,
+            None,
+            Tally::new(None, &mut go_on),
+        )?);
         Ok((without, with))
     });
     match measured {

@@ -10,15 +10,17 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use refrain_codec::chunk::hash::ChunkHash;
+use refrain_codec::chunk::hash::ChunkDigest;
 
-use crate::{hash_match::SHARDS, outcome::Failed};
+use crate::{hash_match::SHARDS, input::Item, outcome::Failed};
 
 /// Bytes of one file in a batch.
 #[derive(Debug)]
 pub(crate) struct Piece {
-    /// Which of all files.
+    /// Which of all that was found.
     pub(crate) file: u64,
+    /// What was found, if it begins here. Folders and links have no bytes, and no end.
+    pub(crate) item: Option<Box<Item>>,
     /// Where its bytes are in the batch's; of one that failed, those that could be read.
     pub(crate) place: Range<usize>,
     /// Where they are in the file.
@@ -27,7 +29,7 @@ pub(crate) struct Piece {
     pub(crate) bytes_before: usize,
     /// Whether the file ends here.
     pub(crate) is_last: bool,
-    /// Why the file ends here early, or never began.
+    /// Why the file ends here early, or never began, or is not to be trusted.
     pub(crate) failure: Option<Failure>,
     /// Where its anchors end among the batch's.
     pub(crate) anchors_end: usize,
@@ -57,7 +59,7 @@ pub(crate) struct Batch {
     /// Where chunks are in `bytes`.
     pub(crate) chunks: Vec<Range<usize>>,
     /// Of each chunk.
-    pub(crate) hashes: Vec<ChunkHash>,
+    pub(crate) digests: Vec<ChunkDigest>,
     /// The chunks' indices by shard; within one, in order.
     pub(crate) by_shard: Vec<u32>,
     /// Where each shard's end in there.
@@ -75,7 +77,7 @@ impl Batch {
             pieces: Vec::new(),
             anchors: Vec::new(),
             chunks: Vec::new(),
-            hashes: Vec::new(),
+            digests: Vec::new(),
             by_shard: Vec::new(),
             shard_ends: [0; SHARDS],
             repeats: Vec::new(),
@@ -87,7 +89,7 @@ impl Batch {
         self.pieces.clear();
         self.anchors.clear();
         self.chunks.clear();
-        self.hashes.clear();
+        self.digests.clear();
         self.by_shard.clear();
         self.repeats.clear();
     }

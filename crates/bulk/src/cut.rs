@@ -110,7 +110,7 @@ impl Cutter {
         self.unfinished.clear();
         self.unfinished
             .extend_from_slice(&batch.bytes[end..piece.place.end]);
-        if piece.failure.is_some() {
+        if piece.is_last && piece.failure.is_some() {
             self.broken_off = Some(piece.file);
         }
     }

@@ -3,6 +3,9 @@
 //!
 //! A batch takes what fits of one file after another. Where it begins within a file, the 47 bytes
 //! before are read once more: windows begin in them.
+//!
+//! A file that lies in one batch is opened when it is read. Others stay open until their last batch was
+//! read, two for each batch at most: small files may be many more than a process may open.
 
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path, sync::Arc};
 
@@ -10,7 +13,7 @@ use refrain_codec::marker::pack::WINDOW_BYTES;
 
 use crate::{
     batch::{Batch, Failure, Piece},
-    input::{Content, Found, read_full},
+    input::{Content, Found, Item, Written, read_full},
     outcome::Failed,
 };
 
@@ -29,8 +32,10 @@ pub(crate) struct Plan {
 
 /// A piece to be read, as long as its place.
 struct Read {
-    file: Arc<File>,
     path: Arc<Path>,
+    /// None if this is all of the file.
+    file: Option<Arc<File>>,
+    written: Written,
 }
 
 /// Plans one batch after another.
@@ -40,7 +45,8 @@ pub(crate) struct Planner<I> {
     front: usize,
     /// What is left of the file that was found last.
     rest: Option<Rest>,
-    files: u64,
+    /// All that was planned to its end.
+    done: u64,
     batches: u64,
     before: StreamEnd,
 }
@@ -76,9 +82,24 @@ impl StreamEnd {
     }
 }
 
+/// What was found, none of which was read.
+fn whole(found: Found) -> (Option<Box<Item>>, Rest) {
+    let Found { item, content } = found;
+    let rest = Rest {
+        path: item.path.clone(),
+        content,
+        file: None,
+        offset: 0,
+    };
+    (Some(Box::new(item)), rest)
+}
+
 /// A file that was not read to its end.
 struct Rest {
-    found: Found,
+    path: Arc<Path>,
+    content: Content,
+    /// If it is in several batches.
+    file: Option<Arc<File>>,
     offset: u64,
 }
 
@@ -89,7 +110,7 @@ impl<I: Iterator<Item = Result<Found, Failure>>> Planner<I> {
             found,
             front,
             rest: None,
-            files: 0,
+            done: 0,
             batches: 0,
             before: StreamEnd::default(),
         }
@@ -104,14 +125,15 @@ impl<I: Iterator<Item = Result<Found, Failure>>> Planner<I> {
         let mut start = self.front;
         while start < batch.bytes.len() && batch.pieces.len() < PIECES_MAX {
             let next = match self.rest.take() {
-                Some(rest) => Ok(rest),
+                Some(rest) => Ok((None, rest)),
                 None => match self.found.next() {
-                    Some(found) => found.map(|found| Rest { found, offset: 0 }),
+                    Some(found) => found.map(whole),
                     None => break,
                 },
             };
             let mut piece = Piece {
-                file: self.files,
+                file: self.done,
+                item: None,
                 place: start..start,
                 offset: 0,
                 bytes_before: 0,
@@ -121,13 +143,16 @@ impl<I: Iterator<Item = Result<Found, Failure>>> Planner<I> {
                 chunks_end: 0,
             };
             match next {
-                Ok(rest) => reads.push(self.part(rest, &mut piece, &mut batch)),
+                Ok((item, rest)) => {
+                    piece.item = item;
+                    reads.push(self.part(rest, &mut piece, &mut batch));
+                }
                 Err(failure) => {
                     piece.failure = Some(failure);
                     reads.push(None);
                 }
             }
-            self.files += u64::from(self.rest.is_none());
+            self.done += u64::from(self.rest.is_none());
             start = piece.place.end;
             batch.pieces.push(piece);
         }
@@ -138,19 +163,30 @@ impl<I: Iterator<Item = Result<Found, Failure>>> Planner<I> {
     fn part(&mut self, mut rest: Rest, piece: &mut Piece, batch: &mut Batch) -> Option<Read> {
         piece.offset = rest.offset;
         piece.bytes_before = rest.offset.min(BEFORE as u64) as usize;
-        let read = match &mut rest.found.content {
-            Content::File(file, bytes) => {
+        let read = match &mut rest.content {
+            Content::Nothing => return None,
+            Content::File(written) => {
                 let room = (batch.bytes.len() - piece.place.start) as u64;
-                let count = room.min(*bytes - rest.offset);
+                let count = room.min(written.bytes - rest.offset);
+                if count < written.bytes && rest.file.is_none() {
+                    match File::open(&rest.path) {
+                        Ok(file) => rest.file = Some(Arc::new(file)),
+                        Err(error) => {
+                            piece.not_opened(&rest.path, error);
+                            return None;
+                        }
+                    }
+                }
                 piece.place.end += count as usize;
-                piece.is_last = rest.offset + count == *bytes;
+                piece.is_last = rest.offset + count == written.bytes;
                 Some(Read {
-                    file: file.clone(),
-                    path: rest.found.path.clone(),
+                    path: rest.path.clone(),
+                    file: rest.file.clone(),
+                    written: *written,
                 })
             }
             Content::Stream(stream) => {
-                piece.failure = self.before.read_on(stream, piece, batch, &rest.found.path);
+                piece.failure = self.before.read_on(stream, piece, batch, &rest.path);
                 None
             }
         };
@@ -166,41 +202,71 @@ impl Plan {
         let Self { mut batch, reads } = self;
         let Batch { bytes, pieces, .. } = &mut *batch;
         for (piece, read) in pieces.iter_mut().zip(reads) {
-            let Some(read) = read else {
-                continue;
-            };
-            let from = piece.place.start - piece.bytes_before;
-            let at = piece.offset - piece.bytes_before as u64;
-            let target = &mut bytes[from..piece.place.end];
-            let (filled, failed) = match read.fill(target, at) {
-                (filled, None) if filled == target.len() => continue,
-                (filled, None) => (filled, Failed::Shrunk),
-                (filled, Some(error)) => (filled, Failed::Unread(error)),
-            };
-            piece.place.end = piece.place.start.max(from + filled);
-            piece.is_last = true;
-            piece.failure = Some(Failure {
-                path: read.path,
-                failed,
-            });
+            if let Some(read) = read {
+                read.read(piece, bytes);
+            }
         }
         batch
     }
 }
 
 impl Read {
-    /// Fills `target` with the file's bytes from `at` on, and says how far it came.
-    fn fill(&self, target: &mut [u8], at: u64) -> (usize, Option<io::Error>) {
-        let mut filled = 0;
-        while filled < target.len() {
-            let rest = &mut target[filled..];
-            match self.file.read_at(rest, at + filled as u64) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return (filled, Some(error)),
+    /// Reads the piece into the bytes of its batch.
+    fn read(self, piece: &mut Piece, bytes: &mut [u8]) {
+        let Self {
+            path,
+            file,
+            written,
+        } = self;
+        let file = match file.map_or_else(|| File::open(&path).map(Arc::new), Ok) {
+            Ok(file) => file,
+            Err(error) => return piece.not_opened(&path, error),
+        };
+        let from = piece.place.start - piece.bytes_before;
+        let at = piece.offset - piece.bytes_before as u64;
+        let target = &mut bytes[from..piece.place.end];
+        let (filled, error) = fill(&file, target, at);
+        let failed = match error {
+            Some(error) => Failed::Unread(error),
+            None if filled < target.len() => Failed::Shrunk,
+            None if written.has_changed(&file) => {
+                piece.failure = Some(Failure {
+                    path,
+                    failed: Failed::Changed,
+                });
+                return;
             }
-        }
-        (filled, None)
+            None => return,
+        };
+        piece.place.end = piece.place.start.max(from + filled);
+        piece.is_last = true;
+        piece.failure = Some(Failure { path, failed });
     }
+}
+
+impl Piece {
+    /// It could be looked at, but not be opened.
+    fn not_opened(&mut self, path: &Arc<Path>, error: io::Error) {
+        self.item = None;
+        self.place.end = self.place.start;
+        self.is_last = false;
+        self.failure = Some(Failure {
+            path: path.clone(),
+            failed: Failed::Unread(error),
+        });
+    }
+}
+
+/// Fills `target` with a file's bytes from `at` on, and says how far it came.
+fn fill(file: &File, target: &mut [u8], at: u64) -> (usize, Option<io::Error>) {
+    let mut filled = 0;
+    while filled < target.len() {
+        match file.read_at(&mut target[filled..], at + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (filled, Some(error)),
+        }
+    }
+    (filled, None)
 }

@@ -4,13 +4,14 @@
 //! followed. What cannot be read is told, and the rest goes on.
 
 use std::{
-    fs::File,
+    fs::{self, File, Metadata},
     io::{self, Read},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use walkdir::WalkDir;
+use walkdir::{DirEntry, WalkDir};
 
 use crate::{batch::Failure, outcome::Failed};
 
@@ -22,18 +23,52 @@ pub enum Input {
     Stream(PathBuf, Box<dyn Read + Send>),
 }
 
-/// A file's content, and where it is for errors.
+/// Something that was found: a file, a folder, a link or a stream.
+#[derive(Debug)]
+pub struct Item {
+    /// Where it is, or what a stream was called.
+    pub path: Arc<Path>,
+    /// How many folders lie around it, up to the input that it was found in; 0 of that itself.
+    pub depth: usize,
+    /// What the system knows of it: of the link itself, unless that was given. Of a stream, nothing.
+    pub metadata: Option<Metadata>,
+}
+
+/// Something that was found, and its content.
 pub(crate) struct Found {
-    pub(crate) path: Arc<Path>,
+    pub(crate) item: Item,
     pub(crate) content: Content,
 }
 
 /// Where bytes come from.
 pub(crate) enum Content {
-    /// A file with so many bytes: they can be read at several places at once.
-    File(Arc<File>, u64),
+    /// Folders and links have none.
+    Nothing,
+    /// A file, as it was when it was found: it can be read at several places at once.
+    File(Written),
     /// What comes is known once it has come.
     Stream(Box<dyn Read + Send>),
+}
+
+/// What tells that a file was written to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) bytes: u64,
+    modified: (i64, i64),
+}
+
+impl Written {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            bytes: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+
+    /// Whether it was written to since.
+    pub(crate) fn has_changed(&self, file: &File) -> bool {
+        file.metadata().is_ok_and(|now| Self::of(&now) != *self)
+    }
 }
 
 /// All that is found, in order.
@@ -41,7 +76,11 @@ pub(crate) fn find(inputs: Vec<Input>) -> impl Iterator<Item = Result<Found, Fai
     inputs.into_iter().flat_map(|input| {
         let found: Box<dyn Iterator<Item = _> + Send> = match input {
             Input::Stream(path, stream) => Box::new(std::iter::once(Ok(Found {
-                path: path.into(),
+                item: Item {
+                    path: path.into(),
+                    depth: 0,
+                    metadata: None,
+                },
                 content: Content::Stream(stream),
             }))),
             Input::Path(path) => Box::new(walk(&path)),
@@ -52,42 +91,44 @@ pub(crate) fn find(inputs: Vec<Input>) -> impl Iterator<Item = Result<Found, Fai
 
 fn walk(path: &Path) -> impl Iterator<Item = Result<Found, Failure>> + Send + use<> {
     let entries = WalkDir::new(path).sort_by_file_name().into_iter();
-    entries.filter_map(|entry| match entry {
-        Ok(entry) if entry.file_type().is_dir() => None,
-        // A link that was given is followed.
-        Ok(entry) if entry.depth() == 0 && entry.path().is_dir() => None,
-        Ok(entry) if entry.path_is_symlink() && entry.depth() > 0 => None,
-        Ok(entry) if entry.depth() > 0 && !entry.file_type().is_file() => Some(Err(Failure {
+    entries.map(|entry| match entry {
+        Ok(entry) => found(&entry).map_err(|failed| Failure {
             path: entry.path().into(),
-            failed: Failed::Special,
-        })),
-        Ok(entry) => Some(open(entry.path())),
-        Err(error) => Some(Err(Failure {
+            failed,
+        }),
+        Err(error) => Err(Failure {
             path: error.path().unwrap_or(Path::new("")).into(),
             failed: Failed::Unread(error.into()),
-        })),
+        }),
     })
 }
 
-fn open(path: &Path) -> Result<Found, Failure> {
-    let content = File::open(path).and_then(|file| {
-        let metadata = file.metadata()?;
+fn found(entry: &DirEntry) -> Result<Found, Failed> {
+    let (path, depth) = (entry.path(), entry.depth());
+    let metadata = match depth {
+        // A link that was given is followed.
+        0 => fs::metadata(path)?,
+        _ => entry.metadata().map_err(io::Error::from)?,
+    };
+    let kind = metadata.file_type();
+    let content = if kind.is_dir() || kind.is_symlink() {
+        Content::Nothing
+    } else if kind.is_file() && metadata.len() > 0 {
+        Content::File(Written::of(&metadata))
+    } else if kind.is_file() || depth == 0 {
         // Files in /proc say that they have no bytes, and have some.
-        Ok(match metadata.is_file() && metadata.len() > 0 {
-            true => Content::File(Arc::new(file), metadata.len()),
-            false => Content::Stream(Box::new(file)),
-        })
-    });
-    match content {
-        Ok(content) => Ok(Found {
+        Content::Stream(Box::new(File::open(path)?))
+    } else {
+        return Err(Failed::Special);
+    };
+    Ok(Found {
+        item: Item {
             path: path.into(),
-            content,
-        }),
-        Err(error) => Err(Failure {
-            path: path.into(),
-            failed: Failed::Unread(error),
-        }),
-    }
+            depth,
+            metadata: Some(metadata),
+        },
+        content,
+    })
 }
 
 /// Reads until `bytes` is full or the stream ends, and says how many came.

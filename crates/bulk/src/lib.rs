@@ -38,20 +38,24 @@ mod options;
 mod outcome;
 mod pipeline;
 mod scan;
+mod sink;
 mod tally;
 
 use std::ops::ControlFlow;
 
 use cuda::Gpus;
+use tally::Tally;
 
 pub use auto::{Choice, Why, choose};
 pub use cuda::NoGpu;
 pub use hash_match::SHARDS;
-pub use input::Input;
+pub use input::{Input, Item};
 pub use options::{BulkOptions, Method, Threads, UnknownMethod};
 pub use outcome::{Failed, Histogram, Outcome, Progress, Redundancy, StageTime, Stages};
+pub use sink::{Chunks, Sink};
 
-/// Finds the redundancy of `inputs`. `progress` is told how far it is, and says whether to go on.
+/// Finds the redundancy of `inputs`. `sink`, if there is one, takes what was read and cut; `progress` is told
+/// how far it is. Both say whether to go on.
 ///
 /// ```
 /// use std::{io::Cursor, ops::ControlFlow};
@@ -62,7 +66,7 @@ pub use outcome::{Failed, Histogram, Outcome, Progress, Redundancy, StageTime, S
 /// let input = || Input::Stream("song".into(), Box::new(Cursor::new(verse.repeat(2))));
 /// let share = |method| {
 ///     let options = BulkOptions { method, ..BulkOptions::default() };
-///     let outcome = find_redundancy(vec![input()], &options, &mut |_| ControlFlow::Continue(()));
+///     let outcome = find_redundancy(vec![input()], &options, None, &mut |_| ControlFlow::Continue(()));
 ///     outcome.expect("no GPU is needed").redundancy.share()
 /// };
 /// assert!(share(Method::Pipeline) > 0.45);
@@ -71,21 +75,23 @@ pub use outcome::{Failed, Histogram, Outcome, Progress, Redundancy, StageTime, S
 ///
 /// # Errors
 /// If the method needs a GPU, and there is none that can be used.
-pub fn find_redundancy(
+pub fn find_redundancy<'a>(
     inputs: Vec<Input>,
     options: &BulkOptions,
-    progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
+    sink: Option<&'a mut dyn Sink>,
+    progress: &'a mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Result<Outcome, NoGpu> {
+    let tally = Tally::new(sink, progress);
     match options.method {
-        Method::Naive => Ok(naive::run(inputs, options, progress)),
-        Method::Pipeline => pipeline::run(inputs, options, None, progress),
+        Method::Naive => Ok(naive::run(inputs, options, tally)),
+        Method::Pipeline => pipeline::run(inputs, options, None, tally),
         Method::Cuda => {
             let gpus = Gpus::open(options.chunking)?;
-            cuda::serial::run(inputs, options, &gpus, progress)
+            cuda::serial::run(inputs, options, &gpus, tally)
         }
         Method::Harens => {
             let gpus = Gpus::open(options.chunking)?;
-            pipeline::run(inputs, options, Some(&gpus), progress)
+            pipeline::run(inputs, options, Some(&gpus), tally)
         }
     }
 }

@@ -1,7 +1,14 @@
 //! One thread, a byte at a time: what everybody begins with, and what the others are measured
 //! against (HARENS, section IV: *a naive C++ implementation*).
 
-use std::{io::Read, ops::ControlFlow, time::Instant};
+use std::{
+    fs::File,
+    io::{self, Read},
+    ops::Range,
+    path::Path,
+    sync::Arc,
+    time::Instant,
+};
 
 use refrain_codec::{
     chunk::{
@@ -19,8 +26,9 @@ use crate::{
     hash_match::Shards,
     input::{Content, Found, Input, find, read_full},
     options::BulkOptions,
-    outcome::{Failed, Outcome, Progress},
+    outcome::{Failed, Outcome},
     scan::anchor_distance,
+    sink::Chunks,
     tally::Tally,
 };
 
@@ -46,24 +54,22 @@ impl Cutter {
     }
 }
 
-pub(crate) fn run(
-    inputs: Vec<Input>,
-    options: &BulkOptions,
-    progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
-) -> Outcome {
+pub(crate) fn run(inputs: Vec<Input>, options: &BulkOptions, tally: Tally<'_>) -> Outcome {
     let begun = Instant::now();
     let mut naive = Naive {
         options,
         cutter: Cutter::new(options.chunking),
         shards: Shards::new(options.cache_bytes, options.chunking.min_bytes()),
-        tally: Tally::new(progress),
+        unfinished: Vec::new(),
+        found: Vec::new(),
+        tally,
     };
     let mut found = find(inputs);
     while !naive.tally.is_cut_short
         && let Some(found) = found.next()
     {
         match found {
-            Ok(found) => naive.file(found),
+            Ok(found) => naive.found(found),
             Err(failure) => naive.tally.failure(&failure),
         }
     }
@@ -77,67 +83,98 @@ pub(crate) fn run(
     }
 }
 
-struct Naive<'a> {
-    options: &'a BulkOptions,
+struct Naive<'o, 't> {
+    options: &'o BulkOptions,
     cutter: Cutter,
     shards: Shards,
-    tally: Tally<'a>,
+    /// Bytes of the file that no chunk was found for yet.
+    unfinished: Vec<u8>,
+    /// Chunks in front of them, in the offsets of the file; empty between pieces.
+    found: Vec<Range<u64>>,
+    tally: Tally<'t>,
 }
 
-impl Naive<'_> {
-    fn file(&mut self, mut found: Found) {
-        let file;
-        let (content, expected): (&mut dyn Read, Option<u64>) = match &mut found.content {
-            Content::File(opened, bytes) => {
-                file = opened;
-                (&mut (&**file).take(*bytes), Some(*bytes))
+impl Naive<'_, '_> {
+    fn found(&mut self, found: Found) {
+        let Found { item, content } = found;
+        let path = item.path.clone();
+        match content {
+            Content::Nothing => self.tally.begin(item),
+            Content::Stream(mut stream) => {
+                self.tally.begin(item);
+                let (_, error) = self.content(&mut stream);
+                self.end(path, error.map(Failed::Unread));
             }
-            Content::Stream(stream) => (stream, None),
-        };
-        let mut piece = vec![0; PIECE_BYTES];
-        let (mut unfinished, mut chunks) = (Vec::new(), Vec::new());
-        let mut read_bytes = 0;
-        let failed = loop {
-            let (count, error) = read_full(content, &mut piece);
-            let piece = &piece[..count];
-            read_bytes += count as u64;
-            unfinished.extend_from_slice(piece);
-            match &mut self.cutter {
-                Cutter::Fixed(cutter) => cutter.feed(piece, &mut chunks),
-                Cutter::Anchors(cutter) => cutter.feed(piece, &mut chunks),
-            }
-            self.chunks(&mut unfinished, &mut chunks);
-            self.tally.tell(None);
-            if count < PIECE_BYTES || error.is_some() || self.tally.is_cut_short {
-                break error.map(Failed::Unread);
-            }
-        };
-        match &mut self.cutter {
-            Cutter::Fixed(cutter) => cutter.finish(&mut chunks),
-            Cutter::Anchors(cutter) => cutter.finish(&mut chunks),
-        }
-        self.chunks(&mut unfinished, &mut chunks);
-        self.tally.redundancy.files += 1;
-        let is_short = expected.is_some_and(|bytes| read_bytes < bytes);
-        let failed = failed.or(is_short.then_some(Failed::Shrunk));
-        if let Some(failed) = failed
-            && !self.tally.is_cut_short
-        {
-            let path = found.path;
-            self.tally.failure(&Failure { path, failed });
+            Content::File(written) => match File::open(&path) {
+                Ok(file) => {
+                    self.tally.begin(item);
+                    let failed = match self.content(&mut (&file).take(written.bytes)) {
+                        (_, Some(error)) => Some(Failed::Unread(error)),
+                        (bytes, None) if bytes < written.bytes => Some(Failed::Shrunk),
+                        _ => written.has_changed(&file).then_some(Failed::Changed),
+                    };
+                    self.end(path, failed);
+                }
+                Err(error) => {
+                    let failed = Failed::Unread(error);
+                    self.tally.failure(&Failure { path, failed });
+                }
+            },
         }
     }
 
-    /// Hashes and looks up the chunks that `unfinished` begins with.
-    fn chunks(&mut self, unfinished: &mut Vec<u8>, chunks: &mut Vec<std::ops::Range<u64>>) {
-        let mut end = 0;
-        for chunk in chunks.drain(..) {
-            let bytes = (chunk.end - chunk.start) as usize;
-            let hash = self.options.hasher.hash(&unfinished[end..end + bytes]);
-            end += bytes;
-            let is_repeat = self.shards.is_repeat(&hash, bytes as u32);
-            self.tally.redundancy.count(bytes, is_repeat);
+    /// Takes all of a file, and says how many bytes came, and why no more.
+    fn content(&mut self, content: &mut dyn Read) -> (u64, Option<io::Error>) {
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut read_bytes = 0;
+        loop {
+            let (count, error) = read_full(content, &mut piece);
+            let piece = &piece[..count];
+            read_bytes += count as u64;
+            self.unfinished.extend_from_slice(piece);
+            match &mut self.cutter {
+                Cutter::Fixed(cutter) => cutter.feed(piece, &mut self.found),
+                Cutter::Anchors(cutter) => cutter.feed(piece, &mut self.found),
+            }
+            self.chunks();
+            self.tally.tell(None);
+            if count < PIECE_BYTES || error.is_some() || self.tally.is_cut_short {
+                return (read_bytes, error);
+            }
         }
-        unfinished.drain(..end);
+    }
+
+    fn end(&mut self, path: Arc<Path>, failed: Option<Failed>) {
+        match &mut self.cutter {
+            Cutter::Fixed(cutter) => cutter.finish(&mut self.found),
+            Cutter::Anchors(cutter) => cutter.finish(&mut self.found),
+        }
+        self.chunks();
+        if !self.tally.is_cut_short {
+            self.tally
+                .end(failed.map(|failed| Failure { path, failed }));
+        }
+    }
+
+    /// Hashes and looks up the chunks that were found.
+    fn chunks(&mut self) {
+        let mut end = 0;
+        let (mut ranges, mut digests) = (Vec::new(), Vec::new());
+        for chunk in self.found.drain(..) {
+            let bytes = (chunk.end - chunk.start) as usize;
+            let range = end..end + bytes;
+            end += bytes;
+            let digest = self.options.hasher.digest(&self.unfinished[range.clone()]);
+            let is_repeat = self.shards.is_repeat(&digest, bytes as u32);
+            self.tally.redundancy.count(bytes, is_repeat);
+            ranges.push(range);
+            digests.push(digest);
+        }
+        self.tally.chunks(&Chunks {
+            bytes: &self.unfinished,
+            ranges: &ranges,
+            digests: &digests,
+        });
+        self.unfinished.drain(..end);
     }
 }

@@ -15,7 +15,7 @@ pub struct Progress<'a> {
     pub failure: Option<(&'a Path, &'a Failed)>,
 }
 
-/// Why a file, or what is left of it, was not looked at.
+/// Why a file, or what is left of it, was not looked at, or may have been looked at in vain.
 #[derive(Debug)]
 pub enum Failed {
     /// It is no file and no folder.
@@ -24,6 +24,14 @@ pub enum Failed {
     Unread(io::Error),
     /// It became shorter while it was read.
     Shrunk,
+    /// Somebody wrote to it while it was read: it may never have been as it was read.
+    Changed,
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::Unread(error)
+    }
 }
 
 /// A stage, and how busy it was.
@@ -69,6 +77,8 @@ pub struct Redundancy {
     pub files: u64,
     /// What could not be read, or not to its end.
     pub failures: u64,
+    /// Files that somebody wrote to while they were read.
+    pub changed_files: u64,
     /// Pipes, devices and sockets in folders.
     pub special_files: u64,
     /// Bytes of all chunks.

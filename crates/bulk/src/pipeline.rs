@@ -13,7 +13,6 @@
 
 use std::{
     num::NonZero,
-    ops::ControlFlow,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -33,7 +32,7 @@ use crate::{
     in_order::InOrder,
     input::{Input, find},
     options::{BulkOptions, Threads},
-    outcome::{Outcome, Progress, StageTime, Stages},
+    outcome::{Outcome, StageTime, Stages},
     scan::Scanner,
     tally::Tally,
 };
@@ -91,14 +90,13 @@ pub(crate) fn run(
     inputs: Vec<Input>,
     options: &BulkOptions,
     gpus: Option<&Gpus>,
-    progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
+    mut tally: Tally<'_>,
 ) -> Result<Outcome, NoGpu> {
     let begun = Instant::now();
     let scanners = gpus.map(|gpus| gpus.scanners(options)).transpose()?;
     let gpu_failure = OnceLock::new();
     let batches = batches(options, gpus)?;
     let timers = Timers::default();
-    let mut tally = Tally::new(progress);
     thread::scope(|scope| {
         let (stop, stopped) = bounded(1);
         let stages = Pipeline {
@@ -368,13 +366,13 @@ fn hash(batch: &mut Batch, options: &BulkOptions) {
     let Batch {
         bytes,
         chunks,
-        hashes,
+        digests,
         ..
     } = batch;
     options
         .hasher
-        .hash_all(options.backend, bytes, chunks, hashes);
-    sort_by_shard(&batch.hashes, &mut batch.by_shard, &mut batch.shard_ends);
+        .digest_all(options.backend, bytes, chunks, digests);
+    sort_by_shard(&batch.digests, &mut batch.by_shard, &mut batch.shard_ends);
     let chunks = batch.chunks.len();
     batch.repeats.resize_with(chunks, AtomicBool::default);
 }
@@ -386,7 +384,7 @@ fn match_chunks(batch: &Batch, shards: &mut [(usize, Shard)]) {
         for &index in &batch.by_shard[start..batch.shard_ends[*number]] {
             let index = index as usize;
             let bytes = batch.chunks[index].len() as u32;
-            if shard.is_repeat(&batch.hashes[index], bytes) {
+            if shard.is_repeat(&batch.digests[index], bytes) {
                 batch.repeats[index].store(true, Ordering::Relaxed);
             }
         }

@@ -1,7 +1,7 @@
 //! One thread that has a GPU find anchors, and waits for it; all else is done as the naive method does it
 //! (HARENS, section IV: *a CUDA accelerated algorithm*). It shows what the GPU alone is worth.
 
-use std::{ops::ControlFlow, sync::atomic::AtomicBool, time::Instant};
+use std::{ops::Range, sync::atomic::AtomicBool, time::Instant};
 
 use super::{Gpus, NoGpu};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     hash_match::Shards,
     input::{Input, find},
     options::BulkOptions,
-    outcome::{Outcome, Progress},
+    outcome::Outcome,
     tally::Tally,
 };
 
@@ -19,7 +19,7 @@ pub(crate) fn run(
     inputs: Vec<Input>,
     options: &BulkOptions,
     gpus: &Gpus,
-    progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
+    mut tally: Tally<'_>,
 ) -> Result<Outcome, NoGpu> {
     let begun = Instant::now();
     let front = front_bytes(options.chunking);
@@ -28,7 +28,6 @@ pub(crate) fn run(
     let mut cutter = Cutter::new(options.chunking, options.backend);
     let mut shards = Shards::new(options.cache_bytes, options.chunking.min_bytes());
     let mut planner = Planner::new(find(inputs), front);
-    let mut tally = Tally::new(progress);
     let bytes = gpus.bytes(front + options.batch_bytes)?;
     let mut next = Some(Box::new(Batch::new(bytes)));
     while let Some(batch) = next.take()
@@ -42,13 +41,17 @@ pub(crate) fn run(
         let Batch {
             bytes,
             chunks,
+            digests,
             repeats,
             ..
         } = &mut *batch;
-        repeats.extend(chunks.iter().map(|chunk| {
-            let hash = options.hasher.hash(&bytes[chunk.clone()]);
-            AtomicBool::new(shards.is_repeat(&hash, chunk.len() as u32))
-        }));
+        let of_chunk = |chunk: &Range<usize>| options.hasher.digest(&bytes[chunk.clone()]);
+        digests.extend(chunks.iter().map(of_chunk));
+        repeats.extend(
+            digests.iter().zip(chunks).map(|(digest, chunk)| {
+                AtomicBool::new(shards.is_repeat(digest, chunk.len() as u32))
+            }),
+        );
         tally.batch(&mut batch);
         next = Some(batch);
     }

@@ -12,7 +12,7 @@
 
 mod shard;
 
-use refrain_codec::chunk::hash::ChunkHash;
+use refrain_codec::chunk::hash::ChunkDigest;
 
 pub(crate) use shard::Shard;
 
@@ -20,19 +20,19 @@ pub(crate) use shard::Shard;
 pub const SHARDS: usize = 64;
 
 /// The shard that has a chunk.
-pub(crate) fn shard_of(hash: &ChunkHash) -> usize {
-    usize::from(hash.0[0]) % SHARDS
+pub(crate) fn shard_of(digest: &ChunkDigest) -> usize {
+    usize::from(digest.0[0]) % SHARDS
 }
 
 /// Sorts chunks by shard, in order within each: their indices, and where each shard's end.
 pub(crate) fn sort_by_shard(
-    hashes: &[ChunkHash],
+    digests: &[ChunkDigest],
     by_shard: &mut Vec<u32>,
     ends: &mut [usize; SHARDS],
 ) {
     let mut counts = [0; SHARDS];
-    for hash in hashes {
-        counts[shard_of(hash)] += 1;
+    for digest in digests {
+        counts[shard_of(digest)] += 1;
     }
     let mut end = 0;
     for (place, count) in ends.iter_mut().zip(counts) {
@@ -40,9 +40,9 @@ pub(crate) fn sort_by_shard(
         end += count;
     }
     by_shard.clear();
-    by_shard.resize(hashes.len(), 0);
-    for (index, hash) in (0..).zip(hashes) {
-        let place = &mut ends[shard_of(hash)];
+    by_shard.resize(digests.len(), 0);
+    for (index, digest) in (0..).zip(digests) {
+        let place = &mut ends[shard_of(digest)];
         by_shard[*place] = index;
         *place += 1;
     }
@@ -60,8 +60,8 @@ impl Shards {
     }
 
     /// Whether the chunk is there; from now on it is, as the latest of its shard.
-    pub(crate) fn is_repeat(&mut self, hash: &ChunkHash, bytes: u32) -> bool {
-        self.0[shard_of(hash)].is_repeat(hash, bytes)
+    pub(crate) fn is_repeat(&mut self, digest: &ChunkDigest, bytes: u32) -> bool {
+        self.0[shard_of(digest)].is_repeat(digest, bytes)
     }
 
     /// Those of each of `owners`, in their order.
@@ -82,16 +82,17 @@ mod tests {
     proptest! {
         #[test]
         fn chunks_are_sorted_by_shard_and_stay_in_order(firsts in vec(any::<u8>(), 0..300)) {
-            let hashes: Vec<ChunkHash> = firsts.iter().map(|&first| ChunkHash([first; 20])).collect();
+            let digests: Vec<ChunkDigest> =
+                firsts.iter().map(|&first| ChunkDigest([first; 32])).collect();
             let (mut by_shard, mut ends) = (vec![7; 3], [9; SHARDS]);
-            sort_by_shard(&hashes, &mut by_shard, &mut ends);
+            sort_by_shard(&digests, &mut by_shard, &mut ends);
             let mut start = 0;
             for (shard, end) in ends.into_iter().enumerate() {
-                let mine = (0..).zip(&hashes).filter(|(_, hash)| shard_of(hash) == shard);
+                let mine = (0..).zip(&digests).filter(|(_, digest)| shard_of(digest) == shard);
                 prop_assert!(mine.map(|(index, _)| index).eq(by_shard[start..end].iter().copied()));
                 start = end;
             }
-            prop_assert_eq!(start, hashes.len());
+            prop_assert_eq!(start, digests.len());
         }
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 
 use hashbrown::HashTable;
-use refrain_codec::chunk::hash::ChunkHash;
+use refrain_codec::chunk::hash::{ChunkDigest, ChunkHash};
 
 /// What an entry is linked to at the ends of the order.
 const NONE: u32 = u32::MAX;
@@ -56,7 +56,8 @@ impl Shard {
     }
 
     /// Whether the chunk is there; from now on it is, as the latest.
-    pub(crate) fn is_repeat(&mut self, hash: &ChunkHash, bytes: u32) -> bool {
+    pub(crate) fn is_repeat(&mut self, digest: &ChunkDigest, bytes: u32) -> bool {
+        let hash = &digest.hash();
         let entries = &self.entries;
         let is_it = |&entry: &u32| entries[entry as usize].hash == *hash;
         if let Some(&entry) = self.table.find(table_hash(hash), is_it) {
@@ -148,19 +149,19 @@ mod tests {
     use super::*;
     use proptest::{collection::vec, prelude::*};
 
-    fn hash(number: u8) -> ChunkHash {
-        ChunkHash([number; 20])
+    fn digest(number: u8) -> ChunkDigest {
+        ChunkDigest([number; 32])
     }
 
     /// What a shard is to do, by a list from the least recently seen on.
     struct Obvious {
-        seen: Vec<(ChunkHash, u64)>,
+        seen: Vec<(ChunkDigest, u64)>,
         bytes_max: u64,
     }
 
     impl Obvious {
-        fn is_repeat(&mut self, hash: &ChunkHash, counted: u64) -> bool {
-            if let Some(place) = self.seen.iter().position(|(seen, _)| seen == hash) {
+        fn is_repeat(&mut self, digest: &ChunkDigest, counted: u64) -> bool {
+            if let Some(place) = self.seen.iter().position(|(seen, _)| seen == digest) {
                 let seen = self.seen.remove(place);
                 self.seen.push(seen);
                 return true;
@@ -171,7 +172,7 @@ mod tests {
                 {
                     self.seen.remove(0);
                 }
-                self.seen.push((*hash, counted));
+                self.seen.push((*digest, counted));
             }
             false
         }
@@ -188,8 +189,8 @@ mod tests {
             for number in chunks {
                 let bytes = u32::from(number) * 7 % 50;
                 prop_assert_eq!(
-                    shard.is_repeat(&hash(number), bytes),
-                    obvious.is_repeat(&hash(number), bytes.max(10).into())
+                    shard.is_repeat(&digest(number), bytes),
+                    obvious.is_repeat(&digest(number), bytes.max(10).into())
                 );
                 prop_assert!(shard.bytes <= bytes_max);
                 prop_assert_eq!(shard.table.len(), obvious.seen.len());
@@ -201,9 +202,9 @@ mod tests {
     #[test]
     fn a_chunk_longer_than_the_shard_is_not_kept_and_evicts_nothing() {
         let mut shard = Shard::new(100, 1);
-        assert!(!shard.is_repeat(&hash(1), 60));
-        assert!(!shard.is_repeat(&hash(2), 101));
-        assert!(!shard.is_repeat(&hash(2), 101));
-        assert!(shard.is_repeat(&hash(1), 60));
+        assert!(!shard.is_repeat(&digest(1), 60));
+        assert!(!shard.is_repeat(&digest(2), 101));
+        assert!(!shard.is_repeat(&digest(2), 101));
+        assert!(shard.is_repeat(&digest(1), 60));
     }
 }

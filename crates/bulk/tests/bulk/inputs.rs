@@ -3,7 +3,7 @@
 use std::{
     cell::Cell,
     fs::{self, File},
-    io::{self, Read},
+    io::{self, Read, Write},
     ops::ControlFlow,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -26,7 +26,7 @@ fn options(method: Method) -> BulkOptions {
 /// What was found, and which paths failed how.
 fn find(inputs: Vec<Input>, method: Method) -> (Redundancy, Vec<(PathBuf, String)>) {
     let mut failures = Vec::new();
-    let outcome = find_redundancy(inputs, &options(method), &mut |now: Progress<'_>| {
+    let outcome = find_redundancy(inputs, &options(method), None, &mut |now: Progress<'_>| {
         if let Some((path, failed)) = now.failure {
             failures.push((path.to_owned(), format!("{failed:?}")));
         }
@@ -111,7 +111,7 @@ fn a_file_that_shrinks_is_told_and_counts_as_far_as_it_was_there() {
         let is_cut = Cell::new(false);
         let mut failures = Vec::new();
         let inputs = vec![path(at("a")), path(at("b"))];
-        let outcome = find_redundancy(inputs, &options(method), &mut |now: Progress<'_>| {
+        let outcome = find_redundancy(inputs, &options(method), None, &mut |now: Progress<'_>| {
             if now.bytes > 0 && !is_cut.replace(true) {
                 let file = File::options().write(true).open(at("a")).unwrap();
                 file.set_len(1_000_000).unwrap();
@@ -127,6 +127,34 @@ fn a_file_that_shrinks_is_told_and_counts_as_far_as_it_was_there() {
         let Redundancy { bytes, files, .. } = outcome.redundancy;
         assert_eq!((files, outcome.redundancy.failures), (2, 1));
         assert_eq!(bytes, 1_005_000);
+    }
+}
+
+#[test]
+fn a_file_that_somebody_writes_to_is_told_and_counts_as_long_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for method in methods() {
+        fs::write(at("a"), vec![1; 4_000_000]).unwrap();
+        fs::write(at("b"), vec![1; 5000]).unwrap();
+        let is_longer = Cell::new(false);
+        let mut failures = Vec::new();
+        let inputs = vec![path(at("a")), path(at("b"))];
+        let outcome = find_redundancy(inputs, &options(method), None, &mut |now: Progress<'_>| {
+            if now.bytes > 0 && !is_longer.replace(true) {
+                let mut file = File::options().append(true).open(at("a")).unwrap();
+                file.write_all(b"one more").unwrap();
+            }
+            if let Some((path, failed)) = now.failure {
+                assert!(matches!(failed, Failed::Changed), "{failed:?}");
+                failures.push(path.to_owned());
+            }
+            ControlFlow::Continue(())
+        });
+        let found = outcome.expect("this machine can do that").redundancy;
+        assert_eq!(failures, [at("a")], "{method}");
+        assert_eq!((found.files, found.changed_files), (2, 1));
+        assert_eq!((found.bytes, found.failures), (4_005_000, 0));
     }
 }
 
@@ -164,7 +192,7 @@ fn who_says_not_to_go_on_is_told_no_more() {
     for method in methods() {
         let endless = Input::Stream("endless".into(), Box::new(io::repeat(7)));
         let told = Cell::new(0);
-        let outcome = find_redundancy(vec![endless], &options(method), &mut |_| {
+        let outcome = find_redundancy(vec![endless], &options(method), None, &mut |_| {
             told.set(told.get() + 1);
             match told.get() {
                 5 => ControlFlow::Break(()),

@@ -4,6 +4,7 @@ mod inputs;
 mod kernels;
 mod methods;
 mod pretended_gpus;
+mod sinks;
 
 use std::{ops::ControlFlow, path::Path, process::Command};
 
@@ -17,7 +18,7 @@ fn methods() -> Vec<Method> {
             method,
             ..BulkOptions::default()
         };
-        find_redundancy(vec![], &options, &mut |_| ControlFlow::Continue(())).is_ok()
+        find_redundancy(vec![], &options, None, &mut |_| ControlFlow::Continue(())).is_ok()
     };
     let methods = Method::ALL.into_iter().filter(|&method| can(method));
     methods.collect()

@@ -109,7 +109,7 @@ fn no_gpu_is_there() {
         method: Method::Harens,
         ..BulkOptions::default()
     };
-    let outcome = find_redundancy(vec![], &options, &mut |_| ControlFlow::Continue(()));
+    let outcome = find_redundancy(vec![], &options, None, &mut |_| ControlFlow::Continue(()));
     let error = outcome.expect_err("there is none");
     assert!(matches!(error, NoGpu::None));
     assert_eq!(error.to_string(), "no CUDA device");
@@ -132,7 +132,9 @@ fn a_broken_gpu_is_told() {
         batch_bytes: 100_000,
         ..BulkOptions::default()
     };
-    let outcome = find_redundancy(vec![input], &options, &mut |_| ControlFlow::Continue(()));
+    let outcome = find_redundancy(vec![input], &options, None, &mut |_| {
+        ControlFlow::Continue(())
+    });
     let outcome = outcome.expect("the processor goes on");
     assert!(outcome.redundancy.share() > 0.48);
     assert_eq!(outcome.gpus, ["pretended GPU 0"]);
