@@ -8,6 +8,7 @@
 //! All is read once and written once. Memory is bounded: what grows with the input, the index of
 //! names and the table, goes to temporary files past its bound.
 
+mod assemble;
 #[cfg(test)]
 pub(crate) mod by_hand;
 mod earlier;
@@ -31,6 +32,7 @@ mod table;
 mod tests;
 mod walk;
 
+pub use assemble::{Assembler, Begun};
 pub use error::CreateError;
 pub use exclude::{Exclude, ExcludeError};
 pub use output::Output;
@@ -213,7 +215,7 @@ pub fn create(
 ) -> Result<Created, CreateError> {
     let mut creator = Creator::new(output, options)?;
     let mut piece = vec![0; PIECE_BYTES];
-    let mut passed_over = creator.streams.frames.frames.own_files();
+    let mut passed_over = creator.own_files();
     passed_over.extend(&options.passed_over);
     let bounds = Bounds {
         own: &passed_over,
@@ -349,6 +351,11 @@ impl<'a> Creator<'a> {
             root: RootPlace::default(),
             keys: KeysPlace::default(),
         }
+    }
+
+    /// The files that the archive is made in, and that it replaces.
+    fn own_files(&self) -> Vec<FileId> {
+        self.streams.frames.frames.own_files()
     }
 
     /// Takes a file's bytes, and says how many there are, and why no more if there may be.

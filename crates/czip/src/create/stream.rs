@@ -182,10 +182,7 @@ impl StreamMaker {
             }
         }
         for (chunk, ChunkHash(name)) in chunks.into_iter().zip(&hashes) {
-            let begin = self.unnamed_start + chunk.start as u64;
-            while let Some((_, mtime)) = self.written.pop_front_if(|(at, _)| *at <= begin) {
-                self.cohort.mtime = mtime;
-            }
+            self.date(self.unnamed_start + chunk.start as u64);
             self.add(ChunkName(*name), &unnamed[chunk], frames)?;
         }
         self.hashes = hashes;
@@ -193,6 +190,25 @@ impl StreamMaker {
         self.unnamed.drain(..begin);
         self.unnamed_start += begin as u64;
         Ok(())
+    }
+
+    /// The next chunk of the stream, if somebody else has cut and named all of them.
+    pub(super) fn push_chunk(
+        &mut self,
+        name: ChunkName,
+        chunk: &[u8],
+        frames: &mut FrameMaker,
+    ) -> Result<(), CreateError> {
+        self.date(self.unnamed_start);
+        self.unnamed_start += chunk.len() as u64;
+        self.add(name, chunk, frames)
+    }
+
+    /// Finds when the next chunk to be named was written, by where it begins.
+    fn date(&mut self, begin: u64) {
+        while let Some((_, mtime)) = self.written.pop_front_if(|(at, _)| *at <= begin) {
+            self.cohort.mtime = mtime;
+        }
     }
 
     fn add(

@@ -289,13 +289,7 @@ impl Walker<'_> {
         Ok(Found {
             path: path.to_owned(),
             is_given,
-            entry: Entry {
-                path: name,
-                kind: entry_kind,
-                mode: (metadata.mode() & 0o7777) as u16,
-                mtime_s: metadata.mtime(),
-                mtime_ns: metadata.mtime_nsec() as u32,
-            },
+            entry: Entry::of(name, entry_kind, metadata),
             file,
         })
     }

@@ -5,8 +5,10 @@
 //! and none lies below a path that is no folder. What extracts must still not follow links on disk.
 
 use std::{
+    fs::Metadata,
     hash::{BuildHasher, RandomState},
     ops::Range,
+    os::unix::fs::MetadataExt,
 };
 
 use hashbrown::HashTable;
@@ -122,6 +124,18 @@ pub(crate) fn is_valid_path(path: &[u8]) -> bool {
 }
 
 impl Entry {
+    /// Of a file, a folder or a link of which the system knows this.
+    #[must_use]
+    pub fn of(path: Vec<u8>, kind: EntryKind, metadata: &Metadata) -> Self {
+        Self {
+            path,
+            kind,
+            mode: (metadata.mode() & 0o7777) as u16,
+            mtime_s: metadata.mtime(),
+            mtime_ns: metadata.mtime_nsec() as u32,
+        }
+    }
+
     /// Appends its record.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         let mut record = Vec::with_capacity(self.path.len() + 32);
