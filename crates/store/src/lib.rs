@@ -50,6 +50,7 @@ mod key;
 mod layout;
 mod memory;
 mod names;
+pub mod private;
 mod read_only;
 mod stat;
 mod verify;

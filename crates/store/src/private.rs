@@ -1,7 +1,8 @@
-//! What is passed over unless it is asked for: a prediction tells the other end what is here, and of
-//! keys nobody means that. Chunk stores hold others' traffic, in files that never stay as they are.
+//! What does not become history unless it is asked for: a prediction tells the other end what is
+//! here, and of keys nobody means that. Chunk stores hold others' traffic, in files that never stay
+//! as they are.
 
-use std::{ffi::OsStr, fs::File, os::unix::fs::FileExt, path::Path};
+use std::{ffi::OsStr, fs::File, io::Read, path::Path};
 
 use crate::format::{FORMAT_FILE, TITLE};
 
@@ -9,23 +10,28 @@ use crate::format::{FORMAT_FILE, TITLE};
 const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// In which a private key in PEM says what it is.
-const HEAD_BYTES: usize = 64;
+pub const HEAD_BYTES: usize = 64;
 
-pub(super) const STORE: &str = "a chunk store";
-pub(super) const KEY: &str = "a private key";
+/// What a chunk store is called, where it is said that it was passed over.
+pub const STORE: &str = "a chunk store";
+/// And a key.
+pub const KEY: &str = "a private key";
 
 /// Whether there is a chunk store in a folder, of whatever version.
-pub(super) fn is_store(folder: &Path) -> bool {
+#[must_use]
+pub fn is_store(folder: &Path) -> bool {
     let path = folder.join(FORMAT_FILE);
     // A pipe of that name would be waited for.
     let is_file = path.symlink_metadata().is_ok_and(|it| it.is_file());
-    let file = is_file.then(|| File::open(path));
-    let head = file.and_then(Result::ok).map(|file| head(&file));
-    head.is_some_and(|head| head.starts_with(format!("{TITLE}\n").as_bytes()))
+    let title = format!("{TITLE}\n");
+    let mut head = vec![0; title.len()];
+    let file = is_file.then(|| File::open(path)).and_then(Result::ok);
+    file.is_some_and(|mut file| file.read_exact(&mut head).is_ok()) && head == title.as_bytes()
 }
 
 /// Whether a file is called as keys are.
-pub(super) fn is_named_like_a_key(path: &Path, bytes: u64) -> bool {
+#[must_use]
+pub fn is_named_like_a_key(path: &Path, bytes: u64) -> bool {
     let extension = path.extension().and_then(OsStr::to_str);
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let is_of_ssh = path.parent().is_some_and(|folder| folder.ends_with(".ssh"));
@@ -37,22 +43,16 @@ pub(super) fn is_named_like_a_key(path: &Path, bytes: u64) -> bool {
     is_key && bytes <= KEY_FILE_BYTES_MAX
 }
 
-/// Whether a file begins as a private key in PEM does: refrain's own, or another.
-pub(super) fn begins_like_a_key(file: &File, bytes: u64) -> bool {
-    if bytes > KEY_FILE_BYTES_MAX {
-        return false;
-    }
-    let head = head(file);
-    let first = head.split(|&byte| byte == b'\n').next();
+/// Whether a file of so many bytes that begins with `head` is a private key in PEM: refrain's own, or
+/// another.
+#[must_use]
+pub fn begins_like_a_key(head: &[u8], bytes: u64) -> bool {
+    let first = head[..head.len().min(HEAD_BYTES)]
+        .split(|&byte| byte == b'\n')
+        .next();
     let first = str::from_utf8(first.unwrap_or_default()).unwrap_or_default();
-    first.starts_with("-----BEGIN ") && first.contains("PRIVATE KEY-----")
-}
-
-fn head(file: &File) -> Vec<u8> {
-    let mut head = vec![0; HEAD_BYTES];
-    let count = file.read_at(&mut head, 0).unwrap_or(0);
-    head.truncate(count);
-    head
+    let is_key = first.starts_with("-----BEGIN ") && first.contains("PRIVATE KEY-----");
+    is_key && bytes <= KEY_FILE_BYTES_MAX
 }
 
 #[cfg(test)]
@@ -61,8 +61,6 @@ mod tests {
 
     #[test]
     fn keys_are_known_by_name_or_by_how_they_begin() {
-        let folder = tempfile::tempdir().expect("a folder");
-        std::fs::create_dir(folder.path().join(".ssh")).expect("made");
         let refrains = "-----BEGIN PRIVATE KEY-----\nMFECAQ\n";
         let sshs = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n";
         for (name, content, is_key) in [
@@ -78,14 +76,12 @@ mod tests {
             ("prose", "-----BEGIN \nPRIVATE KEY-----\n", false),
             ("empty", "", false),
         ] {
-            let path = folder.path().join(name);
-            std::fs::write(&path, content).expect("written");
-            let file = File::open(&path).expect("there");
-            let bytes = content.len() as u64;
-            let found = is_named_like_a_key(&path, bytes) || begins_like_a_key(&file, bytes);
+            let path = Path::new(name);
+            let (head, bytes) = (content.as_bytes(), content.len() as u64);
+            let found = is_named_like_a_key(path, bytes) || begins_like_a_key(head, bytes);
             assert_eq!(found, is_key, "{name}");
             // Slides are called so too.
-            assert!(!is_named_like_a_key(&path, 1 << 20));
+            assert!(!is_named_like_a_key(path, 1 << 20));
         }
     }
 

@@ -8,13 +8,13 @@
 //! from it, and the next call adds it again.
 
 mod builder;
-mod private;
 mod walk;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{self, Read},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
@@ -29,6 +29,7 @@ use crate::{
     history::state_of,
     index::ChunkAt,
     layout::files_file::{FilePart, FileState},
+    private,
 };
 use builder::Builder;
 
@@ -103,6 +104,14 @@ impl AddReport {
             self.told_private.push((path.to_owned(), what));
         }
     }
+}
+
+/// How a file begins; as nothing if it cannot be read, which is told when it is.
+fn head(file: &File) -> Vec<u8> {
+    let mut head = vec![0; private::HEAD_BYTES];
+    let count = file.read_at(&mut head, 0).unwrap_or(0);
+    head.truncate(count);
+    head
 }
 
 /// A file that was added before.
@@ -258,7 +267,7 @@ impl DiskStore {
                 return Ok(());
             }
         };
-        if !options.takes_private && private::begins_like_a_key(&file, state.bytes) {
+        if !options.takes_private && private::begins_like_a_key(&head(&file), state.bytes) {
             report.pass_over(path, private::KEY);
             return Ok(());
         }

@@ -5,8 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{AddOptions, AddReport, private};
-use crate::{StoreError, history::state_of, layout::files_file::FileState};
+use super::{AddOptions, AddReport};
+use crate::{StoreError, history::state_of, layout::files_file::FileState, private};
 
 /// What there is to add. What cannot or shall not be is counted; the store itself is left out.
 pub(super) fn files(
