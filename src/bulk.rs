@@ -1,17 +1,24 @@
 //! `refrain bulk`: how much of large inputs repeats, as fast as this machine can tell.
 
+mod archive;
+mod history;
+mod keep;
 mod report;
 
 use std::{
     fs,
     num::NonZero,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use anyhow::{Context, ensure};
+use archive::Archive;
 use clap::Args;
+use history::History;
+use keep::Keep;
 use refrain_bulk::{
-    BulkOptions, Choice, Failed, Input, Method, Progress, Threads, choose, find_redundancy,
+    BulkOptions, Choice, Failed, Input, Method, Progress, Sink, Threads, choose, find_redundancy,
 };
 use refrain_codec::{
     chunk::{
@@ -20,14 +27,18 @@ use refrain_codec::{
     },
     simd::BackendChoice,
 };
+use refrain_czip::{create::CreateOptions, format::header::Profile, method::Compression};
 use refrain_gateway::units::ByteSize;
+use refrain_store::StoreConfig;
 use report::{Report, share};
 
 use crate::{
     bounded,
+    czip::create::parse_profile,
     interrupt::Interrupt,
     progress,
     standard_io::{self, StandardInput},
+    store::{SIZE_BYTES_DEFAULT, parse_realm, refuse_loss},
     table::{count, printable_path},
     told::tell,
 };
@@ -55,18 +66,18 @@ pub struct BulkArguments {
     /// at a time, and `cuda`, one thread and a GPU. All find the same
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = parse_method)]
     method: Asked,
-    /// The average chunk, 1KiB to 1MiB: the nearest power of two
-    #[arg(long, value_name = "SIZE", default_value = "2KiB", value_parser = bounded::chunk_size)]
-    chunk_size: u32,
+    /// The average chunk, 1KiB to 1MiB: the nearest power of two [default: 2KiB]
+    #[arg(long, value_name = "SIZE", value_parser = bounded::chunk_size)]
+    chunk_size: Option<u32>,
     /// The shortest chunk; HARENS has it as long as the average [default: a quarter of the average]
     #[arg(long, value_name = "SIZE", value_parser = bounded::size)]
     chunk_min: Option<ByteSize>,
-    /// How chunks are cut: modp, pack or fixed
-    #[arg(long, value_name = "NAME", default_value_t = ChunkingMethod::Modp)]
-    chunker: ChunkingMethod,
-    /// What chunks are known by: blake3, or sha1, to see what that costs
-    #[arg(long, value_name = "NAME", default_value_t)]
-    hash: ChunkHasher,
+    /// How chunks are cut: modp, pack or fixed [default: modp]
+    #[arg(long, value_name = "NAME")]
+    chunker: Option<ChunkingMethod>,
+    /// What chunks are known by: blake3, or sha1, to see what that costs [default: blake3]
+    #[arg(long, value_name = "NAME")]
+    hash: Option<ChunkHasher>,
     /// Bytes of the chunks that are remembered; those that were not seen for longest are forgotten first.
     /// Takes about a fortieth of it in memory, at the default size of chunks
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = bounded::size)]
@@ -92,6 +103,43 @@ pub struct BulkArguments {
     /// Report as one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    keep: KeepArguments,
+}
+
+/// Where what was found goes.
+#[derive(Args)]
+#[command(next_help_heading = "To keep what was found")]
+struct KeepArguments {
+    /// Write all that is read, each chunk once: as a CZIP archive, for `refrain czip`; with --realm, into the
+    /// chunk store in this folder
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+    /// Of an archive, what it is made for: `small` compresses chunks together; in `shared` each chunk stands
+    /// alone, so that caches can share it
+    #[arg(long, value_name = "NAME", requires = "output", conflicts_with = "realm", default_value = "small", value_parser = parse_profile)]
+    profile: Profile,
+    /// Of an archive, zstd, gzip, bzip2 or none, and perhaps a level, such as zstd:19
+    #[arg(
+        long,
+        value_name = "METHOD[:LEVEL]",
+        requires = "output",
+        conflicts_with = "realm",
+        default_value_t
+    )]
+    compress: Compression,
+    /// The service whose flows this may answer as history, as the near gateway names it. A chunk store cuts
+    /// in its own way: so do then --chunk-size, --chunker and --hash
+    #[arg(long, value_name = "NAME", requires = "output", value_parser = parse_realm,
+          conflicts_with_all = ["chunk_size", "chunk_min", "chunker", "hash"])]
+    realm: Option<String>,
+    /// The bound on disk of a chunk store [default: as it is, or 100GB for a new one]
+    #[arg(long, value_name = "SIZE", requires = "realm", value_parser = bounded::size)]
+    store_size: Option<ByteSize>,
+    /// Keep private keys and chunk stores in a chunk store too: a prediction tells the other end what is
+    /// here
+    #[arg(long, requires = "realm")]
+    all: bool,
 }
 
 /// The method that is asked for.
@@ -125,8 +173,28 @@ pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
         }
     };
     let options = options(arguments, method)?;
+    let begun = Instant::now();
+    let archive;
+    let mut keep: Option<Box<dyn Keep + '_>> = match &arguments.keep.output {
+        None => None,
+        Some(output) => Some(match &arguments.keep.realm {
+            Some(realm) => {
+                let config = arguments.keep.store_config(output)?;
+                refuse_loss(output, config)?;
+                Box::new(History::open(output, config, realm, arguments.keep.all)?)
+            }
+            None => {
+                archive = arguments.archive_options(output, &options, expected)?;
+                Box::new(
+                    Archive::begin(output, &archive)
+                        .with_context(|| output.display().to_string())?,
+                )
+            }
+        }),
+    };
+    let sink = keep.as_deref_mut().map(|keep| keep as &mut dyn Sink);
     let bar = progress::of_bytes(expected);
-    let outcome = find_redundancy(inputs, &options, &mut |now: Progress<'_>| {
+    let outcome = find_redundancy(inputs, &options, sink, &mut |now: Progress<'_>| {
         bar.set_position(now.bytes);
         bar.set_message(format!(
             "{} redundant",
@@ -145,7 +213,12 @@ pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     if let Some(failure) = &outcome.gpu_failure {
         tell(format_args!("{failure}; the processor went on for it"));
     }
-    let report = Report::new(&outcome, &options, why);
+    let kept = match keep {
+        None => None,
+        Some(keep) => Some(interrupt.or(keep.finish())?),
+    };
+    let kept = kept.map(|kept| (kept, begun.elapsed()));
+    let report = Report::new(&outcome, &options, why, kept);
     report
         .print(arguments.json)
         .map_err(standard_io::output_failed)?;
@@ -154,21 +227,81 @@ pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
         "this is without what could not be read: {}",
         count(report.unread_files, "path", "paths")
     );
+    ensure!(
+        report.changed_files == 0 || arguments.keep.output.is_none(),
+        "this is with what changed while it was read: {}; read a snapshot, or while nobody writes",
+        count(report.changed_files, "file", "files")
+    );
     Ok(())
 }
 
-fn options(arguments: &BulkArguments, method: Method) -> anyhow::Result<BulkOptions> {
-    let mut chunking = Chunking::new(arguments.chunker, arguments.chunk_size)?;
-    if let Some(ByteSize(shortest)) = arguments.chunk_min {
-        let shortest = u32::try_from(shortest).unwrap_or(u32::MAX);
-        chunking = chunking.with_bounds(shortest, chunking.max_bytes())?;
+impl BulkArguments {
+    /// How an archive of what is found is to be.
+    fn archive_options(
+        &self,
+        output: &Path,
+        options: &BulkOptions,
+        expected: Option<u64>,
+    ) -> anyhow::Result<CreateOptions> {
+        ensure!(
+            !output.is_dir(),
+            "{} is a folder: an archive is a file, and for a chunk store in it --realm says whose history it is",
+            output.display()
+        );
+        ensure!(
+            options.hasher == ChunkHasher::Blake3,
+            "archives know chunks by blake3: leave --hash out"
+        );
+        let is_standard = |path: &PathBuf| path.as_os_str() == STANDARD;
+        ensure!(
+            self.inputs.len() == 1 || !self.inputs.iter().any(is_standard),
+            "`-` is archived alone: it has no name"
+        );
+        Ok(archive::options(
+            output,
+            options.chunking,
+            self.keep.profile,
+            self.keep.compress,
+            expected,
+        ))
     }
+}
+
+impl KeepArguments {
+    /// The configuration of the chunk store in a folder, or of a new one.
+    fn store_config(&self, folder: &Path) -> anyhow::Result<StoreConfig> {
+        let there = StoreConfig::of(folder)?;
+        let mut config = there.unwrap_or_else(|| StoreConfig::new(SIZE_BYTES_DEFAULT));
+        if let Some(ByteSize(size_bytes)) = self.store_size {
+            config.size_bytes = size_bytes;
+        }
+        Ok(config)
+    }
+}
+
+fn options(arguments: &BulkArguments, method: Method) -> anyhow::Result<BulkOptions> {
+    let (chunking, hasher) = match (&arguments.keep.output, &arguments.keep.realm) {
+        (Some(folder), Some(_)) => {
+            let config = arguments.keep.store_config(folder)?;
+            (history::chunking(&config)?, config.chunking.hasher)
+        }
+        _ => {
+            let chunker = arguments.chunker.unwrap_or(ChunkingMethod::Modp);
+            let average = arguments.chunk_size.unwrap_or(BulkOptions::CHUNK_BYTES);
+            let mut chunking = Chunking::new(chunker, average)?;
+            if let Some(ByteSize(shortest)) = arguments.chunk_min {
+                let shortest = u32::try_from(shortest).unwrap_or(u32::MAX);
+                chunking = chunking.with_bounds(shortest, chunking.max_bytes())?;
+            }
+            (chunking, arguments.hash.unwrap_or_default())
+        }
+    };
     let defaults = Threads::default();
     let or = |asked: Option<usize>, default| asked.and_then(NonZero::new).unwrap_or(default);
     Ok(BulkOptions {
         method,
         chunking,
-        hasher: arguments.hash,
+        hasher,
         cache_bytes: arguments.cache_size.0,
         threads: Threads {
             fetch: or(arguments.fetchers, defaults.fetch),
@@ -253,5 +386,8 @@ fn in_words(path: &Path, failed: &Failed) -> String {
         Failed::Special => format!("passed over: {path}: it is no file, folder or link"),
         Failed::Unread(error) => format!("not read, or not to its end: {path}: {error}"),
         Failed::Shrunk => format!("became shorter while it was read: {path}"),
+        Failed::Changed => {
+            format!("changed while it was read: {path}: it may never have been as it was read")
+        }
     }
 }

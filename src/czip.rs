@@ -3,7 +3,7 @@
 //! One thin file a subcommand; the work is `refrain_czip`'s.
 
 mod cat;
-mod create;
+pub mod create;
 mod extract;
 mod get;
 mod headers;

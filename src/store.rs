@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Of a store that is made and for which no bound was given.
-const SIZE_BYTES_DEFAULT: u64 = 100_000_000_000;
+pub const SIZE_BYTES_DEFAULT: u64 = 100_000_000_000;
 
 #[derive(clap::Args)]
 pub struct StoreArguments {
@@ -212,7 +212,7 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
 }
 
 /// Refuses a bound that takes history: who adds some hardly means that.
-fn refuse_loss(path: &Path, config: StoreConfig) -> anyhow::Result<()> {
+pub fn refuse_loss(path: &Path, config: StoreConfig) -> anyhow::Result<()> {
     if let Some(lowered) = DiskStore::lowered(path, config)? {
         let [held, bound, leaving] =
             [lowered.held_bytes, config.size_bytes, lowered.leaving_bytes].map(bytes);
@@ -291,7 +291,7 @@ fn parse_folder(path: &str) -> Result<PathBuf, Mismatch> {
     }
 }
 
-fn parse_realm(name: &str) -> Result<String, Mismatch> {
+pub fn parse_realm(name: &str) -> Result<String, Mismatch> {
     match Realm::is_name(name) {
         true => Ok(name.to_owned()),
         false => Err(Mismatch::Realm),

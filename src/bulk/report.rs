@@ -7,7 +7,8 @@ use refrain_codec::simd::Backend;
 use refrain_gateway::units::ByteSize;
 use serde::Serialize;
 
-use crate::table::{Table, bytes, count, lines, percent};
+use super::keep::Kept;
+use crate::table::{Table, bytes, count, lines, percent, printable};
 
 /// Where the kernel says how much memory the process has had.
 const PROCESS_STATUS: &str = "/proc/self/status";
@@ -45,6 +46,13 @@ pub struct Report {
     peak_memory_bytes: Option<u64>,
     special_files: u64,
     pub unread_files: u64,
+    pub changed_files: u64,
+    /// Where what was found was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<Kept>,
+    /// Until that was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept_seconds: Option<f64>,
 }
 
 /// A stage of the pipeline.
@@ -67,7 +75,13 @@ struct Lengths {
 }
 
 impl Report {
-    pub fn new(outcome: &Outcome, options: &BulkOptions, why: Option<String>) -> Self {
+    pub fn new(
+        outcome: &Outcome,
+        options: &BulkOptions,
+        why: Option<String>,
+        kept: Option<(Kept, Duration)>,
+    ) -> Self {
+        let (kept, kept_after) = kept.unzip();
         let Outcome {
             redundancy: found,
             elapsed,
@@ -115,7 +129,14 @@ impl Report {
             chunk_lengths: lengths(&found.histogram),
             peak_memory_bytes: peak_memory_bytes(),
             special_files: found.special_files,
-            unread_files: found.failures,
+            unread_files: found.failures
+                + match &kept {
+                    Some(Kept::Archive { left_out, .. }) => *left_out,
+                    Some(Kept::Store { .. }) | None => 0,
+                },
+            changed_files: found.changed_files,
+            kept_seconds: kept_after.map(|after| after.as_secs_f64()),
+            kept,
         }
     }
 
@@ -172,6 +193,9 @@ impl Report {
             ],
             out,
         )?;
+        if let Some(kept) = &self.kept {
+            lines(&[kept_line(kept)], out)?;
+        }
         if !self.stages.is_empty() {
             writeln!(out)?;
             let mut table = Table::new(&["stage", "threads", "CPU s", "busy s", "GB/s of CPU"]);
@@ -208,6 +232,41 @@ impl Stage {
             busy_seconds: stage.busy.as_secs_f64(),
             gb_per_s: gb_per_s(bytes, stage.cpu),
         }
+    }
+}
+
+/// What was written, in words.
+fn kept_line(kept: &Kept) -> (&'static str, String) {
+    match kept {
+        Kept::Archive {
+            archive_bytes,
+            entries,
+            chunks,
+            ..
+        } => (
+            "archive",
+            format!(
+                "{}, of {} and {chunks} chunks",
+                bytes(*archive_bytes),
+                count(*entries, "entry", "entries")
+            ),
+        ),
+        Kept::Store {
+            realm,
+            files,
+            new_bytes,
+            known_bytes,
+            ..
+        } => (
+            "history",
+            format!(
+                "{} of realm {}: {} new, {} known",
+                count(*files, "file", "files"),
+                printable(realm),
+                bytes(*new_bytes),
+                bytes(*known_bytes)
+            ),
+        ),
     }
 }
 

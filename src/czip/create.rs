@@ -323,15 +323,23 @@ fn options(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<CreateO
         is_one_file_system: arguments.one_file_system,
         ..defaults
     };
-    if let (false, None) = (is_pipe, std::env::var_os("TMPDIR")) {
-        // It has more room than a folder in memory.
-        let folder = arguments.output.parent().unwrap_or(Path::new(""));
-        options.temporary = match folder.as_os_str().is_empty() {
-            true => PathBuf::from("."),
-            false => folder.to_owned(),
-        };
+    if !is_pipe {
+        options.temporary = temporary_for(&arguments.output);
     }
     Ok(options)
+}
+
+/// Where temporary files go while the archive at `output` is made: unless the user says, beside it, where
+/// there is more room than in a folder in memory.
+pub fn temporary_for(output: &Path) -> PathBuf {
+    if std::env::var_os("TMPDIR").is_some() {
+        return std::env::temp_dir();
+    }
+    let folder = output.parent().unwrap_or(Path::new(""));
+    match folder.as_os_str().is_empty() {
+        true => PathBuf::from("."),
+        false => folder.to_owned(),
+    }
 }
 
 fn inputs(paths: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<Input>> {
@@ -471,7 +479,7 @@ impl Report {
     }
 }
 
-fn parse_profile(name: &str) -> Result<Profile, &'static str> {
+pub fn parse_profile(name: &str) -> Result<Profile, &'static str> {
     let profiles = [Profile::Small, Profile::Shared];
     let named = profiles.into_iter().find(|it| it.to_string() == name);
     named.ok_or("expected small or shared")

@@ -1,0 +1,123 @@
+//! What `refrain bulk` finds, as a CZIP archive.
+
+use std::{ops::ControlFlow, path::Path};
+
+use refrain_bulk::{Chunks, Failed, Item, Sink};
+use refrain_codec::chunk::chunking::Chunking;
+use refrain_czip::{
+    create::{Assembler, Begun, CreateError, CreateOptions, Output},
+    format::{ChunkName, header::Profile},
+    method::Compression,
+};
+
+use super::keep::{Keep, Kept};
+use crate::{czip::create::temporary_for, report, table::printable_path, told::tell};
+
+/// How the archive at `output` is to be.
+pub fn options(
+    output: &Path,
+    chunking: Chunking,
+    profile: Profile,
+    compression: Compression,
+    expected_bytes: Option<u64>,
+) -> CreateOptions {
+    CreateOptions {
+        profile,
+        chunking,
+        compression,
+        is_woven: false,
+        expected_bytes,
+        temporary: temporary_for(output),
+        ..CreateOptions::default()
+    }
+}
+
+/// An archive in the making.
+pub struct Archive<'a> {
+    assembler: Assembler<'a>,
+    /// Whether the file that is being read is in it.
+    takes: bool,
+    left_out: u64,
+    failed: Option<CreateError>,
+}
+
+impl<'a> Archive<'a> {
+    pub fn begin(output: &Path, options: &'a CreateOptions) -> Result<Self, CreateError> {
+        Ok(Self {
+            assembler: Assembler::new(Output::File(output.to_owned()), options)?,
+            takes: false,
+            left_out: 0,
+            failed: None,
+        })
+    }
+
+    fn flow(&mut self, done: Result<(), CreateError>) -> ControlFlow<()> {
+        match done {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                self.failed = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+impl Sink for Archive<'_> {
+    fn begin(&mut self, item: Item) -> ControlFlow<()> {
+        let Item {
+            path,
+            depth,
+            metadata,
+        } = item;
+        self.takes = false;
+        let begun = self.assembler.begin(&path, depth, metadata.as_ref());
+        let begun = begun.map(|begun| match begun {
+            Begun::File => self.takes = true,
+            Begun::Entry | Begun::HardLink | Begun::PassedOver => {}
+            Begun::LeftOut(error) => {
+                self.left_out += 1;
+                tell(format_args!(
+                    "left out: {}: {error}",
+                    printable_path(&*path)
+                ));
+            }
+        });
+        self.flow(begun)
+    }
+
+    fn chunks(&mut self, chunks: &Chunks<'_>) -> ControlFlow<()> {
+        if !self.takes {
+            return ControlFlow::Continue(());
+        }
+        let named = chunks
+            .iter()
+            .map(|(digest, chunk)| (ChunkName(digest.hash().0), chunk));
+        let taken = self.assembler.chunks(chunks.bytes(), named);
+        self.flow(taken)
+    }
+
+    fn end(&mut self, failed: Option<&Failed>) -> ControlFlow<()> {
+        if !std::mem::take(&mut self.takes) {
+            return ControlFlow::Continue(());
+        }
+        let ended = self.assembler.end(failed.is_none());
+        self.flow(ended)
+    }
+}
+
+impl Keep for Archive<'_> {
+    fn finish(self: Box<Self>) -> anyhow::Result<Kept> {
+        if let Some(error) = self.failed {
+            return Err(error.into());
+        }
+        let created = self.assembler.finish()?;
+        Ok(Kept::Archive {
+            archive_bytes: created.header.archive_bytes,
+            stored_bytes: created.summary.stored_bytes,
+            entries: created.summary.entries,
+            chunks: created.header.chunks,
+            digest: report::hex(&created.summary.digest),
+            left_out: self.left_out,
+        })
+    }
+}

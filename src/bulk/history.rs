@@ -1,0 +1,216 @@
+//! What `refrain bulk` finds, as history in a chunk store.
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::Context;
+use refrain_bulk::{Chunks, Failed, Item, Sink};
+use refrain_codec::chunk::chunking::{self, ChunkingMethod};
+use refrain_store::{
+    Appended, ChunkStore, DiskStore, Realm, RecipeId, StoreConfig, StoreError,
+    private::{KEY, STORE, begins_like_a_key, is_named_like_a_key, is_store},
+};
+
+use super::keep::{Keep, Kept};
+use crate::{table::printable_path, told::tell};
+
+/// So much is lost at a power cut, at most, and read again by the next run.
+const UNSYNCED_BYTES_MAX: u64 = 256 << 20;
+
+/// How a store cuts, in the words of who cuts for it.
+pub fn chunking(config: &StoreConfig) -> anyhow::Result<chunking::Chunking> {
+    let of_store = config.chunking;
+    let average = 1_u32 << of_store.mask_bits;
+    let bytes = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+    let (shortest, longest) = (
+        bytes(of_store.bounds.bytes_min()),
+        bytes(of_store.bounds.bytes_max()),
+    );
+    let chunking = chunking::Chunking::new(ChunkingMethod::Pack, average)
+        .and_then(|chunking| chunking.with_bounds(shortest, longest));
+    chunking.context("the store's chunks are too short for `bulk`")
+}
+
+/// History that is being written.
+pub struct History {
+    store: DiskStore,
+    folder: Option<PathBuf>,
+    realm: Realm,
+    called: String,
+    takes_private: bool,
+    /// The file that is being read.
+    file: Option<OpenFile>,
+    /// A folder that is passed over with all that is in it.
+    passed_over: Option<Arc<Path>>,
+    unsynced_bytes: u64,
+    kept: Counts,
+    failed: Option<StoreError>,
+}
+
+struct OpenFile {
+    path: Arc<Path>,
+    bytes: u64,
+    /// Once something came.
+    recipe: Option<RecipeId>,
+}
+
+#[derive(Default)]
+struct Counts {
+    files: u64,
+    chunks: [u64; 2],
+    bytes: [u64; 2],
+    passed_over: u64,
+}
+
+impl History {
+    /// Opens the store in `folder`, for this process alone, or makes one.
+    pub fn open(
+        folder: &Path,
+        config: StoreConfig,
+        realm: &str,
+        takes_private: bool,
+    ) -> Result<Self, StoreError> {
+        let mut store = DiskStore::open(folder, config)?;
+        store.name_realm(realm)?;
+        Ok(Self {
+            store,
+            folder: folder.canonicalize().ok(),
+            realm: Realm::named(realm),
+            called: realm.to_owned(),
+            takes_private,
+            file: None,
+            passed_over: None,
+            unsynced_bytes: 0,
+            kept: Counts::default(),
+            failed: None,
+        })
+    }
+
+    /// Whether something is not to become history, and what it is.
+    fn is_private(&self, item: &Item) -> Option<&'static str> {
+        let metadata = item.metadata.as_ref()?;
+        let path = &*item.path;
+        let is_own = || self.folder.is_some() && fs::canonicalize(path).ok() == self.folder;
+        match metadata.is_dir() {
+            // It grows by what is read of it.
+            true if is_own() => Some(STORE),
+            _ if self.takes_private => None,
+            true => is_store(path).then_some(STORE),
+            false => is_named_like_a_key(path, metadata.len()).then_some(KEY),
+        }
+    }
+
+    fn pass_over(&mut self, path: &Path, what: &str) {
+        self.kept.passed_over += 1;
+        let path = printable_path(path);
+        tell(format_args!("not made history: {path}: {what}"));
+    }
+
+    fn flow(&mut self, done: Result<(), StoreError>) -> ControlFlow<()> {
+        match done {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                self.failed = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    fn append(&mut self, chunks: &Chunks<'_>) -> Result<(), StoreError> {
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
+        if file.recipe.is_none()
+            && !self.takes_private
+            && begins_like_a_key(chunks.bytes(), file.bytes)
+        {
+            let path = file.path.clone();
+            self.file = None;
+            self.pass_over(&path, KEY);
+            return Ok(());
+        }
+        let store = &mut self.store;
+        let recipe = *(file.recipe).get_or_insert_with(|| store.begin(self.realm, None));
+        for (digest, chunk) in chunks.iter() {
+            let place = match store.append(recipe, digest, chunk)? {
+                Appended::Stored => 0,
+                Appended::Known => 1,
+            };
+            self.kept.chunks[place] += 1;
+            self.kept.bytes[place] += chunk.len() as u64;
+        }
+        self.unsynced_bytes += chunks.bytes().len() as u64;
+        if self.unsynced_bytes >= UNSYNCED_BYTES_MAX {
+            self.unsynced_bytes = 0;
+            self.store.sync()?;
+        }
+        Ok(())
+    }
+}
+
+impl Sink for History {
+    fn begin(&mut self, item: Item) -> ControlFlow<()> {
+        self.file = None;
+        if let Some(folder) = &self.passed_over
+            && item.path.starts_with(folder)
+        {
+            return ControlFlow::Continue(());
+        }
+        if let Some(what) = self.is_private(&item) {
+            self.pass_over(&item.path, what);
+            self.passed_over = Some(item.path);
+            return ControlFlow::Continue(());
+        }
+        self.file = Some(OpenFile {
+            bytes: item.metadata.map_or(u64::MAX, |metadata| metadata.len()),
+            path: item.path,
+            recipe: None,
+        });
+        ControlFlow::Continue(())
+    }
+
+    fn chunks(&mut self, chunks: &Chunks<'_>) -> ControlFlow<()> {
+        let appended = self.append(chunks);
+        self.flow(appended)
+    }
+
+    fn end(&mut self, _: Option<&Failed>) -> ControlFlow<()> {
+        let recipe = self.file.take().and_then(|file| file.recipe);
+        let ended = match recipe {
+            Some(recipe) => {
+                self.kept.files += 1;
+                self.store.end(recipe)
+            }
+            None => Ok(()),
+        };
+        self.flow(ended)
+    }
+}
+
+impl Keep for History {
+    fn finish(self: Box<Self>) -> anyhow::Result<Kept> {
+        if let Some(error) = self.failed {
+            return Err(error.into());
+        }
+        self.store.close()?;
+        let Counts {
+            files,
+            chunks: [new_chunks, known_chunks],
+            bytes: [new_bytes, known_bytes],
+            passed_over,
+        } = self.kept;
+        Ok(Kept::Store {
+            realm: self.called,
+            files,
+            new_chunks,
+            new_bytes,
+            known_chunks,
+            known_bytes,
+            passed_over,
+        })
+    }
+}

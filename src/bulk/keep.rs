@@ -1,0 +1,42 @@
+//! Where what `refrain bulk` finds goes, beside being counted.
+
+use refrain_bulk::Sink;
+use serde::Serialize;
+
+/// Keeps what was found.
+pub trait Keep: Sink {
+    /// All was given: keeps it for good, and says what came of it.
+    ///
+    /// # Errors
+    /// What went wrong, now or before; then an archive that was there is as it was.
+    fn finish(self: Box<Self>) -> anyhow::Result<Kept>;
+}
+
+/// What was kept.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    /// An archive.
+    Archive {
+        archive_bytes: u64,
+        /// Of its frames.
+        stored_bytes: u64,
+        entries: u64,
+        chunks: u64,
+        /// BLAKE3 of the plain content.
+        digest: String,
+        /// What could not be read, and is no file that is reported as such.
+        left_out: u64,
+    },
+    /// History in a chunk store.
+    Store {
+        realm: String,
+        files: u64,
+        new_chunks: u64,
+        new_bytes: u64,
+        known_chunks: u64,
+        known_bytes: u64,
+        /// Private keys and chunk stores.
+        passed_over: u64,
+    },
+}
