@@ -10,6 +10,7 @@ use std::{
 
 use crate::{
     cuda::{Gpus, NoGpu},
+    error::BulkError,
     input::Input,
     options::{BulkOptions, Method},
     outcome::Outcome,
@@ -39,6 +40,8 @@ pub enum Why {
     Few(u64),
     /// There is no GPU that could be taken.
     NoGpu(NoGpu),
+    /// No threads to measure with could be started.
+    NoThread(io::Error),
     /// Both were measured, in bytes a second.
     Measured {
         /// Without GPUs.
@@ -57,6 +60,9 @@ impl fmt::Display for Why {
                 MEASURED_FROM_BYTES as f64 / 1e9
             ),
             Self::NoGpu(reason) => reason.fmt(f),
+            Self::NoThread(error) => {
+                write!(f, "no thread could be started to measure with: {error}")
+            }
             Self::Measured { pipeline, harens } => write!(
                 f,
                 "measured {:.1} GB/s, {:.1} with GPUs",
@@ -80,7 +86,8 @@ pub fn choose(options: &BulkOptions, with_gpus: &BulkOptions, bytes: Option<u64>
     {
         return pipeline(Why::Few(bytes));
     }
-    let measured = Gpus::open(options.chunking).and_then(|gpus| {
+    let measure = || -> Result<_, BulkError> {
+        let gpus = Gpus::open(options.chunking)?;
         let with = speed(pipeline::run(
             sample(),
             with_gpus,
@@ -94,9 +101,10 @@ pub fn choose(options: &BulkOptions, with_gpus: &BulkOptions, bytes: Option<u64>
             Tally::new(None, &mut go_on),
         )?);
         Ok((without, with))
-    });
-    match measured {
-        Err(reason) => pipeline(Why::NoGpu(reason)),
+    };
+    match measure() {
+        Err(BulkError::NoGpu(reason)) => pipeline(Why::NoGpu(reason)),
+        Err(BulkError::Thread(error)) => pipeline(Why::NoThread(error)),
         Ok((without, with)) => Choice {
             method: match with > without {
                 true => Method::Harens,

@@ -29,6 +29,7 @@ mod auto;
 mod batch;
 mod cuda;
 mod cut;
+mod error;
 mod fetch;
 mod hash_match;
 mod in_order;
@@ -48,6 +49,7 @@ use tally::Tally;
 
 pub use auto::{Choice, Why, choose};
 pub use cuda::NoGpu;
+pub use error::BulkError;
 pub use hash_match::SHARDS;
 pub use input::{Input, Item};
 pub use options::{BulkOptions, Method, Threads, UnknownMethod};
@@ -74,13 +76,13 @@ pub use sink::{Chunks, Sink};
 /// ```
 ///
 /// # Errors
-/// If the method needs a GPU, and there is none that can be used.
+/// If the method needs a GPU, and there is none that can be used; or the system starts no more threads.
 pub fn find_redundancy<'a>(
     inputs: Vec<Input>,
     options: &BulkOptions,
     sink: Option<&'a mut dyn Sink>,
     progress: &'a mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
-) -> Result<Outcome, NoGpu> {
+) -> Result<Outcome, BulkError> {
     let tally = Tally::new(sink, progress);
     match options.method {
         Method::Naive => Ok(naive::run(inputs, options, tally)),

@@ -27,6 +27,7 @@ use crate::{
     batch::Batch,
     cuda::{GpuScanner, Gpus, NoGpu},
     cut::{Cutter, front_bytes},
+    error::BulkError,
     fetch::{Plan, Planner},
     hash_match::{Shard, Shards, sort_by_shard},
     in_order::InOrder,
@@ -91,13 +92,13 @@ pub(crate) fn run(
     options: &BulkOptions,
     gpus: Option<&Gpus>,
     mut tally: Tally<'_>,
-) -> Result<Outcome, NoGpu> {
+) -> Result<Outcome, BulkError> {
     let begun = Instant::now();
     let scanners = gpus.map(|gpus| gpus.scanners(options)).transpose()?;
     let gpu_failure = OnceLock::new();
     let batches = batches(options, gpus)?;
     let timers = Timers::default();
-    thread::scope(|scope| {
+    thread::scope(|scope| -> Result<(), BulkError> {
         let (stop, stopped) = bounded(1);
         let stages = Pipeline {
             scope,
@@ -110,15 +111,16 @@ pub(crate) fn run(
         for batch in batches {
             pass(&free, Box::new(batch));
         }
-        let plans = stages.plan(inputs, pool, stopped);
-        let fetched = stages.fetch(&plans);
+        // Where a thread cannot be started, what those before it wait for ends.
+        let plans = stages.plan(inputs, pool, stopped)?;
+        let fetched = stages.fetch(&plans)?;
         let scanned = match scanners {
-            Some(scanners) => stages.scan_on_gpus(scanners, &fetched, &gpu_failure),
-            None => stages.scan(&fetched),
+            Some(scanners) => stages.scan_on_gpus(scanners, &fetched, &gpu_failure)?,
+            None => stages.scan(&fetched)?,
         };
-        let cut = stages.cut(scanned);
-        let hashed = stages.hash(&cut);
-        let matched = stages.match_chunks(hashed);
+        let cut = stages.cut(scanned)?;
+        let hashed = stages.hash(&cut)?;
+        let matched = stages.match_chunks(hashed)?;
         // What threads wait for ends once nobody can send it.
         drop((plans, fetched, cut, stages));
 
@@ -136,7 +138,8 @@ pub(crate) fn run(
                 pass(&free, batch);
             }
         }
-    });
+        Ok(())
+    })?;
     let threads = options.threads;
     let scan = gpus.map_or(threads.scan, |gpus| gpus.count());
     Ok(Outcome {
@@ -186,14 +189,14 @@ struct Pipeline<'scope, 'env> {
 }
 
 impl<'scope, 'env> Pipeline<'scope, 'env> {
-    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'scope) {
+    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'scope) -> Result<(), BulkError> {
         let guard = StopsAtPanic(self.stop.clone());
         let builder = thread::Builder::new().name(name.to_owned());
         let spawned = builder.spawn_scoped(self.scope, move || {
             let _guard = guard;
             work();
         });
-        spawned.expect("the system has room for a thread");
+        spawned.map(drop).map_err(BulkError::Thread)
     }
 
     /// A queue that is never full.
@@ -206,7 +209,7 @@ impl<'scope, 'env> Pipeline<'scope, 'env> {
         inputs: Vec<Input>,
         pool: Receiver<Box<Batch>>,
         stopped: Receiver<()>,
-    ) -> Receiver<Plan> {
+    ) -> Result<Receiver<Plan>, BulkError> {
         let (to, plans) = self.queue();
         let timer = &self.timers.fetch;
         let front = front_bytes(self.options.chunking);
@@ -223,22 +226,22 @@ impl<'scope, 'env> Pipeline<'scope, 'env> {
                 }
             }
             timer.add(busy);
-        });
-        plans
+        })?;
+        Ok(plans)
     }
 
-    fn fetch(&self, plans: &Receiver<Plan>) -> Receiver<Box<Batch>> {
+    fn fetch(&self, plans: &Receiver<Plan>) -> Result<Receiver<Box<Batch>>, BulkError> {
         let (to, fetched) = self.queue();
         for _ in 0..self.options.threads.fetch.get() {
             let (plans, to, timer) = (plans.clone(), to.clone(), &self.timers.fetch);
             self.spawn("fetch", move || {
                 timer.work(&plans, |plan| pass(&to, plan.read()));
-            });
+            })?;
         }
-        fetched
+        Ok(fetched)
     }
 
-    fn scan(&self, fetched: &Receiver<Box<Batch>>) -> Receiver<Box<Batch>> {
+    fn scan(&self, fetched: &Receiver<Box<Batch>>) -> Result<Receiver<Box<Batch>>, BulkError> {
         let (to, scanned) = self.queue();
         for _ in 0..self.options.threads.scan.get() {
             let (fetched, to, timer) = (fetched.clone(), to.clone(), &self.timers.scan);
@@ -248,9 +251,9 @@ impl<'scope, 'env> Pipeline<'scope, 'env> {
                     scanner.scan(&mut batch);
                     pass(&to, batch);
                 });
-            });
+            })?;
         }
-        scanned
+        Ok(scanned)
     }
 
     fn scan_on_gpus(
@@ -258,19 +261,19 @@ impl<'scope, 'env> Pipeline<'scope, 'env> {
         scanners: Vec<GpuScanner>,
         fetched: &Receiver<Box<Batch>>,
         failure: &'env OnceLock<NoGpu>,
-    ) -> Receiver<Box<Batch>> {
+    ) -> Result<Receiver<Box<Batch>>, BulkError> {
         let (to, scanned) = self.queue();
         for scanner in scanners {
             let (fetched, to, timer) = (fetched.clone(), to.clone(), &self.timers.scan);
             self.spawn("scan", move || {
                 let busy = scanner.work(&fetched, &to, failure);
                 timer.add(busy);
-            });
+            })?;
         }
-        scanned
+        Ok(scanned)
     }
 
-    fn cut(&self, scanned: Receiver<Box<Batch>>) -> Receiver<Box<Batch>> {
+    fn cut(&self, scanned: Receiver<Box<Batch>>) -> Result<Receiver<Box<Batch>>, BulkError> {
         let (to, cut) = self.queue();
         let timer = &self.timers.cut;
         let mut cutter = Cutter::new(self.options.chunking, self.options.backend);
@@ -283,12 +286,12 @@ impl<'scope, 'env> Pipeline<'scope, 'env> {
                     pass(&to, batch);
                 }
             });
-        });
-        cut
+        })?;
+        Ok(cut)
     }
 
     /// Gives each batch to every matcher.
-    fn hash(&self, cut: &Receiver<Box<Batch>>) -> Vec<Receiver<SharedBatch>> {
+    fn hash(&self, cut: &Receiver<Box<Batch>>) -> Result<Vec<Receiver<SharedBatch>>, BulkError> {
         let matchers = self.options.threads.matching.get();
         let (to, hashed): (Vec<_>, _) = (0..matchers).map(|_| self.queue()).unzip();
         for _ in 0..self.options.threads.hash.get() {
@@ -303,12 +306,15 @@ impl<'scope, 'env> Pipeline<'scope, 'env> {
                     others.iter().for_each(|to| pass(to, batch.clone()));
                     pass(last, batch);
                 });
-            });
+            })?;
         }
-        hashed
+        Ok(hashed)
     }
 
-    fn match_chunks(&self, hashed: Vec<Receiver<SharedBatch>>) -> Receiver<Box<Batch>> {
+    fn match_chunks(
+        &self,
+        hashed: Vec<Receiver<SharedBatch>>,
+    ) -> Result<Receiver<Box<Batch>>, BulkError> {
         let (to, matched) = self.queue();
         let shards = Shards::new(self.options.cache_bytes, self.options.chunking.min_bytes());
         let dealt = shards.dealt(hashed.len());
@@ -326,9 +332,9 @@ impl<'scope, 'env> Pipeline<'scope, 'env> {
                         }
                     }
                 });
-            });
+            })?;
         }
-        matched
+        Ok(matched)
     }
 }
 

@@ -3,10 +3,11 @@
 
 use std::{ops::Range, sync::atomic::AtomicBool, time::Instant};
 
-use super::{Gpus, NoGpu};
+use super::Gpus;
 use crate::{
     batch::Batch,
     cut::{Cutter, front_bytes},
+    error::BulkError,
     fetch::Planner,
     hash_match::Shards,
     input::{Input, find},
@@ -20,7 +21,7 @@ pub(crate) fn run(
     options: &BulkOptions,
     gpus: &Gpus,
     mut tally: Tally<'_>,
-) -> Result<Outcome, NoGpu> {
+) -> Result<Outcome, BulkError> {
     let begun = Instant::now();
     let front = front_bytes(options.chunking);
     let mut scanners = gpus.scanners(options)?;

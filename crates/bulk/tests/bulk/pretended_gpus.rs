@@ -3,7 +3,9 @@
 
 use std::{io::Cursor, ops::ControlFlow, process::Command};
 
-use refrain_bulk::{BulkOptions, Choice, Input, Method, NoGpu, Why, choose, find_redundancy};
+use refrain_bulk::{
+    BulkError, BulkOptions, Choice, Input, Method, NoGpu, Why, choose, find_redundancy,
+};
 
 use super::{compiled, methods, noise};
 
@@ -111,7 +113,7 @@ fn no_gpu_is_there() {
     };
     let outcome = find_redundancy(vec![], &options, None, &mut |_| ControlFlow::Continue(()));
     let error = outcome.expect_err("there is none");
-    assert!(matches!(error, NoGpu::None));
+    assert!(matches!(error, BulkError::NoGpu(NoGpu::None)));
     assert_eq!(error.to_string(), "no CUDA device");
     let Choice { method, why } = choose(&options, &options, None);
     assert_eq!(
