@@ -168,7 +168,7 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     let config = arguments.new.config(path)?;
     refuse_loss(path, config)?;
     let mut store = DiskStore::open(path, config)?;
-    let others = other_realms(&store.stat(), &arguments.realm);
+    let before = store.stat();
     store.name_realm(&arguments.realm)?;
     let bar = bar("{bar:30} {decimal_bytes} of {decimal_total_bytes} {msg}");
     let realm = Realm::named(&arguments.realm);
@@ -196,13 +196,7 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
             "passed over: {path}: {what}; --all adds it too"
         ));
     }
-    if let Some(others) = others {
-        tell(format_args!(
-            "realm {} is new in this store, which has: {others}. A near end predicts from it \
-             with --realm {} alone",
-            arguments.realm, arguments.realm
-        ));
-    }
+    tell_new_realm(&before, &arguments.realm);
     let left = report.unreadable + report.changed_while_read;
     arguments
         .store
@@ -223,6 +217,16 @@ pub fn refuse_loss(path: &Path, config: StoreConfig) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Says that a realm is new in a store that had others.
+pub fn tell_new_realm(before: &StoreStat, realm: &str) {
+    if let Some(others) = other_realms(before, realm) {
+        tell(format_args!(
+            "realm {realm} is new in this store, which has: {others}. A near end predicts from it \
+             with --realm {realm} alone"
+        ));
+    }
 }
 
 /// What other realms than this one are called, if there is history of some and none of this.

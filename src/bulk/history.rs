@@ -11,12 +11,12 @@ use anyhow::Context;
 use refrain_bulk::{Chunks, Failed, Item, Sink};
 use refrain_codec::chunk::chunking::{self, ChunkingMethod};
 use refrain_store::{
-    Appended, ChunkStore, DiskStore, Realm, RecipeId, StoreConfig, StoreError,
+    Appended, ChunkSource, ChunkStore, DiskStore, Realm, RecipeId, StoreConfig, StoreError,
     private::{KEY, STORE, begins_like_a_key, is_named_like_a_key, is_store},
 };
 
 use super::keep::{Keep, Kept};
-use crate::{table::printable_path, told::tell};
+use crate::{store::tell_new_realm, table::printable_path, told::tell};
 
 /// So much is lost at a power cut, at most, and read again by the next run.
 const UNSYNCED_BYTES_MAX: u64 = 256 << 20;
@@ -75,6 +75,7 @@ impl History {
         takes_private: bool,
     ) -> Result<Self, StoreError> {
         let mut store = DiskStore::open(folder, config)?;
+        tell_new_realm(&store.stat(), realm);
         store.name_realm(realm)?;
         Ok(Self {
             store,
@@ -95,12 +96,12 @@ impl History {
         let metadata = item.metadata.as_ref()?;
         let path = &*item.path;
         let is_own = || self.folder.is_some() && fs::canonicalize(path).ok() == self.folder;
-        match metadata.is_dir() {
-            // It grows by what is read of it.
-            true if is_own() => Some(STORE),
-            _ if self.takes_private => None,
-            true => is_store(path).then_some(STORE),
-            false => is_named_like_a_key(path, metadata.len()).then_some(KEY),
+        let is_key = || is_named_like_a_key(path, metadata.len());
+        // The store itself grows by what is read of it.
+        if metadata.is_dir() {
+            (is_own() || !self.takes_private && is_store(path)).then_some(STORE)
+        } else {
+            (metadata.is_file() && !self.takes_private && is_key()).then_some(KEY)
         }
     }
 

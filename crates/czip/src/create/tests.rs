@@ -10,7 +10,10 @@ use std::{
 use refrain_codec::chunk::hash::ChunkHasher;
 
 use super::*;
-use crate::archive::{Archive, CacheBytes, FileSource};
+use crate::{
+    archive::{Archive, CacheBytes, FileSource},
+    format::ChunkName,
+};
 
 const FILES: u64 = 60;
 const FILE_BYTES: usize = 3000;
