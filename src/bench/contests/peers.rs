@@ -2,6 +2,8 @@
 
 use std::{hint::black_box, rc::Rc};
 
+use refrain_codec::marker::RabinTables;
+
 use super::{
     BLOCK_BYTES, Contest,
     walk::{Circle, Pass, Work, read},
@@ -215,7 +217,8 @@ pub fn with_chunkers<'a>(contest: Contest<'a>, circle: &Rc<Circle<'a>>) -> Conte
         .with("gearhash", circle, gearhash)
 }
 
-/// Beside digests of pieces of `piece_bytes`, one after another.
+/// Beside digests of pieces of `piece_bytes`, one after another: those that others name chunks by, and what
+/// HARENS compares (its Figure 1).
 pub fn with_digests<'a>(
     contest: Contest<'a>,
     circle: &Rc<Circle<'a>>,
@@ -235,9 +238,30 @@ pub fn with_digests<'a>(
             }
         }
     };
+    let md5 = move || {
+        move |pass: Pass<'a>| {
+            for piece in pass.bytes.chunks(piece_bytes) {
+                black_box(<md5::Md5 as md5::Digest>::digest(piece));
+            }
+        }
+    };
+    let rabin = move || {
+        let RabinTables { entering, .. } = RabinTables::new();
+        move |pass: Pass<'a>| {
+            for piece in pass.bytes.chunks(piece_bytes) {
+                let fingerprint = piece.iter().fold(0_u64, |fingerprint, byte| {
+                    let highest = (fingerprint >> 56) as u8 ^ byte.reverse_bits();
+                    fingerprint << 8 ^ entering[usize::from(highest)]
+                });
+                black_box(fingerprint);
+            }
+        }
+    };
     contest
         .with("blake3", circle, blake3)
         .with("sha1", circle, sha1)
+        .with("md5", circle, md5)
+        .with("Rabin, by a table", circle, rabin)
 }
 
 #[cfg(test)]
