@@ -26,7 +26,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use chapters::{Chapter, Kept};
 use data::Data;
-pub use measured::{SUBCOMMAND as MEASURED, run as run_measured};
+pub use measured::{SUBCOMMAND as MEASURED, median, run as run_measured};
 
 /// What to measure, and with what.
 #[derive(clap::Args)]

@@ -3,6 +3,7 @@
 //! Most run real gateways on this machine, between them a relay where a slower link is
 //! wanted. Each prints a page of Markdown, or writes it to a file.
 
+mod bulk;
 mod corpus;
 mod czip;
 mod latency;
@@ -110,6 +111,8 @@ enum Experiment {
     },
     /// CZIP archives beside their peers: size, transfer, speed, memory
     Czip(czip::Arguments),
+    /// Finding redundancy in bulk: the figures of HARENS
+    Bulk(bulk::Arguments),
     /// A program as the only child of a process, for `czip` to measure
     #[command(name = czip::MEASURED, hide = true)]
     Measured {
@@ -162,6 +165,7 @@ fn main() -> ExitCode {
             None,
         ),
         Experiment::Czip(arguments) => (czip::run(&arguments), arguments.write),
+        Experiment::Bulk(arguments) => (bulk::run(&arguments), arguments.write),
         Experiment::Measured { report, command } => (
             czip::run_measured(&report, &command).map(|()| String::new()),
             None,

@@ -1,0 +1,109 @@
+//! Keeping what was found: archives and chunk stores, beside `refrain czip create`.
+
+use std::{fmt::Write, path::PathBuf};
+
+use super::{
+    Setup,
+    program::{Kept, Report},
+    sets::Sets,
+};
+use crate::czip::median;
+
+/// What is run, and what it is called.
+const WAYS: [(&str, &[&str]); 4] = [
+    ("nothing is kept", &[]),
+    ("archive of 2 KiB chunks", &["-o", "out.czip"]),
+    (
+        "archive of 32 KiB chunks",
+        &["-o", "out.czip", "--chunk-size", "32KiB"],
+    ),
+    ("chunk store", &["-o", "out-store", "--realm", "measured"]),
+];
+
+pub struct Keeping {
+    rows: Vec<Row>,
+}
+
+struct Row {
+    set: String,
+    way: &'static str,
+    /// Until all was on disk.
+    gb_per_s: f64,
+    /// What was written of all bytes.
+    written: Option<f64>,
+    peak_bytes: f64,
+}
+
+pub fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Keeping> {
+    let rows = sets.some().each(|set, files| {
+        eprintln!("keeping: {}", set.name);
+        let mut reports: [Vec<Report>; 4] = Default::default();
+        // What is asked for twice has one name in an archive.
+        let mut files: Vec<PathBuf> = files.to_vec();
+        files.sort();
+        files.dedup();
+        for _ in 0..setup.runs {
+            for ((_, options), reports) in WAYS.iter().zip(&mut reports) {
+                let folder = tempfile::tempdir_in(&setup.folder)?;
+                let options: Vec<String> = options
+                    .iter()
+                    .map(|option| match option.starts_with("out") {
+                        true => folder.path().join(option).display().to_string(),
+                        false => (*option).to_owned(),
+                    })
+                    .collect();
+                let options: Vec<&str> = options.iter().map(String::as_str).collect();
+                reports.extend(setup.program.bulk(&files, &options)?);
+            }
+        }
+        let rows = WAYS.iter().zip(reports).map(|((way, _), reports)| Row {
+            set: set.name.clone(),
+            way,
+            gb_per_s: median(reports.iter().map(|report| match report.kept_seconds {
+                Some(seconds) => report.bytes as f64 / 1e9 / seconds,
+                None => report.gb_per_s,
+            })),
+            written: reports.first().and_then(|report| {
+                let written = match report.kept.as_ref()? {
+                    Kept::Archive { archive_bytes } => archive_bytes,
+                    Kept::Store { new_bytes } => new_bytes,
+                };
+                Some(*written as f64 / report.bytes as f64)
+            }),
+            peak_bytes: median(
+                reports
+                    .iter()
+                    .map(|report| report.peak_memory_bytes.unwrap_or(0) as f64),
+            ),
+        });
+        Ok(rows.collect::<Vec<_>>())
+    })?;
+    Ok(Keeping {
+        rows: rows.into_iter().flatten().collect(),
+    })
+}
+
+impl Keeping {
+    pub fn text(&self) -> anyhow::Result<String> {
+        let mut text = "\n## Keeping it\n\nWith `-o`, until all is on disk; each file once. Archives are \
+                        compressed by zstd, level 3, and chunks that are\nsimilar against each other; a chunk \
+                        store holds them as they are.\n\n\
+                        | data | kept as | GB/s | written of what was read | peak memory, MB |\n\
+                        |---|---|--:|--:|--:|\n"
+            .to_owned();
+        for row in &self.rows {
+            let written = row
+                .written
+                .map_or(String::new(), |share| format!("{:.2} %", 100.0 * share));
+            writeln!(
+                text,
+                "| {} | {} | {:.2} | {written} | {:.0} |",
+                row.set,
+                row.way,
+                row.gb_per_s,
+                row.peak_bytes / 1e6
+            )?;
+        }
+        Ok(text)
+    }
+}

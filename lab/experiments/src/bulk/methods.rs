@@ -1,0 +1,221 @@
+//! The four methods (Figure 7 and Table II): how fast they are, and that they find the same.
+
+use std::fmt::Write;
+
+use anyhow::ensure;
+
+use super::{
+    Plot, Setup, mean_and_deviation, plot,
+    program::{Report, Stage},
+    sets::Sets,
+};
+use crate::czip::median;
+
+/// As the program calls them, slowest first.
+const METHODS: [&str; 4] = ["naive", "cuda", "pipeline", "harens"];
+
+/// What the paper says of each (Figure 7, read off; Table II): times naive, redundancy in percent.
+const PAPER: [(&str, &str); 4] = [
+    ("1", "18.50 ± 3.04"),
+    ("about 3", "18.50 ± 3.03"),
+    ("1.17", "18.50 ± 3.04"),
+    ("14", "17.92 ± 2.96"),
+];
+
+pub struct Methods {
+    sets: Vec<OfSet>,
+}
+
+struct OfSet {
+    name: String,
+    bytes: u64,
+    /// For each of [`METHODS`], unless it takes a GPU that is not there.
+    methods: [Option<OfMethod>; 4],
+}
+
+struct OfMethod {
+    gb_per_s: f64,
+    redundancy: f64,
+    /// Of the run in the middle.
+    report: Report,
+}
+
+pub fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Methods> {
+    let sets = sets.each(|set, files| {
+        eprintln!("methods: {}", set.name);
+        let mut reports: [Vec<Report>; 4] = Default::default();
+        for _ in 0..setup.runs {
+            for (method, reports) in METHODS.iter().zip(&mut reports) {
+                reports.extend(setup.program.bulk(files, &["--method", method])?);
+            }
+        }
+        let methods = reports.map(OfMethod::new);
+        let mut bytes = 0;
+        let mut found: Option<(f64, u64)> = None;
+        for method in methods.iter().flatten() {
+            bytes = method.report.bytes;
+            let this = (method.redundancy, method.report.chunks);
+            let other = *found.get_or_insert(this);
+            ensure!(
+                this == other,
+                "{}: methods differ: {this:?}, {other:?}",
+                set.name
+            );
+        }
+        Ok(OfSet {
+            name: set.name.clone(),
+            bytes,
+            methods,
+        })
+    })?;
+    Ok(Methods { sets })
+}
+
+impl OfMethod {
+    fn new(mut reports: Vec<Report>) -> Option<Self> {
+        reports.sort_by(|one, other| one.gb_per_s.total_cmp(&other.gb_per_s));
+        let middle = reports.get(reports.len() / 2)?.clone();
+        Some(Self {
+            gb_per_s: median(reports.iter().map(|report| report.gb_per_s)),
+            redundancy: middle.redundancy,
+            report: middle,
+        })
+    }
+}
+
+impl Methods {
+    fn of(&self, set: &OfSet, method: &str) -> Option<f64> {
+        let place = METHODS.iter().position(|name| *name == method)?;
+        set.methods[place].as_ref().map(|of| of.gb_per_s)
+    }
+
+    /// The slowest set of the pipeline: GB/s, and times naive.
+    pub fn pipeline(&self) -> (f64, f64) {
+        let figures = self.sets.iter().filter_map(|set| {
+            let pipeline = self.of(set, "pipeline")?;
+            Some((pipeline, pipeline / self.of(set, "naive")?))
+        });
+        figures.fold((f64::INFINITY, f64::INFINITY), |(speed, times), (s, t)| {
+            (speed.min(s), times.min(t))
+        })
+    }
+
+    /// The slowest set of the whole, on GPUs.
+    pub fn harens(&self) -> Option<f64> {
+        let speeds = self.sets.iter().map(|set| self.of(set, "harens"));
+        speeds.reduce(|one, other| Some(one?.min(other?)))?
+    }
+
+    /// The processor's instructions, and GPUs.
+    pub fn hardware(&self) -> (String, Vec<String>) {
+        let reports = || {
+            self.sets
+                .iter()
+                .flat_map(|set| set.methods.iter().flatten())
+        };
+        let simd = reports().last().map(|of| of.report.simd.clone());
+        let gpus = reports()
+            .map(|of| of.report.gpus.clone())
+            .max_by_key(Vec::len);
+        (simd.unwrap_or_default(), gpus.unwrap_or_default())
+    }
+
+    pub fn plot(&self) -> anyhow::Result<Plot> {
+        let names: Vec<String> = self.sets.iter().map(|set| set.name.clone()).collect();
+        let series = METHODS.iter().filter_map(|&method| {
+            let speeds: Option<Vec<f64>> =
+                self.sets.iter().map(|set| self.of(set, method)).collect();
+            Some((method.to_owned(), speeds?))
+        });
+        Ok(Plot {
+            name: "bulk-methods.svg",
+            svg: plot::lines(
+                &plot::Words {
+                    title: "Throughput of the methods (the paper's Figure 7)",
+                    across: "data",
+                    up: "GB/s",
+                },
+                &names,
+                &series.collect::<Vec<_>>(),
+            )?,
+        })
+    }
+
+    pub fn text(&self, plots: &str) -> anyhow::Result<String> {
+        let mut text = format!(
+            "\n## The four methods\n\nThe paper's Figure 7, in GB/s, and its Table II: mean and standard \
+             deviation of the share of redundant\nbytes over all sets, in percent. Chunks of 2 KiB by MODP, \
+             BLAKE3, a cache of 8 GiB. That all methods\nfound the same chunks and the same redundancy in each \
+             set was checked.\n\n![Throughput of the methods]({plots}/bulk-methods.svg)\n\n| method |"
+        );
+        for set in &self.sets {
+            write!(text, " {} |", set.name)?;
+        }
+        text += " times naive | paper: times naive | redundancy | paper: redundancy |\n|---|";
+        text += &"--:|".repeat(self.sets.len() + 4);
+        text.push('\n');
+        for (place, (method, paper)) in METHODS.iter().zip(PAPER).enumerate() {
+            write!(text, "| {method} |")?;
+            let found: Vec<&OfMethod> = self
+                .sets
+                .iter()
+                .filter_map(|set| set.methods[place].as_ref())
+                .collect();
+            if found.is_empty() {
+                text += &" not there |".repeat(self.sets.len());
+                writeln!(text, " | {} | | {} |", paper.0, paper.1)?;
+                continue;
+            }
+            for of in &found {
+                write!(text, " {:.2} |", of.gb_per_s)?;
+            }
+            let naive = self.sets.iter().filter_map(|set| set.methods[0].as_ref());
+            let times: Vec<f64> = naive
+                .zip(&found)
+                .map(|(naive, of)| of.gb_per_s / naive.gb_per_s)
+                .collect();
+            let shares: Vec<f64> = found.iter().map(|of| 100.0 * of.redundancy).collect();
+            let (times, _) = mean_and_deviation(&times);
+            let (mean, deviation) = mean_and_deviation(&shares);
+            writeln!(
+                text,
+                " {times:.1} | {} | {mean:.2} ± {deviation:.2} | {} |",
+                paper.0, paper.1
+            )?;
+        }
+        text += "\n| set | GB | redundant |\n|---|--:|--:|\n";
+        for set in &self.sets {
+            let found = set
+                .methods
+                .iter()
+                .flatten()
+                .next()
+                .map_or(0.0, |of| of.redundancy);
+            let gb = set.bytes as f64 / 1e9;
+            writeln!(text, "| {} | {gb:.2} | {:.2} % |", set.name, 100.0 * found)?;
+        }
+        self.stages(&mut text)?;
+        Ok(text)
+    }
+
+    /// What each stage of the pipeline would do with a processor of its own.
+    fn stages(&self, text: &mut String) -> anyhow::Result<()> {
+        let Some(OfSet { name, methods, .. }) = self.sets.first() else {
+            return Ok(());
+        };
+        let Some(pipeline) = &methods[2] else {
+            return Ok(());
+        };
+        let stage =
+            |stage: &Stage| format!("{} {:.1} ({})", stage.name, stage.gb_per_s, stage.threads);
+        let stages: Vec<String> = pipeline.report.stages.iter().map(stage).collect();
+        let peak = pipeline.report.peak_memory_bytes.unwrap_or(0) as f64 / 1e6;
+        writeln!(
+            text,
+            "\nThe pipeline's stages on *{name}*, in GB/s of a processor of their own (and threads): {}.\nPeak \
+             memory: {peak:.0} MB.",
+            stages.join(", ")
+        )?;
+        Ok(())
+    }
+}

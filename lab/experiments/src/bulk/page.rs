@@ -1,0 +1,64 @@
+//! The page: what was asked, then the chapters.
+
+use std::fmt::Write;
+
+use super::{Setup, methods::Methods, sets::Sets};
+use crate::machine;
+
+/// GB/s, and times naive, that were asked of the pipeline on two cores.
+const ASKED_GB_PER_S: f64 = 2.5;
+const ASKED_TIMES: f64 = 8.0;
+/// And of the whole on GPUs and 16 cores.
+const ASKED_GB_PER_S_OF_GPUS: f64 = 10.0;
+
+/// The page, from its chapters.
+pub fn page(
+    setup: &Setup,
+    sets: &Sets,
+    methods: &Methods,
+    chapters: &[String],
+) -> anyhow::Result<String> {
+    let (simd, gpus) = methods.hardware();
+    let gpus = match &gpus[..] {
+        [] => "no GPU".to_owned(),
+        gpus => gpus.join(", "),
+    };
+    let mut page = format!(
+        "# Finding redundancy in bulk\n\n\
+         Written by `cargo run --release -p refrain-experiments -- bulk --write docs/results-bulk.md`; with \
+         files or\nfolders behind it, of these. {}, {simd}; {gpus}. GB = 10^9 bytes.\n\n\
+         All is read from the page cache, by whole processes that took turns; speeds are medians of {} runs, \
+         and what\nthe program itself says: from the first file to the last chunk.\n\n{}\n\
+         How fast single kernels are, BLAKE3 beside SHA-1, MD5 and Rabin fingerprints as in the paper's Figure 1 \
+         among\nthem, stands in [performance](performance.md).\n\n\
+         ## What was asked\n\n| | asked | measured | met |\n|---|--:|--:|---|\n",
+        machine::describe(),
+        setup.runs,
+        sets.words,
+    );
+    let (speed, times) = methods.pipeline();
+    let met = |is_met| if is_met { "yes" } else { "**no**" };
+    writeln!(
+        page,
+        "| pipeline, 2 cores, the slowest set | {ASKED_GB_PER_S} GB/s | {speed:.2} GB/s | {} |\n\
+         | the same, times naive | {ASKED_TIMES} | {times:.1} | {} |\n\
+         | redundancy equal to naive's | equal | equal | yes |",
+        met(speed >= ASKED_GB_PER_S),
+        met(times >= ASKED_TIMES),
+    )?;
+    match methods.harens() {
+        Some(speed) => writeln!(
+            page,
+            "| harens, 16 cores, the slowest set | {ASKED_GB_PER_S_OF_GPUS} GB/s | {speed:.2} GB/s | {} |",
+            met(speed >= ASKED_GB_PER_S_OF_GPUS)
+        )?,
+        None => writeln!(
+            page,
+            "| harens, 16 cores | {ASKED_GB_PER_S_OF_GPUS} GB/s | not measured: no GPU | |"
+        )?,
+    }
+    for chapter in chapters {
+        page += chapter;
+    }
+    Ok(page)
+}

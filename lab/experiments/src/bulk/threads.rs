@@ -1,0 +1,90 @@
+//! Threads that hash and threads that look up (Figure 4).
+
+use std::fmt::Write;
+
+use super::{Plot, Setup, plot, sets::Sets};
+use crate::czip::median;
+
+const HASHERS: [usize; 5] = [1, 2, 4, 8, 16];
+const MATCHERS: [usize; 6] = [1, 2, 4, 16, 64, 200];
+
+pub struct Threads {
+    set: String,
+    /// GB/s, for each of [`HASHERS`] and [`MATCHERS`].
+    speeds: [[f64; 6]; 5],
+}
+
+pub fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Threads> {
+    eprintln!("threads: {}", sets.sets[0].name);
+    let mut speeds: [[Vec<f64>; 6]; 5] = Default::default();
+    sets.first(|files| {
+        for _ in 0..setup.runs {
+            for (hashers, row) in HASHERS.iter().zip(&mut speeds) {
+                for (matchers, speeds) in MATCHERS.iter().zip(row) {
+                    let (hashers, matchers) = (hashers.to_string(), matchers.to_string());
+                    let options = [
+                        "--method",
+                        "pipeline",
+                        "--hashers",
+                        &hashers,
+                        "--matchers",
+                        &matchers,
+                    ];
+                    let report = setup.program.bulk(files, &options)?;
+                    speeds.extend(report.map(|report| report.gb_per_s));
+                }
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Threads {
+        set: sets.sets[0].name.clone(),
+        speeds: speeds.map(|row| row.map(median)),
+    })
+}
+
+impl Threads {
+    pub fn plot(&self) -> anyhow::Result<Plot> {
+        let names = MATCHERS.map(|matchers| matchers.to_string());
+        let series = HASHERS.iter().zip(self.speeds);
+        let series = series.map(|(hashers, row)| (format!("hashers: {hashers}"), row.to_vec()));
+        Ok(Plot {
+            name: "bulk-threads.svg",
+            svg: plot::lines(
+                &plot::Words {
+                    title: "Throughput by hashers and matchers (the paper's Figure 4)",
+                    across: "matchers",
+                    up: "GB/s",
+                },
+                &names,
+                &series.collect::<Vec<_>>(),
+            )?,
+        })
+    }
+
+    pub fn text(&self, plots: &str) -> anyhow::Result<String> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut text = format!(
+            "\n## Hashers and matchers\n\nThe paper's Figure 4: GB/s of the pipeline on *{}* by threads that \
+             hash (rows) and threads that look up\n(columns), all other threads as by default. The paper's \
+             best, on 12 cores, were 8 and 64; this machine has\n{cores}. There are 64 shards, so that more \
+             matchers have nothing to do.\n\n![Throughput by hashers and \
+             matchers]({plots}/bulk-threads.svg)\n\n| hashers |",
+            self.set
+        );
+        for matchers in MATCHERS {
+            write!(text, " {matchers} |")?;
+        }
+        text += "\n|--:|";
+        text += &"--:|".repeat(MATCHERS.len());
+        text.push('\n');
+        for (hashers, row) in HASHERS.iter().zip(self.speeds) {
+            write!(text, "| {hashers} |")?;
+            for speed in row {
+                write!(text, " {speed:.2} |")?;
+            }
+            text.push('\n');
+        }
+        Ok(text)
+    }
+}
