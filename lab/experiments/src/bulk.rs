@@ -42,7 +42,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR", default_value = "target/bulk-data")]
     folder: PathBuf,
     /// How often each thing is measured
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 3)]
     runs: usize,
     /// Parts of the trace that are measured, each on its own
     #[arg(long, default_value_t = 6)]

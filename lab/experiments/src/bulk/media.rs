@@ -36,7 +36,7 @@ pub fn requests(data: &Path) -> anyhow::Result<Vec<String>> {
     Ok(ids)
 }
 
-/// Whose video a line asks for; a broken line for none.
+/// Whose video a line asks for; a broken line asks for none, and some name a server in its place.
 fn id(line: &str) -> Option<&str> {
     let asked = line.split_whitespace().nth(4)?;
     let id = asked.split('&').next()?;

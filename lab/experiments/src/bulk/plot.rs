@@ -13,6 +13,9 @@ use plotters::{
 
 const SIZE: (u32, u32) = (760, 440);
 
+/// Of what is shown, so that the names of lines do not lie on them.
+const ROOM: f64 = 1.5;
+
 /// Told apart by those who see fewer colours, too (Okabe and Ito).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
@@ -31,7 +34,7 @@ pub struct Words<'a> {
     pub up: &'a str,
 }
 
-/// A line for each of `series`, which have a figure for each of `places`.
+/// A line for each of `series`, which have a figure for each of `places`, of which there is one.
 pub fn lines(
     words: &Words<'_>,
     places: &[String],
@@ -59,7 +62,7 @@ fn draw(
         .margin(14)
         .x_label_area_size(42)
         .y_label_area_size(56)
-        .build_cartesian_2d((0..places.len()).into_segmented(), 0.0..highest * 1.25)?;
+        .build_cartesian_2d((0..places.len() - 1).into_segmented(), 0.0..highest * ROOM)?;
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -117,5 +120,9 @@ mod tests {
         }
         assert_eq!(svg.matches("<circle").count(), 4);
         assert!(svg.ends_with("</svg>\n"), "{}", &svg[svg.len() - 20..]);
+
+        let alone = [("one".to_owned(), vec![1.0])];
+        let svg = lines(&words, &places[..1], &alone).expect("a plot");
+        assert_eq!(svg.matches("<circle").count(), 1);
     }
 }

@@ -1,6 +1,7 @@
 //! What is read: files that are there, or made for as long as they are measured with.
 
 use std::{
+    collections::HashSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -25,6 +26,13 @@ pub struct Sets {
 pub struct Set {
     pub name: String,
     content: Content,
+}
+
+impl Set {
+    /// Whether it is one of several that are alike: what is found in them has a mean.
+    pub fn is_part(&self) -> bool {
+        matches!(self.content, Content::Media(_))
+    }
 }
 
 enum Content {
@@ -61,6 +69,7 @@ impl Sets {
         part_bytes: u64,
     ) -> anyhow::Result<Self> {
         let requests = media::requests(data)?;
+        let videos: HashSet<_> = requests.iter().collect();
         let series = Set {
             name: "releases".to_owned(),
             content: Content::There(releases(data, folder)?),
@@ -78,8 +87,10 @@ impl Sets {
                  - *media 1* to *media {count}*: {count} parts of a day of YouTube requests at a campus (the \
                  UMass trace,\n  which the paper took), {:.1} GB each. There are no videos: an id is a file of \
                  noise, 1 to 60 MB around a\n  median of 9, always the same; what is asked for again is read \
-                 again.\n",
-                part_bytes as f64 / 1e9
+                 again: {:.0} % of all {} requests\n  are repeats, and far fewer within a part.\n",
+                part_bytes as f64 / 1e9,
+                100.0 - 100.0 * videos.len() as f64 / requests.len() as f64,
+                requests.len(),
             ),
             folder: Some(folder.to_owned()),
         })
