@@ -65,5 +65,6 @@ fn chunk_hashes<'a>(
             }
         });
     }
-    peers::with_digests(contest, &circle, chunk_bytes)
+    let contest = peers::with_digests(contest, &circle, chunk_bytes);
+    peers::with_weak_hashes(contest, &circle, chunk_bytes)
 }
