@@ -215,7 +215,11 @@ pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     }
     let kept = match keep {
         None => None,
-        Some(keep) => Some(interrupt.or(keep.finish())?),
+        Some(keep) => {
+            let output = arguments.keep.output.as_deref().unwrap_or(Path::new(""));
+            let kept = keep.finish().with_context(|| output.display().to_string());
+            Some(interrupt.or(kept)?)
+        }
     };
     let kept = kept.map(|kept| (kept, begun.elapsed()));
     let report = Report::new(&outcome, &options, why, kept);

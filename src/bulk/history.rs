@@ -16,7 +16,11 @@ use refrain_store::{
 };
 
 use super::keep::{Keep, Kept};
-use crate::{store::tell_new_realm, table::printable_path, told::tell};
+use crate::{
+    store::tell_new_realm,
+    table::{bytes, printable_path},
+    told::tell,
+};
 
 /// So much is lost at a power cut, at most, and read again by the next run.
 const UNSYNCED_BYTES_MAX: u64 = 256 << 20;
@@ -197,7 +201,15 @@ impl Keep for History {
         if let Some(error) = self.failed {
             return Err(error.into());
         }
+        let stat = self.store.stat();
         self.store.close()?;
+        if self.kept.bytes[0] > stat.disk_bytes_max {
+            let [new, bound] = [self.kept.bytes[0], stat.disk_bytes_max].map(bytes);
+            tell(format_args!(
+                "only the latest part of {new} is in the store, whose bound is {bound}: a larger --store-size \
+                 keeps more"
+            ));
+        }
         let Counts {
             files,
             chunks: [new_chunks, known_chunks],

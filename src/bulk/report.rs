@@ -147,55 +147,51 @@ impl Report {
             return writeln!(out, "{}", serde_json::to_string(self)?);
         }
         let mean = self.bytes.checked_div(self.chunks).unwrap_or(0);
-        lines(
-            &[
-                (
-                    "read",
-                    format!(
-                        "{} of {} in {:.3} s: {:.2} GB/s, on {}",
-                        bytes(self.bytes),
-                        count(self.files, "file", "files"),
-                        self.seconds,
-                        self.gb_per_s,
-                        [slice::from_ref(&self.simd), &self.gpus[..]]
-                            .concat()
-                            .join(", ")
-                    ),
+        let mut all = vec![
+            (
+                "read",
+                format!(
+                    "{} of {} in {:.3} s: {:.2} GB/s, on {}",
+                    bytes(self.bytes),
+                    count(self.files, "file", "files"),
+                    self.seconds,
+                    self.gb_per_s,
+                    [slice::from_ref(&self.simd), &self.gpus[..]]
+                        .concat()
+                        .join(", ")
                 ),
-                (
-                    "redundant",
-                    format!(
-                        "{} ({})",
-                        bytes(self.redundant_bytes),
-                        share(self.redundant_bytes, self.bytes)
-                    ),
+            ),
+            (
+                "redundant",
+                format!(
+                    "{} ({})",
+                    bytes(self.redundant_bytes),
+                    share(self.redundant_bytes, self.bytes)
                 ),
-                (
-                    "chunks",
-                    format!(
-                        "{}, {} of them redundant; {} on average",
-                        self.chunks,
-                        self.redundant_chunks,
-                        bytes(mean)
-                    ),
+            ),
+            (
+                "chunks",
+                format!(
+                    "{}, {} of them redundant; {} on average",
+                    self.chunks,
+                    self.redundant_chunks,
+                    bytes(mean)
                 ),
-                (
-                    "method",
-                    match &self.why {
-                        Some(why) => format!("{}: {why}", self.method),
-                        None => self.method.clone(),
-                    },
-                ),
-                (
-                    "peak memory",
-                    self.peak_memory_bytes.map_or("unknown".to_owned(), bytes),
-                ),
-            ],
-            out,
-        )?;
-        if let Some(kept) = &self.kept {
-            lines(&[kept_line(kept)], out)?;
-        }
+            ),
+            (
+                "method",
+                match &self.why {
+                    Some(why) => format!("{}: {why}", self.method),
+                    None => self.method.clone(),
+                },
+            ),
+            (
+                "peak memory",
+                self.peak_memory_bytes.map_or("unknown".to_owned(), bytes),
+            ),
+        ];
+        all.extend(self.kept.as_ref().map(kept_line));
+        lines(&all, out)?;
         if !self.stages.is_empty() {
             writeln!(out)?;
             let mut table = Table::new(&["stage", "threads", "CPU s", "busy s", "GB/s of CPU"]);
