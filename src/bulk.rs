@@ -52,13 +52,17 @@ const BATCH_BYTES: usize = 1 << 20;
 /// What keeps a GPU busy for longer than it takes to tell it so.
 const BATCH_BYTES_OF_GPUS: usize = 16 << 20;
 
+/// With less, all that is done is passing batches on.
+const BATCH_BYTES_MIN: u64 = 4 << 10;
+
 /// There are several, so that no machine has room for more.
 const BATCH_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Args)]
 pub struct BulkArguments {
-    /// Files, and folders with all that is in them; `-` is standard input. What cannot be read is told,
-    /// the rest goes on, and the exit code is 1
+    /// Files, and folders with all that is in them; `-` is standard input. What has several names, or is
+    /// given twice, is read and counted as often. What cannot be read is told, the rest goes on, and the
+    /// exit code is 1
     #[arg(value_name = "FILE|DIR", required = true)]
     inputs: Vec<PathBuf>,
     /// Who does the work: `auto`, the fastest, by a short measurement if there is enough to do; `pipeline`, all of this machine's threads and vectors; `harens`, the same with its
@@ -94,7 +98,7 @@ pub struct BulkArguments {
     /// Threads that look up hashes; 64 have work
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     matchers: Option<usize>,
-    /// Bytes that go from stage to stage at once [default: 1MiB, with GPUs 16MiB]
+    /// Bytes that go from stage to stage at once, 4KiB to 1GiB [default: 1MiB, with GPUs 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_batch_size)]
     batch_size: Option<usize>,
     /// Kernels for these instructions: portable, avx2, avx512, neon, or auto for the fastest
@@ -111,8 +115,8 @@ pub struct BulkArguments {
 #[derive(Args)]
 #[command(next_help_heading = "To keep what was found")]
 struct KeepArguments {
-    /// Write all that is read, each chunk once: as a CZIP archive, for `refrain czip`; with --realm, into the
-    /// chunk store in this folder
+    /// Write all that is read, each chunk once: as a CZIP archive, for `refrain czip`, which replaces what is
+    /// there once it is whole; with --realm, into the chunk store in this folder
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Of an archive, what it is made for: `small` compresses chunks together; in `shared` each chunk stands
@@ -213,6 +217,11 @@ pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     if let Some(failure) = &outcome.gpu_failure {
         tell(format_args!("{failure}; the processor went on for it"));
     }
+    let found = &outcome.redundancy;
+    ensure!(
+        keep.is_none() || found.files > 0 || found.failures == 0,
+        "nothing could be read: nothing is written"
+    );
     let kept = match keep {
         None => None,
         Some(keep) => {
@@ -248,6 +257,10 @@ impl BulkArguments {
         expected: Option<u64>,
     ) -> anyhow::Result<CreateOptions> {
         ensure!(
+            output.as_os_str() != STANDARD,
+            "the report goes to standard output: give a file, or a pipe that has a name, with -o"
+        );
+        ensure!(
             !output.is_dir(),
             "{} is a folder: an archive is a file, and for a chunk store in it --realm says whose history it is",
             output.display()
@@ -274,6 +287,11 @@ impl BulkArguments {
 impl KeepArguments {
     /// The configuration of the chunk store in a folder, or of a new one.
     fn store_config(&self, folder: &Path) -> anyhow::Result<StoreConfig> {
+        ensure!(
+            !folder.exists() || folder.is_dir(),
+            "{} is no folder: with --realm, -o is the folder of a chunk store",
+            folder.display()
+        );
         let there = StoreConfig::of(folder)?;
         let mut config = there.unwrap_or_else(|| StoreConfig::new(SIZE_BYTES_DEFAULT));
         if let Some(ByteSize(size_bytes)) = self.store_size {
@@ -342,9 +360,9 @@ fn inputs(paths: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<Input>
 
 fn parse_batch_size(text: &str) -> Result<usize, String> {
     let ByteSize(asked) = bounded::size(text)?;
-    match asked <= BATCH_BYTES_MAX {
+    match (BATCH_BYTES_MIN..=BATCH_BYTES_MAX).contains(&asked) {
         true => Ok(asked as usize),
-        false => Err("expected at most 1GiB".to_owned()),
+        false => Err("expected 4KiB to 1GiB".to_owned()),
     }
 }
 

@@ -191,6 +191,7 @@ fn values_that_make_no_sense_are_refused() {
         &["a", "--hashers", "0"],
         &["a", "--cache-size", "0"],
         &["a", "--batch-size", "1TB"],
+        &["a", "--batch-size", "1"],
         &["a", "--chunker", "gear"],
         &["a", "--hash", "md5"],
         &[],
@@ -499,7 +500,13 @@ fn what_cannot_be_kept_is_said_before_anything_is_read() {
             1,
             "store",
         ),
-        (&["in", "-o", "in/a", "--realm", "songs"], 1, "in/a"),
+        (
+            &["in", "-o", "in/a", "--realm", "songs"],
+            1,
+            "in/a is no folder",
+        ),
+        (&["in", "-o", "-"], 1, "give a file"),
+        (&["none", "-o", "x.czip"], 1, "nothing is written"),
     ] {
         let output = bulk(folder, arguments);
         assert_eq!(output.status.code(), Some(exit_code), "{arguments:?}");
@@ -507,6 +514,54 @@ fn what_cannot_be_kept_is_said_before_anything_is_read() {
         assert!(said.contains(why), "{arguments:?}: {said}");
         assert!(!folder.join("x.czip").exists());
     }
+}
+
+#[test]
+fn a_pipe_is_written_to_and_not_replaced() {
+    let tree = tree();
+    let folder = tree.path();
+    let made = Command::new("mkfifo").arg(folder.join("pipe")).status();
+    assert!(made.unwrap().success());
+    let reader = Command::new("cat")
+        .arg(folder.join("pipe"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("cat is there");
+    run(folder, &["bulk", "in", "-o", "pipe"]);
+    let archive = reader.wait_with_output().unwrap().stdout;
+    fs::write(folder.join("all.czip"), archive).unwrap();
+    run(folder, &["czip", "extract", "all.czip", "-o", "out"]);
+    assert_eq!(
+        all_below(&folder.join("out/in")),
+        all_below(&folder.join("in"))
+    );
+    assert!(!folder.join("pipe").is_file());
+}
+
+#[test]
+fn what_finds_no_room_in_a_store_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = 1_u64;
+    let noise = std::iter::repeat_with(|| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005) + 1;
+        (random >> 33) as u8
+    });
+    fs::write(
+        folder.path().join("noise"),
+        noise.take(40_000_000).collect::<Vec<_>>(),
+    )
+    .unwrap();
+    let arguments = ["noise", "-o", "store", "--realm", "r", "--json"];
+    let output = bulk(
+        folder.path(),
+        &[&arguments[..], &["--store-size", "20MB"]].concat(),
+    );
+    assert!(output.status.success(), "{output:?}");
+    let kept = &json(&output)["kept"]["store"];
+    assert_eq!(kept["new_bytes"], 40_000_000);
+    assert!(kept["held_bytes"].as_u64().unwrap() < 20_000_000);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("of 40.0 MB that are new"), "{said}");
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! What `refrain bulk` finds, as a CZIP archive.
 
-use std::{ops::ControlFlow, path::Path};
+use std::{
+    fs::{self, Metadata, OpenOptions},
+    ops::ControlFlow,
+    path::Path,
+};
 
 use refrain_bulk::{Chunks, Failed, Item, Sink};
 use refrain_codec::chunk::chunking::Chunking;
@@ -42,9 +46,15 @@ pub struct Archive<'a> {
 }
 
 impl<'a> Archive<'a> {
-    pub fn begin(output: &Path, options: &'a CreateOptions) -> Result<Self, CreateError> {
+    pub fn begin(path: &Path, options: &'a CreateOptions) -> Result<Self, CreateError> {
+        // A pipe or a device is written to, never replaced.
+        let is_other = |there: Metadata| !there.is_file() && !there.is_dir();
+        let output = match fs::metadata(path).is_ok_and(is_other) {
+            true => Output::Pipe(Box::new(OpenOptions::new().write(true).open(path)?)),
+            false => Output::File(path.to_owned()),
+        };
         Ok(Self {
-            assembler: Assembler::new(Output::File(output.to_owned()), options)?,
+            assembler: Assembler::new(output, options)?,
             takes: false,
             left_out: 0,
             failed: None,

@@ -203,11 +203,12 @@ impl Keep for History {
         }
         let stat = self.store.stat();
         self.store.close()?;
-        if self.kept.bytes[0] > stat.disk_bytes_max {
-            let [new, bound] = [self.kept.bytes[0], stat.disk_bytes_max].map(bytes);
+        let (new_bytes, held_bytes) = (self.kept.bytes[0], stat.disk.chunks);
+        if new_bytes > held_bytes {
+            let [new, held, bound] = [new_bytes, held_bytes, stat.disk_bytes_max].map(bytes);
             tell(format_args!(
-                "only the latest part of {new} is in the store, whose bound is {bound}: a larger --store-size \
-                 keeps more"
+                "of {new} that are new the store has the latest {held} alone: its bound is {bound}, see \
+                 --store-size, or its disk is full"
             ));
         }
         let Counts {
@@ -223,6 +224,7 @@ impl Keep for History {
             new_bytes,
             known_chunks,
             known_bytes,
+            held_bytes,
             passed_over,
         })
     }

@@ -36,6 +36,8 @@ pub enum Kept {
         new_bytes: u64,
         known_chunks: u64,
         known_bytes: u64,
+        /// All that the store has now: less than what is new where that found no room.
+        held_bytes: u64,
         /// Private keys and chunk stores.
         passed_over: u64,
     },

@@ -206,6 +206,9 @@ impl Report {
             }
             table.print(out)?;
         }
+        if self.chunk_lengths.is_empty() {
+            return Ok(());
+        }
         writeln!(out)?;
         let mut table = Table::new(&["chunks of at least", "number", "redundant"]);
         for lengths in &self.chunk_lengths {

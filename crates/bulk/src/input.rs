@@ -90,17 +90,26 @@ pub(crate) fn find(inputs: Vec<Input>) -> impl Iterator<Item = Result<Found, Fai
 }
 
 fn walk(path: &Path) -> impl Iterator<Item = Result<Found, Failure>> + Send + use<> {
+    let input: Arc<Path> = path.into();
     let entries = WalkDir::new(path).sort_by_file_name().into_iter();
-    entries.map(|entry| match entry {
+    entries.map(move |entry| match entry {
         Ok(entry) => found(&entry).map_err(|failed| Failure {
             path: entry.path().into(),
             failed,
         }),
         Err(error) => Err(Failure {
-            path: error.path().unwrap_or(Path::new("")).into(),
-            failed: Failed::Unread(error.into()),
+            path: error.path().map_or_else(|| input.clone(), Into::into),
+            failed: Failed::Unread(without_path(error)),
         }),
     })
+}
+
+/// What went wrong, without where: that is told beside it.
+fn without_path(error: walkdir::Error) -> io::Error {
+    let words = error.to_string();
+    error
+        .into_io_error()
+        .unwrap_or_else(|| io::Error::other(words))
 }
 
 fn found(entry: &DirEntry) -> Result<Found, Failed> {
@@ -108,7 +117,7 @@ fn found(entry: &DirEntry) -> Result<Found, Failed> {
     let metadata = match depth {
         // A link that was given is followed.
         0 => fs::metadata(path)?,
-        _ => entry.metadata().map_err(io::Error::from)?,
+        _ => entry.metadata().map_err(without_path)?,
     };
     let kind = metadata.file_type();
     let content = if kind.is_dir() || kind.is_symlink() {
