@@ -185,7 +185,7 @@ pub struct Archive<S> {
     source: S,
     header: Header,
     root: Root,
-    frames: Cache<(Stream, u64), Arc<[u8]>, FrameWeight>,
+    frames: Cache<(Stream, u64), Arc<Vec<u8>>, FrameWeight>,
     parts: PartCache,
     /// The private root of an archive that is encrypted, as stored, with the header before it.
     sealed_root: Option<SealedRoot>,

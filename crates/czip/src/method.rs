@@ -3,6 +3,7 @@
 //! A frame as stored begins with a byte for its method, so that it can be read wherever it is found.
 
 use std::{
+    borrow::Cow,
     fmt,
     io::{self, Read},
     str::FromStr,
@@ -263,17 +264,29 @@ fn zstd_frame<'a>(
 ///
 /// # Errors
 /// If it is no such frame.
-pub fn decompress(stored: &[u8], base: Option<&[u8]>, limit: usize) -> Result<Vec<u8>, FrameError> {
-    let (number, payload) = match stored {
+pub fn decompress<'a>(
+    stored: impl Into<Cow<'a, [u8]>>,
+    base: Option<&[u8]>,
+    limit: usize,
+) -> Result<Vec<u8>, FrameError> {
+    let stored = stored.into();
+    let (number, payload) = match &*stored {
         [number, payload @ ..] => (Some(*number), payload),
-        [] => (None, stored),
+        [] => (None, &stored[..]),
     };
     if base.is_some() && number != Some(Method::Zstd.number()) {
         return Err(FrameError::Base);
     }
     match number {
         Some(0) if payload.len() > limit => Err(FrameError::TooLong { limit }),
-        Some(0) => Ok(payload.to_vec()),
+        Some(0) => Ok(match stored {
+            Cow::Borrowed(_) => payload.to_vec(),
+            // Large new memory costs more than moving what is there.
+            Cow::Owned(mut stored) => {
+                stored.remove(0);
+                stored
+            }
+        }),
         Some(1) => zstd_plain(payload, base.unwrap_or_default(), limit),
         Some(2) => read_bounded(GzDecoder::new(payload), limit, GzDecoder::into_inner),
         Some(3) => read_bounded(BzDecoder::new(payload), limit, BzDecoder::into_inner),

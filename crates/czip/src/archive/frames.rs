@@ -15,9 +15,9 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrameWeight;
 
-impl Weighter<(Stream, u64), Arc<[u8]>> for FrameWeight {
-    fn weight(&self, _: &(Stream, u64), plain: &Arc<[u8]>) -> u64 {
-        plain.len() as u64 + 64
+impl Weighter<(Stream, u64), Arc<Vec<u8>>> for FrameWeight {
+    fn weight(&self, _: &(Stream, u64), plain: &Arc<Vec<u8>>) -> u64 {
+        plain.capacity() as u64 + 64
     }
 }
 
@@ -26,12 +26,12 @@ impl<S: Source> Archive<S> {
     ///
     /// # Errors
     /// If it, or its base, cannot be read or is damaged.
-    pub fn frame(&self, stream: Stream, number: u64) -> Result<Arc<[u8]>, ReadError> {
+    pub fn frame(&self, stream: Stream, number: u64) -> Result<Arc<Vec<u8>>, ReadError> {
         self.frames
             .get_or_insert_with(&(stream, number), || self.plain_frame(stream, number))
     }
 
-    fn plain_frame(&self, stream: Stream, number: u64) -> Result<Arc<[u8]>, ReadError> {
+    fn plain_frame(&self, stream: Stream, number: u64) -> Result<Arc<Vec<u8>>, ReadError> {
         let frame = self.frame_row(stream, number)?;
         let base = match frame.base {
             Some(base) => {
@@ -46,8 +46,12 @@ impl<S: Source> Archive<S> {
             None => None,
         };
         let stored = self.stored_frame(stream, number, &frame)?;
-        let plain = self.unpack_frame((stream, number), stored, base.as_deref())?;
-        Ok(plain.into())
+        let plain = self.unpack_frame(
+            (stream, number),
+            stored,
+            base.as_ref().map(|base| &base[..]),
+        )?;
+        Ok(Arc::new(plain))
     }
 
     /// The plain bytes of a frame as stored, whose base has the plain bytes `base`.
@@ -61,7 +65,7 @@ impl<S: Source> Archive<S> {
             stored = self.open_frame(&key, stored, stream, number)?;
         }
         let limit = self.header().frame_bytes_max as usize;
-        let plain = decompress(&stored, base, limit).map_err(|error| ReadError::Frame {
+        let plain = decompress(stored, base, limit).map_err(|error| ReadError::Frame {
             stream,
             number,
             error,

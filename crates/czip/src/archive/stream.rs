@@ -13,7 +13,7 @@ pub struct StreamReader<'a, S> {
     position: u64,
     run: Option<ReferenceRun>,
     /// The frame last read from.
-    frame: Option<(u64, Arc<[u8]>)>,
+    frame: Option<(u64, Arc<Vec<u8>>)>,
 }
 
 impl<'a, S: Source> StreamReader<'a, S> {

@@ -158,7 +158,7 @@ impl FrameMaker {
             stored = open_frame(Some(&seal.group), key, stored, seal.how.is_padded)
                 .map_err(io::Error::other)?;
         }
-        let plain = decompress(&stored, None, self.frame_bytes_max);
+        let plain = decompress(stored, None, self.frame_bytes_max);
         Ok(Some(plain.map_err(io::Error::other)?.into()))
     }
 }

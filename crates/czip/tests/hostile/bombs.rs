@@ -274,6 +274,7 @@ fn what_is_no_frame_of_its_method_is_refused() {
     let frames = [b"\0abc".to_vec(), zstd(15 << 3), gzip, bzip2];
     for frame in &frames {
         assert_eq!(decompress(frame, None, 3).unwrap(), b"abc");
+        assert_eq!(decompress(frame.clone(), None, 3).unwrap(), b"abc");
         let short = decompress(frame, None, 2);
         assert!(
             matches!(short, Err(FrameError::TooLong { limit: 2 })),
@@ -285,13 +286,13 @@ fn what_is_no_frame_of_its_method_is_refused() {
         }
         if frame[0] != 0 {
             for behind in [&b"?"[..], &frame[1..], b"\x50\x2a\x4d\x18\0\0\0\0"] {
-                let more = decompress(&[&frame[..], behind].concat(), None, 100);
+                let more = decompress([&frame[..], behind].concat(), None, 100);
                 assert!(matches!(more, Err(FrameError::Corrupt { .. })), "{more:?}");
             }
         }
     }
     for window in [16 << 3, 15 << 3 | 1, 0xff] {
-        let wide = decompress(&zstd(window), None, 100);
+        let wide = decompress(zstd(window), None, 100);
         assert!(matches!(wide, Err(FrameError::Corrupt { .. })), "{wide:?}");
     }
 }
