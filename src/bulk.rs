@@ -2,11 +2,11 @@
 
 mod archive;
 mod history;
+mod inputs;
 mod keep;
 mod report;
 
 use std::{
-    fs,
     num::NonZero,
     path::{Path, PathBuf},
     time::Instant,
@@ -16,9 +16,10 @@ use anyhow::{Context, ensure};
 use archive::Archive;
 use clap::Args;
 use history::History;
+use inputs::{InputArguments, expected_bytes, is_standard};
 use keep::Keep;
 use refrain_bulk::{
-    BulkOptions, Choice, Failed, Input, Method, Progress, Sink, Threads, choose, find_redundancy,
+    BulkOptions, Choice, Failed, Method, Progress, Sink, Threads, choose, find_redundancy,
 };
 use refrain_codec::{
     chunk::{
@@ -36,8 +37,7 @@ use crate::{
     bounded,
     czip::create::parse_profile,
     interrupt::Interrupt,
-    progress,
-    standard_io::{self, StandardInput},
+    progress, standard_io,
     store::{SIZE_BYTES_DEFAULT, parse_realm, refuse_loss},
     table::{count, printable_path},
     told::tell,
@@ -60,11 +60,8 @@ const BATCH_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Args)]
 pub struct BulkArguments {
-    /// Files, and folders with all that is in them; `-` is standard input. What has several names, or is
-    /// given twice, is read and counted as often. What cannot be read is told, the rest goes on, and the
-    /// exit code is 1
-    #[arg(value_name = "FILE|DIR", required = true)]
-    inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    inputs: InputArguments,
     /// Who does the work: `auto`, the fastest, by a short measurement if there is enough to do; `pipeline`, all of this machine's threads and vectors; `harens`, the same with its
     /// CUDA GPUs, which find where chunks may end; and to see what these are worth `naive`, one thread and a byte
     /// at a time, and `cuda`, one thread and a GPU. All find the same
@@ -165,8 +162,8 @@ fn parse_method(name: &str) -> Result<Asked, String> {
 
 pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     let interrupt = Interrupt::listen()?;
-    let inputs = inputs(&arguments.inputs, &interrupt)?;
-    let expected = expected_bytes(&arguments.inputs, &interrupt);
+    let inputs = (arguments.inputs).open(arguments.keep.archive(), &interrupt)?;
+    let expected = expected_bytes(&inputs, &interrupt);
     let (method, why) = match arguments.method {
         Asked::Only(method) => (method, None),
         Asked::Auto => {
@@ -212,12 +209,16 @@ pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
         interrupt.flow()
     });
     bar.finish_and_clear();
-    interrupt.check()?;
-    let outcome = outcome.with_context(|| format!("--method {}", options.method))?;
+    let outcome = outcome.with_context(|| format!("--method {}", options.method));
+    let outcome = interrupt.or(outcome)?;
     if let Some(failure) = &outcome.gpu_failure {
         tell(format_args!("{failure}; the processor went on for it"));
     }
     let found = &outcome.redundancy;
+    // Of half of an input nothing is kept.
+    if keep.is_some() {
+        interrupt.check()?;
+    }
     ensure!(
         keep.is_none() || found.files > 0 || found.failures == 0,
         "nothing could be read: nothing is written"
@@ -235,6 +236,9 @@ pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     report
         .print(arguments.json)
         .map_err(standard_io::output_failed)?;
+    if outcome.is_cut_short {
+        interrupt.check()?;
+    }
     ensure!(
         report.unread_files == 0,
         "this is without what could not be read: {}",
@@ -257,7 +261,7 @@ impl BulkArguments {
         expected: Option<u64>,
     ) -> anyhow::Result<CreateOptions> {
         ensure!(
-            output.as_os_str() != STANDARD,
+            !is_standard(output),
             "the report goes to standard output: give a file, or a pipe that has a name, with -o"
         );
         ensure!(
@@ -269,9 +273,9 @@ impl BulkArguments {
             options.hasher == ChunkHasher::Blake3,
             "archives know chunks by blake3: leave --hash out"
         );
-        let is_standard = |path: &PathBuf| path.as_os_str() == STANDARD;
+        let inputs = &self.inputs.inputs;
         ensure!(
-            self.inputs.len() == 1 || !self.inputs.iter().any(is_standard),
+            inputs.len() == 1 || !inputs.iter().any(|path| is_standard(path)),
             "`-` is archived alone: it has no name"
         );
         Ok(archive::options(
@@ -285,6 +289,14 @@ impl BulkArguments {
 }
 
 impl KeepArguments {
+    /// Where an archive goes, if one is to be made.
+    fn archive(&self) -> Option<&Path> {
+        match self.realm {
+            None => self.output.as_deref(),
+            Some(_) => None,
+        }
+    }
+
     /// The configuration of the chunk store in a folder, or of a new one.
     fn store_config(&self, folder: &Path) -> anyhow::Result<StoreConfig> {
         ensure!(
@@ -313,7 +325,8 @@ fn options(arguments: &BulkArguments, method: Method) -> anyhow::Result<BulkOpti
             let mut chunking = Chunking::new(chunker, average)?;
             if let Some(ByteSize(shortest)) = arguments.chunk_min {
                 let shortest = u32::try_from(shortest).unwrap_or(u32::MAX);
-                chunking = chunking.with_bounds(shortest, chunking.max_bytes())?;
+                let bounded = chunking.with_bounds(shortest, chunking.max_bytes());
+                chunking = bounded.context("--chunk-min")?;
             }
             (chunking, arguments.hash.unwrap_or_default())
         }
@@ -339,67 +352,12 @@ fn options(arguments: &BulkArguments, method: Method) -> anyhow::Result<BulkOpti
     })
 }
 
-fn inputs(paths: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<Input>> {
-    let standard = paths.iter().filter(|path| path.as_os_str() == STANDARD);
-    ensure!(
-        standard.count() < 2,
-        "standard input is read once: `-` may stand once"
-    );
-    let mut inputs = Vec::new();
-    for path in paths {
-        inputs.push(match path.as_os_str() == STANDARD {
-            true => {
-                let stream = StandardInput::new(interrupt).context("standard input")?;
-                Input::Stream("standard input".into(), Box::new(stream))
-            }
-            false => Input::Path(path.clone()),
-        });
-    }
-    Ok(inputs)
-}
-
 fn parse_batch_size(text: &str) -> Result<usize, String> {
     let ByteSize(asked) = bounded::size(text)?;
     match (BATCH_BYTES_MIN..=BATCH_BYTES_MAX).contains(&asked) {
         true => Ok(asked as usize),
         false => Err("expected 4KiB to 1GiB".to_owned()),
     }
-}
-
-/// About how many bytes there are, if that can be known before they are read.
-fn expected_bytes(paths: &[PathBuf], interrupt: &Interrupt) -> Option<u64> {
-    let mut sum = 0;
-    for path in paths {
-        sum += match path.as_os_str() == STANDARD {
-            true => standard_io::input_left()?,
-            false => bytes_below(path, interrupt),
-        };
-    }
-    Some(sum)
-}
-
-/// Bytes of the files at and below `path`; what cannot be read has none.
-fn bytes_below(path: &Path, interrupt: &Interrupt) -> u64 {
-    if let Ok(metadata) = fs::metadata(path)
-        && !metadata.is_dir()
-    {
-        return metadata.len();
-    }
-    let mut sum = 0;
-    let mut folders = vec![path.to_owned()];
-    while let Some(folder) = folders.pop()
-        && interrupt.check().is_ok()
-    {
-        for below in fs::read_dir(folder).into_iter().flatten().flatten() {
-            // Of the entry itself: links are not followed.
-            match below.metadata() {
-                Ok(metadata) if metadata.is_dir() => folders.push(below.path()),
-                Ok(metadata) if metadata.is_file() => sum += metadata.len(),
-                _ => {}
-            }
-        }
-    }
-    sum
 }
 
 fn in_words(path: &Path, failed: &Failed) -> String {

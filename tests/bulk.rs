@@ -194,13 +194,14 @@ fn values_that_make_no_sense_are_refused() {
         &["a", "--batch-size", "1"],
         &["a", "--chunker", "gear"],
         &["a", "--hash", "md5"],
+        &["a", "--exclude", "["],
         &[],
     ] {
         let output = bulk(songs.path(), arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }
     for (arguments, why) in [
-        (&["a", "--chunk-min", "1MB"][..], "not 1000000"),
+        (&["a", "--chunk-min", "1MB"][..], "--chunk-min: "),
         (&["-", "a", "-"], "standard input is read once"),
     ] {
         let output = bulk(songs.path(), arguments);
@@ -211,11 +212,31 @@ fn values_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn signals_end_it_while_nothing_comes() {
+fn what_matches_a_pattern_is_left_alone() {
+    let tree = tree();
+    let files = |arguments: &[&str]| {
+        let bulk = ["bulk", "in", "--json"];
+        json(&run(tree.path(), &[&bulk, arguments].concat()))["files"].clone()
+    };
+    assert_eq!(files(&[]), 5);
+    assert_eq!(files(&["--exclude", "below/"]), 4);
+    assert_eq!(files(&["--exclude", "b*", "--exclude", "/in/secret"]), 3);
+    assert_eq!(files(&["--exclude", "/secret"]), 5);
+    assert_eq!(files(&["--exclude", "in"]), 0);
+    run(
+        tree.path(),
+        &["bulk", "in", "--exclude", "below/", "-o", "all.czip"],
+    );
+    let list = run(tree.path(), &["czip", "list", "all.czip"]).stdout;
+    assert!(!String::from_utf8(list).unwrap().contains("in/below/"));
+}
+
+#[test]
+fn signals_end_it_while_nothing_comes_and_it_says_what_came_so_far() {
     for (signal, exit_code) in ending_signals() {
-        let mut child = command(&["bulk", "-"])
+        let mut child = command(&["bulk", "-", "--json"])
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn()
             .expect("the program runs");
         let mut input = child.stdin.take().expect("it is piped");
@@ -226,6 +247,9 @@ fn signals_end_it_while_nothing_comes() {
         assert!(sent.expect("a shell is there").success());
         let ended = eventually("it ends", || child.try_wait().unwrap());
         assert_eq!(ended.code(), Some(exit_code), "{signal}");
+        let found = json(&child.wait_with_output().unwrap());
+        assert_eq!(found["is_cut_short"], true);
+        assert!(found["bytes"].as_u64() <= Some(1 << 20), "{found}");
     }
 }
 
@@ -345,7 +369,11 @@ fn an_archive_is_not_in_itself_and_what_cannot_be_read_is_not_either() {
     for _ in 0..2 {
         let output = bulk(folder, &["in", "none", "-o", "in/all.czip", "--json"]);
         assert_eq!(output.status.code(), Some(1));
-        assert_eq!(json(&output)["unread_files"], 1);
+        let found = json(&output);
+        assert_eq!(
+            (&found["unread_files"], &found["files"]),
+            (&1.into(), &5.into())
+        );
         let list = run(folder, &["czip", "list", "in/all.czip"]).stdout;
         let list = String::from_utf8(list).unwrap();
         assert!(

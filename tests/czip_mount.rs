@@ -12,6 +12,7 @@ use std::{
 };
 
 use common::command::ending_signals;
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// A mount's process, which does not outlive the test.
@@ -251,4 +252,15 @@ fn one_file_system_keeps_a_folder_empty_that_another_is_mounted_on() {
     };
     assert_eq!(listed(&[]), 5);
     assert_eq!(listed(&["--one-file-system"]), 3);
+    let read = |options: &[&str]| {
+        let bulk = refrain()
+            .args(["bulk", "--json"])
+            .args(options)
+            .arg(&folder)
+            .output();
+        let found: Value = serde_json::from_slice(&bulk.unwrap().stdout).unwrap();
+        found["files"].clone()
+    };
+    assert_eq!(read(&[]), 2);
+    assert_eq!(read(&["--one-file-system"]), 1);
 }

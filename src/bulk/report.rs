@@ -20,6 +20,8 @@ pub struct Report {
     /// Why `auto` chose that.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
+    /// Whether somebody ended it before all was read.
+    is_cut_short: bool,
     files: u64,
     bytes: u64,
     seconds: f64,
@@ -101,6 +103,7 @@ impl Report {
         Self {
             method: options.method.to_string(),
             why,
+            is_cut_short: outcome.is_cut_short,
             files: found.files,
             bytes: found.bytes,
             seconds: elapsed.as_secs_f64(),
@@ -151,7 +154,8 @@ impl Report {
             (
                 "read",
                 format!(
-                    "{} of {} in {:.3} s: {:.2} GB/s, on {}",
+                    "{}{} of {} in {:.3} s: {:.2} GB/s, on {}",
+                    if self.is_cut_short { "so far " } else { "" },
                     bytes(self.bytes),
                     count(self.files, "file", "files"),
                     self.seconds,

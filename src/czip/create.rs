@@ -494,7 +494,7 @@ fn parse_frame_size(text: &str) -> Result<u32, String> {
 }
 
 /// A pattern as it is, if it is one.
-fn parse_pattern(text: &str) -> Result<String, ExcludeError> {
+pub fn parse_pattern(text: &str) -> Result<String, ExcludeError> {
     Exclude::new([text]).map(|_| text.to_owned())
 }
 

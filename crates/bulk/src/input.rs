@@ -17,10 +17,52 @@ use crate::{batch::Failure, outcome::Failed};
 
 /// Something to be read.
 pub enum Input {
-    /// A file, or a folder with all that is in it; links to either are followed.
-    Path(PathBuf),
+    /// A file, or a folder with all that is in it within bounds; links to either are followed.
+    Path(PathBuf, Bounds),
     /// A stream of bytes, and what it is called.
     Stream(PathBuf, Box<dyn Read + Send>),
+}
+
+/// What of an input that is a folder is read: by default all.
+#[derive(Clone, Default)]
+pub struct Bounds {
+    /// Whether folders on other file systems than the input count as empty.
+    pub is_one_file_system: bool,
+    /// Whether what is at a path is left alone, with all that is in it; asked of the input as well.
+    pub skips: Option<Skips>,
+}
+
+/// Says whether something is left alone, by its path and by what the system knows of it, as of an [`Item`].
+pub type Skips = Arc<dyn Fn(&Path, &Metadata) -> bool + Send + Sync>;
+
+impl Bounds {
+    /// All that is at and below `path`, in the order of names.
+    fn entries(
+        &self,
+        path: &Path,
+    ) -> impl Iterator<Item = walkdir::Result<DirEntry>> + Send + use<> {
+        let skips = self.skips.clone();
+        let entries = WalkDir::new(path).same_file_system(self.is_one_file_system);
+        let entries = entries.sort_by_file_name().into_iter();
+        entries.filter_entry(move |entry| match &skips {
+            // What cannot be looked at is told later.
+            Some(skips) => !metadata(entry).is_ok_and(|metadata| skips(entry.path(), &metadata)),
+            None => true,
+        })
+    }
+}
+
+impl Input {
+    /// About how many bytes it has, if that can be known before they are read; what cannot be looked at has
+    /// none. `go_on` says whether to look further.
+    pub fn expected_bytes(&self, go_on: &mut dyn FnMut() -> bool) -> Option<u64> {
+        let Self::Path(path, bounds) = self else {
+            return None;
+        };
+        let entries = bounds.entries(path).take_while(|_| go_on());
+        let files = entries.flatten().filter_map(|entry| metadata(&entry).ok());
+        Some(files.filter(Metadata::is_file).map(|file| file.len()).sum())
+    }
 }
 
 /// Something that was found: a file, a folder, a link or a stream.
@@ -83,16 +125,18 @@ pub(crate) fn find(inputs: Vec<Input>) -> impl Iterator<Item = Result<Found, Fai
                 },
                 content: Content::Stream(stream),
             }))),
-            Input::Path(path) => Box::new(walk(&path)),
+            Input::Path(path, bounds) => Box::new(walk(&path, &bounds)),
         };
         found
     })
 }
 
-fn walk(path: &Path) -> impl Iterator<Item = Result<Found, Failure>> + Send + use<> {
+fn walk(
+    path: &Path,
+    bounds: &Bounds,
+) -> impl Iterator<Item = Result<Found, Failure>> + Send + use<> {
     let input: Arc<Path> = path.into();
-    let entries = WalkDir::new(path).sort_by_file_name().into_iter();
-    entries.map(move |entry| match entry {
+    bounds.entries(path).map(move |entry| match entry {
         Ok(entry) => found(&entry).map_err(|failed| Failure {
             path: entry.path().into(),
             failed,
@@ -112,13 +156,17 @@ fn without_path(error: walkdir::Error) -> io::Error {
         .unwrap_or_else(|| io::Error::other(words))
 }
 
+fn metadata(entry: &DirEntry) -> io::Result<Metadata> {
+    match entry.depth() {
+        // A link that was given is followed.
+        0 => fs::metadata(entry.path()),
+        _ => entry.metadata().map_err(without_path),
+    }
+}
+
 fn found(entry: &DirEntry) -> Result<Found, Failed> {
     let (path, depth) = (entry.path(), entry.depth());
-    let metadata = match depth {
-        // A link that was given is followed.
-        0 => fs::metadata(path)?,
-        _ => entry.metadata().map_err(without_path)?,
-    };
+    let metadata = metadata(entry)?;
     let kind = metadata.file_type();
     let content = if kind.is_dir() || kind.is_symlink() {
         Content::Nothing

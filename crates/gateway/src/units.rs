@@ -65,6 +65,7 @@ const BYTES: Scale = Scale {
     units: &[("GiB", GIB), ("MiB", MIB), ("KiB", KIB), ("B", 1)],
     aliases: &[
         ("", 1),
+        ("TiB", GIB << 10),
         ("TB", 1_000_000_000_000),
         ("GB", 1_000_000_000),
         ("MB", 1_000_000),
@@ -76,7 +77,7 @@ const BYTES: Scale = Scale {
         ("k", 1_000),
         ("K", 1_000),
     ],
-    known: "B, KiB, MiB, GiB, kB, MB, GB, TB",
+    known: "B, KiB, MiB, GiB, TiB, kB, MB, GB, TB",
     example: "128MiB",
 };
 
@@ -250,6 +251,7 @@ mod tests {
     fn quantities_read_as_people_write_them() {
         assert_eq!("128MiB".parse(), Ok(ByteSize(128 << 20)));
         assert_eq!("1.5 GiB".parse(), Ok(ByteSize(3 << 29)));
+        assert_eq!("2TiB".parse(), Ok(ByteSize(2 << 40)));
         assert_eq!("9.1TB".parse(), Ok(ByteSize(9_100_000_000_000)));
         for (text, bytes) in [("100G", 100_000_000_000), ("2T", 2 * 10_u64.pow(12))] {
             assert_eq!(text.parse(), Ok(ByteSize(bytes)));

@@ -7,10 +7,12 @@ use std::{
     ops::ControlFlow,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use refrain_bulk::{
-    BulkOptions, Failed, Input, Method, Outcome, Progress, Redundancy, find_redundancy,
+    Bounds, BulkOptions, Failed, Input, Method, Outcome, Progress, Redundancy, Skips,
+    find_redundancy,
 };
 
 use super::methods;
@@ -39,7 +41,7 @@ fn find(inputs: Vec<Input>, method: Method) -> (Redundancy, Vec<(PathBuf, String
 }
 
 fn path(path: impl AsRef<Path>) -> Input {
-    Input::Path(path.as_ref().to_owned())
+    Input::Path(path.as_ref().to_owned(), Bounds::default())
 }
 
 #[test]
@@ -65,6 +67,58 @@ fn folders_are_walked_in_order_and_links_in_them_are_not_followed() {
         let (found, _) = find(vec![path(at("in/link"))], method);
         assert_eq!(found.bytes, 5000);
     }
+}
+
+#[test]
+fn what_is_to_be_left_alone_is_not_read_and_with_a_folder_all_that_is_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir_all(at("in/left/below")).unwrap();
+    for (name, bytes) in [
+        ("in/a", 5000),
+        ("in/left/b", 1),
+        ("in/left/below/c", 1),
+        ("in/d", 7),
+    ] {
+        fs::write(at(name), vec![1; bytes]).unwrap();
+    }
+    symlink(at("in/left"), at("in/link")).unwrap();
+    let bounded = |input: &str, left: &[&str]| {
+        let left: Vec<PathBuf> = left.iter().map(|name| at(name)).collect();
+        let skips: Skips = Arc::new(move |path, metadata| {
+            let is_left = left.iter().any(|left| left == path);
+            assert!(!is_left || metadata.is_dir() == path.ends_with("left"));
+            is_left
+        });
+        let bounds = Bounds {
+            skips: Some(skips),
+            ..Bounds::default()
+        };
+        Input::Path(at(input), bounds)
+    };
+    for (input, left, files, bytes) in [
+        ("in", &[][..], 4, 5009),
+        ("in", &["in/left"], 2, 5007),
+        ("in", &["in/left/below/c", "in/a"], 2, 8),
+        ("in/left", &["in/left"], 0, 0),
+        // What is there is asked of the folder that is given, not of the link.
+        ("in/link", &["in/left"], 2, 2),
+        ("in/d", &["in/d"], 0, 0),
+        ("none", &["none"], 0, 0),
+    ] {
+        let input = || bounded(input, left);
+        assert_eq!(input().expected_bytes(&mut || true), Some(bytes));
+        for method in methods() {
+            let (found, failures) = find(vec![input()], method);
+            assert_eq!((found.files, found.bytes), (files, bytes), "{left:?}");
+            assert_eq!(
+                failures.len(),
+                usize::from(left == ["none"]),
+                "{failures:?}"
+            );
+        }
+    }
+    assert!(bounded("in", &[]).expected_bytes(&mut || false) < Some(5009));
 }
 
 #[test]

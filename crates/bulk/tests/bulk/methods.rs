@@ -3,7 +3,7 @@
 use std::{io::Cursor, num::NonZero, ops::ControlFlow};
 
 use proptest::{collection::vec, prelude::*};
-use refrain_bulk::{BulkOptions, Input, Method, Redundancy, Threads, find_redundancy};
+use refrain_bulk::{Bounds, BulkOptions, Input, Method, Redundancy, Threads, find_redundancy};
 use refrain_codec::chunk::{
     chunking::{Chunking, ChunkingMethod},
     hash::ChunkHasher,
@@ -80,7 +80,7 @@ proptest! {
                         return Input::Stream(path, Box::new(Cursor::new(content.clone())));
                     }
                     std::fs::write(&path, content).unwrap();
-                    Input::Path(path)
+                    Input::Path(path, Bounds::default())
                 })
                 .collect::<Vec<_>>()
         };

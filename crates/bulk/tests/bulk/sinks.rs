@@ -8,7 +8,9 @@ use std::{
 };
 
 use proptest::{collection::vec, prelude::*};
-use refrain_bulk::{BulkOptions, Chunks, Failed, Input, Item, Method, Sink, find_redundancy};
+use refrain_bulk::{
+    Bounds, BulkOptions, Chunks, Failed, Input, Item, Method, Sink, find_redundancy,
+};
 use refrain_codec::chunk::hash::ChunkHasher;
 
 use super::{
@@ -102,7 +104,7 @@ fn given(inputs: Vec<Input>, options: &BulkOptions) -> Vec<Given> {
 }
 
 fn path(path: impl AsRef<Path>) -> Input {
-    Input::Path(path.as_ref().to_owned())
+    Input::Path(path.as_ref().to_owned(), Bounds::default())
 }
 
 proptest! {

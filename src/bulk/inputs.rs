@@ -1,0 +1,106 @@
+//! What `refrain bulk` reads, and what it leaves alone.
+
+use std::{
+    fs::{self, Metadata},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use refrain_bulk::{Bounds, Input, Skips};
+use refrain_czip::create::{Exclude, FileId, name_of};
+
+use super::STANDARD;
+use crate::{
+    czip::create::parse_pattern,
+    interrupt::Interrupt,
+    standard_io::{self, StandardInput},
+};
+
+#[derive(Args)]
+pub struct InputArguments {
+    /// Files, and folders with all that is in them; `-` is standard input. What has several names, or is
+    /// given twice, is read and counted as often. What cannot be read is told, the rest goes on, and the
+    /// exit code is 1
+    #[arg(value_name = "FILE|DIR", required = true)]
+    pub inputs: Vec<PathBuf>,
+    /// Leave alone what matches, such as '*.o', target/ or /site/cache, as `refrain czip create` does; may be
+    /// given several times
+    #[arg(long, value_name = "PATTERN", value_parser = parse_pattern)]
+    exclude: Vec<String>,
+    /// Take folders as empty that are on other file systems than the FILE or DIR that they are in
+    #[arg(long)]
+    one_file_system: bool,
+}
+
+impl InputArguments {
+    /// All of them. What is in the file `output` is left alone where it is found: it will be replaced.
+    pub fn open(&self, output: Option<&Path>, interrupt: &Interrupt) -> anyhow::Result<Vec<Input>> {
+        let standard = self.inputs.iter().filter(|path| is_standard(path));
+        ensure!(
+            standard.count() < 2,
+            "standard input is read once: `-` may stand once"
+        );
+        let exclude = match &self.exclude[..] {
+            [] => None,
+            patterns => Some(Exclude::new(patterns.iter().map(String::as_str))?),
+        };
+        let own = output.and_then(|output| fs::metadata(output).ok());
+        let own = own.filter(Metadata::is_file).as_ref().map(FileId::of);
+        let mut inputs = Vec::new();
+        for path in &self.inputs {
+            inputs.push(match is_standard(path) {
+                true => {
+                    let stream = StandardInput::new(interrupt).context("standard input")?;
+                    Input::Stream("standard input".into(), Box::new(stream))
+                }
+                false => Input::Path(
+                    path.clone(),
+                    Bounds {
+                        is_one_file_system: self.one_file_system,
+                        skips: skips(path, exclude.as_ref(), own),
+                    },
+                ),
+            });
+        }
+        Ok(inputs)
+    }
+}
+
+pub fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == STANDARD
+}
+
+/// About how many bytes there are, if that can be known before they are read.
+pub fn expected_bytes(inputs: &[Input], interrupt: &Interrupt) -> Option<u64> {
+    let bytes = |input: &Input| match input {
+        Input::Stream(..) => standard_io::input_left(),
+        Input::Path(..) => input.expected_bytes(&mut || interrupt.check().is_ok()),
+    };
+    inputs.iter().map(bytes).sum()
+}
+
+/// What is left alone of an input: what patterns are of, by what an archive would call it, and below it
+/// a file.
+fn skips(input: &Path, exclude: Option<&Exclude>, own: Option<FileId>) -> Option<Skips> {
+    if exclude.is_none() && own.is_none() {
+        return None;
+    }
+    // One without a name is not there, or cannot be looked at: that is told when it is to be read.
+    let name = name_of(input).unwrap_or_default();
+    let (input, exclude) = (input.to_owned(), exclude.cloned());
+    Some(Arc::new(move |path: &Path, metadata: &Metadata| {
+        let below = path.strip_prefix(&input).unwrap_or(path).as_os_str();
+        let (called, is_own) = match below.is_empty() {
+            true => (name.as_bytes().to_vec(), false),
+            false => (
+                [name.as_bytes(), below.as_bytes()].join(&b'/'),
+                own == Some(FileId::of(metadata)),
+            ),
+        };
+        let excludes = |exclude: &Exclude| exclude.is_of(&called, metadata.is_dir());
+        is_own || exclude.as_ref().is_some_and(excludes)
+    }))
+}
