@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use refrain_codec::chunk::chunking::ChunkingMethod;
+
 use crate::{
     cuda::{Gpus, NoGpu},
     error::BulkError,
@@ -38,6 +40,8 @@ pub struct Choice {
 pub enum Why {
     /// So few bytes that no GPU is asked.
     Few(u64),
+    /// Fixed chunks, which no GPU has anything to find for.
+    Fixed,
     /// There is no GPU that could be taken.
     NoGpu(NoGpu),
     /// No threads to measure with could be started.
@@ -59,6 +63,7 @@ impl fmt::Display for Why {
                 "for less than {:.1} GB no GPU is asked",
                 MEASURED_FROM_BYTES as f64 / 1e9
             ),
+            Self::Fixed => f.write_str("fixed chunks have nothing that a GPU could look for"),
             Self::NoGpu(reason) => reason.fmt(f),
             Self::NoThread(error) => {
                 write!(f, "no thread could be started to measure with: {error}")
@@ -85,6 +90,9 @@ pub fn choose(options: &BulkOptions, with_gpus: &BulkOptions, bytes: Option<u64>
         && bytes < MEASURED_FROM_BYTES
     {
         return pipeline(Why::Few(bytes));
+    }
+    if options.chunking.method() == ChunkingMethod::Fixed {
+        return pipeline(Why::Fixed);
     }
     let measure = || -> Result<_, BulkError> {
         let gpus = Gpus::open(options.chunking)?;

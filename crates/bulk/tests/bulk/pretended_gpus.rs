@@ -6,6 +6,7 @@ use std::{io::Cursor, ops::ControlFlow, process::Command};
 use refrain_bulk::{
     BulkError, BulkOptions, Choice, Input, Method, NoGpu, Why, choose, find_redundancy,
 };
+use refrain_codec::chunk::chunking::{Chunking, ChunkingMethod};
 
 use super::{compiled, methods, noise};
 
@@ -90,6 +91,13 @@ fn a_gpu_is_measured_where_there_is_enough_to_do() {
     let Choice { method, why } = choose(&options, &options, Some(1_000_000));
     assert_eq!(method, Method::Pipeline);
     assert!(matches!(why, Why::Few(1_000_000)));
+    let fixed = BulkOptions {
+        chunking: Chunking::new(ChunkingMethod::Fixed, 4096).unwrap(),
+        ..options
+    };
+    let Choice { method, why } = choose(&fixed, &fixed, None);
+    assert_eq!(method, Method::Pipeline);
+    assert!(matches!(why, Why::Fixed), "{why}");
     let Choice { method, why } = choose(&options, &options, None);
     let Why::Measured { pipeline, harens } = why else {
         panic!("{why}");
