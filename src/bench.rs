@@ -1,6 +1,6 @@
 //! `refrain bench`: how fast this machine does what a gateway does, and beside it what
 //! everybody knows: reading and copying memory, compressors, hashes, chunkers, files, and our own
-//! kernels without vectors.
+//! kernels without vectors. Where a CUDA device can be used, how fast that finds anchors, too.
 //!
 //! Single core, but for the pair's rows at the end. All of a row take turns, so that a busy
 //! machine slows all of them; speeds and ratios are medians over the turns. A row is printed once
@@ -16,6 +16,7 @@ mod targets;
 mod text;
 
 use std::{
+    collections::HashSet,
     io::{self, Write},
     path::{Path, PathBuf},
     time::Duration,
@@ -89,7 +90,7 @@ pub fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
     let planned = contests.len() + of_pair.len();
     ensure!(
         planned > 0,
-        "no row's name has `{}` in it; they begin with {kernels}",
+        "no row's name has `{}` in it; they begin with {kernels}; and with GPU, where a CUDA device can be used",
         arguments.filter
     );
 
@@ -202,7 +203,8 @@ fn backends(choice: BackendChoice) -> Vec<Backend> {
 fn kernels(contests: &[Contest<'_>]) -> String {
     let names = contests.iter().map(|contest| &contest.name);
     let mut kernels: Vec<_> = names.chain(&pair::NAMES).map(|name| name.kernel).collect();
-    kernels.dedup();
+    let mut seen = HashSet::new();
+    kernels.retain(|kernel| seen.insert(*kernel));
     kernels.join("; ")
 }
 

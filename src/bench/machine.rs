@@ -1,14 +1,18 @@
 //! The machine that figures come from, and how steadily it ran.
 
 use std::{
-    fs,
+    fs::{self, DirEntry},
     hint::black_box,
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
 
 use refrain_codec::simd::Backend;
 use serde::Serialize;
+
+/// Where NVIDIA's driver says what it has.
+const NVIDIA: &str = "/proc/driver/nvidia";
 
 /// What has to stand beside any figure.
 #[derive(Debug, Serialize)]
@@ -17,6 +21,10 @@ pub struct Machine {
     pub cores: usize,
     /// The sets of instructions that there are kernels for, and that it has.
     pub instructions: Vec<String>,
+    /// NVIDIA's GPUs, and their driver.
+    pub gpus: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_driver: Option<String>,
     /// Processes that wanted to run in the last minute, before ours; `None` if unknown.
     pub load: Option<f64>,
 }
@@ -28,6 +36,8 @@ impl Machine {
             processor: processor(),
             cores: thread::available_parallelism().map_or(1, usize::from),
             instructions: available.collect(),
+            gpus: gpus(),
+            gpu_driver: gpu_driver(),
             load: load(),
         }
     }
@@ -42,6 +52,28 @@ fn processor() -> String {
         || "unknown processor".to_owned(),
         |model| model.trim().to_owned(),
     )
+}
+
+/// What each is called, as the driver says it.
+fn gpus() -> Vec<String> {
+    let gpus = fs::read_dir(Path::new(NVIDIA).join("gpus"));
+    let model = |gpu: DirEntry| {
+        let all = fs::read_to_string(gpu.path().join("information")).ok()?;
+        in_line(&all, "Model:")
+    };
+    let found = gpus.into_iter().flatten().flatten();
+    found.filter_map(model).collect()
+}
+
+fn gpu_driver() -> Option<String> {
+    let version = fs::read_to_string(Path::new(NVIDIA).join("version")).ok()?;
+    in_line(&version, "NVRM version:")
+}
+
+/// What follows a name in the line that begins with it, its words apart by one space each.
+fn in_line(text: &str, name: &str) -> Option<String> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 fn load() -> Option<f64> {
@@ -90,6 +122,16 @@ fn fixed_loop() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_driver_is_told_as_it_tells_itself() {
+        let version = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19\nGCC version: 12\n";
+        let driver = "NVIDIA UNIX x86_64 Kernel Module 535.104.05 Sat Aug 19";
+        assert_eq!(in_line(version, "NVRM version:").as_deref(), Some(driver));
+        let gpu = "Model: \t\t NVIDIA H200\nIRQ:   \t\t 55\n";
+        assert_eq!(in_line(gpu, "Model:").as_deref(), Some("NVIDIA H200"));
+        assert_eq!(in_line(gpu, "Bus:"), None);
+    }
 
     #[test]
     fn the_slowest_is_compared_to_the_fastest() {

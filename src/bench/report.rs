@@ -92,9 +92,7 @@ impl Beside {
         let backend = InstructionSet::ALL
             .into_iter()
             .find(|&backend| speed.name == super::contests::name_of(backend));
-        let target_ratio = target
-            .filter(|_| ours == InstructionSet::Avx512)
-            .and_then(|target| target.ratio(&speed.name));
+        let target_ratio = target.and_then(|target| target.ratio(&speed.name, ours));
         Self {
             target: match backend {
                 Some(backend) => SpeedTarget::new(speed.gb_per_s, target, backend),

@@ -1,4 +1,5 @@
-//! What the kernels were built to reach: on AVX-512, one core, and in the same run as the peers.
+//! What the kernels were built to reach: on AVX-512, one core, and in the same run as the peers; on a GPU
+//! of the H200's class.
 
 use refrain_codec::simd::InstructionSet;
 
@@ -21,7 +22,7 @@ pub struct Target {
 }
 
 #[rustfmt::skip]
-const TARGETS: [Target; 15] = [
+const TARGETS: [Target; 17] = [
     target("PACK anchors", None, Place::Hot, Some(20.0), &[("scalar", 25.0), ("fastcdc", 10.0)]),
     target("PACK anchors", None, Place::File, None, &[("read", 0.7)]),
     target("SAMPLEBYTE p = 64", Some("random"), Place::Hot, Some(15.0), &[("scalar", 10.0)]),
@@ -37,6 +38,9 @@ const TARGETS: [Target; 15] = [
     target("Chunk-Match encode p = 64", None, Place::Hot, Some(1.0), &[("EndRE's paper", 40.0)]),
     target("chunk hashes, 2 KiB", None, Place::Hot, None, &[("blake3", 2.0)]),
     target("chunk hashes, 8 KiB", None, Place::Hot, None, &[("blake3", 1.3)]),
+    target("GPU MODP anchors", None, Place::Device, Some(500.0), &[]),
+    // Whichever is lower.
+    target("GPU MODP anchors", None, Place::File, Some(40.0), &[("copy to it", 0.8)]),
 ];
 
 impl Target {
@@ -49,17 +53,26 @@ impl Target {
         })
     }
 
+    /// Whether it is about a GPU, whatever the processor beside it is.
+    fn is_of_gpu(&self) -> bool {
+        self.kernel.starts_with("GPU")
+    }
+
     /// The speed to reach with these instructions.
     pub fn gb_per_s(&self, instructions: InstructionSet) -> Option<f64> {
         match instructions {
+            _ if self.is_of_gpu() => self.gb_per_s,
             InstructionSet::Avx512 => self.gb_per_s,
             InstructionSet::Avx2 => Some(self.gb_per_s? * AVX2_SHARE),
             InstructionSet::Neon | InstructionSet::Portable => None,
         }
     }
 
-    /// Our speed over that of `peer`.
-    pub fn ratio(&self, peer: &str) -> Option<f64> {
+    /// Our speed over that of `peer`, with these instructions.
+    pub fn ratio(&self, peer: &str, instructions: InstructionSet) -> Option<f64> {
+        if instructions != InstructionSet::Avx512 && !self.is_of_gpu() {
+            return None;
+        }
         let ratio = self.ratios.iter().find(|&&(name, _)| name == peer);
         ratio.map(|&(_, ratio)| ratio)
     }

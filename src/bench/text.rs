@@ -22,6 +22,9 @@ impl RunningTable {
         writeln!(out, "{}, one core of {}", machine.processor, machine.cores)?;
         let instructions = machine.instructions.join(", ");
         writeln!(out, "kernels: {} (of {instructions})", report.backend)?;
+        if let Some(driver) = &machine.gpu_driver {
+            writeln!(out, "GPUs: {}; {driver}", machine.gpus.join(", "))?;
+        }
         writeln!(out, "{}", report.data)?;
         let load = machine.load.unwrap_or(f64::NAN);
         writeln!(out, "machine's load before: {load:.1}")?;
@@ -114,6 +117,8 @@ mod tests {
                 processor: "a processor".to_owned(),
                 cores: 2,
                 instructions: vec!["portable".to_owned(), "avx512".to_owned()],
+                gpus: Vec::new(),
+                gpu_driver: None,
                 load: Some(0.5),
             },
             backend: "avx512".to_owned(),

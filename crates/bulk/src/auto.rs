@@ -142,7 +142,7 @@ fn sample() -> Vec<Input> {
 }
 
 /// Bytes without a pattern, faster than they are cut.
-struct Noise(u64);
+pub(crate) struct Noise(pub(crate) u64);
 
 impl Read for Noise {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

@@ -48,7 +48,7 @@ use cuda::Gpus;
 use tally::Tally;
 
 pub use auto::{Choice, Why, choose};
-pub use cuda::NoGpu;
+pub use cuda::{GpuTrial, NoGpu};
 pub use error::BulkError;
 pub use hash_match::SHARDS;
 pub use input::{Bounds, Input, Item, Skips};

@@ -21,6 +21,9 @@ struct Machine {
     processor: String,
     cores: usize,
     instructions: Vec<String>,
+    #[serde(default)]
+    gpus: Vec<String>,
+    gpu_driver: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -61,6 +64,7 @@ pub fn run(refrain: &Path, data: &Path) -> anyhow::Result<String> {
         introduction(&report),
         overview(&report),
         chunks(&report),
+        gpus(&report),
         peers(&report),
     ]
     .concat())
@@ -173,6 +177,57 @@ fn chunks(report: &Report) -> String {
         }
     }
     page
+}
+
+/// A line for each thing that a GPU does.
+fn gpus(report: &Report) -> String {
+    let mut page = "\n## GPUs\n\n\
+        Finding the anchors that `refrain bulk --method harens` cuts at, on average 2 KiB apart, in noise: \
+        256 MiB\nthat the GPU has (*device*), and batches of 16 MiB that come from memory, with their \
+        anchors back in it (*file*).\n\n"
+        .to_owned();
+    let mut rows = report
+        .rows
+        .iter()
+        .filter(|row| row.kernel.starts_with("GPU "))
+        .peekable();
+    if rows.peek().is_none() {
+        return page + "No CUDA device was there: not measured.\n";
+    }
+    let Machine {
+        gpus, gpu_driver, ..
+    } = &report.machine;
+    writeln!(
+        page,
+        "On {}, {}, {}.\n\n| what | GB/s | to reach |\n|---|--:|--:|",
+        gpus.join(", "),
+        gpu_driver
+            .as_deref()
+            .unwrap_or("a driver of unknown version"),
+        today(),
+    )
+    .expect("memory");
+    for row in rows {
+        writeln!(
+            page,
+            "| {}, {} | {:.1} | {} |",
+            row.kernel,
+            row.place,
+            row.gb_per_s,
+            row.targets()
+        )
+        .expect("memory");
+    }
+    page
+}
+
+/// The date, as far as the system can tell it.
+fn today() -> String {
+    let date = Command::new("date").args(["-u", "+%F"]).output();
+    date.map_or_else(
+        |_| "on an unknown day".to_owned(),
+        |date| String::from_utf8_lossy(&date.stdout).trim().to_owned(),
+    )
 }
 
 /// A line for each peer in each row.

@@ -7,6 +7,7 @@ mod chunks;
 mod decode;
 mod encode;
 mod ends;
+mod gpus;
 mod hashes;
 mod inputs;
 mod markers;
@@ -54,6 +55,8 @@ pub enum Place {
     Loopback,
     /// A folder, as far as the system keeps it in memory.
     Disk,
+    /// A GPU's own memory.
+    Device,
 }
 
 /// Something of ours and what it is measured beside, in turns.
@@ -86,6 +89,7 @@ pub fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> 
     contests.extend(chunks::all(inputs, backends));
     contests.extend(store::all(inputs));
     contests.extend(predictions::all(inputs, backends));
+    contests.extend(gpus::all());
     contests
 }
 
@@ -176,6 +180,7 @@ impl fmt::Display for Place {
             Self::File => "file",
             Self::Loopback => "loopback",
             Self::Disk => "disk",
+            Self::Device => "device",
         })
     }
 }

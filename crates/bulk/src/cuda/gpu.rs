@@ -6,6 +6,7 @@
 )]
 
 use std::{
+    collections::VecDeque,
     ffi::c_void,
     ops::{Deref, DerefMut, Range},
     ptr::NonNull,
@@ -52,7 +53,7 @@ const MARKERS: u32 = 512;
 const PACK_MASK_BITS_MAX: u32 = 15;
 
 /// Why there is no GPU to be had.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 pub enum NoGpu {
     /// No driver, or no device.
     #[error("no CUDA device")]
@@ -282,6 +283,33 @@ impl Slot {
         }
         self.launch()?;
         self.tell()
+    }
+
+    /// Copies batches to the GPU, one after the other, and looks for nothing in them.
+    pub(crate) fn copy(&mut self, batches: &VecDeque<Box<Batch>>) -> Result<(), NoGpu> {
+        let Self { gpu, stream, .. } = self;
+        gpu.context.bind_to_thread()?;
+        let mut begun = Ok(());
+        for batch in batches {
+            let bytes = &batch.bytes[..];
+            assert!(bytes.len() <= self.bytes.len(), "it has room for a batch");
+            let (to, _recorded) = self.bytes.device_ptr_mut(stream);
+            // SAFETY: there is room, and all is over before the batches are given back.
+            begun = unsafe { result::memcpy_htod_async(to, bytes, stream.cu_stream()) };
+            if begun.is_err() {
+                break;
+            }
+        }
+        stream.synchronize()?;
+        Ok(begun?)
+    }
+
+    /// Looks once more for what was looked for last, or in what was copied since.
+    pub(crate) fn find_again(&mut self) -> Result<(), NoGpu> {
+        self.gpu.context.bind_to_thread()?;
+        let launched = self.launch();
+        self.stream.synchronize()?;
+        launched
     }
 
     fn launch(&mut self) -> Result<(), NoGpu> {

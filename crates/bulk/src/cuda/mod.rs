@@ -12,6 +12,7 @@
 
 mod gpu;
 pub(crate) mod serial;
+mod trial;
 
 use std::{
     collections::VecDeque,
@@ -29,6 +30,7 @@ use refrain_codec::{
 
 pub use gpu::NoGpu;
 use gpu::{Gpu, Pinned, Slot};
+pub use trial::GpuTrial;
 
 use crate::{
     batch::{Batch, Bytes},
@@ -99,7 +101,7 @@ impl GpuScanner {
     fn new(gpu: &Arc<Gpu>, options: &BulkOptions) -> Result<Self, NoGpu> {
         let bytes_max = options.batch_bytes + WINDOW_BYTES;
         let distance = anchor_distance(options.chunking);
-        let anchors_max = 1024 + ANCHORS_EXPECTED * bytes_max / distance.bytes();
+        let anchors_max = anchors_max(options.chunking, bytes_max);
         let slots = (0..SLOTS).map(|_| Slot::new(gpu.clone(), bytes_max, anchors_max));
         let is_pack = options.chunking.method() == ChunkingMethod::Pack;
         Ok(Self {
@@ -192,6 +194,11 @@ impl GpuScanner {
         self.idle.clear();
         self.failure.get_or_insert(failure);
     }
+}
+
+/// Anchors in so many bytes that there is room for.
+fn anchors_max(chunking: Chunking, bytes: usize) -> usize {
+    1024 + ANCHORS_EXPECTED * bytes / anchor_distance(chunking).bytes()
 }
 
 /// The bytes of a batch that windows lie in, and the one in front.

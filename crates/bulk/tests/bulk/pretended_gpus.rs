@@ -4,7 +4,7 @@
 use std::{io::Cursor, ops::ControlFlow, process::Command};
 
 use refrain_bulk::{
-    BulkError, BulkOptions, Choice, Input, Method, NoGpu, Why, choose, find_redundancy,
+    BulkError, BulkOptions, Choice, GpuTrial, Input, Method, NoGpu, Why, choose, find_redundancy,
 };
 use refrain_codec::chunk::chunking::{Chunking, ChunkingMethod};
 
@@ -49,6 +49,7 @@ fn gpus_find_the_same() {
         "inputs::",
         "a_gpu_is_there",
         "a_gpu_is_measured",
+        "a_trial_finds_what_is_there",
     ];
     run_pretending(&tests, &[("PRETENDED_GPUS", "1")]);
     run_pretending(&tests, &[("PRETENDED_GPUS", "3")]);
@@ -67,6 +68,7 @@ fn a_gpu_that_breaks_changes_nothing_but_the_speed() {
     run_pretending(&tests, &[("PRETENDED_FAILURE", "0")]);
     run_pretending(&tests, &[("PRETENDED_FAILURE", "50")]);
     run_pretending(&["a_broken_gpu_is_told"], &[("PRETENDED_FAILURE", "6")]);
+    run_pretending(&["a_trial_ends"], &[("PRETENDED_FAILURE", "50")]);
 }
 
 #[test]
@@ -110,6 +112,46 @@ fn a_gpu_is_measured_where_there_is_enough_to_do() {
     assert_eq!(method, faster);
 }
 
+/// A trial of the first GPU, in batches of 200,000 bytes.
+fn trial(method: ChunkingMethod) -> GpuTrial {
+    let options = BulkOptions {
+        chunking: Chunking::new(method, 2048).unwrap(),
+        batch_bytes: 200_000,
+        ..BulkOptions::default()
+    };
+    GpuTrial::open(&options, 1_000_000).expect("there is one")
+}
+
+#[test]
+fn a_trial_finds_what_is_there() {
+    if !is_pretending("a_trial_finds_what_is_there") {
+        return;
+    }
+    for method in [ChunkingMethod::Modp, ChunkingMethod::Pack] {
+        let mut trial = trial(method);
+        assert_eq!(trial.name(), "pretended GPU 0");
+        let likely = trial.batches_bytes() as f64 / 2048.0;
+        let found = trial.find().expect("it works");
+        assert!((0.8..1.2).contains(&(found as f64 / likely)), "{found}");
+        trial.copy().expect("it works");
+        trial.find_on_device().expect("it works");
+        assert_eq!(trial.find().expect("it works"), found);
+    }
+}
+
+#[test]
+fn a_trial_ends_where_the_gpu_breaks() {
+    if !is_pretending("a_trial_ends_where_the_gpu_breaks") {
+        return;
+    }
+    let mut trial = trial(ChunkingMethod::Modp);
+    let broke = (0..100).find_map(|_| trial.find().err());
+    assert!(matches!(broke, Some(NoGpu::Driver(_))), "{broke:?}");
+    trial.find().expect_err("it stays so");
+    trial.find_on_device().expect_err("it is the same GPU");
+    trial.copy().expect_err("it is the same GPU");
+}
+
 #[test]
 fn no_gpu_is_there() {
     if !is_pretending("no_gpu_is_there") {
@@ -123,6 +165,7 @@ fn no_gpu_is_there() {
     let error = outcome.expect_err("there is none");
     assert!(matches!(error, BulkError::NoGpu(NoGpu::None)));
     assert_eq!(error.to_string(), "no CUDA device");
+    assert!(matches!(GpuTrial::open(&options, 1), Err(NoGpu::None)));
     let Choice { method, why } = choose(&options, &options, None);
     assert_eq!(
         (method, why.to_string()),

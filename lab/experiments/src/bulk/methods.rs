@@ -108,6 +108,23 @@ impl Methods {
         speeds.reduce(|one, other| Some(one?.min(other?)))?
     }
 
+    /// From how many bytes on the whole takes less time than the pipeline, as processes, where that takes
+    /// most; infinitely many where it never does.
+    pub fn break_even_bytes(&self) -> Option<f64> {
+        let of_sets = self.sets.iter().filter_map(|set| {
+            let [_, _, Some(pipeline), Some(harens)] = &set.methods else {
+                return None;
+            };
+            let more_s = harens.report.around_s - pipeline.report.around_s;
+            let less_s_a_gb = 1.0 / pipeline.gb_per_s - 1.0 / harens.gb_per_s;
+            Some(match less_s_a_gb > 0.0 {
+                true => 1e9 * more_s.max(0.0) / less_s_a_gb,
+                false => f64::INFINITY,
+            })
+        });
+        of_sets.reduce(f64::max)
+    }
+
     /// The processor's instructions, and GPUs.
     pub fn hardware(&self) -> (String, Vec<String>) {
         let reports = || {

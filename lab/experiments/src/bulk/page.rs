@@ -57,6 +57,15 @@ pub fn page(
             "| harens, 16 cores | {ASKED_GB_PER_S_OF_GPUS} GB/s | not measured: no GPU | |"
         )?,
     }
+    let break_even = match methods.break_even_bytes() {
+        None => "not measured: no GPU".to_owned(),
+        Some(bytes) if bytes.is_finite() => format!("{:.1} GB", bytes / 1e9),
+        Some(_) => "never".to_owned(),
+    };
+    writeln!(
+        page,
+        "| harens is faster than the pipeline from | to be told | {break_even} | |"
+    )?;
     for chapter in chapters {
         page += chapter;
     }

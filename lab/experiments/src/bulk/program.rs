@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::Instant,
 };
 
 use anyhow::{Context, bail};
@@ -17,7 +18,11 @@ pub struct Program(PathBuf);
 /// What it reported.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Report {
+    /// What the process took beside looking for redundancy: beginning, making GPUs ready, ending.
+    #[serde(skip)]
+    pub around_s: f64,
     pub bytes: u64,
+    pub seconds: f64,
     pub gb_per_s: f64,
     pub redundancy: f64,
     pub chunks: u64,
@@ -57,6 +62,7 @@ impl Program {
 
     /// Looks for the redundancy of `inputs`; nothing if that takes a GPU and there is none.
     pub fn bulk(&self, inputs: &[PathBuf], options: &[&str]) -> anyhow::Result<Option<Report>> {
+        let begun = Instant::now();
         let output = Command::new(&self.0)
             .args(["bulk", "--json"])
             .args(options)
@@ -64,8 +70,11 @@ impl Program {
             .stdin(Stdio::null())
             .output()?;
         if output.status.success() {
-            let report = serde_json::from_slice(&output.stdout)?;
-            return Ok(Some(report));
+            let report: Report = serde_json::from_slice(&output.stdout)?;
+            return Ok(Some(Report {
+                around_s: begun.elapsed().as_secs_f64() - report.seconds,
+                ..report
+            }));
         }
         let said = String::from_utf8_lossy(&output.stderr);
         if said.contains(NO_GPU) {
