@@ -2,6 +2,7 @@
 
 mod catalog;
 mod frames;
+mod header;
 mod table;
 mod weave;
 

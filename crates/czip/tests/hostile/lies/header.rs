@@ -1,0 +1,106 @@
+//! Headers that are whole and say what cannot be.
+
+use refrain_czip::format::{
+    FormatError,
+    header::{Encryption, Header, PlainSummary},
+    limits,
+};
+
+use super::lying;
+
+/// What becomes of a header that says something else than an honest one.
+fn parsed(lie: impl FnOnce(&mut Header)) -> Result<Header, FormatError> {
+    let honest = lying(|_| ());
+    let header = honest.first_chunk().expect("an archive has a header");
+    let mut header = Header::parse_first(header).expect("it is honest");
+    lie(&mut header);
+    let parsed = Header::parse_first(&header.to_bytes());
+    parsed.inspect(|parsed| assert_eq!(*parsed, header))
+}
+
+/// The same of an encrypted archive's, which is as long as needs be.
+fn parsed_encrypted(lie: impl FnOnce(&mut Header)) -> Result<Header, FormatError> {
+    parsed(|header| {
+        header.encryption = Some(Encryption {
+            is_padded: false,
+            has_group_secret: false,
+        });
+        header.summary = PlainSummary::default();
+        header.archive_bytes = 1 << 40;
+        lie(header);
+    })
+}
+
+#[test]
+fn what_has_a_limit_may_reach_it_and_not_exceed_it() {
+    type Set = fn(&mut Header, u32);
+    let limits: [(&str, usize, Set); 6] = [
+        ("a longest chunk", limits::CHUNK_BYTES_MAX, |header, to| {
+            header.chunk_bytes_max = to;
+            header.frame_bytes_max = limits::FRAME_BYTES_MAX as u32;
+        }),
+        ("a largest frame", limits::FRAME_BYTES_MAX, |header, to| {
+            header.frame_bytes_max = to;
+        }),
+        ("a root", limits::ROOT_BYTES_MAX, |header, to| {
+            header.root.stored_bytes = to;
+        }),
+        ("a root", limits::SMALL_ROOT_BYTES, |header, to| {
+            header.root.stored_bytes = 1;
+            header.root.plain_bytes = to;
+        }),
+        ("keys", limits::KEYS_BYTES_MAX, |header, to| {
+            header.keys.bytes = to;
+        }),
+        (
+            "a private root",
+            limits::ROOT_BYTES_MAX + limits::SEAL_BYTES_MAX,
+            |header, to| header.root.private_stored_bytes = to,
+        ),
+    ];
+    for (what, limit, set) in limits {
+        let limit = limit as u32;
+        let at = parsed_encrypted(|header| set(header, limit));
+        at.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let beyond = parsed_encrypted(|header| set(header, limit + 1));
+        let error = beyond.expect_err(what).to_string();
+        assert!(error.contains(what), "{what}: {error}");
+    }
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    type Lie = fn(&mut Header);
+    let lies: [(&str, Lie); 4] = [
+        ("longest chunk is empty", |header| {
+            (header.chunk_bytes, header.chunk_bytes_min) = (0, 0);
+            header.chunk_bytes_max = 0;
+        }),
+        ("tells what its private root keeps", |header| {
+            header.summary.entries = 1;
+        }),
+        ("root", |header| {
+            // Where the keys are, is nothing.
+            header.keys.offset = header.archive_bytes;
+            header.keys.bytes = 1;
+        }),
+        ("root", |header| {
+            header.root.offset = header.archive_bytes;
+        }),
+    ];
+    parsed_encrypted(|_| ()).expect("nothing is wrong with it");
+    for (what, lie) in lies {
+        let error = parsed_encrypted(lie).expect_err(what).to_string();
+        assert!(error.contains(what), "{what}: {error}");
+    }
+}
+
+#[test]
+fn bytes_that_must_be_0_are_looked_at() {
+    for at in [18, 19].into_iter().chain(36..40).chain(228..240) {
+        let archive = lying(|draft| draft.header = vec![(at, vec![1])]);
+        let header = archive.first_chunk().expect("an archive has a header");
+        let error = Header::parse_first(header).expect_err("a byte that must be 0");
+        assert!(error.to_string().contains("must be 0"), "{at}: {error}");
+    }
+}
