@@ -96,9 +96,14 @@ fn what_contradicts_itself_is_refused() {
 }
 
 #[test]
-fn bytes_that_must_be_0_are_looked_at() {
-    for at in [18, 19].into_iter().chain(36..40).chain(228..240) {
-        let archive = lying(|draft| draft.header = vec![(at, vec![1])]);
+fn bytes_that_must_be_0_and_flags_that_need_others_are_looked_at() {
+    let reserved = [19].into_iter().chain(36..40).chain(228..240);
+    let reserved = reserved.map(|at| (at, 1));
+    // A trailer without a footer; encryption without its method, the other way round, and what is of it
+    // alone.
+    let inconsistent = [(12, 2), (12, 16), (18, 1), (12, 32), (12, 64)];
+    for (at, value) in reserved.chain(inconsistent) {
+        let archive = lying(|draft| draft.header = vec![(at, vec![value])]);
         let header = archive.first_chunk().expect("an archive has a header");
         let error = Header::parse_first(header).expect_err("a byte that must be 0");
         assert!(error.to_string().contains("must be 0"), "{at}: {error}");
