@@ -79,8 +79,9 @@ pub struct BulkArguments {
     /// What chunks are known by: blake3, or sha1, to see what that costs [default: blake3]
     #[arg(long, value_name = "NAME")]
     hash: Option<ChunkHasher>,
-    /// Bytes of the chunks that are remembered; those that were not seen for longest are forgotten first.
-    /// Takes about a fortieth of it in memory, at the default size of chunks
+    /// Bytes of the chunks that are remembered; those that were not seen for longest are forgotten first,
+    /// in each of 64 equal parts: give it somewhat more than is to be remembered, and much more if that
+    /// is few chunks. Takes about a fortieth of it in memory, at the default size of chunks
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = bounded::size)]
     cache_size: ByteSize,
     /// Threads that read [default: by processors, as all of these]
@@ -95,7 +96,8 @@ pub struct BulkArguments {
     /// Threads that look up hashes; 64 have work
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     matchers: Option<usize>,
-    /// Bytes that go from stage to stage at once, 4KiB to 1GiB [default: 1MiB, with GPUs 16MiB]
+    /// Bytes that go from stage to stage at once, 4KiB to 1GiB. There are twice as many such batches as
+    /// threads in memory, and two more [default: 1MiB, with GPUs 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_batch_size)]
     batch_size: Option<usize>,
     /// Kernels for these instructions: portable, avx2, avx512, neon, or auto for the fastest
@@ -160,7 +162,13 @@ fn parse_method(name: &str) -> Result<Asked, String> {
     }
 }
 
+/// What was asked for makes no sense together.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:#}")]
+pub struct WrongArguments(anyhow::Error);
+
 pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
+    arguments.check().map_err(WrongArguments)?;
     let interrupt = Interrupt::listen()?;
     let inputs = (arguments.inputs).open(arguments.keep.archive(), &interrupt)?;
     let expected = expected_bytes(&inputs, &interrupt);
@@ -215,7 +223,7 @@ pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
         tell(format_args!("{failure}; the processor went on for it"));
     }
     let found = &outcome.redundancy;
-    // Of half of an input nothing is kept.
+    // Half of an input is no archive; and a chunk store ends as it can.
     if keep.is_some() {
         interrupt.check()?;
     }
@@ -233,9 +241,8 @@ pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     };
     let kept = kept.map(|kept| (kept, begun.elapsed()));
     let report = Report::new(&outcome, &options, why, kept);
-    report
-        .print(arguments.json)
-        .map_err(standard_io::output_failed)?;
+    // Who reads no more of it, such as `head`, has the exit code still.
+    let printed = report.print(arguments.json);
     if outcome.is_cut_short {
         interrupt.check()?;
     }
@@ -245,14 +252,70 @@ pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
         count(report.unread_files, "path", "paths")
     );
     ensure!(
+        !report.has_lost(),
+        "the store does not hold all of what was read"
+    );
+    ensure!(
         report.changed_files == 0 || arguments.keep.output.is_none(),
         "this is with what changed while it was read: {}; read a snapshot, or while nobody writes",
         count(report.changed_files, "file", "files")
     );
-    Ok(())
+    printed.map_err(standard_io::output_failed)
 }
 
 impl BulkArguments {
+    /// Whether they make sense together, as far as that can be said before anything is opened.
+    fn check(&self) -> anyhow::Result<()> {
+        let standard = self.inputs.inputs.iter().filter(|path| is_standard(path));
+        let standard = standard.count();
+        ensure!(
+            standard < 2,
+            "standard input is read once: `-` may stand once"
+        );
+        if self.keep.realm.is_some() {
+            return Ok(());
+        }
+        let (_, hasher) = self.cutting()?;
+        let Some(output) = &self.keep.output else {
+            return Ok(());
+        };
+        ensure!(
+            !is_standard(output),
+            "the report goes to standard output: give a file, or a pipe that has a name, with -o"
+        );
+        ensure!(
+            hasher == ChunkHasher::Blake3,
+            "archives know chunks by blake3: leave --hash out"
+        );
+        ensure!(
+            self.inputs.inputs.len() == 1 || standard == 0,
+            "`-` is archived alone: it has no name"
+        );
+        Ok(())
+    }
+
+    /// How files are cut and chunks known, unless a chunk store says.
+    fn cutting(&self) -> anyhow::Result<(Chunking, ChunkHasher)> {
+        let chunker = self.chunker.unwrap_or(ChunkingMethod::Modp);
+        let average = self.chunk_size.unwrap_or(BulkOptions::CHUNK_BYTES);
+        let mut chunking = Chunking::new(chunker, average)?;
+        if let Some(ByteSize(shortest)) = self.chunk_min {
+            ensure!(
+                chunker != ChunkingMethod::Fixed,
+                "--chunk-min: fixed chunks are all as long"
+            );
+            ensure!(
+                shortest <= average.into(),
+                "--chunk-min: the shortest chunk, {}, is longer than the average, {}",
+                ByteSize(shortest),
+                ByteSize(average.into())
+            );
+            let bounded = chunking.with_bounds(shortest as u32, chunking.max_bytes());
+            chunking = bounded.context("--chunk-min")?;
+        }
+        Ok((chunking, self.hash.unwrap_or_default()))
+    }
+
     /// How an archive of what is found is to be.
     fn archive_options(
         &self,
@@ -261,22 +324,9 @@ impl BulkArguments {
         expected: Option<u64>,
     ) -> anyhow::Result<CreateOptions> {
         ensure!(
-            !is_standard(output),
-            "the report goes to standard output: give a file, or a pipe that has a name, with -o"
-        );
-        ensure!(
             !output.is_dir(),
             "{} is a folder: an archive is a file, and for a chunk store in it --realm says whose history it is",
             output.display()
-        );
-        ensure!(
-            options.hasher == ChunkHasher::Blake3,
-            "archives know chunks by blake3: leave --hash out"
-        );
-        let inputs = &self.inputs.inputs;
-        ensure!(
-            inputs.len() == 1 || !inputs.iter().any(|path| is_standard(path)),
-            "`-` is archived alone: it has no name"
         );
         Ok(archive::options(
             output,
@@ -319,17 +369,7 @@ fn options(arguments: &BulkArguments, method: Method) -> anyhow::Result<BulkOpti
             let config = arguments.keep.store_config(folder)?;
             (history::chunking(&config)?, config.chunking.hasher)
         }
-        _ => {
-            let chunker = arguments.chunker.unwrap_or(ChunkingMethod::Modp);
-            let average = arguments.chunk_size.unwrap_or(BulkOptions::CHUNK_BYTES);
-            let mut chunking = Chunking::new(chunker, average)?;
-            if let Some(ByteSize(shortest)) = arguments.chunk_min {
-                let shortest = u32::try_from(shortest).unwrap_or(u32::MAX);
-                let bounded = chunking.with_bounds(shortest, chunking.max_bytes());
-                chunking = bounded.context("--chunk-min")?;
-            }
-            (chunking, arguments.hash.unwrap_or_default())
-        }
+        _ => arguments.cutting()?,
     };
     let defaults = Threads::default();
     let or = |asked: Option<usize>, default| asked.and_then(NonZero::new).unwrap_or(default);

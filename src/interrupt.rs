@@ -38,10 +38,10 @@ impl Interrupt {
             Signals::listen()?
         };
         let first = interrupt.clone();
-        thread::spawn(move || {
+        thread::Builder::new().spawn(move || {
             first.set(runtime.block_on(signals.next()));
             process::exit(runtime.block_on(signals.next()).into());
-        });
+        })?;
         Ok(interrupt)
     }
 

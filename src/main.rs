@@ -101,7 +101,10 @@ fn main() -> ExitCode {
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.is::<ConfigError>() || error.is::<cost::WrongInput>() {
+    let is_wrong = error.is::<ConfigError>()
+        || error.is::<cost::WrongInput>()
+        || error.is::<bulk::WrongArguments>();
+    if is_wrong {
         2
     } else {
         let interrupted = error.downcast_ref::<Interrupted>();

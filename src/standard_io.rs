@@ -2,13 +2,15 @@
 //! nothing comes.
 
 use std::{
-    fs::File,
+    fs::{File, OpenOptions},
     io::{self, Read, Seek},
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::fs::OpenOptionsExt},
+    path::Path,
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    fs::OFlags,
     io::Errno,
 };
 
@@ -42,22 +44,32 @@ pub fn output_failed(error: io::Error) -> anyhow::Error {
     anyhow::Error::from(error).context("standard output")
 }
 
-/// Standard input that fails after Ctrl-C.
-pub struct StandardInput {
+/// Standard input, or a pipe, that fails after Ctrl-C.
+pub struct EndableInput {
     file: File,
     interrupt: Interrupt,
 }
 
-impl StandardInput {
-    pub fn new(interrupt: &Interrupt) -> io::Result<Self> {
+impl EndableInput {
+    pub fn standard(interrupt: &Interrupt) -> io::Result<Self> {
         Ok(Self {
             file: input()?,
             interrupt: interrupt.clone(),
         })
     }
+
+    /// Opens what is at `path`, without waiting for who writes to it.
+    pub fn open(path: &Path, interrupt: &Interrupt) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.custom_flags(OFlags::NONBLOCK.bits() as i32);
+        Ok(Self {
+            file: options.read(true).open(path)?,
+            interrupt: interrupt.clone(),
+        })
+    }
 }
 
-impl Read for StandardInput {
+impl Read for EndableInput {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             // Of another kind than `Interrupted`, after which callers try again.
@@ -65,7 +77,10 @@ impl Read for StandardInput {
             let mut wanted = [PollFd::new(&self.file, PollFlags::IN)];
             match poll(&mut wanted, Some(&PATIENCE)) {
                 Ok(0) | Err(Errno::INTR) => {}
-                Ok(_) => return self.file.read(buffer),
+                Ok(_) => match self.file.read(buffer) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    read => return read,
+                },
                 Err(error) => return Err(error.into()),
             }
         }

@@ -142,6 +142,18 @@ fn what_cannot_be_read_is_named_and_the_exit_code_is_1() {
 }
 
 #[test]
+fn who_reads_no_report_may_see_the_exit_code() {
+    let songs = songs();
+    let mut child = command(&["bulk", "a", "none"])
+        .current_dir(songs.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
 fn a_small_cache_forgets_what_was_seen_long_ago() {
     let songs = songs();
     let share = |cache: &str| {
@@ -150,6 +162,11 @@ fn a_small_cache_forgets_what_was_seen_long_ago() {
     };
     assert!(share("1GB") > 0.45);
     assert!(share("50KB") < 0.1);
+    let forgotten = |cache: &str| {
+        let output = run(songs.path(), &["bulk", "a", "--cache-size", cache]).stdout;
+        String::from_utf8(output).unwrap().contains("found no room")
+    };
+    assert!(forgotten("50KB") && !forgotten("1GB"));
 }
 
 /// A hundred times what it may remember, and none of it twice within that.
@@ -195,20 +212,60 @@ fn values_that_make_no_sense_are_refused() {
         &["a", "--chunker", "gear"],
         &["a", "--hash", "md5"],
         &["a", "--exclude", "["],
+        &["a", "--chunk-min", "600", "--chunker", "fixed"],
         &[],
     ] {
         let output = bulk(songs.path(), arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }
     for (arguments, why) in [
-        (&["a", "--chunk-min", "1MB"][..], "--chunk-min: "),
+        (
+            &["a", "--chunk-min", "4KiB"][..],
+            "--chunk-min: the shortest chunk, 4KiB, is longer than the average, 2KiB",
+        ),
         (&["-", "a", "-"], "standard input is read once"),
     ] {
         let output = bulk(songs.path(), arguments);
-        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(output.status.code(), Some(2));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(said.contains(why), "{said}");
     }
+}
+
+#[test]
+fn a_pipe_that_nobody_writes_to_is_waited_for_until_a_signal_comes() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let spawned = || {
+        let mut command = command(&["bulk", "pipe", "--json"]);
+        let command = command.current_dir(folder.path());
+        command.stdout(Stdio::piped()).spawn().expect("it runs")
+    };
+    let child = spawned();
+    // Both wait for each other.
+    fs::write(&pipe, vec![7; 1_000_000]).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(json(&ended)["bytes"], 1_000_000);
+    // And not for ever.
+    let mut child = spawned();
+    let opened = format!("/proc/{}/fd", child.id());
+    eventually("it has opened the pipe", || {
+        let open = fs::read_dir(&opened).unwrap().flatten();
+        let mut targets = open.filter_map(|fd| fs::read_link(fd.path()).ok());
+        targets.any(|target| target == pipe).then_some(())
+    });
+    let kill = format!("kill -TERM {}", child.id());
+    let sent = Command::new("sh").args(["-c", &kill]).status();
+    assert!(sent.expect("a shell is there").success());
+    let ended = eventually("it ends", || child.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(143));
 }
 
 #[test]
@@ -489,10 +546,10 @@ fn what_cannot_be_kept_is_said_before_anything_is_read() {
     run(folder, &["bulk", "in", "-o", "store", "--realm", "songs"]);
     for (arguments, exit_code, why) in [
         (&["in", "-o", "in"][..], 1, "in is a folder"),
-        (&["-", "in", "-o", "x.czip"], 1, "`-` is archived alone"),
+        (&["-", "in", "-o", "x.czip"], 2, "`-` is archived alone"),
         (
             &["in", "-o", "x.czip", "--hash", "sha1"],
-            1,
+            2,
             "archives know chunks by blake3",
         ),
         (&["in", "-o", "none/x.czip"], 1, "none/x.czip"),
@@ -533,7 +590,7 @@ fn what_cannot_be_kept_is_said_before_anything_is_read() {
             1,
             "in/a is no folder",
         ),
-        (&["in", "-o", "-"], 1, "give a file"),
+        (&["in", "-o", "-"], 2, "give a file"),
         (&["none", "-o", "x.czip"], 1, "nothing is written"),
     ] {
         let output = bulk(folder, arguments);
@@ -584,12 +641,13 @@ fn what_finds_no_room_in_a_store_is_told() {
         folder.path(),
         &[&arguments[..], &["--store-size", "20MB"]].concat(),
     );
-    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
     let kept = &json(&output)["kept"]["store"];
     assert_eq!(kept["new_bytes"], 40_000_000);
     assert!(kept["held_bytes"].as_u64().unwrap() < 20_000_000);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("of 40.0 MB that are new"), "{said}");
+    assert!(said.contains("see --store-size"), "{said}");
 }
 
 #[test]

@@ -206,9 +206,13 @@ impl Keep for History {
         let (new_bytes, held_bytes) = (self.kept.bytes[0], stat.disk.chunks);
         if new_bytes > held_bytes {
             let [new, held, bound] = [new_bytes, held_bytes, stat.disk_bytes_max].map(bytes);
+            // The bound is kept by segments: near it is at it.
+            let why = match held_bytes < stat.disk_bytes_max / 2 {
+                true => "its disk is full".to_owned(),
+                false => format!("its bound is {bound}, see --store-size"),
+            };
             tell(format_args!(
-                "of {new} that are new the store has the latest {held} alone: its bound is {bound}, see \
-                 --store-size, or its disk is full"
+                "of {new} that are new the store has the latest {held} alone: {why}"
             ));
         }
         let Counts {

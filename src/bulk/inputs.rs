@@ -7,16 +7,16 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use clap::Args;
-use refrain_bulk::{Bounds, Input, Skips};
+use refrain_bulk::{Bounds, Input, Opens, Skips};
 use refrain_czip::create::{Exclude, FileId, name_of};
 
 use super::STANDARD;
 use crate::{
     czip::create::parse_pattern,
     interrupt::Interrupt,
-    standard_io::{self, StandardInput},
+    standard_io::{self, EndableInput},
 };
 
 #[derive(Args)]
@@ -26,8 +26,8 @@ pub struct InputArguments {
     /// exit code is 1
     #[arg(value_name = "FILE|DIR", required = true)]
     pub inputs: Vec<PathBuf>,
-    /// Leave alone what matches, such as '*.o', target/ or /site/cache, as `refrain czip create` does; may be
-    /// given several times
+    /// Leave alone what matches, such as '*.o', target/ or /site/cache; may be given several times. As with
+    /// `refrain czip create`, paths begin with the name of the FILE or DIR, whatever lies above it
     #[arg(long, value_name = "PATTERN", value_parser = parse_pattern)]
     exclude: Vec<String>,
     /// Take folders as empty that are on other file systems than the FILE or DIR that they are in
@@ -38,11 +38,8 @@ pub struct InputArguments {
 impl InputArguments {
     /// All of them. What is in the file `output` is left alone where it is found: it will be replaced.
     pub fn open(&self, output: Option<&Path>, interrupt: &Interrupt) -> anyhow::Result<Vec<Input>> {
-        let standard = self.inputs.iter().filter(|path| is_standard(path));
-        ensure!(
-            standard.count() < 2,
-            "standard input is read once: `-` may stand once"
-        );
+        let opens = interrupt.clone();
+        let opens: Opens = Arc::new(move |path| Ok(Box::new(EndableInput::open(path, &opens)?)));
         let exclude = match &self.exclude[..] {
             [] => None,
             patterns => Some(Exclude::new(patterns.iter().map(String::as_str))?),
@@ -53,7 +50,7 @@ impl InputArguments {
         for path in &self.inputs {
             inputs.push(match is_standard(path) {
                 true => {
-                    let stream = StandardInput::new(interrupt).context("standard input")?;
+                    let stream = EndableInput::standard(interrupt).context("standard input")?;
                     Input::Stream("standard input".into(), Box::new(stream))
                 }
                 false => Input::Path(
@@ -61,6 +58,7 @@ impl InputArguments {
                     Bounds {
                         is_one_file_system: self.one_file_system,
                         skips: skips(path, exclude.as_ref(), own),
+                        opens: Some(Arc::clone(&opens)),
                     },
                 ),
             });

@@ -3,7 +3,7 @@
 use std::{fs, slice, time::Duration};
 
 use refrain_bulk::{BulkOptions, Histogram, Method, Outcome, StageTime};
-use refrain_codec::simd::Backend;
+use refrain_codec::{chunk::chunking::ChunkingMethod, simd::Backend};
 use refrain_gateway::units::ByteSize;
 use serde::Serialize;
 
@@ -31,6 +31,8 @@ pub struct Report {
     redundant_bytes: u64,
     chunks: u64,
     redundant_chunks: u64,
+    /// With some, more may repeat than was found.
+    forgotten_chunks: u64,
     chunker: String,
     chunk_size: u32,
     chunk_bytes_min: u32,
@@ -100,6 +102,12 @@ impl Report {
             ]
         });
         let chunking = options.chunking;
+        let [shortest, longest] = match chunking.method() {
+            ChunkingMethod::Fixed => [chunking.average_bytes(); 2],
+            ChunkingMethod::Modp | ChunkingMethod::Pack => {
+                [chunking.min_bytes(), chunking.max_bytes()]
+            }
+        };
         Self {
             method: options.method.to_string(),
             why,
@@ -112,10 +120,11 @@ impl Report {
             redundant_bytes: found.redundant_bytes,
             chunks: found.chunks,
             redundant_chunks: found.redundant_chunks,
+            forgotten_chunks: found.forgotten_chunks,
             chunker: chunking.method().to_string(),
             chunk_size: chunking.average_bytes(),
-            chunk_bytes_min: chunking.min_bytes(),
-            chunk_bytes_max: chunking.max_bytes(),
+            chunk_bytes_min: shortest,
+            chunk_bytes_max: longest,
             hash: options.hasher.to_string(),
             cache_bytes: options.cache_bytes,
             simd: match options.method {
@@ -143,6 +152,14 @@ impl Report {
         }
     }
 
+    /// Whether a chunk store found no room for what was put into it.
+    pub fn has_lost(&self) -> bool {
+        let kept = self.kept.as_ref();
+        kept.is_some_and(|kept| {
+            matches!(kept, Kept::Store { new_bytes, held_bytes, .. } if new_bytes > held_bytes)
+        })
+    }
+
     pub fn print(&self, is_json: bool) -> std::io::Result<()> {
         use std::io::Write;
         let out = &mut std::io::stdout().lock();
@@ -168,9 +185,16 @@ impl Report {
             (
                 "redundant",
                 format!(
-                    "{} ({})",
+                    "{} ({}){}",
                     bytes(self.redundant_bytes),
-                    share(self.redundant_bytes, self.bytes)
+                    share(self.redundant_bytes, self.bytes),
+                    match self.forgotten_chunks {
+                        0 => String::new(),
+                        forgotten => format!(
+                            ", perhaps more: {} found no room in --cache-size",
+                            count(forgotten, "chunk", "chunks")
+                        ),
+                    }
                 ),
             ),
             (

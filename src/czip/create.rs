@@ -26,7 +26,7 @@ use super::{
     keys::EncryptArguments,
     open::STANDARD,
     report,
-    standard_io::{self, StandardInput},
+    standard_io::{self, EndableInput},
     threads,
 };
 use crate::{
@@ -346,7 +346,7 @@ fn inputs(paths: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<Input>
     let is_standard = |path: &PathBuf| path.as_os_str() == STANDARD;
     if paths.iter().any(is_standard) {
         ensure!(paths.len() == 1, "`-` is archived alone: it has no name");
-        let stream = StandardInput::new(interrupt).context("standard input")?;
+        let stream = EndableInput::standard(interrupt).context("standard input")?;
         return Ok(vec![Input::Stream(Box::new(stream))]);
     }
     Ok(paths.iter().cloned().map(Input::Path).collect())

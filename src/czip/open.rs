@@ -18,7 +18,7 @@ use super::{
     headers::HeaderArguments,
     keys::UnlockArguments,
     retry,
-    standard_io::{self, StandardInput},
+    standard_io::{self, EndableInput},
 };
 use crate::{interrupt::Interrupt, progress};
 
@@ -141,7 +141,7 @@ fn standard_input(interrupt: &Interrupt) -> io::Result<File> {
     let spool = tempfile::tempfile().map_err(no_room)?;
     let bar = progress::of_bytes(standard_io::input_left());
     bar.set_message("to a temporary file");
-    let mut reader = bar.wrap_read(StandardInput::new(interrupt)?);
+    let mut reader = bar.wrap_read(EndableInput::standard(interrupt)?);
     let copied = io::copy(&mut reader, &mut Spool(&spool));
     bar.finish_and_clear();
     copied?;

@@ -30,10 +30,16 @@ pub struct Bounds {
     pub is_one_file_system: bool,
     /// Whether what is at a path is left alone, with all that is in it; asked of the input as well.
     pub skips: Option<Skips>,
+    /// How an input is opened that is no file and no folder, such as a pipe, for whose other end one may
+    /// wait for ever: as a file if nobody says.
+    pub opens: Option<Opens>,
 }
 
 /// Says whether something is left alone, by its path and by what the system knows of it, as of an [`Item`].
 pub type Skips = Arc<dyn Fn(&Path, &Metadata) -> bool + Send + Sync>;
+
+/// Opens what is to be read to its end, whenever that comes.
+pub type Opens = Arc<dyn Fn(&Path) -> io::Result<Box<dyn Read + Send>> + Send + Sync>;
 
 impl Bounds {
     /// All that is at and below `path`, in the order of names.
@@ -59,6 +65,9 @@ impl Input {
         let Self::Path(path, bounds) = self else {
             return None;
         };
+        if fs::metadata(path).is_ok_and(|input| !input.is_file() && !input.is_dir()) {
+            return None;
+        }
         let entries = bounds.entries(path).take_while(|_| go_on());
         let files = entries.flatten().filter_map(|entry| metadata(&entry).ok());
         Some(files.filter(Metadata::is_file).map(|file| file.len()).sum())
@@ -136,8 +145,9 @@ fn walk(
     bounds: &Bounds,
 ) -> impl Iterator<Item = Result<Found, Failure>> + Send + use<> {
     let input: Arc<Path> = path.into();
+    let opens = bounds.opens.clone();
     bounds.entries(path).map(move |entry| match entry {
-        Ok(entry) => found(&entry).map_err(|failed| Failure {
+        Ok(entry) => found(&entry, opens.as_ref()).map_err(|failed| Failure {
             path: entry.path().into(),
             failed,
         }),
@@ -164,7 +174,7 @@ fn metadata(entry: &DirEntry) -> io::Result<Metadata> {
     }
 }
 
-fn found(entry: &DirEntry) -> Result<Found, Failed> {
+fn found(entry: &DirEntry, opens: Option<&Opens>) -> Result<Found, Failed> {
     let (path, depth) = (entry.path(), entry.depth());
     let metadata = metadata(entry)?;
     let kind = metadata.file_type();
@@ -172,9 +182,14 @@ fn found(entry: &DirEntry) -> Result<Found, Failed> {
         Content::Nothing
     } else if kind.is_file() && metadata.len() > 0 {
         Content::File(Written::of(&metadata))
-    } else if kind.is_file() || depth == 0 {
+    } else if kind.is_file() {
         // Files in /proc say that they have no bytes, and have some.
         Content::Stream(Box::new(File::open(path)?))
+    } else if depth == 0 {
+        Content::Stream(match opens {
+            Some(opens) => opens(path)?,
+            None => Box::new(File::open(path)?),
+        })
     } else {
         return Err(Failed::Special);
     };

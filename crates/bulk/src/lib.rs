@@ -51,7 +51,7 @@ pub use auto::{Choice, Why, choose};
 pub use cuda::{GpuTrial, NoGpu};
 pub use error::BulkError;
 pub use hash_match::SHARDS;
-pub use input::{Bounds, Input, Item, Skips};
+pub use input::{Bounds, Input, Item, Opens, Skips};
 pub use options::{BulkOptions, Method, Threads, UnknownMethod};
 pub use outcome::{Failed, Histogram, Outcome, Progress, Redundancy, StageTime, Stages};
 pub use sink::{Chunks, Sink};

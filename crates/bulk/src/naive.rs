@@ -73,6 +73,7 @@ pub(crate) fn run(inputs: Vec<Input>, options: &BulkOptions, tally: Tally<'_>) -
             Err(failure) => naive.tally.failure(&failure),
         }
     }
+    naive.tally.redundancy.forgotten_chunks = naive.shards.forgotten();
     Outcome {
         redundancy: naive.tally.redundancy,
         elapsed: begun.elapsed(),

@@ -89,6 +89,9 @@ pub struct Redundancy {
     pub redundant_bytes: u64,
     /// Chunks that were there before.
     pub redundant_chunks: u64,
+    /// Chunks that the cache forgot to have room for others, or never had room for, as often as it did: if
+    /// there are none, nothing that repeats was missed.
+    pub forgotten_chunks: u64,
     /// How long they are.
     pub histogram: Histogram,
 }

@@ -98,6 +98,7 @@ pub(crate) fn run(
     let gpu_failure = OnceLock::new();
     let batches = batches(options, gpus)?;
     let timers = Timers::default();
+    let forgotten_chunks = AtomicU64::new(0);
     thread::scope(|scope| -> Result<(), BulkError> {
         let (stop, stopped) = bounded(1);
         let stages = Pipeline {
@@ -120,7 +121,7 @@ pub(crate) fn run(
         };
         let cut = stages.cut(scanned)?;
         let hashed = stages.hash(&cut)?;
-        let matched = stages.match_chunks(hashed)?;
+        let matched = stages.match_chunks(hashed, &forgotten_chunks)?;
         // What threads wait for ends once nobody can send it.
         drop((plans, fetched, cut, stages));
 
@@ -140,6 +141,7 @@ pub(crate) fn run(
         }
         Ok(())
     })?;
+    tally.redundancy.forgotten_chunks = forgotten_chunks.into_inner();
     let threads = options.threads;
     let scan = gpus.map_or(threads.scan, |gpus| gpus.count());
     Ok(Outcome {
@@ -314,6 +316,7 @@ impl<'scope, 'env> Pipeline<'scope, 'env> {
     fn match_chunks(
         &self,
         hashed: Vec<Receiver<SharedBatch>>,
+        forgotten_chunks: &'env AtomicU64,
     ) -> Result<Receiver<Box<Batch>>, BulkError> {
         let (to, matched) = self.queue();
         let shards = Shards::new(self.options.cache_bytes, self.options.chunking.min_bytes());
@@ -332,6 +335,8 @@ impl<'scope, 'env> Pipeline<'scope, 'env> {
                         }
                     }
                 });
+                let forgotten = shards.iter().map(|(_, shard)| shard.forgotten()).sum();
+                forgotten_chunks.fetch_add(forgotten, Ordering::Relaxed);
             })?;
         }
         Ok(matched)

@@ -56,6 +56,7 @@ pub(crate) fn run(
         tally.batch(&mut batch);
         next = Some(batch);
     }
+    tally.redundancy.forgotten_chunks = shards.forgotten();
     Ok(Outcome {
         redundancy: tally.redundancy,
         elapsed: begun.elapsed(),

@@ -64,6 +64,11 @@ impl Shards {
         self.0[shard_of(digest)].is_repeat(digest, bytes)
     }
 
+    /// Chunks that they do not know any more, as often as they forgot them.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.0.iter().map(Shard::forgotten).sum()
+    }
+
     /// Those of each of `owners`, in their order.
     pub(crate) fn dealt(self, owners: usize) -> Vec<Vec<(usize, Shard)>> {
         let mut dealt: Vec<Vec<(usize, Shard)>> = (0..owners).map(|_| Vec::new()).collect();

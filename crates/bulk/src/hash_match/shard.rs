@@ -37,6 +37,8 @@ pub(crate) struct Shard {
     free: Vec<u32>,
     newest: u32,
     oldest: u32,
+    /// Chunks that had to go, or found no room.
+    forgotten: u64,
 }
 
 impl Shard {
@@ -52,7 +54,13 @@ impl Shard {
             free: Vec::new(),
             newest: NONE,
             oldest: NONE,
+            forgotten: 0,
         }
+    }
+
+    /// Chunks that it does not know any more, as often as it forgot them.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// Whether the chunk is there; from now on it is, as the latest.
@@ -74,6 +82,7 @@ impl Shard {
     fn insert(&mut self, hash: &ChunkHash, bytes: u32) {
         let counted = u64::from(bytes.max(self.bytes_min));
         if counted > self.bytes_max {
+            self.forgotten += 1;
             return;
         }
         while self.bytes + counted > self.bytes_max {
@@ -113,6 +122,7 @@ impl Shard {
         self.bytes -= u64::from(bytes.max(self.bytes_min));
         self.unlink(number);
         self.free.push(number);
+        self.forgotten += 1;
     }
 
     fn unlink(&mut self, number: u32) {
@@ -157,6 +167,7 @@ mod tests {
     struct Obvious {
         seen: Vec<(ChunkDigest, u64)>,
         bytes_max: u64,
+        forgotten: u64,
     }
 
     impl Obvious {
@@ -171,8 +182,11 @@ mod tests {
                     > self.bytes_max
                 {
                     self.seen.remove(0);
+                    self.forgotten += 1;
                 }
                 self.seen.push((*digest, counted));
+            } else {
+                self.forgotten += 1;
             }
             false
         }
@@ -185,7 +199,7 @@ mod tests {
             bytes_max in 0_u64..600,
         ) {
             let mut shard = Shard::new(bytes_max, 10);
-            let mut obvious = Obvious { seen: Vec::new(), bytes_max };
+            let mut obvious = Obvious { seen: Vec::new(), bytes_max, forgotten: 0 };
             for number in chunks {
                 let bytes = u32::from(number) * 7 % 50;
                 prop_assert_eq!(
@@ -193,6 +207,7 @@ mod tests {
                     obvious.is_repeat(&digest(number), bytes.max(10).into())
                 );
                 prop_assert!(shard.bytes <= bytes_max);
+                prop_assert_eq!(shard.forgotten(), obvious.forgotten);
                 prop_assert_eq!(shard.table.len(), obvious.seen.len());
                 prop_assert!(shard.entries.len() as u64 * 10 <= bytes_max);
             }
