@@ -482,4 +482,116 @@ mod tests {
             }
         }
     }
+
+    /// Numbers as parts have them.
+    fn numbers(numbers: &[u64]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for &number in numbers {
+            put_varint(&mut bytes, number);
+        }
+        bytes
+    }
+
+    #[track_caller]
+    fn assert_refused<T: std::fmt::Debug>(parsed: Result<T, FormatError>, why: &str) {
+        let error = parsed.expect_err(why).to_string();
+        assert!(error.contains(why), "{error}");
+    }
+
+    #[test]
+    fn lengths_that_cannot_be_are_refused() {
+        // Two chunks of at most 100 bytes, in frames of at most 150: lengths, runs, how much longer than one
+        // chunk each is, how much further each frame is (doubled), and where in it each begins.
+        let parse = |part: &[u64]| LengthPart::parse(&numbers(part), 2, 100, Some(150));
+        let part = parse(&[100, 50, 1, 1, 0, 0]).expect("two chunks in a frame");
+        assert_eq!(part.starts, [0, 100, 150]);
+        assert_eq!(part.places[1].offset, 100);
+        for (part, why) in [
+            (&[100, 0, 1, 1, 0, 0][..], "is empty"),
+            (&[101, 1, 1, 1, 0, 0], "a chunk"),
+            (&[1, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0], "runs in frames"),
+            (&[1, 1, 2, 0, 0, 0, 0, 0, 150], "beyond its frame"),
+            (&[100, 51, 1, 1, 0, 0], "beyond its frame"),
+            (&[1, 1, 1, 1, 0, u64::MAX], "beyond its frame"),
+            (&[1, 1, 1, 0, 0, 0], "do not cover"),
+            (&[1, 1, 1, 2, 0, 0], "do not cover"),
+            (&[1, 1, 1, u64::MAX, 0, 0], "do not cover"),
+            (&[1, 1, 1, 1, 1, 0], "do not cover"),
+        ] {
+            assert_refused(parse(part), why);
+        }
+    }
+
+    #[test]
+    fn frames_that_cannot_be_are_refused() {
+        let parse = |offset: u64, part: &[u64]| {
+            let bytes = [numbers(part), vec![7; 24]].concat();
+            parse_frames(&bytes, 2, 5, offset, true, 100)
+        };
+        // Stored bytes, gaps before each, and how far before each its base is.
+        let frames = parse(1000, &[100, 50, 0, 3, 0, 1]).expect("two frames");
+        assert_eq!(frames[1].offset, 1103);
+        assert_eq!(frames[1].base, Some(5));
+        for (offset, part, why) in [
+            (0, [0, 50, 0, 3, 0, 1], "no bytes"),
+            (0, [101, 50, 0, 3, 0, 1], "a stored frame"),
+            (0, [100, 50, 1, 3, 0, 1], "where there can be none"),
+            (0, [100, 50, 0, u64::MAX, 0, 1], "where there can be none"),
+            (
+                u64::MAX - 120,
+                [100, 50, 0, 0, 0, 1],
+                "where there can be none",
+            ),
+            (0, [100, 50, 0, 3, 6, 1], "before the first frame"),
+        ] {
+            assert_refused(parse(offset, &part), why);
+        }
+    }
+
+    #[test]
+    fn runs_that_cannot_be_are_refused() {
+        // Of six chunks the next new one is 3.
+        let parse = |count: usize, part: &[u64]| parse_runs(&numbers(part), count, 3, 6);
+        let runs = parse(3, &[2 << 2, 3 << 2 | 1, 5, 9 << 2 | 2, 0]).expect("three runs");
+        let (new, copy, repeat) = (
+            Run::New { count: 3 },
+            Run::Copy {
+                count: 4,
+                distance: 5,
+            },
+            Run::Repeat {
+                count: 10,
+                distance: 0,
+            },
+        );
+        assert_eq!(runs, [new, copy, repeat]);
+        for (part, why) in [
+            (&[3 << 2][..], "not there"),
+            (&[u64::MAX >> 2 << 2], "not there"),
+            (&[1, 3], "not there"),
+            (&[1 << 2 | 1, 0], "not there"),
+            (&[2, 3], "not there"),
+            (&[3, 0], "no kind"),
+        ] {
+            assert_refused(parse(1, part), why);
+        }
+    }
+
+    #[test]
+    fn restart_points_that_cannot_be_are_refused() {
+        let parse = |part: &[u64], end: &[u64; 5]| parse_points(&numbers(part), 1, &[3; 5], end);
+        let points = parse(&[1; 5], &[4; 5]).expect("one point");
+        assert_eq!(points, [[3; 5]]);
+        let stretch = limits::STRETCH_BYTES_MAX;
+        parse(&[stretch; 5], &[3 + stretch; 5]).expect("as long as may be");
+        assert_refused(parse(&[1; 5], &[5; 5]), "do not cover");
+        assert_refused(
+            parse(&[stretch + 1; 5], &[4 + stretch; 5]),
+            "between restart points",
+        );
+        assert_refused(
+            parse(&[u64::MAX; 5], &[u64::MAX; 5]),
+            "between restart points",
+        );
+    }
 }
