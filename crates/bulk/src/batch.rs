@@ -37,6 +37,23 @@ pub(crate) struct Piece {
     pub(crate) chunks_end: usize,
 }
 
+impl Piece {
+    /// Of a file, in front of which nothing was read.
+    pub(crate) fn new(file: u64, place: Range<usize>) -> Self {
+        Self {
+            file,
+            item: None,
+            place,
+            offset: 0,
+            bytes_before: 0,
+            is_last: false,
+            failure: None,
+            anchors_end: 0,
+            chunks_end: 0,
+        }
+    }
+}
+
 /// What went wrong with a path.
 #[derive(Debug)]
 pub(crate) struct Failure {

@@ -131,17 +131,7 @@ impl<I: Iterator<Item = Result<Found, Failure>>> Planner<I> {
                     None => break,
                 },
             };
-            let mut piece = Piece {
-                file: self.done,
-                item: None,
-                place: start..start,
-                offset: 0,
-                bytes_before: 0,
-                is_last: false,
-                failure: None,
-                anchors_end: 0,
-                chunks_end: 0,
-            };
+            let mut piece = Piece::new(self.done, start..start);
             match next {
                 Ok((item, rest)) => {
                     piece.item = item;

@@ -23,15 +23,16 @@ pub enum Input {
     Stream(PathBuf, Box<dyn Read + Send>),
 }
 
-/// What of an input that is a folder is read: by default all.
+/// How far an input is read, if it is a folder, and how it is opened, if it is no file either: by default all,
+/// as a file.
 #[derive(Clone, Default)]
 pub struct Bounds {
     /// Whether folders on other file systems than the input count as empty.
     pub is_one_file_system: bool,
     /// Whether what is at a path is left alone, with all that is in it; asked of the input as well.
     pub skips: Option<Skips>,
-    /// How an input is opened that is no file and no folder, such as a pipe, for whose other end one may
-    /// wait for ever: as a file if nobody says.
+    /// Opens an input that is no file and no folder, such as a pipe, for whose other end one may wait for
+    /// ever.
     pub opens: Option<Opens>,
 }
 

@@ -109,17 +109,7 @@ fn batch(gpu: &Gpu, bytes: usize, noise: &mut Noise) -> Result<Box<Batch>, NoGpu
     let mut pinned = Pinned::<u8>::new(gpu, place.end)?;
     fill(&mut pinned, noise);
     let mut batch = Batch::new(Box::new(pinned));
-    batch.pieces.push(Piece {
-        file: 0,
-        item: None,
-        place,
-        offset: 0,
-        bytes_before: 0,
-        is_last: false,
-        failure: None,
-        anchors_end: 0,
-        chunks_end: 0,
-    });
+    batch.pieces.push(Piece::new(0, place));
     Ok(Box::new(batch))
 }
 
