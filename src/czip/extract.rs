@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context, anyhow, bail, ensure};
 use refrain_czip::{
+    archive::{Archive, ReadError},
     extract::{Damaged, ExtractError, ExtractOptions, Extracted, extract},
     format::catalog::{self, Entry, EntryKind},
 };
@@ -16,7 +17,7 @@ use serde::Serialize;
 
 use super::{
     bounded, cat,
-    open::{self, AccessArguments, STANDARD},
+    open::{self, AccessArguments, AnySource, STANDARD},
     report, threads,
 };
 use crate::{
@@ -32,6 +33,8 @@ const DAMAGED_NAMED_MAX: usize = 1000;
 const AFTER_HELP: &str = "\
 All is extracted under temporary names (.refrain-…), checked against the archive's digest, and then renamed: \
 each file is as it was or whole at any moment, and after Ctrl-C, SIGTERM, an error or a full disk nothing has changed. \
+(Where something that is there cannot be replaced after all, such as an immutable file, and the file system \
+cannot exchange names, as NFS, the error says how many files are new by then.) \
 After `kill -9` the next extraction to DIR removes the temporary files. \
 What is there under the same name is replaced, but for folders, which are kept. No link below DIR is followed. \
 Modes and times are those of the archive, without setuid, setgid and sticky bits; also of folders above what is \
@@ -48,7 +51,7 @@ pub struct ExtractArguments {
     archive: PathBuf,
     #[command(flatten)]
     access: AccessArguments,
-    /// Files and folders in it, as `list` names them; `./` in front of them is nothing [default: all]
+    /// Files and folders in it, as `list` names them; `./` in front of them is nothing, and `.` is all [default: all]
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
     /// The folder to extract to, which is made if it is not there; `-` writes the one file that is
@@ -78,6 +81,8 @@ struct Report {
     /// Files and other names of them that were left out, and the first of them.
     damaged_files: u64,
     damaged: Vec<DamagedFile>,
+    /// Files, folders and links whose mode or time could not be set.
+    unset: u64,
 }
 
 /// What is damaged.
@@ -104,6 +109,7 @@ pub fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
         plain_bytes,
         is_whole,
         damaged,
+        unset,
     } = interrupt.or(extracted)?;
     let lines = [
         (
@@ -117,6 +123,12 @@ pub fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
         ("folders", folders.to_string()),
         ("links", links.to_string()),
     ];
+    if unset > 0 {
+        tell(format_args!(
+            "modes or times could not be set of {}: the file system has none, or they are somebody else's",
+            count(unset, "path", "paths")
+        ));
+    }
     let report = Report {
         files,
         folders,
@@ -125,14 +137,16 @@ pub fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
         is_whole,
         damaged_files: damaged,
         damaged: named,
+        unset,
     };
-    report::to_stdout(arguments.json, &report, &lines)?;
+    // Who reads no more of it, such as `head`, has the exit code still.
+    let printed = report::to_stdout(arguments.json, &report, &lines);
     ensure!(
         damaged == 0,
         "all but what is damaged is extracted; left out: {}",
         count(damaged, "file", "files")
     );
-    Ok(())
+    printed
 }
 
 fn to_folder(
@@ -140,9 +154,14 @@ fn to_folder(
     interrupt: &Interrupt,
     damaged: &mut Vec<DamagedFile>,
 ) -> anyhow::Result<Extracted> {
-    let archive = open::open_unlocked(&arguments.archive, &arguments.access, interrupt)?;
+    let open = match arguments.skip_damaged {
+        true => open::open_damaged,
+        false => open::open_unlocked,
+    };
+    let archive = open(&arguments.archive, &arguments.access, interrupt)?;
+    let paths = paths(&archive, &arguments.paths);
     let options = ExtractOptions {
-        paths: paths(arguments),
+        paths: paths.with_context(|| open::called(&arguments.archive))?,
         name: open::stream_name(&arguments.archive),
         threads: threads(arguments.threads),
         is_damage_left_out: arguments.skip_damaged,
@@ -189,9 +208,14 @@ impl DamagedFile {
     }
 }
 
-fn paths(arguments: &ExtractArguments) -> Vec<Vec<u8>> {
-    let paths = arguments.paths.iter();
-    paths.map(|path| path.as_bytes().to_vec()).collect()
+fn paths(archive: &Archive<AnySource>, asked: &[OsString]) -> Result<Vec<Vec<u8>>, ReadError> {
+    // The catalog of a large archive is read once, but for names that may be escaped.
+    let entries = match asked.iter().any(|path| path.as_bytes().contains(&b'\\')) {
+        true => archive.entries()?,
+        false => Vec::new(),
+    };
+    let paths = asked.iter().map(|path| open::meant(&entries, path));
+    Ok(paths.collect())
 }
 
 /// Ctrl-C ends it at once: nothing lies around.
@@ -206,7 +230,7 @@ fn to_standard_output(arguments: &ExtractArguments) -> anyhow::Result<()> {
     let entries = open::entries(&archive, &arguments.archive)?;
     let range = match &arguments.paths[..] {
         [] => the_file(&entries).with_context(|| called.clone())?,
-        [path] => catalog::content_of(&entries, path.as_bytes())
+        [path] => catalog::content_of(&entries, &open::meant(&entries, path))
             .with_context(|| format!("{called}: {}", path.display()))?,
         paths => bail!(
             "standard output takes one file; {} were asked for",

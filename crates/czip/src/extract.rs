@@ -5,8 +5,8 @@
 //! 2. Files are written under temporary names in their folders, by one thread, from what several
 //!    decompress; hard and symbolic links are made beside them.
 //! 3. The digest of the whole content is checked, and file systems write down what they have.
-//! 4. All take their names, one `rename` each: so each path is as it was, or whole, at any moment.
-//!    Folders get their modes and times last; those that are not wanted and hold what is, if they were
+//! 4. All take their names, one `rename` each: so each path is as it was, or whole, at any moment. What
+//!    they replace is kept until all have theirs, and gets its name back if one cannot have it. Folders get their modes and times last; those that are not wanted and hold what is, if they were
 //!    not there.
 //!
 //! Nothing has its name before all is checked, however large the archive: what is replaced needs room
@@ -19,6 +19,7 @@
 mod choice;
 mod filling;
 mod leftovers;
+mod names;
 mod sparse;
 mod staging;
 #[cfg(test)]
@@ -92,6 +93,9 @@ pub struct Extracted {
     pub is_whole: bool,
     /// Files and other names of them that were left out, since they are damaged.
     pub damaged: u64,
+    /// Those whose mode or time could not be set: they are on a file system that has none, or are folders
+    /// that are somebody else's.
+    pub unset: u64,
 }
 
 /// Why nothing was extracted.
@@ -137,6 +141,17 @@ pub enum ExtractError {
     /// Its only file has no name.
     #[error("the archive holds standard input, a file without a name: write it to standard output")]
     Unnamed,
+    /// Something cannot have its name, and not all that did could be taken back.
+    #[error(
+        "{error}; of what was extracted, {stay} files and links have their names by then, each is whole: \
+         this file system cannot take that back"
+    )]
+    Partly {
+        /// What went wrong.
+        error: Box<Self>,
+        /// How many have their names.
+        stay: u64,
+    },
     /// It was told to stop.
     #[error("interrupted")]
     Interrupted,
@@ -147,7 +162,7 @@ pub enum ExtractError {
 ///
 /// # Errors
 /// If the archive is damaged, something cannot be written, or `progress` says so. Then nothing has
-/// changed, but where giving names itself fails: those that were given stay.
+/// changed, unless it is [`ExtractError::Partly`].
 pub fn extract<S: Source>(
     archive: &Archive<S>,
     target: &Path,
@@ -198,7 +213,7 @@ pub fn extract<S: Source>(
         is_syncing: true,
         ..now
     })?;
-    staging.finish()?;
+    extracted.unset = staging.finish()?;
     Ok(extracted)
 }
 

@@ -107,10 +107,10 @@ pub(super) fn choose(
         }
         let mut is_wanted = options.paths.is_empty();
         for (path, is_met) in options.paths.iter().zip(&mut is_met) {
-            let is_below = entry
-                .path
-                .strip_prefix(asked_path(path))
-                .is_some_and(|rest| rest.is_empty() || rest[0] == b'/');
+            let asked = asked_path(path);
+            let is_all = asked == b"." || asked.is_empty() && path.starts_with(b"./");
+            let below = entry.path.strip_prefix(asked);
+            let is_below = is_all || below.is_some_and(|rest| rest.is_empty() || rest[0] == b'/');
             is_wanted |= is_below;
             *is_met |= is_below;
         }

@@ -13,7 +13,7 @@ use std::{
 use rustix::{
     fs::{
         AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens,
-        linkat, openat, renameat, statat, symlinkat, unlinkat, utimensat,
+        linkat, openat, statat, symlinkat, unlinkat, utimensat,
     },
     io::Errno,
 };
@@ -22,6 +22,7 @@ use super::{
     ExtractError,
     choice::{Chosen, Item, What},
     leftovers::{self, Record},
+    names::{self, Given},
     sparse::SparseFile,
     tree::Tree,
 };
@@ -40,8 +41,12 @@ pub(super) struct Staging<'a> {
     record: Option<Record>,
     /// Items that are there under their temporary names.
     staged: Vec<usize>,
+    /// How the first of them got their names.
+    given: Vec<Given>,
     /// Folders that were made.
     made: Vec<Vec<u8>>,
+    /// Items whose mode or time could not be set.
+    unset: u64,
     is_target_new: bool,
     is_finished: bool,
 }
@@ -81,7 +86,9 @@ impl<'a> Staging<'a> {
             tag,
             record: None,
             staged: Vec::new(),
+            given: Vec::new(),
             made: Vec::new(),
+            unset: 0,
             is_target_new,
             is_finished: false,
         };
@@ -151,10 +158,7 @@ impl<'a> Staging<'a> {
         if self.staged.pop_if(|last| *last == index).is_none() {
             return Ok(());
         }
-        let name = self.temporary_name(index);
-        let folder = self.tree.folder(self.items[index].place().0)?;
-        let removed = unlinkat(folder, name, AtFlags::empty());
-        removed.map_err(|error| self.at(index, error))
+        self.remove_temporary(index)
     }
 
     fn create(&mut self, index: usize) -> Result<File, ExtractError> {
@@ -193,7 +197,9 @@ impl<'a> Staging<'a> {
                 let folder = self.tree.folder(folder)?;
                 symlinkat(&target[..], folder, &name).and_then(|()| {
                     let times = times(item);
-                    forgiven(utimensat(folder, name, &times, AtFlags::SYMLINK_NOFOLLOW))
+                    let set = utimensat(folder, name, &times, AtFlags::SYMLINK_NOFOLLOW);
+                    self.unset += u64::from(!is_set(set)?);
+                    Ok(())
                 })
             }
         };
@@ -201,21 +207,69 @@ impl<'a> Staging<'a> {
         made.map_err(|error| self.at(index, error))
     }
 
-    /// Gives all their names, and folders their modes and times.
-    pub(super) fn finish(mut self) -> Result<(), ExtractError> {
+    /// Gives all their names, and folders their modes and times. Gives how many have not the mode or time
+    /// that they should have.
+    pub(super) fn finish(mut self) -> Result<u64, ExtractError> {
         self.tree.sync()?;
+        if let Err(error) = self.give_names() {
+            return Err(match self.take_names_back() {
+                0 => error,
+                stay => ExtractError::Partly {
+                    error: Box::new(error),
+                    stay,
+                },
+            });
+        }
+        self.is_finished = true;
+        let removed = self.remove_replaced();
+        self.remove_record();
+        self.finish_folders(true).and(removed)?;
+        self.tree.sync()?;
+        Ok(self.unset)
+    }
+
+    fn give_names(&mut self) -> Result<(), ExtractError> {
         for at in 0..self.staged.len() {
             let index = self.staged[at];
             let (folder, name) = self.items[index].place();
             let temporary = self.temporary_name(index);
-            let folder = self.tree.folder(folder)?;
-            let renamed = renameat(folder, temporary, folder, name);
-            renamed.map_err(|error| self.at(index, error))?;
+            let given = names::give(self.tree.folder(folder)?, &temporary, name);
+            self.given
+                .push(given.map_err(|error| self.at(index, error))?);
         }
-        self.is_finished = true;
-        self.remove_record();
-        self.finish_folders(true)?;
-        self.tree.sync()
+        Ok(())
+    }
+
+    /// What had names has them again. Gives how many could not be taken back.
+    fn take_names_back(&mut self) -> u64 {
+        let mut stay = 0;
+        while let Some(given) = self.given.pop() {
+            let index = self.staged[self.given.len()];
+            let (folder, name) = self.items[index].place();
+            let temporary = self.temporary_name(index);
+            let taken = (self.tree.folder(folder).ok())
+                .map(|folder| names::take_back(folder, &temporary, name, given));
+            stay += u64::from(taken != Some(Ok(())));
+        }
+        stay
+    }
+
+    /// Removes what was exchanged. One that fails keeps none of the others.
+    fn remove_replaced(&mut self) -> Result<(), ExtractError> {
+        let mut result = Ok(());
+        for at in 0..self.given.len() {
+            if self.given[at] == Given::Exchanged {
+                result = result.and(self.remove_temporary(self.staged[at]));
+            }
+        }
+        result
+    }
+
+    fn remove_temporary(&mut self, index: usize) -> Result<(), ExtractError> {
+        let name = self.temporary_name(index);
+        let folder = self.tree.folder(self.items[index].place().0)?;
+        let removed = unlinkat(folder, name, AtFlags::empty());
+        removed.map_err(|error| self.at(index, error))
     }
 
     /// Gives folders their modes and times: those that were made, and if `with_wanted` is set those that
@@ -231,7 +285,8 @@ impl<'a> Staging<'a> {
                         .map_err(|error| self.tree.at(path, error)),
                     Err(error) => Err(error),
                 };
-                result = result.and(set);
+                self.unset += u64::from(matches!(set, Ok(false)));
+                result = result.and(set.map(|_| ()));
             }
         }
         result
@@ -245,11 +300,7 @@ impl Drop for Staging<'_> {
         }
         // What cannot be removed stays; why all this is given up is told already.
         for at in 0..self.staged.len() {
-            let index = self.staged[at];
-            let name = self.temporary_name(index);
-            if let Ok(folder) = self.tree.folder(self.items[index].place().0) {
-                let _ = unlinkat(folder, name, AtFlags::empty());
-            }
+            let _ = self.remove_temporary(self.staged[at]);
         }
         self.remove_record();
         let made = std::mem::take(&mut self.made);
@@ -318,7 +369,8 @@ impl FileWriter<'_, '_> {
         let closed = file
             .finish()
             .and_then(|file| Ok(set_mode_and_times(&file, item)?));
-        closed.map_err(|error| self.staging.at(index, error))?;
+        let is_set = closed.map_err(|error| self.staging.at(index, error))?;
+        self.staging.unset += u64::from(!is_set);
         self.whole += 1;
         Ok(())
     }
@@ -344,16 +396,18 @@ fn mode_meanwhile(folder: &Item) -> Mode {
     Mode::RWXU | Mode::from_raw_mode(folder.mode.into())
 }
 
-fn set_mode_and_times(of: impl AsFd, item: &Item) -> rustix::io::Result<()> {
-    forgiven(fchmod(&of, Mode::from_raw_mode(item.mode.into())))?;
-    forgiven(futimens(&of, &times(item)))
+/// Whether both could be set.
+fn set_mode_and_times(of: impl AsFd, item: &Item) -> rustix::io::Result<bool> {
+    let has_mode = is_set(fchmod(&of, Mode::from_raw_mode(item.mode.into())))?;
+    Ok(is_set(futimens(&of, &times(item)))? && has_mode)
 }
 
 /// Some file systems have no modes, and folders that were there may be somebody else's.
-fn forgiven(result: rustix::io::Result<()>) -> rustix::io::Result<()> {
+fn is_set(result: rustix::io::Result<()>) -> rustix::io::Result<bool> {
     match result {
-        Err(Errno::PERM) => Ok(()),
-        result => result,
+        Ok(()) => Ok(true),
+        Err(Errno::PERM) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

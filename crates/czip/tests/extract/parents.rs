@@ -3,10 +3,12 @@
 use std::{
     fs::{self, Permissions},
     ops::ControlFlow,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::Path,
     time::{Duration, SystemTime},
 };
+
+use refrain_czip::extract::ExtractError;
 
 use super::{archive_of, extracted, go_on};
 
@@ -73,31 +75,43 @@ fn folders_above_what_is_wanted_that_are_there_stay_as_they_are() {
 }
 
 #[test]
-fn folders_that_stay_when_not_all_get_their_names_are_as_the_archive_says() {
+fn if_one_cannot_have_its_name_all_is_as_it_was() {
     let top = tempfile::tempdir().expect("a folder");
     let source = top.path().join("s");
     fs::create_dir_all(source.join("a")).expect("made");
-    fs::write(source.join("a/file"), "content").expect("written");
-    fs::write(source.join("z"), "more").expect("written");
-    for (folder, mode) in [("s/a", 0o555), ("s", 0o751)] {
-        let mode = Permissions::from_mode(mode);
-        fs::set_permissions(top.path().join(folder), mode).expect("ours");
+    for (name, content) in [
+        ("a/file", "content"),
+        ("b", "new"),
+        ("c", "new"),
+        ("z", "more"),
+    ] {
+        fs::write(source.join(name), content).expect("written");
     }
+    symlink("b", source.join("link")).expect("made");
     let archive = archive_of(&source);
     let target = top.path().join("target");
+    fs::create_dir_all(target.join("s")).expect("made");
+    fs::write(target.join("s/b"), "old").expect("written");
+    symlink("nowhere", target.join("s/link")).expect("made");
     let failed = extracted(&archive, &target, &[], &mut |now| {
         if now.is_syncing {
-            // Where a file is to be.
+            // Where a file is to be, behind all others.
             fs::create_dir(target.join("s/z")).expect("made");
+            fs::write(target.join("s/z/inside"), "mine").expect("written");
         }
         ControlFlow::Continue(())
     });
-    failed.expect_err("a file cannot replace a folder");
-    let mode = |path: &str| fs::metadata(target.join(path)).expect("there").mode() & 0o7777;
-    assert_eq!((mode("s"), mode("s/a")), (0o751, 0o555));
+    let error = failed.expect_err("a file cannot replace a folder");
+    assert!(matches!(error, ExtractError::At { .. }), "{error}");
+    let names = fs::read_dir(target.join("s")).expect("there");
+    let mut names: Vec<_> = names.map(|name| name.expect("there").file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["b", "link", "z"]);
+    let content = |name: &str| fs::read_to_string(target.join("s").join(name)).expect("there");
     assert_eq!(
-        fs::read(target.join("s/a/file")).expect("there"),
-        b"content"
+        (content("b"), content("z/inside")),
+        ("old".into(), "mine".into())
     );
-    assert_eq!(fs::read_dir(target.join("s")).expect("there").count(), 2);
+    let leads_to = fs::read_link(target.join("s/link")).expect("there");
+    assert_eq!(leads_to, Path::new("nowhere"));
 }
