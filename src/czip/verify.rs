@@ -1,13 +1,13 @@
 //! `refrain czip verify`: whether an archive is what it was when it was made.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf};
+use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::Mutex};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, ensure};
 use refrain_czip::{
     archive::{Archive, ReadError},
     format::Stream,
     verify::{
-        FilesInFrame, Verified, bytes_to_verify, files_in_frame, verify, verify_content,
+        Damage, Verified, bytes_to_verify, files_in_frames, find_damage, verify_content,
         verify_names,
     },
 };
@@ -22,9 +22,15 @@ use crate::{
     interrupt::Interrupt,
     progress,
     table::{bytes, count, printable_path},
+    told::tell,
 };
 
+const AFTER_HELP: &str = "\
+All damage is told, with the files that it hits where they can be known, and the exit code is 1 then. Of \
+damage to what the archive says of itself (header, root, keys) the first is.";
+
 #[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
 pub struct VerifyArguments {
     /// The archive, or its http or https address; `-` is standard input
     #[arg(value_name = "IN.czip|URL")]
@@ -37,42 +43,99 @@ pub struct VerifyArguments {
     /// Threads [default: one a processor]
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     threads: Option<usize>,
-    /// Report as one JSON object
+    /// Report as one JSON object, of damage too
     #[arg(long)]
     json: bool,
 }
 
-/// What was checked, and found whole.
-#[derive(Serialize)]
+/// Damaged frames and parts, and files, that a report names.
+const NAMED_MAX: usize = 1000;
+
+/// Damaged frames whose files are looked for: of more, that takes too much memory.
+const FRAMES_MAX: usize = 1 << 20;
+
+/// What was checked.
+#[derive(Default, Serialize)]
 struct Report {
+    is_whole: bool,
+    /// Those that are whole, and their bytes.
     frames: u64,
     stored_bytes: u64,
-    /// Of the plain content, if it was asked for.
+    /// Of the plain content, if it was asked for and frames are whole.
     plain_bytes: Option<u64>,
     /// Chunks whose names were checked, if it was asked for and they can be: those of an encrypted archive
     /// of a group take its secret.
     names: Option<u64>,
+    /// Frames, and parts of the table, and the first of them.
+    damaged_parts: u64,
+    damaged: Vec<DamagedPart>,
+    /// Files that have bytes of damaged frames, if they can be told, and the first of them.
+    damaged_files: Option<u64>,
+    files: Vec<DamagedFile>,
+}
+
+/// A frame, or a part of the table.
+#[derive(Serialize)]
+struct DamagedPart {
+    stream: Option<String>,
+    frame: Option<u64>,
+    error: String,
+}
+
+#[derive(Serialize)]
+struct DamagedFile {
+    path: String,
+    /// The path's bytes in hexadecimal, if they are no UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
 }
 
 pub fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
     // Nothing lies around that Ctrl-C would have to tidy up, but it stands in the report's place.
     let interrupt = Interrupt::listen()?;
     let report = interrupt.or(check(arguments, &interrupt))?;
-    let mut lines = vec![(
-        "whole",
-        format!(
-            "{}, {}",
-            count(report.frames, "frame", "frames"),
-            bytes(report.stored_bytes)
-        ),
-    )];
-    if let Some(plain_bytes) = report.plain_bytes {
-        lines.push(("content", bytes(plain_bytes)));
-        let unchecked = || "not checked: --group-secret tells what chunks are called".to_owned();
-        let names = report.names.map(|names| names.to_string());
-        lines.push(("names", names.unwrap_or_else(unchecked)));
+    // Who reads no more of it, such as `head`, has the exit code still.
+    let printed = report::to_stdout(arguments.json, &report, &report.lines());
+    ensure!(
+        report.is_whole,
+        "{}: it is damaged, {}; `extract --skip-damaged` has the files that are not",
+        open::called(&arguments.archive),
+        report.damage()
+    );
+    printed
+}
+
+impl Report {
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = vec![(
+            "whole",
+            format!(
+                "{}, {}",
+                count(self.frames, "frame", "frames"),
+                bytes(self.stored_bytes)
+            ),
+        )];
+        if let Some(plain_bytes) = self.plain_bytes {
+            lines.push(("content", bytes(plain_bytes)));
+            let unchecked =
+                || "not checked: --group-secret tells what chunks are called".to_owned();
+            let names = self.names.map(|names| names.to_string());
+            lines.push(("names", names.unwrap_or_else(unchecked)));
+        }
+        if self.damaged_parts > 0 {
+            lines.push(("damaged", self.damage()));
+        }
+        lines
     }
-    report::to_stdout(arguments.json, &report, &lines)
+
+    /// How much is damaged.
+    fn damage(&self) -> String {
+        let parts = count(self.damaged_parts, "frame or part", "frames and parts");
+        match self.damaged_files {
+            Some(files) => format!("{parts} with bytes of {}", count(files, "file", "files")),
+            None => parts,
+        }
+    }
 }
 
 fn check(arguments: &VerifyArguments, interrupt: &Interrupt) -> anyhow::Result<Report> {
@@ -84,41 +147,59 @@ fn check(arguments: &VerifyArguments, interrupt: &Interrupt) -> anyhow::Result<R
     };
     let archive = open(&arguments.archive, &arguments.access, interrupt)?;
     let threads = threads(arguments.threads);
-    let Verified {
-        frames,
-        stored_bytes,
-    } = stored(&archive, threads, interrupt)
-        .map_err(|error| with_files(&archive, error, interrupt))
-        .with_context(called)?;
-    let (mut plain_bytes, mut checked_names) = (None, None);
-    if arguments.content {
+    let mut report = Report::default();
+    stored(&archive, &called(), threads, interrupt, &mut report).with_context(called)?;
+    report.is_whole = report.damaged_parts == 0;
+    if report.is_whole && arguments.content {
         content(&archive, threads, interrupt).with_context(called)?;
-        plain_bytes = Some(archive.plain_bytes());
+        report.plain_bytes = Some(archive.plain_bytes());
         if archive.can_name() {
-            checked_names = Some(names(&archive, threads, interrupt).with_context(called)?);
+            report.names = Some(names(&archive, threads, interrupt).with_context(called)?);
         }
     }
-    Ok(Report {
-        frames,
-        stored_bytes,
-        plain_bytes,
-        names: checked_names,
-    })
+    Ok(report)
 }
 
 fn stored(
     archive: &Archive<open::AnySource>,
+    called: &str,
     threads: usize,
     interrupt: &Interrupt,
-) -> anyhow::Result<Verified> {
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let bar = progress::of_bytes(Some(bytes_to_verify(archive)));
     bar.set_message("as stored");
-    let verified = verify(archive, threads, &|checked_bytes| {
+    let found = Mutex::new((report, BTreeSet::new()));
+    let on_damage = |damage: Damage| {
+        let mut found = found.lock().expect("no thread panics");
+        let (report, numbers) = &mut *found;
+        if report.damaged.len() < NAMED_MAX {
+            bar.suspend(|| tell(format_args!("{called}: {}", damage.error)));
+        }
+        report.add(&damage);
+        if let Some((Stream::Content, number)) = damage.frame
+            && numbers.len() < FRAMES_MAX
+        {
+            numbers.insert(number);
+        }
+        Ok(())
+    };
+    let verified = find_damage(archive, threads, &on_damage, &|checked_bytes| {
         bar.set_position(checked_bytes);
         interrupt.flow()
     });
     bar.finish_and_clear();
-    unless_stopped(verified?, interrupt)
+    let Verified {
+        frames,
+        stored_bytes,
+    } = unless_stopped(verified?, interrupt)?;
+    let (report, numbers) = found.into_inner().expect("no thread panics");
+    report.frames = frames;
+    report.stored_bytes = stored_bytes;
+    if report.damaged_parts > 0 {
+        report.find_files(archive, &numbers, interrupt);
+    }
+    Ok(())
 }
 
 fn content(
@@ -152,42 +233,56 @@ fn names(
     unless_stopped(verified?, interrupt)
 }
 
-/// The error, with the files that it hits if it is damage to a frame and they can be told.
-fn with_files(
-    archive: &Archive<open::AnySource>,
-    error: anyhow::Error,
-    interrupt: &Interrupt,
-) -> anyhow::Error {
-    let Some(&ReadError::Frame {
-        stream: Stream::Content,
-        number,
-        ..
-    }) = error.downcast_ref()
-    else {
-        return error;
-    };
-    let bar = progress::of_bytes(Some(archive.plain_bytes()));
-    bar.set_message("which files are damaged");
-    let found = files_in_frame(archive, number, &mut |position| {
-        bar.set_position(position);
-        interrupt.flow()
-    });
-    bar.finish_and_clear();
-    // Who cannot be told them is told what is damaged.
-    let Ok(Some(FilesInFrame {
-        first: Some(first),
-        files,
-    })) = found
-    else {
-        return error;
-    };
-    let first = match first.is_empty() {
-        true => "standard input".to_owned(),
-        false => printable_path(OsStr::from_bytes(&first)),
-    };
-    match files {
-        1 => anyhow!("{error}; it has bytes of {first}"),
-        _ => anyhow!("{error}; it has bytes of {files} files, the first is {first}"),
+impl Report {
+    fn add(&mut self, damage: &Damage) {
+        self.damaged_parts += 1;
+        if self.damaged.len() < NAMED_MAX {
+            self.damaged.push(DamagedPart {
+                stream: damage.frame.map(|(stream, _)| stream.to_string()),
+                frame: damage.frame.map(|(_, number)| number),
+                error: damage.error.to_string(),
+            });
+        }
+    }
+
+    /// Names the files that have bytes of the content's frames `numbers`. Who cannot be told them, since
+    /// more is damaged or it is locked, is told what is damaged.
+    fn find_files(
+        &mut self,
+        archive: &Archive<open::AnySource>,
+        numbers: &BTreeSet<u64>,
+        interrupt: &Interrupt,
+    ) {
+        // Damage to anything else hits files that are not known.
+        if numbers.len() as u64 != self.damaged_parts {
+            return;
+        }
+        let (mut files, mut named) = (0, Vec::new());
+        let bar = progress::of_bytes(Some(archive.plain_bytes()));
+        bar.set_message("which files are damaged");
+        let mut found = |path: Vec<u8>| {
+            files += 1;
+            let shown = match path.is_empty() {
+                true => "standard input".to_owned(),
+                false => printable_path(OsStr::from_bytes(&path)),
+            };
+            if named.len() < NAMED_MAX {
+                bar.suspend(|| tell(format_args!("damaged: {shown}")));
+                named.push(DamagedFile {
+                    path: String::from_utf8_lossy(&path).into_owned(),
+                    path_hex: report::path_hex(&path),
+                });
+            }
+        };
+        let looked = files_in_frames(archive, numbers, &mut found, &mut |position| {
+            bar.set_position(position);
+            interrupt.flow()
+        });
+        bar.finish_and_clear();
+        if let Ok(true) = looked {
+            self.damaged_files = Some(files);
+            self.files = named;
+        }
     }
 }
 

@@ -140,11 +140,10 @@ impl ReadError {
 
     /// A frame does not have its digest.
     pub(crate) fn damaged_frame(stream: Stream, number: u64) -> Self {
-        let reason = "it does not have the digest that it should have".to_owned();
         Self::Frame {
             stream,
             number,
-            error: FrameError::Corrupt { reason },
+            error: FrameError::Digest,
         }
     }
 }
@@ -211,7 +210,25 @@ impl<S: Source> Archive<S> {
     /// # Errors
     /// If the source cannot be read or is no archive.
     pub fn open(source: S, cache: CacheBytes) -> Result<Self, ReadError> {
-        let (header, header_bytes) = read_header(&source)?;
+        let found = read_header(&source)?;
+        Self::open_behind(source, found, cache)
+    }
+
+    /// The same of one that may have been cut off, or have something behind its end: what of it is there
+    /// can be read, and all else is damaged. Its [`header`](Self::header) says how long it should be.
+    ///
+    /// # Errors
+    /// If header or root are not there, or the source cannot be read.
+    pub fn open_damaged(source: S, cache: CacheBytes) -> Result<Self, ReadError> {
+        let found = read_any_header(&source)?;
+        Self::open_behind(source, found, cache)
+    }
+
+    fn open_behind(
+        source: S,
+        (header, header_bytes): (Header, [u8; limits::HEADER_BYTES]),
+        cache: CacheBytes,
+    ) -> Result<Self, ReadError> {
         let place = header.root;
         let stored_bytes = place.stored_bytes as usize + place.private_stored_bytes as usize;
         let stored = read(&source, place.offset, stored_bytes)?;
@@ -393,7 +410,9 @@ impl<S: Source> Archive<S> {
     /// If they cannot be read, or contradict each other.
     pub fn entries(&self) -> Result<Vec<Entry>, ReadError> {
         self.check_unlocked()?;
-        let limit = limits::catalog_bytes_max(self.header.archive_bytes);
+        // One that was cut off says more than there is.
+        let archive_bytes = self.header.archive_bytes.min(self.source.bytes()?);
+        let limit = limits::catalog_bytes_max(archive_bytes);
         let bytes = self.root.stream(Stream::Catalog).bytes();
         FormatError::check_limit("a catalog", bytes, limit)?;
         let mut catalog = CatalogReader::default();
@@ -489,6 +508,18 @@ impl<S: Source> Archive<S> {
 pub(crate) fn read_header(
     source: &impl Source,
 ) -> Result<(Header, [u8; limits::HEADER_BYTES]), ReadError> {
+    let (header, bytes) = read_any_header(source)?;
+    let (expected, found) = (header.archive_bytes, source.bytes()?);
+    match expected == found {
+        true => Ok((header, bytes)),
+        false => Err(FormatError::Length { expected, found }.into()),
+    }
+}
+
+/// The same, also if the archive is not as long as it says.
+fn read_any_header(
+    source: &impl Source,
+) -> Result<(Header, [u8; limits::HEADER_BYTES]), ReadError> {
     let bytes = source.bytes()?;
     if bytes < limits::HEADER_BYTES as u64 {
         let mut begin = vec![0; bytes.min(8) as usize];
@@ -505,14 +536,7 @@ pub(crate) fn read_header(
         source.read_exact_at(&mut first, bytes - limits::HEADER_BYTES as u64)?;
         header = Header::parse_last(&first)?;
     }
-    match header.archive_bytes == bytes {
-        true => Ok((header, first)),
-        false => Err(FormatError::Length {
-            expected: header.archive_bytes,
-            found: bytes,
-        }
-        .into()),
-    }
+    Ok((header, first))
 }
 
 /// Reads so many bytes, whose number is within what the format allows.

@@ -166,6 +166,9 @@ pub enum FrameError {
         /// In the words of the method's library.
         reason: String,
     },
+    /// What was read of it is not what was written.
+    #[error("it does not have the digest that it should have")]
+    Digest,
     /// It has more plain bytes than a frame of its archive may have.
     #[error("a frame has more than the {limit} plain bytes that it may have")]
     TooLong {

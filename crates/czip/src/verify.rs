@@ -2,7 +2,7 @@
 
 mod files;
 
-pub use files::{FilesInFrame, files_in_frame};
+pub use files::files_in_frames;
 
 use std::{
     ops::ControlFlow,
@@ -33,6 +33,18 @@ pub struct Verified {
     pub stored_bytes: u64,
 }
 
+/// Something that is damaged.
+#[derive(Debug)]
+pub struct Damage {
+    /// The frame, if it is one, by its stream and number; else a part of the table.
+    pub frame: Option<(Stream, u64)>,
+    /// How.
+    pub error: ReadError,
+}
+
+/// What is told of damage, in any order, and says whether to go on.
+pub type OnDamage<'a> = &'a (dyn Fn(Damage) -> Result<(), ReadError> + Sync);
+
 /// Stored bytes of parts and frames: all that [`verify`] reads.
 #[must_use]
 pub fn bytes_to_verify<S: Source>(archive: &Archive<S>) -> u64 {
@@ -50,6 +62,21 @@ pub fn bytes_to_verify<S: Source>(archive: &Archive<S>) -> u64 {
 pub fn verify<S: Source>(
     archive: &Archive<S>,
     threads: usize,
+    progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
+) -> Result<Option<Verified>, ReadError> {
+    find_damage(archive, threads, &|damage| Err(damage.error), progress)
+}
+
+/// The same, with all damage to parts and frames told to `on_damage`; gives what is whole. Behind a part
+/// that is damaged nobody can tell what its frames are.
+///
+/// # Errors
+/// If the source cannot be read, root or keys are damaged, or what `on_damage` says. `None` if `progress`
+/// said so.
+pub fn find_damage<S: Source>(
+    archive: &Archive<S>,
+    threads: usize,
+    on_damage: OnDamage<'_>,
     progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
 ) -> Result<Option<Verified>, ReadError> {
     if archive.header().encryption.is_some() {
@@ -84,20 +111,28 @@ pub fn verify<S: Source>(
     };
     let is_done = each(&tasks, threads, &|task| match *task {
         Task::Part(kind, stream, row) => {
-            check_part(archive, kind, stream, row)?;
+            if let Err(error) = check_part(archive, kind, stream, row) {
+                tell(on_damage, None, error)?;
+            }
             Ok(checked(part_bytes(kind, stream, row)))
         }
         Task::Frames(stream, row) => {
-            let rows = archive.frame_rows(stream, row)?;
+            let rows = match archive.frame_rows(stream, row) {
+                Ok(rows) => rows,
+                Err(error) => {
+                    tell(on_damage, None, error)?;
+                    return Ok(ControlFlow::Continue(()));
+                }
+            };
             match checked(part_bytes(PartKind::Frames, Some(stream), row)) {
                 ControlFlow::Continue(()) => {}
                 stop => return Ok(stop),
             }
-            check_frames(archive, stream, row, &rows, &mut |bytes, count| {
-                frames.fetch_add(count, Ordering::Relaxed);
+            let whole = &mut |bytes| {
+                frames.fetch_add(1, Ordering::Relaxed);
                 stored_bytes.fetch_add(bytes, Ordering::Relaxed);
-                checked(bytes)
-            })
+            };
+            check_frames(archive, (stream, row), &rows, whole, on_damage, &checked)
         }
     })?;
     Ok(is_done.then(|| Verified {
@@ -156,6 +191,18 @@ enum Task {
     Frames(Stream, usize),
 }
 
+/// Tells of damage; what is none is an error.
+fn tell(
+    on_damage: OnDamage<'_>,
+    frame: Option<(Stream, u64)>,
+    error: ReadError,
+) -> Result<(), ReadError> {
+    match error.is_damage() {
+        true => on_damage(Damage { frame, error }),
+        false => Err(error),
+    }
+}
+
 fn check_part<S: Source>(
     archive: &Archive<S>,
     kind: PartKind,
@@ -170,10 +217,11 @@ fn check_part<S: Source>(
 
 fn check_frames<S: Source>(
     archive: &Archive<S>,
-    stream: Stream,
-    row: usize,
+    (stream, row): (Stream, usize),
     frames: &[StoredFrame],
-    checked: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    whole: &mut dyn FnMut(u64),
+    on_damage: OnDamage<'_>,
+    checked: &dyn Fn(u64) -> ControlFlow<()>,
 ) -> Result<ControlFlow<()>, ReadError> {
     let mut number = archive.root().stream(stream).frames.rows()[row].before[0];
     let mut buffer = Vec::new();
@@ -193,17 +241,24 @@ fn check_frames<S: Source>(
         let bytes = together.iter().map(|frame| u64::from(frame.stored_bytes));
         let bytes: u64 = bytes.sum();
         buffer.resize(bytes as usize, 0);
-        archive.source().read_exact_at(&mut buffer, first.offset)?;
+        let read = archive.source().read_exact_at(&mut buffer, first.offset);
         let mut stored = &buffer[..];
         for frame in together {
             let (bytes, behind) = stored.split_at(frame.stored_bytes as usize);
             stored = behind;
-            if digest(bytes) != frame.digest {
-                return Err(ReadError::damaged_frame(stream, number));
+            let sound = match &read {
+                Ok(()) if digest(bytes) == frame.digest => Ok(()),
+                Ok(()) => Err(ReadError::damaged_frame(stream, number)),
+                // Others beside one that cannot be read may be sound.
+                Err(_) => archive.stored_frame(stream, number, frame).map(|_| ()),
+            };
+            match sound {
+                Ok(()) => whole(frame.stored_bytes.into()),
+                Err(error) => tell(on_damage, Some((stream, number)), error)?,
             }
             number += 1;
         }
-        if checked(bytes, together.len() as u64).is_break() {
+        if checked(bytes).is_break() {
             return Ok(ControlFlow::Break(()));
         }
     }

@@ -1,6 +1,6 @@
-//! Whom damage hits: the files that have bytes of a frame.
+//! Whom damage hits: the files that have bytes of damaged frames.
 
-use std::ops::ControlFlow;
+use std::{collections::BTreeSet, ops::ControlFlow};
 
 use crate::{
     archive::{Archive, Grain, ReadError, Section, Source},
@@ -13,27 +13,19 @@ const STEP_BYTES: u64 = 16 << 20;
 /// Sections of a step; a hostile archive may have more than memory has room for.
 const SECTIONS_MAX: usize = 1 << 18;
 
-/// The files that have bytes of a frame.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FilesInFrame {
-    /// The path of the first, which is empty if it is standard input.
-    pub first: Option<Vec<u8>>,
-    /// How many there are.
-    pub files: u64,
-}
-
-/// Finds the files that have bytes of frame `number` of the content, or of one that was compressed against
-/// it: by the table, without reading any frame of the content. `progress` is told how many bytes of the
-/// plain content were looked at, and says whether to go on.
+/// Finds the files that have bytes of the frames of the content whose numbers are given, or of those that
+/// were compressed against them: by the table, without reading any frame of the content. Their paths are
+/// given to `found`, in order; that of standard input is empty. `progress` is told how many bytes of the
+/// plain content were looked at, and says whether to go on: if all were, the answer is true.
 ///
 /// # Errors
-/// If the archive is locked, or more of it is damaged. `None` if `progress` said so.
-pub fn files_in_frame<S: Source>(
+/// If the archive is locked, or more of it is damaged.
+pub fn files_in_frames<S: Source>(
     archive: &Archive<S>,
-    number: u64,
+    numbers: &BTreeSet<u64>,
+    found: &mut dyn FnMut(Vec<u8>),
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
-) -> Result<Option<FilesInFrame>, ReadError> {
-    let mut found = FilesInFrame::default();
+) -> Result<bool, ReadError> {
     let mut end = 0;
     for entry in archive.entries()? {
         let EntryKind::File { bytes } = entry.kind else {
@@ -44,32 +36,33 @@ pub fn files_in_frame<S: Source>(
         let mut is_hit = false;
         while position < end && !is_hit {
             let step = STEP_BYTES.min(end - position);
-            is_hit = has_frame(archive, number, position, step)?;
+            is_hit = has_frame(archive, numbers, position, step)?;
             position += step;
             if progress(position).is_break() {
-                return Ok(None);
+                return Ok(false);
             }
         }
         if is_hit {
-            found.files += 1;
-            found.first.get_or_insert(entry.path);
+            found(entry.path);
         }
     }
-    Ok(Some(found))
+    Ok(true)
 }
 
-/// Whether the plain content has bytes of the frame among these.
+/// Whether the plain content has bytes of any of the frames among these.
 fn has_frame<S: Source>(
     archive: &Archive<S>,
-    number: u64,
+    numbers: &BTreeSet<u64>,
     offset: u64,
     bytes: u64,
 ) -> Result<bool, ReadError> {
     let outline = archive.outline(offset, bytes, Grain::Frames, SECTIONS_MAX)?;
     for section in outline.into_iter().flat_map(|outline| outline.sections) {
-        if let Section::Content { number: frame, .. } = section
-            && (frame == number || archive.frame_row(Stream::Content, frame)?.base == Some(number))
-        {
+        let Section::Content { number, .. } = section else {
+            continue;
+        };
+        let base = || archive.frame_row(Stream::Content, number);
+        if numbers.contains(&number) || base()?.base.is_some_and(|base| numbers.contains(&base)) {
             return Ok(true);
         }
     }
