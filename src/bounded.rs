@@ -4,6 +4,7 @@ use std::{fmt::Display, str::FromStr, time::Duration};
 
 use clap::builder::RangedU64ValueParser;
 use refrain_codec::chunk::chunking::Chunking;
+use refrain_czip::remote::{RemoteError, check_address};
 use refrain_gateway::units::{ByteSize, TimeSpan};
 
 /// More connections than any machine has use for.
@@ -51,6 +52,11 @@ pub fn chunk_size(text: &str) -> Result<u32, String> {
         true => Ok(nearest as u32),
         false => Err("expected 1KiB to 1MiB".to_owned()),
     }
+}
+
+/// An http or https address, as it was given.
+pub fn web_address(text: &str) -> Result<String, RemoteError> {
+    check_address(text).map(|()| text.to_owned())
 }
 
 /// A time, perhaps none.

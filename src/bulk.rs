@@ -41,6 +41,7 @@ use crate::{
     store::{SIZE_BYTES_DEFAULT, parse_realm, refuse_loss},
     table::{count, printable_path},
     told::tell,
+    wrong::WrongArguments,
 };
 
 /// What stands for standard input.
@@ -162,11 +163,6 @@ fn parse_method(name: &str) -> Result<Asked, String> {
     }
 }
 
-/// What was asked for makes no sense together.
-#[derive(Debug, thiserror::Error)]
-#[error("{0:#}")]
-pub struct WrongArguments(anyhow::Error);
-
 pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     arguments.check().map_err(WrongArguments)?;
     let interrupt = Interrupt::listen()?;
@@ -272,6 +268,7 @@ impl BulkArguments {
             standard < 2,
             "standard input is read once: `-` may stand once"
         );
+        self.inputs.refuse_nothing()?;
         if self.keep.realm.is_some() {
             return Ok(());
         }

@@ -38,11 +38,17 @@ impl Interrupt {
             Signals::listen()?
         };
         let first = interrupt.clone();
-        thread::Builder::new().spawn(move || {
+        let started = thread::Builder::new().spawn(move || {
             first.set(runtime.block_on(signals.next()));
             process::exit(runtime.block_on(signals.next()).into());
-        })?;
-        Ok(interrupt)
+        });
+        match started {
+            Ok(_) => Ok(interrupt),
+            Err(error) => {
+                let reason = format!("no thread can be started: {error}");
+                Err(io::Error::new(error.kind(), reason))
+            }
+        }
     }
 
     /// Somebody asked, in a way that gives this exit code.

@@ -23,6 +23,7 @@ mod status;
 mod store;
 mod table;
 mod told;
+mod wrong;
 
 use std::{io, process::ExitCode};
 
@@ -32,6 +33,7 @@ use refrain_gateway::{
     options::{FarOptions, NearOptions, Role},
     settings::{ConfigError, environment::UnreadVariable},
 };
+use wrong::WrongArguments;
 
 /// Keeps bytes off the wire that the other side already has: two gateways, one at each end
 /// of a link, that send what repeats once.
@@ -101,9 +103,8 @@ fn main() -> ExitCode {
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {
-    let is_wrong = error.is::<ConfigError>()
-        || error.is::<cost::WrongInput>()
-        || error.is::<bulk::WrongArguments>();
+    let is_wrong =
+        error.is::<ConfigError>() || error.is::<cost::WrongInput>() || error.is::<WrongArguments>();
     if is_wrong {
         2
     } else {

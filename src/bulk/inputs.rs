@@ -14,7 +14,7 @@ use refrain_czip::create::{Exclude, FileId, name_of};
 
 use super::STANDARD;
 use crate::{
-    czip::create::parse_pattern,
+    czip::create::{parse_pattern, refuse_nothing},
     interrupt::Interrupt,
     standard_io::{self, EndableInput},
 };
@@ -36,6 +36,11 @@ pub struct InputArguments {
 }
 
 impl InputArguments {
+    /// Fails if patterns leave all of them alone.
+    pub fn refuse_nothing(&self) -> anyhow::Result<()> {
+        refuse_nothing(&self.inputs, &self.exclude)
+    }
+
     /// All of them. What is in the file `output` is left alone where it is found: it will be replaced.
     pub fn open(&self, output: Option<&Path>, interrupt: &Interrupt) -> anyhow::Result<Vec<Input>> {
         let opens = interrupt.clone();

@@ -4,7 +4,6 @@ use std::{
     ffi::OsString,
     io::{self, IsTerminal, Write},
     ops::Range,
-    os::unix::ffi::OsStrExt,
     path::PathBuf,
 };
 
@@ -32,7 +31,7 @@ pub struct CatArguments {
     #[arg(value_name = "PATH")]
     path: Option<OsString>,
     /// Which bytes of it: the first, and the one behind the last, such as 1GiB-1GiB+64KiB, 100-200 or
-    /// 4096-. 200K are 200000 bytes, and 200KiB the 204800 that dd, head and tail call 200K. No more of the
+    /// 4096-; one that ends beyond it is an error. 200K are 200000 bytes, and 200KiB the 204800 that dd, head and tail call 200K. No more of the
     /// archive is read than they need
     #[arg(long, value_name = "START-END", allow_hyphen_values = true)]
     range: Option<ByteRange>,
@@ -52,7 +51,7 @@ pub fn run(arguments: &CatArguments) -> anyhow::Result<()> {
         None => 0..archive.plain_bytes(),
         Some(path) => {
             let entries = open::entries(&archive, &arguments.archive)?;
-            catalog::content_of(&entries, path.as_bytes())
+            catalog::content_of(&entries, &open::meant(&entries, path))
                 .with_context(|| format!("{called}: {}", path.display()))?
         }
     };

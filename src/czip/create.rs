@@ -34,6 +34,7 @@ use crate::{
     progress,
     table::{bytes, count, percent, printable_path},
     told::tell,
+    wrong::WrongArguments,
 };
 
 /// No frame of an archive may be longer than 16 MiB, and its last chunk has up to 8.
@@ -219,6 +220,7 @@ impl AllLeftOut {
 }
 
 pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
+    arguments.check().map_err(WrongArguments)?;
     let is_pipe = is_pipe(&arguments.output);
     // Down a pipe nothing is left to tidy up, so that Ctrl-C may end it at once.
     let interrupt = match is_pipe {
@@ -250,20 +252,27 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
         CreateError::Output(_) | CreateError::Index(_) => {
             anyhow::Error::from(error).context(called)
         }
+        CreateError::SameName { .. } | CreateError::OutputIsInput { .. } => {
+            WrongArguments(error.into()).into()
+        }
         error => error.into(),
     }))?;
     let report = Report::new(&created, left_out);
     let lines = report.lines();
-    match arguments.output.as_os_str() == STANDARD {
-        // The archive is made, whether anybody hears of it or not.
-        true => drop(report::print(
-            &mut io::stderr(),
-            arguments.json,
-            &report,
-            &lines,
-        )),
-        false => report::to_stdout(arguments.json, &report, &lines)?,
-    }
+    // The archive is made, whether anybody hears of it or not: who reads no more of this, such as
+    // `head`, has the exit code still.
+    let printed = match arguments.output.as_os_str() == STANDARD {
+        true => {
+            drop(report::print(
+                &mut io::stderr(),
+                arguments.json,
+                &report,
+                &lines,
+            ));
+            Ok(())
+        }
+        false => report::to_stdout(arguments.json, &report, &lines),
+    };
     ensure!(
         report.unread_files == 0,
         "the archive is made without what could not be read: {}",
@@ -274,6 +283,39 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
         "the archive is made, with what changed while it was read: {}; archive a snapshot, or while nobody \
          writes",
         count(report.changed_files, "file", "files")
+    );
+    printed
+}
+
+impl CreateArguments {
+    /// Whether they make sense together, as far as that can be said before anything is opened.
+    fn check(&self) -> anyhow::Result<()> {
+        let is_standard = |path: &PathBuf| path.as_os_str() == STANDARD;
+        ensure!(
+            self.inputs.len() == 1 || !self.inputs.iter().any(is_standard),
+            "`-` is archived alone: it has no name"
+        );
+        let is_of_frames = self.frame_size.is_some() || !self.after.is_empty();
+        ensure!(
+            self.profile == Profile::Small || !is_of_frames,
+            "--frame-size and --after are for profile `small`: in `shared` each chunk stands alone"
+        );
+        refuse_nothing(&self.inputs, &self.exclude)
+    }
+}
+
+/// Fails if `patterns` leave out all of `inputs`, each as a whole.
+pub fn refuse_nothing(inputs: &[PathBuf], patterns: &[String]) -> anyhow::Result<()> {
+    let exclude = Exclude::new(patterns.iter().map(String::as_str))?;
+    // What is wrong with one that is not there is said when it is to be read.
+    let is_left_out = |input: &PathBuf| {
+        let name = name_of(input).unwrap_or_default();
+        exclude.is_of(name.as_bytes(), input.is_dir())
+    };
+    ensure!(
+        !inputs.iter().all(is_left_out),
+        "--exclude leaves out all that was given, {} too: nothing would be left",
+        printable_path(&inputs[0])
     );
     Ok(())
 }
@@ -303,11 +345,6 @@ fn output(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<(Output,
 
 fn options(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<CreateOptions> {
     let defaults = CreateOptions::default();
-    let is_of_frames = arguments.frame_size.is_some() || !arguments.after.is_empty();
-    ensure!(
-        arguments.profile == Profile::Small || !is_of_frames,
-        "--frame-size and --after are for profile `small`: in `shared` each chunk stands alone"
-    );
     let mut options = CreateOptions {
         profile: arguments.profile,
         chunking: Chunking::new(arguments.chunker, arguments.chunk_size)?,
@@ -345,7 +382,6 @@ pub fn temporary_for(output: &Path) -> PathBuf {
 fn inputs(paths: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<Input>> {
     let is_standard = |path: &PathBuf| path.as_os_str() == STANDARD;
     if paths.iter().any(is_standard) {
-        ensure!(paths.len() == 1, "`-` is archived alone: it has no name");
         let stream = EndableInput::standard(interrupt).context("standard input")?;
         return Ok(vec![Input::Stream(Box::new(stream))]);
     }

@@ -1,12 +1,15 @@
 //! `refrain czip get`: what is in an archive on any web server, without what is here already.
 
 use std::{
+    ffi::OsString,
+    io,
     path::{Path, PathBuf},
     process, thread,
     time::Duration,
 };
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use indicatif::ProgressBar;
 use refrain_czip::get::{
     CacheOptions, ChunkCount, FetchBy, FrameCount, GetOptions, GetProgress, GetReport, NamedReport,
@@ -16,8 +19,11 @@ use refrain_gateway::units::{ByteSize, TimeSpan};
 use serde::Serialize;
 
 use super::{
-    bounded, headers::HeaderArguments, keys::UnlockArguments, open::STANDARD, report, retry,
-    threads,
+    bounded,
+    headers::HeaderArguments,
+    keys::UnlockArguments,
+    open::{self, STANDARD},
+    report, retry, threads,
 };
 use crate::{
     interrupt::Interrupt,
@@ -38,7 +44,7 @@ The content of an archive of several files is one stream, with nothing between t
 #[command(after_help = AFTER_HELP)]
 pub struct GetArguments {
     /// Where the archive is: http or https. Proxies are taken from the environment
-    #[arg(value_name = "URL")]
+    #[arg(value_name = "URL", value_parser = bounded::web_address)]
     url: String,
     /// Where what is in it goes: a file, or a link to one. `cat URL` and, for one file of several,
     /// `extract URL PATH -o -` write to standard output
@@ -59,12 +65,12 @@ pub struct GetArguments {
     /// Files, folders and archives that may have chunks of it, such as an earlier release; what the output
     /// is by now is one by itself. Archives have stored frames as well: of an encrypted one they are what
     /// there is without keys
-    #[arg(long, value_name = "FILE|DIR", num_args = 1..)]
+    #[arg(long, value_name = "FILE|DIR", num_args = 1.., value_parser = OsStringValueParser::new().try_map(parse_seed))]
     seed: Vec<PathBuf>,
     /// A cache in front of a server that knows chunks by name, such as `refrain czip serve`; may be given
     /// several times. Each is asked for its share of the chunks, `URL/.czip/chunk/NAME`, and what no edge
     /// has comes from the archive's server
-    #[arg(long = "edge", value_name = "URL")]
+    #[arg(long = "edge", value_name = "URL", value_parser = bounded::web_address)]
     edges: Vec<String>,
     /// How to ask for what is missing, where there are no edges
     #[arg(
@@ -247,7 +253,7 @@ pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
          cat URL` and `refrain czip extract URL PATH -o -`"
     );
     let interrupt = Interrupt::listen()?;
-    end_soon_after(&interrupt);
+    end_soon_after(&interrupt).context("no thread can be started")?;
     let bar = progress::bar(progress::SOME_BYTES);
     let mut phase = None;
     let got = get(
@@ -271,10 +277,20 @@ pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
     report::to_stdout(arguments.json, &report, &report.lines())
 }
 
+/// A file or a folder: an address behind `--seed` was meant as that of the archive.
+fn parse_seed(text: OsString) -> Result<PathBuf, &'static str> {
+    match open::url(Path::new(&text)) {
+        Some(_) => {
+            Err("a seed is a file or a folder: the archive's address goes in front of --seed")
+        }
+        None => Ok(PathBuf::from(text)),
+    }
+}
+
 /// A server that sends nothing keeps nobody waiting: after Ctrl-C there is nothing to tidy up.
-fn end_soon_after(interrupt: &Interrupt) {
+fn end_soon_after(interrupt: &Interrupt) -> io::Result<()> {
     let interrupt = interrupt.clone();
-    thread::spawn(move || {
+    thread::Builder::new().spawn(move || {
         let exit_code = loop {
             match interrupt.check() {
                 Ok(()) => thread::sleep(Duration::from_millis(100)),
@@ -283,7 +299,8 @@ fn end_soon_after(interrupt: &Interrupt) {
         };
         thread::sleep(Duration::from_secs(1));
         process::exit(exit_code.into());
-    });
+    })?;
+    Ok(())
 }
 
 fn options(arguments: &GetArguments, bar: &ProgressBar) -> anyhow::Result<GetOptions> {
@@ -308,9 +325,7 @@ fn options(arguments: &GetArguments, bar: &ProgressBar) -> anyhow::Result<GetOpt
     };
     options.remote.connections = arguments.connections;
     options.remote.headers = arguments.headers.read()?;
-    let timeout = arguments.timeout.0;
-    options.remote.progress_timeout = timeout;
-    options.remote.connect_timeout = timeout.min(options.remote.connect_timeout);
+    retry::wait(&mut options.remote, arguments.timeout);
     options.remote.on_retry = retry::told_above(bar);
     if std::env::var_os("TMPDIR").is_none() {
         // It has more room than a folder in memory.
@@ -416,7 +431,7 @@ impl Report {
         let mut fetched = format!("{} by {requests}", bytes(self.fetched.bytes));
         if let Some(plain_bytes) = self.plain_bytes {
             let share = percent(self.fetched.bytes as f64, plain_bytes as f64);
-            fetched += &format!(", {share} of the plain file");
+            fetched += &format!(", {share} of the plain content");
         }
         let parts = format!(
             "header {}, table {}, frames {}",

@@ -102,7 +102,9 @@ mod linux {
         let unmounter = mounted.unmounter();
         let (_serving, has_ended) = channel();
         let at = arguments.folder.clone();
-        thread::spawn(move || asked.unmount(unmounter, &at, &has_ended));
+        thread::Builder::new()
+            .spawn(move || asked.unmount(unmounter, &at, &has_ended))
+            .context("no thread can be started")?;
         // Who started it may not listen; it is mounted all the same.
         let _ = writeln!(
             io::stdout(),

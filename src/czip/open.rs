@@ -1,6 +1,7 @@
 //! Opens archives to read them.
 
 use std::{
+    ffi::OsStr,
     fs::File,
     io::{self, Seek, Write},
     os::unix::ffi::OsStrExt,
@@ -10,17 +11,19 @@ use std::{
 use anyhow::Context;
 use refrain_czip::{
     archive::{Archive, CacheBytes, FileSource, RemoteSource, Source},
-    format::catalog::Entry,
+    format::{FormatError, catalog::Entry},
     remote::RemoteOptions,
 };
+use refrain_gateway::units::TimeSpan;
 
 use super::{
+    bounded,
     headers::HeaderArguments,
     keys::UnlockArguments,
     retry,
     standard_io::{self, EndableInput},
 };
-use crate::{interrupt::Interrupt, progress};
+use crate::{interrupt::Interrupt, progress, table::printable_path, told::tell};
 
 /// What a path is called when it stands for standard input or output.
 pub const STANDARD: &str = "-";
@@ -32,6 +35,10 @@ pub struct AccessArguments {
     keys: UnlockArguments,
     #[command(flatten)]
     headers: HeaderArguments,
+    /// A server's answers begin within this, and their pieces follow each other so; else they are asked
+    /// for again, up to 5 times in a row
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = bounded::time_to_wait)]
+    timeout: TimeSpan,
 }
 
 /// A file, or a URL.
@@ -44,10 +51,8 @@ fn open(
     access: &AccessArguments,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Archive<AnySource>> {
-    let called = called(path);
-    let headers = access.headers.read()?;
-    let source = source(path, headers, interrupt).with_context(|| called.clone())?;
-    Archive::open(source, CacheBytes::default()).context(called)
+    let source = source(path, access, interrupt)?;
+    Archive::open(source, CacheBytes::default()).with_context(|| called(path))
 }
 
 /// The same, unlocked if it is encrypted.
@@ -59,6 +64,25 @@ pub fn open_unlocked(
     let mut archive = open(path, access, interrupt)?;
     let unlocked = access.keys.unlock(&mut archive);
     unlocked.with_context(|| called(path))?;
+    Ok(archive)
+}
+
+/// The same of one that may be shorter or longer than it should be: that is told.
+pub fn open_damaged(
+    path: &Path,
+    access: &AccessArguments,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Archive<AnySource>> {
+    let called = || called(path);
+    let source = source(path, access, interrupt)?;
+    let found = source.bytes().with_context(called)?;
+    let archive = Archive::open_damaged(source, CacheBytes::default());
+    let mut archive = archive.with_context(called)?;
+    let expected = archive.header().archive_bytes;
+    if expected != found {
+        tell(FormatError::Length { expected, found });
+    }
+    access.keys.unlock(&mut archive).with_context(called)?;
     Ok(archive)
 }
 
@@ -76,27 +100,31 @@ pub fn open_with(
 
 fn source(
     path: &Path,
-    headers: Vec<(String, String)>,
+    access: &AccessArguments,
     interrupt: &Interrupt,
 ) -> anyhow::Result<AnySource> {
+    let called = || called(path);
     if let Some(url) = url(path) {
-        let options = RemoteOptions {
-            headers,
+        let mut options = RemoteOptions {
+            headers: access.headers.read()?,
             on_retry: retry::told(),
             ..RemoteOptions::default()
         };
-        let source = RemoteSource::open(url, options, RemoteSource::CACHE_BYTES)?;
+        retry::wait(&mut options, access.timeout);
+        let source = RemoteSource::open(url, options, RemoteSource::CACHE_BYTES);
+        let source = source.with_context(called)?;
         return Ok(Box::new(source));
     }
     let file = match path.as_os_str() == STANDARD {
-        true => standard_input(interrupt)?,
-        false => File::open(path)?,
+        true => standard_input(interrupt),
+        false => File::open(path),
     };
-    Ok(Box::new(FileSource::new(file)?))
+    let source = file.and_then(FileSource::new).with_context(called)?;
+    Ok(Box::new(source))
 }
 
 /// The address, if it is one rather than a path.
-fn url(path: &Path) -> Option<&str> {
+pub fn url(path: &Path) -> Option<&str> {
     let text = path.to_str()?;
     let (scheme, _) = text.split_once("://")?;
     let is_url = ["http", "https"]
@@ -124,6 +152,20 @@ pub fn entries(archive: &Archive<AnySource>, path: &Path) -> anyhow::Result<Vec<
         entry.path = stream_name(path).unwrap_or_default();
     }
     Ok(entries)
+}
+
+/// The path of the entry that `asked` means: as it is, or as `list` shows one that has bytes which it
+/// escapes.
+pub fn meant(entries: &[Entry], asked: &OsStr) -> Vec<u8> {
+    let bytes = asked.as_bytes();
+    let has_shown = |entry: &&Entry| {
+        bytes.contains(&b'\\') && printable_path(OsStr::from_bytes(&entry.path)).as_bytes() == bytes
+    };
+    let shown = || entries.iter().find(has_shown);
+    match entries.iter().any(|entry| entry.path == bytes) {
+        true => bytes.to_vec(),
+        false => shown().map_or_else(|| bytes.to_vec(), |entry| entry.path.clone()),
+    }
 }
 
 /// What the file of an archive of standard input is called: as the archive, without `.czip`.

@@ -29,7 +29,7 @@ pub struct ProxyArguments {
     #[command(flatten)]
     listen: ListenArguments,
     /// The web server that requests go to: its http or https address, perhaps with a folder
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = bounded::web_address)]
     origin: String,
     /// A folder that keeps chunks. Other proxies, and `get`, may share it
     #[arg(long, value_name = "DIR")]

@@ -1,6 +1,6 @@
 //! What each subcommand writes, and how it fails.
 
-use std::{fs, io::Write, process::Stdio};
+use std::{ffi::OsStr, fs, io::Write, os::unix::ffi::OsStrExt, process::Stdio};
 
 use serde_json::{Value, json};
 
@@ -297,7 +297,7 @@ fn a_pipe_that_finds_no_room_is_told_where_there_was_none() {
 }
 
 #[test]
-fn verify_names_the_files_that_damage_hits() {
+fn verify_tells_all_damage_and_the_files_that_it_hits() {
     let world = World::new();
     for (file, seed) in [("a", 1), ("b", 2), ("c", 3), ("d", 2)] {
         world.write(&format!("d/{file}"), &noise(seed, 500_000));
@@ -310,19 +310,125 @@ fn verify_names_the_files_that_damage_hits() {
         at.position(|window| window == middle)
             .expect("it is stored")
     };
-    for (seed, words) in [
-        (1, "; it has bytes of d/a\n"),
-        (2, "; it has bytes of 2 files, the first is d/b\n"),
+    for (seeds, hit) in [
+        (&[1][..], &["d/a"][..]),
+        (&[2], &["d/b", "d/d"]),
+        (&[1, 2], &["d/a", "d/b", "d/d"]),
     ] {
         let mut damaged = archive.clone();
-        damaged[middle_of(seed)] ^= 1;
+        for &seed in seeds {
+            damaged[middle_of(seed)] ^= 1;
+        }
         world.write("damaged.czip", &damaged);
-        let (code, error) = world.fails(&["verify", "damaged.czip"]);
-        assert_eq!(code, Some(1));
-        assert!(
-            error.starts_with("refrain: damaged.czip: frame "),
-            "{error}"
-        );
-        assert!(error.ends_with(words), "{error}");
+        for threads in ["1", "3"] {
+            let verify = ["verify", "damaged.czip", "--json", "--threads", threads];
+            let output = world.run_with(&verify, b"");
+            assert_eq!(output.status.code(), Some(1));
+            let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            assert_eq!(report["is_whole"], false);
+            assert_eq!(report["damaged_parts"], seeds.len());
+            let stream_of = |part: &Value| part["stream"].as_str().expect("text").to_owned();
+            let parts = report["damaged"].as_array().expect("parts").iter();
+            assert!(parts.map(stream_of).all(|stream| stream == "content"));
+            let files = report["files"].as_array().expect("files").iter();
+            let files: Vec<_> = files
+                .map(|file| file["path"].as_str().expect("text"))
+                .collect();
+            assert_eq!(files, hit);
+            assert_eq!(report["damaged_files"], hit.len());
+            let error = String::from_utf8(output.stderr).expect("text");
+            for file in hit {
+                assert!(
+                    error.contains(&format!("refrain: damaged: {file}\n")),
+                    "{error}"
+                );
+            }
+            assert!(error.contains("extract --skip-damaged"), "{error}");
+        }
+        assert_eq!(world.code_unread(&["verify", "damaged.czip"]), Some(1));
+        let extract = ["extract", "damaged.czip", "-o", "out", "--skip-damaged"];
+        assert_eq!(world.code_unread(&extract), Some(1));
+    }
+}
+
+#[test]
+fn what_lies_behind_the_end_keeps_nobody_from_the_files() {
+    let world = World::new();
+    world.write("d/a", &noise(1, 300_000));
+    world.run(&["create", "d", "-o", "d.czip"]);
+    let longer = [&fs::read(world.path("d.czip")).expect("there")[..], b"\n"].concat();
+    world.write("longer.czip", &longer);
+    let (_, error) = world.fails(&["extract", "longer.czip", "-o", "out"]);
+    assert!(error.contains("should have"), "{error}");
+    let extract = ["extract", "longer.czip", "-o", "out", "--skip-damaged"];
+    let output = world.run_with(&extract, b"");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    assert!(error.contains("should have"), "{error}");
+    let extracted = fs::read(world.path("out/d/a")).expect("there");
+    assert!(extracted == noise(1, 300_000));
+}
+
+#[test]
+fn names_are_taken_as_list_shows_them() {
+    let world = World::new();
+    let names = [&b"new\nline"[..], b"\xff", b"back\\slash", b"plain"];
+    for name in names {
+        let path = world.0.path().join("d").join(OsStr::from_bytes(name));
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(path, name).expect("written");
+    }
+    world.run(&["create", "d", "-o", "d.czip"]);
+    let list = String::from_utf8(world.run(&["list", "d.czip"])).expect("text");
+    let shown = list.lines().filter(|line| line.starts_with('-'));
+    let shown: Vec<_> = shown
+        .map(|line| line.rsplit(' ').next().expect("a name"))
+        .collect();
+    assert_eq!(shown.len(), names.len(), "{list}");
+    let mut contents: Vec<_> =
+        (shown.iter().map(|name| world.run(&["cat", "d.czip", name]))).collect();
+    contents.sort();
+    let mut expected = names.map(<[u8]>::to_vec);
+    expected.sort();
+    assert_eq!(contents, expected);
+    let extract = [&["extract", "d.czip", "-o", "out"], &shown[..]].concat();
+    world.run(&extract);
+    for name in names {
+        let path = world.0.path().join("out/d").join(OsStr::from_bytes(name));
+        assert_eq!(fs::read(path).expect("extracted"), name);
+    }
+    world.run(&["extract", "d.czip", ".", "-o", "all"]);
+    assert_eq!(super::names(&world.path("all/d")).len(), names.len());
+}
+
+#[test]
+fn arguments_that_make_no_sense_together_are_wrong_ones() {
+    let world = World::new();
+    world.write("a", b"one");
+    world.write("d/a", b"other");
+    for arguments in [
+        &[
+            "create",
+            "a",
+            "-o",
+            "x",
+            "--profile",
+            "shared",
+            "--frame-size",
+            "1MiB",
+        ][..],
+        &["create", "a", "-", "-o", "x"],
+        &["create", "a", "d/a", "-o", "x"],
+        &["create", "a", "-o", "a"],
+        &["get", "ftp://localhost/x", "-o", "x"],
+        &["get", "-o", "x", "--seed", "a", "http://localhost/x"],
+        &["list", "http://localhost/x", "--header", "no colon"],
+        &[
+            "proxy", "--listen", "[::1]:0", "--origin", "x", "--cache", "c",
+        ],
+    ] {
+        let (code, error) = world.fails(arguments);
+        assert_eq!(code, Some(2), "{arguments:?}: {error}");
+        assert!(!world.path("x").exists(), "{arguments:?}");
     }
 }

@@ -15,7 +15,7 @@ mod serving;
 
 use std::{
     fs,
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
     process::{Output, Stdio},
     thread,
@@ -60,7 +60,17 @@ impl World {
         })
     }
 
-    /// The same, which must succeed: what it writes to standard output.
+    /// The exit code where nobody reads standard output.
+    fn code_unread(&self, arguments: &[&str]) -> Option<i32> {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        drop(reader);
+        let mut child = command(&["czip"]);
+        let child = child.args(arguments).current_dir(self.0.path());
+        let status = child.stdout(writer).stderr(Stdio::null()).status();
+        status.expect("the program runs").code()
+    }
+
+    /// The same as `run_with`, which must succeed: what it writes to standard output.
     #[track_caller]
     fn run(&self, arguments: &[&str]) -> Vec<u8> {
         let output = self.run_with(arguments, b"");

@@ -99,6 +99,10 @@ fn what_cannot_be_read_is_told_and_left_out_and_the_exit_code_says_so() {
     assert_eq!(unread["archived_bytes"], 0);
     assert_eq!(world.run(&["cat", "d.czip", "d/a"]), b"content");
     assert_eq!(world.run(&["cat", "d.czip", "d/z"]), b"more");
+    for arguments in [&["--json"][..], &[]] {
+        let create = [&["create", "d", "-o", "d.czip"], arguments].concat();
+        assert_eq!(world.code_unread(&create), Some(1), "nobody reads of it");
+    }
     // What was named has to be there.
     let (code, error) = world.fails(&["create", "d", "missing", "-o", "x.czip"]);
     assert!(code == Some(1) && error.contains("missing"), "{error}");
@@ -224,4 +228,27 @@ fn a_standard_output_that_is_full_is_an_error_that_names_it() {
             "refrain: standard output: No space left on device (os error 28)\n"
         );
     }
+}
+
+#[test]
+fn an_archive_of_nothing_replaces_none() {
+    let world = World::new();
+    world.write("d/file", b"content");
+    world.write("e.o", b"more");
+    world.run(&["create", "d", "-o", "d.czip"]);
+    let before = fs::read(world.path("d.czip")).expect("there");
+    for (inputs, pattern) in [
+        (&["d"][..], "d"),
+        (&["./d/"], "d/"),
+        (&["d", "e.o"], "*"),
+        (&["e.o"], "/e.o"),
+    ] {
+        let create = [&["create", "-o", "d.czip", "--exclude", pattern], inputs].concat();
+        let (code, error) = world.fails(&create);
+        assert_eq!(code, Some(2), "{inputs:?}: {error}");
+        assert!(error.contains("--exclude leaves out all"), "{error}");
+    }
+    assert_eq!(fs::read(world.path("d.czip")).expect("there"), before);
+    world.run(&["create", "d", "e.o", "-o", "d.czip", "--exclude", "*.o"]);
+    assert_eq!(listed(&world, "d.czip"), ["d", "d/file"]);
 }

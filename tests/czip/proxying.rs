@@ -233,10 +233,10 @@ fn it_stops_when_told_to_and_says_what_is_wrong() {
     let told = Command::new("kill").args(["-TERM", &process]).status();
     assert!(told.expect("kill runs").success());
     assert!(proxy.child.wait().expect("it ends").success());
-    for (origin, expected) in [
-        ("example.org", "does not begin with http"),
-        ("ftp://example.org", "neither http nor https"),
-        ("http://example.org/?a", "no address of a folder"),
+    for (origin, code, expected) in [
+        ("example.org", 2, "does not begin with http"),
+        ("ftp://example.org", 2, "neither http nor https"),
+        ("http://example.org/?a", 1, "no address of a folder"),
     ] {
         let arguments = [
             "proxy",
@@ -247,7 +247,7 @@ fn it_stops_when_told_to_and_says_what_is_wrong() {
             "--origin",
         ];
         let output = world.run_with(&[&arguments[..], &[origin]].concat(), b"");
-        assert_eq!(output.status.code(), Some(1), "{origin}");
+        assert_eq!(output.status.code(), Some(code), "{origin}");
         let said = String::from_utf8(output.stderr).expect("UTF-8");
         assert!(said.contains(expected), "{said}");
     }

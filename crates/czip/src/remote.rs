@@ -61,6 +61,7 @@ use std::{
     },
 };
 
+pub use address::check_address;
 pub use counters::Counters;
 pub use error::{Lie, RedirectProblem, RemoteError, UrlProblem};
 pub use options::{ProxyChoice, RemoteOptions};

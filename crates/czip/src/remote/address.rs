@@ -18,6 +18,14 @@ pub(crate) fn parse(text: &str) -> Result<Url, RemoteError> {
     Err(RemoteError::Url { url, problem })
 }
 
+/// Whether `text` is an address that remote files may have.
+///
+/// # Errors
+/// Says why it is none.
+pub fn check_address(text: &str) -> Result<(), RemoteError> {
+    parse(text).map(|_| ())
+}
+
 /// Where a redirect from `url` to `location` leads.
 pub(super) fn redirected(url: &Url, location: Option<&[u8]>) -> Result<Url, RedirectProblem> {
     let location = String::from_utf8_lossy(location.ok_or(RedirectProblem::NoLocation)?);
