@@ -143,8 +143,8 @@ pub enum ExtractError {
     Unnamed,
     /// Something cannot have its name, and not all that did could be taken back.
     #[error(
-        "{error}; of what was extracted, {stay} files and links have their names by then, each is whole: \
-         this file system cannot take that back"
+        "{error}; files and links that were replaced by then, each whole, and stay so, since this file \
+         system cannot take it back: {stay}"
     )]
     Partly {
         /// What went wrong.
