@@ -35,7 +35,9 @@ use crate::{
 const AFTER_HELP: &str = "\
 The server needs to know nothing of CZIP; one that can send ranges of a file sends no more than what is \
 new. What came is kept in FILE.part until FILE is whole, so that after Ctrl-C, a broken connection, a \
-full disk or a power cut the same command goes on. FILE is there whole or not at all, and checked.
+full disk or a power cut the same command goes on. FILE is there whole or not at all, and checked. Until then it \
+takes room for what came, for its chunks once more ($TMPDIR, or beside FILE), and for FILE: up to three times that \
+of FILE; with --archive once.
 
 The content of an archive of several files is one stream, with nothing between them, and is refused without \
 --joined. For the tree: `get --archive` and then `extract`, or `extract URL -o DIR`.";
