@@ -1,16 +1,21 @@
 //! Archives that are damaged, of which all else is wanted.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
     fs,
     ops::{ControlFlow, Range},
+    os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
+    sync::Mutex,
 };
 
 use proptest::{collection::vec, prelude::*};
 use refrain_czip::{
     archive::{Archive, CacheBytes},
     extract::{ExtractError, ExtractOptions, Extracted, extract},
+    format::Stream,
+    verify::{Damage, files_in_frames, find_damage},
 };
 
 use super::archive_in_frames;
@@ -86,6 +91,36 @@ fn contents(top: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     contents
 }
 
+/// The files that damage hits, as who verifies is told them; none if it is not of the content alone.
+fn files_hit(stored: &[u8]) -> Option<Vec<PathBuf>> {
+    let archive = Archive::open(stored.to_vec(), CacheBytes::default()).expect("an archive");
+    let found = Mutex::new(Vec::new());
+    let on_damage = |damage: Damage| {
+        found.lock().expect("no panic").push(damage.frame);
+        Ok(())
+    };
+    let go_on = |_| ControlFlow::Continue(());
+    let whole = find_damage(&archive, 2, &on_damage, &go_on).expect("readable");
+    let found = found.into_inner().expect("no panic");
+    let all = Stream::ALL.map(|stream| archive.root().stream(stream).frames.items());
+    assert_eq!(
+        whole.expect("all of it").frames + found.len() as u64,
+        all.iter().sum::<u64>()
+    );
+    let of_content = |frame| match frame {
+        Some((Stream::Content, number)) => Some(number),
+        _ => None,
+    };
+    let numbers: BTreeSet<u64> = found.into_iter().map(of_content).collect::<Option<_>>()?;
+    let mut files = Vec::new();
+    let mut hit = |path: Vec<u8>| files.push(PathBuf::from(OsString::from_vec(path)));
+    let looked = files_in_frames(&archive, &numbers, &mut hit, &mut |_| {
+        ControlFlow::Continue(())
+    });
+    assert!(looked.expect("the table is sound"));
+    Some(files)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
@@ -106,6 +141,11 @@ proptest! {
             prop_assert!(!target.exists());
             return Ok(());
         };
+        if let Some(hit) = files_hit(&stored) {
+            let is_file = |path: &&PathBuf| path.starts_with("tree/folder");
+            let files: Vec<_> = damaged.iter().filter(is_file).cloned().collect();
+            prop_assert_eq!(hit, files);
+        }
         let expected = contents(&source);
         let found = contents(&target.join("tree"));
         prop_assert_eq!(sum.files + sum.links, found.len() as u64);
