@@ -197,6 +197,9 @@ fn stored(
     report.frames = frames;
     report.stored_bytes = stored_bytes;
     if report.damaged_parts > 0 {
+        // Threads found it in any order.
+        let place = |part: &DamagedPart| (part.stream.clone(), part.frame);
+        report.damaged.sort_by_key(place);
         report.find_files(archive, &numbers, interrupt);
     }
     Ok(())
