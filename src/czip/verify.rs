@@ -174,7 +174,7 @@ fn stored(
         let mut found = found.lock().expect("no thread panics");
         let (report, numbers) = &mut *found;
         if report.damaged.len() < NAMED_MAX {
-            bar.suspend(|| tell(format_args!("{called}: {}", damage.error)));
+            bar.suspend(|| tell(format_args!("{called}: {}", in_words(&damage))));
         }
         report.add(&damage);
         if let Some((Stream::Content, number)) = damage.frame
@@ -236,6 +236,16 @@ fn names(
     unless_stopped(verified?, interrupt)
 }
 
+/// The damage, with the frame that it is of.
+fn in_words(damage: &Damage) -> String {
+    match (damage.frame, &damage.error) {
+        (Some((stream, number)), ReadError::Io(error)) => {
+            format!("frame {number} of the {stream} cannot be read: {error}")
+        }
+        (_, error) => error.to_string(),
+    }
+}
+
 impl Report {
     fn add(&mut self, damage: &Damage) {
         self.damaged_parts += 1;
@@ -243,7 +253,7 @@ impl Report {
             self.damaged.push(DamagedPart {
                 stream: damage.frame.map(|(stream, _)| stream.to_string()),
                 frame: damage.frame.map(|(_, number)| number),
-                error: damage.error.to_string(),
+                error: in_words(damage),
             });
         }
     }
