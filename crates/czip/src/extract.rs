@@ -152,6 +152,12 @@ pub enum ExtractError {
         /// How many have their names.
         stay: u64,
     },
+    /// All have their names, and what was to be done then failed.
+    #[error("all is extracted, each file whole, and what was left to do failed: {error}")]
+    Behind {
+        /// How.
+        error: Box<Self>,
+    },
     /// It was told to stop.
     #[error("interrupted")]
     Interrupted,
@@ -162,7 +168,7 @@ pub enum ExtractError {
 ///
 /// # Errors
 /// If the archive is damaged, something cannot be written, or `progress` says so. Then nothing has
-/// changed, unless it is [`ExtractError::Partly`].
+/// changed, unless it is [`ExtractError::Partly`] or [`ExtractError::Behind`].
 pub fn extract<S: Source>(
     archive: &Archive<S>,
     target: &Path,

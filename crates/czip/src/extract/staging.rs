@@ -222,10 +222,18 @@ impl<'a> Staging<'a> {
         }
         self.is_finished = true;
         let removed = self.remove_replaced();
-        self.remove_record();
-        self.finish_folders(true).and(removed)?;
-        self.tree.sync()?;
-        Ok(self.unset)
+        // With it the next extraction removes what could not be.
+        if removed.is_ok() {
+            self.remove_record();
+        }
+        let folders = self.finish_folders(true);
+        let synced = self.tree.sync();
+        match removed.and(folders).and(synced) {
+            Ok(()) => Ok(self.unset),
+            Err(error) => Err(ExtractError::Behind {
+                error: Box::new(error),
+            }),
+        }
     }
 
     fn give_names(&mut self) -> Result<(), ExtractError> {
