@@ -82,7 +82,7 @@ fn what_is_asked_for_replaces_what_is_there_and_nothing_else() {
     assert_eq!(content("d/two"), "changed");
     assert_eq!(content("d/three"), "mine");
     let (_, error) = world.fails(&["extract", "d.czip", "d/on"]);
-    assert!(error.contains("nothing called d/on"), "{error}");
+    assert!(error.contains("nothing called \"d/on\""), "{error}");
     // As a shell completes them.
     let said = world.run(&["extract", "d.czip", "./d/two"]);
     assert!(String::from_utf8_lossy(&said).contains(" in 1 file\n"));

@@ -133,7 +133,7 @@ pub enum ExtractError {
         path: PathBuf,
     },
     /// Nothing is called so.
-    #[error("the archive has nothing called {}; `list` shows what it has", .path.display())]
+    #[error("the archive has nothing called {path:?}; `list` shows what it has")]
     Missing {
         /// What was asked for.
         path: PathBuf,
