@@ -93,6 +93,10 @@ impl Host {
         attempts: &mut Attempts,
         error: RemoteError,
     ) -> Result<Duration, RemoteError> {
+        // Its connections were broken here: the server did nothing.
+        if self.agents.is_closed() {
+            return Err(error);
+        }
         let pause = attempts.failed(error, self.was_reached.load(Relaxed))?;
         self.tally.retry();
         Ok(pause)
@@ -287,5 +291,37 @@ impl HostBody {
             Some(_) => self.body.finish().map(|()| true),
             None => Ok(self.read(&mut [0])? == 0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::remote::OnRetry;
+
+    #[test]
+    fn nobody_is_told_to_wait_for_a_server_whose_connections_were_broken_here() {
+        let told = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&told);
+        let options = RemoteOptions {
+            on_retry: OnRetry::new(move |_| {
+                counted.fetch_add(1, Relaxed);
+            }),
+            ..RemoteOptions::default()
+        };
+        let host = Host::new("http://127.0.0.1:9/", options).expect("an address");
+        let error = || RemoteError::Status {
+            url: String::new(),
+            status: 503,
+            retry_after: None,
+        };
+        let mut attempts = host.attempts();
+        host.failed(&mut attempts, error()).expect("a pause");
+        assert_eq!(told.load(Relaxed), 1);
+        host.close();
+        host.failed(&mut attempts, error()).expect_err("no pause");
+        assert_eq!(told.load(Relaxed), 1);
     }
 }
