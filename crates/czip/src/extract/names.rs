@@ -51,12 +51,14 @@ pub(super) fn give(folder: BorrowedFd<'_>, temporary: &str, name: &[u8]) -> Resu
 
 /// A folder that came meanwhile is not to be exchanged.
 fn keep_folder(folder: BorrowedFd<'_>, temporary: &[u8], name: &[u8]) -> Result<Given> {
-    let old = statat(folder, temporary, AtFlags::SYMLINK_NOFOLLOW)?;
-    if FileType::from_raw_mode(old.st_mode) != FileType::Directory {
-        return Ok(Given::Exchanged);
+    match statat(folder, temporary, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(old) if FileType::from_raw_mode(old.st_mode) == FileType::Directory => {
+            rename(folder, temporary, name, Taken::Exchange)?;
+            Err(Errno::ISDIR)
+        }
+        // The name is given, whatever it was.
+        _ => Ok(Given::Exchanged),
     }
-    rename(folder, temporary, name, Taken::Exchange)?;
-    Err(Errno::ISDIR)
 }
 
 /// Takes a name back: what had it before has it again.
