@@ -4,21 +4,24 @@
 //! travel with the opening where the client has sent them already; a refusal is passed on
 //! in the words of the client's protocol.
 
+mod forward;
+mod http;
+mod socks5;
+
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::AsyncReadExt,
     net::{TcpListener, TcpSocket, TcpStream},
     time::{Instant, sleep, timeout},
 };
 
 use crate::{
     flow::FlowHandle,
-    http_proxy::{self, Exchange, ProxyRequest},
+    http_proxy::Exchange,
     link::{SharedLink, Standing},
     policy::SharedPolicy,
     refusal::Refusal,
-    socks5,
     target::Target,
 };
 
@@ -167,110 +170,6 @@ impl Client {
         }
     }
 
-    async fn forward(self, target: &Target) -> io::Result<()> {
-        let listener = self.listener;
-        match self.open(target).await {
-            Ok(flow) => {
-                // Bytes flow before the target has answered: a refusal resets them.
-                if let Some(refusal) = self.run(flow, Vec::new(), Exchange::TUNNEL).await {
-                    tracing::info!(%listener, %target, %refusal, "refused a forwarded connection");
-                }
-                Ok(())
-            }
-            Err(refusal) => {
-                tracing::info!(%listener, %target, %refusal, "refused a forwarded connection");
-                socket2::SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO))
-            }
-        }
-    }
-
-    async fn socks5(mut self) -> io::Result<()> {
-        let mut received = Vec::new();
-        let greeting = self.request(
-            &mut received,
-            socks5::MESSAGE_BYTES_MAX,
-            socks5::parse_greeting,
-        );
-        let request = match greeting.await? {
-            Ok(()) => {
-                self.tcp.write_all(&socks5::METHOD_ACCEPTED).await?;
-                self.request(
-                    &mut received,
-                    socks5::MESSAGE_BYTES_MAX,
-                    socks5::parse_request,
-                )
-                .await?
-            }
-            Err(error) => Err(error),
-        };
-        let target = match request {
-            Ok(target) => target,
-            Err(error) => {
-                tracing::info!(%error, "a SOCKS5 client was refused");
-                return match error.reply() {
-                    Some(reply) => self.tcp.write_all(&reply).await,
-                    None => Ok(()),
-                };
-            }
-        };
-        match self.open_and_wait(&target, &[]).await {
-            Ok(flow) => {
-                let bound = self.tcp.local_addr()?;
-                self.tcp.write_all(&socks5::reply_granted(bound)).await?;
-                self.run(flow, received, Exchange::TUNNEL).await;
-                Ok(())
-            }
-            Err(refusal) => {
-                tracing::info!(listener = %self.listener, %target, %refusal, "refused a SOCKS5 connection");
-                self.tcp.write_all(&socks5::reply_refused(refusal)).await
-            }
-        }
-    }
-
-    async fn http_proxy(mut self) -> io::Result<()> {
-        let mut received = Vec::new();
-        let request = self.request(
-            &mut received,
-            http_proxy::HEAD_BYTES_MAX,
-            http_proxy::parse_head,
-        );
-        let request = request.await?.and_then(|mut request| {
-            request.claim(&mut received)?;
-            Ok(request)
-        });
-        let (target, head, exchange) = match request {
-            Ok(ProxyRequest::Connect { target }) => (target, None, Exchange::TUNNEL),
-            Ok(ProxyRequest::Forward {
-                target,
-                head,
-                exchange,
-            }) => (target, Some(head), exchange),
-            Err(error) => {
-                tracing::info!(%error, "an HTTP client was refused");
-                return self.answer(&error.response()).await;
-            }
-        };
-        let early = head.as_deref().unwrap_or_default();
-        match self.open_and_wait(&target, early).await {
-            Ok(opened) => {
-                match head {
-                    None => self.tcp.write_all(http_proxy::TUNNEL_OPEN).await?,
-                    Some(head) => {
-                        let sent = opened.early_bytes;
-                        received.splice(..0, head[sent..].iter().copied());
-                    }
-                }
-                self.run(opened, received, exchange).await;
-                Ok(())
-            }
-            Err(refusal) => {
-                tracing::info!(listener = %self.listener, %target, %refusal, "refused a connection through the HTTP proxy");
-                self.answer(&http_proxy::refused_response(refusal, &target))
-                    .await
-            }
-        }
-    }
-
     /// Reads until `parse` has a whole message; `received` keeps what follows it.
     async fn request<T, E>(
         &mut self,
@@ -299,20 +198,6 @@ impl Client {
         timeout(REQUEST_TIMEOUT, reading)
             .await
             .map_err(|_| io::ErrorKind::TimedOut)?
-    }
-
-    /// Answers and closes such that the client sees the answer: unread bytes would turn the
-    /// close into a reset.
-    async fn answer(mut self, response: &[u8]) -> io::Result<()> {
-        self.tcp.write_all(response).await?;
-        self.tcp.shutdown().await?;
-        let mut discarded = [0; 4096];
-        let draining = async {
-            while self.tcp.read(&mut discarded).await? > 0 {}
-            io::Result::Ok(())
-        };
-        let _ = timeout(Duration::from_secs(1), draining).await;
-        Ok(())
     }
 
     async fn open(&self, target: &Target) -> Result<Opened, Refusal> {
