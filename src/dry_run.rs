@@ -139,7 +139,7 @@ fn memory_and_lanes(
 ) -> [String; 2] {
     let budget = MemoryBudget::new(config.memory.0, peers);
     let whole = bytes(config.memory.0);
-    let Some((link, _reserved)) = budget.link(config, history) else {
+    let Some((link, _reserved)) = budget.link(config.key.public(), config, history) else {
         return [
             format!("{whole}, too little for any link"),
             "none".to_owned(),

@@ -166,9 +166,10 @@ async fn serve_admin(
 ) -> anyhow::Result<impl Future<Output = ()>> {
     let listener = listeners::bind(config.listen, "admin")?;
     if let Ok(address) = listener.local_addr() {
-        tracing::info!(%address, "serving /healthz, /metrics and /status");
+        tracing::info!(%address, "serving /healthz, /readyz, /metrics and /status");
     }
-    Ok(admin::serve(listener, config, gateway))
+    let descriptors = gateway.descriptors();
+    Ok(admin::serve(listener, config, gateway, descriptors))
 }
 
 /// What a signal tells a gateway to do.

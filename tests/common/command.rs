@@ -64,3 +64,13 @@ pub fn command(arguments: &[&str]) -> Command {
     command.env_clear().args(arguments).stdin(Stdio::null());
     command
 }
+
+/// The same, with a limit on its open files.
+pub fn command_with_files(arguments: &[&str], files: u32) -> Command {
+    let mut command = Command::new("sh");
+    let limited = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+    command.env_clear().args(["-c", &limited]);
+    command.arg(env!("CARGO_BIN_EXE_refrain")).args(arguments);
+    command.stdin(Stdio::null());
+    command
+}

@@ -11,7 +11,7 @@ use std::{
 use refrain_gateway::status::{Peer, Status};
 
 use super::{
-    command::{command, refrain},
+    command::{command, command_with_files, refrain},
     eventually, http,
 };
 
@@ -21,6 +21,8 @@ pub struct Gateway {
     command: Vec<String>,
     log: PathBuf,
     pub admin: SocketAddr,
+    /// The limit on its open files, if it has one of its own.
+    files: Option<u32>,
 }
 
 impl Gateway {
@@ -30,6 +32,17 @@ impl Gateway {
         Gateway::start_with_stderr(command, log, stderr.into(), admin)
     }
 
+    /// Starts it with a limit on its open files.
+    pub fn start_with_files(
+        command: Vec<String>,
+        log: PathBuf,
+        admin: SocketAddr,
+        files: u32,
+    ) -> Gateway {
+        let stderr = append_to(&log).expect("a file for the log");
+        Gateway::start_within(command, log, stderr.into(), admin, Some(files))
+    }
+
     /// Starts it with another standard error than `log`, until it is restarted.
     pub fn start_with_stderr(
         command: Vec<String>,
@@ -37,11 +50,22 @@ impl Gateway {
         stderr: Stdio,
         admin: SocketAddr,
     ) -> Gateway {
+        Gateway::start_within(command, log, stderr, admin, None)
+    }
+
+    fn start_within(
+        command: Vec<String>,
+        log: PathBuf,
+        stderr: Stdio,
+        admin: SocketAddr,
+        files: Option<u32>,
+    ) -> Gateway {
         let mut gateway = Gateway {
-            child: spawn(&command, stderr).expect("the program starts"),
+            child: spawn(&command, stderr, files).expect("the program starts"),
             command,
             log,
             admin,
+            files,
         };
         gateway.wait_until_healthy();
         gateway
@@ -50,7 +74,7 @@ impl Gateway {
     /// Starts it again, after [`Gateway::kill`], with the same options.
     pub fn restart(&mut self) {
         let stderr = append_to(&self.log).expect("a file for the log");
-        self.child = spawn(&self.command, stderr.into()).expect("the program starts");
+        self.child = spawn(&self.command, stderr.into(), self.files).expect("the program starts");
         self.wait_until_healthy();
     }
 
@@ -157,7 +181,11 @@ fn append_to(log: &Path) -> io::Result<File> {
     File::options().create(true).append(true).open(log)
 }
 
-fn spawn(words: &[String], stderr: Stdio) -> io::Result<Child> {
+fn spawn(words: &[String], stderr: Stdio, files: Option<u32>) -> io::Result<Child> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    command(&words).stdout(Stdio::null()).stderr(stderr).spawn()
+    let mut command = match files {
+        Some(files) => command_with_files(&words, files),
+        None => command(&words),
+    };
+    command.stdout(Stdio::null()).stderr(stderr).spawn()
 }

@@ -67,6 +67,13 @@ impl Site {
         self.far_gateway(options, Gateway::start)
     }
 
+    /// The same with a limit on its open files.
+    pub fn far_with_files(&self, files: u32, options: &[&str]) -> Gateway {
+        self.far_gateway(options, |command, log, admin| {
+            Gateway::start_with_files(command, log, admin, files)
+        })
+    }
+
     /// The same with another standard error than its log.
     pub fn far_with_stderr(&self, stderr: Stdio, options: &[&str]) -> Gateway {
         self.far_gateway(options, |command, log, admin| {
@@ -91,6 +98,15 @@ impl Site {
     /// Starts a near end that dials `peer`.
     pub fn near(&self, peer: SocketAddr, options: &[&str]) -> Gateway {
         self.near_with_key("near.key", peer, options)
+    }
+
+    /// Starts a near end with a limit on its open files.
+    pub fn near_with_files(&self, peer: SocketAddr, files: u32, options: &[&str]) -> Gateway {
+        let peer = peer.to_string();
+        let all = [&["--peer", &peer, "--peer-key", &self.far_key], options].concat();
+        self.gateway("near", "near.key", &all, |command, log, admin| {
+            Gateway::start_with_files(command, log, admin, files)
+        })
     }
 
     /// Starts a near end that has another key than the far end expects, or a further one.

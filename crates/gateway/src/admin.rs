@@ -1,49 +1,150 @@
-//! The admin listener: `/healthz`, `/metrics` (Prometheus), `/status` (JSON).
+//! The admin listener: `/healthz`, `/readyz`, `/metrics` (Prometheus), `/status` (JSON).
 //!
 //! With a token, each request needs `Authorization: Bearer TOKEN`, `/healthz` included.
+//!
+//! Pages in a browser are strangers here. A page whose name was made to resolve to this address
+//! (DNS rebinding) names itself in `Host`, so only names that belong to this listener are
+//! answered; and no answer allows another origin to read it.
+//!
+//! A connection carries one request and has a bounded time. Of silent ones the oldest give way
+//! ([`Door`]).
 
+mod host;
 mod metrics;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
     extract::{Request, State},
-    http::{StatusCode, header},
+    http::{StatusCode, Version, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::get,
 };
-use tokio::net::TcpListener;
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+    time::timeout,
+};
 
 use crate::{
+    admission::Descriptors,
     config::{AdminConfig, AdminToken},
     gateway::Gateway,
+    listeners::Door,
     status::Status,
 };
+use host::AdminHosts;
+
+/// A client has this long for the head of its request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection ends after this long, whatever it still does.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The longest head of a request.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// The pages, for people who open the listener's address.
+const INDEX: &str = "\
+refrain gateway
+
+/healthz   200 while the gateway serves
+/readyz    200 while a link to a peer is up, else 503
+/status    links, connections and counters as JSON; `refrain status` shows them as tables
+/metrics   the same counters for Prometheus
+";
 
 /// What the handlers share.
 #[derive(Clone)]
 struct Admin {
     gateway: Arc<dyn Gateway>,
     token: Option<Arc<AdminToken>>,
+    hosts: Arc<AdminHosts>,
 }
 
-/// Serves the admin page until the task is aborted.
-pub async fn serve(listener: TcpListener, config: AdminConfig, gateway: Arc<dyn Gateway>) {
+/// Serves the admin pages until the task is aborted.
+pub async fn serve(
+    listener: TcpListener,
+    config: AdminConfig,
+    gateway: Arc<dyn Gateway>,
+    descriptors: Arc<Descriptors>,
+) {
+    let address = listener.local_addr().unwrap_or(config.listen);
+    let pages = pages(config, gateway);
+    let door = Door::new(address, &descriptors);
+    loop {
+        let (tcp, visit) = door.accept(&listener).await;
+        let pages = pages.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = visit.displaced() => {}
+                () = serve_connection(tcp, pages) => {}
+            }
+        });
+    }
+}
+
+fn pages(config: AdminConfig, gateway: Arc<dyn Gateway>) -> Router {
     let admin = Admin {
         gateway,
         token: config.token.map(Arc::new),
+        hosts: Arc::new(AdminHosts::new(config.hosts)),
     };
-    let pages = Router::new()
+    Router::new()
+        .route("/", get(|| async { INDEX }))
         .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
         .route("/status", get(status))
         .route("/metrics", get(metrics_page))
         .layer(middleware::from_fn_with_state(admin.clone(), authorize))
-        .with_state(admin);
-    if let Err(error) = axum::serve(listener, pages).await {
-        tracing::error!(%error, "the admin listener failed");
+        .layer(middleware::from_fn_with_state(admin.clone(), check_host))
+        .with_state(admin)
+}
+
+/// Serves one request of a connection.
+async fn serve_connection(stream: impl AsyncRead + AsyncWrite + Unpin, pages: Router) {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(pages));
+    // A client that breaks the protocol, or goes, concerns nobody else.
+    let _ = timeout(CONNECTION_TIMEOUT, connection).await;
+}
+
+async fn check_host(State(admin): State<Admin>, request: Request, next: Next) -> Response {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let named = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.to_str().ok(),
+        // Before HTTP/1.1 there was no such field, and no browser sends that.
+        (None, _) if request.version() < Version::HTTP_11 => Some("localhost"),
+        _ => None,
+    };
+    let Some(named) = named else {
+        return (
+            StatusCode::BAD_REQUEST,
+            "exactly one Host field is needed\n",
+        )
+            .into_response();
+    };
+    let target = request
+        .uri()
+        .authority()
+        .map(|authority| authority.as_str());
+    if admin.hosts.contain(named) && target.is_none_or(|target| admin.hosts.contain(target)) {
+        return next.run(request).await;
     }
+    let text = "refrain: the Host of this request is not a name of this gateway; \
+                give the gateway the name with --admin-host NAME\n";
+    (StatusCode::MISDIRECTED_REQUEST, text).into_response()
 }
 
 async fn authorize(State(admin): State<Admin>, request: Request, next: Next) -> Response {
@@ -59,6 +160,18 @@ async fn authorize(State(admin): State<Admin>, request: Request, next: Next) -> 
         }
     }
     next.run(request).await
+}
+
+async fn readyz(State(admin): State<Admin>) -> Response {
+    let mut links = admin
+        .gateway
+        .peers()
+        .into_iter()
+        .filter_map(|peer| peer.link);
+    match links.any(|link| link.lanes_gone_at().is_none()) {
+        true => "a link is up\n".into_response(),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "no link is up\n").into_response(),
+    }
 }
 
 async fn status(State(admin): State<Admin>) -> Json<Status> {

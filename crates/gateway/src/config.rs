@@ -27,15 +27,15 @@ use crate::keys::{PeerKeys, PrivateKey, PublicKey, read_secret_file};
 use crate::machine;
 use crate::memory::MEMORY_BYTES_MIN;
 use crate::options::{
-    ADMIN, ADMIN_TOKEN, ADMIN_TOKEN_FILE, ALLOW, CACHE, CHUNK_HASH, CONNECT_TIMEOUT, Check,
-    DEAD_AFTER, DRAIN_TIMEOUT, EFFORT, EXCLUDE, FORWARD, Far, HTTP_PROXY, IDLE_TIMEOUT, KEEP_LINK,
-    KEY, LANES, LANES_MAX, LISTEN, LOG, MARKER, MARKER_TABLE, MATCHING, MEMORY, MODE, Near,
-    OptionSpec, Options, PEER, PEER_KEY, Program, RATE, SAMPLING_PERIOD, SIMD, SOCKS5,
+    ADMIN, ADMIN_HOST, ADMIN_TOKEN, ADMIN_TOKEN_FILE, ALLOW, CACHE, CHUNK_HASH, CONNECT_TIMEOUT,
+    Check, DEAD_AFTER, DRAIN_TIMEOUT, EFFORT, EXCLUDE, FORWARD, Far, HTTP_PROXY, IDLE_TIMEOUT,
+    KEEP_LINK, KEY, LANES, LANES_MAX, LISTEN, LOG, MARKER, MARKER_TABLE, MATCHING, MEMORY, MODE,
+    Near, OptionSpec, Options, PEER, PEER_KEY, Program, RATE, SAMPLING_PERIOD, SIMD, SOCKS5,
     WINDOW_BYTES,
 };
 use crate::rules::{AllowRules, ExcludeRules};
 use crate::settings::{ConfigError, Settings, read_text};
-use crate::target::Target;
+use crate::target::{Host, Target};
 use crate::units::{BitRate, ByteSize, TimeSpan};
 pub use history::HistoryOptions;
 pub use mismatch::Mismatch;
@@ -170,6 +170,8 @@ pub struct AdminConfig {
     pub listen: SocketAddr,
     /// What its clients have to present.
     pub token: Option<AdminToken>,
+    /// Names that it answers to, besides addresses and `localhost`.
+    pub hosts: Vec<String>,
 }
 
 /// A bearer token. Its `Debug` shows nothing.
@@ -497,6 +499,13 @@ fn resolve_admin(settings: &Settings) -> Result<Option<AdminConfig>, ConfigError
         Ok::<AdminToken, BoxedError>(text.trim().parse()?)
     })?;
     let listen = settings.optional_listener(&ADMIN)?;
+    let hosts = settings.many_with(&ADMIN_HOST, |text| match text.parse()? {
+        Host::Domain(name) => Ok::<String, BoxedError>(name),
+        Host::Ipv4(_) | Host::Ipv6(_) => Err(Mismatch::AdminHostAddress.into()),
+    })?;
+    if listen.is_none() && !hosts.is_empty() {
+        return Err(settings.wrong(&ADMIN_HOST, Mismatch::StrayAdminHost));
+    }
     let stray = |spec| Err(settings.wrong(spec, Mismatch::StrayToken));
     match (listen, token, from_file) {
         (_, Some(_), Some(_)) | (None, None, Some(_)) => stray(&ADMIN_TOKEN_FILE),
@@ -508,6 +517,7 @@ fn resolve_admin(settings: &Settings) -> Result<Option<AdminConfig>, ConfigError
         (Some(listen), token, from_file) => Ok(Some(AdminConfig {
             listen,
             token: token.or(from_file),
+            hosts,
         })),
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -11,13 +11,14 @@ use refrain_codec::simd::InstructionSet;
 use refrain_proto::{Fault, LaneId, Link, Mode, Role, hello::Hello, link::LaneRefused};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::watch,
     time::{Instant, sleep, timeout},
 };
 
 use crate::{
+    admission::{Descriptors, Visit},
     config::FarConfig,
-    folded::Folded,
+    folded::{RateLimitedLog, RateLimitedLogs},
     gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
     greeting,
     history::HistoryReport,
@@ -25,19 +26,18 @@ use crate::{
     lane::{self, LaneEnd},
     last_error::LastError,
     link::{LaneSignals, SharedLink},
-    listeners::{self, Links, Service},
+    listeners::{self, BoxFuture, Door, Links, Listener, Service},
+    lookups::Lookups,
     memory::MemoryBudget,
-    offered,
+    offered::{self, Targets},
     pace::Pace,
-    policy::SharedPolicy,
+    policy::{OwnAddresses, SharedPolicy},
+    refusal::Refusal,
     status::Total,
     tls::{ServerTls, TlsError},
     totals::Totals,
     wire::LaneStream,
 };
-
-/// Connections that have proved no key yet.
-const HANDSHAKES_MAX: usize = 256;
 
 /// Links of one peer, those included that wait for their lanes to come back.
 const LINKS_PER_PEER_MAX: usize = 4;
@@ -52,7 +52,7 @@ pub struct Far {
     peers: Arc<SharedPeerKeys>,
     links: Mutex<BTreeMap<PublicKey, Vec<Arc<SharedLink>>>>,
     last_errors: Mutex<BTreeMap<PublicKey, LastError>>,
-    strangers: Mutex<Strangers>,
+    strangers: Strangers,
     budget: MemoryBudget,
     totals: Arc<Totals>,
     pace: Option<Arc<Pace>>,
@@ -60,6 +60,11 @@ pub struct Far {
     started: Instant,
     address: SocketAddr,
     forward_addresses: Vec<SocketAddr>,
+    descriptors: Arc<Descriptors>,
+    /// Changes whenever a lane begins.
+    lanes_begun: watch::Sender<()>,
+    lookups: Lookups,
+    refusals: RateLimitedLogs,
 }
 
 /// The link that a forward's flows go to: the peer's youngest that has a lane.
@@ -79,16 +84,25 @@ impl Far {
             listening.push((listener, forward.clone()));
         }
         let peers = Arc::new(SharedPeerKeys::new(config.peers.clone()));
+        let address = listener.local_addr().unwrap_or(config.listen);
+        let forward_addresses: Vec<SocketAddr> = listening
+            .iter()
+            .filter_map(|(listener, _)| listener.local_addr().ok())
+            .collect();
+        let listeners = forward_addresses.iter().copied().chain([address]);
+        let own = OwnAddresses::new(listeners, common);
         let far = Arc::new(Far {
-            address: listener.local_addr().unwrap_or(config.listen),
-            forward_addresses: listening
-                .iter()
-                .filter_map(|(listener, _)| listener.local_addr().ok())
-                .collect(),
-            policy: Arc::new(SharedPolicy::new(common)),
+            address,
+            policy: Arc::new(SharedPolicy::new(common, own)),
+            // Lanes, the admin page, and forwards.
+            descriptors: Descriptors::of_process(2 + forward_addresses.len()),
+            forward_addresses,
+            lanes_begun: watch::Sender::new(()),
+            lookups: Lookups::of_system(),
+            refusals: RateLimitedLogs::default(),
             links: Mutex::default(),
             last_errors: Mutex::default(),
-            strangers: Mutex::default(),
+            strangers: Strangers::new(),
             totals: Arc::default(),
             budget: MemoryBudget::new(common.memory.0, config.peers.len()),
             pace: common.rate.map(|rate| Arc::new(Pace::new(rate))),
@@ -102,13 +116,14 @@ impl Far {
                 far: Arc::clone(&far),
                 peer: forward.peer,
             });
-            let service = Service::Forward(forward.target);
-            tasks.listeners.spawn(listeners::serve(
-                listener,
-                service,
+            let listener = Listener {
+                socket: listener,
+                service: Service::Forward(forward.target),
                 links,
-                Arc::clone(&far.policy),
-            ));
+                policy: Arc::clone(&far.policy),
+                descriptors: Arc::clone(&far.descriptors),
+            };
+            tasks.listeners.spawn(listener.serve());
         }
         tracing::info!("allows its peers {}", far.config.common.allow.describe());
         tasks.listeners.spawn(Arc::clone(&far).accept(listener));
@@ -133,30 +148,21 @@ impl Far {
     }
 
     async fn accept(self: Arc<Self>, listener: TcpListener) {
-        let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
-        let mut complaint = listeners::AcceptComplaint::default();
+        let door = Door::new(self.address, &self.descriptors);
         loop {
-            let Ok(permit) = Arc::clone(&handshakes).acquire_owned().await else {
-                return;
-            };
-            match listener.accept().await {
-                Ok((tcp, address)) => {
-                    let far = Arc::clone(&self);
-                    tokio::spawn(async move {
-                        let begun = far.begin_lane(tcp, address).await;
-                        drop(permit);
-                        match begun {
-                            Ok(Some(lane)) => lane.run(far).await,
-                            Ok(None) => {}
-                            Err(error) => far.lock_strangers().complain_of(&error),
-                        }
-                    });
+            let (tcp, visit) = door.accept(&listener).await;
+            let far = Arc::clone(&self);
+            tokio::spawn(async move {
+                let begun = tokio::select! {
+                    () = visit.displaced() => return,
+                    begun = far.begin_lane(tcp, &visit) => begun,
+                };
+                match begun {
+                    Ok(Some(lane)) => lane.run(far).await,
+                    Ok(None) => {}
+                    Err(error) => far.strangers.complain_of(&error),
                 }
-                Err(error) => {
-                    complaint.say(&error);
-                    sleep(Duration::from_millis(50)).await;
-                }
-            }
+            });
         }
     }
 
@@ -164,9 +170,10 @@ impl Far {
     async fn begin_lane(
         self: &Arc<Self>,
         tcp: TcpStream,
-        address: SocketAddr,
+        visit: &Visit,
     ) -> Result<Option<BegunLane>, TlsError> {
         let within = self.policy.load().timeouts.connect;
+        let address = visit.address();
         lane::prepare(&tcp, self.config.common.timeouts.dead_after).map_err(|source| {
             TlsError::Io {
                 peer: address,
@@ -174,6 +181,7 @@ impl Far {
             }
         })?;
         let (mut stream, peer) = self.tls.accept(tcp, address, within).await?;
+        visit.prove();
         // Without its port, which is another at each try.
         let host = address.ip();
         let greeting = timeout(within, greeting::read_hello(&mut stream)).await;
@@ -205,6 +213,7 @@ impl Far {
             }
         };
         self.forget_error(peer);
+        self.lanes_begun.send_replace(());
         Ok(Some(BegunLane {
             joined,
             stream,
@@ -246,25 +255,28 @@ impl Far {
         }
         // Links of the peer's earlier lives give way to its present one.
         while links.len() >= LINKS_PER_PEER_MAX {
-            let idle = links.iter().enumerate();
-            let idle = idle.filter_map(|(index, link)| Some((worth(link)?, index)));
-            let Some((_, idle)) = idle.min() else {
+            if !forget_an_idle_link(links) {
                 return Err(format!(
                     "{peer} has {LINKS_PER_PEER_MAX} links already: does each site have a key of its own?"
                 ));
-            };
-            links.remove(idle);
+            }
         }
         let (config, memory) = loop {
-            if let Some(found) = self.budget.link(&self.config.common, None) {
+            if let Some(found) = self.budget.link(peer, &self.config.common, None) {
                 break found;
             }
-            if !forget_an_idle_link(&mut all) {
-                return Err(format!(
-                    "the far end has no memory for the caches of {peer}: raise its --memory or \
-                     lower its --cache"
-                ));
+            // Its own links alone give way: another peer's are none of its business.
+            if forget_an_idle_link(links) {
+                continue;
             }
+            if let Some(found) = self.budget.further_link(peer, &self.config.common) {
+                break found;
+            }
+            return Err(format!(
+                "the far end has no memory for another link of {peer}, beside the {} that it has: \
+                 raise its --memory or lower its --cache",
+                links.len()
+            ));
         };
         let link = Link::new(Role::Far, random_instance(), config);
         let (link, offers) = SharedLink::start(peer, link, memory, None, Arc::clone(&self.totals));
@@ -274,9 +286,9 @@ impl Far {
         tokio::spawn(offered::serve(
             Arc::clone(&link),
             offers,
-            Arc::clone(&self.policy),
+            self.targets(peer),
         ));
-        all.entry(peer).or_default().push(Arc::clone(&link));
+        links.push(Arc::clone(&link));
         Ok(Some(JoinedLane {
             link,
             lane,
@@ -288,7 +300,6 @@ impl Far {
     async fn sweep(self: Arc<Self>) {
         loop {
             sleep(SWEEP_INTERVAL).await;
-            self.lock_strangers().say_what_is_due();
             let keep = self.policy.load().timeouts.keep_link;
             let mut all = self.links.lock().expect("held for a moment");
             for links in all.values_mut() {
@@ -319,8 +330,14 @@ impl Far {
         errors.remove(&peer);
     }
 
-    fn lock_strangers(&self) -> MutexGuard<'_, Strangers> {
-        self.strangers.lock().expect("held for a moment")
+    /// Where the flows of a peer may lead.
+    fn targets(&self, peer: PublicKey) -> Targets {
+        Targets {
+            policy: Arc::clone(&self.policy),
+            lookups: self.lookups.of(peer),
+            descriptors: Arc::clone(&self.descriptors),
+            refusals: self.refusals.of(peer),
+        }
     }
 
     fn name_of(&self, key: &PublicKey) -> Option<String> {
@@ -330,31 +347,26 @@ impl Far {
 
 /// Complaints of connections that prove no accepted key: anybody can cause them, again and
 /// again. Those of keys stand apart, so that no flood of others hides them.
-#[derive(Default)]
 struct Strangers {
-    keys: Folded,
-    others: Folded,
+    keys: RateLimitedLog,
+    others: RateLimitedLog,
 }
 
 impl Strangers {
-    fn complain_of(&mut self, error: &TlsError) {
-        let folded = match error {
-            TlsError::WrongKey { .. } | TlsError::KeyRefused { .. } => &mut self.keys,
-            _ => &mut self.others,
-        };
-        if let Some(line) = folded.add(Instant::now(), error.to_string()) {
-            tracing::warn!("{line}");
+    fn new() -> Strangers {
+        let log = || RateLimitedLog::new(|line| tracing::warn!("{line}"));
+        Strangers {
+            keys: log(),
+            others: log(),
         }
     }
 
-    fn say_what_is_due(&mut self) {
-        let now = Instant::now();
-        for line in [&mut self.keys, &mut self.others]
-            .into_iter()
-            .filter_map(|folded| folded.due(now))
-        {
-            tracing::warn!("{line}");
-        }
+    fn complain_of(&self, error: &TlsError) {
+        let log = match error {
+            TlsError::WrongKey { .. } | TlsError::KeyRefused { .. } => &self.keys,
+            _ => &self.others,
+        };
+        log.add(error.to_string());
     }
 }
 
@@ -395,6 +407,15 @@ impl BegunLane {
             LaneEnd::Io(_) => {
                 tracing::debug!(%peer, %address, lane = lane.0, "a lane ended: {end}")
             }
+            LaneEnd::Damaged(_) => {
+                let times = link.damaged_lanes();
+                far.note_error(
+                    peer,
+                    format!(
+                        "a lane of {peer} at {address} ended: {end} ({times} so far on this link)"
+                    ),
+                );
+            }
             LaneEnd::Lane(_) | LaneEnd::Link(_) | LaneEnd::Refused(_) => {
                 far.note_error(peer, format!("a lane of {peer} ended: {end}"));
             }
@@ -409,15 +430,54 @@ impl BegunLane {
 }
 
 impl Links for LinkOf {
-    fn link(&self) -> Option<Arc<SharedLink>> {
-        let all = self.far.links.lock().expect("held for a moment");
-        let links = all.get(&self.peer)?;
-        links
-            .iter()
-            .rev()
-            .find(|link| link.lanes_gone_at().is_none())
-            .cloned()
+    /// This end cannot dial. A peer that is there does so within `dead_after` of the loss of its
+    /// last lane, or of this end's start: so long connections wait.
+    fn link(&self) -> BoxFuture<'_, Result<Arc<SharedLink>, Refusal>> {
+        Box::pin(async {
+            let mut begun = self.far.lanes_begun.subscribe();
+            loop {
+                begun.mark_unchanged();
+                let links = self.links();
+                let up = links
+                    .iter()
+                    .rev()
+                    .find(|link| link.lanes_gone_at().is_none());
+                if let Some(up) = up {
+                    return Ok(Arc::clone(up));
+                }
+                let youngest = links.last();
+                let without_lanes = youngest.and_then(|link| link.lanes_gone_at());
+                let since = without_lanes.unwrap_or(self.far.started);
+                let within = self.far.config.common.timeouts.dead_after;
+                let Some(left) = within.checked_sub(since.elapsed()) else {
+                    return Err(Refusal::LinkDown);
+                };
+                let mut lanes_up = youngest.map(|link| link.lanes_up());
+                drop(links);
+                tokio::select! {
+                    _ = begun.changed() => {}
+                    () = changed(lanes_up.as_mut()) => {}
+                    () = sleep(left) => {}
+                }
+            }
+        })
     }
+}
+
+impl LinkOf {
+    fn links(&self) -> Vec<Arc<SharedLink>> {
+        let all = self.far.links.lock().expect("held for a moment");
+        all.get(&self.peer).cloned().unwrap_or_default()
+    }
+}
+
+async fn changed(lanes_up: Option<&mut watch::Receiver<usize>>) {
+    if let Some(lanes_up) = lanes_up
+        && lanes_up.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 impl Gateway for Far {
@@ -449,6 +509,10 @@ impl Gateway for Far {
         self.totals.sum()
     }
 
+    fn descriptors(&self) -> Arc<Descriptors> {
+        Arc::clone(&self.descriptors)
+    }
+
     fn peers(&self) -> Vec<PeerReport> {
         let all = self.links.lock().expect("held for a moment");
         let errors = self.last_errors.lock().expect("held for a moment");
@@ -472,18 +536,13 @@ impl Gateway for Far {
 }
 
 /// Forgets the link without lanes that is worth least; says whether there was one.
-fn forget_an_idle_link(all: &mut BTreeMap<PublicKey, Vec<Arc<SharedLink>>>) -> bool {
-    let idle = all
-        .iter()
-        .flat_map(|(&peer, links)| links.iter().map(move |link| (peer, link)))
-        .filter_map(|(peer, link)| Some((worth(link)?, peer, Arc::clone(link))))
-        .min_by_key(|(worth, ..)| *worth);
-    let Some((_, peer, idle)) = idle else {
+fn forget_an_idle_link(links: &mut Vec<Arc<SharedLink>>) -> bool {
+    let idle = links.iter().enumerate();
+    let idle = idle.filter_map(|(index, link)| Some((worth(link)?, index)));
+    let Some((_, index)) = idle.min() else {
         return false;
     };
-    if let Some(links) = all.get_mut(&peer) {
-        links.retain(|link| !Arc::ptr_eq(link, &idle));
-    }
+    links.remove(index);
     true
 }
 

@@ -1,9 +1,15 @@
 //! Folds events that strangers cause at will into a few lines of the log: the first at once,
 //! then at most one line an interval, with the number of those since.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
+
+use crate::keys::PublicKey;
 
 /// At most one line of an event's kind in this time.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -52,6 +58,75 @@ impl Folded {
     }
 }
 
+/// A log of events of one kind, which others cause at will: at most a line in ten seconds, with
+/// the number of events that no line names. The last of a series are reported too.
+#[derive(Debug, Clone)]
+pub struct RateLimitedLog {
+    folded: Arc<Mutex<FoldedLog>>,
+    write: fn(&str),
+}
+
+#[derive(Debug, Default)]
+struct FoldedLog {
+    folded: Folded,
+    flush_is_due: bool,
+}
+
+impl RateLimitedLog {
+    /// A log whose lines go to `write`.
+    pub fn new(write: fn(&str)) -> RateLimitedLog {
+        RateLimitedLog {
+            folded: Arc::default(),
+            write,
+        }
+    }
+
+    /// Takes one more event. Must be called in a Tokio runtime, which the rest of a series waits
+    /// in.
+    pub fn add(&self, event: String) {
+        let mut log = self.lock();
+        if let Some(line) = log.folded.add(Instant::now(), event) {
+            (self.write)(&line);
+        } else if !log.flush_is_due {
+            log.flush_is_due = true;
+            let log = self.clone();
+            tokio::spawn(async move { log.flush().await });
+        }
+    }
+
+    async fn flush(self) {
+        loop {
+            sleep(INTERVAL).await;
+            let mut log = self.lock();
+            if let Some(line) = log.folded.due(Instant::now()) {
+                (self.write)(&line);
+            }
+            if log.folded.waiting.is_none() {
+                log.flush_is_due = false;
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FoldedLog> {
+        self.folded.lock().expect("held for a moment")
+    }
+}
+
+/// A rate-limited log for each peer, at level `info`.
+#[derive(Debug, Default)]
+pub struct RateLimitedLogs(Mutex<BTreeMap<PublicKey, RateLimitedLog>>);
+
+impl RateLimitedLogs {
+    /// The log of `peer`, whichever of its links an event is about.
+    pub fn of(&self, peer: PublicKey) -> RateLimitedLog {
+        let mut logs = self.0.lock().expect("held for a moment");
+        let log = logs.entry(peer);
+        log.or_insert_with(|| RateLimitedLog::new(|line| tracing::info!("{line}")))
+            .clone()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +147,21 @@ mod tests {
             Some("six (and 1 more")
         );
         assert_eq!(add(60, "seven").as_deref(), Some("seven"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_of_a_series_are_reported_without_another_event() {
+        static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let log = RateLimitedLog::new(|line| LINES.lock().expect("free").push(line.to_owned()));
+        for number in 0..5 {
+            log.add(format!("event {number}"));
+        }
+        sleep(INTERVAL * 2).await;
+        let lines = LINES.lock().expect("free").clone();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert_eq!(lines[0], "event 0");
+        assert!(lines[1].starts_with("event 4 (and 3 more"), "{lines:?}");
+        assert!(!log.lock().flush_is_due);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use tokio::{
 };
 
 use crate::{
+    admission::Descriptors,
     history::{HistoryError, HistoryReport},
     keys::PublicKey,
     last_error::LastError,
@@ -61,6 +62,9 @@ pub trait Gateway: Send + Sync + 'static {
 
     /// What all its links carried, those included that it has forgotten.
     fn total(&self) -> Total;
+
+    /// How it shares out the process's file descriptors.
+    fn descriptors(&self) -> Arc<Descriptors>;
 
     /// Its peers and their links.
     fn peers(&self) -> Vec<PeerReport>;

@@ -54,10 +54,13 @@ impl Exchange {
 /// The response to a request whose flow was refused.
 pub fn refused_response(refusal: Refusal, target: &Target) -> Vec<u8> {
     let status = match refusal {
-        Refusal::NotAllowed => "403 Forbidden",
+        Refusal::NotAllowed | Refusal::OwnAddress => "403 Forbidden",
         Refusal::TimedOut => "504 Gateway Timeout",
         Refusal::Limit | Refusal::Draining => "503 Service Unavailable",
         Refusal::Other
+        | Refusal::TargetReset
+        | Refusal::LaneLost
+        | Refusal::Misconfirmed
         | Refusal::NameNotResolved
         | Refusal::ConnectionRefused
         | Refusal::Unreachable

@@ -23,6 +23,7 @@ use crate::{
     greeting,
     link::{LaneSignals, SharedLink},
     pace::Pace,
+    tls::Damage,
     wire::LaneStream,
 };
 
@@ -41,6 +42,9 @@ pub enum LaneEnd {
     /// The connection ended or failed.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// Bytes were damaged on the way.
+    #[error("bytes {} were damaged on the way between the two ends", direction(*.0))]
+    Damaged(Damage),
     /// The engine gave the lane up.
     #[error("{0}")]
     Lane(LaneFault),
@@ -50,6 +54,22 @@ pub enum LaneEnd {
     /// The far end said in place of its hello why it takes no lane.
     #[error("the peer refused it: {0}")]
     Refused(String),
+}
+
+impl LaneEnd {
+    fn of_io(error: io::Error) -> LaneEnd {
+        match Damage::of(&error) {
+            Some(damage) => LaneEnd::Damaged(damage),
+            None => LaneEnd::Io(error),
+        }
+    }
+}
+
+fn direction(damage: Damage) -> &'static str {
+    match damage {
+        Damage::Received => "from the peer",
+        Damage::Sent => "to the peer",
+    }
 }
 
 /// Makes a lane's connection fit to carry many flows.
@@ -83,6 +103,9 @@ pub async fn run(
             LaneEnd::Lane(signals.fault().unwrap_or(LaneFault::TransportClosed))
         }
     };
+    if let LaneEnd::Damaged(_) = end {
+        link.note_damage();
+    }
     link.with(|link, _| link.close_lane(lane, LaneFault::TransportClosed));
     link.remove_lane(lane);
     end
@@ -94,7 +117,7 @@ async fn read(link: &SharedLink, lane: LaneId, mut reader: ReadHalf<LaneStream>)
         let read = match reader.read(&mut buffer).await {
             Ok(0) => return LaneEnd::Io(io::ErrorKind::UnexpectedEof.into()),
             Ok(read) => read,
-            Err(error) => return LaneEnd::Io(error),
+            Err(error) => return LaneEnd::of_io(error),
         };
         match link.with(|link, now| link.receive(now, lane, &buffer[..read])) {
             Ok(()) => {}
@@ -147,7 +170,7 @@ async fn write(
         };
         let (sent, waiting) = measure_waiting(sending).await;
         if let Err(error) = sent {
-            return LaneEnd::Io(error);
+            return LaneEnd::of_io(error);
         }
         let working = began.elapsed().saturating_sub(waiting);
         link.with(|link, now| link.transmitted(now, lane, working, waiting));

@@ -18,6 +18,7 @@ pub mod policy;
 pub mod rules;
 pub mod target;
 
+pub mod admission;
 pub mod http_proxy;
 pub mod listeners;
 pub mod refusal;
@@ -28,6 +29,7 @@ pub mod flow;
 pub mod greeting;
 pub mod lane;
 pub mod link;
+pub mod lookups;
 pub mod offered;
 pub mod pace;
 pub mod tls;

@@ -5,7 +5,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -44,6 +47,8 @@ pub struct SharedLink {
     offers: mpsc::UnboundedSender<FlowOffer>,
     /// What its receivers predict from, if they do.
     history: Option<Attached>,
+    /// Lanes that ended since bytes were damaged on the way.
+    damaged_lanes: AtomicU64,
     /// Where it leaves its counts when it is over.
     totals: Arc<Totals>,
     _memory: Reservation,
@@ -139,6 +144,7 @@ impl SharedLink {
             lanes_up: watch::Sender::new(0),
             want_lanes: Notify::new(),
             offers,
+            damaged_lanes: AtomicU64::new(0),
             totals,
             _memory: memory,
         });
@@ -251,6 +257,16 @@ impl SharedLink {
         // Its counters stand, whatever panicked.
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.counts(Moment(self.now()))
+    }
+
+    /// A lane ended since bytes were damaged on the way.
+    pub fn note_damage(&self) {
+        self.damaged_lanes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many lanes ended since bytes were damaged on the way.
+    pub fn damaged_lanes(&self) -> u64 {
+        self.damaged_lanes.load(Ordering::Relaxed)
     }
 
     /// The number of lanes that are up, as it changes.

@@ -8,16 +8,25 @@ mod forward;
 mod http;
 mod socks5;
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use tokio::{
     io::AsyncReadExt,
     net::{TcpListener, TcpSocket, TcpStream},
-    time::{Instant, sleep, timeout},
+    time::{sleep, timeout},
 };
 
 use crate::{
+    admission::{Admission, Descriptors, FlowDescriptor, Visit},
     flow::FlowHandle,
+    folded::RateLimitedLog,
     http_proxy::Exchange,
     link::{SharedLink, Standing},
     policy::SharedPolicy,
@@ -28,17 +37,21 @@ use crate::{
 /// A client has this long for its greeting or its request's head.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A new flow waits this long for a link that is down; then it is refused.
-const LINK_WAIT: Duration = Duration::from_millis(500);
+/// How much longer than its time-out the other end may take to report it.
+const REPORT_TIME: Duration = Duration::from_millis(500);
 
 /// After an error of accept(2), such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where a listener's flows go.
 pub trait Links: Send + Sync + 'static {
-    /// The link of the moment, if there is one.
-    fn link(&self) -> Option<Arc<SharedLink>>;
+    /// The link, once it has a lane. While the peer may still be reached, this waits; once the
+    /// peer is known to be gone, it fails at once.
+    fn link(&self) -> BoxFuture<'_, Result<Arc<SharedLink>, Refusal>>;
 }
+
+/// A future that a trait object returns.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What a listener speaks with its clients.
 #[derive(Debug, Clone)]
@@ -94,60 +107,99 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// Serves a listener until its task is aborted.
-pub async fn serve(
-    listener: TcpListener,
-    service: Service,
-    links: Arc<dyn Links>,
-    policy: Arc<SharedPolicy>,
-) {
-    let mut complaint = AcceptComplaint::default();
-    let Ok(address) = listener.local_addr() else {
-        return;
-    };
-    loop {
-        match listener.accept().await {
-            Ok((tcp, _)) => {
-                let client = Client {
-                    tcp,
-                    listener: address,
-                    links: Arc::clone(&links),
-                    policy: Arc::clone(&policy),
-                };
-                let service = service.clone();
-                tokio::spawn(async move {
-                    if let Err(error) = client.serve(service).await {
+/// A listener and what its connections need.
+pub struct Listener {
+    /// The socket.
+    pub socket: TcpListener,
+    /// What it speaks with its clients.
+    pub service: Service,
+    /// Where its flows go.
+    pub links: Arc<dyn Links>,
+    /// Rules and time-outs.
+    pub policy: Arc<SharedPolicy>,
+    /// The process's file descriptors.
+    pub descriptors: Arc<Descriptors>,
+}
+
+impl Listener {
+    /// Serves until the task is aborted.
+    pub async fn serve(self) {
+        let Ok(address) = self.socket.local_addr() else {
+            return;
+        };
+        let door = Door::new(address, &self.descriptors);
+        let refusals = RateLimitedLog::new(|line| tracing::info!("{line}"));
+        loop {
+            let (tcp, visit) = door.accept(&self.socket).await;
+            let client = Client {
+                tcp,
+                visit: Arc::clone(&visit),
+                descriptor: Mutex::new(None),
+                listener: address,
+                refusals: refusals.clone(),
+                links: Arc::clone(&self.links),
+                policy: Arc::clone(&self.policy),
+                descriptors: Arc::clone(&self.descriptors),
+            };
+            let service = self.service.clone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = visit.displaced() => {}
+                    served = client.serve(service) => if let Err(error) = served {
                         tracing::debug!(%error, "a client's connection ended early");
                     }
-                });
-            }
-            Err(error) => {
-                complaint.say(&error);
-                sleep(ACCEPT_PAUSE).await;
-            }
+                }
+            });
         }
     }
 }
 
-/// Says that accept(2) fails, once in a while: it fails many times a second.
-#[derive(Debug, Default)]
-pub struct AcceptComplaint {
-    said_at: Option<Instant>,
+/// Accepts a listener's connections, within its bounds.
+pub struct Door {
+    admission: Arc<Admission>,
+    address: SocketAddr,
+    failures: RateLimitedLog,
+    displaced: RateLimitedLog,
 }
 
-impl AcceptComplaint {
-    /// How long nothing more is said.
-    const QUIET: Duration = Duration::from_secs(60);
+impl Door {
+    /// The door of the listener at `address`.
+    pub fn new(address: SocketAddr, descriptors: &Descriptors) -> Door {
+        let warn = |line: &str| tracing::warn!("{line}");
+        Door {
+            admission: descriptors.admission(address),
+            address,
+            failures: RateLimitedLog::new(warn),
+            displaced: RateLimitedLog::new(warn),
+        }
+    }
 
-    /// Logs `error`, unless that was done not long ago.
-    pub fn say(&mut self, error: &io::Error) {
-        if self.said_at.is_none_or(|at| at.elapsed() > Self::QUIET) {
-            self.said_at = Some(Instant::now());
-            tracing::warn!(
-                %error,
-                "cannot accept connections; if too many files are open, raise the limit \
-                 (ulimit -n, LimitNOFILE)"
-            );
+    /// The next connection, which has proved nothing yet.
+    pub async fn accept(&self, socket: &TcpListener) -> (TcpStream, Arc<Visit>) {
+        loop {
+            self.admission.ready().await;
+            match socket.accept().await {
+                Ok((tcp, from)) => {
+                    let (visit, displaces) = self.admission.enter(from);
+                    if displaces {
+                        self.displaced.add(format!(
+                            "listener {}: too many connections without a request; closed the oldest \
+                             (the last came from {})",
+                            self.address,
+                            from.ip()
+                        ));
+                    }
+                    return (tcp, Arc::new(visit));
+                }
+                Err(error) => {
+                    self.failures.add(format!(
+                        "listener {}: cannot accept connections: {error} (if too many files are \
+                         open, raise the limit: ulimit -n, LimitNOFILE)",
+                        self.address
+                    ));
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
         }
     }
 }
@@ -155,10 +207,15 @@ impl AcceptComplaint {
 /// A client's connection before it is a flow.
 struct Client {
     tcp: TcpStream,
+    visit: Arc<Visit>,
+    /// The connection's own, once it has sent a whole request.
+    descriptor: Mutex<Option<FlowDescriptor>>,
     /// Which listener took it, for the log.
     listener: SocketAddr,
+    refusals: RateLimitedLog,
     links: Arc<dyn Links>,
     policy: Arc<SharedPolicy>,
+    descriptors: Arc<Descriptors>,
 }
 
 impl Client {
@@ -200,8 +257,27 @@ impl Client {
             .map_err(|_| io::ErrorKind::TimedOut)?
     }
 
+    /// Logs that the client was refused.
+    fn refuse(&self, reason: String) {
+        self.refusals
+            .add(format!("listener {}: {reason}", self.listener));
+    }
+
+    /// The client has sent a whole request: it keeps its place, and a file descriptor.
+    fn request_came(&self) -> Result<(), Refusal> {
+        self.visit.prove();
+        let mut descriptor = self.descriptor.lock().expect("held for a moment");
+        if descriptor.is_none() {
+            *descriptor = Some(self.descriptors.for_flow().ok_or(Refusal::Limit)?);
+        }
+        Ok(())
+    }
+
     async fn open(&self, target: &Target) -> Result<Opened, Refusal> {
-        let link = self.link().await?;
+        self.request_came()?;
+        let within = self.policy.load().timeouts.connect;
+        let link = timeout(within, self.links.link()).await;
+        let link = link.map_err(|_| Refusal::LinkDown)??;
         let excluded =
             self.policy
                 .load()
@@ -225,28 +301,13 @@ impl Client {
     async fn open_and_wait(&self, target: &Target, early: &[u8]) -> Result<Opened, Refusal> {
         let mut opened = self.open(target).await?;
         opened.early_bytes = opened.flow.write_first(early);
-        let within = self.policy.load().timeouts.connect + LINK_WAIT;
+        let within = self.policy.load().timeouts.connect + REPORT_TIME;
         match timeout(within, opened.flow.signals().opened()).await {
             Ok(Standing::Open) => Ok(opened),
             Ok(Standing::Refused(refusal)) => Err(refusal),
-            Ok(Standing::Opening | Standing::Reset(_)) => Err(Refusal::LinkDown),
-            Err(_) => Err(Refusal::TimedOut),
+            Ok(Standing::Reset(reason)) => Err(Refusal::from_reset(reason)),
+            Ok(Standing::Opening) | Err(_) => Err(Refusal::TimedOut),
         }
-    }
-
-    /// A link that has a lane, now or very soon.
-    async fn link(&self) -> Result<Arc<SharedLink>, Refusal> {
-        let up = async {
-            loop {
-                if let Some(link) = self.links.link()
-                    && *link.lanes_up().borrow() > 0
-                {
-                    return link;
-                }
-                sleep(Duration::from_millis(20)).await;
-            }
-        };
-        timeout(LINK_WAIT, up).await.map_err(|_| Refusal::LinkDown)
     }
 
     async fn run(self, opened: Opened, rest: Vec<u8>, exchange: Exchange) -> Option<Refusal> {

@@ -3,13 +3,16 @@
 //! A link reserves its worst case when it begins: both caches, the fingerprint table, the
 //! second stage of all the lanes that it may have, and what its flows may hold. Caches are
 //! allocated as they fill, but what was promised to one link is never promised to another.
-//! Each peer has an equal *share* of the bound, so that all of them find room whoever comes
-//! first. How many lanes and flows a link may have follows the share, and so do its caches,
+//! Each peer has an equal *share* of the bound for all its links together, so that all of them find
+//! room whoever comes first. How many lanes and flows a link may have follows the share, and so do its caches,
 //! down to 1 MiB; when not even that fits, there is no link.
 //!
 //! The process itself comes on top: `PROCESS_BYTES_MAX` in `tests/common/resident.rs`.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
 
 use refrain_codec::{
     EncoderConfig,
@@ -27,6 +30,7 @@ use refrain_proto::{
 };
 
 use crate::config::{CommonConfig, Effort};
+use crate::keys::PublicKey;
 use crate::pace;
 
 /// What a flow takes before it has any share of the pools: what its opener may send at
@@ -42,15 +46,23 @@ pub const MEMORY_BYTES_MIN: u64 = 40 << 20;
 /// What `--memory` has left.
 #[derive(Debug, Clone)]
 pub struct MemoryBudget {
-    free_bytes: Arc<Mutex<u64>>,
-    /// What one peer's link may take.
+    books: Arc<Mutex<Books>>,
+    /// What the links of one peer may take together.
     share_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Books {
+    free_bytes: u64,
+    /// What the links of each peer have reserved.
+    reserved_bytes: BTreeMap<PublicKey, u64>,
 }
 
 /// A share of the budget, given back when dropped.
 #[derive(Debug)]
 pub struct Reservation {
     budget: MemoryBudget,
+    peer: PublicKey,
     bytes: u64,
 }
 
@@ -58,46 +70,81 @@ impl MemoryBudget {
     /// A budget of `bytes` for the links of so many peers.
     pub fn new(bytes: u64, peers: usize) -> MemoryBudget {
         MemoryBudget {
-            free_bytes: Arc::new(Mutex::new(bytes)),
+            books: Arc::new(Mutex::new(Books {
+                free_bytes: bytes,
+                reserved_bytes: BTreeMap::new(),
+            })),
             share_bytes: (bytes / peers.max(1) as u64).max(MEMORY_BYTES_MIN),
         }
     }
 
     /// Bytes that nobody has reserved.
     pub fn free_bytes(&self) -> u64 {
-        *self.lock()
+        self.lock().free_bytes
     }
 
-    /// A link's configuration with the largest cache that fits, and the memory for it.
+    /// A link's configuration with the largest cache that fits a peer's share, and the memory for
+    /// it. `None` if the other links of the peer leave too little of the share.
     pub fn link(
         &self,
+        peer: PublicKey,
+        config: &CommonConfig,
+        history: Option<HistoryConfig>,
+    ) -> Option<(LinkConfig, Reservation)> {
+        self.link_within(peer, self.share_bytes, config, history)
+    }
+
+    /// A smaller link, which fits what the peer's other links leave of its share.
+    pub fn further_link(
+        &self,
+        peer: PublicKey,
+        config: &CommonConfig,
+    ) -> Option<(LinkConfig, Reservation)> {
+        let reserved = self.lock().reserved_bytes.get(&peer).copied();
+        let left = self.share_bytes.checked_sub(reserved.unwrap_or(0))?;
+        match left {
+            MEMORY_BYTES_MIN.. => self.link_within(peer, left, config, None),
+            _ => None,
+        }
+    }
+
+    fn link_within(
+        &self,
+        peer: PublicKey,
+        share_bytes: u64,
         config: &CommonConfig,
         history: Option<HistoryConfig>,
     ) -> Option<(LinkConfig, Reservation)> {
         let mut cache_bytes = config.cache.0 as usize;
         loop {
             let cache = CacheGeometry::new(cache_bytes)?;
-            let link = link_config(config, history.clone(), self.share_bytes, cache);
+            let link = link_config(config, history.clone(), share_bytes, cache);
             let bytes = link_bytes(&link);
-            if bytes <= self.share_bytes || cache_bytes == CACHE_BYTES_MIN {
-                return Some((link, self.reserve(bytes)?));
+            if bytes <= share_bytes || cache_bytes == CACHE_BYTES_MIN {
+                return Some((link, self.reserve(peer, bytes)?));
             }
             cache_bytes = (cache_bytes / 2).max(CACHE_BYTES_MIN);
         }
     }
 
-    fn reserve(&self, bytes: u64) -> Option<Reservation> {
-        let mut free = self.lock();
-        *free = free.checked_sub(bytes)?;
-        drop(free);
+    fn reserve(&self, peer: PublicKey, bytes: u64) -> Option<Reservation> {
+        let mut books = self.lock();
+        let reserved = books.reserved_bytes.get(&peer).copied().unwrap_or(0) + bytes;
+        if reserved > self.share_bytes {
+            return None;
+        }
+        books.free_bytes = books.free_bytes.checked_sub(bytes)?;
+        books.reserved_bytes.insert(peer, reserved);
+        drop(books);
         Some(Reservation {
             budget: self.clone(),
+            peer,
             bytes,
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        self.free_bytes
+    fn lock(&self) -> MutexGuard<'_, Books> {
+        self.books
             .lock()
             .expect("no panics while the budget is locked")
     }
@@ -105,7 +152,14 @@ impl MemoryBudget {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        *self.budget.lock() += self.bytes;
+        let mut books = self.budget.lock();
+        books.free_bytes += self.bytes;
+        if let Some(reserved) = books.reserved_bytes.get_mut(&self.peer) {
+            *reserved -= self.bytes;
+            if *reserved == 0 {
+                books.reserved_bytes.remove(&self.peer);
+            }
+        }
     }
 }
 
@@ -173,7 +227,7 @@ fn link_config(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{loopback::Keys, units::ByteSize};
+    use crate::{keys::PrivateKey, loopback::Keys, units::ByteSize};
 
     fn config(memory: u64) -> CommonConfig {
         let keys = Keys::new().expect("keys");
@@ -182,32 +236,67 @@ mod tests {
         config
     }
 
+    fn peer() -> PublicKey {
+        PrivateKey::generate().expect("a key").public()
+    }
+
     #[test]
     fn a_link_fits_and_shrinks_with_the_memory() {
         for mebibytes in [MEMORY_BYTES_MIN >> 20, 64, 128, 256, 1024, 65536] {
             let config = config(mebibytes << 20);
             let budget = MemoryBudget::new(config.memory.0, 1);
             let history = Some(HistoryConfig::default());
-            let (link, reserved) = budget.link(&config, history).expect("it fits");
+            let (link, reserved) = budget.link(peer(), &config, history).expect("it fits");
             assert!(link.lanes_max >= 1 && link.flows_max >= 64, "{link:?}");
             drop(reserved);
             assert_eq!(budget.free_bytes(), config.memory.0);
         }
     }
 
+    /// As many links as the peer gets, by one way and then by the other.
+    fn all_links(
+        budget: &MemoryBudget,
+        peer: PublicKey,
+        config: &CommonConfig,
+    ) -> Vec<(LinkConfig, Reservation)> {
+        let link = || {
+            let link = budget.link(peer, config, None);
+            link.or_else(|| budget.further_link(peer, config))
+        };
+        std::iter::from_fn(link).take(1000).collect()
+    }
+
     #[test]
-    fn each_peer_finds_room_whoever_comes_first_and_the_bound_holds() {
-        let config = config(1 << 30);
-        for peers in [1, 2, 7, 25] {
+    fn a_peer_with_many_links_leaves_the_others_their_shares() {
+        for (mebibytes, peers) in [(1024, 1), (1024, 2), (1024, 7), (1024, 25), (120, 3)] {
+            let config = config(mebibytes << 20);
             let budget = MemoryBudget::new(config.memory.0, peers);
-            let mut links = Vec::new();
-            while let Some(link) = budget.link(&config, None) {
-                links.push(link);
-                assert!(links.len() < 1000, "the budget ends");
-            }
-            assert!(links.len() >= peers, "{} of {peers}", links.len());
-            let reserved: u64 = links.iter().map(|(link, _)| link_bytes(link)).sum();
-            assert_eq!(reserved + budget.free_bytes(), config.memory.0);
+            let greedy = all_links(&budget, peer(), &config);
+            let taken: u64 = greedy.iter().map(|(link, _)| link_bytes(link)).sum();
+            assert!(taken <= config.memory.0 / peers as u64, "{taken}");
+            assert_eq!(taken + budget.free_bytes(), config.memory.0);
+            let others: Vec<_> = (1..peers)
+                .map(|_| {
+                    budget
+                        .link(peer(), &config, None)
+                        .expect("its share is free")
+                })
+                .collect();
+            drop((greedy, others));
+            assert_eq!(budget.free_bytes(), config.memory.0);
         }
+    }
+
+    #[test]
+    fn a_further_link_of_a_peer_fits_what_is_left_of_its_share() {
+        let config = config(1536 << 20);
+        let budget = MemoryBudget::new(config.memory.0, 1);
+        let peer = peer();
+        let first = budget.link(peer, &config, None).expect("it fits");
+        assert!(budget.link(peer, &config, None).is_none());
+        let further = budget
+            .further_link(peer, &config)
+            .expect("a smaller one fits");
+        assert!(link_bytes(&further.0) < link_bytes(&first.0));
     }
 }

@@ -4,6 +4,7 @@ mod dial_plan;
 mod dialler;
 
 use std::{
+    io,
     net::SocketAddr,
     sync::{Arc, RwLock},
     time::Duration,
@@ -13,23 +14,28 @@ use refrain_codec::simd::InstructionSet;
 use refrain_proto::{Link, Mode, Role};
 use tokio::{
     net::{TcpStream, lookup_host},
+    sync::watch,
     time::{Instant, timeout},
 };
 
 use crate::{
+    admission::Descriptors,
     config::{HistoryOptions, NearConfig},
+    folded::RateLimitedLog,
     gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
     history::{History, HistoryReport},
     keys::PublicKey,
     last_error::Trouble,
     link::SharedLink,
-    listeners::{self, Links, Service},
+    listeners::{self, BoxFuture, Links, Listener, Service},
+    lookups::Lookups,
     memory::MemoryBudget,
-    offered,
+    offered::{self, Targets},
     pace::Pace,
-    policy::SharedPolicy,
+    policy::{OwnAddresses, SharedPolicy},
+    refusal::Refusal,
     status::Total,
-    tls::ClientTls,
+    tls::{ClientTls, TlsError},
     totals::Totals,
 };
 use dialler::Dialer;
@@ -47,6 +53,10 @@ pub struct Near {
     addresses: Vec<SocketAddr>,
     history: Option<Arc<History>>,
     totals: Arc<Totals>,
+    descriptors: Arc<Descriptors>,
+    outlook: watch::Sender<Outlook>,
+    lookups: Lookups,
+    refusals: RateLimitedLog,
 }
 
 impl Near {
@@ -68,29 +78,39 @@ impl Near {
             Some(options) => Some(History::open(options).await?),
             None => None,
         };
+        let addresses: Vec<SocketAddr> = listening
+            .iter()
+            .filter_map(|(listener, _)| listener.local_addr().ok())
+            .collect();
+        let own = OwnAddresses::new(addresses.iter().copied(), common);
         let near = Arc::new(Near {
             history,
             totals: Arc::default(),
-            policy: Arc::new(SharedPolicy::new(common)),
+            policy: Arc::new(SharedPolicy::new(common, own)),
+            // The admin page too.
+            descriptors: Descriptors::of_process(1 + addresses.len()),
+            addresses,
+            outlook: watch::Sender::new(Outlook::Dialling),
+            lookups: Lookups::of_system(),
+            refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
             link: RwLock::new(None),
             budget: MemoryBudget::new(common.memory.0, 1),
             pace: common.rate.map(|rate| Arc::new(Pace::new(rate))),
             tls: ClientTls::new(&common.key, config.peer_key),
             trouble: Trouble::default(),
             started: Instant::now(),
-            addresses: listening
-                .iter()
-                .filter_map(|(listener, _)| listener.local_addr().ok())
-                .collect(),
             config,
         });
         near.trouble.note("not connected yet".to_owned());
         for (listener, service) in listening {
-            let links: Arc<dyn Links> = Arc::clone(&near) as Arc<dyn Links>;
-            let policy = Arc::clone(&near.policy);
-            tasks
-                .listeners
-                .spawn(listeners::serve(listener, service, links, policy));
+            let listener = Listener {
+                socket: listener,
+                service,
+                links: Arc::clone(&near) as Arc<dyn Links>,
+                policy: Arc::clone(&near.policy),
+                descriptors: Arc::clone(&near.descriptors),
+            };
+            tasks.listeners.spawn(listener.serve());
         }
         tasks.services.spawn(Dialer::new(Arc::clone(&near)).run());
         Ok(near)
@@ -131,7 +151,9 @@ impl Near {
             *present = None;
         }
         let engine = self.config.history.as_ref().map(HistoryOptions::engine);
-        let (config, memory) = self.budget.link(&self.config.common, engine)?;
+        let (config, memory) =
+            self.budget
+                .link(self.config.peer_key, &self.config.common, engine)?;
         let link = Link::new(Role::Near, random_instance(), config);
         let (link, offers) = SharedLink::start(
             self.config.peer_key,
@@ -140,13 +162,28 @@ impl Near {
             self.history.clone(),
             Arc::clone(&self.totals),
         );
-        tokio::spawn(offered::serve(
-            Arc::clone(&link),
-            offers,
-            Arc::clone(&self.policy),
-        ));
+        let targets = Targets {
+            policy: Arc::clone(&self.policy),
+            lookups: self.lookups.of(self.config.peer_key),
+            descriptors: Arc::clone(&self.descriptors),
+            refusals: self.refusals.clone(),
+        };
+        tokio::spawn(offered::serve(Arc::clone(&link), offers, targets));
         *present = Some(Arc::clone(&link));
         Some(link)
+    }
+
+    /// The link that was begun last, whether or not it has a lane.
+    fn last_link(&self) -> Option<Arc<SharedLink>> {
+        self.link.read().expect("held for a moment").clone()
+    }
+
+    fn note_outlook(&self, outlook: Outlook) {
+        self.outlook.send_if_modified(|present| {
+            let differs = *present != outlook;
+            *present = outlook;
+            differs
+        });
     }
 
     fn note_error(&self, error: String) {
@@ -161,9 +198,38 @@ impl Near {
 }
 
 impl Links for Near {
-    fn link(&self) -> Option<Arc<SharedLink>> {
-        self.link.read().expect("held for a moment").clone()
+    fn link(&self) -> BoxFuture<'_, Result<Arc<SharedLink>, Refusal>> {
+        Box::pin(async {
+            let mut outlook = self.outlook.subscribe();
+            loop {
+                let present = *outlook.borrow_and_update();
+                if let Some(link) = self.last_link()
+                    && *link.lanes_up().borrow() > 0
+                {
+                    return Ok(link);
+                }
+                let is_gone = matches!(present, Outlook::Refused | Outlook::Silent);
+                if is_gone || outlook.changed().await.is_err() {
+                    return Err(Refusal::LinkDown);
+                }
+            }
+        })
     }
+}
+
+/// What the dialler knows of the far end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outlook {
+    /// A lane is being dialled, and may come up.
+    Dialling,
+    /// A lane is up.
+    Up,
+    /// The far end refused the last connection, or was out of reach. Once its machine takes
+    /// connections again, it may be back.
+    Refused,
+    /// The far end fell silent while the link was up. Its machine may still take connections:
+    /// only a handshake says that it is back.
+    Silent,
 }
 
 impl Gateway for Near {
@@ -195,27 +261,44 @@ impl Gateway for Near {
         self.totals.sum()
     }
 
+    fn descriptors(&self) -> Arc<Descriptors> {
+        Arc::clone(&self.descriptors)
+    }
+
     fn peers(&self) -> Vec<PeerReport> {
         vec![PeerReport {
             key: self.config.peer_key,
             name: Some(self.config.peer.to_string()),
-            link: self.link(),
+            link: self.last_link(),
             last_error: self.trouble.last(),
         }]
     }
 }
 
-/// Connects to a far end and makes the handshake; errors are for the user.
+/// Connects to a far end and makes the handshake.
 pub async fn connect(
     peer: &str,
     tls: &ClientTls,
     within: Duration,
-) -> Result<(crate::wire::LaneStream, SocketAddr), String> {
+) -> Result<(crate::wire::LaneStream, SocketAddr), ConnectError> {
+    connect_noting(peer, tls, within, || {}).await
+}
+
+/// The same, and calls `answered` once the far end's machine has taken the connection.
+async fn connect_noting(
+    peer: &str,
+    tls: &ClientTls,
+    within: Duration,
+    answered: impl Fn(),
+) -> Result<(crate::wire::LaneStream, SocketAddr), ConnectError> {
     let connecting = async {
         let addresses = lookup_host(peer)
             .await
-            .map_err(|error| format!("{peer}: {error}"))?;
-        let mut failure = format!("{peer}: the name has no address");
+            .map_err(|error| ConnectError::Name {
+                peer: peer.to_owned(),
+                error,
+            })?;
+        let mut failure = ConnectError::NoAddress(peer.to_owned());
         for address in addresses {
             match TcpStream::connect(address).await {
                 Ok(tcp) => {
@@ -223,17 +306,64 @@ pub async fn connect(
                     let _ = tcp.set_nodelay(true);
                     return Ok((tcp, address));
                 }
-                Err(error) => failure = format!("cannot connect to {address}: {error}"),
+                Err(error) => failure = ConnectError::Tcp { address, error },
             }
         }
         Err(failure)
     };
     let connected = timeout(within, connecting).await;
-    let (tcp, address) =
-        connected.map_err(|_| format!("{peer} did not answer within {within:?}"))??;
-    let (stream, _key): (_, PublicKey) = tls
-        .connect(tcp, address, within)
-        .await
-        .map_err(|error| error.to_string())?;
+    let (tcp, address) = connected.map_err(|_| ConnectError::NoAnswer {
+        peer: peer.to_owned(),
+        within,
+    })??;
+    answered();
+    let (stream, _key): (_, PublicKey) = tls.connect(tcp, address, within).await?;
     Ok((stream, address))
+}
+
+/// Why a far end was not connected to.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Its name did not resolve.
+    #[error("{peer}: {error}")]
+    Name {
+        /// The far end, as it was given.
+        peer: String,
+        /// What the resolver said.
+        error: io::Error,
+    },
+    /// Its name has no address.
+    #[error("{0}: the name has no address")]
+    NoAddress(String),
+    /// The connection was refused, or there is no way to the address.
+    #[error("cannot connect to {address}: {error}")]
+    Tcp {
+        /// The last address that was tried.
+        address: SocketAddr,
+        /// How it failed.
+        error: io::Error,
+    },
+    /// There was no answer in time.
+    #[error("{peer} did not answer within {within:?}")]
+    NoAnswer {
+        /// The far end, as it was given.
+        peer: String,
+        /// The time that it had.
+        within: Duration,
+    },
+    /// The handshake failed.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+impl ConnectError {
+    /// Whether it says that there is no far end to be had, and not only that none answered yet.
+    fn is_definite(&self) -> bool {
+        match self {
+            ConnectError::Tcp { error, .. } => error.kind() != io::ErrorKind::TimedOut,
+            ConnectError::Tls(error) => !matches!(error, TlsError::TimedOut { .. }),
+            ConnectError::Name { .. } | ConnectError::NoAddress(_) => false,
+            ConnectError::NoAnswer { .. } => false,
+        }
+    }
 }

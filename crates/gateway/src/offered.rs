@@ -1,27 +1,39 @@
 //! Flows that the other end opens: allowed targets are connected to, others refused.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc};
 
-use tokio::{
-    net::{TcpStream, lookup_host},
-    sync::mpsc,
-    time::timeout,
-};
+use tokio::{net::TcpStream, sync::mpsc, time::timeout};
 
 use crate::{
+    admission::Descriptors,
     flow::FlowHandle,
+    folded::RateLimitedLog,
     http_proxy::Exchange,
     link::{FlowOffer, SharedLink},
-    policy::SharedPolicy,
+    lookups::PeerLookups,
+    policy::{Policy, SharedPolicy},
     refusal::Refusal,
     target::{Host, Target},
 };
+
+/// Where a peer's flows may lead, and what they need on the way.
+#[derive(Clone)]
+pub struct Targets {
+    /// Rules and time-outs.
+    pub policy: Arc<SharedPolicy>,
+    /// The peer's look-ups.
+    pub lookups: PeerLookups,
+    /// The process's file descriptors.
+    pub descriptors: Arc<Descriptors>,
+    /// Where refusals are logged.
+    pub refusals: RateLimitedLog,
+}
 
 /// Serves the flows that are offered on `link`, until it ends.
 pub async fn serve(
     link: Arc<SharedLink>,
     mut offers: mpsc::UnboundedReceiver<FlowOffer>,
-    policy: Arc<SharedPolicy>,
+    targets: Targets,
 ) {
     let link = {
         // The receiver outlives the link otherwise.
@@ -33,16 +45,19 @@ pub async fn serve(
         let Some(link) = link.upgrade() else {
             return;
         };
-        tokio::spawn(serve_flow(link, offer, Arc::clone(&policy)));
+        tokio::spawn(serve_flow(link, offer, targets.clone()));
     }
 }
 
-async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, policy: Arc<SharedPolicy>) {
+async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
     let signals = link.offered_flow(offer.flow);
     let handle = FlowHandle::new(Arc::clone(&link), offer.flow, Arc::clone(&signals));
-    let policy = policy.load();
+    let policy = targets.policy.load();
+    let Some(descriptor) = targets.descriptors.for_flow() else {
+        return targets.refuse(&link, &offer, Refusal::Limit);
+    };
     let connected = tokio::select! {
-        connected = connect(&offer.target, &policy.allow, policy.timeouts.connect) => connected,
+        connected = connect(&offer.target, &policy, &targets.lookups) => connected,
         // The other end no longer wants it.
         _ = signals.over() => return,
     };
@@ -55,35 +70,40 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, policy: Arc<SharedP
             handle
                 .run(tcp, Vec::new(), Exchange::TUNNEL, policy.timeouts.idle)
                 .await;
+            drop(descriptor);
         }
-        Err(refusal) => {
-            tracing::info!(
-                peer = %link.peer,
-                target = %offer.target,
-                refusal = refusal.in_own_words(),
-                "refused a connection for the peer"
-            );
-            let text = refusal.to_string();
-            link.with(|link, _| link.refuse_flow(offer.flow, refusal.wire_code(), &text));
-        }
+        Err(refusal) => targets.refuse(&link, &offer, refusal),
+    }
+}
+
+impl Targets {
+    fn refuse(&self, link: &SharedLink, offer: &FlowOffer, refusal: Refusal) {
+        self.refusals.add(format!(
+            "refused a connection for the peer {} to {}: {}",
+            link.peer,
+            offer.target.escape_debug(),
+            refusal.in_own_words()
+        ));
+        let text = refusal.to_string();
+        link.with(|link, _| link.refuse_flow(offer.flow, refusal.wire_code(), &text));
     }
 }
 
 /// Connects to the first address of `target` that is allowed and answers.
 async fn connect(
     target: &str,
-    allow: &crate::rules::AllowRules,
-    within: Duration,
+    policy: &Policy,
+    lookups: &PeerLookups,
 ) -> Result<(TcpStream, Target), Refusal> {
     let target = Target::from_wire(target.as_bytes()).map_err(|_| Refusal::NameNotResolved)?;
     let connecting = async {
-        let addresses = resolve(&target).await?;
         let host = target.host.to_string();
         let mut refusal = Refusal::NotAllowed;
-        for address in addresses
-            .into_iter()
-            .filter(|&address| allow.allows(&host, address))
-        {
+        for address in resolve(&target, policy, lookups).await? {
+            if let Err(reason) = policy.judge(&host, address) {
+                refusal = reason;
+                continue;
+            }
             match TcpStream::connect(address).await {
                 Ok(tcp) => return Ok(tcp),
                 Err(error) => refusal = Refusal::from_connect_error(&error),
@@ -91,24 +111,26 @@ async fn connect(
         }
         Err(refusal)
     };
-    let tcp = timeout(within, connecting)
+    let tcp = timeout(policy.timeouts.connect, connecting)
         .await
         .unwrap_or(Err(Refusal::TimedOut))?;
     Ok((tcp, target))
 }
 
-async fn resolve(target: &Target) -> Result<Vec<SocketAddr>, Refusal> {
+async fn resolve(
+    target: &Target,
+    policy: &Policy,
+    lookups: &PeerLookups,
+) -> Result<Vec<SocketAddr>, Refusal> {
     match &target.host {
         Host::Ipv4(address) => Ok(vec![SocketAddr::from((*address, target.port))]),
         Host::Ipv6(address) => Ok(vec![SocketAddr::from((*address, target.port))]),
-        Host::Domain(name) => {
-            let found = lookup_host((name.as_str(), target.port)).await;
-            let addresses: Vec<_> = found.map_err(|_| Refusal::NameNotResolved)?.collect();
-            if addresses.is_empty() {
-                Err(Refusal::NameNotResolved)
-            } else {
-                Ok(addresses)
-            }
+        Host::Domain(name) if !policy.allow.may_allow(name, target.port) => {
+            Err(Refusal::NotAllowed)
         }
+        Host::Domain(name) => match lookups.resolve(name, target.port).await {
+            Ok(addresses) if !addresses.is_empty() => Ok(addresses),
+            _ => Err(Refusal::NameNotResolved),
+        },
     }
 }

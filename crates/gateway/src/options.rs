@@ -189,6 +189,10 @@ options! {
          more. Others on the machine can see flags: prefer `admin_token_file`.").secret();
     ADMIN_TOKEN_FILE = OptionSpec::new(BOTH, "admin_token_file", "FILE", Nothing,
         "A file that holds the admin token; only its owner may read it.");
+    ADMIN_HOST = OptionSpec::new(BOTH, "admin_host", "NAME", Nothing,
+        "A name by which clients reach the admin listener. Requests for other names are refused, \
+         except IP addresses and `localhost`, so that no web page can read it through a name of its \
+         own.").repeats();
     RATE = OptionSpec::new(BOTH, "rate", "RATE", Nothing,
         "The most that this end sends on its links, such as 20Mbit; without it, as much as \
          they take.");

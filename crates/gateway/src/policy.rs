@@ -1,9 +1,13 @@
 //! What may change while a gateway runs: rules and time-outs, replaced whole on SIGHUP.
 
-use std::sync::{Arc, RwLock};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    sync::{Arc, RwLock},
+};
 
 use crate::{
     config::{CommonConfig, Timeouts},
+    refusal::Refusal,
     rules::{AllowRules, ExcludeRules},
 };
 
@@ -16,16 +20,22 @@ pub struct Policy {
     pub exclude: ExcludeRules,
     /// When to give up.
     pub timeouts: Timeouts,
+    own: Arc<OwnAddresses>,
 }
+
+/// Where this gateway listens itself. A peer that could connect there would read its admin pages,
+/// or send flows round in circles.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnAddresses(Vec<SocketAddr>);
 
 /// The policy of the moment.
 #[derive(Debug)]
 pub struct SharedPolicy(RwLock<Arc<Policy>>);
 
 impl SharedPolicy {
-    /// The policy that `config` states.
-    pub fn new(config: &CommonConfig) -> SharedPolicy {
-        SharedPolicy(RwLock::new(Arc::new(Policy::of(config))))
+    /// The policy that `config` states, of a gateway that listens at `own`.
+    pub fn new(config: &CommonConfig, own: OwnAddresses) -> SharedPolicy {
+        SharedPolicy(RwLock::new(Arc::new(Policy::of(config, Arc::new(own)))))
     }
 
     /// The present policy.
@@ -35,16 +45,121 @@ impl SharedPolicy {
 
     /// From now on, the policy that `config` states.
     pub fn replace(&self, config: &CommonConfig) {
-        *self.0.write().expect("held for a moment") = Arc::new(Policy::of(config));
+        let mut policy = self.0.write().expect("held for a moment");
+        let own = Arc::clone(&policy.own);
+        *policy = Arc::new(Policy::of(config, own));
     }
 }
 
 impl Policy {
-    fn of(config: &CommonConfig) -> Policy {
+    fn of(config: &CommonConfig, own: Arc<OwnAddresses>) -> Policy {
         Policy {
+            own,
             allow: config.allow.clone(),
             exclude: config.exclude.clone(),
             timeouts: config.timeouts,
         }
+    }
+
+    /// Whether this end may connect to `address` for a peer whose flow asked for `host`; if not,
+    /// why not. A gateway's own addresses need a rule that names them exactly.
+    pub fn judge(&self, host: &str, address: SocketAddr) -> Result<(), Refusal> {
+        if !self.allow.allows(host, address) {
+            return Err(Refusal::NotAllowed);
+        }
+        if self.own.reached_by(address) && !self.allow.names_exactly(host, address) {
+            return Err(Refusal::OwnAddress);
+        }
+        Ok(())
+    }
+}
+
+impl OwnAddresses {
+    /// The addresses of these listeners, and where the admin pages are.
+    pub fn new(listeners: impl IntoIterator<Item = SocketAddr>, config: &CommonConfig) -> Self {
+        let admin = config.admin.as_ref().map(|admin| admin.listen);
+        OwnAddresses(listeners.into_iter().chain(admin).collect())
+    }
+
+    /// Whether a connection to `target` may end at one of them. Of listeners on loopback or on all
+    /// addresses, each loopback or unspecified address counts, of both families.
+    fn reached_by(&self, target: SocketAddr) -> bool {
+        let host = target.ip().to_canonical();
+        self.0.iter().any(|own| {
+            let listens = own.ip().to_canonical();
+            own.port() == target.port()
+                && (listens == host
+                    || (is_here(listens) && is_here(host))
+                    || (listens.is_unspecified() && is_of_this_machine(host)))
+        })
+    }
+}
+
+/// Whether it is a loopback address, or stands for one: connections to the unspecified address
+/// reach this machine.
+fn is_here(address: IpAddr) -> bool {
+    let embedded = match address {
+        // ::127.0.0.1, an old form that no system should route.
+        IpAddr::V6(address) => address.to_ipv4().map(IpAddr::V4),
+        IpAddr::V4(_) => None,
+    };
+    let is_here = |address: IpAddr| {
+        // All of 0.0.0.0/8 is "this host on this network" (RFC 1122, section 3.2.1.3).
+        let is_zero_net = matches!(address, IpAddr::V4(v4) if v4.octets()[0] == 0);
+        address.is_loopback() || address.is_unspecified() || is_zero_net
+    };
+    is_here(address) || embedded.is_some_and(is_here)
+}
+
+/// Whether a network interface has the address: only then a socket can be bound to it.
+fn is_of_this_machine(address: IpAddr) -> bool {
+    let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    address != unspecified && UdpSocket::bind((address, 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(listeners: &[&str]) -> OwnAddresses {
+        let parsed = listeners
+            .iter()
+            .map(|text| text.parse().expect("an address"));
+        OwnAddresses(parsed.collect())
+    }
+
+    #[test]
+    fn each_spelling_of_a_listener_on_this_machine_reaches_it() {
+        for listener in ["127.0.0.1:9002", "[::1]:9002", "0.0.0.0:9002", "[::]:9002"] {
+            let own = own(&["10.0.0.1:1", listener]);
+            for target in [
+                "127.0.0.1:9002",
+                "127.0.0.2:9002",
+                "127.255.255.254:9002",
+                "0.0.0.0:9002",
+                "0.1.2.3:9002",
+                "[::1]:9002",
+                "[::]:9002",
+                "[::ffff:127.0.0.1]:9002",
+                "[::ffff:0.0.0.0]:9002",
+                "[::127.0.0.1]:9002",
+            ] {
+                let target = target.parse().expect("an address");
+                assert!(own.reached_by(target), "{listener} by {target}");
+            }
+            for target in ["127.0.0.1:9003", "192.0.2.1:9002", "[2001:db8::1]:9002"] {
+                let target = target.parse().expect("an address");
+                assert!(!own.reached_by(target), "{listener} by {target}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_listener_of_one_interface_is_reached_by_its_address() {
+        let own = own(&["192.0.2.7:7000"]);
+        for target in ["192.0.2.7:7000", "[::ffff:192.0.2.7]:7000"] {
+            assert!(own.reached_by(target.parse().expect("an address")));
+        }
+        assert!(!own.reached_by("127.0.0.1:7000".parse().expect("an address")));
     }
 }

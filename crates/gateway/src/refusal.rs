@@ -6,6 +6,10 @@
 use std::fmt;
 use std::io;
 
+use refrain_proto::ResetReason;
+
+use crate::flow::reset_code;
+
 /// Why a flow was not opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -28,11 +32,19 @@ pub enum Refusal {
     Limit = 7,
     /// One of the gateways is shutting down.
     Draining = 8,
+    /// The target reset the connection.
+    TargetReset = 9,
+    /// The lane that carried the connection was lost, and the link may have others.
+    LaneLost = 10,
+    /// A prediction of the connection's bytes was confirmed wrongly.
+    Misconfirmed = 11,
+    /// The target is an address of the connecting gateway itself.
+    OwnAddress = 12,
 }
 
 impl Refusal {
     /// Each refusal once, in the order of the wire codes.
-    pub const ALL: [Refusal; 9] = [
+    pub const ALL: [Refusal; 13] = [
         Refusal::Other,
         Refusal::NotAllowed,
         Refusal::NameNotResolved,
@@ -42,6 +54,10 @@ impl Refusal {
         Refusal::LinkDown,
         Refusal::Limit,
         Refusal::Draining,
+        Refusal::TargetReset,
+        Refusal::LaneLost,
+        Refusal::Misconfirmed,
+        Refusal::OwnAddress,
     ];
 
     /// The code on the wire.
@@ -74,6 +90,29 @@ impl Refusal {
             Refusal::LinkDown => "the link to the other side is down".to_owned(),
             Refusal::Limit => "a limit on open flows or memory was reached".to_owned(),
             Refusal::Draining => "one of the gateways is shutting down".to_owned(),
+            Refusal::TargetReset => "the target reset the connection".to_owned(),
+            Refusal::LaneLost => {
+                "the connection between the gateways was lost; try again".to_owned()
+            }
+            Refusal::OwnAddress => format!(
+                "the target is an address of the gateway itself; only an allow rule of \
+                 {connecting_end} that names this host and port permits it"
+            ),
+            Refusal::Misconfirmed => {
+                "a prediction for the connection did not hold; try again".to_owned()
+            }
+        }
+    }
+
+    /// What the reset of a flow means to a client that waits for its target.
+    pub fn from_reset(reason: ResetReason) -> Refusal {
+        match reason {
+            ResetReason::ByPeer(reset_code::APPLICATION) => Refusal::TargetReset,
+            ResetReason::ByPeer(reset_code::IDLE) => Refusal::TimedOut,
+            ResetReason::ByPeer(reset_code::GATEWAY) => Refusal::Draining,
+            ResetReason::ByPeer(_) => Refusal::Other,
+            ResetReason::LaneLost => Refusal::LaneLost,
+            ResetReason::Misconfirmed => Refusal::Misconfirmed,
         }
     }
 
@@ -125,6 +164,19 @@ mod tests {
             refusal.in_own_words(),
             shown.replace("the other side", "this end")
         );
+    }
+
+    #[test]
+    fn each_kind_of_reset_has_its_own_reason_and_none_is_a_link_that_is_down() {
+        let codes = (0..=255).map(ResetReason::ByPeer);
+        let all = codes.chain([ResetReason::LaneLost, ResetReason::Misconfirmed]);
+        for reason in all {
+            assert_ne!(Refusal::from_reset(reason), Refusal::LinkDown, "{reason:?}");
+        }
+        let reset = ResetReason::ByPeer(reset_code::APPLICATION);
+        assert_eq!(Refusal::from_reset(reset), Refusal::TargetReset);
+        let lost = Refusal::from_reset(ResetReason::LaneLost);
+        assert_eq!(lost, Refusal::LaneLost);
     }
 
     #[test]

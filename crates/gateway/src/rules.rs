@@ -44,6 +44,31 @@ impl AllowRules {
         self.rules.iter().any(covers)
     }
 
+    /// Whether a flow to `name` may be allowed, whatever the name resolves to. If not, there is no
+    /// need to resolve it.
+    pub fn may_allow(&self, name: &str, port: u16) -> bool {
+        let may_cover = |rule: &Rule| match &rule.host {
+            HostPattern::Net(_) => rule.ports.contains(&port),
+            _ => rule.covers(name, None, port),
+        };
+        self.rules.iter().any(may_cover)
+    }
+
+    /// Whether a rule names this target and no other: its host and its port, no range.
+    pub fn names_exactly(&self, requested_host: &str, resolved: SocketAddr) -> bool {
+        let is_exact = |rule: &Rule| {
+            let one_host = match &rule.host {
+                HostPattern::Name(_) => true,
+                HostPattern::Net(net) => net.prefix_len() == net.max_prefix_len(),
+                HostPattern::Any | HostPattern::Below(_) => false,
+            };
+            one_host && rule.ports.start() == rule.ports.end()
+        };
+        let (address, port) = (resolved.ip(), resolved.port());
+        let mut exact = self.rules.iter().filter(|rule| is_exact(rule));
+        exact.any(|rule| rule.covers(requested_host, Some(address), port))
+    }
+
     /// What is allowed, for the log and `status`.
     pub fn describe(&self) -> String {
         if *self == AllowRules::loopback() {
@@ -305,6 +330,41 @@ mod tests {
             );
         }
         assert!(default.describe().contains("loopback alone"));
+    }
+
+    #[test]
+    fn only_rules_of_one_host_and_one_port_name_a_target_exactly() {
+        let exactly = |rule: &str, host: &str, address: &str| {
+            let rules = AllowRules::new(vec![rule.parse().unwrap()]);
+            rules.names_exactly(host, address.parse().unwrap())
+        };
+        assert!(exactly("127.0.0.1:9002", "x", "127.0.0.1:9002"));
+        assert!(exactly("127.0.0.1:9002", "x", "[::ffff:127.0.0.1]:9002"));
+        assert!(exactly("localhost:9002", "localhost", "[::1]:9002"));
+        for rule in [
+            "127.0.0.1:*",
+            "127.0.0.0/8:9002",
+            "*:9002",
+            "127.0.0.1:9002-9003",
+        ] {
+            assert!(!exactly(rule, "x", "127.0.0.1:9002"), "{rule}");
+        }
+        assert!(!exactly("127.0.0.1:9002", "x", "127.0.0.1:9003"));
+    }
+
+    #[test]
+    fn names_that_no_rule_can_allow_are_known_before_they_are_resolved() {
+        let may = |rule: &str, name: &str, port| {
+            AllowRules::new(vec![rule.parse().unwrap()]).may_allow(name, port)
+        };
+        assert!(
+            may("10.0.0.0/8:80", "a.example", 80),
+            "it may resolve there"
+        );
+        assert!(!may("10.0.0.0/8:80", "a.example", 81));
+        assert!(may("*.example:*", "a.example", 81));
+        assert!(!may("*.example:*", "a.test", 81));
+        assert!(!may("a.test:80", "b.test", 80));
     }
 
     #[test]

@@ -200,6 +200,34 @@ impl ClientTls {
     }
 }
 
+/// Which way bytes went that were damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Damage {
+    /// This end received them.
+    Received,
+    /// The peer received them, and said so.
+    Sent,
+}
+
+impl Damage {
+    /// Whether an error of an established connection means that bytes were damaged on the way: TLS
+    /// authenticates each record, so neither end can have written them so.
+    pub fn of(error: &io::Error) -> Option<Damage> {
+        match error.get_ref()?.downcast_ref()? {
+            rustls::Error::DecryptError
+            | rustls::Error::InvalidMessage(_)
+            | rustls::Error::PeerSentOversizedRecord => Some(Damage::Received),
+            rustls::Error::AlertReceived(
+                AlertDescription::BadRecordMac
+                | AlertDescription::DecodeError
+                | AlertDescription::RecordOverflow
+                | AlertDescription::UnexpectedMessage,
+            ) => Some(Damage::Sent),
+            _ => None,
+        }
+    }
+}
+
 /// Accepts exactly the keys of a set, on either side of a handshake.
 #[derive(Debug)]
 struct PinnedKeys {

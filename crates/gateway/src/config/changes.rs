@@ -7,9 +7,9 @@ use super::{
     AdminConfig, CommonConfig, FarConfig, HistoryOptions, MatchingConfig, NearConfig, Timeouts,
 };
 use crate::options::{
-    ADMIN, ADMIN_TOKEN, CACHE, CHUNK_HASH, CHUNK_MAX, CHUNK_MIN, CHUNK_SIZE, DEAD_AFTER,
-    DRAIN_TIMEOUT, EFFORT, FORWARD, HTTP_PROXY, KEY, LANES, LANES_MAX, LISTEN, LOG, MARKER,
-    MARKER_TABLE, MATCHING, MEMORY, MODE, OptionSpec, PEER, PEER_KEY, PREDICT, RATE, REALM,
+    ADMIN, ADMIN_HOST, ADMIN_TOKEN, CACHE, CHUNK_HASH, CHUNK_MAX, CHUNK_MIN, CHUNK_SIZE,
+    DEAD_AFTER, DRAIN_TIMEOUT, EFFORT, FORWARD, HTTP_PROXY, KEY, LANES, LANES_MAX, LISTEN, LOG,
+    MARKER, MARKER_TABLE, MATCHING, MEMORY, MODE, OptionSpec, PEER, PEER_KEY, PREDICT, RATE, REALM,
     SAMPLING_PERIOD, SIMD, SOCKS5, STORE, STORE_ALSO, STORE_SIZE, WINDOW_BYTES,
 };
 
@@ -125,6 +125,7 @@ impl CommonConfig {
             (&KEY, key.public() != new.key.public()),
             (&FORWARD, *forwards != new.forwards),
             (&ADMIN, listen(admin) != listen(&new.admin)),
+            (&ADMIN_HOST, hosts(admin) != hosts(&new.admin)),
             (&ADMIN_TOKEN, !same_token(admin, &new.admin)),
             (&RATE, *rate != new.rate),
             (&MODE, *mode != new.mode),
@@ -159,6 +160,10 @@ fn named<const N: usize>(
 
 fn listen(admin: &Option<AdminConfig>) -> Option<std::net::SocketAddr> {
     admin.as_ref().map(|admin| admin.listen)
+}
+
+fn hosts(admin: &Option<AdminConfig>) -> &[String] {
+    admin.as_ref().map_or(&[], |admin| &admin.hosts)
 }
 
 /// Wherever the token stands: which of its two options gave it is not kept.

@@ -40,6 +40,12 @@ pub enum Mismatch {
     /// A token without a listener, or given twice.
     #[error("needs --admin, and only one of --admin-token and --admin-token-file")]
     StrayToken,
+    /// Names of a listener that there is not.
+    #[error("needs --admin")]
+    StrayAdminHost,
+    /// An address as a name of the admin listener.
+    #[error("must be a name: requests for IP addresses are answered in any case")]
+    AdminHostAddress,
     /// A token that is guessed or mangled easily.
     #[error("a token has 16 characters or more, and no spaces")]
     WeakToken,

@@ -30,7 +30,7 @@ impl Client {
                 exchange,
             }) => (target, Some(head), exchange),
             Err(error) => {
-                tracing::info!(%error, "an HTTP client was refused");
+                self.refuse(format!("refused an HTTP client: {error}"));
                 return self.answer(&error.response()).await;
             }
         };
@@ -48,7 +48,9 @@ impl Client {
                 Ok(())
             }
             Err(refusal) => {
-                tracing::info!(listener = %self.listener, %target, %refusal, "refused a connection through the HTTP proxy");
+                self.refuse(format!(
+                    "refused a connection through the HTTP proxy to {target}: {refusal}"
+                ));
                 self.answer(&http_proxy::refused_response(refusal, &target))
                     .await
             }

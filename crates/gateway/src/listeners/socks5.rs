@@ -30,7 +30,7 @@ impl Client {
         let target = match request {
             Ok(target) => target,
             Err(error) => {
-                tracing::info!(%error, "a SOCKS5 client was refused");
+                self.refuse(format!("refused a SOCKS5 client: {error}"));
                 return match error.reply() {
                     Some(reply) => self.tcp.write_all(&reply).await,
                     None => Ok(()),
@@ -45,7 +45,9 @@ impl Client {
                 Ok(())
             }
             Err(refusal) => {
-                tracing::info!(listener = %self.listener, %target, %refusal, "refused a SOCKS5 connection");
+                self.refuse(format!(
+                    "refused a SOCKS5 connection to {target}: {refusal}"
+                ));
                 self.tcp.write_all(&socks5::reply_refused(refusal)).await
             }
         }

@@ -10,8 +10,10 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
+use refrain_proto::{LaneFault, Link};
+
 use super::{
-    Near, connect,
+    Near, Outlook, connect_noting,
     dial_plan::{Dial, DialPlan, Ending},
 };
 use crate::{
@@ -82,6 +84,12 @@ impl Dialer {
     }
 
     fn note_lanes_up(&mut self, lanes_up: usize) {
+        let outlook = *self.near.outlook.borrow();
+        match (lanes_up, outlook) {
+            (0, Outlook::Up) => self.near.note_outlook(Outlook::Dialling),
+            (1.., _) => self.near.note_outlook(Outlook::Up),
+            (0, _) => {}
+        }
         if self.plan.note_lanes_up(lanes_up) {
             self.near.clear_error();
         }
@@ -109,34 +117,73 @@ impl Dialer {
 async fn keep_lane(near: Arc<Near>, link: Arc<SharedLink>) -> Ending {
     let within = near.policy.load().timeouts.connect;
     let peer = near.config.peer.to_string();
-    let dialled = async {
-        let (stream, address) = connect(&peer, &near.tls, within).await?;
-        lane::prepare(
-            stream.get_ref().0.tcp(),
-            near.config.common.timeouts.dead_after,
-        )
-        .map_err(|error| error.to_string())?;
-        let (lane, signals) =
-            link.begin_lane(|link, now| link.dial_lane(now).ok_or("the link has no lane left"))?;
-        Ok::<_, String>((stream, address, lane, signals))
-    };
-    let (stream, address, lane, signals) = match dialled.await {
+    let answered = || near.peer_is_back_from(Outlook::Refused);
+    let dialled = connect_noting(&peer, &near.tls, within, answered).await;
+    let (stream, address) = match dialled {
         Ok(dialled) => dialled,
+        Err(error) => {
+            if error.is_definite() {
+                near.peer_is_gone(&link, Outlook::Refused);
+            }
+            near.note_error(error.to_string());
+            return Ending::Failed;
+        }
+    };
+    near.peer_is_back_from(Outlook::Silent);
+    let begun = lane::prepare(
+        stream.get_ref().0.tcp(),
+        near.config.common.timeouts.dead_after,
+    )
+    .map_err(|error| error.to_string())
+    .and_then(|()| {
+        let dial = |link: &mut Link, now| link.dial_lane(now).ok_or("the link has no lane left");
+        Ok(link.begin_lane(dial)?)
+    });
+    let (lane, signals) = match begun {
+        Ok(begun) => begun,
         Err(error) => {
             near.note_error(error);
             return Ending::Failed;
         }
     };
     let began = Instant::now();
-    let end = lane::run(link, lane, signals, stream, near.pace.clone()).await;
+    let mut lanes_up = link.lanes_up();
+    let had_lanes = *lanes_up.borrow_and_update() > 0;
+    let end = lane::run(Arc::clone(&link), lane, signals, stream, near.pace.clone()).await;
+    let came_up = had_lanes || lanes_up.has_changed().unwrap_or(true);
+    match end {
+        LaneEnd::Lane(LaneFault::Silent) => near.peer_is_gone(&link, Outlook::Silent),
+        _ if !came_up => near.peer_is_gone(&link, Outlook::Refused),
+        _ => {}
+    }
     let ending = match end {
         LaneEnd::Refused(_) => Ending::Refused,
         _ => Ending::after(began.elapsed()),
     };
     let text = match end {
         LaneEnd::Io(error) => near.tls.explain(error, address).to_string(),
+        LaneEnd::Damaged(_) => {
+            let times = link.damaged_lanes();
+            format!("{end}, at {address} ({times} so far on this link)")
+        }
         other => other.to_string(),
     };
     near.note_error(format!("a lane ended: {text}"));
     ending
+}
+
+impl Near {
+    /// The far end gave a sign of life that ends this outlook.
+    fn peer_is_back_from(&self, outlook: Outlook) {
+        if *self.outlook.borrow() == outlook {
+            self.note_outlook(Outlook::Dialling);
+        }
+    }
+
+    /// The far end is out of reach; but for lanes that are still up.
+    fn peer_is_gone(&self, link: &SharedLink, outlook: Outlook) {
+        if *link.lanes_up().borrow() == 0 {
+            self.note_outlook(outlook);
+        }
+    }
 }
