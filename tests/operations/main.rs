@@ -11,6 +11,7 @@ mod limits;
 mod log;
 mod signals;
 mod status;
+mod waiting;
 
 use std::{io::ErrorKind, net::SocketAddr};
 
