@@ -11,7 +11,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     net::{IpAddr, Ipv6Addr, SocketAddr},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -48,6 +51,17 @@ pub struct Descriptors {
 #[derive(Debug)]
 pub struct FlowDescriptor {
     _permit: OwnedSemaphorePermit,
+    /// The count of the flows of its peer, if it is for one.
+    of_peer: Option<Arc<AtomicUsize>>,
+}
+
+/// The file descriptors of one peer's flows, on all its links.
+#[derive(Clone, Debug)]
+pub struct PeerDescriptors {
+    descriptors: Arc<Descriptors>,
+    flows: Arc<AtomicUsize>,
+    /// Whether there are other peers, to which it must leave some.
+    has_others: bool,
 }
 
 impl Descriptors {
@@ -82,7 +96,19 @@ impl Descriptors {
     /// One for a flow, unless flows have all of theirs.
     pub fn for_flow(&self) -> Option<FlowDescriptor> {
         let permit = Arc::clone(&self.flows).try_acquire_owned().ok()?;
-        Some(FlowDescriptor { _permit: permit })
+        Some(FlowDescriptor {
+            _permit: permit,
+            of_peer: None,
+        })
+    }
+
+    /// Those of a peer, which shares them with others if it `has_others`.
+    pub fn of_peer(self: &Arc<Descriptors>, has_others: bool) -> PeerDescriptors {
+        PeerDescriptors {
+            descriptors: Arc::clone(self),
+            flows: Arc::default(),
+            has_others,
+        }
     }
 
     /// The unproven connections of a listener at `address`.
@@ -98,6 +124,30 @@ impl Descriptors {
             state: Mutex::default(),
             left: Notify::new(),
         })
+    }
+}
+
+impl PeerDescriptors {
+    /// One for a flow of the peer. A peer never has more than are free (a dynamic threshold:
+    /// Choudhury and Hahne, 1998): one that takes all it gets has half, and another half of the
+    /// rest, so that each newcomer finds some.
+    pub fn for_flow(&self) -> Option<FlowDescriptor> {
+        let held = self.flows.load(Ordering::Relaxed);
+        if self.has_others && held >= self.descriptors.flows.available_permits() {
+            return None;
+        }
+        let mut descriptor = self.descriptors.for_flow()?;
+        self.flows.fetch_add(1, Ordering::Relaxed);
+        descriptor.of_peer = Some(Arc::clone(&self.flows));
+        Some(descriptor)
+    }
+}
+
+impl Drop for FlowDescriptor {
+    fn drop(&mut self) {
+        if let Some(flows) = &self.of_peer {
+            flows.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -357,6 +407,23 @@ mod tests {
                 assert!(flows >= limit / 4);
             }
         }
+    }
+
+    #[test]
+    fn a_peer_that_takes_all_it_gets_leaves_some_to_each_other() {
+        let descriptors = Descriptors::new(4096, 1);
+        let all = descriptors.flows.available_permits();
+        let mut held = Vec::new();
+        for greedy in 0..4 {
+            let peer = descriptors.of_peer(true);
+            let flows: Vec<_> = std::iter::from_fn(|| peer.for_flow()).collect();
+            assert!(flows.len() >= all >> (greedy + 2), "{}", flows.len());
+            held.push((peer, flows));
+        }
+        held.clear();
+        let only = descriptors.of_peer(false);
+        let flows: Vec<_> = std::iter::from_fn(|| only.for_flow()).collect();
+        assert_eq!(flows.len(), all);
     }
 
     #[derive(Clone, Copy, Debug)]

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    admission::{Descriptors, Visit},
+    admission::{Descriptors, PeerDescriptors, Visit},
     config::FarConfig,
     folded::{RateLimitedLog, RateLimitedLogs},
     gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
@@ -61,6 +61,7 @@ pub struct Far {
     address: SocketAddr,
     forward_addresses: Vec<SocketAddr>,
     descriptors: Arc<Descriptors>,
+    peer_descriptors: Mutex<BTreeMap<PublicKey, PeerDescriptors>>,
     /// Changes whenever a lane begins.
     lanes_begun: watch::Sender<()>,
     lookups: Lookups,
@@ -97,6 +98,7 @@ impl Far {
             // Lanes, the admin page, and forwards.
             descriptors: Descriptors::of_process(2 + forward_addresses.len()),
             forward_addresses,
+            peer_descriptors: Mutex::default(),
             lanes_begun: watch::Sender::new(()),
             lookups: Lookups::of_system(),
             refusals: RateLimitedLogs::default(),
@@ -330,12 +332,20 @@ impl Far {
         errors.remove(&peer);
     }
 
+    fn descriptors_of(&self, peer: PublicKey) -> PeerDescriptors {
+        let has_others = self.peers.load().len() > 1;
+        let mut all = self.peer_descriptors.lock().expect("held for a moment");
+        let own = all.entry(peer);
+        own.or_insert_with(|| self.descriptors.of_peer(has_others))
+            .clone()
+    }
+
     /// Where the flows of a peer may lead.
     fn targets(&self, peer: PublicKey) -> Targets {
         Targets {
             policy: Arc::clone(&self.policy),
             lookups: self.lookups.of(peer),
-            descriptors: Arc::clone(&self.descriptors),
+            descriptors: self.descriptors_of(peer),
             refusals: self.refusals.of(peer),
         }
     }

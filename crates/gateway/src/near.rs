@@ -165,7 +165,7 @@ impl Near {
         let targets = Targets {
             policy: Arc::clone(&self.policy),
             lookups: self.lookups.of(self.config.peer_key),
-            descriptors: Arc::clone(&self.descriptors),
+            descriptors: self.descriptors.of_peer(false),
             refusals: self.refusals.clone(),
         };
         tokio::spawn(offered::serve(Arc::clone(&link), offers, targets));

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use tokio::{net::TcpStream, sync::mpsc, time::timeout};
 
 use crate::{
-    admission::Descriptors,
+    admission::PeerDescriptors,
     flow::FlowHandle,
     folded::RateLimitedLog,
     http_proxy::Exchange,
@@ -23,8 +23,8 @@ pub struct Targets {
     pub policy: Arc<SharedPolicy>,
     /// The peer's look-ups.
     pub lookups: PeerLookups,
-    /// The process's file descriptors.
-    pub descriptors: Arc<Descriptors>,
+    /// The peer's file descriptors.
+    pub descriptors: PeerDescriptors,
     /// Where refusals are logged.
     pub refusals: RateLimitedLog,
 }
