@@ -1,7 +1,9 @@
 //! One source with many silent connections keeps no lane of another source out.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    io::{Read, Write},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    process::Child,
     thread::sleep,
     time::Duration,
 };
@@ -10,7 +12,13 @@ use socket2::{Domain, Socket, Type};
 
 use crate::{
     assert_serves,
-    common::{addresses::forward, origin, site::Site},
+    common::{
+        PATIENCE,
+        addresses::{forward, free_address},
+        command::command,
+        eventually, origin,
+        site::Site,
+    },
 };
 
 /// Silent connections that come and come again, faster than a handshake is made.
@@ -56,4 +64,57 @@ fn a_flood_of_one_address_keeps_no_other_out() {
     near.wait_until_up();
     assert_serves(address);
     flooding.join().expect("no panic");
+}
+
+#[test]
+fn a_server_of_archives_keeps_slow_requests_of_others_through_a_flood() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    std::fs::write(folder.path().join("page"), "hello").expect("a disk");
+    let port = free_address().port();
+    let listen = format!("0.0.0.0:{port}");
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let mut server = command(&[
+        "czip",
+        "serve",
+        ".",
+        "--listen",
+        &listen,
+        "--connections",
+        "16",
+    ])
+    .current_dir(folder.path())
+    .spawn()
+    .expect("the program starts");
+    let mut slow = eventually("it listens", || TcpStream::connect(address).ok());
+    slow.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    slow.write_all(b"GET /page HTTP/1.1\r\n")
+        .expect("a connection");
+    let _silent = flood(Ipv4Addr::new(127, 0, 0, 2), address, 100);
+    // Another one is served beside all that is silent.
+    let mut other = TcpStream::connect(address).expect("it listens");
+    other.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    for (stream, rest) in [
+        (
+            &mut other,
+            "GET /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        ),
+        (&mut slow, "Host: a\r\nConnection: close\r\n\r\n"),
+    ] {
+        stream.write_all(rest.as_bytes()).expect("a connection");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("hello"),
+            "{answer}"
+        );
+    }
+}
+
+struct KilledOnDrop(Child);
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

@@ -34,8 +34,8 @@ use tokio::{
 };
 
 use crate::{
-    admission::Descriptors,
     config::{AdminConfig, AdminToken},
+    descriptors::Descriptors,
     gateway::Gateway,
     listeners::Door,
     status::Status,

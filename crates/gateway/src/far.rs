@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use refrain_admission::Visit;
 use refrain_codec::simd::InstructionSet;
 use refrain_proto::{Fault, LaneId, Link, Mode, Role, hello::Hello, link::LaneRefused};
 use tokio::{
@@ -16,8 +17,8 @@ use tokio::{
 };
 
 use crate::{
-    admission::{Descriptors, PeerDescriptors, Visit},
     config::FarConfig,
+    descriptors::{Descriptors, PeerDescriptors},
     folded::{RateLimitedLog, RateLimitedLogs},
     gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
     greeting,

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use crate::{
-    admission::Descriptors,
+    descriptors::Descriptors,
     history::{HistoryError, HistoryReport},
     keys::PublicKey,
     last_error::LastError,

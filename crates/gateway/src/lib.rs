@@ -18,7 +18,7 @@ pub mod policy;
 pub mod rules;
 pub mod target;
 
-pub mod admission;
+pub mod descriptors;
 pub mod http_proxy;
 pub mod listeners;
 pub mod refusal;

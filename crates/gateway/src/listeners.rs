@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use refrain_admission::{Admission, Visit};
 use tokio::{
     io::AsyncReadExt,
     net::{TcpListener, TcpSocket, TcpStream},
@@ -24,7 +25,7 @@ use tokio::{
 };
 
 use crate::{
-    admission::{Admission, Descriptors, FlowDescriptor, Visit},
+    descriptors::{Descriptors, FlowDescriptor},
     flow::FlowHandle,
     folded::RateLimitedLog,
     http_proxy::Exchange,

@@ -19,8 +19,8 @@ use tokio::{
 };
 
 use crate::{
-    admission::Descriptors,
     config::{HistoryOptions, NearConfig},
+    descriptors::Descriptors,
     folded::RateLimitedLog,
     gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
     history::{History, HistoryReport},

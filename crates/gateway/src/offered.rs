@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use tokio::{net::TcpStream, sync::mpsc, time::timeout};
 
 use crate::{
-    admission::PeerDescriptors,
+    descriptors::PeerDescriptors,
     flow::FlowHandle,
     folded::RateLimitedLog,
     http_proxy::Exchange,

@@ -11,6 +11,7 @@ use std::{
 
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use refrain_admission::{Admission, Visit};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Notify, OwnedSemaphorePermit, Semaphore, futures::OwnedNotified, watch},
@@ -57,12 +58,17 @@ pub(super) async fn serve(
 ) -> io::Result<()> {
     let connections_max = shared.options.connections_max;
     let places = Arc::new(Semaphore::new(connections_max));
+    let admission = Admission::new(connections_max, listener.local_addr()?);
     let idle = Idle::default();
     let (phase, phases) = watch::channel(Phase::Serving);
     tokio::pin!(stop);
     loop {
+        let accept = async {
+            admission.ready().await;
+            listener.accept().await
+        };
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = accept => accepted,
             () = &mut stop => break,
         };
         let (connection, client) = match accepted {
@@ -80,11 +86,12 @@ pub(super) async fn serve(
             place = place(&places, &idle) => place,
             () = &mut stop => break,
         };
+        let (visit, _) = admission.enter(client);
         let (shared, phases, idle) = (shared.clone(), phases.clone(), idle.clone());
         tokio::spawn(async move {
             Counters::add(&shared.counters.connections, 1);
             Counters::add(&shared.counters.connections_now, 1);
-            if let Err(error) = converse(&shared, connection, client, phases, idle).await {
+            if let Err(error) = converse(&shared, connection, &visit, phases, idle).await {
                 tracing::debug!(%client, %error, "a connection ended");
             }
             let now = &shared.counters.connections_now;
@@ -161,14 +168,15 @@ impl Drop for InLine {
 async fn converse(
     shared: &Arc<Shared>,
     connection: TcpStream,
-    client: std::net::SocketAddr,
+    visit: &Visit,
     phases: watch::Receiver<Phase>,
     idle: Idle,
 ) -> Result<(), hyper::Error> {
-    let options = &shared.options;
+    let (options, client) = (&shared.options, visit.address());
     let work = Arc::new(Work::default());
     let socket = Socket::new(connection, options.stall_timeout, work.clone());
     let service = service_fn(|request: hyper::Request<hyper::body::Incoming>| {
+        visit.prove();
         let answering = work.answer();
         async move {
             Counters::add(&shared.counters.requests, 1);
@@ -200,6 +208,7 @@ async fn converse(
     let (mut drains, mut ends) = (phases.clone(), phases);
     let mut drain = pin!(drains.wait_for(|&phase| phase >= Phase::Draining));
     let mut end = pin!(ends.wait_for(|&phase| phase == Phase::Ending));
+    let mut displaced = pin!(visit.displaced());
     let mut is_stopping = false;
     let mut in_line = None;
     poll_fn(|context| {
@@ -207,6 +216,9 @@ async fn converse(
             let requests = work.requests();
             if let Poll::Ready(ended) = conversation.as_mut().poll(context) {
                 return Poll::Ready(ended);
+            }
+            if displaced.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Ok(()));
             }
             if end.as_mut().poll(context).is_ready() {
                 if !work.is_none() {

@@ -5,151 +5,27 @@
 //! goes: the oldest of the source that has the most. So silent connections keep nobody out, and a
 //! source that opens many displaces its own. A source is an address, of IPv6 its /64.
 //!
-//! File descriptors are shared out at the start ([`Descriptors`]), so that unproven connections
-//! cannot take those that flows need.
+//! ```
+//! # use refrain_admission::Admission;
+//! let listens = "192.0.2.1:7000".parse().unwrap();
+//! let admission = Admission::new(256, listens);
+//! let (visit, displaces) = admission.enter("198.51.100.7:40000".parse().unwrap());
+//! assert!(!displaces);
+//! // Its request came:
+//! visit.prove();
+//! ```
+#![forbid(unsafe_code)]
 
 use std::{
     collections::{BTreeMap, HashMap},
     net::{IpAddr, Ipv6Addr, SocketAddr},
-    sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard},
 };
 
-use rustix::process::{Resource, getrlimit, setrlimit};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-
-/// The most unproven connections of a listener.
-const UNPROVEN_MAX: usize = 256;
-
-/// The least that a listener keeps, however few file descriptors there are.
-const UNPROVEN_MIN: usize = 4;
+use tokio::sync::Notify;
 
 /// No source has more than this share of a listener's unproven connections.
 const SOURCE_SHARE: usize = 4;
-
-/// File descriptors that the process needs in any case: standard streams, its runtime, listeners,
-/// a store's files.
-const DESCRIPTORS_OF_PROCESS: usize = 40;
-
-/// File descriptors without a limit on them.
-const DESCRIPTORS_UNLIMITED: usize = 1 << 20;
-
-/// How the process shares out its file descriptors.
-///
-/// An eighth is for unproven connections, another eighth for lanes and look-ups, and what
-/// remains is for flows alone.
-#[derive(Debug)]
-pub struct Descriptors {
-    limit: usize,
-    unproven_max: usize,
-    flows: Arc<Semaphore>,
-}
-
-/// A file descriptor of a flow, given back when dropped.
-#[derive(Debug)]
-pub struct FlowDescriptor {
-    _permit: OwnedSemaphorePermit,
-    /// The count of the flows of its peer, if it is for one.
-    of_peer: Option<Arc<AtomicUsize>>,
-}
-
-/// The file descriptors of one peer's flows, on all its links.
-#[derive(Clone, Debug)]
-pub struct PeerDescriptors {
-    descriptors: Arc<Descriptors>,
-    flows: Arc<AtomicUsize>,
-    /// Whether there are other peers, to which it must leave some.
-    has_others: bool,
-}
-
-impl Descriptors {
-    /// Shares out as many as this process may have, among so many listeners. The soft limit is
-    /// raised to the hard one: it is low for the sake of programs that use select(2).
-    pub fn of_process(listeners: usize) -> Arc<Descriptors> {
-        let mut limits = getrlimit(Resource::Nofile);
-        limits.current = limits.maximum;
-        let _ = setrlimit(Resource::Nofile, limits);
-        let limit = getrlimit(Resource::Nofile).current;
-        let limit = limit.map_or(DESCRIPTORS_UNLIMITED, |limit| limit as usize);
-        Descriptors::new(limit.min(DESCRIPTORS_UNLIMITED), listeners)
-    }
-
-    fn new(limit: usize, listeners: usize) -> Arc<Descriptors> {
-        let listeners = listeners.max(1);
-        let unproven_max = (limit / 8 / listeners).clamp(UNPROVEN_MIN, UNPROVEN_MAX);
-        let others = DESCRIPTORS_OF_PROCESS + limit / 8 + unproven_max * listeners;
-        let flows = limit.saturating_sub(others).max(limit / 4);
-        Arc::new(Descriptors {
-            limit,
-            unproven_max,
-            flows: Arc::new(Semaphore::new(flows)),
-        })
-    }
-
-    /// The limit on the process's file descriptors (`ulimit -n`).
-    pub fn limit(&self) -> usize {
-        self.limit
-    }
-
-    /// One for a flow, unless flows have all of theirs.
-    pub fn for_flow(&self) -> Option<FlowDescriptor> {
-        let permit = Arc::clone(&self.flows).try_acquire_owned().ok()?;
-        Some(FlowDescriptor {
-            _permit: permit,
-            of_peer: None,
-        })
-    }
-
-    /// Those of a peer, which shares them with others if it `has_others`.
-    pub fn of_peer(self: &Arc<Descriptors>, has_others: bool) -> PeerDescriptors {
-        PeerDescriptors {
-            descriptors: Arc::clone(self),
-            flows: Arc::default(),
-            has_others,
-        }
-    }
-
-    /// The unproven connections of a listener at `address`.
-    pub fn admission(&self, address: SocketAddr) -> Arc<Admission> {
-        // On loopback all clients have one address.
-        let source_max = match address.ip().to_canonical().is_loopback() {
-            true => self.unproven_max,
-            false => self.unproven_max.div_ceil(SOURCE_SHARE),
-        };
-        Arc::new(Admission {
-            unproven_max: self.unproven_max,
-            source_max,
-            state: Mutex::default(),
-            left: Notify::new(),
-        })
-    }
-}
-
-impl PeerDescriptors {
-    /// One for a flow of the peer. A peer never has more than are free (a dynamic threshold:
-    /// Choudhury and Hahne, 1998): one that takes all it gets has half, and another half of the
-    /// rest, so that each newcomer finds some.
-    pub fn for_flow(&self) -> Option<FlowDescriptor> {
-        let held = self.flows.load(Ordering::Relaxed);
-        if self.has_others && held >= self.descriptors.flows.available_permits() {
-            return None;
-        }
-        let mut descriptor = self.descriptors.for_flow()?;
-        self.flows.fetch_add(1, Ordering::Relaxed);
-        descriptor.of_peer = Some(Arc::clone(&self.flows));
-        Some(descriptor)
-    }
-}
-
-impl Drop for FlowDescriptor {
-    fn drop(&mut self) {
-        if let Some(flows) = &self.of_peer {
-            flows.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
 
 /// The unproven connections of one listener.
 #[derive(Debug)]
@@ -186,6 +62,22 @@ pub struct Visit {
 }
 
 impl Admission {
+    /// Keeps at most so many unproven connections of a listener at `listens`, and of one source at
+    /// most a quarter of them; where it listens on loopback, all.
+    pub fn new(unproven_max: usize, listens: SocketAddr) -> Arc<Admission> {
+        // On loopback all clients have one address.
+        let source_max = match listens.ip().to_canonical().is_loopback() {
+            true => unproven_max,
+            false => unproven_max.div_ceil(SOURCE_SHARE),
+        };
+        Arc::new(Admission {
+            unproven_max,
+            source_max,
+            state: Mutex::default(),
+            left: Notify::new(),
+        })
+    }
+
     /// Waits until one more connection may be accepted: while displaced ones still have their
     /// sockets, there may be no file descriptor for it.
     pub async fn ready(&self) {
@@ -332,10 +224,11 @@ mod tests {
 
     use super::*;
 
+    const UNPROVEN_MAX: usize = 256;
     const OPEN: &str = "192.0.2.1:7000";
 
-    fn admission(limit: usize, listen: &str) -> Arc<Admission> {
-        Descriptors::new(limit, 1).admission(listen.parse().expect("an address"))
+    fn admission(unproven_max: usize, listen: &str) -> Arc<Admission> {
+        Admission::new(unproven_max, listen.parse().expect("an address"))
     }
 
     fn client(number: u32) -> SocketAddr {
@@ -344,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_source_with_many_connections_displaces_its_own() {
-        let admission = admission(1 << 20, OPEN);
+        let admission = admission(UNPROVEN_MAX, OPEN);
         let (other, _) = admission.enter(client(1));
         let mut flood = Vec::new();
         for _ in 0..1500 {
@@ -358,7 +251,7 @@ mod tests {
 
     #[test]
     fn on_loopback_one_source_may_have_all() {
-        let admission = admission(1 << 20, "127.0.0.1:1080");
+        let admission = admission(UNPROVEN_MAX, "127.0.0.1:1080");
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 1234));
         let visits: Vec<_> = (0..UNPROVEN_MAX)
             .map(|_| admission.enter(loopback))
@@ -379,11 +272,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_next_is_accepted_when_a_displaced_one_is_gone() {
-        let admission = admission(32, "127.0.0.1:1080");
+        let admission = admission(4, "127.0.0.1:1080");
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 1234));
-        let mut visits: Vec<_> = (0..=UNPROVEN_MIN)
-            .map(|_| admission.enter(loopback).0)
-            .collect();
+        let mut visits: Vec<_> = (0..=4).map(|_| admission.enter(loopback).0).collect();
         visits[0].displaced().await;
         let ready = tokio::spawn({
             let admission = Arc::clone(&admission);
@@ -393,37 +284,6 @@ mod tests {
         assert!(!ready.is_finished());
         visits.remove(0);
         ready.await.expect("no panic");
-    }
-
-    #[test]
-    fn file_descriptors_are_enough_for_all_at_once() {
-        for listeners in 1..8 {
-            for limit in [256, 1024, 4096, 1 << 16] {
-                let descriptors = Descriptors::new(limit, listeners);
-                let unproven = descriptors.unproven_max * listeners;
-                let flows = descriptors.flows.available_permits();
-                let taken = unproven + flows + DESCRIPTORS_OF_PROCESS;
-                assert!(taken <= limit, "{taken} of {limit}, {listeners} listeners");
-                assert!(flows >= limit / 4);
-            }
-        }
-    }
-
-    #[test]
-    fn a_peer_that_takes_all_it_gets_leaves_some_to_each_other() {
-        let descriptors = Descriptors::new(4096, 1);
-        let all = descriptors.flows.available_permits();
-        let mut held = Vec::new();
-        for greedy in 0..4 {
-            let peer = descriptors.of_peer(true);
-            let flows: Vec<_> = std::iter::from_fn(|| peer.for_flow()).collect();
-            assert!(flows.len() >= all >> (greedy + 2), "{}", flows.len());
-            held.push((peer, flows));
-        }
-        held.clear();
-        let only = descriptors.of_peer(false);
-        let flows: Vec<_> = std::iter::from_fn(|| only.for_flow()).collect();
-        assert_eq!(flows.len(), all);
     }
 
     #[derive(Clone, Copy, Debug)]
@@ -446,7 +306,7 @@ mod tests {
     proptest! {
         #[test]
         fn bounds_hold_and_nothing_is_left_behind(steps in proptest::collection::vec(step(), 0..300)) {
-            let admission = admission(128, OPEN);
+            let admission = admission(16, OPEN);
             let mut visits = Vec::new();
             for step in steps {
                 match step {
