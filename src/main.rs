@@ -56,7 +56,7 @@ struct Arguments {
 enum Command {
     /// Show on this machine what a pair saves, with built-in content or your own files
     Demo(demo::DemoArguments),
-    /// Make a private key and print its public one
+    /// Make a private key and its public key, and print the public one
     Keygen(keygen::KeygenArguments),
     /// Run the end beside the service: takes lanes, connects to targets
     Far(run::RunArguments<FarOptions>),

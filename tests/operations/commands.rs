@@ -16,6 +16,22 @@ fn keygen_writes_a_private_file_once() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
+    let public = site.path("near.key.pub");
+    let mode = std::fs::metadata(&public)
+        .expect("it exists")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o644);
+    let text = std::fs::read_to_string(&public).expect("all may read it");
+    assert_eq!(text.trim(), site.near_key);
+    let other = site.write("other.key.pub", "somebody's");
+    let (code, error) = refrain_fails(&["keygen", &site.path("other.key").display().to_string()]);
+    assert_eq!(code, 1);
+    assert!(
+        error.contains(&other) && error.contains("exists already"),
+        "{error}"
+    );
+    assert!(!site.path("other.key").exists(), "nothing was made");
     let before = std::fs::read(&path).expect("its owner may read it");
     let (code, error) = refrain_fails(&["keygen", &path.display().to_string()]);
     assert_eq!(code, 1);
