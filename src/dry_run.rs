@@ -25,7 +25,12 @@ pub fn near(config: &NearConfig, out: &mut impl Write) -> anyhow::Result<()> {
     }
     writeln!(out, "refrain near: the configuration is good")?;
     let mut line = |key: &str, value: String| writeln!(out, "  {key:<12}{value}");
-    line("peer", format!("{}, key {}", config.peer, config.peer_key))?;
+    let key = config.peer_key.fingerprint();
+    let peer = match &config.peer_name {
+        Some(name) => format!("{name} at {}, {key}", config.peer),
+        None => format!("{}, {key}", config.peer),
+    };
+    line("peer", peer)?;
     for (spec, address) in [("socks5", config.socks5), ("http_proxy", config.http_proxy)] {
         if let Some(address) = address {
             line(spec, address.to_string())?;
@@ -87,10 +92,9 @@ fn common(
     line("key", format!("{}, its public part", config.key.public()))?;
     for forward in &config.forwards {
         let (listen, target) = (forward.listen, &forward.target);
-        let behind = match (peers.len(), peers.name(&forward.peer)) {
-            (1, _) => "the peer".to_owned(),
-            (_, Some(name)) => name.to_owned(),
-            (_, None) => forward.peer.to_string(),
+        let behind = match peers.len() {
+            1 => "the peer".to_owned(),
+            _ => peers.label(&forward.peer),
         };
         line("forward", format!("{listen} to {target} behind {behind}"))?;
     }
@@ -174,7 +178,7 @@ fn memory_and_lanes(
 
 fn named(peers: &PeerKeys, key: &PublicKey) -> String {
     match peers.name(key) {
-        Some(name) => format!("{name}, {key}"),
-        None => key.to_string(),
+        Some(name) => format!("{name}, {}", key.fingerprint()),
+        None => key.fingerprint(),
     }
 }

@@ -5,6 +5,7 @@
 
 use std::io::{self, Write};
 
+use refrain_gateway::keys::PublicKey;
 use refrain_gateway::status::{Direction, Driver, Flow, Peer, Predictions, Status};
 
 use crate::table::{Table, age, bytes, percent};
@@ -224,7 +225,9 @@ fn ago(seconds: Option<f64>) -> String {
 }
 
 fn name(peer: &Peer) -> String {
-    peer.name.clone().unwrap_or_else(|| peer.key.clone())
+    let short = || peer.key.parse().map(|key: PublicKey| key.fingerprint());
+    let name = peer.name.clone();
+    name.unwrap_or_else(|| short().unwrap_or_else(|_| peer.key.clone()))
 }
 
 /// What all layers left of the applications' bytes.

@@ -22,7 +22,7 @@ fn a_near_end_without_allow_rules_connects_nowhere_for_its_peer() {
     pair.near.wait_for_log(&[
         "refused a connection for the peer",
         "no allow rule of this end",
-        &pair.site.far_key,
+        &pair.site.far_listen.to_string(),
         &target,
     ]);
     pair.far.wait_for_log(&[

@@ -9,7 +9,7 @@ use std::{
 
 use crate::common::{
     addresses::{forward, free_address},
-    command::command,
+    command::{command, keygen, refrain},
     origin,
     site::{Pair, Site},
 };
@@ -81,16 +81,53 @@ fn both_logs_say_once_when_a_link_comes_and_when_it_goes() {
     let mut pair = Pair::start(&[], &["--socks5", &free_address().to_string()]);
     pair.near.wait_for_lanes(2);
     for (gateway, peer) in [
-        (&pair.far, &pair.site.near_key),
-        (&pair.near, &pair.site.far_key),
+        (&pair.far, &pair.site.near_label()),
+        (&pair.near, &pair.site.far_listen.to_string()),
     ] {
         gateway.wait_for_log(&["INFO", "the link is up", peer]);
         assert_eq!(gateway.log().matches("the link is up").count(), 1);
     }
     pair.near.kill();
     let down = "the link is down";
-    pair.far.wait_for_log(&["INFO", down, &pair.site.near_key]);
+    pair.far
+        .wait_for_log(&["INFO", down, &pair.site.near_label()]);
     assert_eq!(pair.far.log().matches(down).count(), 1);
+}
+
+#[test]
+fn logs_and_tables_have_names_and_short_keys_and_json_has_whole_keys() {
+    let site = Site::new();
+    let other = keygen(&site.path("other.key"));
+    let office = format!("office={}", site.near_key);
+    let far = site.far(&["--peer-key", &office, "--peer-key", &other]);
+    let hq = format!("hq={}", site.path("far.key.pub").display());
+    let near = site.near(
+        site.far_listen,
+        &["--socks5", "127.0.0.1:0", "--peer-key", &hq],
+    );
+    near.wait_until_up();
+    for (gateway, name, key) in [
+        (&far, "office", &site.near_key),
+        (&near, "hq", &site.far_key),
+    ] {
+        gateway.wait_for_log(&["INFO", "the link is up", &format!("peer={name}")]);
+        let json = refrain(&["status", "--json", "--admin", &gateway.admin.to_string()]);
+        let json = String::from_utf8_lossy(&json.stdout);
+        let shown = refrain(&["status", "--admin", &gateway.admin.to_string()]);
+        let shown = String::from_utf8_lossy(&shown.stdout);
+        assert!(json.contains(key.as_str()), "{json}");
+        assert!(shown.contains(name), "{shown}");
+        for text in [&gateway.log(), &*shown] {
+            assert!(
+                !text.contains(key.as_str()) && !text.contains(&other),
+                "{text}"
+            );
+        }
+        if name == "office" {
+            let short = format!("key:{} ", &other[..12]);
+            assert!(shown.contains(&short), "{short} is not in\n{shown}");
+        }
+    }
 }
 
 #[test]

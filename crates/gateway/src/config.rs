@@ -47,6 +47,8 @@ pub struct NearConfig {
     pub peer: Target,
     /// The far end's key.
     pub peer_key: PublicKey,
+    /// The far end's name, if it was given one.
+    pub peer_name: Option<String>,
     /// Where to serve SOCKS5.
     pub socks5: Option<SocketAddr>,
     /// Where to serve as an HTTP proxy.
@@ -193,19 +195,25 @@ impl Options<Near> {
 }
 
 impl NearConfig {
+    /// The far end, as logs and tables call it: by its name, else by its address.
+    pub(crate) fn labels(&self) -> PeerKeys {
+        let name = self.peer_name.clone();
+        let name = name.unwrap_or_else(|| self.peer.to_string());
+        PeerKeys::of_one(self.peer_key, Some(name))
+    }
+
     fn resolve(settings: &Settings) -> Result<NearConfig, ConfigError> {
         let key = load_key(settings)?;
-        let peer_key = only_peer(settings, &key)?;
-        let find_peer = |name: &str| {
-            let peers: PeerKeys = [peer_key].into_iter().collect();
-            match name {
-                "" => Ok(peer_key),
-                name => peers.find(name).ok_or(Mismatch::UnknownPeer),
-            }
+        let peers = load_peers(settings, &key)?;
+        let peer_key = only_peer(settings, &peers)?;
+        let find_peer = |name: &str| match name {
+            "" => Ok(peer_key),
+            name => peers.find(name).ok_or(Mismatch::UnknownPeer),
         };
         let config = NearConfig {
             peer: settings.one(&PEER)?,
             peer_key,
+            peer_name: peers.name(&peer_key).map(str::to_owned),
             socks5: settings.optional_listener(&SOCKS5)?,
             http_proxy: settings.optional_listener(&HTTP_PROXY)?,
             history: HistoryOptions::resolve(settings, &peer_key)?,
@@ -457,8 +465,7 @@ fn load_peers(settings: &Settings, own: &PrivateKey) -> Result<PeerKeys, ConfigE
     }
 }
 
-fn only_peer(settings: &Settings, own: &PrivateKey) -> Result<PublicKey, ConfigError> {
-    let peers = load_peers(settings, own)?;
+fn only_peer(settings: &Settings, peers: &PeerKeys) -> Result<PublicKey, ConfigError> {
     let mut keys = peers.iter();
     match (keys.next(), keys.next()) {
         (Some(key), None) => Ok(key),

@@ -180,13 +180,15 @@ impl Far {
         let (hello, rest) = match greeting {
             Ok(Ok(greeting)) => greeting,
             Ok(Err(error)) => {
-                self.note_error(peer, format!("the peer at {host} ({peer}): {error}"));
+                let label = self.label(&peer);
+                self.note_error(peer, format!("the peer at {host} ({label}): {error}"));
                 // A peer of another version is told ours, so that both ends' logs name both.
                 greeting::answer_and_close(&mut stream, None).await;
                 return Ok(None);
             }
             Err(_) => {
-                let error = format!("the peer at {host} ({peer}) said no hello within {within:?}");
+                let label = self.label(&peer);
+                let error = format!("the peer at {host} ({label}) said no hello within {within:?}");
                 self.note_error(peer, error);
                 return Ok(None);
             }
@@ -194,7 +196,8 @@ impl Far {
         let joined = match self.link_for(peer, &hello) {
             Ok(Some(joined)) => joined,
             Ok(None) => {
-                tracing::debug!(%peer, %address, "the lane's link is gone: the peer begins anew");
+                let label = self.label(&peer);
+                tracing::debug!(peer = %label, %address, "the lane's link is gone: the peer begins anew");
                 greeting::answer_and_close(&mut stream, Some(&hello)).await;
                 return Ok(None);
             }
@@ -238,7 +241,9 @@ impl Far {
                 Err(LaneRefused::OtherInstance) => {
                     links.remove(index);
                 }
-                Err(refused) => return Err(format!("a lane of {peer}: {refused}")),
+                Err(refused) => {
+                    return Err(format!("a lane of {}: {refused}", self.label(&peer)));
+                }
             }
         }
         if hello.peer_instance.is_some() {
@@ -250,7 +255,8 @@ impl Far {
             let idle = idle.filter_map(|(index, link)| Some((worth(link)?, index)));
             let Some((_, idle)) = idle.min() else {
                 return Err(format!(
-                    "{peer} has {LINKS_PER_PEER_MAX} links already: does each site have a key of its own?"
+                    "{} has {LINKS_PER_PEER_MAX} links already: does each site have a key of its own?",
+                    self.label(&peer)
                 ));
             };
             links.remove(idle);
@@ -261,13 +267,21 @@ impl Far {
             }
             if !forget_an_idle_link(&mut all) {
                 return Err(format!(
-                    "the far end has no memory for the caches of {peer}: raise its --memory or \
-                     lower its --cache"
+                    "the far end has no memory for the caches of {}: raise its --memory or \
+                     lower its --cache",
+                    self.label(&peer)
                 ));
             }
         };
         let link = Link::new(Role::Far, random_instance(), config);
-        let (link, offers) = SharedLink::start(peer, link, memory, None, Arc::clone(&self.totals));
+        let (link, offers) = SharedLink::start(
+            peer,
+            Arc::clone(&self.peers),
+            link,
+            memory,
+            None,
+            Arc::clone(&self.totals),
+        );
         let (lane, signals) = link
             .begin_lane(|link, now| link.accept_lane(now, hello))
             .map_err(|refused| refused.to_string())?;
@@ -321,6 +335,10 @@ impl Far {
 
     fn lock_strangers(&self) -> MutexGuard<'_, Strangers> {
         self.strangers.lock().expect("held for a moment")
+    }
+
+    fn label(&self, key: &PublicKey) -> String {
+        self.peers.load().label(key)
     }
 
     fn name_of(&self, key: &PublicKey) -> Option<String> {
@@ -382,7 +400,8 @@ impl BegunLane {
             signals,
         } = self.joined;
         let (peer, address) = (link.peer, self.address);
-        tracing::debug!(%peer, %address, lane = lane.0, "a lane came up");
+        let label = link.label();
+        tracing::debug!(peer = %label, %address, lane = lane.0, "a lane came up");
         let received = link.with(|link, now| link.receive(now, lane, &self.rest));
         let end = match received {
             Err(Fault::Lane(fault)) => LaneEnd::Lane(fault),
@@ -393,10 +412,10 @@ impl BegunLane {
         };
         match end {
             LaneEnd::Io(_) => {
-                tracing::debug!(%peer, %address, lane = lane.0, "a lane ended: {end}")
+                tracing::debug!(peer = %label, %address, lane = lane.0, "a lane ended: {end}")
             }
             LaneEnd::Lane(_) | LaneEnd::Link(_) | LaneEnd::Refused(_) => {
-                far.note_error(peer, format!("a lane of {peer} ended: {end}"));
+                far.note_error(peer, format!("a lane of {label} ended: {end}"));
             }
         }
         if link.fault().is_some() {
@@ -457,6 +476,7 @@ impl Gateway for Far {
             let report = |link| PeerReport {
                 key,
                 name: self.name_of(&key),
+                address: None,
                 link,
                 last_error: errors.get(&key).cloned(),
             };

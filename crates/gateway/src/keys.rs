@@ -85,9 +85,17 @@ pub enum KeyError {
         /// What is wrong with the key.
         reason: PublicKeyError,
     },
-    /// A value that is neither a public key nor the name of a file.
-    #[error("'{0}' is neither a public key (44 characters of base64) nor a file")]
+    /// A value that is neither a public key nor the name of a file, nor a name and one of these.
+    #[error(
+        "'{0}' is neither a public key (44 characters of base64) nor a file, nor NAME=KEY with one of these"
+    )]
     NeitherKeyNorFile(String),
+    /// A name for a file that does not have one key.
+    #[error("NAME=FILE names one peer: expected one key in '{0}', found {1}")]
+    NotOneKey(String, usize),
+    /// A name that no peer can have.
+    #[error("invalid peer name '{}': expected text without control characters that is not a key", .0.escape_default())]
+    BadName(String),
     /// One key under two names, or one name for two keys.
     #[error("peer '{0}' is named twice, with another key or another name")]
     Ambiguous(String),
@@ -209,6 +217,13 @@ impl PublicKey {
         let key = bytes.try_into();
         key.map(PublicKey)
             .map_err(|_| PublicKeyError::WrongLength(bytes.len()))
+    }
+
+    /// A short form for logs and tables: the start of the key's text, enough to recognise a key
+    /// and too little to accept one.
+    pub fn fingerprint(&self) -> String {
+        const CHARS: usize = 12;
+        format!("key:{}", &self.to_string()[..CHARS])
     }
 
     /// The key in a SubjectPublicKeyInfo, as TLS carries it; `None` if it is of another kind.

@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::{
     history::{Attached, History},
-    keys::PublicKey,
+    keys::{PublicKey, SharedPeerKeys},
     memory::Reservation,
     refusal::Refusal,
     status::Total,
@@ -32,6 +32,8 @@ use crate::{
 pub struct SharedLink {
     /// Who is at the other end.
     pub peer: PublicKey,
+    /// What logs call the peer.
+    labels: Arc<SharedPeerKeys>,
     state: Mutex<State>,
     origin: Instant,
     /// The engine's next deadline came nearer.
@@ -115,6 +117,7 @@ impl SharedLink {
     /// Shares `link`; the task that keeps its deadlines runs until the link is dropped.
     pub fn start(
         peer: PublicKey,
+        labels: Arc<SharedPeerKeys>,
         link: Link,
         memory: Reservation,
         history: Option<Arc<History>>,
@@ -123,6 +126,7 @@ impl SharedLink {
         let (offers, offered) = mpsc::unbounded_channel();
         let shared = Arc::new_cyclic(|shared| SharedLink {
             peer,
+            labels,
             history: history.map(|history| history.attach(Weak::clone(shared))),
             state: Mutex::new(State {
                 link,
@@ -166,6 +170,11 @@ impl SharedLink {
             }
         });
         (shared, offered)
+    }
+
+    /// What logs call the peer: its name, or the short form of its key.
+    pub fn label(&self) -> String {
+        self.labels.load().label(&self.peer)
     }
 
     /// Calls the engine, and wakes whom its events concern.
@@ -325,7 +334,7 @@ impl SharedLink {
             Event::FlowReset(flow, reason) => {
                 if reason == ResetReason::Misconfirmed {
                     tracing::warn!(
-                        peer = %self.peer,
+                        peer = %self.label(),
                         "a confirmation did not hold: its connection is reset, and what it named is forgotten"
                     );
                 }
@@ -342,7 +351,7 @@ impl SharedLink {
                 }
             }
             Event::PeerDraining => {
-                tracing::info!(peer = %self.peer, "the peer takes no new connections");
+                tracing::info!(peer = %self.label(), "the peer takes no new connections");
             }
         }
     }
@@ -360,16 +369,16 @@ impl SharedLink {
         });
         match (before, up) {
             (0, 1..) => {
-                tracing::info!(peer = %self.peer, "the link is up");
+                tracing::info!(peer = %self.label(), "the link is up");
                 if state.link.offers_heeded() == Some(false) {
                     tracing::warn!(
-                        peer = %self.peer,
+                        peer = %self.label(),
                         "the mode of the other side heeds no predictions: the store learns, and \
                          nothing is predicted"
                     );
                 }
             }
-            (1.., 0) => tracing::info!(peer = %self.peer, "the link is down: it has no lane"),
+            (1.., 0) => tracing::info!(peer = %self.label(), "the link is down: it has no lane"),
             _ => {}
         }
     }

@@ -20,7 +20,7 @@ use crate::{
     config::{HistoryOptions, NearConfig},
     gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
     history::{History, HistoryReport},
-    keys::PublicKey,
+    keys::{PublicKey, SharedPeerKeys},
     last_error::Trouble,
     link::SharedLink,
     listeners::{self, Links, Service},
@@ -38,6 +38,7 @@ use dialler::Dialer;
 pub struct Near {
     config: NearConfig,
     policy: Arc<SharedPolicy>,
+    labels: Arc<SharedPeerKeys>,
     link: RwLock<Option<Arc<SharedLink>>>,
     budget: MemoryBudget,
     pace: Option<Arc<Pace>>,
@@ -72,6 +73,7 @@ impl Near {
             history,
             totals: Arc::default(),
             policy: Arc::new(SharedPolicy::new(common)),
+            labels: Arc::new(SharedPeerKeys::new(config.labels())),
             link: RwLock::new(None),
             budget: MemoryBudget::new(common.memory.0, 1),
             pace: common.rate.map(|rate| Arc::new(Pace::new(rate))),
@@ -108,8 +110,12 @@ impl Near {
         }
     }
 
-    /// Takes rules and time-outs from `config`; the rest needs a restart.
+    /// Takes rules, time-outs and the peer's name from `config`; the rest needs a restart.
     pub fn reload(&self, config: &NearConfig) {
+        let present = &self.config;
+        if (&config.peer, config.peer_key) == (&present.peer, present.peer_key) {
+            self.labels.replace(config.labels());
+        }
         self.policy.replace(&config.common);
     }
 
@@ -135,6 +141,7 @@ impl Near {
         let link = Link::new(Role::Near, random_instance(), config);
         let (link, offers) = SharedLink::start(
             self.config.peer_key,
+            Arc::clone(&self.labels),
             link,
             memory,
             self.history.clone(),
@@ -149,9 +156,13 @@ impl Near {
         Some(link)
     }
 
+    fn label(&self) -> String {
+        self.labels.load().label(&self.config.peer_key)
+    }
+
     fn note_error(&self, error: String) {
         if self.trouble.note(error.clone()) {
-            tracing::warn!(peer = %self.config.peer, "{error}");
+            tracing::warn!(peer = %self.label(), "{error}");
         }
     }
 
@@ -198,7 +209,8 @@ impl Gateway for Near {
     fn peers(&self) -> Vec<PeerReport> {
         vec![PeerReport {
             key: self.config.peer_key,
-            name: Some(self.config.peer.to_string()),
+            name: Some(self.label()),
+            address: Some(self.config.peer.to_string()),
             link: self.link(),
             last_error: self.trouble.last(),
         }]

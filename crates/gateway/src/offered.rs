@@ -58,7 +58,7 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, policy: Arc<SharedP
         }
         Err(refusal) => {
             tracing::info!(
-                peer = %link.peer,
+                peer = %link.label(),
                 target = %offer.target,
                 refusal = refusal.in_own_words(),
                 "refused a connection for the peer"

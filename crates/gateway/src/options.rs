@@ -158,10 +158,10 @@ options! {
         "The far end to open lanes to.");
     KEY = OptionSpec::new(ALL, "key", "FILE", Required,
         "This end's private key, made with `refrain keygen`; only its owner may read the file.");
-    PEER_KEY = OptionSpec::new(ALL, "peer_key", "KEY|FILE", Required,
-        "A public key that this end accepts, or a file of them: one a line, with an optional \
-         name behind it. The far end takes several, the near end exactly one. A far end reloads \
-         them on SIGHUP, for new lanes.").repeats();
+    PEER_KEY = OptionSpec::new(ALL, "peer_key", "[NAME=]KEY|FILE", Required,
+        "A public key that this end accepts, or a file of them: one per line, after its name if \
+         it has one. The far end takes several, the near end exactly one. NAME is what logs, \
+         tables and `forward` call the peer. A far end reloads them on SIGHUP, for new lanes.").repeats();
     FORWARD = OptionSpec::new(BOTH, "forward", "LISTEN=TARGET[@PEER]", Nothing,
         "Listens on an IP:PORT and opens a flow to the HOST:PORT behind the peer for each \
          connection. A far end with several peers names one, by its name or key.").repeats();

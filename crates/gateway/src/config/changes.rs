@@ -20,6 +20,7 @@ impl NearConfig {
         let NearConfig {
             peer,
             peer_key,
+            peer_name: _,
             socks5,
             http_proxy,
             history,
