@@ -42,7 +42,9 @@ impl FakeLane {
     ) -> Result<FakeLane, String> {
         let key = PrivateKey::load(key).expect("a key");
         let tls = ClientTls::new(&key, public(far_key));
-        let (stream, _) = connect(&far.to_string(), &tls, WITHIN).await?;
+        let (stream, _) = connect(&far.to_string(), &tls, WITHIN)
+            .await
+            .map_err(|error| error.to_string())?;
         Ok(FakeLane { stream })
     }
 

@@ -10,6 +10,8 @@ use std::{
 use crate::common::{
     addresses::{forward, free_address},
     command::{command, keygen, refrain},
+    eventually,
+    gateway::Gateway,
     origin,
     site::{Pair, Site},
 };
@@ -128,6 +130,59 @@ fn logs_and_tables_have_names_and_short_keys_and_json_has_whole_keys() {
             assert!(shown.contains(&short), "{short} is not in\n{shown}");
         }
     }
+}
+
+/// A far end that is stopped says so; that it is gone then, and cannot be reached, is no news.
+#[test]
+fn a_far_end_that_stops_is_one_line_in_the_near_ends_log() {
+    let mut pair = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
+    pair.near.wait_for_lanes(4);
+    let before = pair.near.log().len();
+    let news = |near: &Gateway| {
+        let lines = near.log()[before..].to_owned();
+        let is_news = |line: &&str| !line.contains("DEBUG") && !line.is_empty();
+        lines
+            .lines()
+            .filter(is_news)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    pair.far.signal("TERM");
+    assert_eq!(pair.far.wait_for_exit().code(), Some(0));
+    eventually("the near end dials in vain", || {
+        let error = pair.near.peer().last_error?;
+        error.contains("cannot connect").then_some(())
+    });
+    let lines = news(&pair.near);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let line = &lines[0];
+    assert!(
+        line.contains("INFO") && line.contains("is shutting down"),
+        "{line}"
+    );
+
+    pair.far.restart();
+    pair.near.wait_until_up();
+    let back = news(&pair.near);
+    assert_eq!(back.len(), 2, "{back:?}");
+    assert!(back[1].contains("the link is up"), "{back:?}");
+
+    // One that comes back with another key is news, as is one that is killed.
+    pair.far.signal("TERM");
+    assert_eq!(pair.far.wait_for_exit().code(), Some(0));
+    let key = pair.site.path("far.key");
+    let own = std::fs::read(&key).expect("a key");
+    let other = pair.site.path("other.key");
+    keygen(&other);
+    std::fs::copy(&other, &key).expect("a key");
+    pair.far.restart();
+    pair.near.wait_for_log(&["WARN", "not in --peer-key"]);
+    pair.far.kill();
+    std::fs::write(&key, own).expect("a key");
+    pair.far.restart();
+    pair.near.wait_until_up();
+    pair.far.kill();
+    pair.near.wait_for_log(&["WARN", "cannot connect"]);
 }
 
 #[test]

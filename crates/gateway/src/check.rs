@@ -57,7 +57,9 @@ pub async fn check(config: &CheckConfig) -> Result<CheckReport, String> {
     let within = config.connect_timeout;
     let tls = ClientTls::new(&config.key, config.peer_key);
     let began = Instant::now();
-    let (mut stream, address) = connect(&peer, &tls, within).await?;
+    let (mut stream, address) = connect(&peer, &tls, within)
+        .await
+        .map_err(|error| error.to_string())?;
     let handshake = began.elapsed();
 
     let exchange = async {

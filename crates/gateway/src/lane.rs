@@ -52,6 +52,21 @@ pub enum LaneEnd {
     Refused(String),
 }
 
+impl LaneEnd {
+    /// Whether it says no more than that the peer has stopped, or runs again.
+    pub(crate) fn is_departure(&self) -> bool {
+        match self {
+            LaneEnd::Io(_) => true,
+            LaneEnd::Lane(fault) => matches!(
+                fault,
+                LaneFault::TransportClosed | LaneFault::ClosedByPeer | LaneFault::Silent
+            ),
+            LaneEnd::Link(fault) => *fault == LinkFault::PeerRestarted,
+            LaneEnd::Refused(_) => false,
+        }
+    }
+}
+
 /// Makes a lane's connection fit to carry many flows.
 pub fn prepare(tcp: &TcpStream, dead_after: Duration) -> io::Result<()> {
     tcp.set_nodelay(true)?;

@@ -351,7 +351,7 @@ impl SharedLink {
                 }
             }
             Event::PeerDraining => {
-                tracing::info!(peer = %self.label(), "the peer takes no new connections");
+                tracing::info!(peer = %self.label(), "the peer is shutting down: it takes no new connections");
             }
         }
     }
@@ -377,6 +377,10 @@ impl SharedLink {
                          nothing is predicted"
                     );
                 }
+            }
+            // It said that it would, and that is in the log.
+            (1.., 0) if state.link.peer_is_draining() => {
+                tracing::debug!(peer = %self.label(), "the link is down: the peer has shut down");
             }
             (1.., 0) => tracing::info!(peer = %self.label(), "the link is down: it has no lane"),
             _ => {}

@@ -4,6 +4,7 @@ mod dial_plan;
 mod dialler;
 
 use std::{
+    io,
     net::SocketAddr,
     sync::{Arc, RwLock},
     time::Duration,
@@ -29,8 +30,9 @@ use crate::{
     pace::Pace,
     policy::SharedPolicy,
     status::Total,
-    tls::ClientTls,
+    tls::{ClientTls, TlsError},
     totals::Totals,
+    wire::LaneStream,
 };
 use dialler::Dialer;
 
@@ -160,9 +162,13 @@ impl Near {
         self.labels.load().label(&self.config.peer_key)
     }
 
-    fn note_error(&self, error: String) {
-        if self.trouble.note(error.clone()) {
-            tracing::warn!(peer = %self.label(), "{error}");
+    /// Notes what went wrong with a lane. It is logged if it is news, unless it was `announced`:
+    /// a peer that shuts down says so, and that it is gone then is no news.
+    fn note_error(&self, error: String, announced: bool) {
+        match self.trouble.note(error.clone()) {
+            true if announced => tracing::debug!(peer = %self.label(), "{error}"),
+            true => tracing::warn!(peer = %self.label(), "{error}"),
+            false => {}
         }
     }
 
@@ -217,17 +223,77 @@ impl Gateway for Near {
     }
 }
 
+/// Why there is no lane to a far end.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Its name cannot be looked up.
+    #[error("{peer}: {source}")]
+    Name {
+        /// The far end.
+        peer: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its name has no address.
+    #[error("{0}: the name has no address")]
+    NoAddress(String),
+    /// No connection opens.
+    #[error("cannot connect to {address}: {source}")]
+    Tcp {
+        /// The last address that was tried.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// No connection opens in time.
+    #[error("{peer} did not answer within {within:?}")]
+    TimedOut {
+        /// The far end.
+        peer: String,
+        /// The time that it had.
+        within: Duration,
+    },
+    /// The link has as many lanes as it may have.
+    #[error("the link has no lane left")]
+    NoLaneLeft,
+    /// The connection failed, or what answers is not the peer.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+impl ConnectError {
+    /// Whether nothing answers: no more than that the far end does not run.
+    fn is_absence(&self) -> bool {
+        match self {
+            ConnectError::Tls(error) => is_lost(error),
+            ConnectError::NoLaneLeft => false,
+            _ => true,
+        }
+    }
+}
+
+/// Whether a connection ended without a word about its peer.
+fn is_lost(error: &TlsError) -> bool {
+    matches!(
+        error,
+        TlsError::TimedOut { .. } | TlsError::Closed { .. } | TlsError::Io { .. }
+    )
+}
+
 /// Connects to a far end and makes the handshake; errors are for the user.
 pub async fn connect(
     peer: &str,
     tls: &ClientTls,
     within: Duration,
-) -> Result<(crate::wire::LaneStream, SocketAddr), String> {
+) -> Result<(LaneStream, SocketAddr), ConnectError> {
     let connecting = async {
         let addresses = lookup_host(peer)
             .await
-            .map_err(|error| format!("{peer}: {error}"))?;
-        let mut failure = format!("{peer}: the name has no address");
+            .map_err(|source| ConnectError::Name {
+                peer: peer.to_owned(),
+                source,
+            })?;
+        let mut failure = ConnectError::NoAddress(peer.to_owned());
         for address in addresses {
             match TcpStream::connect(address).await {
                 Ok(tcp) => {
@@ -235,17 +301,16 @@ pub async fn connect(
                     let _ = tcp.set_nodelay(true);
                     return Ok((tcp, address));
                 }
-                Err(error) => failure = format!("cannot connect to {address}: {error}"),
+                Err(source) => failure = ConnectError::Tcp { address, source },
             }
         }
         Err(failure)
     };
     let connected = timeout(within, connecting).await;
-    let (tcp, address) =
-        connected.map_err(|_| format!("{peer} did not answer within {within:?}"))??;
-    let (stream, _key): (_, PublicKey) = tls
-        .connect(tcp, address, within)
-        .await
-        .map_err(|error| error.to_string())?;
+    let (tcp, address) = connected.map_err(|_| ConnectError::TimedOut {
+        peer: peer.to_owned(),
+        within,
+    })??;
+    let (stream, _key): (_, PublicKey) = tls.connect(tcp, address, within).await?;
     Ok((stream, address))
 }

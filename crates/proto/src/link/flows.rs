@@ -261,6 +261,12 @@ impl Link {
         }
     }
 
+    /// Whether the other end takes no new flows: it is about to stop.
+    #[must_use]
+    pub fn peer_is_draining(&self) -> bool {
+        self.peer_draining
+    }
+
     /// Flows that are open.
     #[must_use]
     pub fn flows_open(&self) -> usize {
