@@ -14,6 +14,7 @@ mod demo;
 mod dry_run;
 mod interrupt;
 mod keygen;
+mod local;
 mod log;
 mod progress;
 mod report;

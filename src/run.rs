@@ -13,6 +13,7 @@ use refrain_gateway::{
     far::Far,
     gateway::{Gateway, Tasks, drain},
     listeners,
+    local_socket::{self, SocketFile},
     near::Near,
     options::{FarOptions, NearOptions, OptionSpec, Role},
     settings::ConfigError,
@@ -130,6 +131,7 @@ async fn serve(
             .services
             .spawn(serve_admin(config, Arc::clone(&gateway)).await?);
     }
+    let _socket = serve_local(&mut tasks, &gateway).await;
     let mut signals = Signals::new()?;
     while let Told::Reload = signals.next().await {
         match reload() {
@@ -158,6 +160,22 @@ async fn serve(
     }
     tokio::time::sleep(LEAVE).await;
     Ok(())
+}
+
+/// Serves `refrain status` on this machine. A gateway runs as well without.
+async fn serve_local(tasks: &mut Tasks, gateway: &Arc<dyn Gateway>) -> Option<SocketFile> {
+    match local_socket::bind(gateway.role()).await {
+        Ok((listener, file)) => {
+            let serving = admin::serve_local(listener, Arc::clone(gateway));
+            tasks.services.spawn(serving);
+            tracing::debug!(path = %file.path().display(), "serving the local socket");
+            Some(file)
+        }
+        Err(error) => {
+            tracing::debug!(%error, "no local socket: `refrain status` needs --admin here");
+            None
+        }
+    }
 }
 
 async fn serve_admin(

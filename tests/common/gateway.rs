@@ -20,6 +20,8 @@ pub struct Gateway {
     child: Child,
     command: Vec<String>,
     log: PathBuf,
+    /// Where its local socket is.
+    runtime: PathBuf,
     pub admin: SocketAddr,
 }
 
@@ -37,10 +39,12 @@ impl Gateway {
         stderr: Stdio,
         admin: SocketAddr,
     ) -> Gateway {
+        let runtime = log.parent().expect("a folder").to_owned();
         let mut gateway = Gateway {
-            child: spawn(&command, stderr).expect("the program starts"),
+            child: spawn(&command, &runtime, stderr).expect("the program starts"),
             command,
             log,
+            runtime,
             admin,
         };
         gateway.wait_until_healthy();
@@ -50,7 +54,8 @@ impl Gateway {
     /// Starts it again, after [`Gateway::kill`], with the same options.
     pub fn restart(&mut self) {
         let stderr = append_to(&self.log).expect("a file for the log");
-        self.child = spawn(&self.command, stderr.into()).expect("the program starts");
+        self.child =
+            spawn(&self.command, &self.runtime, stderr.into()).expect("the program starts");
         self.wait_until_healthy();
     }
 
@@ -157,7 +162,9 @@ fn append_to(log: &Path) -> io::Result<File> {
     File::options().create(true).append(true).open(log)
 }
 
-fn spawn(words: &[String], stderr: Stdio) -> io::Result<Child> {
+fn spawn(words: &[String], runtime: &Path, stderr: Stdio) -> io::Result<Child> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    command(&words).stdout(Stdio::null()).stderr(stderr).spawn()
+    let mut command = command(&words);
+    command.env("XDG_RUNTIME_DIR", runtime);
+    command.stdout(Stdio::null()).stderr(stderr).spawn()
 }

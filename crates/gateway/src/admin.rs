@@ -14,7 +14,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 
 use crate::{
     config::{AdminConfig, AdminToken},
@@ -35,15 +35,30 @@ pub async fn serve(listener: TcpListener, config: AdminConfig, gateway: Arc<dyn 
         gateway,
         token: config.token.map(Arc::new),
     };
-    let pages = Router::new()
+    if let Err(error) = axum::serve(listener, pages(admin)).await {
+        tracing::error!(%error, "the admin listener failed");
+    }
+}
+
+/// Serves the same on the gateway's local socket, which only its own user and root can open: no
+/// token is needed.
+pub async fn serve_local(listener: UnixListener, gateway: Arc<dyn Gateway>) {
+    let admin = Admin {
+        gateway,
+        token: None,
+    };
+    if let Err(error) = axum::serve(listener, pages(admin)).await {
+        tracing::error!(%error, "the local socket failed");
+    }
+}
+
+fn pages(admin: Admin) -> Router {
+    Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/status", get(status))
         .route("/metrics", get(metrics_page))
         .layer(middleware::from_fn_with_state(admin.clone(), authorize))
-        .with_state(admin);
-    if let Err(error) = axum::serve(listener, pages).await {
-        tracing::error!(%error, "the admin listener failed");
-    }
+        .with_state(admin)
 }
 
 async fn authorize(State(admin): State<Admin>, request: Request, next: Next) -> Response {

@@ -43,5 +43,6 @@ pub mod totals;
 
 pub mod admin;
 pub mod check;
+pub mod local_socket;
 pub mod loopback;
 pub mod status;
