@@ -71,7 +71,11 @@ enum Command {
     Czip(czip::CzipArguments),
     /// Find how much of large files repeats, as fast as memory delivers them
     Bulk(bulk::BulkArguments),
-    /// Find out whether a pair works, and how fast the way between is
+    /// Test the connection to the far gateway and measure it
+    ///
+    /// With a near end's options, it opens a connection to the far end and measures it. Without
+    /// options, it asks the near end that runs here about its link. If several run here, --admin
+    /// HOST:PORT or --admin SOCKET chooses one.
     Check(check::CheckArguments),
     /// Reckon what elimination saves on the bill for traffic, and costs on the one for servers
     Cost(cost::CostArguments),

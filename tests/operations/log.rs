@@ -208,3 +208,20 @@ fn the_log_is_complete_when_the_program_ends() {
         "{error}"
     );
 }
+
+/// Somebody tries the way: no link comes, and none goes.
+#[test]
+fn a_check_is_logged_as_a_check() {
+    let site = Site::new();
+    let far = site.far(&[]);
+    let check = site.check();
+    let checked = refrain(&check.each_ref().map(String::as_str));
+    assert!(checked.status.success());
+    far.wait_for_log(&["INFO", "`refrain check`", &site.near_label()]);
+    eventually("the far end has forgotten it", || {
+        (far.status().peers[0].down_s.is_none() && !far.peer().up).then_some(())
+    });
+    let log = far.log();
+    assert!(!log.contains("the link is"), "{log}");
+    assert!(!log.contains("WARN"), "{log}");
+}

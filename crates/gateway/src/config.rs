@@ -264,6 +264,19 @@ impl Options<Far> {
 }
 
 impl Options<Check> {
+    /// Whether any option says what to check; else the gateway that runs here is asked.
+    pub fn names_a_pair(&self) -> bool {
+        self.file.is_some() || self.given.has_others_than(&[&ADMIN, &LOG])
+    }
+
+    /// The gateway that is asked then, if `--admin` names one.
+    pub fn admin<T>(&self) -> Result<Option<T>, ConfigError>
+    where
+        T: FromStr<Err: std::error::Error + Send + Sync + 'static>,
+    {
+        self.given.optional(&ADMIN)
+    }
+
     /// What to check. A value that the near end would not start with is an error here as well,
     /// whether a check uses it or not; a way in for applications is not asked for.
     pub fn resolve(&self) -> Result<CheckConfig, ConfigError> {

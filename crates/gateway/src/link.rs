@@ -368,6 +368,10 @@ impl SharedLink {
             before != up
         });
         match (before, up) {
+            (0, 1..) if state.link.is_check() => {
+                tracing::info!(peer = %self.label(), "`refrain check` of the peer reached this end");
+            }
+            (1.., 0) if state.link.is_check() => {}
             (0, 1..) => {
                 tracing::info!(peer = %self.label(), "the link is up");
                 if state.link.offers_heeded() == Some(false) {

@@ -262,22 +262,14 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Whether nothing answers: no more than that the far end does not run.
-    fn is_absence(&self) -> bool {
+    /// Whether it says no more than that the far end does not run.
+    pub(crate) fn is_absence(&self) -> bool {
         match self {
-            ConnectError::Tls(error) => is_lost(error),
+            ConnectError::Tls(error) => error.is_absence(),
             ConnectError::NoLaneLeft => false,
             _ => true,
         }
     }
-}
-
-/// Whether a connection ended without a word about its peer.
-fn is_lost(error: &TlsError) -> bool {
-    matches!(
-        error,
-        TlsError::TimedOut { .. } | TlsError::Closed { .. } | TlsError::Io { .. }
-    )
 }
 
 /// Connects to a far end and makes the handshake; errors are for the user.

@@ -15,7 +15,6 @@ use tokio::{
 use super::{
     ConnectError, Near, connect,
     dial_plan::{Dial, DialPlan, Ending},
-    is_lost,
 };
 use crate::{
     lane::{self, LaneEnd},
@@ -130,7 +129,7 @@ async fn keep_lane(near: Arc<Near>, link: Arc<SharedLink>) -> Ending {
     let (text, is_absence) = match end {
         LaneEnd::Io(error) => {
             let error = near.tls.explain(error, address);
-            (error.to_string(), is_lost(&error))
+            (error.to_string(), error.is_absence())
         }
         other => (other.to_string(), other.is_departure()),
     };

@@ -208,6 +208,7 @@ impl Link {
             return Err(LaneRefused::TooMany);
         }
         self.peer_instance = Some(hello.instance);
+        self.is_check = hello.is_check;
         self.lanes.insert(lane, Lane::new(now));
         self.say_hello(lane);
         self.lane_up(now, lane, hello);
@@ -254,6 +255,7 @@ impl Link {
             receive_cache_bytes: self.config.cache_bytes(self.config.receive_cache),
             takes_offers: self.config.mode.predicts(),
             offers: self.history.as_ref().map(LinkHistory::terms),
+            is_check: false,
         };
         if let Some(state) = self.lanes.get_mut(&lane) {
             hello.write(&mut state.control);

@@ -46,6 +46,7 @@ use refrain_codec::{
 
 pub use flows::OpenError;
 pub use lanes::{LaneRefused, LinkFault};
+pub use timers::smoothed_round_trip;
 pub use status::{DirectionStatus, FlowPredictions, FlowStatus, LaneStatus, LinkStatus};
 
 use crate::{
@@ -157,6 +158,8 @@ pub struct Link {
     window_wait: Option<WindowWait>,
     draining: bool,
     peer_draining: bool,
+    /// Whether the near end only checks that the pair works.
+    is_check: bool,
     fault: Option<LinkFault>,
     events: VecDeque<Event>,
     totals: Totals,
@@ -379,6 +382,7 @@ impl Link {
             window_wait: None,
             draining: false,
             peer_draining: false,
+            is_check: false,
             fault: None,
             events: VecDeque::new(),
             totals: Totals::default(),
