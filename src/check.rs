@@ -14,6 +14,7 @@ use refrain_gateway::{
 };
 
 use crate::{
+    bounded,
     local::{self, Found, Place},
     log::LogForm,
     status::peer_name,
@@ -28,7 +29,7 @@ pub struct CheckArguments {
     options: CheckOptions,
     /// Wait so long for the far end if it does not run yet
     #[arg(long, value_name = "SECONDS", default_value = "0", hide_default_value = true,
-          value_parser = parse_patience)]
+          value_parser = bounded::seconds)]
     wait: Duration,
     /// Print one JSON object
     #[arg(long)]
@@ -157,25 +158,4 @@ fn print(report: &CheckReport, out: &mut impl Write) -> io::Result<()> {
         "             {:10.2} Mbit/s from here to there",
         report.send_mbit_per_s
     )
-}
-
-fn parse_patience(text: &str) -> Result<Duration, String> {
-    let seconds: Option<f64> = text.parse().ok();
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "expected a number of seconds, 0 or more".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_patience_is_a_number_of_seconds() {
-        assert_eq!(parse_patience("0.5"), Ok(Duration::from_millis(500)));
-        assert_eq!(parse_patience("0"), Ok(Duration::ZERO));
-        for text in ["-1", "NaN", "inf", "1e300", "1s", ""] {
-            assert!(parse_patience(text).is_err(), "{text}");
-        }
-    }
 }

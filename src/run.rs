@@ -20,7 +20,7 @@ use refrain_gateway::{
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{dry_run, log::LogForm, table::bytes};
+use crate::{bounded, dry_run, log::LogForm, table::bytes};
 
 /// How long lanes may take to say that the gateway leaves.
 const LEAVE: Duration = Duration::from_millis(200);
@@ -37,8 +37,26 @@ pub struct RunArguments<O: clap::Args> {
     log: LogForm,
 }
 
-pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
-    let options = &arguments.options;
+/// What `refrain near` takes.
+#[derive(clap::Args)]
+pub struct NearArguments {
+    #[command(flatten)]
+    run: RunArguments<NearOptions>,
+    /// End with exit code 3 if there is no link to the peer within SECONDS of the start [default:
+    /// connect_timeout]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        value_parser = bounded::seconds
+    )]
+    require_peer: Option<Option<Duration>>,
+}
+
+pub fn near(arguments: &NearArguments) -> anyhow::Result<()> {
+    let NearArguments { run, require_peer } = arguments;
+    let (arguments, options) = (run, &run.options);
     let started = options.resolve()?;
     let _log = arguments.log.begin(started.common.log);
     crate::warn_of_unread_variables(Role::Near);
@@ -70,9 +88,19 @@ pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
             Ok(started.needs_restart(&new))
         };
         let gateway = Arc::clone(&near);
-        serve(gateway, &started.common, tasks, reload).await?;
+        let within = require_peer.map(|given| given.unwrap_or(started.common.timeouts.connect));
+        let missing = async {
+            match within {
+                Some(within) => near.wait_for_peer(within).await,
+                None => Ok(()),
+            }
+        };
+        let result = tokio::select! {
+            served = serve(gateway, &started.common, tasks, reload) => served,
+            Err(error) = missing => Err(error.into()),
+        };
         tokio::task::spawn_blocking(move || near.settle()).await?;
-        Ok(())
+        result
     })
 }
 

@@ -75,3 +75,34 @@ fn check_says_whether_the_pair_works_and_how_fast_the_way_is() {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
 }
+
+#[test]
+fn a_near_end_that_requires_its_peer_ends_without_it_and_with_a_code_of_its_own() {
+    let site = Site::new();
+    let (peer, key) = (site.far_listen.to_string(), site.path("near.key"));
+    let key = key.display().to_string();
+    let near = ["near", "--peer", &peer, "--key", &key, "--peer-key"];
+    let near = [&near[..], &[&site.far_key, "--socks5", "127.0.0.1:0"]].concat();
+    for options in [
+        &["--require-peer=0.3"][..],
+        &["--require-peer", "--connect-timeout", "300ms"],
+    ] {
+        let (code, error) = refrain_fails(&[&near, options].concat());
+        assert_eq!(code, 3, "{error}");
+        let last = error.lines().last().unwrap_or_default();
+        assert!(last.contains("no link to the peer within 300ms"), "{error}");
+        assert!(last.contains("cannot connect"), "{error}");
+    }
+
+    // With its peer it runs on, after it has gone too.
+    let mut far = site.far(&[]);
+    let options = ["--socks5", "127.0.0.1:0", "--require-peer=30"];
+    let mut near = site.near(site.far_listen, &options);
+    near.wait_until_up();
+    far.kill();
+    near.wait_for_log(&["the link is down"]);
+    far.restart();
+    near.wait_until_up();
+    near.signal("TERM");
+    assert_eq!(near.wait_for_exit().code(), Some(0));
+}

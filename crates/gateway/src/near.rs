@@ -14,6 +14,7 @@ use refrain_codec::simd::InstructionSet;
 use refrain_proto::{Link, Mode, Role};
 use tokio::{
     net::{TcpStream, lookup_host},
+    sync::Notify,
     time::{Instant, timeout},
 };
 
@@ -46,6 +47,8 @@ pub struct Near {
     pace: Option<Arc<Pace>>,
     tls: ClientTls,
     trouble: Trouble,
+    /// The link has a lane that it had not.
+    came_up: Notify,
     started: Instant,
     addresses: Vec<SocketAddr>,
     history: Option<Arc<History>>,
@@ -81,6 +84,7 @@ impl Near {
             pace: common.rate.map(|rate| Arc::new(Pace::new(rate))),
             tls: ClientTls::new(&common.key, config.peer_key),
             trouble: Trouble::default(),
+            came_up: Notify::new(),
             started: Instant::now(),
             addresses: listening
                 .iter()
@@ -103,6 +107,15 @@ impl Near {
     /// Where applications connect: forwards in their order, then SOCKS5, then HTTP.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Waits for the first lane of the link, once.
+    pub async fn wait_for_peer(&self, within: Duration) -> Result<(), NotPaired> {
+        let came_up = timeout(within, self.came_up.notified()).await;
+        came_up.map_err(|_| NotPaired {
+            within,
+            reason: self.trouble.last().map(|last| last.text),
+        })
     }
 
     /// Waits until all that is to be kept is on disk: the gateway ends. Blocks.
@@ -174,6 +187,7 @@ impl Near {
 
     fn clear_error(&self) {
         self.trouble.clear();
+        self.came_up.notify_one();
     }
 }
 
@@ -221,6 +235,17 @@ impl Gateway for Near {
             last_error: self.trouble.last(),
         }]
     }
+}
+
+/// The peer was not reached in time.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no link to the peer within {within:?}: {}",
+    reason.as_deref().unwrap_or("no reason is known")
+)]
+pub struct NotPaired {
+    within: Duration,
+    reason: Option<String>,
 }
 
 /// Why there is no lane to a far end.
