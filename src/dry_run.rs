@@ -107,9 +107,10 @@ fn common(
     }
     line("allow", config.allow.describe())?;
     line("exclude", config.exclude.describe())?;
-    let [memory, lanes] = memory_and_lanes(config, history, peers.len());
+    let [memory, lanes, flows] = memory_and_lanes(config, history, peers.len());
     line("memory", memory)?;
     line("lanes", lanes)?;
+    line("flows_max", flows)?;
     let rate = config.rate.map(|rate| rate.to_string());
     line(
         "rate",
@@ -135,17 +136,18 @@ fn common(
     )
 }
 
-/// What a link gets of the memory, as it would when it begins, and how many lanes in it.
+/// What a link gets of the memory, as it would when it begins, and how many lanes and flows in it.
 fn memory_and_lanes(
     config: &CommonConfig,
     history: Option<HistoryConfig>,
     peers: usize,
-) -> [String; 2] {
+) -> [String; 3] {
     let budget = MemoryBudget::new(config.memory.0, peers);
     let whole = bytes(config.memory.0);
     let Some((link, _reserved)) = budget.link(config, history) else {
         return [
             format!("{whole}, too little for any link"),
+            "none".to_owned(),
             "none".to_owned(),
         ];
     };
@@ -170,9 +172,14 @@ fn memory_and_lanes(
         false => "",
     };
     let lanes = link.lanes_max.min(config.lanes.into());
+    let fewer_flows = match link.flows_max < config.flows_max.into() {
+        true => ": the memory has room for no more",
+        false => "",
+    };
     [
         memory,
         format!("{lanes}, at most {}{fewer}", link.lanes_max),
+        format!("{} per link{fewer_flows}", link.flows_max),
     ]
 }
 

@@ -20,7 +20,7 @@ use refrain_codec::chunk::hash::ChunkHasher;
 use refrain_codec::marker::{MarkerAlgorithm, SampleByteTable, SamplingPeriod, WindowBytes};
 use refrain_codec::matching::MatchingAlgorithm;
 use refrain_codec::simd::{Backend, BackendChoice};
-use refrain_proto::Mode;
+use refrain_proto::{Mode, limits};
 use tracing::level_filters::LevelFilter;
 
 use crate::keys::{PeerKeys, PrivateKey, PublicKey, read_secret_file};
@@ -28,9 +28,9 @@ use crate::machine;
 use crate::memory::MEMORY_BYTES_MIN;
 use crate::options::{
     ADMIN, ADMIN_TOKEN, ADMIN_TOKEN_FILE, ALLOW, CACHE, CHUNK_HASH, CONNECT_TIMEOUT, Check,
-    DEAD_AFTER, DRAIN_TIMEOUT, EFFORT, EXCLUDE, FORWARD, Far, HTTP_PROXY, IDLE_TIMEOUT, KEEP_LINK,
-    KEY, LANES, LANES_MAX, LISTEN, LOG, MARKER, MARKER_TABLE, MATCHING, MEMORY, MODE, Near,
-    OptionSpec, Options, PEER, PEER_KEY, Program, RATE, SAMPLING_PERIOD, SIMD, SOCKS5,
+    DEAD_AFTER, DRAIN_TIMEOUT, EFFORT, EXCLUDE, FLOWS_MAX, FORWARD, Far, HTTP_PROXY, IDLE_TIMEOUT,
+    KEEP_LINK, KEY, LANES, LANES_MAX, LISTEN, LOG, MARKER, MARKER_TABLE, MATCHING, MEMORY, MODE,
+    Near, OptionSpec, Options, PEER, PEER_KEY, Program, RATE, SAMPLING_PERIOD, SIMD, SOCKS5,
     WINDOW_BYTES,
 };
 use crate::rules::{AllowRules, ExcludeRules};
@@ -112,6 +112,8 @@ pub struct CommonConfig {
     pub lanes: u8,
     /// The most lanes of a link: up to 16.
     pub lanes_max: u8,
+    /// The most open flows of a link: 1 to 10,000, fewer with little memory.
+    pub flows_max: u16,
     /// How repeats are found.
     pub matching: MatchingConfig,
     /// The times after which the gateway gives up on something.
@@ -332,6 +334,7 @@ impl CommonConfig {
             memory,
             lanes,
             lanes_max,
+            flows_max: settings.count(&FLOWS_MAX, 1..=limits::FLOWS_MAX as u16)?,
             matching: MatchingConfig::resolve(settings)?,
             timeouts: Timeouts::resolve(settings)?,
             log: settings.one(&LOG)?,
@@ -440,14 +443,20 @@ impl Settings {
         self.optional_with(spec, parse_listener)
     }
 
-    fn count(
+    fn count<T>(
         &self,
         spec: &'static OptionSpec,
-        range: RangeInclusive<u8>,
-    ) -> Result<u8, ConfigError> {
+        range: RangeInclusive<T>,
+    ) -> Result<T, ConfigError>
+    where
+        T: FromStr + PartialOrd + Into<u16> + Copy,
+    {
         self.one_with(spec, |text| match text.parse() {
             Ok(count) if range.contains(&count) => Ok(count),
-            _ => Err(Mismatch::OutOfRange(*range.start(), *range.end())),
+            _ => {
+                let (start, end) = (*range.start(), *range.end());
+                Err(Mismatch::OutOfRange(start.into(), end.into()))
+            }
         })
     }
 

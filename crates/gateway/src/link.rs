@@ -28,6 +28,9 @@ use crate::{
     wire::WireCounts,
 };
 
+/// So many flows may be closing at once, however few may be open.
+const CLOSING_MIN: usize = 64;
+
 /// One end of a link and everybody who waits for it.
 pub struct SharedLink {
     /// Who is at the other end.
@@ -309,9 +312,14 @@ impl SharedLink {
             } => {
                 // A peer that opens and resets flows for ever is refused when the tasks of
                 // those that are over cannot keep up.
-                if state.flows.len() >= 2 * state.link.flows_max() {
-                    let text = "too many connections are being closed";
-                    state.link.refuse_flow(flow, REFUSED_LIMIT, text);
+                let flows_max = state.link.flows_max();
+                let closing_max = flows_max + flows_max.max(CLOSING_MIN);
+                if state.flows.len() >= closing_max {
+                    let text = format!(
+                        "at most {closing_max} connections per link that are open or being closed \
+                         (--flows-max {flows_max})"
+                    );
+                    state.link.refuse_flow(flow, REFUSED_LIMIT, &text);
                     return;
                 }
                 // Registered here, so that no later event is missed.
@@ -327,9 +335,9 @@ impl SharedLink {
             Event::FlowRefused {
                 flow,
                 code,
-                text: _,
+                ref text,
             } => {
-                state.change(flow, Standing::Refused(Refusal::from_wire_code(code)));
+                state.change(flow, Standing::Refused(Refusal::from_wire(code, text)));
             }
             Event::FlowReset(flow, reason) => {
                 if reason == ResetReason::Misconfirmed {

@@ -212,7 +212,9 @@ impl Client {
             .map_err(|error| match error {
                 refrain_proto::link::OpenError::LinkDown => Refusal::LinkDown,
                 refrain_proto::link::OpenError::Draining => Refusal::Draining,
-                refrain_proto::link::OpenError::TooManyFlows => Refusal::Limit,
+                refrain_proto::link::OpenError::TooManyFlows => {
+                    Refusal::by_own_limit(link.with(|link, _| link.flows_limit()))
+                }
                 refrain_proto::link::OpenError::TargetTooLong => Refusal::Other,
             })?;
         Ok(Opened {

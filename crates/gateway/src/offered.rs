@@ -63,7 +63,7 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, policy: Arc<SharedP
                 refusal = refusal.in_own_words(),
                 "refused a connection for the peer"
             );
-            let text = refusal.to_string();
+            let text = refusal.wire_text();
             link.with(|link, _| link.refuse_flow(offer.flow, refusal.wire_code(), &text));
         }
     }

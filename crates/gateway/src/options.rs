@@ -237,6 +237,9 @@ options! {
         "The lanes that a link keeps open, 1 to 16.");
     LANES_MAX = OptionSpec::new(BOTH, "lanes_max", "COUNT", Value("16"),
         "The most lanes that a link may have, 1 to 16.");
+    FLOWS_MAX = OptionSpec::new(BOTH, "flows_max", "COUNT", Value("10000"),
+        "The most connections that a link may have open at once, 1 to 10000. With little `memory`, \
+         there are fewer.");
     MATCHING = OptionSpec::new(BOTH, "matching", "max|chunk", Value("max"),
         "How repeats are found: Max-Match finds the most, Chunk-Match keeps no payload at the \
          sender.");

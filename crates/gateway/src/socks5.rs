@@ -105,7 +105,7 @@ pub fn reply_granted(bound: SocketAddr) -> Vec<u8> {
 /// The reply to a request whose flow was refused.
 pub fn reply_refused(refusal: Refusal) -> Vec<u8> {
     let code = match refusal {
-        Refusal::Other | Refusal::Limit | Refusal::Draining => GENERAL_FAILURE,
+        Refusal::Other | Refusal::Limit(_) | Refusal::Draining => GENERAL_FAILURE,
         Refusal::NotAllowed => NOT_ALLOWED,
         Refusal::LinkDown => NETWORK_UNREACHABLE,
         Refusal::NameNotResolved | Refusal::Unreachable => HOST_UNREACHABLE,

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::options::{
     ADMIN, ADMIN_TOKEN, CACHE, CHUNK_HASH, CHUNK_MAX, CHUNK_MIN, CHUNK_SIZE, DEAD_AFTER,
-    DRAIN_TIMEOUT, EFFORT, FORWARD, HTTP_PROXY, KEY, LANES, LANES_MAX, LISTEN, LOG, MARKER,
-    MARKER_TABLE, MATCHING, MEMORY, MODE, OptionSpec, PEER, PEER_KEY, PREDICT, RATE, REALM,
+    DRAIN_TIMEOUT, EFFORT, FLOWS_MAX, FORWARD, HTTP_PROXY, KEY, LANES, LANES_MAX, LISTEN, LOG,
+    MARKER, MARKER_TABLE, MATCHING, MEMORY, MODE, OptionSpec, PEER, PEER_KEY, PREDICT, RATE, REALM,
     SAMPLING_PERIOD, SIMD, SOCKS5, STORE, STORE_ALSO, STORE_SIZE, WINDOW_BYTES,
 };
 
@@ -102,6 +102,7 @@ impl CommonConfig {
             memory,
             lanes,
             lanes_max,
+            flows_max,
             matching,
             timeouts,
             log,
@@ -134,6 +135,7 @@ impl CommonConfig {
             (&MEMORY, *memory != new.memory),
             (&LANES, *lanes != new.lanes),
             (&LANES_MAX, *lanes_max != new.lanes_max),
+            (&FLOWS_MAX, *flows_max != new.flows_max),
             (&MATCHING, *algorithm != new.matching.algorithm),
             (&MARKER, *marker != new.matching.marker),
             (&MARKER_TABLE, *marker_table != new.matching.marker_table),

@@ -25,7 +25,7 @@ use crate::{
     flow::Strand,
     frame::{FlowId, Frame, LaneId},
     hello::Hello,
-    limits::{HELD_UP_SHOWN, LANES_EVER_MAX, STRANDS_TIMES_FLOWS},
+    limits::{HELD_UP_SHOWN, LANES_EVER_MAX, STRANDS_FLOWS_MIN, STRANDS_TIMES_FLOWS},
     moment::Moment,
     planted::Bug,
 };
@@ -141,7 +141,7 @@ impl Lane {
         flow: FlowId,
         flows_max: usize,
     ) -> Result<&mut Strand, LaneFault> {
-        let is_full = self.strands.len() >= STRANDS_TIMES_FLOWS * flows_max;
+        let is_full = self.strands.len() >= STRANDS_TIMES_FLOWS * flows_max.max(STRANDS_FLOWS_MIN);
         if is_full && !self.strands.contains_key(&flow) {
             return Err(LaneFault::Protocol("far too many flows"));
         }
@@ -232,6 +232,13 @@ impl Link {
     #[must_use]
     pub fn flows_max(&self) -> usize {
         self.config.flows_max
+    }
+
+    /// The bound on flows in words, as a refusal names it.
+    #[must_use]
+    pub fn flows_limit(&self) -> String {
+        let (flows, option) = (self.config.flows_max, self.config.flows_max_option);
+        format!("at most {flows} open connections per link ({option})")
     }
 
     /// Lanes that carry flows now.
