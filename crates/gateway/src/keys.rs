@@ -289,13 +289,23 @@ fn new_file(path: &Path, text: &str, mode: u32) -> Result<NamedTempFile, KeyErro
     };
     let write = || {
         // Its mode is 0600 until it is complete.
-        let mut file = NamedTempFile::new_in(folder)?;
+        let mut file = NamedTempFile::new_in(folder).map_err(|error| plain_error(&error))?;
         file.as_file_mut().write_all(text.as_bytes())?;
         set_mode(file.as_file(), mode)?;
         file.as_file().sync_all()?;
         Ok(file)
     };
     write().map_err(io_error(path))
+}
+
+/// A failure to make a temporary file, without that file's name, which says nothing to users.
+fn plain_error(error: &io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(|error| error.source());
+    let text = cause.map_or_else(|| error.to_string(), ToString::to_string);
+    match error.kind() {
+        io::ErrorKind::NotFound => io::Error::new(error.kind(), "its directory does not exist"),
+        kind => io::Error::new(kind, text),
+    }
 }
 
 #[cfg(unix)]
@@ -453,6 +463,9 @@ mod tests {
             assert!(matches!(key.write_new(&path), Err(KeyError::Exists(_))));
             fs::remove_file(&public_path).unwrap();
         }
+        let nowhere = key.write_new(&dir.path().join("nowhere/a")).unwrap_err();
+        let expected = "nowhere/a: its directory does not exist";
+        assert!(nowhere.to_string().ends_with(expected), "{nowhere}");
         key.write_new(&path).unwrap();
         let text = fs::read_to_string(&public_path).unwrap();
         assert_eq!(text, format!("{}\n", key.public()));
