@@ -186,6 +186,23 @@ fn a_far_end_that_stops_is_one_line_in_the_near_ends_log() {
 }
 
 #[test]
+fn a_near_end_that_stops_is_one_line_in_the_far_ends_log() {
+    let mut pair = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
+    pair.near.wait_for_lanes(4);
+    eventually("the far end has all lanes", || {
+        (pair.far.peer().lanes == 4).then_some(())
+    });
+    let before = pair.far.log().len();
+    pair.near.signal("TERM");
+    assert_eq!(pair.near.wait_for_exit().code(), Some(0));
+    eventually("the link is down", || (!pair.far.peer().up).then_some(()));
+    let log = pair.far.log();
+    let lines: Vec<_> = log[before..].lines().collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("is shutting down"), "{lines:?}");
+}
+
+#[test]
 fn the_log_is_complete_when_the_program_ends() {
     let mut pair = Pair::start(&[], &["--socks5", &free_address().to_string()]);
     pair.far.signal("TERM");

@@ -242,7 +242,15 @@ impl Far {
                     links.remove(index);
                 }
                 Err(refused) => {
-                    return Err(format!("a lane of {}: {refused}", self.label(&peer)));
+                    let label = self.label(&peer);
+                    let limit = match refused {
+                        LaneRefused::TooMany => {
+                            let lanes = link.with(|link, _| link.lanes_max());
+                            format!(": at most {lanes} (--lanes-max, fewer with little --memory)")
+                        }
+                        _ => String::new(),
+                    };
+                    return Err(format!("a lane of {label}: {refused}{limit}"));
                 }
             }
         }
