@@ -218,7 +218,7 @@ impl Settings {
     /// Whether any option was given but these.
     pub(crate) fn has_others_than(&self, specs: &[&OptionSpec]) -> bool {
         let is_other = |key: &&str| specs.iter().all(|spec| spec.key != *key);
-        self.values.keys().any(|key| is_other(key))
+        self.values.keys().any(is_other)
     }
 
     /// The option's values, or its default.
