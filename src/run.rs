@@ -42,8 +42,8 @@ pub struct RunArguments<O: clap::Args> {
 pub struct NearArguments {
     #[command(flatten)]
     run: RunArguments<NearOptions>,
-    /// End with exit code 3 if there is no link to the peer within SECONDS of the start [default:
-    /// connect_timeout]
+    /// End with exit code 3 if there is no link to the peer within SECONDS of the start, or without
+    /// a number within --connect-timeout
     #[arg(
         long,
         value_name = "SECONDS",

@@ -102,15 +102,15 @@ fn logs_and_tables_have_names_and_short_keys_and_json_has_whole_keys() {
     let other = keygen(&site.path("other.key"));
     let office = format!("office={}", site.near_key);
     let far = site.far(&["--peer-key", &office, "--peer-key", &other]);
-    let hq = format!("hq={}", site.path("far.key.pub").display());
+    let hq = site.write("hq.keys", &format!("hq {}\n", site.far_key));
     let near = site.near(
         site.far_listen,
         &["--socks5", "127.0.0.1:0", "--peer-key", &hq],
     );
     near.wait_until_up();
-    for (gateway, name, key) in [
-        (&far, "office", &site.near_key),
-        (&near, "hq", &site.far_key),
+    for (role, gateway, name, key) in [
+        ("far", &far, "office", &site.near_key),
+        ("near", &near, "hq", &site.far_key),
     ] {
         gateway.wait_for_log(&["INFO", "the link is up", &format!("peer={name}")]);
         let json = refrain(&["status", "--json", "--admin", &gateway.admin.to_string()]);
@@ -125,11 +125,16 @@ fn logs_and_tables_have_names_and_short_keys_and_json_has_whole_keys() {
                 "{text}"
             );
         }
-        if name == "office" {
+        if role == "far" {
             let short = format!("key:{} ", &other[..12]);
             assert!(shown.contains(&short), "{short} is not in\n{shown}");
         }
     }
+    site.write("hq.keys", &format!("main {}\n", site.far_key));
+    near.signal("HUP");
+    eventually("it has another name", || {
+        (near.peer().name.as_deref() == Some("main")).then_some(())
+    });
 }
 
 /// A far end that is stopped says so; that it is gone then, and cannot be reached, is no news.

@@ -210,6 +210,7 @@ const PEER_KEYS_FILE_BYTES_MAX: u64 = 1 << 20;
 mod tests {
     use super::*;
     use crate::keys::PrivateKey;
+    use proptest::prelude::*;
     use std::fs;
     use std::path::PathBuf;
     use tempfile::TempDir;
@@ -298,6 +299,29 @@ mod tests {
         let two = write(&dir, "two", &format!("{key}\n{}\n", public()));
         let error = error(&format!("office={}", two.display()));
         assert!(matches!(error, KeyError::NotOneKey(_, 2)), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_a_key_or_an_error(line in any::<String>(), end in any::<String>()) {
+            let _ = parse_line(&line);
+            let _ = parse_line(&format!("{line}{}{end}", public()));
+        }
+
+        #[test]
+        fn a_name_and_its_key_are_read_in_each_form(name in "[a-zA-Z][a-zA-Z0-9 ._@-]{0,60}[a-zA-Z0-9]") {
+            let key = public();
+            let named = Ok((key, Some(name.as_str())));
+            for line in [
+                format!("{name} {key}"),
+                format!("{name}={key}"),
+                format!("{key} {name}"),
+            ] {
+                prop_assert_eq!(parse_line(&line), named, "{}", line);
+            }
+            let peers = PeerKeys::load(&[format!("{name}={key}")]).unwrap();
+            prop_assert_eq!(peers.find(&name), Some(key));
+        }
     }
 
     #[test]
