@@ -117,10 +117,7 @@ fn report(place: &Place, peer: &Peer, json: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     let mut out = io::stdout().lock();
-    writeln!(
-        out,
-        "the link to {name} is up, says the near end at {place}"
-    )?;
+    writeln!(out, "the link to {name} is up (near end at {place})")?;
     writeln!(out, "lanes        {:10}", peer.lanes)?;
     match peer.round_trip_ms {
         Some(round_trip) => writeln!(out, "round trip   {round_trip:10.2} ms, smoothed")?,
@@ -128,7 +125,7 @@ fn report(place: &Place, peer: &Peer, json: bool) -> anyhow::Result<()> {
     }
     writeln!(
         out,
-        "nothing was measured: with --peer, --key and --peer-key a check measures the way"
+        "to measure throughput, give --peer, --key and --peer-key"
     )?;
     Ok(())
 }

@@ -126,7 +126,9 @@ pub fn only(mut found: Vec<Found>) -> anyhow::Result<Found> {
     }
     let mut text = "several gateways run here; choose one:".to_owned();
     for Found { place, status, .. } in found {
-        let peers: Vec<_> = status.peers.iter().map(crate::status::peer_name).collect();
+        // A peer may have several links.
+        let mut peers: Vec<_> = status.peers.iter().map(crate::status::peer_name).collect();
+        peers.dedup();
         text += &format!(
             "\n  --admin {place}  ({}, peer {})",
             status.role,
