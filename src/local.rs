@@ -74,29 +74,26 @@ pub fn find() -> anyhow::Result<Vec<Found>> {
 fn find_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<Vec<Found>> {
     let mut looked = Vec::new();
     for folder in folders {
-        let sockets = local_socket::sockets(folder);
-        let mut failures = Vec::new();
+        let (sockets, mut notes) = match local_socket::sockets(folder) {
+            Ok(sockets) => (sockets, Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (Vec::new(), Vec::new()),
+            Err(error) => (Vec::new(), vec![error.to_string()]),
+        };
         let mut found = Vec::new();
-        for socket in sockets.iter().flatten() {
+        for socket in sockets {
             match ask(&Place::Socket(socket.clone()), None) {
                 Ok(gateway) => found.push(gateway),
                 // Left by one that was killed.
                 Err(error) if error.is_refusal() => {}
-                Err(error) => failures.push(error),
+                Err(error) => notes.push(crate::in_words(&error.into())),
             }
         }
         if !found.is_empty() {
             return Ok(found);
         }
-        if let Some(failure) = failures.pop() {
-            // It runs, and does not answer: another one is not what was meant.
-            return Err(failure.into());
-        }
-        looked.push(match sockets {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                format!("{} ({error})", folder.display())
-            }
-            _ => folder.display().to_string(),
+        looked.push(match notes.is_empty() {
+            true => folder.display().to_string(),
+            false => format!("{} ({})", folder.display(), notes.join("; ")),
         });
     }
     let mut found = Vec::new();
@@ -299,6 +296,24 @@ mod tests {
         let found = only(found).expect("one gateway");
         assert_eq!(found.place.to_string(), gateway);
         assert_eq!(found.status.role, "near");
+    }
+
+    #[test]
+    fn a_gateway_that_cannot_be_asked_is_named_and_hides_no_other() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path().join("refrain");
+        std::fs::create_dir(&folder).expect("a folder");
+        let socket = folder.join("near-1.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+        thread::spawn(move || listener.incoming().flatten().for_each(drop));
+        let error = find_in(&[folder.clone()], &[])
+            .map(|_| ())
+            .expect_err("none");
+        let named = format!("(no gateway answers at {}", Place::Socket(socket));
+        assert!(error.to_string().contains(&named), "{error}");
+        let gateway = answers("200 OK", STATUS);
+        let found = find_in(&[folder], &[&gateway]).expect("a gateway");
+        assert_eq!(found.len(), 1);
     }
 
     #[test]

@@ -64,10 +64,13 @@ fn check_says_whether_the_pair_works_and_how_fast_the_way_is() {
             "{report}"
         );
     }
+    let times: Vec<f64> =
+        serde_json::from_value(report["round_trips_ms"].clone()).expect("round trips");
+    let smoothed = report["round_trip_ms"].as_f64().expect("a round trip");
+    assert!(times.is_sorted() && times[0] <= smoothed, "{report}");
     assert!(
-        report["round_trips_ms"]
-            .as_array()
-            .is_some_and(|times| !times.is_empty())
+        times.last().is_some_and(|&last| smoothed <= last),
+        "{report}"
     );
     let human = human.join().expect("no panic");
     let text = String::from_utf8_lossy(&human.stdout);

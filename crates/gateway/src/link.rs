@@ -316,8 +316,8 @@ impl SharedLink {
                 let closing_max = flows_max + flows_max.max(CLOSING_MIN);
                 if state.flows.len() >= closing_max {
                     let text = format!(
-                        "at most {closing_max} connections per link that are open or being closed \
-                         (--flows-max {flows_max})"
+                        "{closing_max} connections are open or being closed, {}",
+                        state.link.flows_limit()
                     );
                     state.link.refuse_flow(flow, REFUSED_LIMIT, &text);
                     return;

@@ -21,7 +21,7 @@ const FOLDER: &str = "refrain";
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Sockets of one folder that are looked at.
-const SOCKETS_MAX: usize = 256;
+const SOCKETS_MAX: usize = 32;
 
 /// A socket's file. Dropped, it is removed.
 #[derive(Debug)]

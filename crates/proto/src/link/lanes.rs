@@ -207,8 +207,10 @@ impl Link {
         if self.lanes.len() >= self.config.lanes_max {
             return Err(LaneRefused::TooMany);
         }
+        if self.peer_instance.is_none() {
+            self.is_check = hello.is_check;
+        }
         self.peer_instance = Some(hello.instance);
-        self.is_check = hello.is_check;
         self.lanes.insert(lane, Lane::new(now));
         self.say_hello(lane);
         self.lane_up(now, lane, hello);
