@@ -306,7 +306,7 @@ mod tests {
         let socket = folder.join("near-1.sock");
         let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
         thread::spawn(move || listener.incoming().flatten().for_each(drop));
-        let error = find_in(&[folder.clone()], &[])
+        let error = find_in(std::slice::from_ref(&folder), &[])
             .map(|_| ())
             .expect_err("none");
         let named = format!("(no gateway answers at {}", Place::Socket(socket));
