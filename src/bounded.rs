@@ -75,6 +75,20 @@ pub fn time_to_wait(text: &str) -> Result<TimeSpan, String> {
     }
 }
 
+/// A time as a number of seconds, or with its unit.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let number: Option<f64> = text.parse().ok();
+    let seconds = match number.and_then(|number| Duration::try_from_secs_f64(number).ok()) {
+        Some(seconds) => TimeSpan(seconds),
+        None if number.is_none() => time(text)?,
+        None => return Err("expected a number of seconds, 0 or more".to_owned()),
+    };
+    match seconds.0 > TIME_MAX {
+        true => Err("at most a year (365d) is allowed".to_owned()),
+        false => Ok(seconds.0),
+    }
+}
+
 fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
 }
@@ -82,6 +96,16 @@ fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seconds_are_a_number_or_have_a_unit() {
+        for (text, ms) in [("0", 0), ("0.5", 500), ("5s", 5000), ("500ms", 500)] {
+            assert_eq!(seconds(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["-1", "NaN", "inf", "1e300", "1e9", "366d", "soon", ""] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn chunks_are_as_long_as_the_nearest_power_of_two() {

@@ -1,18 +1,36 @@
 //! `refrain check`: does this pair work, and how fast is the way between.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    thread,
+    time::{Duration, Instant},
+};
 
+use anyhow::bail;
 use refrain_gateway::{
     check::{self, CheckReport},
     options::{CheckOptions, Role},
+    status::Peer,
 };
 
-use crate::log::LogForm;
+use crate::{
+    bounded,
+    local::{self, Found, Place},
+    log::LogForm,
+    status::peer_name,
+};
+
+/// Between two looks at a gateway whose link is waited for.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(clap::Args)]
 pub struct CheckArguments {
     #[command(flatten)]
     options: CheckOptions,
+    /// Wait so long for the far end if it does not run yet
+    #[arg(long, value_name = "SECONDS", default_value = "0", hide_default_value = true,
+          value_parser = bounded::seconds)]
+    wait: Duration,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -21,15 +39,18 @@ pub struct CheckArguments {
 }
 
 pub fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
-    let config = arguments.options.resolve()?;
+    let options = &arguments.options;
+    if !options.names_a_pair() {
+        let admin = options.admin()?;
+        return ask_near_end(admin.as_ref(), arguments.wait, arguments.json);
+    }
+    let config = options.resolve()?;
     let _log = arguments.log.begin(config.log);
     crate::warn_of_unread_variables(Role::Check);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let report = runtime
-        .block_on(check::check(&config))
-        .map_err(anyhow::Error::msg)?;
+    let report = runtime.block_on(check::check_within(&config, arguments.wait))?;
     let mut out = io::stdout().lock();
     match arguments.json {
         true => writeln!(out, "{}", serde_json::to_string(&report)?)?,
@@ -38,8 +59,78 @@ pub fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Reports the link of the near end that runs here; an error if it is down.
+fn ask_near_end(admin: Option<&Place>, wait: Duration, json: bool) -> anyhow::Result<()> {
+    let began = Instant::now();
+    loop {
+        let is_late = began.elapsed() >= wait;
+        match near_end(admin) {
+            Ok(found) => {
+                let peer = found.status.peers.first();
+                if let Some(peer) = peer.filter(|peer| peer.up || is_late) {
+                    return report(&found.place, peer, json);
+                }
+            }
+            Err(error) if is_late => return Err(error),
+            Err(_) => {}
+        }
+        thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+fn near_end(admin: Option<&Place>) -> anyhow::Result<Found> {
+    let found = match admin {
+        Some(place) => local::ask(place, None)?,
+        None => {
+            let mut found = local::find()?;
+            if found.iter().any(|found| found.status.role == "near") {
+                // A far end next to it waits for others.
+                found.retain(|found| found.status.role == "near");
+            }
+            local::only(found)?
+        }
+    };
+    if found.status.role != "near" {
+        bail!(
+            "the gateway at {} is a far end, and a check starts at the near end; `refrain status` shows its peers",
+            found.place
+        );
+    }
+    Ok(found)
+}
+
+fn report(place: &Place, peer: &Peer, json: bool) -> anyhow::Result<()> {
+    if json {
+        writeln!(io::stdout(), "{}", serde_json::to_string(peer)?)?;
+    }
+    let name = match &peer.address {
+        Some(address) if *address != peer_name(peer) => {
+            format!("{} at {address}", peer_name(peer))
+        }
+        _ => peer_name(peer),
+    };
+    if !peer.up {
+        let reason = peer.last_error.as_deref().unwrap_or("no reason is known");
+        bail!("the link to {name} is down: {reason}");
+    }
+    if json {
+        return Ok(());
+    }
+    let mut out = io::stdout().lock();
+    writeln!(out, "the link to {name} is up (near end at {place})")?;
+    writeln!(out, "lanes        {:10}", peer.lanes)?;
+    match peer.round_trip_ms {
+        Some(round_trip) => writeln!(out, "round trip   {round_trip:10.2} ms, smoothed")?,
+        None => writeln!(out, "round trip   not measured yet")?,
+    }
+    writeln!(
+        out,
+        "to measure throughput, give --peer, --key and --peer-key"
+    )?;
+    Ok(())
+}
+
 fn print(report: &CheckReport, out: &mut impl Write) -> io::Result<()> {
-    let median = report.round_trips_ms[report.round_trips_ms.len() / 2];
     writeln!(
         out,
         "{} works: both keys are right, both speak wire version {}",
@@ -49,7 +140,8 @@ fn print(report: &CheckReport, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "hello        {:10.2} ms", report.hello_ms)?;
     writeln!(
         out,
-        "round trip   {median:10.2} ms, {:.2} to {:.2}",
+        "round trip   {:10.2} ms, smoothed as in `refrain status`; {:.2} to {:.2}",
+        report.round_trip_ms,
         report.round_trips_ms[0],
         report.round_trips_ms[report.round_trips_ms.len() - 1]
     )?;

@@ -25,7 +25,12 @@ pub fn near(config: &NearConfig, out: &mut impl Write) -> anyhow::Result<()> {
     }
     writeln!(out, "refrain near: the configuration is good")?;
     let mut line = |key: &str, value: String| writeln!(out, "  {key:<12}{value}");
-    line("peer", format!("{}, key {}", config.peer, config.peer_key))?;
+    let key = config.peer_key.fingerprint();
+    let peer = match &config.peer_name {
+        Some(name) => format!("{name} at {}, {key}", config.peer),
+        None => format!("{}, {key}", config.peer),
+    };
+    line("peer", peer)?;
     for (spec, address) in [("socks5", config.socks5), ("http_proxy", config.http_proxy)] {
         if let Some(address) = address {
             line(spec, address.to_string())?;
@@ -87,10 +92,9 @@ fn common(
     line("key", format!("{}, its public part", config.key.public()))?;
     for forward in &config.forwards {
         let (listen, target) = (forward.listen, &forward.target);
-        let behind = match (peers.len(), peers.name(&forward.peer)) {
-            (1, _) => "the peer".to_owned(),
-            (_, Some(name)) => name.to_owned(),
-            (_, None) => forward.peer.to_string(),
+        let behind = match peers.len() {
+            1 => "the peer".to_owned(),
+            _ => peers.label(&forward.peer),
         };
         line("forward", format!("{listen} to {target} behind {behind}"))?;
     }
@@ -103,9 +107,10 @@ fn common(
     }
     line("allow", config.allow.describe())?;
     line("exclude", config.exclude.describe())?;
-    let [memory, lanes] = memory_and_lanes(config, history, peers.len());
+    let [memory, lanes, flows] = memory_and_lanes(config, history, peers.len());
     line("memory", memory)?;
     line("lanes", lanes)?;
+    line("flows_max", flows)?;
     let rate = config.rate.map(|rate| rate.to_string());
     line(
         "rate",
@@ -131,17 +136,18 @@ fn common(
     )
 }
 
-/// What a link gets of the memory, as it would when it begins, and how many lanes in it.
+/// What a link gets of the memory, as it would when it begins, and how many lanes and flows in it.
 fn memory_and_lanes(
     config: &CommonConfig,
     history: Option<HistoryConfig>,
     peers: usize,
-) -> [String; 2] {
+) -> [String; 3] {
     let budget = MemoryBudget::new(config.memory.0, peers);
     let whole = bytes(config.memory.0);
     let Some((link, _reserved)) = budget.link(config.key.public(), config, history) else {
         return [
             format!("{whole}, too little for any link"),
+            "none".to_owned(),
             "none".to_owned(),
         ];
     };
@@ -166,15 +172,20 @@ fn memory_and_lanes(
         false => "",
     };
     let lanes = link.lanes_max.min(config.lanes.into());
+    let fewer_flows = match link.flows_max < config.flows_max.into() {
+        true => ": the memory has room for no more",
+        false => "",
+    };
     [
         memory,
         format!("{lanes}, at most {}{fewer}", link.lanes_max),
+        format!("{} per link{fewer_flows}", link.flows_max),
     ]
 }
 
 fn named(peers: &PeerKeys, key: &PublicKey) -> String {
     match peers.name(key) {
-        Some(name) => format!("{name}, {key}"),
-        None => key.to_string(),
+        Some(name) => format!("{name}, {}", key.fingerprint()),
+        None => key.fingerprint(),
     }
 }

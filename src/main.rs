@@ -1,8 +1,8 @@
 //! `refrain`: keeps bytes off the wire that the other side already has.
 //!
 //! One thin file a subcommand. Exit codes: 0 done; 1 it failed, and standard error says
-//! why; 2 the command line or the configuration is wrong; 130 Ctrl-C ended it early, 129 and
-//! 143 SIGHUP and SIGTERM.
+//! why; 2 the command line or the configuration is wrong; 3 a near end has no link within
+//! `--require-peer`; 130 Ctrl-C ended it early, 129 and 143 SIGHUP and SIGTERM.
 
 mod bench;
 mod bounded;
@@ -14,6 +14,7 @@ mod demo;
 mod dry_run;
 mod interrupt;
 mod keygen;
+mod local;
 mod log;
 mod progress;
 mod report;
@@ -30,7 +31,8 @@ use std::{io, process::ExitCode};
 use clap::{Parser, Subcommand};
 use interrupt::Interrupted;
 use refrain_gateway::{
-    options::{FarOptions, NearOptions, Role},
+    near::NotPaired,
+    options::{FarOptions, Role},
     settings::{ConfigError, environment::UnreadVariable},
 };
 use wrong::WrongArguments;
@@ -44,8 +46,8 @@ use wrong::WrongArguments;
 #[command(
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 130 Ctrl-C \
-                  ended it, 129 SIGHUP, 143 SIGTERM."
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 3 no link to the \
+                  peer (near --require-peer), 130 Ctrl-C ended it, 129 SIGHUP, 143 SIGTERM."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -56,12 +58,12 @@ struct Arguments {
 enum Command {
     /// Show on this machine what a pair saves, with built-in content or your own files
     Demo(demo::DemoArguments),
-    /// Make a private key and print its public one
+    /// Make a private key and its public key, and print the public one
     Keygen(keygen::KeygenArguments),
     /// Run the end beside the service: takes lanes, connects to targets
     Far(run::RunArguments<FarOptions>),
     /// Run the end beside the users: dials lanes, serves forwards, SOCKS5 and HTTP
-    Near(run::RunArguments<NearOptions>),
+    Near(run::NearArguments),
     /// Show a running gateway: its peers, flows and savings
     Status(status::StatusArguments),
     /// Look after a near end's chunk store: add files to its history, show, verify, compact it
@@ -70,7 +72,11 @@ enum Command {
     Czip(czip::CzipArguments),
     /// Find how much of large files repeats, as fast as memory delivers them
     Bulk(bulk::BulkArguments),
-    /// Find out whether a pair works, and how fast the way between is
+    /// Test the connection to the far gateway and measure it
+    ///
+    /// With a near end's options, it opens a connection to the far end and measures it. Without
+    /// options, it asks the near end that runs here about its link. If several run here, --admin
+    /// HOST:PORT or --admin SOCKET chooses one.
     Check(check::CheckArguments),
     /// Reckon what elimination saves on the bill for traffic, and costs on the one for servers
     Cost(cost::CostArguments),
@@ -107,6 +113,8 @@ fn exit_code(error: &anyhow::Error) -> u8 {
         error.is::<ConfigError>() || error.is::<cost::WrongInput>() || error.is::<WrongArguments>();
     if is_wrong {
         2
+    } else if error.is::<NotPaired>() {
+        3
     } else {
         let interrupted = error.downcast_ref::<Interrupted>();
         interrupted.map_or(1, |interrupted| interrupted.exit_code)

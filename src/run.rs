@@ -13,13 +13,14 @@ use refrain_gateway::{
     far::Far,
     gateway::{Gateway, Tasks, drain},
     listeners,
+    local_socket::{self, SocketFile},
     near::Near,
     options::{FarOptions, NearOptions, OptionSpec, Role},
     settings::ConfigError,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{dry_run, log::LogForm, table::bytes};
+use crate::{bounded, dry_run, log::LogForm, table::bytes};
 
 /// How long lanes may take to say that the gateway leaves.
 const LEAVE: Duration = Duration::from_millis(200);
@@ -36,8 +37,26 @@ pub struct RunArguments<O: clap::Args> {
     log: LogForm,
 }
 
-pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
-    let options = &arguments.options;
+/// What `refrain near` takes.
+#[derive(clap::Args)]
+pub struct NearArguments {
+    #[command(flatten)]
+    run: RunArguments<NearOptions>,
+    /// End with exit code 3 if there is no link to the peer within SECONDS of the start, or without
+    /// a number within --connect-timeout
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        value_parser = bounded::seconds
+    )]
+    require_peer: Option<Option<Duration>>,
+}
+
+pub fn near(arguments: &NearArguments) -> anyhow::Result<()> {
+    let NearArguments { run, require_peer } = arguments;
+    let (arguments, options) = (run, &run.options);
     let started = options.resolve()?;
     let _log = arguments.log.begin(started.common.log);
     crate::warn_of_unread_variables(Role::Near);
@@ -69,9 +88,19 @@ pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
             Ok(started.needs_restart(&new))
         };
         let gateway = Arc::clone(&near);
-        serve(gateway, &started.common, tasks, reload).await?;
+        let within = require_peer.map(|given| given.unwrap_or(started.common.timeouts.connect));
+        let missing = async {
+            match within {
+                Some(within) => near.wait_for_peer(within).await,
+                None => Ok(()),
+            }
+        };
+        let result = tokio::select! {
+            served = serve(gateway, &started.common, tasks, reload) => served,
+            Err(error) = missing => Err(error.into()),
+        };
         tokio::task::spawn_blocking(move || near.settle()).await?;
-        Ok(())
+        result
     })
 }
 
@@ -130,6 +159,7 @@ async fn serve(
             .services
             .spawn(serve_admin(config, Arc::clone(&gateway)).await?);
     }
+    let _socket = serve_local(&mut tasks, &gateway).await;
     let mut signals = Signals::new()?;
     while let Told::Reload = signals.next().await {
         match reload() {
@@ -158,6 +188,22 @@ async fn serve(
     }
     tokio::time::sleep(LEAVE).await;
     Ok(())
+}
+
+/// Serves `refrain status` on this machine. A gateway runs as well without.
+async fn serve_local(tasks: &mut Tasks, gateway: &Arc<dyn Gateway>) -> Option<SocketFile> {
+    match local_socket::bind(gateway.role()).await {
+        Ok((listener, file)) => {
+            let serving = admin::serve_local(listener, Arc::clone(gateway));
+            tasks.services.spawn(serving);
+            tracing::debug!(path = %file.path().display(), "serving the local socket");
+            Some(file)
+        }
+        Err(error) => {
+            tracing::debug!(%error, "no local socket: `refrain status` needs --admin here");
+            None
+        }
+    }
 }
 
 async fn serve_admin(

@@ -5,15 +5,17 @@ mod watch;
 
 use std::{io::Write, path::PathBuf, time::Duration};
 
-use anyhow::{Context, bail};
-use refrain_gateway::{status::Status, target::Target};
+use anyhow::Context;
+
+use crate::local::{self, Found, Place};
+pub use tables::peer_name;
 
 #[derive(clap::Args, Clone)]
 pub struct StatusArguments {
-    /// The gateway's admin listener
-    #[arg(long, env = "REFRAIN_ADMIN", value_name = "HOST:PORT")]
-    admin: Target,
-    /// A file that holds the admin token
+    /// The gateway's admin listener, or its local socket [default: the gateway that runs here]
+    #[arg(long, env = "REFRAIN_ADMIN", value_name = "HOST:PORT|SOCKET")]
+    admin: Option<Place>,
+    /// A file that holds the admin token of the gateway that --admin names
     #[arg(long, env = "REFRAIN_ADMIN_TOKEN_FILE", value_name = "FILE")]
     admin_token_file: Option<PathBuf>,
     /// Print the status as JSON
@@ -37,7 +39,7 @@ pub fn run(arguments: &StatusArguments) -> anyhow::Result<()> {
     }
     let mut out = std::io::stdout().lock();
     match arguments.json {
-        true => writeln!(out, "{}", fetch(arguments)?)?,
+        true => writeln!(out, "{}", fetch(arguments)?.json)?,
         false => write!(out, "{}", show(arguments)?)?,
     }
     Ok(())
@@ -45,38 +47,20 @@ pub fn run(arguments: &StatusArguments) -> anyhow::Result<()> {
 
 /// The status as tables.
 fn show(arguments: &StatusArguments) -> anyhow::Result<String> {
-    let text = fetch(arguments)?;
-    let status: Status = serde_json::from_str(&text).context("the answer is no status")?;
     let mut tables = Vec::new();
-    tables::print(&status, &mut tables)?;
+    tables::print(&fetch(arguments)?.status, &mut tables)?;
     Ok(String::from_utf8(tables)?)
 }
 
-fn fetch(arguments: &StatusArguments) -> anyhow::Result<String> {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .timeout_global(Some(Duration::from_secs(5)))
-        .http_status_as_error(false)
-        .build()
-        .into();
-    let mut request = agent.get(format!("http://{}/status", arguments.admin));
-    if let Some(path) = &arguments.admin_token_file {
+fn fetch(arguments: &StatusArguments) -> anyhow::Result<Found> {
+    let Some(admin) = &arguments.admin else {
+        return local::only(local::find()?);
+    };
+    let token = arguments.admin_token_file.as_ref().map(|path| {
         let token = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        request = request.header("Authorization", format!("Bearer {}", token.trim()));
-    }
-    let mut response = request.call().with_context(|| {
-        format!(
-            "no gateway answers at {}: is it running, with --admin?",
-            arguments.admin
-        )
-    })?;
-    match response.status().as_u16() {
-        200 => Ok(response.body_mut().read_to_string()?),
-        401 => bail!("the gateway wants its admin token: give --admin-token-file"),
-        other => bail!(
-            "{} answered with HTTP status {other}: is it a refrain gateway?",
-            arguments.admin
-        ),
-    }
+        anyhow::Ok(token.trim().to_owned())
+    });
+    Ok(local::ask(admin, token.transpose()?.as_deref())?)
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {

@@ -109,7 +109,7 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
     // Held by a gateway that runs, as on a machine whose next configuration is tried.
     let far = site.far(&[]);
     let office = keygen(&site.path("office.key"));
-    let peers = format!("{} bonn\n{office} office\n", site.near_key);
+    let peers = format!("bonn {}\n{office} office\n", site.near_key);
     let peers = site.write("peers", &peers);
     let config = site.write(
         "far.toml",
@@ -129,8 +129,8 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
         "the configuration is good",
         &site.far_listen.to_string(),
         &site.far_key,
-        &format!("bonn, {}", site.near_key),
-        &format!("office, {office}"),
+        &format!("bonn, {}\n", site.near_label()),
+        &format!("office, key:{}\n", &office[..12]),
         "127.0.0.1:1 to intranet:80 behind bonn",
         &format!("{}, without a token", far.admin),
         "10.20.0.0/16:80",
@@ -148,14 +148,17 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
         &key,
         "--dry-run",
     ];
-    let options = ["--peer-key", &site.far_key, "--socks5", "127.0.0.1:1080"];
+    let named = format!("hq={}", site.far_key);
+    let options = ["--peer-key", &named, "--socks5", "127.0.0.1:1080"];
     let tried = refrain(&[near.as_slice(), &options].concat());
     let said = String::from_utf8_lossy(&tried.stdout);
     assert_eq!(tried.status.code(), Some(0), "{tried:?}");
+    let peer = format!("hq at far.invalid:7000, key:{}\n", &site.far_key[..12]);
     assert!(
-        said.contains("far.invalid:7000") && said.contains("refrain check"),
+        said.contains(&peer) && said.contains("refrain check"),
         "{said}"
     );
+    assert!(said.contains(&site.near_key), "its own key is to be copied");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use std::io::{self, Write};
 
+use refrain_gateway::keys::PublicKey;
 use refrain_gateway::status::{Direction, Driver, Flow, Peer, Predictions, Status};
 
 use crate::table::{Table, age, bytes, percent};
@@ -69,7 +70,12 @@ pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     links(&status.peers).print(out)?;
     for peer in &status.peers {
         if let Some(error) = &peer.last_error {
-            writeln!(out, "{}: {error}{}", name(peer), ago(peer.last_error_s))?;
+            writeln!(
+                out,
+                "{}: {error}{}",
+                peer_name(peer),
+                ago(peer.last_error_s)
+            )?;
         }
     }
     writeln!(out)?;
@@ -115,7 +121,7 @@ fn links(peers: &[Peer]) -> Table {
             format!("p = {period}, zstd {level} ({})", effort.reason)
         });
         table.row([
-            name(peer),
+            peer_name(peer),
             lanes,
             peer.round_trip_ms
                 .map_or("-".to_owned(), |time| format!("{time:.1} ms")),
@@ -145,7 +151,7 @@ fn traffic(peers: &[Peer]) -> Table {
     .words(&["direction"]);
     for peer in peers {
         for (direction, counts) in [("sent", &peer.sent), ("received", &peer.received)] {
-            let cells = [name(peer), direction.to_owned()];
+            let cells = [peer_name(peer), direction.to_owned()];
             table.row(cells.into_iter().chain(sum(counts)));
         }
     }
@@ -223,8 +229,11 @@ fn ago(seconds: Option<f64>) -> String {
     seconds.map_or_else(String::new, |seconds| format!(" ({} ago)", age(seconds)))
 }
 
-fn name(peer: &Peer) -> String {
-    peer.name.clone().unwrap_or_else(|| peer.key.clone())
+/// What tables call a peer: its name, or the short form of its key.
+pub fn peer_name(peer: &Peer) -> String {
+    let short = || peer.key.parse().map(|key: PublicKey| key.fingerprint());
+    let name = peer.name.clone();
+    name.unwrap_or_else(|| short().unwrap_or_else(|_| peer.key.clone()))
 }
 
 /// What all layers left of the applications' bytes.

@@ -20,6 +20,8 @@ pub struct Gateway {
     child: Child,
     command: Vec<String>,
     log: PathBuf,
+    /// Where its local socket is.
+    runtime: PathBuf,
     pub admin: SocketAddr,
     /// The limit on its open files, if it has one of its own.
     files: Option<u32>,
@@ -60,10 +62,12 @@ impl Gateway {
         admin: SocketAddr,
         files: Option<u32>,
     ) -> Gateway {
+        let runtime = log.parent().expect("a folder").to_owned();
         let mut gateway = Gateway {
-            child: spawn(&command, stderr, files).expect("the program starts"),
+            child: spawn(&command, &runtime, stderr, files).expect("the program starts"),
             command,
             log,
+            runtime,
             admin,
             files,
         };
@@ -74,7 +78,8 @@ impl Gateway {
     /// Starts it again, after [`Gateway::kill`], with the same options.
     pub fn restart(&mut self) {
         let stderr = append_to(&self.log).expect("a file for the log");
-        self.child = spawn(&self.command, stderr.into(), self.files).expect("the program starts");
+        self.child = spawn(&self.command, &self.runtime, stderr.into(), self.files)
+            .expect("the program starts");
         self.wait_until_healthy();
     }
 
@@ -181,11 +186,12 @@ fn append_to(log: &Path) -> io::Result<File> {
     File::options().create(true).append(true).open(log)
 }
 
-fn spawn(words: &[String], stderr: Stdio, files: Option<u32>) -> io::Result<Child> {
+fn spawn(words: &[String], runtime: &Path, stderr: Stdio, files: Option<u32>) -> io::Result<Child> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut command = match files {
         Some(files) => command_with_files(&words, files),
         None => command(&words),
     };
+    command.env("XDG_RUNTIME_DIR", runtime);
     command.stdout(Stdio::null()).stderr(stderr).spawn()
 }

@@ -2,6 +2,7 @@
 
 use std::{fs, net::SocketAddr, path::PathBuf, process::Stdio};
 
+use refrain_gateway::keys::PublicKey;
 use tempfile::TempDir;
 
 use super::{addresses::free_address, command::keygen, gateway::Gateway};
@@ -53,6 +54,12 @@ impl Site {
     /// The path of a file of the site.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
+    }
+
+    /// What the far end's log and tables call a near end without a name.
+    pub fn near_label(&self) -> String {
+        let key: PublicKey = self.near_key.parse().expect("a public key");
+        key.fingerprint()
     }
 
     /// Writes a file of the site, and returns its path.

@@ -73,7 +73,7 @@ fn a_server_of_archives_keeps_slow_requests_of_others_through_a_flood() {
     let port = free_address().port();
     let listen = format!("0.0.0.0:{port}");
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let mut server = command(&[
+    let server = command(&[
         "czip",
         "serve",
         ".",
@@ -85,6 +85,7 @@ fn a_server_of_archives_keeps_slow_requests_of_others_through_a_flood() {
     .current_dir(folder.path())
     .spawn()
     .expect("the program starts");
+    let _server = KilledOnDrop(server);
     let mut slow = eventually("it listens", || TcpStream::connect(address).ok());
     slow.set_read_timeout(Some(PATIENCE)).expect("a limit");
     slow.write_all(b"GET /page HTTP/1.1\r\n")

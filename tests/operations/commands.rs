@@ -16,6 +16,22 @@ fn keygen_writes_a_private_file_once() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
+    let public = site.path("near.key.pub");
+    let mode = std::fs::metadata(&public)
+        .expect("it exists")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o644);
+    let text = std::fs::read_to_string(&public).expect("all may read it");
+    assert_eq!(text.trim(), site.near_key);
+    let other = site.write("other.key.pub", "somebody's");
+    let (code, error) = refrain_fails(&["keygen", &site.path("other.key").display().to_string()]);
+    assert_eq!(code, 1);
+    assert!(
+        error.contains(&other) && error.contains("exists already"),
+        "{error}"
+    );
+    assert!(!site.path("other.key").exists(), "nothing was made");
     let before = std::fs::read(&path).expect("its owner may read it");
     let (code, error) = refrain_fails(&["keygen", &path.display().to_string()]);
     assert_eq!(code, 1);
@@ -48,14 +64,48 @@ fn check_says_whether_the_pair_works_and_how_fast_the_way_is() {
             "{report}"
         );
     }
+    let times: Vec<f64> =
+        serde_json::from_value(report["round_trips_ms"].clone()).expect("round trips");
+    let smoothed = report["round_trip_ms"].as_f64().expect("a round trip");
+    assert!(times.is_sorted() && times[0] <= smoothed, "{report}");
     assert!(
-        report["round_trips_ms"]
-            .as_array()
-            .is_some_and(|times| !times.is_empty())
+        times.last().is_some_and(|&last| smoothed <= last),
+        "{report}"
     );
     let human = human.join().expect("no panic");
     let text = String::from_utf8_lossy(&human.stdout);
     for part in ["works", "round trip", "throughput", "Mbit/s"] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
+}
+
+#[test]
+fn a_near_end_that_requires_its_peer_ends_without_it_and_with_a_code_of_its_own() {
+    let site = Site::new();
+    let (peer, key) = (site.far_listen.to_string(), site.path("near.key"));
+    let key = key.display().to_string();
+    let near = ["near", "--peer", &peer, "--key", &key, "--peer-key"];
+    let near = [&near[..], &[&site.far_key, "--socks5", "127.0.0.1:0"]].concat();
+    for options in [
+        &["--require-peer=0.3"][..],
+        &["--require-peer", "--connect-timeout", "300ms"],
+    ] {
+        let (code, error) = refrain_fails(&[&near, options].concat());
+        assert_eq!(code, 3, "{error}");
+        let last = error.lines().last().unwrap_or_default();
+        assert!(last.contains("no link to the peer within 300ms"), "{error}");
+        assert!(last.contains("cannot connect"), "{error}");
+    }
+
+    // With its peer it runs on, after it has gone too.
+    let mut far = site.far(&[]);
+    let options = ["--socks5", "127.0.0.1:0", "--require-peer=30"];
+    let mut near = site.near(site.far_listen, &options);
+    near.wait_until_up();
+    far.kill();
+    near.wait_for_log(&["the link is down"]);
+    far.restart();
+    near.wait_until_up();
+    near.signal("TERM");
+    assert_eq!(near.wait_for_exit().code(), Some(0));
 }

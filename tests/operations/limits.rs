@@ -1,11 +1,15 @@
 //! What options keep a gateway from.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::{self, Write},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
 
 use crate::{
     common::{
         addresses::{forward, free_address},
-        origin,
+        eventually, origin,
         site::Pair,
     },
     is_refused,
@@ -22,7 +26,7 @@ fn a_near_end_without_allow_rules_connects_nowhere_for_its_peer() {
     pair.near.wait_for_log(&[
         "refused a connection for the peer",
         "no allow rule of this end",
-        &pair.site.far_key,
+        &pair.site.far_listen.to_string(),
         &target,
     ]);
     pair.far.wait_for_log(&[
@@ -31,6 +35,59 @@ fn a_near_end_without_allow_rules_connects_nowhere_for_its_peer() {
         &listen,
         &target,
     ]);
+}
+
+/// A refusal names the limit, its value and its option, at both ends and to clients.
+#[test]
+fn a_link_has_as_many_flows_as_flows_max_says_and_a_refusal_says_so() {
+    let limit = "at most 2 open connections per link (--flows-max)";
+    for (far_options, near_options, of_end) in [
+        (&["--flows-max", "2"][..], &[][..], "the other side"),
+        (&[], &["--flows-max", "2"], "this end"),
+    ] {
+        let target = origin::start();
+        let (listen, option) = forward(target);
+        let proxy = free_address();
+        let (proxy_text, forward) = (proxy.to_string(), ["--forward", &option]);
+        let own = [&forward[..], &["--http-proxy", &proxy_text], near_options].concat();
+        let pair = Pair::start(far_options, &own);
+        let held: Vec<_> = (0..2)
+            .map(|_| origin::ask(listen, "hold").expect("a listener"))
+            .collect();
+        eventually("both are open", || {
+            (pair.far.peer().flows_open == 2).then_some(())
+        });
+        // Many at once, with bytes of their own: more than the lane keeps count of for two flows.
+        // Some hear of it before they have asked.
+        let many: Vec<_> = (0..60)
+            .map(|_| origin::ask(listen, "send 1 100").ok())
+            .collect();
+        let named = format!("a limit of {of_end} was reached: {limit}");
+        pair.near
+            .wait_for_log(&["refused a forwarded connection", &named]);
+        drop(many);
+        let request = format!("GET http://{target}/ HTTP/1.0\r\nHost: {target}\r\n\r\n");
+        let mut client = TcpStream::connect(proxy).expect("a listener");
+        client.write_all(request.as_bytes()).expect("a connection");
+        let answer = io::read_to_string(client).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        assert!(answer.contains(&named), "{answer}");
+        assert_eq!(pair.near.peer().lanes_lost, 0);
+        drop(held);
+        eventually("there is room again", || {
+            origin::answers(listen).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_far_end_says_how_many_lanes_it_takes_and_what_sets_that() {
+    let far = ["--lanes", "1", "--lanes-max", "2"];
+    let pair = Pair::start(&far, &["--socks5", "127.0.0.1:0"]);
+    let limit = "too many lanes: at most 2 (--lanes-max, fewer with little --memory)";
+    pair.near.wait_for_log(&["the peer refused it", limit]);
+    pair.far
+        .wait_for_log(&["WARN", &pair.site.near_label(), limit]);
 }
 
 #[test]

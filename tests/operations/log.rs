@@ -9,7 +9,9 @@ use std::{
 
 use crate::common::{
     addresses::{forward, free_address},
-    command::command,
+    command::{command, keygen, refrain},
+    eventually,
+    gateway::Gateway,
     origin,
     site::{Pair, Site},
 };
@@ -81,16 +83,128 @@ fn both_logs_say_once_when_a_link_comes_and_when_it_goes() {
     let mut pair = Pair::start(&[], &["--socks5", &free_address().to_string()]);
     pair.near.wait_for_lanes(2);
     for (gateway, peer) in [
-        (&pair.far, &pair.site.near_key),
-        (&pair.near, &pair.site.far_key),
+        (&pair.far, &pair.site.near_label()),
+        (&pair.near, &pair.site.far_listen.to_string()),
     ] {
         gateway.wait_for_log(&["INFO", "the link is up", peer]);
         assert_eq!(gateway.log().matches("the link is up").count(), 1);
     }
     pair.near.kill();
     let down = "the link is down";
-    pair.far.wait_for_log(&["INFO", down, &pair.site.near_key]);
+    pair.far
+        .wait_for_log(&["INFO", down, &pair.site.near_label()]);
     assert_eq!(pair.far.log().matches(down).count(), 1);
+}
+
+#[test]
+fn logs_and_tables_have_names_and_short_keys_and_json_has_whole_keys() {
+    let site = Site::new();
+    let other = keygen(&site.path("other.key"));
+    let office = format!("office={}", site.near_key);
+    let far = site.far(&["--peer-key", &office, "--peer-key", &other]);
+    let hq = site.write("hq.keys", &format!("hq {}\n", site.far_key));
+    let near = site.near(
+        site.far_listen,
+        &["--socks5", "127.0.0.1:0", "--peer-key", &hq],
+    );
+    near.wait_until_up();
+    for (role, gateway, name, key) in [
+        ("far", &far, "office", &site.near_key),
+        ("near", &near, "hq", &site.far_key),
+    ] {
+        gateway.wait_for_log(&["INFO", "the link is up", &format!("peer={name}")]);
+        let json = refrain(&["status", "--json", "--admin", &gateway.admin.to_string()]);
+        let json = String::from_utf8_lossy(&json.stdout);
+        let shown = refrain(&["status", "--admin", &gateway.admin.to_string()]);
+        let shown = String::from_utf8_lossy(&shown.stdout);
+        assert!(json.contains(key.as_str()), "{json}");
+        assert!(shown.contains(name), "{shown}");
+        for text in [&gateway.log(), &*shown] {
+            assert!(
+                !text.contains(key.as_str()) && !text.contains(&other),
+                "{text}"
+            );
+        }
+        if role == "far" {
+            let short = format!("key:{} ", &other[..12]);
+            assert!(shown.contains(&short), "{short} is not in\n{shown}");
+        }
+    }
+    site.write("hq.keys", &format!("main {}\n", site.far_key));
+    near.signal("HUP");
+    eventually("it has another name", || {
+        (near.peer().name.as_deref() == Some("main")).then_some(())
+    });
+}
+
+/// A far end that is stopped says so; that it is gone then, and cannot be reached, is no news.
+#[test]
+fn a_far_end_that_stops_is_one_line_in_the_near_ends_log() {
+    let mut pair = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
+    pair.near.wait_for_lanes(4);
+    let before = pair.near.log().len();
+    let news = |near: &Gateway| {
+        let lines = near.log()[before..].to_owned();
+        let is_news = |line: &&str| !line.contains("DEBUG") && !line.is_empty();
+        lines
+            .lines()
+            .filter(is_news)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    pair.far.signal("TERM");
+    assert_eq!(pair.far.wait_for_exit().code(), Some(0));
+    eventually("the near end dials in vain", || {
+        let error = pair.near.peer().last_error?;
+        error.contains("cannot connect").then_some(())
+    });
+    let lines = news(&pair.near);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let line = &lines[0];
+    assert!(
+        line.contains("INFO") && line.contains("is shutting down"),
+        "{line}"
+    );
+
+    pair.far.restart();
+    pair.near.wait_until_up();
+    let back = news(&pair.near);
+    assert_eq!(back.len(), 2, "{back:?}");
+    assert!(back[1].contains("the link is up"), "{back:?}");
+
+    // One that comes back with another key is news, as is one that is killed.
+    pair.far.signal("TERM");
+    assert_eq!(pair.far.wait_for_exit().code(), Some(0));
+    let key = pair.site.path("far.key");
+    let own = std::fs::read(&key).expect("a key");
+    let other = pair.site.path("other.key");
+    keygen(&other);
+    std::fs::copy(&other, &key).expect("a key");
+    pair.far.restart();
+    pair.near.wait_for_log(&["WARN", "not in --peer-key"]);
+    pair.far.kill();
+    std::fs::write(&key, own).expect("a key");
+    pair.far.restart();
+    pair.near.wait_until_up();
+    pair.far.kill();
+    pair.near.wait_for_log(&["WARN", "cannot connect"]);
+}
+
+#[test]
+fn a_near_end_that_stops_is_one_line_in_the_far_ends_log() {
+    let mut pair = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
+    pair.near.wait_for_lanes(4);
+    eventually("the far end has all lanes", || {
+        (pair.far.peer().lanes == 4).then_some(())
+    });
+    let before = pair.far.log().len();
+    pair.near.signal("TERM");
+    assert_eq!(pair.near.wait_for_exit().code(), Some(0));
+    eventually("the link is down", || (!pair.far.peer().up).then_some(()));
+    let log = pair.far.log();
+    let lines: Vec<_> = log[before..].lines().collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("is shutting down"), "{lines:?}");
 }
 
 #[test]
@@ -115,4 +229,21 @@ fn the_log_is_complete_when_the_program_ends() {
             .is_some_and(|line| line.starts_with("refrain: ")),
         "{error}"
     );
+}
+
+/// Somebody tries the way: no link comes, and none goes.
+#[test]
+fn a_check_is_logged_as_a_check() {
+    let site = Site::new();
+    let far = site.far(&[]);
+    let check = site.check();
+    let checked = refrain(&check.each_ref().map(String::as_str));
+    assert!(checked.status.success());
+    far.wait_for_log(&["INFO", "`refrain check`", &site.near_label()]);
+    eventually("the far end has forgotten it", || {
+        (far.status().peers[0].down_s.is_none() && !far.peer().up).then_some(())
+    });
+    let log = far.log();
+    assert!(!log.contains("the link is"), "{log}");
+    assert!(!log.contains("WARN"), "{log}");
 }

@@ -8,6 +8,7 @@ mod cable;
 mod commands;
 mod deaths;
 mod limits;
+mod local;
 mod log;
 mod signals;
 mod status;

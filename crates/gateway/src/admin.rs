@@ -29,15 +29,16 @@ use hyper_util::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
-    time::timeout,
+    net::{TcpListener, UnixListener},
+    sync::Semaphore,
+    time::{sleep, timeout},
 };
 
 use crate::{
     config::{AdminConfig, AdminToken},
     descriptors::Descriptors,
     gateway::Gateway,
-    listeners::Door,
+    listeners::{ACCEPT_PAUSE, Door},
     status::Status,
 };
 use host::AdminHosts;
@@ -47,6 +48,9 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection ends after this long, whatever it still does.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Connections to the local socket at once.
+const LOCAL_CONNECTIONS_MAX: usize = 16;
 
 /// The longest head of a request.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -77,7 +81,11 @@ pub async fn serve(
     descriptors: Arc<Descriptors>,
 ) {
     let address = listener.local_addr().unwrap_or(config.listen);
-    let pages = pages(config, gateway);
+    let pages = pages(Admin {
+        gateway,
+        token: config.token.map(Arc::new),
+        hosts: Arc::new(AdminHosts::new(config.hosts)),
+    });
     let door = Door::new(address, &descriptors);
     loop {
         let (tcp, visit) = door.accept(&listener).await;
@@ -91,12 +99,36 @@ pub async fn serve(
     }
 }
 
-fn pages(config: AdminConfig, gateway: Arc<dyn Gateway>) -> Router {
-    let admin = Admin {
+/// Serves the same on the gateway's local socket, which only its own user and root can open: no
+/// token is needed.
+pub async fn serve_local(listener: UnixListener, gateway: Arc<dyn Gateway>) {
+    let pages = pages(Admin {
         gateway,
-        token: config.token.map(Arc::new),
-        hosts: Arc::new(AdminHosts::new(config.hosts)),
-    };
+        token: None,
+        hosts: Arc::new(AdminHosts::new(Vec::new())),
+    });
+    let places = Arc::new(Semaphore::new(LOCAL_CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let pages = pages.clone();
+                tokio::spawn(async move {
+                    serve_connection(stream, pages).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the local socket takes no connection");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn pages(admin: Admin) -> Router {
     Router::new()
         .route("/", get(|| async { INDEX }))
         .route("/healthz", get(|| async { "ok\n" }))

@@ -6,20 +6,28 @@ use refrain_proto::{
     frame::{Frame, FrameError},
     hello::{Hello, HelloError},
     limits::PADDING_BYTES_MAX,
+    link::smoothed_round_trip,
 };
 use serde::Serialize;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    time::{Instant, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
-    config::CheckConfig, gateway::random_instance, greeting, near::connect, tls::ClientTls,
+    config::CheckConfig,
+    gateway::random_instance,
+    greeting,
+    near::{ConnectError, connect},
+    tls::{ClientTls, TlsError},
     wire::LaneStream,
 };
 
 /// How many round trips are measured.
 const ROUND_TRIPS: usize = 5;
+
+/// Between two attempts to reach a far end that is waited for.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Throughput is measured for so long, each way, or with so many bytes: a check must not
 /// cost much on a metered link.
@@ -41,7 +49,9 @@ pub struct CheckReport {
     pub handshake_ms: f64,
     /// The hellos: wire version and caches agreed.
     pub hello_ms: f64,
-    /// Round trips through both programs, sorted.
+    /// The round trip as `refrain status` has it: smoothed, through both programs.
+    pub round_trip_ms: f64,
+    /// The round trips of which it is made, sorted.
     pub round_trips_ms: Vec<f64>,
     /// Throughput of one lane, from there to here.
     pub receive_mbit_per_s: f64,
@@ -51,15 +61,31 @@ pub struct CheckReport {
     pub wire_version: u8,
 }
 
+/// Checks until the far end can be reached, for at most `patience`. What a far end answers is
+/// final.
+pub async fn check_within(
+    config: &CheckConfig,
+    patience: Duration,
+) -> Result<CheckReport, CheckError> {
+    let began = Instant::now();
+    loop {
+        match check(config).await {
+            Err(error) if error.is_absence() && began.elapsed() < patience => {
+                tracing::debug!(%error, "the far end is waited for");
+                sleep(RETRY_INTERVAL).await;
+            }
+            checked => return checked,
+        }
+    }
+}
+
 /// Makes one lane to the peer, exchanges hellos, and measures round trips.
-pub async fn check(config: &CheckConfig) -> Result<CheckReport, String> {
+async fn check(config: &CheckConfig) -> Result<CheckReport, CheckError> {
     let peer = config.peer.to_string();
     let within = config.connect_timeout;
     let tls = ClientTls::new(&config.key, config.peer_key);
     let began = Instant::now();
-    let (mut stream, address) = connect(&peer, &tls, within)
-        .await
-        .map_err(|error| error.to_string())?;
+    let (mut stream, address) = connect(&peer, &tls, within).await?;
     let handshake = began.elapsed();
 
     let exchange = async {
@@ -70,32 +96,37 @@ pub async fn check(config: &CheckConfig) -> Result<CheckReport, String> {
         let hello_began = Instant::now();
         lane.exchange_hellos().await?;
         let hello = hello_began.elapsed();
-        let mut round_trips = Vec::new();
+        let (mut smoothed, mut round_trips) = (None, Vec::new());
         for _ in 0..ROUND_TRIPS {
             let began = Instant::now();
             lane.ask(0, 0).await?;
             lane.answer().await?;
-            round_trips.push(began.elapsed());
+            let round_trip = began.elapsed();
+            smoothed = Some(smoothed_round_trip(smoothed, round_trip));
+            round_trips.push(round_trip);
         }
+        let smoothed = smoothed.unwrap_or_default();
         let receive = lane.throughput(0, PADDING_BYTES_MAX).await?;
         let send = lane.throughput(PADDING_BYTES_MAX, 0).await?;
-        Ok((hello, round_trips, receive, send))
+        Ok((hello, smoothed, round_trips, receive, send))
     };
     let exchanged = timeout(within + 6 * MEASURING, exchange)
         .await
-        .map_err(|_| {
-            format!("{peer} accepted the connection but did not answer within {within:?}")
+        .map_err(|_| CheckError::Silent {
+            peer: peer.clone(),
+            within,
         })?;
-    let (hello, mut round_trips, receive_mbit_per_s, send_mbit_per_s) =
-        exchanged.map_err(|error| match error {
-            CheckError::Io(error) => tls.explain(error, address).to_string(),
-            other => other.to_string(),
+    let (hello, smoothed, mut round_trips, receive_mbit_per_s, send_mbit_per_s) = exchanged
+        .map_err(|error| match error {
+            LaneError::Io(error) => tls.explain(error, address).into(),
+            LaneError::Check(error) => error,
         })?;
     round_trips.sort();
     Ok(CheckReport {
         peer,
         handshake_ms: milliseconds(handshake),
         hello_ms: milliseconds(hello),
+        round_trip_ms: milliseconds(smoothed),
         round_trips_ms: round_trips.into_iter().map(milliseconds).collect(),
         receive_mbit_per_s,
         send_mbit_per_s,
@@ -109,22 +140,72 @@ struct Lane<'a> {
     received: Vec<u8>,
 }
 
+/// Why a check fails.
 #[derive(Debug, thiserror::Error)]
-enum CheckError {
+pub enum CheckError {
+    /// There is no connection to the far end, or the wrong one.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The connection failed before all was measured.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The far end said why it takes no lane.
     #[error("the peer refused the lane: {0}")]
     Refused(String),
-    #[error("{0}")]
+    /// Its hello is none that this end can answer.
+    #[error(transparent)]
     Hello(#[from] HelloError),
-    #[error("{0}")]
+    /// What it says is not the protocol.
+    #[error(transparent)]
     Frame(#[from] FrameError),
-    #[error("{0}")]
-    Io(#[from] io::Error),
+    /// It takes connections, and says nothing.
+    #[error("{peer} accepted the connection but did not answer within {within:?}")]
+    Silent {
+        /// The far end.
+        peer: String,
+        /// The time that it had.
+        within: Duration,
+    },
+}
+
+impl CheckError {
+    /// Whether it says no more than that the far end does not run.
+    fn is_absence(&self) -> bool {
+        match self {
+            CheckError::Connect(error) => error.is_absence(),
+            CheckError::Tls(error) => error.is_absence(),
+            _ => false,
+        }
+    }
+}
+
+/// Why an exchange on a lane fails.
+#[derive(Debug)]
+enum LaneError {
+    Check(CheckError),
+    Io(io::Error),
+}
+
+impl<E: Into<CheckError>> From<E> for LaneError {
+    fn from(error: E) -> LaneError {
+        LaneError::Check(error.into())
+    }
+}
+
+impl From<io::Error> for LaneError {
+    fn from(error: io::Error) -> LaneError {
+        LaneError::Io(error)
+    }
 }
 
 impl Lane<'_> {
-    async fn exchange_hellos(&mut self) -> Result<(), CheckError> {
+    async fn exchange_hellos(&mut self) -> Result<(), LaneError> {
         let mut hello = Vec::new();
-        Hello::of_lane(random_instance(), None, 0).write(&mut hello);
+        let words = Hello {
+            is_check: true,
+            ..Hello::of_lane(random_instance(), None, 0)
+        };
+        words.write(&mut hello);
         self.send(&hello).await?;
         loop {
             match Hello::read(&self.received) {
@@ -135,14 +216,14 @@ impl Lane<'_> {
                 Ok(None) => self.receive().await?,
                 Err(error) => {
                     let refusal = greeting::refusal(&self.received);
-                    return Err(refusal.map_or(error.into(), CheckError::Refused));
+                    return Err(refusal.map_or(error.into(), CheckError::Refused).into());
                 }
             }
         }
     }
 
     /// Pings with so much padding there and back.
-    async fn ask(&mut self, bytes: usize, answer_bytes: usize) -> Result<(), CheckError> {
+    async fn ask(&mut self, bytes: usize, answer_bytes: usize) -> Result<(), LaneError> {
         let mut ping = Vec::new();
         let padding = &[0; PADDING_BYTES_MAX][..bytes];
         Frame::Ping {
@@ -154,7 +235,7 @@ impl Lane<'_> {
         Ok(self.send(&ping).await?)
     }
 
-    async fn answer(&mut self) -> Result<(), CheckError> {
+    async fn answer(&mut self) -> Result<(), LaneError> {
         loop {
             while let Some((frame, read)) = Frame::read(&self.received)? {
                 let answered = matches!(frame, Frame::Pong { nonce: 1, .. });
@@ -179,7 +260,7 @@ impl Lane<'_> {
 
     /// Mbit/s of padding with as many pings on their way as the way takes without a queue that
     /// keep-alives would stand in.
-    async fn throughput(&mut self, bytes: usize, answer_bytes: usize) -> Result<f64, CheckError> {
+    async fn throughput(&mut self, bytes: usize, answer_bytes: usize) -> Result<f64, LaneError> {
         let mut asked = VecDeque::new();
         let mut wanted = 1;
         let began = Instant::now();

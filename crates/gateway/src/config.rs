@@ -20,7 +20,7 @@ use refrain_codec::chunk::hash::ChunkHasher;
 use refrain_codec::marker::{MarkerAlgorithm, SampleByteTable, SamplingPeriod, WindowBytes};
 use refrain_codec::matching::MatchingAlgorithm;
 use refrain_codec::simd::{Backend, BackendChoice};
-use refrain_proto::Mode;
+use refrain_proto::{Mode, limits};
 use tracing::level_filters::LevelFilter;
 
 use crate::keys::{PeerKeys, PrivateKey, PublicKey, read_secret_file};
@@ -28,10 +28,10 @@ use crate::machine;
 use crate::memory::MEMORY_BYTES_MIN;
 use crate::options::{
     ADMIN, ADMIN_HOST, ADMIN_TOKEN, ADMIN_TOKEN_FILE, ALLOW, CACHE, CHUNK_HASH, CONNECT_TIMEOUT,
-    Check, DEAD_AFTER, DRAIN_TIMEOUT, EFFORT, EXCLUDE, FORWARD, Far, HTTP_PROXY, IDLE_TIMEOUT,
-    KEEP_LINK, KEY, LANES, LANES_MAX, LISTEN, LOG, MARKER, MARKER_TABLE, MATCHING, MEMORY, MODE,
-    Near, OptionSpec, Options, PEER, PEER_KEY, Program, RATE, SAMPLING_PERIOD, SIMD, SOCKS5,
-    WINDOW_BYTES,
+    Check, DEAD_AFTER, DRAIN_TIMEOUT, EFFORT, EXCLUDE, FLOWS_MAX, FORWARD, Far, HTTP_PROXY,
+    IDLE_TIMEOUT, KEEP_LINK, KEY, LANES, LANES_MAX, LISTEN, LOG, MARKER, MARKER_TABLE, MATCHING,
+    MEMORY, MODE, Near, OptionSpec, Options, PEER, PEER_KEY, Program, RATE, SAMPLING_PERIOD, SIMD,
+    SOCKS5, WINDOW_BYTES,
 };
 use crate::rules::{AllowRules, ExcludeRules};
 use crate::settings::{ConfigError, Settings, read_text};
@@ -47,6 +47,8 @@ pub struct NearConfig {
     pub peer: Target,
     /// The far end's key.
     pub peer_key: PublicKey,
+    /// The far end's name, if it was given one.
+    pub peer_name: Option<String>,
     /// Where to serve SOCKS5.
     pub socks5: Option<SocketAddr>,
     /// Where to serve as an HTTP proxy.
@@ -110,6 +112,8 @@ pub struct CommonConfig {
     pub lanes: u8,
     /// The most lanes of a link: up to 16.
     pub lanes_max: u8,
+    /// The most open flows of a link: 1 to 10,000, fewer with little memory.
+    pub flows_max: u16,
     /// How repeats are found.
     pub matching: MatchingConfig,
     /// The times after which the gateway gives up on something.
@@ -195,19 +199,25 @@ impl Options<Near> {
 }
 
 impl NearConfig {
+    /// The far end, as logs and tables call it: by its name, else by its address.
+    pub(crate) fn labels(&self) -> PeerKeys {
+        let name = self.peer_name.clone();
+        let name = name.unwrap_or_else(|| self.peer.to_string());
+        PeerKeys::of_one(self.peer_key, Some(name))
+    }
+
     fn resolve(settings: &Settings) -> Result<NearConfig, ConfigError> {
         let key = load_key(settings)?;
-        let peer_key = only_peer(settings, &key)?;
-        let find_peer = |name: &str| {
-            let peers: PeerKeys = [peer_key].into_iter().collect();
-            match name {
-                "" => Ok(peer_key),
-                name => peers.find(name).ok_or(Mismatch::UnknownPeer),
-            }
+        let peers = load_peers(settings, &key)?;
+        let peer_key = only_peer(settings, &peers)?;
+        let find_peer = |name: &str| match name {
+            "" => Ok(peer_key),
+            name => peers.find(name).ok_or(Mismatch::UnknownPeer),
         };
         let config = NearConfig {
             peer: settings.one(&PEER)?,
             peer_key,
+            peer_name: peers.name(&peer_key).map(str::to_owned),
             socks5: settings.optional_listener(&SOCKS5)?,
             http_proxy: settings.optional_listener(&HTTP_PROXY)?,
             history: HistoryOptions::resolve(settings, &peer_key)?,
@@ -258,6 +268,19 @@ impl Options<Far> {
 }
 
 impl Options<Check> {
+    /// Whether any option says what to check; else the gateway that runs here is asked.
+    pub fn names_a_pair(&self) -> bool {
+        self.file.is_some() || self.given.has_others_than(&[&ADMIN, &LOG])
+    }
+
+    /// The gateway that is asked then, if `--admin` names one.
+    pub fn admin<T>(&self) -> Result<Option<T>, ConfigError>
+    where
+        T: FromStr<Err: std::error::Error + Send + Sync + 'static>,
+    {
+        self.given.optional(&ADMIN)
+    }
+
     /// What to check. A value that the near end would not start with is an error here as well,
     /// whether a check uses it or not; a way in for applications is not asked for.
     pub fn resolve(&self) -> Result<CheckConfig, ConfigError> {
@@ -313,6 +336,7 @@ impl CommonConfig {
             memory,
             lanes,
             lanes_max,
+            flows_max: settings.count(&FLOWS_MAX, 1..=limits::FLOWS_MAX as u16)?,
             matching: MatchingConfig::resolve(settings)?,
             timeouts: Timeouts::resolve(settings)?,
             log: settings.one(&LOG)?,
@@ -421,14 +445,20 @@ impl Settings {
         self.optional_with(spec, parse_listener)
     }
 
-    fn count(
+    fn count<T>(
         &self,
         spec: &'static OptionSpec,
-        range: RangeInclusive<u8>,
-    ) -> Result<u8, ConfigError> {
+        range: RangeInclusive<T>,
+    ) -> Result<T, ConfigError>
+    where
+        T: FromStr + PartialOrd + Into<u16> + Copy,
+    {
         self.one_with(spec, |text| match text.parse() {
             Ok(count) if range.contains(&count) => Ok(count),
-            _ => Err(Mismatch::OutOfRange(*range.start(), *range.end())),
+            _ => {
+                let (start, end) = (*range.start(), *range.end());
+                Err(Mismatch::OutOfRange(start.into(), end.into()))
+            }
         })
     }
 
@@ -459,8 +489,7 @@ fn load_peers(settings: &Settings, own: &PrivateKey) -> Result<PeerKeys, ConfigE
     }
 }
 
-fn only_peer(settings: &Settings, own: &PrivateKey) -> Result<PublicKey, ConfigError> {
-    let peers = load_peers(settings, own)?;
+fn only_peer(settings: &Settings, peers: &PeerKeys) -> Result<PublicKey, ConfigError> {
     let mut keys = peers.iter();
     match (keys.next(), keys.next()) {
         (Some(key), None) => Ok(key),

@@ -13,6 +13,8 @@ use refrain_admission::Admission;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::refusal::Refusal;
+
 /// The most unproven connections of a listener.
 const UNPROVEN_MAX: usize = 256;
 
@@ -78,18 +80,21 @@ impl Descriptors {
         })
     }
 
-    /// The limit on the process's file descriptors (`ulimit -n`).
-    pub fn limit(&self) -> usize {
-        self.limit
-    }
-
     /// One for a flow, unless flows have all of theirs.
-    pub fn for_flow(&self) -> Option<FlowDescriptor> {
-        let permit = Arc::clone(&self.flows).try_acquire_owned().ok()?;
-        Some(FlowDescriptor {
+    pub fn for_flow(&self) -> Result<FlowDescriptor, Refusal> {
+        let permit = Arc::clone(&self.flows).try_acquire_owned();
+        let permit = permit.map_err(|_| self.refusal())?;
+        Ok(FlowDescriptor {
             _permit: permit,
             of_peer: None,
         })
+    }
+
+    fn refusal(&self) -> Refusal {
+        Refusal::by_own_limit(format!(
+            "its connections have all that is theirs of {} open files (ulimit -n, LimitNOFILE)",
+            self.limit
+        ))
     }
 
     /// Those of a peer, which shares them with others if it `has_others`.
@@ -111,15 +116,15 @@ impl PeerDescriptors {
     /// One for a flow of the peer. A peer never has more than are free (a dynamic threshold:
     /// Choudhury and Hahne, 1998): one that takes all it gets has half, and another half of the
     /// rest, so that each newcomer finds some.
-    pub fn for_flow(&self) -> Option<FlowDescriptor> {
+    pub fn for_flow(&self) -> Result<FlowDescriptor, Refusal> {
         let held = self.flows.load(Ordering::Relaxed);
         if self.has_others && held >= self.descriptors.flows.available_permits() {
-            return None;
+            return Err(self.descriptors.refusal());
         }
         let mut descriptor = self.descriptors.for_flow()?;
         self.flows.fetch_add(1, Ordering::Relaxed);
         descriptor.of_peer = Some(Arc::clone(&self.flows));
-        Some(descriptor)
+        Ok(descriptor)
     }
 }
 
@@ -156,13 +161,13 @@ mod tests {
         let mut held = Vec::new();
         for greedy in 0..4 {
             let peer = descriptors.of_peer(true);
-            let flows: Vec<_> = std::iter::from_fn(|| peer.for_flow()).collect();
+            let flows: Vec<_> = std::iter::from_fn(|| peer.for_flow().ok()).collect();
             assert!(flows.len() >= all >> (greedy + 2), "{}", flows.len());
             held.push((peer, flows));
         }
         held.clear();
         let only = descriptors.of_peer(false);
-        let flows: Vec<_> = std::iter::from_fn(|| only.for_flow()).collect();
+        let flows: Vec<_> = std::iter::from_fn(|| only.for_flow().ok()).collect();
         assert_eq!(flows.len(), all);
     }
 }

@@ -191,13 +191,15 @@ impl Far {
         let (hello, rest) = match greeting {
             Ok(Ok(greeting)) => greeting,
             Ok(Err(error)) => {
-                self.note_error(peer, format!("the peer at {host} ({peer}): {error}"));
+                let label = self.label(&peer);
+                self.note_error(peer, format!("the peer at {host} ({label}): {error}"));
                 // A peer of another version is told ours, so that both ends' logs name both.
                 greeting::answer_and_close(&mut stream, None).await;
                 return Ok(None);
             }
             Err(_) => {
-                let error = format!("the peer at {host} ({peer}) said no hello within {within:?}");
+                let label = self.label(&peer);
+                let error = format!("the peer at {host} ({label}) said no hello within {within:?}");
                 self.note_error(peer, error);
                 return Ok(None);
             }
@@ -205,7 +207,8 @@ impl Far {
         let joined = match self.link_for(peer, &hello) {
             Ok(Some(joined)) => joined,
             Ok(None) => {
-                tracing::debug!(%peer, %address, "the lane's link is gone: the peer begins anew");
+                let label = self.label(&peer);
+                tracing::debug!(peer = %label, %address, "the lane's link is gone: the peer begins anew");
                 greeting::answer_and_close(&mut stream, Some(&hello)).await;
                 return Ok(None);
             }
@@ -250,7 +253,17 @@ impl Far {
                 Err(LaneRefused::OtherInstance) => {
                     links.remove(index);
                 }
-                Err(refused) => return Err(format!("a lane of {peer}: {refused}")),
+                Err(refused) => {
+                    let label = self.label(&peer);
+                    let limit = match refused {
+                        LaneRefused::TooMany => {
+                            let lanes = link.with(|link, _| link.lanes_max());
+                            format!(": at most {lanes} (--lanes-max, fewer with little --memory)")
+                        }
+                        _ => String::new(),
+                    };
+                    return Err(format!("a lane of {label}: {refused}{limit}"));
+                }
             }
         }
         if hello.peer_instance.is_some() {
@@ -260,7 +273,8 @@ impl Far {
         while links.len() >= LINKS_PER_PEER_MAX {
             if !forget_an_idle_link(links) {
                 return Err(format!(
-                    "{peer} has {LINKS_PER_PEER_MAX} links already: does each site have a key of its own?"
+                    "{} has {LINKS_PER_PEER_MAX} links already: does each site have a key of its own?",
+                    self.label(&peer)
                 ));
             }
         }
@@ -276,13 +290,21 @@ impl Far {
                 break found;
             }
             return Err(format!(
-                "the far end has no memory for another link of {peer}, beside the {} that it has: \
+                "the far end has no memory for another link of {}, beside the {} that it has: \
                  raise its --memory or lower its --cache",
+                self.label(&peer),
                 links.len()
             ));
         };
         let link = Link::new(Role::Far, random_instance(), config);
-        let (link, offers) = SharedLink::start(peer, link, memory, None, Arc::clone(&self.totals));
+        let (link, offers) = SharedLink::start(
+            peer,
+            Arc::clone(&self.peers),
+            link,
+            memory,
+            None,
+            Arc::clone(&self.totals),
+        );
         let (lane, signals) = link
             .begin_lane(|link, now| link.accept_lane(now, hello))
             .map_err(|refused| refused.to_string())?;
@@ -351,6 +373,10 @@ impl Far {
         }
     }
 
+    fn label(&self, key: &PublicKey) -> String {
+        self.peers.load().label(key)
+    }
+
     fn name_of(&self, key: &PublicKey) -> Option<String> {
         self.peers.load().name(key).map(str::to_owned)
     }
@@ -405,7 +431,8 @@ impl BegunLane {
             signals,
         } = self.joined;
         let (peer, address) = (link.peer, self.address);
-        tracing::debug!(%peer, %address, lane = lane.0, "a lane came up");
+        let label = link.label();
+        tracing::debug!(peer = %label, %address, lane = lane.0, "a lane came up");
         let received = link.with(|link, now| link.receive(now, lane, &self.rest));
         let end = match received {
             Err(Fault::Lane(fault)) => LaneEnd::Lane(fault),
@@ -416,19 +443,19 @@ impl BegunLane {
         };
         match end {
             LaneEnd::Io(_) => {
-                tracing::debug!(%peer, %address, lane = lane.0, "a lane ended: {end}")
+                tracing::debug!(peer = %label, %address, lane = lane.0, "a lane ended: {end}")
             }
             LaneEnd::Damaged(_) => {
                 let times = link.damaged_lanes();
                 far.note_error(
                     peer,
                     format!(
-                        "a lane of {peer} at {address} ended: {end} ({times} so far on this link)"
+                        "a lane of {label} at {address} ended: {end} ({times} so far on this link)"
                     ),
                 );
             }
             LaneEnd::Lane(_) | LaneEnd::Link(_) | LaneEnd::Refused(_) => {
-                far.note_error(peer, format!("a lane of {peer} ended: {end}"));
+                far.note_error(peer, format!("a lane of {label} ended: {end}"));
             }
         }
         if link.fault().is_some() {
@@ -532,6 +559,7 @@ impl Gateway for Far {
             let report = |link| PeerReport {
                 key,
                 name: self.name_of(&key),
+                address: None,
                 link,
                 last_error: errors.get(&key).cloned(),
             };

@@ -74,8 +74,10 @@ pub trait Gateway: Send + Sync + 'static {
 pub struct PeerReport {
     /// The peer's key.
     pub key: PublicKey,
-    /// Its name or address.
+    /// Its name, or at a near end its address.
     pub name: Option<String>,
+    /// Where a near end finds it.
+    pub address: Option<String>,
     /// The link.
     pub link: Option<Arc<SharedLink>>,
     /// The last thing that went wrong, until it goes well again.

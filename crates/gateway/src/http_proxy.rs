@@ -56,7 +56,7 @@ pub fn refused_response(refusal: Refusal, target: &Target) -> Vec<u8> {
     let status = match refusal {
         Refusal::NotAllowed | Refusal::OwnAddress => "403 Forbidden",
         Refusal::TimedOut => "504 Gateway Timeout",
-        Refusal::Limit | Refusal::Draining => "503 Service Unavailable",
+        Refusal::Limit(_) | Refusal::Draining => "503 Service Unavailable",
         Refusal::Other
         | Refusal::TargetReset
         | Refusal::LaneLost
@@ -93,7 +93,7 @@ mod tests {
         assert!(text(Refusal::TimedOut).starts_with("HTTP/1.1 504 "));
         assert!(text(Refusal::ConnectionRefused).starts_with("HTTP/1.1 502 "));
         for refusal in Refusal::ALL {
-            let response = text(refusal);
+            let response = text(refusal.clone());
             let (head, body) = response.split_once("\r\n\r\n").unwrap();
             assert!(body.contains(&refusal.to_string()) && body.contains("example.org:80"));
             assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())));

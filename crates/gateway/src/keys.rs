@@ -50,7 +50,7 @@ pub enum KeyError {
         source: io::Error,
     },
     /// A file of that name is there already; a key is never overwritten.
-    #[error("{}: exists already; a private key is never overwritten", .0.display())]
+    #[error("{}: exists already, and a key is never written over another file", .0.display())]
     Exists(PathBuf),
     /// The file is there, and empty: what a program leaves that ran out of disk.
     #[error("{}: is an empty file; remove it, then: refrain keygen {}", .0.display(), .0.display())]
@@ -85,9 +85,17 @@ pub enum KeyError {
         /// What is wrong with the key.
         reason: PublicKeyError,
     },
-    /// A value that is neither a public key nor the name of a file.
-    #[error("'{0}' is neither a public key (44 characters of base64) nor a file")]
+    /// A value that is neither a public key nor the name of a file, nor a name and one of these.
+    #[error(
+        "'{0}' is neither a public key (44 characters of base64) nor a file, nor NAME=KEY with one of these"
+    )]
     NeitherKeyNorFile(String),
+    /// A name for a file that does not have one key.
+    #[error("NAME=FILE names one peer: expected one key in '{0}', found {1}")]
+    NotOneKey(String, usize),
+    /// A name that no peer can have.
+    #[error("invalid peer name '{}': expected text without control characters that is not a key", .0.escape_default())]
+    BadName(String),
     /// One key under two names, or one name for two keys.
     #[error("peer '{0}' is named twice, with another key or another name")]
     Ambiguous(String),
@@ -139,28 +147,26 @@ impl PrivateKey {
         })
     }
 
-    /// Writes the key to a new file that its owner alone can read; never over another file. The
-    /// file appears whole or not at all.
+    /// Writes the key to a new file that only its owner can read, and its public half to `FILE.pub`,
+    /// which all can read; never over another file. Both appear whole, or neither does.
     pub fn write_new(&self, path: &Path) -> Result<(), KeyError> {
-        // In the same folder, for only there it can get its name in one step.
-        let folder = match path.parent() {
-            Some(folder) if folder != Path::new("") => folder,
-            _ => Path::new("."),
-        };
-        // Its mode is 0600, and it goes when this returns early.
-        let mut file = NamedTempFile::new_in(folder).map_err(io_error(path))?;
-        let written = file.as_file_mut().write_all(self.to_pem().as_bytes());
-        written
-            .and_then(|()| file.as_file().sync_all())
-            .map_err(io_error(path))?;
-        match file.persist_noclobber(path) {
-            Ok(_) => Ok(()),
-            Err(PersistError { error, .. }) => Err(match error.kind() {
-                io::ErrorKind::AlreadyExists if is_empty_file(path) => KeyError::Empty(path.into()),
-                io::ErrorKind::AlreadyExists => KeyError::Exists(path.into()),
-                _ => io_error(path)(error),
-            }),
+        let public_path = public_path(path);
+        for file in [path, &public_path] {
+            // Before anything is made. A link to nothing is a file, too.
+            if file.symlink_metadata().is_ok() {
+                return Err(match file == path && is_empty_file(path) {
+                    true => KeyError::Empty(path.into()),
+                    false => KeyError::Exists(file.into()),
+                });
+            }
         }
+        let private = new_file(path, &self.to_pem(), PRIVATE_MODE)?;
+        let public = new_file(&public_path, &format!("{}\n", self.public), PUBLIC_MODE)?;
+        keep(private, path)?;
+        keep(public, &public_path).inspect_err(|_| {
+            // It has had its name for a moment, and nobody knows its other half.
+            let _ = fs::remove_file(path);
+        })
     }
 
     /// The public half.
@@ -213,6 +219,13 @@ impl PublicKey {
             .map_err(|_| PublicKeyError::WrongLength(bytes.len()))
     }
 
+    /// A short form for logs and tables: the start of the key's text, enough to recognise a key
+    /// and too little to accept one.
+    pub fn fingerprint(&self) -> String {
+        const CHARS: usize = 12;
+        format!("key:{}", &self.to_string()[..CHARS])
+    }
+
     /// The key in a SubjectPublicKeyInfo, as TLS carries it; `None` if it is of another kind.
     pub(crate) fn from_spki(spki: &[u8]) -> Option<PublicKey> {
         let raw = spki.strip_prefix(&PublicKey::SPKI_PREFIX)?;
@@ -251,6 +264,69 @@ impl<'de> serde::Deserialize<'de> for PublicKey {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<PublicKey, D::Error> {
         let text = String::deserialize(deserializer)?;
         text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Only its owner may read and write a private key.
+const PRIVATE_MODE: u32 = 0o600;
+
+/// A public key is for all, whatever the umask.
+const PUBLIC_MODE: u32 = 0o644;
+
+/// Where the public half of the key in `path` goes: `FILE.pub`.
+fn public_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".pub");
+    name.into()
+}
+
+/// A file with this text that has no name yet, and goes when it is dropped without one.
+fn new_file(path: &Path, text: &str, mode: u32) -> Result<NamedTempFile, KeyError> {
+    // In the same folder, for only there it can get its name in one step.
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let write = || {
+        // Its mode is 0600 until it is complete.
+        let mut file = NamedTempFile::new_in(folder).map_err(|error| plain_error(&error))?;
+        file.as_file_mut().write_all(text.as_bytes())?;
+        set_mode(file.as_file(), mode)?;
+        file.as_file().sync_all()?;
+        Ok(file)
+    };
+    write().map_err(io_error(path))
+}
+
+/// A failure to make a temporary file, without that file's name, which says nothing to users.
+fn plain_error(error: &io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(|error| error.source());
+    let text = cause.map_or_else(|| error.to_string(), ToString::to_string);
+    match error.kind() {
+        io::ErrorKind::NotFound => io::Error::new(error.kind(), "its directory does not exist"),
+        kind => io::Error::new(kind, text),
+    }
+}
+
+#[cfg(unix)]
+fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(fs::Permissions::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+fn set_mode(_file: &File, _mode: u32) -> io::Result<()> {
+    Ok(())
+}
+
+/// Gives a file its name, unless another one has it.
+fn keep(file: NamedTempFile, path: &Path) -> Result<(), KeyError> {
+    match file.persist_noclobber(path) {
+        Ok(_) => Ok(()),
+        Err(PersistError { error, .. }) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(KeyError::Exists(path.into()))
+        }
+        Err(PersistError { error, .. }) => Err(io_error(path)(error)),
     }
 }
 
@@ -358,14 +434,44 @@ mod tests {
         let empty = write(&dir, "empty.key", "");
         assert!(matches!(key.write_new(&empty), Err(KeyError::Empty(_))));
         assert_eq!(fs::read(&empty).unwrap(), b"");
-        assert_eq!(fs::read_dir(&dir).unwrap().count(), 2, "nothing else");
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 3, "nothing else");
         assert_eq!(PrivateKey::load(&path).unwrap().public(), key.public());
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            let mode = fs::metadata(&path).unwrap().permissions().mode();
-            assert_eq!(mode & 0o777, 0o600);
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode(&path), 0o600);
+            assert_eq!(mode(&dir.path().join("near.key.pub")), 0o644);
         }
+    }
+
+    #[test]
+    fn the_public_half_is_written_next_to_it_or_neither_is() {
+        let dir = TempDir::new().unwrap();
+        let (path, public_path) = (dir.path().join("a"), dir.path().join("a.pub"));
+        let key = PrivateKey::generate().unwrap();
+        for other in ["of another key", ""] {
+            fs::write(&public_path, other).unwrap();
+            assert!(key.write_new(&path).is_err());
+            assert!(!path.exists(), "nothing was made");
+            assert_eq!(fs::read_to_string(&public_path).unwrap(), other);
+        }
+        fs::remove_file(&public_path).unwrap();
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("elsewhere", &public_path).unwrap();
+            assert!(matches!(key.write_new(&path), Err(KeyError::Exists(_))));
+            fs::remove_file(&public_path).unwrap();
+        }
+        let nowhere = key.write_new(&dir.path().join("nowhere/a")).unwrap_err();
+        let expected = "nowhere/a: its directory does not exist";
+        assert!(nowhere.to_string().ends_with(expected), "{nowhere}");
+        key.write_new(&path).unwrap();
+        let text = fs::read_to_string(&public_path).unwrap();
+        assert_eq!(text, format!("{}\n", key.public()));
+        let peers = PeerKeys::load(&[public_path.to_str().unwrap()]).unwrap();
+        assert!(peers.contains(&key.public()));
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 2, "nothing else");
     }
 
     #[test]

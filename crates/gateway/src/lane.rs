@@ -63,6 +63,19 @@ impl LaneEnd {
             None => LaneEnd::Io(error),
         }
     }
+
+    /// Whether it says no more than that the peer has stopped, or runs again.
+    pub(crate) fn is_departure(&self) -> bool {
+        match self {
+            LaneEnd::Io(_) => true,
+            LaneEnd::Lane(fault) => matches!(
+                fault,
+                LaneFault::TransportClosed | LaneFault::ClosedByPeer | LaneFault::Silent
+            ),
+            LaneEnd::Link(fault) => *fault == LinkFault::PeerRestarted,
+            LaneEnd::Damaged(_) | LaneEnd::Refused(_) => false,
+        }
+    }
 }
 
 fn direction(damage: Damage) -> &'static str {

@@ -45,5 +45,6 @@ pub mod totals;
 
 pub mod admin;
 pub mod check;
+pub mod local_socket;
 pub mod loopback;
 pub mod status;

@@ -23,7 +23,7 @@ use tokio::{
 
 use crate::{
     history::{Attached, History},
-    keys::PublicKey,
+    keys::{PublicKey, SharedPeerKeys},
     memory::Reservation,
     refusal::Refusal,
     status::Total,
@@ -31,10 +31,15 @@ use crate::{
     wire::WireCounts,
 };
 
+/// So many flows may be closing at once, however few may be open.
+const CLOSING_MIN: usize = 64;
+
 /// One end of a link and everybody who waits for it.
 pub struct SharedLink {
     /// Who is at the other end.
     pub peer: PublicKey,
+    /// What logs call the peer.
+    labels: Arc<SharedPeerKeys>,
     state: Mutex<State>,
     origin: Instant,
     /// The engine's next deadline came nearer.
@@ -120,6 +125,7 @@ impl SharedLink {
     /// Shares `link`; the task that keeps its deadlines runs until the link is dropped.
     pub fn start(
         peer: PublicKey,
+        labels: Arc<SharedPeerKeys>,
         link: Link,
         memory: Reservation,
         history: Option<Arc<History>>,
@@ -128,6 +134,7 @@ impl SharedLink {
         let (offers, offered) = mpsc::unbounded_channel();
         let shared = Arc::new_cyclic(|shared| SharedLink {
             peer,
+            labels,
             history: history.map(|history| history.attach(Weak::clone(shared))),
             state: Mutex::new(State {
                 link,
@@ -172,6 +179,11 @@ impl SharedLink {
             }
         });
         (shared, offered)
+    }
+
+    /// What logs call the peer: its name, or the short form of its key.
+    pub fn label(&self) -> String {
+        self.labels.load().label(&self.peer)
     }
 
     /// Calls the engine, and wakes whom its events concern.
@@ -316,9 +328,14 @@ impl SharedLink {
             } => {
                 // A peer that opens and resets flows for ever is refused when the tasks of
                 // those that are over cannot keep up.
-                if state.flows.len() >= 2 * state.link.flows_max() {
-                    let text = "too many connections are being closed";
-                    state.link.refuse_flow(flow, REFUSED_LIMIT, text);
+                let flows_max = state.link.flows_max();
+                let closing_max = flows_max + flows_max.max(CLOSING_MIN);
+                if state.flows.len() >= closing_max {
+                    let text = format!(
+                        "{closing_max} connections are open or being closed, {}",
+                        state.link.flows_limit()
+                    );
+                    state.link.refuse_flow(flow, REFUSED_LIMIT, &text);
                     return;
                 }
                 // Registered here, so that no later event is missed.
@@ -334,14 +351,14 @@ impl SharedLink {
             Event::FlowRefused {
                 flow,
                 code,
-                text: _,
+                ref text,
             } => {
-                state.change(flow, Standing::Refused(Refusal::from_wire_code(code)));
+                state.change(flow, Standing::Refused(Refusal::from_wire(code, text)));
             }
             Event::FlowReset(flow, reason) => {
                 if reason == ResetReason::Misconfirmed {
                     tracing::warn!(
-                        peer = %self.peer,
+                        peer = %self.label(),
                         "a confirmation did not hold: its connection is reset, and what it named is forgotten"
                     );
                 }
@@ -358,7 +375,7 @@ impl SharedLink {
                 }
             }
             Event::PeerDraining => {
-                tracing::info!(peer = %self.peer, "the peer takes no new connections");
+                tracing::info!(peer = %self.label(), "the peer is shutting down: it takes no new connections");
             }
         }
     }
@@ -375,17 +392,25 @@ impl SharedLink {
             before != up
         });
         match (before, up) {
+            (0, 1..) if state.link.is_check() => {
+                tracing::info!(peer = %self.label(), "`refrain check` of the peer reached this end");
+            }
+            (1.., 0) if state.link.is_check() => {}
             (0, 1..) => {
-                tracing::info!(peer = %self.peer, "the link is up");
+                tracing::info!(peer = %self.label(), "the link is up");
                 if state.link.offers_heeded() == Some(false) {
                     tracing::warn!(
-                        peer = %self.peer,
+                        peer = %self.label(),
                         "the mode of the other side heeds no predictions: the store learns, and \
                          nothing is predicted"
                     );
                 }
             }
-            (1.., 0) => tracing::info!(peer = %self.peer, "the link is down: it has no lane"),
+            // It said that it would, and that is in the log.
+            (1.., 0) if state.link.peer_is_draining() => {
+                tracing::debug!(peer = %self.label(), "the link is down: the peer has shut down");
+            }
+            (1.., 0) => tracing::info!(peer = %self.label(), "the link is down: it has no lane"),
             _ => {}
         }
     }

@@ -42,7 +42,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const REPORT_TIME: Duration = Duration::from_millis(500);
 
 /// After an error of accept(2), such as too many open files.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where a listener's flows go.
 pub trait Links: Send + Sync + 'static {
@@ -269,7 +269,7 @@ impl Client {
         self.visit.prove();
         let mut descriptor = self.descriptor.lock().expect("held for a moment");
         if descriptor.is_none() {
-            *descriptor = Some(self.descriptors.for_flow().ok_or(Refusal::Limit)?);
+            *descriptor = Some(self.descriptors.for_flow()?);
         }
         Ok(())
     }
@@ -289,7 +289,9 @@ impl Client {
             .map_err(|error| match error {
                 refrain_proto::link::OpenError::LinkDown => Refusal::LinkDown,
                 refrain_proto::link::OpenError::Draining => Refusal::Draining,
-                refrain_proto::link::OpenError::TooManyFlows => Refusal::Limit,
+                refrain_proto::link::OpenError::TooManyFlows => {
+                    Refusal::by_own_limit(link.with(|link, _| link.flows_limit()))
+                }
                 refrain_proto::link::OpenError::TargetTooLong => Refusal::Other,
             })?;
         Ok(Opened {

@@ -24,7 +24,7 @@ use refrain_proto::{
     by_receiver::history::HistoryConfig,
     effort::EffortMode,
     limits::{
-        BLOCK_BYTES_MAX, CREDIT_BYTES_INITIAL, CREDIT_POOL_BYTES, FLOWS_MAX, LANE_MEMORY_BYTES_MAX,
+        BLOCK_BYTES_MAX, CREDIT_BYTES_INITIAL, CREDIT_POOL_BYTES, LANE_MEMORY_BYTES_MAX,
         LEARNING_BYTES, OFFERED_BYTES_LINK, PENDING_BYTES_LINK_MAX,
     },
 };
@@ -194,6 +194,7 @@ fn link_config(
 ) -> LinkConfig {
     let matching = &config.matching;
     let lanes_that_fit = memory / 3 / LANE_MEMORY_BYTES_MAX as u64;
+    let flows_that_fit = memory / 8 / FLOW_BYTES;
     LinkConfig {
         mode: config.mode,
         history: history.map(|history| HistoryConfig {
@@ -217,7 +218,11 @@ fn link_config(
         block_bytes_max: config.rate.map_or(BLOCK_BYTES_MAX, pace::block_bytes),
         dead_after: config.timeouts.dead_after,
         lanes_max: lanes_that_fit.clamp(1, config.lanes_max.into()) as usize,
-        flows_max: (memory / 8 / FLOW_BYTES).min(FLOWS_MAX as u64) as usize,
+        flows_max: flows_that_fit.min(config.flows_max.into()) as usize,
+        flows_max_option: match flows_that_fit < config.flows_max.into() {
+            true => "--memory",
+            false => "--flows-max",
+        },
         credit_pool_bytes: (memory / 16).clamp(1 << 20, CREDIT_POOL_BYTES),
         pending_bytes_max: (memory / 64).clamp(1 << 20, PENDING_BYTES_LINK_MAX as u64) as usize,
         ..LinkConfig::with_cache(cache)
@@ -264,6 +269,21 @@ mod tests {
             link.or_else(|| budget.further_link(peer, config))
         };
         std::iter::from_fn(link).take(1000).collect()
+    }
+
+    #[test]
+    fn the_bound_on_flows_is_the_options_or_the_memorys() {
+        let bound = |memory: u64, flows_max: u16| {
+            let mut config = config(memory);
+            config.flows_max = flows_max;
+            let budget = MemoryBudget::new(config.memory.0, 1);
+            let (link, _reserved) = budget.link(peer(), &config, None).expect("it fits");
+            (link.flows_max, link.flows_max_option)
+        };
+        assert_eq!(bound(4 << 30, 10_000), (10_000, "--flows-max"));
+        assert_eq!(bound(4 << 30, 7), (7, "--flows-max"));
+        let (flows, option) = bound(64 << 20, 10_000);
+        assert!(flows < 1000 && option == "--memory", "{flows} {option}");
     }
 
     #[test]

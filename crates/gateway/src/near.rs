@@ -14,7 +14,7 @@ use refrain_codec::simd::InstructionSet;
 use refrain_proto::{Link, Mode, Role};
 use tokio::{
     net::{TcpStream, lookup_host},
-    sync::watch,
+    sync::{Notify, watch},
     time::{Instant, timeout},
 };
 
@@ -24,7 +24,7 @@ use crate::{
     folded::RateLimitedLog,
     gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
     history::{History, HistoryReport},
-    keys::PublicKey,
+    keys::{PublicKey, SharedPeerKeys},
     last_error::Trouble,
     link::SharedLink,
     listeners::{self, BoxFuture, Links, Listener, Service},
@@ -37,6 +37,7 @@ use crate::{
     status::Total,
     tls::{ClientTls, TlsError},
     totals::Totals,
+    wire::LaneStream,
 };
 use dialler::Dialer;
 
@@ -44,11 +45,14 @@ use dialler::Dialer;
 pub struct Near {
     config: NearConfig,
     policy: Arc<SharedPolicy>,
+    labels: Arc<SharedPeerKeys>,
     link: RwLock<Option<Arc<SharedLink>>>,
     budget: MemoryBudget,
     pace: Option<Arc<Pace>>,
     tls: ClientTls,
     trouble: Trouble,
+    /// The link has a lane that it had not.
+    came_up: Notify,
     started: Instant,
     addresses: Vec<SocketAddr>,
     history: Option<Arc<History>>,
@@ -93,11 +97,13 @@ impl Near {
             outlook: watch::Sender::new(Outlook::Dialling),
             lookups: Lookups::of_system(),
             refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
+            labels: Arc::new(SharedPeerKeys::new(config.labels())),
             link: RwLock::new(None),
             budget: MemoryBudget::new(common.memory.0, 1),
             pace: common.rate.map(|rate| Arc::new(Pace::new(rate))),
             tls: ClientTls::new(&common.key, config.peer_key),
             trouble: Trouble::default(),
+            came_up: Notify::new(),
             started: Instant::now(),
             config,
         });
@@ -121,6 +127,15 @@ impl Near {
         &self.addresses
     }
 
+    /// Waits for the first lane of the link, once.
+    pub async fn wait_for_peer(&self, within: Duration) -> Result<(), NotPaired> {
+        let came_up = timeout(within, self.came_up.notified()).await;
+        came_up.map_err(|_| NotPaired {
+            within,
+            reason: self.trouble.last().map(|last| last.text),
+        })
+    }
+
     /// Waits until all that is to be kept is on disk: the gateway ends. Blocks.
     pub fn settle(&self) {
         if let Some(history) = &self.history {
@@ -128,8 +143,12 @@ impl Near {
         }
     }
 
-    /// Takes rules and time-outs from `config`; the rest needs a restart.
+    /// Takes rules, time-outs and the peer's name from `config`; the rest needs a restart.
     pub fn reload(&self, config: &NearConfig) {
+        let present = &self.config;
+        if (&config.peer, config.peer_key) == (&present.peer, present.peer_key) {
+            self.labels.replace(config.labels());
+        }
         self.policy.replace(&config.common);
     }
 
@@ -157,6 +176,7 @@ impl Near {
         let link = Link::new(Role::Near, random_instance(), config);
         let (link, offers) = SharedLink::start(
             self.config.peer_key,
+            Arc::clone(&self.labels),
             link,
             memory,
             self.history.clone(),
@@ -186,14 +206,23 @@ impl Near {
         });
     }
 
-    fn note_error(&self, error: String) {
-        if self.trouble.note(error.clone()) {
-            tracing::warn!(peer = %self.config.peer, "{error}");
+    fn label(&self) -> String {
+        self.labels.load().label(&self.config.peer_key)
+    }
+
+    /// Notes what went wrong with a lane. It is logged if it is news, unless it was `announced`:
+    /// a peer that shuts down says so, and that it is gone then is no news.
+    fn note_error(&self, error: String, announced: bool) {
+        match self.trouble.note(error.clone()) {
+            true if announced => tracing::debug!(peer = %self.label(), "{error}"),
+            true => tracing::warn!(peer = %self.label(), "{error}"),
+            false => {}
         }
     }
 
     fn clear_error(&self) {
         self.trouble.clear();
+        self.came_up.notify_one();
     }
 }
 
@@ -268,10 +297,80 @@ impl Gateway for Near {
     fn peers(&self) -> Vec<PeerReport> {
         vec![PeerReport {
             key: self.config.peer_key,
-            name: Some(self.config.peer.to_string()),
+            name: Some(self.label()),
+            address: Some(self.config.peer.to_string()),
             link: self.last_link(),
             last_error: self.trouble.last(),
         }]
+    }
+}
+
+/// The peer was not reached in time.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no link to the peer within {within:?}: {}",
+    reason.as_deref().unwrap_or("no reason is known")
+)]
+pub struct NotPaired {
+    within: Duration,
+    reason: Option<String>,
+}
+
+/// Why there is no lane to a far end.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Its name cannot be looked up.
+    #[error("{peer}: {source}")]
+    Name {
+        /// The far end.
+        peer: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its name has no address.
+    #[error("{0}: the name has no address")]
+    NoAddress(String),
+    /// No connection opens.
+    #[error("cannot connect to {address}: {source}")]
+    Tcp {
+        /// The last address that was tried.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// No connection opens in time.
+    #[error("{peer} did not answer within {within:?}")]
+    TimedOut {
+        /// The far end.
+        peer: String,
+        /// The time that it had.
+        within: Duration,
+    },
+    /// The link has as many lanes as it may have.
+    #[error("the link has no lane left")]
+    NoLaneLeft,
+    /// The connection failed, or what answers is not the peer.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+impl ConnectError {
+    /// Whether it says no more than that the far end does not run.
+    pub(crate) fn is_absence(&self) -> bool {
+        match self {
+            ConnectError::Tls(error) => error.is_absence(),
+            ConnectError::NoLaneLeft => false,
+            _ => true,
+        }
+    }
+
+    /// Whether it says that there is no far end to be had, and not only that none answered yet.
+    fn is_definite(&self) -> bool {
+        match self {
+            ConnectError::Tcp { source, .. } => source.kind() != io::ErrorKind::TimedOut,
+            ConnectError::Tls(error) => !matches!(error, TlsError::TimedOut { .. }),
+            _ => false,
+        }
     }
 }
 
@@ -280,7 +379,7 @@ pub async fn connect(
     peer: &str,
     tls: &ClientTls,
     within: Duration,
-) -> Result<(crate::wire::LaneStream, SocketAddr), ConnectError> {
+) -> Result<(LaneStream, SocketAddr), ConnectError> {
     connect_noting(peer, tls, within, || {}).await
 }
 
@@ -290,13 +389,13 @@ async fn connect_noting(
     tls: &ClientTls,
     within: Duration,
     answered: impl Fn(),
-) -> Result<(crate::wire::LaneStream, SocketAddr), ConnectError> {
+) -> Result<(LaneStream, SocketAddr), ConnectError> {
     let connecting = async {
         let addresses = lookup_host(peer)
             .await
-            .map_err(|error| ConnectError::Name {
+            .map_err(|source| ConnectError::Name {
                 peer: peer.to_owned(),
-                error,
+                source,
             })?;
         let mut failure = ConnectError::NoAddress(peer.to_owned());
         for address in addresses {
@@ -306,64 +405,17 @@ async fn connect_noting(
                     let _ = tcp.set_nodelay(true);
                     return Ok((tcp, address));
                 }
-                Err(error) => failure = ConnectError::Tcp { address, error },
+                Err(source) => failure = ConnectError::Tcp { address, source },
             }
         }
         Err(failure)
     };
     let connected = timeout(within, connecting).await;
-    let (tcp, address) = connected.map_err(|_| ConnectError::NoAnswer {
+    let (tcp, address) = connected.map_err(|_| ConnectError::TimedOut {
         peer: peer.to_owned(),
         within,
     })??;
     answered();
     let (stream, _key): (_, PublicKey) = tls.connect(tcp, address, within).await?;
     Ok((stream, address))
-}
-
-/// Why a far end was not connected to.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// Its name did not resolve.
-    #[error("{peer}: {error}")]
-    Name {
-        /// The far end, as it was given.
-        peer: String,
-        /// What the resolver said.
-        error: io::Error,
-    },
-    /// Its name has no address.
-    #[error("{0}: the name has no address")]
-    NoAddress(String),
-    /// The connection was refused, or there is no way to the address.
-    #[error("cannot connect to {address}: {error}")]
-    Tcp {
-        /// The last address that was tried.
-        address: SocketAddr,
-        /// How it failed.
-        error: io::Error,
-    },
-    /// There was no answer in time.
-    #[error("{peer} did not answer within {within:?}")]
-    NoAnswer {
-        /// The far end, as it was given.
-        peer: String,
-        /// The time that it had.
-        within: Duration,
-    },
-    /// The handshake failed.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-}
-
-impl ConnectError {
-    /// Whether it says that there is no far end to be had, and not only that none answered yet.
-    fn is_definite(&self) -> bool {
-        match self {
-            ConnectError::Tcp { error, .. } => error.kind() != io::ErrorKind::TimedOut,
-            ConnectError::Tls(error) => !matches!(error, TlsError::TimedOut { .. }),
-            ConnectError::Name { .. } | ConnectError::NoAddress(_) => false,
-            ConnectError::NoAnswer { .. } => false,
-        }
-    }
 }

@@ -53,8 +53,9 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
     let signals = link.offered_flow(offer.flow);
     let handle = FlowHandle::new(Arc::clone(&link), offer.flow, Arc::clone(&signals));
     let policy = targets.policy.load();
-    let Some(descriptor) = targets.descriptors.for_flow() else {
-        return targets.refuse(&link, &offer, Refusal::Limit);
+    let descriptor = match targets.descriptors.for_flow() {
+        Ok(descriptor) => descriptor,
+        Err(refusal) => return targets.refuse(&link, &offer, refusal),
     };
     let connected = tokio::select! {
         connected = connect(&offer.target, &policy, &targets.lookups) => connected,
@@ -80,11 +81,11 @@ impl Targets {
     fn refuse(&self, link: &SharedLink, offer: &FlowOffer, refusal: Refusal) {
         self.refusals.add(format!(
             "refused a connection for the peer {} to {}: {}",
-            link.peer,
+            link.label(),
             offer.target.escape_debug(),
             refusal.in_own_words()
         ));
-        let text = refusal.to_string();
+        let text = refusal.wire_text();
         link.with(|link, _| link.refuse_flow(offer.flow, refusal.wire_code(), &text));
     }
 }

@@ -158,10 +158,10 @@ options! {
         "The far end to open lanes to.");
     KEY = OptionSpec::new(ALL, "key", "FILE", Required,
         "This end's private key, made with `refrain keygen`; only its owner may read the file.");
-    PEER_KEY = OptionSpec::new(ALL, "peer_key", "KEY|FILE", Required,
-        "A public key that this end accepts, or a file of them: one a line, with an optional \
-         name behind it. The far end takes several, the near end exactly one. A far end reloads \
-         them on SIGHUP, for new lanes.").repeats();
+    PEER_KEY = OptionSpec::new(ALL, "peer_key", "[NAME=]KEY|FILE", Required,
+        "A public key that this end accepts, or a file of them: one per line, after its name if \
+         it has one. The far end takes several, the near end exactly one. NAME is what logs, \
+         tables and `forward` call the peer. A far end reloads them on SIGHUP, for new lanes.").repeats();
     FORWARD = OptionSpec::new(BOTH, "forward", "LISTEN=TARGET[@PEER]", Nothing,
         "Listens on an IP:PORT and opens a flow to the HOST:PORT behind the peer for each \
          connection. A far end with several peers names one, by its name or key.").repeats();
@@ -241,6 +241,9 @@ options! {
         "The lanes that a link keeps open, 1 to 16.");
     LANES_MAX = OptionSpec::new(BOTH, "lanes_max", "COUNT", Value("16"),
         "The most lanes that a link may have, 1 to 16.");
+    FLOWS_MAX = OptionSpec::new(BOTH, "flows_max", "COUNT", Value("10000"),
+        "The most connections that a link may have open at once, 1 to 10000. With little `memory`, \
+         there are fewer.");
     MATCHING = OptionSpec::new(BOTH, "matching", "max|chunk", Value("max"),
         "How repeats are found: Max-Match finds the most, Chunk-Match keeps no payload at the \
          sender.");

@@ -3,43 +3,52 @@
 //! The end that was asked to connect sends the wire code; the end that asked turns it into the
 //! words of whichever protocol its client speaks.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
-use refrain_proto::ResetReason;
+use refrain_proto::{REFUSED_LIMIT, ResetReason};
 
 use crate::flow::reset_code;
 
 /// Why a flow was not opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// For a reason that has no code, or a code that this version does not know.
-    Other = 0,
+    Other,
     /// No `allow` rule of the connecting end covers the target.
-    NotAllowed = 1,
+    NotAllowed,
     /// The target's name did not resolve.
-    NameNotResolved = 2,
+    NameNotResolved,
     /// The target answered and refused.
-    ConnectionRefused = 3,
+    ConnectionRefused,
     /// No route to the target's host or network.
-    Unreachable = 4,
+    Unreachable,
     /// The target did not answer in time.
-    TimedOut = 5,
+    TimedOut,
     /// The link to the peer is down.
-    LinkDown = 6,
-    /// A limit on flows or memory was reached.
-    Limit = 7,
+    LinkDown,
+    /// A limit of one of the gateways was reached.
+    Limit(Limit),
     /// One of the gateways is shutting down.
-    Draining = 8,
+    Draining,
     /// The target reset the connection.
-    TargetReset = 9,
+    TargetReset,
     /// The lane that carried the connection was lost, and the link may have others.
-    LaneLost = 10,
+    LaneLost,
     /// A prediction of the connection's bytes was confirmed wrongly.
-    Misconfirmed = 11,
+    Misconfirmed,
     /// The target is an address of the connecting gateway itself.
-    OwnAddress = 12,
+    OwnAddress,
+}
+
+/// A limit that was reached, with its value and the option that sets it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Limit {
+    /// Such as `at most 64 open connections per link (--flows-max)`; the other end may give none.
+    text: Cow<'static, str>,
+    /// Whether it is one of this end.
+    is_own: bool,
 }
 
 impl Refusal {
@@ -52,7 +61,10 @@ impl Refusal {
         Refusal::Unreachable,
         Refusal::TimedOut,
         Refusal::LinkDown,
-        Refusal::Limit,
+        Refusal::Limit(Limit {
+            text: Cow::Borrowed(""),
+            is_own: false,
+        }),
         Refusal::Draining,
         Refusal::TargetReset,
         Refusal::LaneLost,
@@ -60,24 +72,62 @@ impl Refusal {
         Refusal::OwnAddress,
     ];
 
+    /// By a limit of this end, such as `at most 64 open connections per link (--flows-max)`.
+    pub fn by_own_limit(text: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal::Limit(Limit {
+            text: text.into(),
+            is_own: true,
+        })
+    }
+
     /// The code on the wire.
-    pub fn wire_code(self) -> u8 {
-        self as u8
+    pub fn wire_code(&self) -> u8 {
+        match self {
+            Refusal::Other => 0,
+            Refusal::NotAllowed => 1,
+            Refusal::NameNotResolved => 2,
+            Refusal::ConnectionRefused => 3,
+            Refusal::Unreachable => 4,
+            Refusal::TimedOut => 5,
+            Refusal::LinkDown => 6,
+            Refusal::Limit(_) => REFUSED_LIMIT,
+            Refusal::Draining => 8,
+            Refusal::TargetReset => 9,
+            Refusal::LaneLost => 10,
+            Refusal::Misconfirmed => 11,
+            Refusal::OwnAddress => 12,
+        }
+    }
+
+    /// The text on the wire, in words of the end that asked.
+    pub fn wire_text(&self) -> String {
+        match self {
+            Refusal::Limit(limit) => limit.text.to_string(),
+            refusal => refusal.to_string(),
+        }
     }
 
     /// The refusal that a peer sent. A code from a later version becomes [`Refusal::Other`].
-    pub fn from_wire_code(code: u8) -> Refusal {
-        let known = Refusal::ALL.get(usize::from(code));
-        known.copied().unwrap_or(Refusal::Other)
+    pub fn from_wire(code: u8, text: &str) -> Refusal {
+        if code == REFUSED_LIMIT {
+            return Refusal::Limit(Limit {
+                // A peer's text goes to logs and terminals.
+                text: text.replace(char::is_control, "?").into(),
+                is_own: false,
+            });
+        }
+        let mut known = Refusal::ALL.into_iter();
+        let refusal = known.find(|refusal| refusal.wire_code() == code);
+        refusal.unwrap_or(Refusal::Other)
     }
 
     /// In the words of the end that refused, for its own log. Displayed, a refusal is in those
     /// of the end that asked.
-    pub fn in_own_words(self) -> String {
+    pub fn in_own_words(&self) -> String {
         self.describe("this end")
     }
 
-    fn describe(self, connecting_end: &str) -> String {
+    fn describe(&self, connecting_end: &str) -> String {
         match self {
             Refusal::Other => format!("{connecting_end} could not connect"),
             Refusal::NotAllowed => format!("no allow rule of {connecting_end} covers the target"),
@@ -88,7 +138,11 @@ impl Refusal {
             Refusal::Unreachable => format!("{connecting_end} has no route to the target"),
             Refusal::TimedOut => "the target did not answer in time".to_owned(),
             Refusal::LinkDown => "the link to the other side is down".to_owned(),
-            Refusal::Limit => "a limit on open flows or memory was reached".to_owned(),
+            Refusal::Limit(Limit { text, is_own }) => {
+                let end = if *is_own { "this end" } else { connecting_end };
+                let colon = if text.is_empty() { "" } else { ": " };
+                format!("a limit of {end} was reached{colon}{text}")
+            }
             Refusal::Draining => "one of the gateways is shutting down".to_owned(),
             Refusal::TargetReset => "the target reset the connection".to_owned(),
             Refusal::LaneLost => {
@@ -148,11 +202,30 @@ mod tests {
     fn wire_codes_round_trip_and_unknown_ones_are_other() {
         for (code, refusal) in Refusal::ALL.into_iter().enumerate() {
             assert_eq!(usize::from(refusal.wire_code()), code);
-            assert_eq!(Refusal::from_wire_code(refusal.wire_code()), refusal);
+            assert_eq!(Refusal::from_wire(refusal.wire_code(), ""), refusal);
         }
         for code in Refusal::ALL.len()..=255 {
-            assert_eq!(Refusal::from_wire_code(code as u8), Refusal::Other);
+            assert_eq!(Refusal::from_wire(code as u8, ""), Refusal::Other);
         }
+    }
+
+    #[test]
+    fn a_limit_is_named_at_both_ends_and_a_peers_text_is_made_harmless() {
+        let text = "at most 64 open connections per link (--flows-max)";
+        let refusal = Refusal::by_own_limit(text);
+        let own = format!("a limit of this end was reached: {text}");
+        assert_eq!(
+            (refusal.to_string(), refusal.in_own_words()),
+            (own.clone(), own)
+        );
+        let passed_on = Refusal::from_wire(refusal.wire_code(), &refusal.wire_text());
+        let shown = format!("a limit of the other side was reached: {text}");
+        assert_eq!(passed_on.to_string(), shown);
+        let hostile = Refusal::from_wire(REFUSED_LIMIT, "x\x1b[2J\r\ny");
+        let shown = "a limit of the other side was reached: x?[2J??y";
+        assert_eq!(hostile.to_string(), shown);
+        let none = Refusal::from_wire(REFUSED_LIMIT, "");
+        assert_eq!(none.to_string(), "a limit of the other side was reached");
     }
 
     #[test]

@@ -215,6 +215,12 @@ impl Settings {
         self.values.contains_key(spec.key)
     }
 
+    /// Whether any option was given but these.
+    pub(crate) fn has_others_than(&self, specs: &[&OptionSpec]) -> bool {
+        let is_other = |key: &&str| specs.iter().all(|spec| spec.key != *key);
+        self.values.keys().any(is_other)
+    }
+
     /// The option's values, or its default.
     pub(crate) fn many<T>(&self, spec: &'static OptionSpec) -> Result<Vec<T>, ConfigError>
     where

@@ -33,9 +33,29 @@ pub enum Socks5Error {
     /// A kind of address that SOCKS5 does not have.
     #[error("SOCKS5 address type {0} is unknown")]
     AddressType(u8),
-    /// A malformed name, port 0, or a reserved byte that is set.
-    #[error("a malformed SOCKS5 request")]
-    Malformed,
+    /// A part of the request that cannot be.
+    #[error("malformed SOCKS5 request: {0}")]
+    Malformed(RequestFault),
+}
+
+/// Which part of a request cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RequestFault {
+    /// Another version than the greeting's.
+    #[error("its version is {0}, not 5")]
+    Version(u8),
+    /// A reserved byte that is set.
+    #[error("its reserved byte is {0}, not 0")]
+    Reserved(u8),
+    /// A name of no bytes.
+    #[error("its name is empty")]
+    EmptyName,
+    /// A name that no host has.
+    #[error("its name (length {0}) is not a host name: expected letters, digits, '-', '_' and '.'")]
+    Name(usize),
+    /// Port 0.
+    #[error("its port is 0")]
+    Port,
 }
 
 /// Reads a client's greeting.
@@ -62,18 +82,18 @@ pub fn parse_request(received: &[u8]) -> Result<Option<(Target, usize)>, Socks5E
     let Some([version, command, reserved, address_type]) = reader.array() else {
         // Say what is wrong at the first byte that is.
         return match received.first() {
-            Some(&version) if version != VERSION => Err(Socks5Error::Version(version)),
+            Some(&version) if version != VERSION => Err(RequestFault::Version(version).into()),
             _ => Ok(None),
         };
     };
     if version != VERSION {
-        return Err(Socks5Error::Version(version));
+        return Err(RequestFault::Version(version).into());
     }
     if command != CONNECT {
         return Err(Socks5Error::Command(command));
     }
     if reserved != 0 {
-        return Err(Socks5Error::Malformed);
+        return Err(RequestFault::Reserved(reserved).into());
     }
     let host = match address_type {
         IPV4 => reader
@@ -92,7 +112,7 @@ pub fn parse_request(received: &[u8]) -> Result<Option<(Target, usize)>, Socks5E
         return Ok(None);
     };
     let target = Target::new(host, u16::from_be_bytes(port));
-    let target = target.map_err(|_| Socks5Error::Malformed)?;
+    let target = target.map_err(|_| RequestFault::Port)?;
     Ok(Some((target, reader.position)))
 }
 
@@ -106,7 +126,7 @@ pub fn reply_granted(bound: SocketAddr) -> Vec<u8> {
 pub fn reply_refused(refusal: Refusal) -> Vec<u8> {
     let code = match refusal {
         Refusal::Other
-        | Refusal::Limit
+        | Refusal::Limit(_)
         | Refusal::Draining
         | Refusal::TargetReset
         | Refusal::LaneLost
@@ -121,6 +141,12 @@ pub fn reply_refused(refusal: Refusal) -> Vec<u8> {
     reply(code, UNKNOWN_ADDRESS)
 }
 
+impl From<RequestFault> for Socks5Error {
+    fn from(fault: RequestFault) -> Socks5Error {
+        Socks5Error::Malformed(fault)
+    }
+}
+
 impl Socks5Error {
     /// What to send before closing; `None` to a client that does not speak SOCKS5.
     pub fn reply(&self) -> Option<Vec<u8>> {
@@ -130,7 +156,7 @@ impl Socks5Error {
             Socks5Error::NoMethod => Some(vec![VERSION, NO_ACCEPTABLE_METHOD]),
             Socks5Error::Command(_) => Some(reply(COMMAND_NOT_SUPPORTED, UNKNOWN_ADDRESS)),
             Socks5Error::AddressType(_) => Some(reply(ADDRESS_NOT_SUPPORTED, UNKNOWN_ADDRESS)),
-            Socks5Error::Malformed => Some(reply(GENERAL_FAILURE, UNKNOWN_ADDRESS)),
+            Socks5Error::Malformed(_) => Some(reply(GENERAL_FAILURE, UNKNOWN_ADDRESS)),
         }
     }
 }
@@ -171,9 +197,13 @@ fn reply(code: u8, bound: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-fn parse_name(bytes: &[u8]) -> Result<Host, Socks5Error> {
-    let name = std::str::from_utf8(bytes).map_err(|_| Socks5Error::Malformed)?;
-    Host::from_name(name).map_err(|_| Socks5Error::Malformed)
+fn parse_name(bytes: &[u8]) -> Result<Host, RequestFault> {
+    if bytes.is_empty() {
+        return Err(RequestFault::EmptyName);
+    }
+    let fault = RequestFault::Name(bytes.len());
+    let name = std::str::from_utf8(bytes).map_err(|_| fault)?;
+    Host::from_name(name).map_err(|_| fault)
 }
 
 /// Reads from the front; `None` where the bytes received so far end.
@@ -277,7 +307,6 @@ mod tests {
 
         let fault = |bytes: &[u8]| parse_request(bytes).unwrap_err();
         let code = |error: Socks5Error| error.reply().unwrap()[1];
-        assert_eq!(fault(&[4]), Socks5Error::Version(4));
         let bind = fault(&[5, 2, 0, 1, 0, 0, 0, 0, 0, 0]);
         assert_eq!((bind, code(bind)), (Socks5Error::Command(2), 7));
         let address_type = fault(&[5, 1, 0, 2]);
@@ -285,15 +314,19 @@ mod tests {
             (address_type, code(address_type)),
             (Socks5Error::AddressType(2), 8)
         );
-        let malformed = [
-            request(3, &domain(""), 80),
-            request(3, &domain("a b"), 80),
-            request(3, &[1, 0xff], 80),
-            request(1, &[10, 0, 0, 1], 0),
-            vec![5, 1, 1, 1],
-        ];
-        for bytes in malformed {
-            assert_eq!(fault(&bytes), Socks5Error::Malformed, "{bytes:?}");
+        for (bytes, named) in [
+            (vec![4], "its version is 4, not 5"),
+            (request(3, &domain(""), 80), "its name is empty"),
+            (request(3, &domain("a b"), 80), "its name (length 3)"),
+            (request(3, &[1, 0xff], 80), "its name (length 1)"),
+            (request(1, &[10, 0, 0, 1], 0), "its port is 0"),
+            (vec![5, 1, 1, 1], "its reserved byte is 1, not 0"),
+        ] {
+            let error = fault(&bytes);
+            let text = error.to_string();
+            let start = format!("malformed SOCKS5 request: {named}");
+            assert!(text.starts_with(&start), "{bytes:?}: {text}");
+            assert_eq!(code(error), 1, "{bytes:?}");
         }
     }
 

@@ -95,6 +95,9 @@ pub struct Driver {
 pub struct Peer {
     /// Its name or address, if it has one.
     pub name: Option<String>,
+    /// Where a near end finds it.
+    #[serde(default)]
+    pub address: Option<String>,
     /// Its key.
     pub key: String,
     /// Whether a lane is up.
@@ -249,6 +252,7 @@ impl Peer {
     fn of(report: &PeerReport, link: Option<&(LinkStatus, WireCounts)>) -> Peer {
         let mut peer = Peer {
             name: report.name.clone(),
+            address: report.address.clone(),
             key: report.key.to_string(),
             up: false,
             down_s: None,

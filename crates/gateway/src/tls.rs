@@ -106,6 +106,16 @@ pub enum TlsError {
     },
 }
 
+impl TlsError {
+    /// Whether the connection ended without a word about its peer.
+    pub(crate) fn is_absence(&self) -> bool {
+        matches!(
+            self,
+            TlsError::TimedOut { .. } | TlsError::Closed { .. } | TlsError::Io { .. }
+        )
+    }
+}
+
 impl ServerTls {
     /// An end with this key that accepts the peers' keys as they are at each handshake.
     pub fn new(key: &PrivateKey, peers: Arc<SharedPeerKeys>) -> ServerTls {

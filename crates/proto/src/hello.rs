@@ -13,7 +13,8 @@
 //!   lane           varint   number of this lane, never used twice in a link
 //!   send cache     varint   bytes of cache that this end can keep as a sender
 //!   receive cache  varint   bytes of cache that this end can keep as a receiver
-//!   features       1        1: takes offers; 2: makes offers, on the terms that follow
+//!   features       1        1: takes offers; 2: makes offers, on the terms that follow;
+//!                           4: only checks whether the pair works
 //!   mask           1        bits of the PACK mask of its chunks
 //! ```
 //!
@@ -57,10 +58,13 @@ pub struct Hello {
     pub takes_offers: bool,
     /// On which terms this end, as a receiver, makes offers, if it does.
     pub offers: Option<OfferTerms>,
+    /// Whether this end only checks that the pair works, and will open no flow.
+    pub is_check: bool,
 }
 
 const TAKES_OFFERS: u8 = 1;
 const MAKES_OFFERS: u8 = 2;
+const IS_CHECK: u8 = 4;
 
 /// Why a hello is none that this end can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,6 +100,7 @@ impl Hello {
             receive_cache_bytes: 0,
             takes_offers: false,
             offers: None,
+            is_check: false,
         }
     }
 
@@ -108,10 +113,11 @@ impl Hello {
         push_varint(&mut body, self.send_cache_bytes);
         push_varint(&mut body, self.receive_cache_bytes);
         let takes = if self.takes_offers { TAKES_OFFERS } else { 0 };
+        let features = takes | if self.is_check { IS_CHECK } else { 0 };
         match &self.offers {
-            None => body.push(takes),
+            None => body.push(features),
             Some(terms) => {
-                body.push(takes | MAKES_OFFERS);
+                body.push(features | MAKES_OFFERS);
                 body.push(terms.mask.count());
             }
         }
@@ -174,6 +180,7 @@ impl Hello {
             receive_cache_bytes,
             takes_offers: features & TAKES_OFFERS != 0,
             offers,
+            is_check: features & IS_CHECK != 0,
         };
         (hello.instance != 0).then_some(hello)
     }
@@ -193,6 +200,7 @@ mod tests {
             receive_cache_bytes: 128 << 20,
             takes_offers: true,
             offers: Some(OfferTerms::default()),
+            is_check: true,
         }
     }
 
@@ -219,6 +227,7 @@ mod tests {
         bytes[11] -= 2;
         let (read, _) = Hello::read(&bytes).expect("valid").expect("whole");
         assert_eq!((read.takes_offers, read.offers), (false, None));
+        assert!(!read.is_check);
     }
 
     #[test]

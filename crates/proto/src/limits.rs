@@ -46,6 +46,10 @@ pub const FLOWS_MAX: usize = 10_000;
 /// those that were reset here, blocks come for another round trip.
 pub const STRANDS_TIMES_FLOWS: usize = 4;
 
+/// The other end may open more flows than this one takes before it hears that they are refused: a
+/// lane carries blocks of so many flows at least, times [`STRANDS_TIMES_FLOWS`].
+pub const STRANDS_FLOWS_MIN: usize = 1 << 10;
+
 /// Plain bytes that a flow's opener may send before it hears of the other end.
 pub const CREDIT_BYTES_INITIAL: u64 = 16 << 10;
 

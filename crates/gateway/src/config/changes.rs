@@ -8,9 +8,9 @@ use super::{
 };
 use crate::options::{
     ADMIN, ADMIN_HOST, ADMIN_TOKEN, CACHE, CHUNK_HASH, CHUNK_MAX, CHUNK_MIN, CHUNK_SIZE,
-    DEAD_AFTER, DRAIN_TIMEOUT, EFFORT, FORWARD, HTTP_PROXY, KEY, LANES, LANES_MAX, LISTEN, LOG,
-    MARKER, MARKER_TABLE, MATCHING, MEMORY, MODE, OptionSpec, PEER, PEER_KEY, PREDICT, RATE, REALM,
-    SAMPLING_PERIOD, SIMD, SOCKS5, STORE, STORE_ALSO, STORE_SIZE, WINDOW_BYTES,
+    DEAD_AFTER, DRAIN_TIMEOUT, EFFORT, FLOWS_MAX, FORWARD, HTTP_PROXY, KEY, LANES, LANES_MAX,
+    LISTEN, LOG, MARKER, MARKER_TABLE, MATCHING, MEMORY, MODE, OptionSpec, PEER, PEER_KEY, PREDICT,
+    RATE, REALM, SAMPLING_PERIOD, SIMD, SOCKS5, STORE, STORE_ALSO, STORE_SIZE, WINDOW_BYTES,
 };
 
 impl NearConfig {
@@ -20,6 +20,7 @@ impl NearConfig {
         let NearConfig {
             peer,
             peer_key,
+            peer_name: _,
             socks5,
             http_proxy,
             history,
@@ -101,6 +102,7 @@ impl CommonConfig {
             memory,
             lanes,
             lanes_max,
+            flows_max,
             matching,
             timeouts,
             log,
@@ -134,6 +136,7 @@ impl CommonConfig {
             (&MEMORY, *memory != new.memory),
             (&LANES, *lanes != new.lanes),
             (&LANES_MAX, *lanes_max != new.lanes_max),
+            (&FLOWS_MAX, *flows_max != new.flows_max),
             (&MATCHING, *algorithm != new.matching.algorithm),
             (&MARKER, *marker != new.matching.marker),
             (&MARKER_TABLE, *marker_table != new.matching.marker_table),

@@ -51,7 +51,7 @@ pub enum Mismatch {
     WeakToken,
     /// A number outside of its range.
     #[error("expected a number from {0} to {1}")]
-    OutOfRange(u8, u8),
+    OutOfRange(u16, u16),
     /// A time or a rate of nothing.
     #[error("must be more than 0")]
     Zero,

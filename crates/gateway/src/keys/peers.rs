@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::{KeyError, PublicKey, io_error, read_bounded};
+use super::{KeyError, PublicKey, PublicKeyError, io_error, read_bounded};
 
 /// The keys of the peers that an end accepts, each with a name or without.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,21 +19,37 @@ pub struct PeerKeys {
 pub struct SharedPeerKeys(RwLock<Arc<PeerKeys>>);
 
 impl PeerKeys {
-    /// Reads values that are each a public key or the path of a file of them. Calling it again
-    /// with the same values reloads the files.
+    /// Reads values that are each a public key, the path of a file of them, or `NAME=` and a key
+    /// or the path of a file of one. Calling it again with the same values reloads the files.
     ///
-    /// A file has a key a line, with an optional name behind it; `#` begins a comment.
+    /// A file has a key per line, after its name if it has one; `#` begins a comment.
     pub fn load<S: AsRef<str>>(values: &[S]) -> Result<PeerKeys, KeyError> {
         let mut peers = PeerKeys::default();
         for value in values.iter().map(AsRef::as_ref) {
-            // A key first: base64 has slashes and could pass for a path, but hardly the reverse.
-            match value.parse() {
-                Ok(key) => peers.add(key, None)?,
-                Err(_) if Path::new(value).exists() => peers.add_file(Path::new(value))?,
-                Err(_) => return Err(KeyError::NeitherKeyNorFile(value.into())),
+            if peers.add_keys(value)? {
+                continue;
+            }
+            // Keys end with the sign that ends a name, so only what is neither has a name.
+            let (name, rest) = value
+                .split_once('=')
+                .ok_or_else(|| KeyError::NeitherKeyNorFile(value.into()))?;
+            let mut named = PeerKeys::default();
+            if !named.add_keys(rest)? {
+                return Err(KeyError::NeitherKeyNorFile(value.into()));
+            }
+            let mut keys = named.iter();
+            match (keys.next(), keys.next()) {
+                (Some(key), None) => peers.add(key, Some(checked_name(name)?))?,
+                _ => return Err(KeyError::NotOneKey(rest.into(), named.len())),
             }
         }
         Ok(peers)
+    }
+
+    /// One key, with its name or without.
+    pub fn of_one(key: PublicKey, name: Option<String>) -> PeerKeys {
+        let names = [(key, name)].into();
+        PeerKeys { names }
     }
 
     /// Whether the key is one of the peers'.
@@ -44,6 +60,12 @@ impl PeerKeys {
     /// The peer's name, if it has one.
     pub fn name(&self, key: &PublicKey) -> Option<&str> {
         self.names.get(key)?.as_deref()
+    }
+
+    /// What logs and tables call the peer: its name, or the short form of its key.
+    pub fn label(&self, key: &PublicKey) -> String {
+        let name = self.name(key).map(str::to_owned);
+        name.unwrap_or_else(|| key.fingerprint())
     }
 
     /// The key of the peer with this name, or the key itself if the text is one of the peers'.
@@ -72,6 +94,17 @@ impl PeerKeys {
         self.names.is_empty()
     }
 
+    /// Adds the key that `value` is, or those in the file of that name; whether it is either.
+    fn add_keys(&mut self, value: &str) -> Result<bool, KeyError> {
+        // A key first: base64 has slashes and could pass for a path, but hardly the reverse.
+        match value.parse() {
+            Ok(key) => self.add(key, None)?,
+            Err(_) if Path::new(value).exists() => self.add_file(Path::new(value))?,
+            Err(_) => return Ok(false),
+        }
+        Ok(true)
+    }
+
     fn add_file(&mut self, path: &Path) -> Result<(), KeyError> {
         let file = File::open(path).map_err(io_error(path))?;
         let text = read_bounded(file, path, PEER_KEYS_FILE_BYTES_MAX)?;
@@ -83,14 +116,13 @@ impl PeerKeys {
             if line.is_empty() {
                 continue;
             }
-            let (key, name) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            let key = key.parse().map_err(|reason| KeyError::PeerLine {
+            let (key, name) = parse_line(line).map_err(|reason| KeyError::PeerLine {
                 path: path.into(),
                 line: index + 1,
                 reason,
             })?;
-            let name = name.trim();
-            self.add(key, (!name.is_empty()).then(|| name.to_owned()))?;
+            let name = name.map(checked_name).transpose()?;
+            self.add(key, name)?;
         }
         Ok(())
     }
@@ -136,6 +168,41 @@ impl SharedPeerKeys {
     }
 }
 
+/// A key and its name, as a line of a file has them. The name stands before the key; files of
+/// earlier versions have it behind.
+fn parse_line(line: &str) -> Result<(PublicKey, Option<&str>), PublicKeyError> {
+    if let Ok(key) = line.parse() {
+        return Ok((key, None));
+    }
+    let (first, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    if let Ok(key) = first.parse() {
+        return Ok((key, Some(rest.trim())));
+    }
+    // `NAME KEY`, or `NAME=KEY` as on the command line.
+    let key_at = line.len().saturating_sub(PUBLIC_KEY_CHARS);
+    let (name, key) = line
+        .split_at_checked(key_at)
+        .ok_or(PublicKeyError::NotBase64)?;
+    let key = key.parse()?;
+    let is_apart = |sign: char| sign == '=' || sign.is_whitespace();
+    match name.ends_with(is_apart) {
+        true => Ok((key, Some(name.trim_end_matches(is_apart)))),
+        false => Err(PublicKeyError::NotBase64),
+    }
+}
+
+/// A name that a peer may have: it goes to logs and tables, and must not pass for a key.
+fn checked_name(name: &str) -> Result<String, KeyError> {
+    let is_key = name.parse::<PublicKey>().is_ok();
+    match name.is_empty() || name.contains(char::is_control) || is_key {
+        true => Err(KeyError::BadName(name.into())),
+        false => Ok(name.to_owned()),
+    }
+}
+
+/// A public key as text, in base64.
+const PUBLIC_KEY_CHARS: usize = 44;
+
 /// A file of peer keys: some ten thousand of them.
 const PEER_KEYS_FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -143,6 +210,7 @@ const PEER_KEYS_FILE_BYTES_MAX: u64 = 1 << 20;
 mod tests {
     use super::*;
     use crate::keys::PrivateKey;
+    use proptest::prelude::*;
     use std::fs;
     use std::path::PathBuf;
     use tempfile::TempDir;
@@ -161,7 +229,7 @@ mod tests {
     fn peers_come_from_keys_and_files_and_a_reload_sees_a_changed_file() {
         let dir = TempDir::new().unwrap();
         let (lone, office, depot) = (public(), public(), public());
-        let text = format!("# sites\n\n{office} office  # Bonn\n{depot}\n");
+        let text = format!("# sites\n\noffice {office}  # Bonn\n{depot}\n");
         let path = write(&dir, "peers", &text);
         let values = [lone.to_string(), path.display().to_string()];
         let peers = PeerKeys::load(&values).unwrap();
@@ -177,6 +245,83 @@ mod tests {
         shared.replace(PeerKeys::load(&values).unwrap());
         assert!(!shared.load().contains(&office));
         assert_eq!(shared.load().name(&depot), Some("depot"));
+    }
+
+    #[test]
+    fn a_name_stands_before_its_key_and_in_older_files_behind_it() {
+        let dir = TempDir::new().unwrap();
+        let key = public();
+        for line in [
+            format!("head office\t{key}"),
+            format!("{key}\thead office"),
+            format!("head office = {key}"),
+            format!("head office={key} # Bonn"),
+        ] {
+            let path = write(&dir, "peers", &line);
+            let peers = PeerKeys::load(&[path.to_str().unwrap()]).unwrap();
+            assert_eq!(peers.name(&key), Some("head office"), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_value_may_name_its_key_or_the_one_key_of_its_file() {
+        let dir = TempDir::new().unwrap();
+        let key = public();
+        let file = write(&dir, "one=far.pub", &format!("{key}\n"));
+        let file = file.to_str().unwrap();
+        for value in [format!("office={key}"), format!("office={file}")] {
+            let peers = PeerKeys::load(&[&value]).unwrap();
+            assert_eq!(peers.name(&key), Some("office"), "{value}");
+            assert_eq!(peers.label(&key), "office");
+        }
+        // Keys end with that sign, and files may have it.
+        for value in [key.to_string(), file.to_owned()] {
+            let peers = PeerKeys::load(&[&value]).unwrap();
+            assert_eq!(peers.name(&key), None, "{value}");
+            assert_eq!(peers.label(&key), key.fingerprint());
+        }
+
+        let error = |value: &str| PeerKeys::load(&[value]).unwrap_err();
+        let short = &key.to_string()[1..];
+        for value in [short, "office=", &format!("office={short}")] {
+            let error = error(value);
+            assert!(matches!(error, KeyError::NeitherKeyNorFile(_)), "{error}");
+        }
+        for name in ["", "\x1b[2J"] {
+            let error = error(&format!("{name}={key}"));
+            assert!(matches!(error, KeyError::BadName(_)), "{error}");
+            assert!(!error.to_string().contains('\x1b'), "{error:?}");
+        }
+        assert!(PeerKeys::load(&[format!("{key}={key}")]).is_err());
+        let twice = write(&dir, "twice", &format!("{key} {key}\n"));
+        let error_of_file = error(twice.to_str().unwrap());
+        assert!(matches!(error_of_file, KeyError::BadName(_)));
+        let two = write(&dir, "two", &format!("{key}\n{}\n", public()));
+        let error = error(&format!("office={}", two.display()));
+        assert!(matches!(error, KeyError::NotOneKey(_, 2)), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_a_key_or_an_error(line in any::<String>(), end in any::<String>()) {
+            let _ = parse_line(&line);
+            let _ = parse_line(&format!("{line}{}{end}", public()));
+        }
+
+        #[test]
+        fn a_name_and_its_key_are_read_in_each_form(name in "[a-zA-Z][a-zA-Z0-9 ._@-]{0,60}[a-zA-Z0-9]") {
+            let key = public();
+            let named = Ok((key, Some(name.as_str())));
+            for line in [
+                format!("{name} {key}"),
+                format!("{name}={key}"),
+                format!("{key} {name}"),
+            ] {
+                prop_assert_eq!(parse_line(&line), named, "{}", line);
+            }
+            let peers = PeerKeys::load(&[format!("{name}={key}")]).unwrap();
+            prop_assert_eq!(peers.find(&name), Some(key));
+        }
     }
 
     #[test]

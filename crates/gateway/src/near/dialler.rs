@@ -1,24 +1,26 @@
 //! Keeps a near end's link: dials its lanes, and dials again those that end.
 
 use std::{
+    net::SocketAddr,
     sync::{Arc, Weak},
     time::Duration,
 };
 
+use refrain_proto::{LaneFault, LaneId};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
 
-use refrain_proto::{LaneFault, Link};
-
 use super::{
-    Near, Outlook, connect_noting,
+    ConnectError, Near, Outlook, connect_noting,
     dial_plan::{Dial, DialPlan, Ending},
 };
 use crate::{
     lane::{self, LaneEnd},
-    link::SharedLink,
+    link::{LaneSignals, SharedLink},
+    tls::TlsError,
+    wire::LaneStream,
 };
 
 /// How often the link is looked at: it may have expired or faulted.
@@ -52,7 +54,7 @@ impl Dialer {
             let Some(link) = self.near.present_link(!self.lanes.is_empty()) else {
                 if !self.last_link_is_held() {
                     let error = "not enough memory for even the smallest caches: raise --memory";
-                    self.near.note_error(error.to_owned());
+                    self.near.note_error(error.to_owned(), false);
                 }
                 sleep(MEMORY_INTERVAL).await;
                 continue;
@@ -115,34 +117,15 @@ impl Dialer {
 
 /// Dials a lane and carries it until it ends.
 async fn keep_lane(near: Arc<Near>, link: Arc<SharedLink>) -> Ending {
-    let within = near.policy.load().timeouts.connect;
-    let peer = near.config.peer.to_string();
-    let answered = || near.peer_is_back_from(Outlook::Refused);
-    let dialled = connect_noting(&peer, &near.tls, within, answered).await;
-    let (stream, address) = match dialled {
+    let has_left = |link: &SharedLink| link.with(|link, _| link.peer_is_draining());
+    let (stream, address, lane, signals) = match dial(&near, &link).await {
         Ok(dialled) => dialled,
         Err(error) => {
             if error.is_definite() {
                 near.peer_is_gone(&link, Outlook::Refused);
             }
-            near.note_error(error.to_string());
-            return Ending::Failed;
-        }
-    };
-    near.peer_is_back_from(Outlook::Silent);
-    let begun = lane::prepare(
-        stream.get_ref().0.tcp(),
-        near.config.common.timeouts.dead_after,
-    )
-    .map_err(|error| error.to_string())
-    .and_then(|()| {
-        let dial = |link: &mut Link, now| link.dial_lane(now).ok_or("the link has no lane left");
-        Ok(link.begin_lane(dial)?)
-    });
-    let (lane, signals) = match begun {
-        Ok(begun) => begun,
-        Err(error) => {
-            near.note_error(error);
+            let announced = error.is_absence() && has_left(&link);
+            near.note_error(error.to_string(), announced);
             return Ending::Failed;
         }
     };
@@ -160,16 +143,44 @@ async fn keep_lane(near: Arc<Near>, link: Arc<SharedLink>) -> Ending {
         LaneEnd::Refused(_) => Ending::Refused,
         _ => Ending::after(began.elapsed()),
     };
-    let text = match end {
-        LaneEnd::Io(error) => near.tls.explain(error, address).to_string(),
+    let (text, is_absence) = match end {
+        LaneEnd::Io(error) => {
+            let error = near.tls.explain(error, address);
+            (error.to_string(), error.is_absence())
+        }
         LaneEnd::Damaged(_) => {
             let times = link.damaged_lanes();
-            format!("{end}, at {address} ({times} so far on this link)")
+            let text = format!("{end}, at {address} ({times} so far on this link)");
+            (text, false)
         }
-        other => other.to_string(),
+        other => (other.to_string(), other.is_departure()),
     };
-    near.note_error(format!("a lane ended: {text}"));
+    let announced = is_absence && has_left(&link);
+    near.note_error(format!("a lane ended: {text}"), announced);
     ending
+}
+
+/// Connects, and begins a lane of the link on it.
+async fn dial(
+    near: &Near,
+    link: &SharedLink,
+) -> Result<(LaneStream, SocketAddr, LaneId, Arc<LaneSignals>), ConnectError> {
+    let within = near.policy.load().timeouts.connect;
+    let peer = near.config.peer.to_string();
+    let answered = || near.peer_is_back_from(Outlook::Refused);
+    let (stream, address) = connect_noting(&peer, &near.tls, within, answered).await?;
+    near.peer_is_back_from(Outlook::Silent);
+    lane::prepare(
+        stream.get_ref().0.tcp(),
+        near.config.common.timeouts.dead_after,
+    )
+    .map_err(|source| TlsError::Io {
+        peer: address,
+        source,
+    })?;
+    let begun = link.begin_lane(|link, now| link.dial_lane(now).ok_or(ConnectError::NoLaneLeft));
+    let (lane, signals) = begun?;
+    Ok((stream, address, lane, signals))
 }
 
 impl Near {

@@ -261,6 +261,18 @@ impl Link {
         }
     }
 
+    /// Whether the other end takes no new flows: it is about to stop.
+    #[must_use]
+    pub fn peer_is_draining(&self) -> bool {
+        self.peer_draining
+    }
+
+    /// Whether the near end said that it only checks, and opened no flow.
+    #[must_use]
+    pub fn is_check(&self) -> bool {
+        self.is_check && self.was_never_used()
+    }
+
     /// Flows that are open.
     #[must_use]
     pub fn flows_open(&self) -> usize {

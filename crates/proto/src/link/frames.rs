@@ -250,7 +250,8 @@ impl Link {
         self.add_flow(now, id, flow);
         self.opening_seen(id, opening);
         if too_many {
-            self.refuse_flow(id, crate::REFUSED_LIMIT, "too many open connections");
+            let limit = self.flows_limit();
+            self.refuse_flow(id, crate::REFUSED_LIMIT, &limit);
         } else if self.draining {
             self.refuse_flow(id, crate::REFUSED_DRAINING, "shutting down");
         } else {

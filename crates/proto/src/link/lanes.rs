@@ -25,7 +25,7 @@ use crate::{
     flow::Strand,
     frame::{FlowId, Frame, LaneId},
     hello::Hello,
-    limits::{HELD_UP_SHOWN, LANES_EVER_MAX, STRANDS_TIMES_FLOWS},
+    limits::{HELD_UP_SHOWN, LANES_EVER_MAX, STRANDS_FLOWS_MIN, STRANDS_TIMES_FLOWS},
     moment::Moment,
     planted::Bug,
 };
@@ -141,7 +141,7 @@ impl Lane {
         flow: FlowId,
         flows_max: usize,
     ) -> Result<&mut Strand, LaneFault> {
-        let is_full = self.strands.len() >= STRANDS_TIMES_FLOWS * flows_max;
+        let is_full = self.strands.len() >= STRANDS_TIMES_FLOWS * flows_max.max(STRANDS_FLOWS_MIN);
         if is_full && !self.strands.contains_key(&flow) {
             return Err(LaneFault::Protocol("far too many flows"));
         }
@@ -207,6 +207,9 @@ impl Link {
         if self.lanes.len() >= self.config.lanes_max {
             return Err(LaneRefused::TooMany);
         }
+        if self.peer_instance.is_none() {
+            self.is_check = hello.is_check;
+        }
         self.peer_instance = Some(hello.instance);
         self.lanes.insert(lane, Lane::new(now));
         self.say_hello(lane);
@@ -233,6 +236,13 @@ impl Link {
         self.config.flows_max
     }
 
+    /// The bound on flows in words, as a refusal names it.
+    #[must_use]
+    pub fn flows_limit(&self) -> String {
+        let (flows, option) = (self.config.flows_max, self.config.flows_max_option);
+        format!("at most {flows} open connections per link ({option})")
+    }
+
     /// Lanes that carry flows now.
     #[must_use]
     pub fn lanes_up(&self) -> usize {
@@ -254,6 +264,7 @@ impl Link {
             receive_cache_bytes: self.config.cache_bytes(self.config.receive_cache),
             takes_offers: self.config.mode.predicts(),
             offers: self.history.as_ref().map(LinkHistory::terms),
+            is_check: false,
         };
         if let Some(state) = self.lanes.get_mut(&lane) {
             hello.write(&mut state.control);

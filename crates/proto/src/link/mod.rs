@@ -47,6 +47,7 @@ use refrain_codec::{
 pub use flows::OpenError;
 pub use lanes::{LaneRefused, LinkFault};
 pub use status::{DirectionStatus, FlowPredictions, FlowStatus, LaneStatus, LinkStatus};
+pub use timers::smoothed_round_trip;
 
 use crate::{
     by_receiver::{
@@ -102,6 +103,8 @@ pub struct LinkConfig {
     pub effort: EffortMode,
     /// Most flows at once.
     pub flows_max: usize,
+    /// The option that sets this bound, for the words of a refusal.
+    pub flows_max_option: &'static str,
     /// Most lanes alive at once, 1 to [`LANES_MAX`].
     pub lanes_max: usize,
     /// Plain bytes that all flows may hold for their readers, beyond the initial credit of
@@ -157,6 +160,8 @@ pub struct Link {
     window_wait: Option<WindowWait>,
     draining: bool,
     peer_draining: bool,
+    /// Whether the near end only checks that the pair works.
+    is_check: bool,
     fault: Option<LinkFault>,
     events: VecDeque<Event>,
     totals: Totals,
@@ -308,6 +313,7 @@ impl LinkConfig {
             backend: Backend::best(),
             effort: EffortMode::default(),
             flows_max: FLOWS_MAX,
+            flows_max_option: "a bound of the protocol",
             lanes_max: LANES_MAX,
             credit_pool_bytes: CREDIT_POOL_BYTES,
             pending_bytes_max: PENDING_BYTES_LINK_MAX,
@@ -379,6 +385,7 @@ impl Link {
             window_wait: None,
             draining: false,
             peer_draining: false,
+            is_check: false,
             fault: None,
             events: VecDeque::new(),
             totals: Totals::default(),

@@ -1,0 +1,352 @@
+//! Gateways on this machine: found by their local sockets, asked for their status.
+
+use std::{fmt, io, path::PathBuf, str::FromStr, time::Duration};
+
+use anyhow::{anyhow, bail};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::{Request, body::Bytes, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use refrain_gateway::{local_socket, status::Status, target::Target};
+use tokio::{net::UnixStream, time::timeout};
+
+use crate::wrong::WrongArguments;
+
+/// Where gateways serve their admin pages in the README and the examples.
+const USUAL_ADDRESSES: [&str; 2] = ["127.0.0.1:9001", "127.0.0.1:9002"];
+
+/// How long a gateway may take to answer.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// More than the status of ten thousand flows.
+const STATUS_BYTES_MAX: usize = 64 << 20;
+
+/// Where a gateway serves its admin pages.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// Its local socket.
+    Socket(PathBuf),
+    /// Its admin listener.
+    Address(Target),
+}
+
+/// A gateway that answered.
+pub struct Found {
+    pub place: Place,
+    /// Its status, as it came.
+    pub json: String,
+    pub status: Status,
+}
+
+/// Why a gateway gave no status.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    #[error("no gateway answers at {place}{}", hint(place))]
+    Unreachable {
+        place: Place,
+        #[source]
+        source: anyhow::Error,
+    },
+    #[error("the gateway at {0} wants its admin token: give --admin {0} --admin-token-file FILE")]
+    NeedsToken(Place),
+    #[error("{place} answered with HTTP status {code}: is it a refrain gateway?")]
+    Code { place: Place, code: u16 },
+    #[error("{place} answered with something else than a status: is it a refrain gateway?")]
+    NoStatus {
+        place: Place,
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// What an address has that a socket needs not.
+fn hint(place: &Place) -> &'static str {
+    match place {
+        Place::Socket(_) => "",
+        Place::Address(_) => ": is it running, with --admin?",
+    }
+}
+
+/// The gateways on this machine: those with a local socket, else those at the usual addresses.
+pub fn find() -> anyhow::Result<Vec<Found>> {
+    find_in(&local_socket::folders(), &USUAL_ADDRESSES)
+}
+
+fn find_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<Vec<Found>> {
+    let mut looked = Vec::new();
+    for folder in folders {
+        let (sockets, mut notes) = match local_socket::sockets(folder) {
+            Ok(sockets) => (sockets, Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (Vec::new(), Vec::new()),
+            Err(error) => (Vec::new(), vec![error.to_string()]),
+        };
+        let mut found = Vec::new();
+        for socket in sockets {
+            match ask(&Place::Socket(socket.clone()), None) {
+                Ok(gateway) => found.push(gateway),
+                // Left by one that was killed.
+                Err(error) if error.is_refusal() => {}
+                Err(error) => notes.push(crate::in_words(&error.into())),
+            }
+        }
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        looked.push(match notes.is_empty() {
+            true => folder.display().to_string(),
+            false => format!("{} ({})", folder.display(), notes.join("; ")),
+        });
+    }
+    let mut found = Vec::new();
+    for address in addresses {
+        // Another program may listen there: it gets no token, and its answer is no status.
+        match ask(&Place::Address(address.parse()?), None) {
+            Ok(gateway) => found.push(gateway),
+            Err(error @ AskError::NeedsToken(_)) => return Err(error.into()),
+            Err(_) => looked.push((*address).to_owned()),
+        }
+    }
+    if found.is_empty() {
+        bail!(
+            "no gateway found here: looked in {}; start one, or give --admin HOST:PORT",
+            looked.join(", ")
+        );
+    }
+    Ok(found)
+}
+
+/// The only gateway of several; an error names them all.
+pub fn only(mut found: Vec<Found>) -> anyhow::Result<Found> {
+    if found.len() == 1
+        && let Some(found) = found.pop()
+    {
+        return Ok(found);
+    }
+    let mut text = "several gateways run here; choose one:".to_owned();
+    for Found { place, status, .. } in found {
+        // A peer may have several links.
+        let mut peers: Vec<_> = status.peers.iter().map(crate::status::peer_name).collect();
+        peers.dedup();
+        text += &format!(
+            "\n  --admin {place}  ({}, peer {})",
+            status.role,
+            peers.join(", ")
+        );
+    }
+    Err(WrongArguments(anyhow!(text)).into())
+}
+
+/// Asks one gateway for its status.
+pub fn ask(place: &Place, token: Option<&str>) -> Result<Found, AskError> {
+    let unreachable = |source| AskError::Unreachable {
+        place: place.clone(),
+        source,
+    };
+    let (code, json) = match place {
+        Place::Socket(path) => get_from_socket(path.clone()).map_err(unreachable)?,
+        Place::Address(address) => get(address, token).map_err(unreachable)?,
+    };
+    let place = place.clone();
+    match code {
+        200 => match serde_json::from_str(&json) {
+            Ok(status) => Ok(Found {
+                place,
+                json,
+                status,
+            }),
+            Err(source) => Err(AskError::NoStatus { place, source }),
+        },
+        401 => Err(AskError::NeedsToken(place)),
+        code => Err(AskError::Code { place, code }),
+    }
+}
+
+/// The code and the body of an admin listener's answer.
+fn get(admin: &Target, token: Option<&str>) -> anyhow::Result<(u16, String)> {
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .timeout_global(Some(WITHIN))
+        .http_status_as_error(false)
+        // A gateway is never behind the environment's proxy.
+        .proxy(None)
+        .build()
+        .into();
+    let mut request = agent.get(format!("http://{admin}/status"));
+    if let Some(token) = token {
+        request = request.header("Authorization", format!("Bearer {token}"));
+    }
+    let mut response = request.call()?;
+    Ok((
+        response.status().as_u16(),
+        response.body_mut().read_to_string()?,
+    ))
+}
+
+/// The same of a local socket.
+fn get_from_socket(path: PathBuf) -> anyhow::Result<(u16, String)> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let exchange = async {
+        let stream = UnixStream::connect(path).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        let request = Request::get("/status")
+            .header("Host", "localhost")
+            .body(Empty::<Bytes>::new())?;
+        let response = sender.send_request(request).await?;
+        let code = response.status().as_u16();
+        let body = Limited::new(response.into_body(), STATUS_BYTES_MAX)
+            .collect()
+            .await;
+        let body = body.map_err(anyhow::Error::from_boxed)?.to_bytes();
+        anyhow::Ok((code, String::from_utf8(body.into())?))
+    };
+    runtime.block_on(async {
+        let answered = timeout(WITHIN, exchange).await;
+        answered.unwrap_or_else(|_| bail!("no answer within {WITHIN:?}"))
+    })
+}
+
+impl AskError {
+    /// Whether nothing listens there.
+    fn is_refusal(&self) -> bool {
+        let AskError::Unreachable { source, .. } = self else {
+            return false;
+        };
+        let source = source.downcast_ref::<io::Error>();
+        source.is_some_and(|error| {
+            matches!(
+                error.kind(),
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
+            )
+        })
+    }
+}
+
+impl FromStr for Place {
+    type Err = <Target as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Place, Self::Err> {
+        match text.contains('/') {
+            true => Ok(Place::Socket(text.into())),
+            false => text.parse().map(Place::Address),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Socket(path) => write!(f, "{}", path.display()),
+            Place::Address(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpListener,
+        thread,
+    };
+
+    use super::*;
+
+    const STATUS: &str = r#"{"role": "near", "version": "1", "kernels": "avx2", "uptime_s": 1,
+        "mode": "auto", "store": null, "peers": [], "flows": [],
+        "memory": {"bound_bytes": 1, "reserved_bytes": 0, "allocated_bytes": 0}}"#;
+
+    /// A program that answers each request with these lines.
+    fn answers(code: &str, body: &str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+        let address = listener.local_addr().expect("its address").to_string();
+        let length = body.len();
+        let answer = format!("HTTP/1.1 {code}\r\nContent-Length: {length}\r\n\r\n{body}");
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let mut client = client;
+                let mut request = [0; 4096];
+                let read = client.read(&mut request).unwrap_or(0);
+                assert!(!request[..read].starts_with(b"CONNECT"));
+                let _ = client.write_all(answer.as_bytes());
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn without_sockets_the_usual_addresses_are_asked() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folders = [dir.path().join("refrain"), dir.path().to_owned()];
+        let gateway = answers("200 OK", STATUS);
+        let others = [
+            answers("200 OK", "{}"),
+            answers("404 Not Found", ""),
+            answers("200 OK", "hello"),
+        ];
+        let mut addresses: Vec<&str> = others.iter().map(String::as_str).collect();
+        let error = find_in(&folders, &addresses).map(|_| ()).expect_err("none");
+        let error = error.to_string();
+        let places = folders.iter().map(|folder| folder.display().to_string());
+        for place in places.chain(others.iter().cloned()) {
+            assert!(error.contains(&place), "{place} is not in: {error}");
+        }
+        addresses.push(&gateway);
+        let found = find_in(&folders, &addresses).expect("a gateway");
+        let found = only(found).expect("one gateway");
+        assert_eq!(found.place.to_string(), gateway);
+        assert_eq!(found.status.role, "near");
+    }
+
+    #[test]
+    fn a_gateway_that_cannot_be_asked_is_named_and_hides_no_other() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path().join("refrain");
+        std::fs::create_dir(&folder).expect("a folder");
+        let socket = folder.join("near-1.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+        thread::spawn(move || listener.incoming().flatten().for_each(drop));
+        let error = find_in(std::slice::from_ref(&folder), &[])
+            .map(|_| ())
+            .expect_err("none");
+        let named = format!("(no gateway answers at {}", Place::Socket(socket));
+        assert!(error.to_string().contains(&named), "{error}");
+        let gateway = answers("200 OK", STATUS);
+        let found = find_in(&[folder], &[&gateway]).expect("a gateway");
+        assert_eq!(found.len(), 1);
+    }
+
+    #[test]
+    fn a_gateway_that_wants_a_token_is_named() {
+        let closed = answers("401 Unauthorized", "a token is needed");
+        let error = find_in(&[], &[&closed])
+            .map(|_| ())
+            .expect_err("it wants one");
+        let error = error.to_string();
+        assert!(
+            error.contains(&closed) && error.contains("--admin-token-file"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn several_gateways_are_named_with_what_chooses_them() {
+        let [one, two] = [(); 2].map(|()| answers("200 OK", STATUS));
+        let found = find_in(&[], &[&one, &two]).expect("gateways");
+        let error = only(found).map(|_| ()).expect_err("two");
+        assert!(error.is::<WrongArguments>());
+        for place in [one, two] {
+            assert!(error.to_string().contains(&format!("--admin {place}")));
+        }
+    }
+
+    #[test]
+    fn a_place_is_an_address_or_a_path() {
+        for text in ["127.0.0.1:9001", "/run/refrain/near-1.sock", "./near.sock"] {
+            let place: Place = text.parse().expect("a place");
+            assert_eq!(place.to_string(), text);
+            assert_eq!(matches!(place, Place::Socket(_)), text.contains('/'));
+        }
+        assert!("near".parse::<Place>().is_err());
+    }
+}
