@@ -70,7 +70,9 @@ pub fn near(config: &NearConfig, out: &mut impl Write) -> anyhow::Result<()> {
 pub fn far(config: &FarConfig, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "refrain far: the configuration is good")?;
     let mut line = |key: &str, value: String| writeln!(out, "  {key:<12}{value}");
-    line("listen", config.listen.to_string())?;
+    for address in &config.listen {
+        line("listen", address.to_string())?;
+    }
     for key in config.peers.iter() {
         line("peer_key", named(&config.peers, &key))?;
     }

@@ -60,8 +60,8 @@ pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
     block_on(async {
         let mut tasks = Tasks::default();
         let near = Near::start(started.clone(), &mut tasks).await?;
-        for address in near.addresses() {
-            tracing::info!(%address, "listening");
+        for listening in near.listening() {
+            listening.log();
         }
         let reload = || {
             let new = options.resolve()?;
@@ -94,9 +94,8 @@ pub fn far(arguments: &RunArguments<FarOptions>) -> anyhow::Result<()> {
     block_on(async {
         let mut tasks = Tasks::default();
         let far = Far::start(started.clone(), &mut tasks).await?;
-        tracing::info!(address = %far.address(), "listening for peers");
-        for address in far.forward_addresses() {
-            tracing::info!(%address, "listening");
+        for listening in far.listening() {
+            listening.log();
         }
         let reload = || {
             let new = options.resolve()?;
@@ -166,7 +165,7 @@ async fn serve_admin(
 ) -> anyhow::Result<impl Future<Output = ()>> {
     let listener = listeners::bind(config.listen, "admin")?;
     if let Ok(address) = listener.local_addr() {
-        tracing::info!(%address, "serving /healthz, /metrics and /status");
+        tracing::info!(kind = "admin", %address, "listening");
     }
     Ok(admin::serve(listener, config, gateway))
 }

@@ -23,6 +23,7 @@ use refrain_codec::simd::{Backend, BackendChoice};
 use refrain_proto::Mode;
 use tracing::level_filters::LevelFilter;
 
+use crate::address;
 use crate::keys::{PeerKeys, PrivateKey, PublicKey, read_secret_file};
 use crate::machine;
 use crate::memory::MEMORY_BYTES_MIN;
@@ -35,7 +36,7 @@ use crate::options::{
 };
 use crate::rules::{AllowRules, ExcludeRules};
 use crate::settings::{ConfigError, Settings, read_text};
-use crate::target::Target;
+use crate::target::{LANES_PORT, Target};
 use crate::units::{BitRate, ByteSize, TimeSpan};
 pub use history::HistoryOptions;
 pub use mismatch::Mismatch;
@@ -60,8 +61,8 @@ pub struct NearConfig {
 /// What `refrain far` is to do.
 #[derive(Debug, Clone)]
 pub struct FarConfig {
-    /// Where to take lanes.
-    pub listen: SocketAddr,
+    /// Where to take lanes, at least one address.
+    pub listen: Vec<SocketAddr>,
     /// The peers, at least one.
     pub peers: PeerKeys,
     /// What both ends are told.
@@ -204,7 +205,7 @@ impl NearConfig {
             }
         };
         let config = NearConfig {
-            peer: settings.one(&PEER)?,
+            peer: settings.one_with(&PEER, |text| Target::with_default_port(text, LANES_PORT))?,
             peer_key,
             socks5: settings.optional_listener(&SOCKS5)?,
             http_proxy: settings.optional_listener(&HTTP_PROXY)?,
@@ -245,8 +246,12 @@ impl Options<Far> {
             (name, _) => peers.find(name).ok_or(Mismatch::UnknownPeer),
         };
         let common = CommonConfig::resolve(&settings, key, AllowRules::loopback(), find_peer)?;
+        let listen = settings.many_with(&LISTEN, address::parse_lanes)?;
+        if listen.is_empty() {
+            return Err(settings.wrong(&LISTEN, Mismatch::NoListener));
+        }
         let config = FarConfig {
-            listen: settings.one_with(&LISTEN, parse_listener)?,
+            listen,
             peers,
             common,
         };
@@ -416,7 +421,7 @@ impl Settings {
         &self,
         spec: &'static OptionSpec,
     ) -> Result<Option<SocketAddr>, ConfigError> {
-        self.optional_with(spec, parse_listener)
+        self.optional_with(spec, address::parse_listen)
     }
 
     fn count(
@@ -516,10 +521,6 @@ fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-fn parse_listener(text: &str) -> Result<SocketAddr, Mismatch> {
-    text.parse().map_err(|_| Mismatch::Listener)
-}
-
 fn parse_rate(text: &str) -> Result<BitRate, BoxedError> {
     match text.parse()? {
         BitRate(0) => Err(Mismatch::Zero.into()),
@@ -527,18 +528,31 @@ fn parse_rate(text: &str) -> Result<BitRate, BoxedError> {
     }
 }
 
-/// `LISTEN=TARGET` or `LISTEN=TARGET@PEER`.
+/// `LISTEN=TARGET` or, as ssh has it, `LISTEN:TARGET`; with `@PEER` or without.
 fn parse_forward(
     text: &str,
     find_peer: impl Fn(&str) -> Result<PublicKey, Mismatch>,
 ) -> Result<Forward, BoxedError> {
-    let (listen, rest) = text.split_once('=').ok_or(Mismatch::Forward)?;
-    let (target, peer) = rest.split_once('@').unwrap_or((rest, ""));
+    // First, for a key has equals signs.
+    let (ends, peer) = text.split_once('@').unwrap_or((text, ""));
+    let ends = ends.split_once('=').or_else(|| split_at_target(ends));
+    let (listen, target) = ends.ok_or(Mismatch::Forward)?;
     Ok(Forward {
-        listen: parse_listener(listen)?,
+        listen: address::parse_listen(listen)?,
         target: target.parse()?,
         peer: find_peer(peer)?,
     })
+}
+
+/// Splits at the colon in front of the `HOST:PORT` at the end.
+fn split_at_target(text: &str) -> Option<(&str, &str)> {
+    let (rest, _port) = text.rsplit_once(':')?;
+    let host_at = match rest.ends_with(']') {
+        true => rest.rfind('[')?,
+        false => rest.rfind(':')? + 1,
+    };
+    let listen = rest[..host_at].strip_suffix(':')?;
+    Some((listen, &text[host_at..]))
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use crate::{
     lane::{self, LaneEnd},
     last_error::LastError,
     link::{LaneSignals, SharedLink},
-    listeners::{self, Links, Service},
+    listeners::{self, Links, Listening, Service},
     memory::MemoryBudget,
     offered,
     pace::Pace,
@@ -58,8 +58,8 @@ pub struct Far {
     pace: Option<Arc<Pace>>,
     tls: ServerTls,
     started: Instant,
-    address: SocketAddr,
-    forward_addresses: Vec<SocketAddr>,
+    /// Lanes first, then forwards in their order.
+    listening: Vec<Listening>,
 }
 
 /// The link that a forward's flows go to: the peer's youngest that has a lane.
@@ -71,20 +71,24 @@ struct LinkOf {
 impl Far {
     /// Binds the listeners. They run in `tasks`.
     pub async fn start(config: FarConfig, tasks: &mut Tasks) -> Result<Arc<Far>, StartError> {
-        let listener = listeners::bind(config.listen, "listen")?;
+        let mut for_lanes = Vec::new();
+        for &address in &config.listen {
+            for_lanes.push(listeners::bind(address, "listen")?);
+        }
         let common = &config.common;
-        let mut listening = Vec::new();
+        let mut for_forwards = Vec::new();
         for forward in &common.forwards {
             let listener = listeners::bind(forward.listen, "forward")?;
-            listening.push((listener, forward.clone()));
+            let service = Service::Forward(forward.target.clone());
+            for_forwards.push((listener, service, forward.peer));
         }
+        let lanes = for_lanes.iter().filter_map(Listening::lanes);
+        let forwards = for_forwards.iter();
+        let forwards =
+            forwards.filter_map(|(listener, service, _)| Listening::of(listener, service));
         let peers = Arc::new(SharedPeerKeys::new(config.peers.clone()));
         let far = Arc::new(Far {
-            address: listener.local_addr().unwrap_or(config.listen),
-            forward_addresses: listening
-                .iter()
-                .filter_map(|(listener, _)| listener.local_addr().ok())
-                .collect(),
+            listening: lanes.chain(forwards).collect(),
             policy: Arc::new(SharedPolicy::new(common)),
             links: Mutex::default(),
             last_errors: Mutex::default(),
@@ -97,12 +101,11 @@ impl Far {
             peers,
             config,
         });
-        for (listener, forward) in listening {
+        for (listener, service, peer) in for_forwards {
             let links = Arc::new(LinkOf {
                 far: Arc::clone(&far),
-                peer: forward.peer,
+                peer,
             });
-            let service = Service::Forward(forward.target);
             tasks.listeners.spawn(listeners::serve(
                 listener,
                 service,
@@ -111,19 +114,18 @@ impl Far {
             ));
         }
         tracing::info!("allows its peers {}", far.config.common.allow.describe());
-        tasks.listeners.spawn(Arc::clone(&far).accept(listener));
+        let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+        for listener in for_lanes {
+            let accepting = Arc::clone(&far).accept(listener, Arc::clone(&handshakes));
+            tasks.listeners.spawn(accepting);
+        }
         tasks.services.spawn(Arc::clone(&far).sweep());
         Ok(far)
     }
 
-    /// Where lanes are taken.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Where applications connect: forwards in their order.
-    pub fn forward_addresses(&self) -> &[SocketAddr] {
-        &self.forward_addresses
+    /// Where lanes are taken, and then where applications connect: forwards in their order.
+    pub fn listening(&self) -> &[Listening] {
+        &self.listening
     }
 
     /// Takes keys, rules and time-outs from `config`; the rest needs a restart.
@@ -132,8 +134,9 @@ impl Far {
         self.policy.replace(&config.common);
     }
 
-    async fn accept(self: Arc<Self>, listener: TcpListener) {
-        let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+    /// `handshakes` are the places of connections that have proved no key yet, which all
+    /// listeners share.
+    async fn accept(self: Arc<Self>, listener: TcpListener, handshakes: Arc<Semaphore>) {
         let mut complaint = listeners::AcceptComplaint::default();
         loop {
             let Ok(permit) = Arc::clone(&handshakes).acquire_owned().await else {

@@ -8,8 +8,14 @@ mod forward;
 mod http;
 mod socks5;
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
+use socket2::SockRef;
 use tokio::{
     io::AsyncReadExt,
     net::{TcpListener, TcpSocket, TcpStream},
@@ -51,6 +57,62 @@ pub enum Service {
     HttpProxy,
 }
 
+impl Service {
+    /// Its name in the log.
+    fn kind(&self) -> &'static str {
+        match self {
+            Service::Forward(_) => "forward",
+            Service::Socks5 => "socks5",
+            Service::HttpProxy => "http proxy",
+        }
+    }
+}
+
+/// An address that a gateway listens on, and the purpose of it.
+#[derive(Debug, Clone)]
+pub struct Listening {
+    /// What is served there: `socks5`, `http proxy`, `forward` or `lanes`.
+    pub kind: &'static str,
+    /// The address, with the port that the system chose where port 0 was asked for.
+    pub address: SocketAddr,
+    /// Where a forward's connections go.
+    pub target: Option<Target>,
+}
+
+impl Listening {
+    pub(crate) fn of(listener: &TcpListener, service: &Service) -> Option<Listening> {
+        Some(Listening {
+            kind: service.kind(),
+            address: listener.local_addr().ok()?,
+            target: match service {
+                Service::Forward(target) => Some(target.clone()),
+                Service::Socks5 | Service::HttpProxy => None,
+            },
+        })
+    }
+
+    pub(crate) fn lanes(listener: &TcpListener) -> Option<Listening> {
+        Some(Listening {
+            kind: "lanes",
+            address: listener.local_addr().ok()?,
+            target: None,
+        })
+    }
+
+    /// Logs that it is listened on.
+    pub fn log(&self) {
+        let Listening {
+            kind,
+            address,
+            target,
+        } = self;
+        match target {
+            Some(target) => tracing::info!(kind, %address, %target, "listening"),
+            None => tracing::info!(kind, %address, "listening"),
+        }
+    }
+}
+
 /// Connections that wait in the kernel to be accepted: bursts of many are ordinary here.
 const BACKLOG: u32 = 4096;
 
@@ -64,14 +126,27 @@ pub fn bind(address: SocketAddr, what: &str) -> Result<TcpListener, BindError> {
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    let (socket, address) = match address {
+        SocketAddr::V4(_) => (TcpSocket::new_v4()?, address),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => all_addresses(v6.port())?,
+        SocketAddr::V6(_) => (TcpSocket::new_v6()?, address),
     };
     // A restart need not wait for the old connections' last states.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
+}
+
+/// A socket for all addresses of both families, whatever the system's default; of IPv4 where the
+/// system has no IPv6.
+fn all_addresses(port: u16) -> io::Result<(TcpSocket, SocketAddr)> {
+    match TcpSocket::new_v6() {
+        Ok(socket) => {
+            SockRef::from(&socket).set_only_v6(false)?;
+            Ok((socket, (Ipv6Addr::UNSPECIFIED, port).into()))
+        }
+        Err(_) => Ok((TcpSocket::new_v4()?, (Ipv4Addr::UNSPECIFIED, port).into())),
+    }
 }
 
 /// An address that cannot be listened on.

@@ -23,7 +23,7 @@ use crate::{
     keys::PublicKey,
     last_error::Trouble,
     link::SharedLink,
-    listeners::{self, Links, Service},
+    listeners::{self, Links, Listening, Service},
     memory::MemoryBudget,
     offered,
     pace::Pace,
@@ -44,7 +44,7 @@ pub struct Near {
     tls: ClientTls,
     trouble: Trouble,
     started: Instant,
-    addresses: Vec<SocketAddr>,
+    listening: Vec<Listening>,
     history: Option<Arc<History>>,
     totals: Arc<Totals>,
 }
@@ -78,9 +78,9 @@ impl Near {
             tls: ClientTls::new(&common.key, config.peer_key),
             trouble: Trouble::default(),
             started: Instant::now(),
-            addresses: listening
+            listening: listening
                 .iter()
-                .filter_map(|(listener, _)| listener.local_addr().ok())
+                .filter_map(|(listener, service)| Listening::of(listener, service))
                 .collect(),
             config,
         });
@@ -97,8 +97,8 @@ impl Near {
     }
 
     /// Where applications connect: forwards in their order, then SOCKS5, then HTTP.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    pub fn listening(&self) -> &[Listening] {
+        &self.listening
     }
 
     /// Waits until all that is to be kept is on disk: the gateway ends. Blocks.

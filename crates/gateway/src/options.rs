@@ -152,25 +152,29 @@ macro_rules! options {
 use DefaultValue::{Described, Nothing, Required, Value};
 
 options! {
-    LISTEN = OptionSpec::new(FAR, "listen", "IP:PORT", Required,
-        "Where the far end takes lanes from its peers.");
-    PEER = OptionSpec::new(TO_PEER, "peer", "HOST:PORT", Required,
-        "The far end to open lanes to.");
+    LISTEN = OptionSpec::new(FAR, "listen", "[HOST:]PORT", Value("*:7000"),
+        "Takes lanes from peers at this address: a port on all addresses, or an address, with \
+         port 7000 unless it has another. A far end may have several.").repeats();
+    PEER = OptionSpec::new(TO_PEER, "peer", "HOST[:PORT]", Required,
+        "The far end to open lanes to, at port 7000 unless another is given.");
     KEY = OptionSpec::new(ALL, "key", "FILE", Required,
         "This end's private key, made with `refrain keygen`; only its owner may read the file.");
     PEER_KEY = OptionSpec::new(ALL, "peer_key", "KEY|FILE", Required,
         "A public key that this end accepts, or a file of them: one a line, with an optional \
          name behind it. The far end takes several, the near end exactly one. A far end reloads \
          them on SIGHUP, for new lanes.").repeats();
-    FORWARD = OptionSpec::new(BOTH, "forward", "LISTEN=TARGET[@PEER]", Nothing,
-        "Listens on an IP:PORT and opens a flow to the HOST:PORT behind the peer for each \
-         connection. A far end with several peers names one, by its name or key.").repeats();
-    SOCKS5 = OptionSpec::new(NEAR, "socks5", "IP:PORT", Nothing,
-        "Where to serve SOCKS5, without authentication: leave it on loopback unless all who \
-         can reach it may use it. Names are resolved at the far end.");
-    HTTP_PROXY = OptionSpec::new(NEAR, "http_proxy", "IP:PORT", Nothing,
-        "Where to serve as an HTTP proxy (CONNECT and http: URLs), without authentication: \
-         leave it on loopback unless all who can reach it may use it.");
+    FORWARD = OptionSpec::new(BOTH, "forward", "[HOST:]PORT:TARGET[@PEER]", Nothing,
+        "Listens on a local port or address and opens a flow to the target, a HOST:PORT behind \
+         the peer, for each connection: 8080:intranet:80, or 8080=intranet:80. A far end with \
+         several peers names one, by its name or key.").repeats();
+    SOCKS5 = OptionSpec::new(NEAR, "socks5", "[HOST:]PORT", Nothing,
+        "Serves SOCKS5 at this address, on loopback unless a host is given. Names are resolved \
+         at the far end. Nobody is asked for a password: leave it on loopback unless all who can \
+         reach it may use it.");
+    HTTP_PROXY = OptionSpec::new(NEAR, "http_proxy", "[HOST:]PORT", Nothing,
+        "Serves as an HTTP proxy (CONNECT and http: URLs) at this address, on loopback unless a \
+         host is given. Nobody is asked for a password: leave it on loopback unless all who can \
+         reach it may use it.");
     ALLOW = OptionSpec::new(BOTH, "allow", "HOST:PORT",
         Described("loopback alone at the far end, nothing at the near end"),
         "A target that this end may connect to for its peer. HOST is a name, `*.suffix`, `*`, \
@@ -181,9 +185,9 @@ options! {
         "Flows to these targets are sent as they are: never chunked, cached or logged by \
          content. At the end that opens a flow a rule covers all of it, at the other end what \
          comes after the connection to the target. Written as in `allow`. Reloaded on SIGHUP.").repeats();
-    ADMIN = OptionSpec::new(BOTH, "admin", "IP:PORT", Nothing,
-        "Where to serve /healthz, /metrics and what `refrain status` shows. An address other \
-         than loopback needs a token.");
+    ADMIN = OptionSpec::new(BOTH, "admin", "[HOST:]PORT", Nothing,
+        "Where to serve /healthz, /metrics and what `refrain status` shows, on loopback unless a \
+         host is given. An address other than loopback needs a token.");
     ADMIN_TOKEN = OptionSpec::new(BOTH, "admin_token", "TOKEN", Nothing,
         "What a client of the admin page has to present as a bearer token, 16 characters or \
          more. Others on the machine can see flags: prefer `admin_token_file`.").secret();

@@ -64,7 +64,7 @@ fn the_far_ends_example_works() {
     let keys = Keys::new();
     let far = Far::try_parse_from(keys.flags("far.toml", "sites.keys")).unwrap();
     let config = far.options.resolve().unwrap();
-    assert_eq!(config.listen.port(), 7000);
+    assert_eq!(config.listen, ["[::]:7000".parse().unwrap()]);
     assert_eq!(config.peers.len(), 1);
     assert_eq!(config.common.forwards.len(), 1);
     assert!(config.common.admin.unwrap().token.is_some());

@@ -23,8 +23,8 @@ impl NearConfig {
 impl FarConfig {
     /// Where peers, applications and the admin page's clients connect.
     pub fn listeners(&self) -> Vec<Listener> {
-        let own = [(&LISTEN, self.listen)];
-        own.into_iter().chain(self.common.listeners()).collect()
+        let own = self.listen.iter().map(|&address| (&LISTEN, address));
+        own.chain(self.common.listeners()).collect()
     }
 }
 

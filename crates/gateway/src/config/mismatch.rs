@@ -10,20 +10,23 @@ pub enum Mismatch {
     /// An effort that there is not.
     #[error("expected `auto` or `max`")]
     Effort,
-    /// A listener's address that is not an IP address and a port.
-    #[error("expected IP:PORT, such as 127.0.0.1:1080 or [::]:1080")]
-    Listener,
+    /// A far end without an address to listen on.
+    #[error("lists no address, so no peer could connect")]
+    NoListener,
     /// An address that another listener has.
     #[error("two listeners at {0}")]
     ListenerTwice(SocketAddr),
-    /// A forward without `=`.
-    #[error("expected LISTEN=TARGET, such as 127.0.0.1:8080=intranet:80")]
+    /// A forward without a listener or a target.
+    #[error(
+        "expected a listener and a target, such as 8080:intranet:80, 8080=intranet:80 or \
+         10.0.0.5:8080:intranet:80"
+    )]
     Forward,
     /// A forward to a peer whose key is not there.
     #[error("no peer of this name or key is in --peer-key")]
     UnknownPeer,
     /// A forward that could mean any of several peers.
-    #[error("there are several peers: say which, as LISTEN=TARGET@PEER")]
+    #[error("there are several peers: name one at the end, such as 8080:intranet:80@PEER")]
     WhichPeer,
     /// A near end with no peer key, or several.
     #[error("a near end has one peer: expected exactly one key, found {0}")]

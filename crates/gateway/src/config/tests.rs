@@ -214,8 +214,10 @@ fn a_forward_of_a_far_end_names_one_of_several_peers() {
     assert_eq!(config.common.forwards[0].peer, office);
     let by_key = forward(&format!("127.0.0.1:80=a:80@{}", fixture.peer)).unwrap();
     assert_eq!(by_key.common.forwards[0].peer, fixture.peer);
+    let by_key = forward(&format!("80:a:80@{}", fixture.peer)).unwrap();
+    assert_eq!(by_key.common.forwards[0].peer, fixture.peer);
     let unnamed = forward("127.0.0.1:80=a:80").unwrap_err();
-    assert!(unnamed.to_string().contains("LISTEN=TARGET@PEER"));
+    assert!(unnamed.to_string().contains("8080:intranet:80@PEER"));
     let unknown = forward("127.0.0.1:80=a:80@depot").unwrap_err();
     assert!(unknown.to_string().contains("no peer of this name"));
     let alone = fixture.far(&["--forward", "127.0.0.1:80=a:80"]).unwrap();
@@ -230,9 +232,7 @@ fn an_admin_page_that_others_can_reach_needs_a_token() {
     }
     for open in ["0.0.0.0:9000", "[::]:9000", "192.0.2.1:9000"] {
         assert!(
-            fixture
-                .far_fault(&["--admin", open])
-                .contains("other machines"),
+            fixture.far_fault(&["--admin"]).contains("other machines"),
             "{open}"
         );
     }
@@ -314,8 +314,10 @@ fn each_bad_value_names_its_flag() {
         ["--allow", "10.0.0.1/8:80"],
         ["--exclude", "a"],
         ["--forward", "127.0.0.1:80"],
-        ["--forward", "localhost:80=a:80"],
-        ["--admin", "9000"],
+        ["--forward", "example.org:80=a:80"],
+        ["--forward", "80=a"],
+        ["--admin", "example.org:9000"],
+        ["--listen", "example.org"],
         ["--log", "loud"],
         ["--peer-key", "no-such-file"],
     ];
@@ -489,11 +491,177 @@ fn each_change_is_reloaded_as_documented_or_named() {
     }
 }
 
+#[test]
+fn a_far_end_listens_on_all_addresses_unless_told_otherwise() {
+    let fixture = Fixture::new();
+    let listen = |flags: &[&str]| match fixture.parse("far", flags) {
+        Program::Far(options) => options.resolve().map(|config| {
+            let addresses = config.listen.iter().map(SocketAddr::to_string);
+            addresses.collect::<Vec<_>>().join(" ")
+        }),
+        _ => unreachable!("the flags begin with far"),
+    };
+    assert_eq!(listen(&[]).unwrap(), "[::]:7000");
+    assert_eq!(listen(&["--listen", "7001"]).unwrap(), "[::]:7001");
+    assert_eq!(listen(&["--listen", "10.0.0.5"]).unwrap(), "10.0.0.5:7000");
+    let two = ["--listen", "10.0.0.5", "--listen", "[fd00::5]:7001"];
+    assert_eq!(listen(&two).unwrap(), "10.0.0.5:7000 [fd00::5]:7001");
+    let file = fixture.write("far.toml", "listen = ['10.0.0.5', 7001]\n");
+    let both = listen(&["--config", &file]).unwrap();
+    assert_eq!(both, "10.0.0.5:7000 [::]:7001");
+    let empty = fixture.write("far.toml", "listen = []\n");
+    let error = listen(&["--config", &empty]).unwrap_err().to_string();
+    assert!(error.contains("no address"), "{error}");
+    let error = listen(&["--listen", "7001,*:7001"])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("two listeners at [::]:7001"), "{error}");
+}
+
+#[test]
+fn a_peer_is_dialled_at_port_7000_unless_it_has_another() {
+    let fixture = Fixture::new();
+    for (peer, expected) in [
+        ("far.example", "far.example:7000"),
+        ("far.example:7001", "far.example:7001"),
+        ("10.0.0.5", "10.0.0.5:7000"),
+        ("[fd00::5]", "[fd00::5]:7000"),
+    ] {
+        let flags = ["--peer", peer, "--socks5", "1080"];
+        let Program::Near(options) = fixture.parse("near", &flags) else {
+            unreachable!("the flags begin with near");
+        };
+        assert_eq!(options.resolve().unwrap().peer.to_string(), expected);
+    }
+}
+
+#[test]
+fn all_listeners_take_the_same_spellings_and_have_the_same_error() {
+    let fixture = Fixture::new();
+    let listeners = |text: &str| {
+        let forward = format!("{text}=intranet:80");
+
+        [
+            fixture.near(&["--socks5", text]),
+            fixture.near(&["--http-proxy", text]),
+            fixture.near(&["--forward", &forward]),
+            fixture.near(&[
+                "--admin",
+                text,
+                "--allow",
+                "a:1",
+                "--admin-token",
+                "0123456789abcdef",
+            ]),
+        ]
+    };
+    for (text, expected) in [
+        ("1080", "127.0.0.1:1080"),
+        (":1080", "127.0.0.1:1080"),
+        ("localhost:1080", "127.0.0.1:1080"),
+        ("[::1]:1080", "[::1]:1080"),
+        ("*:1080", "[::]:1080"),
+    ] {
+        for config in listeners(text) {
+            let config = config.unwrap();
+            let [(_, address)] = config.listeners()[..] else {
+                panic!("one listener");
+            };
+            assert_eq!(address.to_string(), expected, "{text}");
+        }
+    }
+    for text in [
+        "1080x",
+        "::1:1080",
+        "example.org:1080",
+        "65536",
+        "127.0.0.1",
+    ] {
+        for config in listeners(text) {
+            let error = config.unwrap_err().to_string();
+            assert!(
+                error.ends_with(&address::ListenError.to_string()),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_forward_is_written_as_ssh_has_it_or_with_an_equals_sign() {
+    let fixture = Fixture::new();
+    for (text, listen, target) in [
+        ("8080:host:80", "127.0.0.1:8080", "host:80"),
+        ("8080=host:80", "127.0.0.1:8080", "host:80"),
+        (":8080:host:80", "127.0.0.1:8080", "host:80"),
+        ("localhost:8080:host:80", "127.0.0.1:8080", "host:80"),
+        ("127.0.0.2:8080:host:80", "127.0.0.2:8080", "host:80"),
+        ("127.0.0.2:8080=host:80", "127.0.0.2:8080", "host:80"),
+        ("[::1]:8080:host:80", "[::1]:8080", "host:80"),
+        ("8080:[fd00::1]:80", "127.0.0.1:8080", "[fd00::1]:80"),
+        ("[::1]:8080:[fd00::1]:80", "[::1]:8080", "[fd00::1]:80"),
+        ("[::1]:8080=[fd00::1]:80", "[::1]:8080", "[fd00::1]:80"),
+        ("8080:10.0.0.1:80", "127.0.0.1:8080", "10.0.0.1:80"),
+    ] {
+        let config = fixture.near(&["--forward", text]).unwrap();
+        let forward = Forward {
+            listen: listen.parse().unwrap(),
+            target: target.parse().unwrap(),
+            peer: fixture.peer,
+        };
+        assert_eq!(config.common.forwards, [forward], "{text}");
+    }
+    for text in [
+        "",
+        "8080",
+        "8080:80",
+        "8080:host",
+        "8080::80",
+        "host:8080:80",
+        "::1:8080:host:80",
+        "8080:fd00::1:80",
+        "8080:host:80:90",
+        "8080:[fd00::1:80",
+        "8080=host",
+        "=host:80",
+    ] {
+        let error = fixture.near(&["--forward", text]).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("--forward '{text}': ")),
+            "{error}"
+        );
+    }
+}
+
 proptest! {
     #[test]
     fn any_forward_parses_or_fails(text in any::<String>(), target in "[a-z:0-9@=\\[\\]]{0,20}") {
         let find = |_: &str| Ok(PublicKey([0; 32]));
         let _ = parse_forward(&text, find);
+        let _ = parse_forward(&target, find);
         let _ = parse_forward(&format!("127.0.0.1:80={target}"), find);
+    }
+
+    #[test]
+    fn both_ways_to_write_a_forward_mean_the_same(
+        v4: [u8; 4], v6: [u16; 8], port: u16, target_port in 1u16.., name in "[a-z]{1,9}", form in 0..8
+    ) {
+        let find = |_: &str| Ok(PublicKey([0; 32]));
+        let address = |is_v6: bool| match is_v6 {
+            true => IpAddr::from(v6),
+            false => IpAddr::from(v4),
+        };
+        let listen = SocketAddr::new(address(form & 1 != 0), port);
+        let target = match form & 2 != 0 {
+            true => Target::from(SocketAddr::new(address(form & 4 != 0), target_port)),
+            false => format!("{name}:{target_port}").parse().unwrap(),
+        };
+        let expected = Forward { listen, target, peer: PublicKey([0; 32]) };
+        for sign in ['=', ':'] {
+            let text = format!("{}{sign}{}", expected.listen, expected.target);
+            prop_assert_eq!(&parse_forward(&text, find).unwrap(), &expected);
+            let with_peer = format!("{text}@AAAA=");
+            prop_assert_eq!(&parse_forward(&with_peer, find).unwrap(), &expected);
+        }
     }
 }
