@@ -9,6 +9,7 @@ use refrain_gateway::{
     config::{CommonConfig, FarConfig, HistoryOptions, NearConfig},
     history::History,
     keys::{PeerKeys, PublicKey},
+    listeners::Service,
     memory::MemoryBudget,
 };
 
@@ -26,9 +27,14 @@ pub fn near(config: &NearConfig, out: &mut impl Write) -> anyhow::Result<()> {
     writeln!(out, "refrain near: the configuration is good")?;
     let mut line = |key: &str, value: String| writeln!(out, "  {key:<12}{value}");
     line("peer", format!("{}, key {}", config.peer, config.peer_key))?;
-    for (spec, address) in [("socks5", config.socks5), ("http_proxy", config.http_proxy)] {
+    let proxies = [
+        ("socks5", Service::Socks5, config.socks5),
+        ("http_proxy", Service::HttpProxy, config.http_proxy),
+    ];
+    for (key, service, address) in proxies {
         if let Some(address) = address {
-            line(spec, address.to_string())?;
+            let access = config.common.access.describe(&service, address);
+            line(key, format!("{address}, {access}"))?;
         }
     }
     match &config.history {
@@ -94,7 +100,10 @@ fn common(
             (_, Some(name)) => name.to_owned(),
             (_, None) => forward.peer.to_string(),
         };
-        line("forward", format!("{listen} to {target} behind {behind}"))?;
+        let service = Service::Forward(target.clone());
+        let access = config.access.describe(&service, listen);
+        let way = format!("{listen} to {target} behind {behind}, {access}");
+        line("forward", way)?;
     }
     if let Some(admin) = &config.admin {
         let token = match admin.token {

@@ -1,8 +1,8 @@
 //! `refrain near` and `refrain far`: run until told to stop.
 //!
 //! SIGTERM and Ctrl-C drain: no new flows, open ones go on for the drain time-out; a second
-//! signal stops at once. SIGHUP reloads keys, rules and time-outs, and names what else changed;
-//! open flows go on.
+//! signal stops at once. SIGHUP reloads keys, rules, clients and time-outs, and names what else
+//! changed; open flows go on.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -88,6 +88,9 @@ pub fn far(arguments: &RunArguments<FarOptions>) -> anyhow::Result<()> {
     let started = options.resolve()?;
     let _log = arguments.log.begin(started.common.log);
     crate::warn_of_unread_variables(Role::Far);
+    for warning in started.warnings() {
+        tracing::warn!("{warning}");
+    }
     if arguments.dry_run {
         return Ok(dry_run::far(&started, &mut std::io::stdout().lock())?);
     }
@@ -133,7 +136,7 @@ async fn serve(
     while let Told::Reload = signals.next().await {
         match reload() {
             Ok(unapplied) => {
-                tracing::info!("reloaded keys, rules and time-outs");
+                tracing::info!("reloaded keys, rules, clients and time-outs");
                 if !unapplied.is_empty() {
                     let keys: Vec<_> = unapplied.iter().map(|spec| spec.key).collect();
                     tracing::warn!(

@@ -4,6 +4,7 @@
 //! reads the keys and tables that they name, and checks what only shows when options meet. What
 //! it returns is trusted from then on.
 
+mod access;
 mod changes;
 mod history;
 mod listeners;
@@ -23,6 +24,7 @@ use refrain_codec::simd::{Backend, BackendChoice};
 use refrain_proto::Mode;
 use tracing::level_filters::LevelFilter;
 
+use crate::access::Access;
 use crate::address;
 use crate::keys::{PeerKeys, PrivateKey, PublicKey, read_secret_file};
 use crate::machine;
@@ -95,6 +97,8 @@ pub struct CommonConfig {
     pub allow: AllowRules,
     /// The flows that are sent as they are.
     pub exclude: ExcludeRules,
+    /// Who may use the listeners for applications.
+    pub access: Access,
     /// Where to serve health, metrics and status.
     pub admin: Option<AdminConfig>,
     /// The most that this end sends.
@@ -213,11 +217,14 @@ impl NearConfig {
             common: CommonConfig::resolve(settings, key, AllowRules::new(Vec::new()), find_peer)?,
         };
         listeners::check_distinct(&config.listeners(), settings)?;
+        config.check_users_are_asked(settings)?;
+        config.common.check_access(&config.ways_in(), settings)?;
         Ok(config)
     }
 
     /// What is allowed, and hardly meant.
     pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.common.access_warnings(&self.ways_in());
         let mode = self.common.mode;
         let idle = match self.history.is_some() {
             true if !mode.predicts() => format!(
@@ -228,9 +235,18 @@ impl NearConfig {
                 "with --mode {mode} and no --store nothing is saved: bytes are carried as they are; give \
                  it a --store, or use mode auto"
             ),
-            _ => return Vec::new(),
+            _ => return warnings,
         };
-        vec![idle]
+        warnings.push(idle);
+        warnings
+    }
+}
+
+impl FarConfig {
+    /// What is allowed, and hardly meant.
+    pub fn warnings(&self) -> Vec<String> {
+        let ways_in: Vec<_> = self.common.ways_in().collect();
+        self.common.access_warnings(&ways_in)
     }
 }
 
@@ -256,6 +272,8 @@ impl Options<Far> {
             common,
         };
         listeners::check_distinct(&config.listeners(), &settings)?;
+        let ways_in: Vec<_> = config.common.ways_in().collect();
+        config.common.check_access(&ways_in, &settings)?;
         Ok(config)
     }
 }
@@ -308,6 +326,7 @@ impl CommonConfig {
             forwards: settings.many_with(&FORWARD, |text| parse_forward(text, &find_peer))?,
             allow,
             exclude: ExcludeRules::new(settings.many(&EXCLUDE)?),
+            access: Access::resolve(settings)?,
             admin: resolve_admin(settings)?,
             rate: settings.optional_with(&RATE, parse_rate)?,
             mode: settings.one(&MODE)?,
@@ -517,7 +536,7 @@ fn resolve_admin(settings: &Settings) -> Result<Option<AdminConfig>, ConfigError
     }
 }
 
-fn is_loopback(address: IpAddr) -> bool {
+pub(crate) fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// At most one line of an event's kind in this time.
-const INTERVAL: Duration = Duration::from_secs(10);
+pub(crate) const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Events of one kind, and when they were last logged.
 #[derive(Debug, Default)]

@@ -23,6 +23,7 @@ use tokio::{
 };
 
 use crate::{
+    access::{Door, Visitor},
     flow::FlowHandle,
     http_proxy::Exchange,
     link::{SharedLink, Standing},
@@ -59,12 +60,17 @@ pub enum Service {
 
 impl Service {
     /// Its name in the log.
-    fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Service::Forward(_) => "forward",
             Service::Socks5 => "socks5",
             Service::HttpProxy => "http proxy",
         }
+    }
+
+    /// Whether its clients name the target, and can be asked for a password.
+    pub(crate) fn is_proxy(&self) -> bool {
+        matches!(self, Service::Socks5 | Service::HttpProxy)
     }
 }
 
@@ -180,11 +186,16 @@ pub async fn serve(
     let Ok(address) = listener.local_addr() else {
         return;
     };
+    let door = Door::new(&service, address, &policy);
     loop {
         match listener.accept().await {
-            Ok((tcp, _)) => {
+            Ok((tcp, client)) => {
+                let Some(visitor) = door.admit(client) else {
+                    continue;
+                };
                 let client = Client {
                     tcp,
+                    visitor,
                     listener: address,
                     links: Arc::clone(&links),
                     policy: Arc::clone(&policy),
@@ -230,6 +241,8 @@ impl AcceptComplaint {
 /// A client's connection before it is a flow.
 struct Client {
     tcp: TcpStream,
+    /// What it may do here.
+    visitor: Visitor,
     /// Which listener took it, for the log.
     listener: SocketAddr,
     links: Arc<dyn Links>,

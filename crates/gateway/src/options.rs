@@ -18,7 +18,7 @@ use crate::settings::{Origin, Settings};
 pub struct OptionSpec {
     /// The key of the configuration file, from which the other names are made.
     pub key: &'static str,
-    /// What a value looks like, such as `SIZE`.
+    /// What a value looks like, such as `SIZE`; empty for a switch, which is on if it is given.
     pub value: &'static str,
     /// The default.
     pub default: DefaultValue,
@@ -124,10 +124,20 @@ impl OptionSpec {
             .value_name(self.value)
             .hide(!self.roles.contains(&role))
             .help(help);
+        if self.is_switch() {
+            // A value turns off what a file turns on.
+            let arg = arg.value_name("true|false").num_args(0..=1);
+            return arg.require_equals(true).default_missing_value("true");
+        }
         match self.repeats {
             true => arg.action(ArgAction::Append).value_delimiter(','),
             false => arg.action(ArgAction::Set),
         }
+    }
+
+    /// Whether it is on or off: a flag without a value, `true` or `false` elsewhere.
+    pub fn is_switch(&self) -> bool {
+        self.value.is_empty()
     }
 }
 
@@ -169,12 +179,23 @@ options! {
          several peers names one, by its name or key.").repeats();
     SOCKS5 = OptionSpec::new(NEAR, "socks5", "[HOST:]PORT", Nothing,
         "Serves SOCKS5 at this address, on loopback unless a host is given. Names are resolved \
-         at the far end. Nobody is asked for a password: leave it on loopback unless all who can \
-         reach it may use it.");
+         at the far end. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.");
     HTTP_PROXY = OptionSpec::new(NEAR, "http_proxy", "[HOST:]PORT", Nothing,
         "Serves as an HTTP proxy (CONNECT and http: URLs) at this address, on loopback unless a \
-         host is given. Nobody is asked for a password: leave it on loopback unless all who can \
-         reach it may use it.");
+         host is given. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.");
+    PROXY_AUTH = OptionSpec::new(NEAR, "proxy_auth", "USER:HASH|FILE", Nothing,
+        "Asks clients of `socks5` and `http_proxy` for a user name and password: a user with the \
+         hash of the password, as `htpasswd -nB USER` prints it, or a file of such lines that \
+         only its owner may read. `openssl passwd -6` makes a HASH too. Others on the machine can \
+         see flags: prefer a file. Reloaded on SIGHUP.").repeats().secret();
+    CLIENTS = OptionSpec::new(BOTH, "clients", "ADDRESS|RANGE",
+        Described("all that can reach the listener"),
+        "Only clients with these addresses may connect to `socks5`, `http_proxy` and `forward`: an \
+         address, or a range such as 10.0.0.0/8 or fd00::/8. Others are disconnected. Clients on \
+         this machine need an entry too. Reloaded on SIGHUP.").repeats();
+    OPEN_TO_ALL = OptionSpec::new(BOTH, "open_to_all", "", Nothing,
+        "Lets `socks5`, `http_proxy` and `forward` listen beyond loopback without `clients` or \
+         `proxy_auth`: all that can reach them may use the link. Reloaded on SIGHUP.");
     ALLOW = OptionSpec::new(BOTH, "allow", "HOST:PORT",
         Described("loopback alone at the far end, nothing at the near end"),
         "A target that this end may connect to for its peer. HOST is a name, `*.suffix`, `*`, \

@@ -3,6 +3,7 @@
 use std::sync::{Arc, RwLock};
 
 use crate::{
+    access::Access,
     config::{CommonConfig, Timeouts},
     rules::{AllowRules, ExcludeRules},
 };
@@ -14,6 +15,8 @@ pub struct Policy {
     pub allow: AllowRules,
     /// What is sent as it is.
     pub exclude: ExcludeRules,
+    /// Who may use the listeners for applications.
+    pub access: Access,
     /// When to give up.
     pub timeouts: Timeouts,
 }
@@ -44,6 +47,7 @@ impl Policy {
         Policy {
             allow: config.allow.clone(),
             exclude: config.exclude.clone(),
+            access: config.access.clone(),
             timeouts: config.timeouts,
         }
     }

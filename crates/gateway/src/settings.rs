@@ -409,13 +409,17 @@ fn scalar_text(
     match value {
         DeValue::String(text) => Ok(text.clone().into_owned()),
         DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
+        DeValue::Boolean(value) if spec.is_switch() => Ok(value.to_string()),
         other => Err(ConfigError::Value {
             place: Place {
                 spec,
                 origin: origin.clone(),
                 text: None,
             },
-            reason: format!("expected \"{}\", not {}", spec.value, other.type_str()).into(),
+            reason: match spec.is_switch() {
+                true => format!("expected true or false, not {}", other.type_str()).into(),
+                false => format!("expected \"{}\", not {}", spec.value, other.type_str()).into(),
+            },
         }),
     }
 }

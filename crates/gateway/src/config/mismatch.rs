@@ -37,6 +37,24 @@ pub enum Mismatch {
     /// A peer that has this gateway's own key.
     #[error("that is this gateway's own key; the other end's is printed by its `refrain keygen`")]
     OwnKey,
+    /// A switch that is neither on nor off.
+    #[error("expected `true` or `false`")]
+    Switch,
+    /// A proxy that anyone could use.
+    #[error(
+        "other machines can reach {0}: give --clients, --proxy-auth or --open-to-all, or use \
+         loopback"
+    )]
+    ProxyExposed(SocketAddr),
+    /// A forward that anyone could use.
+    #[error("other machines can reach {0}: give --clients or --open-to-all, or use loopback")]
+    ForwardExposed(SocketAddr),
+    /// Open to all, and to some only.
+    #[error("contradicts --clients")]
+    OpenToClients,
+    /// Users, and nothing that asks for them.
+    #[error("needs --socks5 or --http-proxy; a forward cannot ask for a password, use --clients")]
+    NoProxy,
     /// An admin page that anyone could read.
     #[error("other machines can reach this address: give --admin-token-file, or use loopback")]
     AdminExposed,

@@ -232,7 +232,9 @@ fn an_admin_page_that_others_can_reach_needs_a_token() {
     }
     for open in ["0.0.0.0:9000", "[::]:9000", "192.0.2.1:9000"] {
         assert!(
-            fixture.far_fault(&["--admin"]).contains("other machines"),
+            fixture
+                .far_fault(&["--admin", open])
+                .contains("other machines"),
             "{open}"
         );
     }
@@ -318,6 +320,8 @@ fn each_bad_value_names_its_flag() {
         ["--forward", "80=a"],
         ["--admin", "example.org:9000"],
         ["--listen", "example.org"],
+        ["--clients", "example.org"],
+        ["--clients", "10.0.0.1/8"],
         ["--log", "loud"],
         ["--peer-key", "no-such-file"],
     ];
@@ -412,9 +416,9 @@ fn named_on_change(fixture: &Fixture, role: Role, spec: &OptionSpec, value: &str
         ]),
     }
     let parse = |flags: &BTreeMap<String, String>| {
-        let words = flags.iter().flat_map(|(flag, value)| [flag, value]);
-        let words = words.map(String::as_str);
-        Program::try_parse_from(["refrain", program].into_iter().chain(words)).unwrap()
+        let words = flags.iter().map(|(flag, value)| format!("{flag}={value}"));
+        let program = ["refrain", program].map(str::to_owned);
+        Program::try_parse_from(program.into_iter().chain(words)).unwrap()
     };
     let old = parse(&flags);
     flags.insert(spec.flag(), value.to_owned());
@@ -449,6 +453,9 @@ fn each_change_is_reloaded_as_documented_or_named() {
         "marker_table" => table_file.clone(),
         key => match key {
             "listen" | "socks5" | "http_proxy" | "admin" => "127.0.0.1:7001",
+            "proxy_auth" => USER,
+            "clients" => "10.0.0.0/8",
+            "open_to_all" => "true",
             "peer" | "allow" | "exclude" => "other.example:7000",
             "forward" => "127.0.0.1:8080=intranet:80",
             "admin_token" => "fedcba9876543210",
@@ -490,6 +497,9 @@ fn each_change_is_reloaded_as_documented_or_named() {
         }
     }
 }
+
+/// `htpasswd -nbB -C 4 alice secret`
+const USER: &str = "alice:$2y$04$KdFfD4bmO//6y5KEHy0RbOWKDg3Yam7gFZkmO37TZsEiSu0VmDl0O";
 
 #[test]
 fn a_far_end_listens_on_all_addresses_unless_told_otherwise() {
@@ -540,11 +550,11 @@ fn all_listeners_take_the_same_spellings_and_have_the_same_error() {
     let fixture = Fixture::new();
     let listeners = |text: &str| {
         let forward = format!("{text}=intranet:80");
-
+        let open = "--open-to-all";
         [
-            fixture.near(&["--socks5", text]),
-            fixture.near(&["--http-proxy", text]),
-            fixture.near(&["--forward", &forward]),
+            fixture.near(&["--socks5", text, open]),
+            fixture.near(&["--http-proxy", text, open]),
+            fixture.near(&["--forward", &forward, open]),
             fixture.near(&[
                 "--admin",
                 text,
@@ -631,6 +641,113 @@ fn a_forward_is_written_as_ssh_has_it_or_with_an_equals_sign() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn a_listener_that_others_can_reach_says_who_may_use_it() {
+    let fixture = Fixture::new();
+    let users = fixture.write("users", &format!("{USER}\n"));
+    for (flag, value, needs) in [
+        (
+            "--socks5",
+            "*:1080",
+            "--clients, --proxy-auth or --open-to-all",
+        ),
+        (
+            "--http-proxy",
+            "10.0.0.5:3128",
+            "--clients, --proxy-auth or --open-to-all",
+        ),
+        ("--forward", "0.0.0.0:80:a:80", "--clients or --open-to-all"),
+    ] {
+        let near = |more: &[&str]| fixture.near(&[&[flag, value], more].concat());
+        let error = near(&[]).unwrap_err().to_string();
+        let start = format!("{flag} '{value}': other machines can reach ");
+        assert!(
+            error.starts_with(&start) && error.contains(needs),
+            "{error}"
+        );
+        let off = near(&["--open-to-all=false"]).unwrap_err().to_string();
+        assert_eq!(off, error);
+        let warnings = |more: &[&str]| near(more).unwrap().warnings();
+        assert_eq!(warnings(&["--clients", "10.0.0.0/8"]), [""; 0]);
+        let loudly = warnings(&["--open-to-all"]);
+        assert!(
+            loudly[0].contains(flag) && loudly[0].contains("open to all"),
+            "{loudly:?}"
+        );
+        for value in [USER, &users] {
+            let asked = ["--proxy-auth", value, "--socks5", "127.0.0.1:1"];
+            let error = fixture.near(&[&asked[..2], &[flag, "[::1]:80:a:80"]].concat());
+            match flag {
+                "--forward" => {
+                    let error = near(&asked[..2]).unwrap_err().to_string();
+                    assert!(error.contains("needs --socks5 or --http-proxy"), "{error}");
+                    let error = near(&asked[..4]).unwrap_err().to_string();
+                    assert!(error.contains(needs), "{error}");
+                }
+                _ => {
+                    assert!(error.is_err(), "not a listener's address");
+                    assert_eq!(warnings(&asked[..2]), [""; 0]);
+                }
+            }
+        }
+    }
+    // The far end's forwards as well; its lanes prove keys.
+    let forward = ["--forward", "*:80:a:80"];
+    let error = fixture.far_fault(&forward);
+    assert!(error.contains("--clients or --open-to-all"), "{error}");
+    let open = fixture.far(&[&forward[..], &["--open-to-all"]].concat());
+    assert!(open.unwrap().warnings()[0].contains("--forward [::]:80 is open to all"));
+    let loopback = ["--forward", "80:a:80", "--clients", "10.0.0.0/8"];
+    let nobody = fixture.far(&loopback).unwrap().warnings();
+    assert!(nobody[0].contains("takes no client"), "{nobody:?}");
+    let both = ["--clients", "::/0", "--open-to-all"];
+    let error = fixture.far_fault(&[&forward[..], &both].concat());
+    assert_eq!(error, "--open-to-all 'true': contradicts --clients");
+}
+
+#[test]
+fn a_switch_is_on_or_off_in_every_place() {
+    let fixture = Fixture::new();
+    let file = fixture.write("far.toml", "open_to_all = true\nforward = '*:80:a:80'\n");
+    assert!(fixture.far(&["--config", &file]).is_ok());
+    let off = fixture.far_fault(&["--config", &file, "--open-to-all=false"]);
+    assert!(off.contains("--open-to-all, or"), "{off}");
+    for text in ["open_to_all = 'yes'", "open_to_all = 1", "open_to_all = []"] {
+        let file = fixture.write("far.toml", text);
+        let error = fixture.far_fault(&["--config", &file]);
+        assert!(error.contains("far.toml:1: open_to_all"), "{error}");
+        assert!(error.contains("true"), "{error}");
+    }
+    let file = fixture.write("far.toml", "lanes = true\n");
+    let error = fixture.far_fault(&["--config", &file]);
+    assert!(error.contains("expected \"COUNT\""), "{error}");
+}
+
+#[test]
+fn an_error_never_shows_a_password_or_its_hash() {
+    let fixture = Fixture::new();
+    let users = fixture.write("users", "alice:hunter2\n");
+    for (value, part) in [
+        ("alice:hunter2", "htpasswd -nB"),
+        ("alice:$6$hunter2", "htpasswd -nB"),
+        (&users, "users:1: "),
+    ] {
+        let flags = ["--socks5", "1080", "--proxy-auth", value];
+        let error = fixture.near(&flags).unwrap_err().to_string();
+        assert!(
+            error.starts_with("--proxy-auth: ") && error.contains(part),
+            "{error}"
+        );
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+    let flags = ["--socks5", "1080", "--proxy-auth", USER];
+    let shown = format!("{:?}", fixture.near(&flags).unwrap());
+    assert!(
+        !shown.contains("alice") && !shown.contains("$2y$"),
+        "{shown}"
+    );
 }
 
 proptest! {
