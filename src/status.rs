@@ -6,12 +6,12 @@ mod watch;
 use std::{io::Write, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
-use refrain_gateway::{status::Status, target::Target};
+use refrain_gateway::{address::parse_admin, status::Status, target::Target};
 
 #[derive(clap::Args, Clone)]
 pub struct StatusArguments {
     /// The gateway's admin listener
-    #[arg(long, env = "REFRAIN_ADMIN", value_name = "HOST:PORT")]
+    #[arg(long, env = "REFRAIN_ADMIN", value_name = "[HOST:]PORT", value_parser = parse_admin)]
     admin: Target,
     /// A file that holds the admin token
     #[arg(long, env = "REFRAIN_ADMIN_TOKEN_FILE", value_name = "FILE")]

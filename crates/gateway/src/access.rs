@@ -16,7 +16,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use ipnet::IpNet;
 use tokio::time::{Instant, sleep};
 
-pub(crate) use users::{LOGIN_PART_BYTES_MAX, Users};
+pub(crate) use users::Users;
+use users::{LOGIN_PART_BYTES_MAX, LoginError};
 
 use crate::config::is_loopback;
 use crate::folded::{self, Folded};
@@ -155,7 +156,7 @@ pub(crate) struct Door {
     listener: SocketAddr,
     policy: Arc<SharedPolicy>,
     outsiders: Arc<RefusalLog>,
-    wrong_logins: Arc<RefusalLog>,
+    refused_logins: Arc<RefusalLog>,
 }
 
 /// A client that was let in at a door, and may have to sign in.
@@ -176,7 +177,7 @@ impl Door {
             listener,
             policy: Arc::clone(policy),
             outsiders: Arc::default(),
-            wrong_logins: Arc::default(),
+            refused_logins: Arc::default(),
         })
     }
 
@@ -206,14 +207,14 @@ impl Visitor {
     /// Whether this login is right; any is where nobody is asked.
     pub(crate) async fn signs_in(&self, login: Login) -> bool {
         let users = self.door.policy.load().access.users.clone();
-        let is_right = match users {
-            None => true,
-            Some(users) => users.verify(login).await,
+        let verified = match users {
+            None => Ok(()),
+            Some(users) => users.verify(self.client, login).await,
         };
-        if !is_right {
-            self.log_wrong_login();
+        if let Err(error) = verified {
+            self.log_refused_login(error);
         }
-        is_right
+        verified.is_ok()
     }
 
     /// The same for the value of an HTTP request's `Proxy-Authorization`.
@@ -228,17 +229,17 @@ impl Visitor {
         match Login::from_basic(value) {
             Some(login) => self.signs_in(login).await,
             None => {
-                self.log_wrong_login();
+                self.log_refused_login(LoginError::Wrong);
                 false
             }
         }
     }
 
-    fn log_wrong_login(&self) {
+    fn log_refused_login(&self, error: LoginError) {
         let (client, Door { kind, listener, .. }) = (self.client, &*self.door);
         // Without the name, where people type their password by mistake.
-        self.door.wrong_logins.warn(format!(
-            "refused a login from {client} ({kind} {listener}): wrong user name or password"
+        self.door.refused_logins.warn(format!(
+            "refused a login from {client} ({kind} {listener}): {error}"
         ));
     }
 }

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::target::LANES_PORT;
+use crate::target::{LANES_PORT, Target, TargetError, parse_port};
 
 /// Why a text is not an address to listen on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +32,16 @@ pub fn parse_listen(text: &str) -> Result<SocketAddr, ListenError> {
 /// [`LANES_PORT`] if no port is.
 pub(crate) fn parse_lanes(text: &str) -> Result<SocketAddr, ListenError> {
     parse(text, ALL_ADDRESSES, Some(LANES_PORT))
+}
+
+/// Reads where a program connects to a listener: as that spells its address, or `HOST:PORT`.
+pub fn parse_admin(text: &str) -> Result<Target, TargetError> {
+    let without_host = text.strip_prefix('*').unwrap_or(text).strip_prefix(':');
+    let port = without_host.unwrap_or(text);
+    match is_number(port) {
+        true => Target::new(IpAddr::V4(Ipv4Addr::LOCALHOST).into(), parse_port(port)?),
+        false => text.parse(),
+    }
 }
 
 /// IPv4 too, as [`listeners::bind`](crate::listeners::bind) sees to.
@@ -113,6 +123,33 @@ mod tests {
             ("10.0.0.5:7001", "10.0.0.5:7001"),
         ] {
             assert_eq!(parse_lanes(text), Ok(address.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_listener_is_reached_at_what_it_is_called() {
+        let reached = |text: &str| parse_admin(text).map(|target| target.to_string());
+        for (text, target) in [
+            ("9001", "127.0.0.1:9001"),
+            (":9001", "127.0.0.1:9001"),
+            ("*:9001", "127.0.0.1:9001"),
+            ("localhost:9001", "localhost:9001"),
+            ("[::1]:9001", "[::1]:9001"),
+            ("far.example:9001", "far.example:9001"),
+        ] {
+            assert_eq!(reached(text).as_deref(), Ok(target), "{text}");
+        }
+        for text in [
+            "",
+            ":",
+            "*",
+            "0",
+            "65536",
+            "far.example",
+            "*9001",
+            ":9001:1",
+        ] {
+            assert!(reached(text).is_err(), "{text:?}");
         }
     }
 

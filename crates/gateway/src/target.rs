@@ -14,7 +14,7 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const TARGET_BYTES_MAX: usize = 300;
 
 /// Where far ends take lanes, unless they are told otherwise.
-pub const LANES_PORT: u16 = 7000;
+pub(crate) const LANES_PORT: u16 = 7000;
 
 /// A host and a port to connect to.
 ///

@@ -2,10 +2,12 @@
 //!
 //! A hash is slow on purpose, and a browser opens a hundred connections with the same password.
 //! So a password that was right is remembered by a keyed digest, which is fast to compare; the
-//! others are verified on threads of their own, a few at a time, whoever asks and how often.
+//! others are verified on threads of their own, a few at a time, and of each address one at a
+//! time: a crowd of guesses from one address delays nobody elsewhere.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
@@ -14,7 +16,7 @@ use std::time::Duration;
 use ring::hmac;
 use ring::rand::SystemRandom;
 use sha_crypt::{Params, PasswordVerifier as _, ShaCrypt};
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, Semaphore};
 use tokio::time::timeout;
 
 use super::Login;
@@ -38,6 +40,19 @@ pub(crate) struct Users {
     /// Of each user the login that was right.
     verified: Mutex<BTreeMap<String, hmac::Tag>>,
     verifying: Arc<Semaphore>,
+    /// Of each address that has logins to verify, whose turn it is.
+    turns: Mutex<BTreeMap<IpAddr, Arc<Semaphore>>>,
+}
+
+/// Why a login is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LoginError {
+    /// No user has this name and password.
+    #[error("wrong user name or password")]
+    Wrong,
+    /// Others are before it, for too long.
+    #[error("too many logins wait to be verified")]
+    Busy,
 }
 
 /// A password's hash, in the form of crypt(3).
@@ -116,6 +131,7 @@ impl Users {
             digest_key: digest_key.expect("the system has random numbers"),
             verified: Mutex::default(),
             verifying: Arc::new(Semaphore::new(VERIFICATIONS_MAX)),
+            turns: Mutex::default(),
         })
     }
 
@@ -124,31 +140,56 @@ impl Users {
         self.hashes.len()
     }
 
-    /// Whether it is a user's name with that user's password.
-    pub(crate) async fn verify(self: &Arc<Users>, login: Login) -> bool {
+    /// Whether it is a user's name with that user's password; `client` presents it.
+    pub(crate) async fn verify(
+        self: &Arc<Users>,
+        client: IpAddr,
+        login: Login,
+    ) -> Result<(), LoginError> {
         let part = 1..=LOGIN_PART_BYTES_MAX;
         if !part.contains(&login.user.len()) || !part.contains(&login.password.len()) {
-            return false;
+            return Err(LoginError::Wrong);
         }
         if self.was_verified(&login) {
-            return true;
+            return Ok(());
         }
-        let permit = Arc::clone(&self.verifying).acquire_owned();
-        let Ok(Ok(permit)) = timeout(VERIFICATION_WAIT, permit).await else {
-            return false;
+        let turn = self.turn_of(client);
+        let permits = async {
+            let turn = turn.acquire_owned().await?;
+            let verifying = Arc::clone(&self.verifying).acquire_owned().await?;
+            Ok::<_, AcquireError>((turn, verifying))
+        };
+        let Ok(Ok(permits)) = timeout(VERIFICATION_WAIT, permits).await else {
+            return Err(LoginError::Busy);
         };
         // A client's other connections may have waited for the first of them.
         if self.was_verified(&login) {
-            return true;
+            return Ok(());
         }
         let users = Arc::clone(self);
         let verifying = tokio::task::spawn_blocking(move || {
             let is_right = users.verify_slowly(&login);
             // Not before: a client that has gone leaves its work behind.
-            drop(permit);
+            drop(permits);
             is_right
         });
-        verifying.await.unwrap_or(false)
+        match verifying.await {
+            Ok(true) => Ok(()),
+            _ => Err(LoginError::Wrong),
+        }
+    }
+
+    /// What a client takes turns by: its address, of IPv6 the network that it is likely to own.
+    fn turn_of(&self, client: IpAddr) -> Arc<Semaphore> {
+        let network = match client.to_canonical() {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        };
+        let mut turns = self.turns.lock().expect("held for a moment");
+        // Whoever waits or has a permit holds it as well.
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        let turn = turns.entry(network);
+        Arc::clone(turn.or_insert_with(|| Arc::new(Semaphore::new(1))))
     }
 
     fn was_verified(&self, login: &Login) -> bool {
@@ -277,6 +318,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::fs;
+    use std::net::Ipv4Addr;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     // htpasswd -nbB -C 4 alice secret; openssl passwd -6 -salt saltstring secret, and -5; mkpasswd
@@ -287,6 +329,8 @@ mod tests {
     const SHA256: &str = "$5$saltstring$C3o4O1TC6aRHF4FI.QSZMXtHbaj2gSXr4sUc/3NcUi.";
     const SHA512_ROUNDS: &str = "$6$rounds=1000$saltstring$2BkAo106CG84raQcWpAlhyy6TSSkAsL1nfvBCoez\
          LYyerUzY2l8axTvq6NynEt7SQAx3/cdop9ds0po8uaeHq0";
+
+    const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
     fn login(user: &str, password: &str) -> Login {
         Login::new(user.as_bytes(), password.as_bytes())
@@ -311,8 +355,9 @@ mod tests {
                 ("", "secret", false),
                 ("alice", "secret", true),
             ] {
-                let verified = users.verify(login(user, password)).await;
-                assert_eq!(verified, is_right, "{hash}: {user} {password}");
+                let verified = users.verify(CLIENT, login(user, password)).await;
+                let expected = is_right.then_some(()).ok_or(LoginError::Wrong);
+                assert_eq!(verified, expected, "{hash}: {user} {password}");
             }
         }
     }
@@ -322,13 +367,14 @@ mod tests {
         let users = Users::load(&[format!("alice:{SHA512_ROUNDS}")]).unwrap();
         let users = Arc::new(users);
         assert!(!users.was_verified(&login("alice", "secret")));
-        assert!(users.verify(login("alice", "secret")).await);
+        let verify = async |user, password| users.verify(CLIENT, login(user, password)).await;
+        assert_eq!(verify("alice", "secret").await, Ok(()));
         // With no permit left nothing can be hashed.
         users.verifying.close();
-        assert!(users.verify(login("alice", "secret")).await);
-        assert!(!users.verify(login("alice", "wrong")).await);
+        assert_eq!(verify("alice", "secret").await, Ok(()));
+        assert_eq!(verify("alice", "wrong").await, Err(LoginError::Busy));
         // The parts are told apart, wherever the border lies.
-        assert!(!users.verify(login("alic", "esecret")).await);
+        assert_eq!(verify("alic", "esecret").await, Err(LoginError::Busy));
     }
 
     #[tokio::test]
@@ -336,11 +382,13 @@ mod tests {
         let users = Users::load(&[format!("alice:{SHA512_ROUNDS}")]).unwrap();
         let users = Arc::new(users);
         let most_at_once = Arc::new(AtomicUsize::new(0));
-        let crowd: Vec<_> = (0..20)
-            .map(|index| {
+        let crowd: Vec<_> = (1..=20)
+            .map(|index: u8| {
                 let (users, most) = (Arc::clone(&users), Arc::clone(&most_at_once));
                 tokio::spawn(async move {
-                    let verified = users.verify(login("alice", &index.to_string())).await;
+                    let client = IpAddr::from([10, 0, 0, index]);
+                    let password = index.to_string();
+                    let verified = users.verify(client, login("alice", &password)).await;
                     let at_once = VERIFICATIONS_MAX - users.verifying.available_permits();
                     most.fetch_max(at_once, Ordering::Relaxed);
                     verified
@@ -348,10 +396,42 @@ mod tests {
             })
             .collect();
         for verification in crowd {
-            assert!(!verification.await.unwrap());
+            assert_eq!(verification.await.unwrap(), Err(LoginError::Wrong));
         }
         assert!(most_at_once.load(Ordering::Relaxed) <= VERIFICATIONS_MAX);
         assert_eq!(users.verifying.available_permits(), VERIFICATIONS_MAX);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_crowd_at_one_address_does_not_delay_another() {
+        let users = Users::load(&[format!("alice:{SHA512_ROUNDS}")]).unwrap();
+        let users = Arc::new(users);
+        const CROWD: usize = 40;
+        // The lower half of an IPv6 address is the client's to choose.
+        let crowd_network = Ipv6Addr::new(0xfd00, 0, 0, 1, 0, 0, 0, 0).to_bits();
+        let crowd: Vec<_> = (0..CROWD)
+            .map(|index| {
+                let users = Arc::clone(&users);
+                let client = Ipv6Addr::from_bits(crowd_network + index as u128).into();
+                let guess = login("alice", &index.to_string());
+                tokio::spawn(async move { users.verify(client, guess).await })
+            })
+            .collect();
+        while users
+            .turn_of(Ipv6Addr::from_bits(crowd_network).into())
+            .available_permits()
+            > 0
+        {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(users.verify(CLIENT, login("alice", "secret")).await, Ok(()));
+        let waiting = crowd.iter().filter(|guess| !guess.is_finished()).count();
+        assert!(waiting > CROWD / 2, "{waiting} of {CROWD} wait");
+        for guess in crowd {
+            assert_eq!(guess.await.unwrap(), Err(LoginError::Wrong));
+        }
+        users.turn_of(CLIENT);
+        assert_eq!(users.turns.lock().unwrap().len(), 1, "others are forgotten");
     }
 
     #[tokio::test]
@@ -360,8 +440,9 @@ mod tests {
         let users = Arc::new(users);
         users.verifying.close();
         let longer = "a".repeat(LOGIN_PART_BYTES_MAX + 1);
-        assert!(!users.verify(login("alice", &longer)).await);
-        assert!(!users.verify(login(&longer, "secret")).await);
+        for login in [login("alice", &longer), login(&longer, "secret")] {
+            assert_eq!(users.verify(CLIENT, login).await, Err(LoginError::Wrong));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Every address that a gateway listens on, with the option that names it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::{CommonConfig, FarConfig, Mismatch, NearConfig};
 use crate::options::{ADMIN, FORWARD, HTTP_PROXY, LISTEN, OptionSpec, SOCKS5};
@@ -43,10 +43,25 @@ pub(super) fn check_distinct(
     settings: &Settings,
 ) -> Result<(), ConfigError> {
     for (index, (spec, address)) in listeners.iter().enumerate() {
-        let taken = |(_, other): &Listener| other == address;
-        if address.port() != 0 && listeners[..index].iter().any(taken) {
-            return Err(settings.wrong(spec, Mismatch::ListenerTwice(*address)));
+        let overlaps = |(_, other): &&Listener| overlap(*address, *other);
+        if let Some((_, other)) = listeners[..index].iter().find(overlaps) {
+            let reason = match other == address {
+                true => Mismatch::ListenerTwice(*address),
+                false => Mismatch::ListenerOverlap(*other),
+            };
+            return Err(settings.wrong(spec, reason));
         }
     }
     Ok(())
+}
+
+/// Whether the system gives one of these addresses to one listener only, if the other has its own.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let covers = |wide: SocketAddr, narrow: SocketAddr| match wide.ip() {
+        IpAddr::V4(ip) => ip.is_unspecified() && narrow.ip().to_canonical().is_ipv4(),
+        // Of IPv4 too.
+        IpAddr::V6(ip) => ip.is_unspecified(),
+    };
+    let is_same_port = one.port() == other.port() && one.port() != 0;
+    is_same_port && (one == other || covers(one, other) || covers(other, one))
 }

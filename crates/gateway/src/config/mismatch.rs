@@ -16,6 +16,9 @@ pub enum Mismatch {
     /// An address that another listener has.
     #[error("two listeners at {0}")]
     ListenerTwice(SocketAddr),
+    /// Two addresses that one connection could reach.
+    #[error("overlaps the listener at {0}")]
+    ListenerOverlap(SocketAddr),
     /// A forward without a listener or a target.
     #[error(
         "expected a listener and a target, such as 8080:intranet:80, 8080=intranet:80 or \

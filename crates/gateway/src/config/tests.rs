@@ -266,6 +266,28 @@ fn an_address_is_listened_on_once() {
         error.to_string().starts_with("--forward '127.0.0.1:9000="),
         "{error}"
     );
+    for (one, other, distinct) in [
+        ("*:9000", "127.0.0.1:9000", false),
+        ("127.0.0.1:9000", "*:9000", false),
+        ("0.0.0.0:9000", "*:9000", false),
+        ("0.0.0.0:9000", "127.0.0.1:9000", false),
+        ("*:9000", "[::1]:9000", false),
+        ("0.0.0.0:9000", "[::1]:9000", true),
+        ("127.0.0.1:9000", "[::1]:9000", true),
+        ("127.0.0.1:9000", "127.0.0.2:9000", true),
+        ("*:9000", "127.0.0.1:9001", true),
+        ("*:0", "127.0.0.1:0", true),
+    ] {
+        let both = ["--socks5", one, "--http-proxy", other, "--open-to-all"];
+        match fixture.near(&both) {
+            Ok(_) => assert!(distinct, "{one} {other}"),
+            Err(error) => {
+                assert!(!distinct, "{one} {other}");
+                let error = error.to_string();
+                assert!(error.contains("overlaps the listener at "), "{error}");
+            }
+        }
+    }
     let any_port = ["--socks5", "127.0.0.1:0", "--http-proxy", "127.0.0.1:0"];
     assert!(fixture.near(&any_port).is_ok());
 }
