@@ -296,9 +296,25 @@ impl Settings {
         spec: &'static OptionSpec,
         reason: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> ConfigError {
-        let place = match self.values.get(spec.key).map(Vec::as_slice) {
-            Some([.., given]) => Place::of(spec, &given.text, &given.origin),
-            _ => Place {
+        let last = self
+            .values
+            .get(spec.key)
+            .map_or(0, Vec::len)
+            .saturating_sub(1);
+        self.wrong_nth(spec, last, reason)
+    }
+
+    /// The same about one of several values, from 0.
+    pub(crate) fn wrong_nth(
+        &self,
+        spec: &'static OptionSpec,
+        nth: usize,
+        reason: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> ConfigError {
+        let values = self.values.get(spec.key);
+        let place = match values.and_then(|values| values.get(nth)) {
+            Some(given) => Place::of(spec, &given.text, &given.origin),
+            None => Place {
                 spec,
                 origin: Origin::Default,
                 text: None,

@@ -9,6 +9,9 @@ use crate::listeners::Service;
 use crate::options::{CLIENTS, FORWARD, HTTP_PROXY, OPEN_TO_ALL, OptionSpec, PROXY_AUTH, SOCKS5};
 use crate::settings::{ConfigError, Settings};
 
+/// A listener for applications, with the option that names it.
+type WayIn = (&'static OptionSpec, Service, SocketAddr);
+
 impl Access {
     pub(super) fn resolve(settings: &Settings) -> Result<Access, ConfigError> {
         let clients = match settings.is_given(&CLIENTS) {
@@ -48,7 +51,7 @@ fn load_users(settings: &Settings) -> Result<Arc<Users>, ConfigError> {
 
 impl NearConfig {
     /// The listeners for applications.
-    pub(super) fn ways_in(&self) -> Vec<(&'static OptionSpec, Service, SocketAddr)> {
+    pub(super) fn ways_in(&self) -> Vec<WayIn> {
         let proxies = [
             (&SOCKS5, Service::Socks5, self.socks5),
             (&HTTP_PROXY, Service::HttpProxy, self.http_proxy),
@@ -70,9 +73,7 @@ impl NearConfig {
 }
 
 impl CommonConfig {
-    pub(super) fn ways_in(
-        &self,
-    ) -> impl Iterator<Item = (&'static OptionSpec, Service, SocketAddr)> {
+    pub(super) fn ways_in(&self) -> impl Iterator<Item = WayIn> {
         self.forwards.iter().map(|forward| {
             let service = Service::Forward(forward.target.clone());
             (&FORWARD, service, forward.listen)
@@ -82,27 +83,26 @@ impl CommonConfig {
     /// A listener beyond loopback says who may use it, if only that all may.
     pub(super) fn check_access(
         &self,
-        ways_in: &[(&'static OptionSpec, Service, SocketAddr)],
+        ways_in: &[WayIn],
         settings: &Settings,
     ) -> Result<(), ConfigError> {
-        for (spec, service, address) in ways_in {
+        for (index, (spec, service, address)) in ways_in.iter().enumerate() {
             if self.access.is_open_to_all(service, *address) && !self.access.open_to_all {
                 let exposed = match service.is_proxy() {
                     true => Mismatch::ProxyExposed(*address),
                     false => Mismatch::ForwardExposed(*address),
                 };
-                return Err(settings.wrong(spec, exposed));
+                let before = ways_in[..index].iter();
+                let nth = before.filter(|(other, ..)| other.key == spec.key).count();
+                return Err(settings.wrong_nth(spec, nth, exposed));
             }
         }
         Ok(())
     }
 
     /// What is allowed, and to be known: who can use these listeners, and who cannot.
-    pub(super) fn access_warnings(
-        &self,
-        ways_in: &[(&'static OptionSpec, Service, SocketAddr)],
-    ) -> Vec<String> {
-        let warning = |(spec, service, address): &(&'static OptionSpec, Service, SocketAddr)| {
+    pub(super) fn access_warnings(&self, ways_in: &[WayIn]) -> Vec<String> {
+        let warning = |(spec, service, address): &WayIn| {
             let (flag, access) = (spec.flag(), &self.access);
             if access.is_open_to_all(service, *address) {
                 let restrict = match service.is_proxy() {

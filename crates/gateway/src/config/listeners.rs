@@ -49,7 +49,9 @@ pub(super) fn check_distinct(
                 true => Mismatch::ListenerTwice(*address),
                 false => Mismatch::ListenerOverlap(*other),
             };
-            return Err(settings.wrong(spec, reason));
+            let same_option = |(other, _): &&Listener| other.key == spec.key;
+            let nth = listeners[..index].iter().filter(same_option).count();
+            return Err(settings.wrong_nth(spec, nth, reason));
         }
     }
     Ok(())

@@ -715,6 +715,27 @@ fn a_listener_that_others_can_reach_says_who_may_use_it() {
             }
         }
     }
+    // Of several the one that is meant.
+    let [first, second, third] = ["81:a:80", "*:80:a:80", "82:a:80"];
+    let several = ["--forward", first, "--forward", second, "--forward", third];
+    let error = fixture.far_fault(&several);
+    assert!(
+        error.starts_with("--forward '*:80:a:80': other machines"),
+        "{error}"
+    );
+    let several = [
+        "--forward",
+        "81:a:80",
+        "--forward",
+        "81:b:80",
+        "--forward",
+        third,
+    ];
+    let error = fixture.far_fault(&several);
+    assert!(
+        error.starts_with("--forward '81:b:80': two listeners"),
+        "{error}"
+    );
     // The far end's forwards as well; its lanes prove keys.
     let forward = ["--forward", "*:80:a:80"];
     let error = fixture.far_fault(&forward);
