@@ -6,7 +6,7 @@ mod common;
 use std::{
     fs::{self, Permissions},
     io::{Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     process::Command,
 };
@@ -129,7 +129,10 @@ fn socks5_clients_are_not_asked_where_nobody_has_to_sign_in() {
 
 #[test]
 fn http_clients_sign_in_where_the_proxy_asks_for_it() {
-    let origin = HandMadeOrigin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+    let origin = HandMadeOrigin::conversing(|stream, _| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")?;
+        stream.shutdown(Shutdown::Write)
+    });
     let http = free_address();
     let listen = http.to_string();
     let pair = Pair::start(&[], &["--http-proxy", &listen, "--proxy-auth", ALICE]);
@@ -163,6 +166,17 @@ fn http_clients_sign_in_where_the_proxy_asks_for_it() {
     drop(client);
     let heard = origin.heard(1).remove(0);
     assert!(!heard.contains("Proxy-Authorization"), "{heard}");
+    // A request that follows on the same connection needs its own.
+    let both = format!("{get}{right}\r\n{get}\r\n");
+    let mut client = HandMadeClient::say(http, &both);
+    assert!(client.head().starts_with("HTTP/1.1 200 "));
+    assert_eq!(client.body(2), "hi");
+    let mut rest = String::new();
+    // It may be cut off.
+    let _ = client.into_stream().read_to_string(&mut rest);
+    assert!(!rest.contains("200 OK"), "{rest}");
+    let heard = origin.heard(2).remove(1);
+    assert_eq!(heard.matches("GET ").count(), 1, "{heard}");
     let mut client = HandMadeClient::say(http, &format!("{connect}{right}\r\n"));
     assert!(client.head().starts_with("HTTP/1.1 200 "));
     client.say_more("GET / HTTP/1.1\r\n\r\n");
