@@ -9,6 +9,7 @@ use refrain_gateway::{
     config::{CommonConfig, FarConfig, HistoryOptions, NearConfig},
     history::History,
     keys::{PeerKeys, PublicKey},
+    listeners::Service,
     memory::MemoryBudget,
 };
 
@@ -31,9 +32,14 @@ pub fn near(config: &NearConfig, out: &mut impl Write) -> anyhow::Result<()> {
         None => format!("{}, {key}", config.peer),
     };
     line("peer", peer)?;
-    for (spec, address) in [("socks5", config.socks5), ("http_proxy", config.http_proxy)] {
+    let proxies = [
+        ("socks5", Service::Socks5, config.socks5),
+        ("http_proxy", Service::HttpProxy, config.http_proxy),
+    ];
+    for (key, service, address) in proxies {
         if let Some(address) = address {
-            line(spec, address.to_string())?;
+            let access = config.common.access.describe(&service, address);
+            line(key, format!("{address}, {access}"))?;
         }
     }
     match &config.history {
@@ -75,7 +81,9 @@ pub fn near(config: &NearConfig, out: &mut impl Write) -> anyhow::Result<()> {
 pub fn far(config: &FarConfig, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "refrain far: the configuration is good")?;
     let mut line = |key: &str, value: String| writeln!(out, "  {key:<12}{value}");
-    line("listen", config.listen.to_string())?;
+    for address in &config.listen {
+        line("listen", address.to_string())?;
+    }
     for key in config.peers.iter() {
         line("peer_key", named(&config.peers, &key))?;
     }
@@ -96,7 +104,10 @@ fn common(
             1 => "the peer".to_owned(),
             _ => peers.label(&forward.peer),
         };
-        line("forward", format!("{listen} to {target} behind {behind}"))?;
+        let service = Service::Forward(target.clone());
+        let access = config.access.describe(&service, listen);
+        let way = format!("{listen} to {target} behind {behind}, {access}");
+        line("forward", way)?;
     }
     if let Some(admin) = &config.admin {
         let token = match admin.token {

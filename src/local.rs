@@ -6,7 +6,7 @@ use anyhow::{anyhow, bail};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::{Request, body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
-use refrain_gateway::{local_socket, status::Status, target::Target};
+use refrain_gateway::{address::parse_admin, local_socket, status::Status, target::Target};
 use tokio::{net::UnixStream, time::timeout};
 
 use crate::wrong::WrongArguments;
@@ -228,7 +228,7 @@ impl FromStr for Place {
     fn from_str(text: &str) -> Result<Place, Self::Err> {
         match text.contains('/') {
             true => Ok(Place::Socket(text.into())),
-            false => text.parse().map(Place::Address),
+            false => parse_admin(text).map(Place::Address),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `refrain near` and `refrain far`: run until told to stop.
 //!
 //! SIGTERM and Ctrl-C drain: no new flows, open ones go on for the drain time-out; a second
-//! signal stops at once. SIGHUP reloads keys, rules and time-outs, and names what else changed;
-//! open flows go on.
+//! signal stops at once. SIGHUP reloads keys, rules, clients and time-outs, and names what else
+//! changed; open flows go on.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -79,8 +79,8 @@ pub fn near(arguments: &NearArguments) -> anyhow::Result<()> {
     block_on(async {
         let mut tasks = Tasks::default();
         let near = Near::start(started.clone(), &mut tasks).await?;
-        for address in near.addresses() {
-            tracing::info!(%address, "listening");
+        for listening in near.listening() {
+            listening.log();
         }
         let reload = || {
             let new = options.resolve()?;
@@ -117,15 +117,17 @@ pub fn far(arguments: &RunArguments<FarOptions>) -> anyhow::Result<()> {
     let started = options.resolve()?;
     let _log = arguments.log.begin(started.common.log);
     crate::warn_of_unread_variables(Role::Far);
+    for warning in started.warnings() {
+        tracing::warn!("{warning}");
+    }
     if arguments.dry_run {
         return Ok(dry_run::far(&started, &mut std::io::stdout().lock())?);
     }
     block_on(async {
         let mut tasks = Tasks::default();
         let far = Far::start(started.clone(), &mut tasks).await?;
-        tracing::info!(address = %far.address(), "listening for peers");
-        for address in far.forward_addresses() {
-            tracing::info!(%address, "listening");
+        for listening in far.listening() {
+            listening.log();
         }
         let reload = || {
             let new = options.resolve()?;
@@ -164,7 +166,7 @@ async fn serve(
     while let Told::Reload = signals.next().await {
         match reload() {
             Ok(unapplied) => {
-                tracing::info!("reloaded keys, rules and time-outs");
+                tracing::info!("reloaded keys, rules, clients and time-outs");
                 if !unapplied.is_empty() {
                     let keys: Vec<_> = unapplied.iter().map(|spec| spec.key).collect();
                     tracing::warn!(
@@ -212,7 +214,7 @@ async fn serve_admin(
 ) -> anyhow::Result<impl Future<Output = ()>> {
     let listener = listeners::bind(config.listen, "admin")?;
     if let Ok(address) = listener.local_addr() {
-        tracing::info!(%address, "serving /healthz, /readyz, /metrics and /status");
+        tracing::info!(kind = "admin", %address, "listening");
     }
     let descriptors = gateway.descriptors();
     Ok(admin::serve(listener, config, gateway, descriptors))

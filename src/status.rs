@@ -13,7 +13,7 @@ pub use tables::peer_name;
 #[derive(clap::Args, Clone)]
 pub struct StatusArguments {
     /// The gateway's admin listener, or its local socket [default: the gateway that runs here]
-    #[arg(long, env = "REFRAIN_ADMIN", value_name = "HOST:PORT|SOCKET")]
+    #[arg(long, env = "REFRAIN_ADMIN", value_name = "[HOST:]PORT|SOCKET")]
     admin: Option<Place>,
     /// A file that holds the admin token of the gateway that --admin names
     #[arg(long, env = "REFRAIN_ADMIN_TOKEN_FILE", value_name = "FILE")]

@@ -352,8 +352,8 @@ fn a_dry_run_finds_what_would_keep_a_gateway_from_starting() {
         (vec!["--config", &rule], vec!["rule.toml:3", "10.0.0.1/8"]),
         (vec!["--marker-table", &table], vec!["--marker-table"]),
         (
-            vec!["--admin", "localhost:9001"],
-            vec!["--admin", "IP:PORT"],
+            vec!["--admin", "example.org:9001"],
+            vec!["--admin", "localhost:1080", "*:1080"],
         ),
         (vec!["--admin", &listen], vec!["--admin", "two listeners"]),
     ] {

@@ -1,9 +1,8 @@
 //! Serving until the program is told to stop.
 
-use std::{io, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 
-use anyhow::Context;
-use refrain_gateway::units::TimeSpan;
+use refrain_gateway::{address::parse_listen, listeners, units::TimeSpan};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     net::TcpListener,
@@ -21,9 +20,9 @@ const READERS_MAX: usize = 64;
 /// Where to listen, and how to tell of it.
 #[derive(clap::Args)]
 pub struct ListenArguments {
-    /// Where to listen
-    #[arg(long, value_name = "HOST:PORT")]
-    listen: String,
+    /// Listens at this port, on loopback, or at this local address; `*:PORT` is all addresses
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = parse_listen)]
+    listen: SocketAddr,
     /// Told to stop (SIGTERM, Ctrl-C), it sends for so long what is being sent; what is left then is cut
     /// off. Told again, it ends at once
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = bounded::time)]
@@ -75,9 +74,7 @@ impl ListenArguments {
             .build()?;
         let served = runtime.block_on(async {
             let mut signals = Signals::new()?;
-            let listener = TcpListener::bind(&self.listen)
-                .await
-                .with_context(|| format!("cannot listen on {}", self.listen))?;
+            let listener = listeners::bind(self.listen, "listen")?;
             // With port 0 this alone says which one it is.
             let address = listener.local_addr()?;
             tracing::info!(%address, what, "serving");

@@ -45,15 +45,16 @@ impl World {
         let far = keys.far(&["--effort", effort])?;
         let forward = format!("127.0.0.1:0={target}");
         let near = keys.near(
-            far.gateway.address(),
+            far.gateway.listening()[0].address,
             &["--forward", &forward, "--effort", effort],
         )?;
         let world = World {
-            address: *near
+            address: near
                 .gateway
-                .addresses()
+                .listening()
                 .first()
-                .context("a forward has an address")?,
+                .context("a forward has an address")?
+                .address,
             near,
             _far: far,
             origin: Some(origin),

@@ -156,7 +156,7 @@ fn the_gateways_own_key_as_its_peers() {
 
 #[test]
 fn all_missing_options_are_named_at_once() {
-    let far = ["--listen", "--key", "--peer-key"];
+    let far = ["--key", "--peer-key"];
     let near = ["--peer", "--key", "--peer-key", "one of --forward"];
     for (end, options) in [("far", &far[..]), ("near", &near)] {
         let (code, error) = refrain_fails(&[end]);

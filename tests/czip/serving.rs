@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    net::{SocketAddr, TcpStream},
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -235,16 +235,38 @@ fn values_that_make_no_sense_are_refused_by_their_names() {
 #[test]
 fn what_cannot_be_served_is_said() {
     let world = World::new();
-    for arguments in [
-        ["serve", "none", "--listen", "127.0.0.1:0"],
-        ["serve", ".", "--listen", "256.0.0.1:0"],
+    for (arguments, code, part) in [
+        (["serve", "none", "--listen", "127.0.0.1:0"], 1, "none"),
+        (["serve", ".", "--listen", "256.0.0.1:0"], 2, "[::1]:1080"),
+        (["serve", ".", "--listen", "192.0.2.1:1"], 1, "192.0.2.1:1"),
     ] {
         let output = world.run_with(&arguments, b"");
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
         let said = String::from_utf8(output.stderr).expect("UTF-8");
-        assert!(
-            said.contains(arguments[1]) || said.contains(arguments[3]),
-            "{said}"
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[test]
+fn a_port_by_itself_is_one_of_loopback() {
+    let world = World::new();
+    for (listen, host) in [("0", "127.0.0.1:"), (":0", "127.0.0.1:"), ("*:0", "")] {
+        let mut serving = Serving(
+            command(&["czip", "serve", ".", "--listen", listen, "--json-log"])
+                .current_dir(world.path("."))
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("the program runs"),
         );
+        let mut log = BufReader::new(serving.0.stderr.take().expect("it is piped"));
+        let mut first = String::new();
+        log.read_line(&mut first).expect("UTF-8");
+        let first: Value = serde_json::from_str(&first).expect("an object");
+        let address = first["address"].as_str().expect("an address");
+        assert!(address.starts_with(host), "{listen}: {address}");
+        let address: SocketAddr = address.parse().expect("an address");
+        // Those of all addresses are of IPv4 too.
+        assert_eq!(address.ip().is_unspecified(), host.is_empty());
+        TcpStream::connect(("127.0.0.1", address.port())).expect("it listens");
     }
 }

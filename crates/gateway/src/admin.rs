@@ -7,7 +7,7 @@
 //! answered; and no answer allows another origin to read it.
 //!
 //! A connection carries one request and has a bounded time. Of silent ones the oldest give way
-//! ([`Door`]).
+//! ([`Acceptor`]).
 
 mod host;
 mod metrics;
@@ -38,7 +38,7 @@ use crate::{
     config::{AdminConfig, AdminToken},
     descriptors::Descriptors,
     gateway::Gateway,
-    listeners::{ACCEPT_PAUSE, Door},
+    listeners::{ACCEPT_PAUSE, Acceptor},
     status::Status,
 };
 use host::AdminHosts;
@@ -80,15 +80,16 @@ pub async fn serve(
     gateway: Arc<dyn Gateway>,
     descriptors: Arc<Descriptors>,
 ) {
-    let address = listener.local_addr().unwrap_or(config.listen);
     let pages = pages(Admin {
         gateway,
         token: config.token.map(Arc::new),
         hosts: Arc::new(AdminHosts::new(config.hosts)),
     });
-    let door = Door::new(address, &descriptors);
+    let Some(acceptor) = Acceptor::new(listener, &descriptors) else {
+        return;
+    };
     loop {
-        let (tcp, visit) = door.accept(&listener).await;
+        let (tcp, visit, ()) = acceptor.accept(|_| Some(())).await;
         let pages = pages.clone();
         tokio::spawn(async move {
             tokio::select! {

@@ -4,6 +4,7 @@
 //! reads the keys and tables that they name, and checks what only shows when options meet. What
 //! it returns is trusted from then on.
 
+mod access;
 mod changes;
 mod history;
 mod listeners;
@@ -23,6 +24,8 @@ use refrain_codec::simd::{Backend, BackendChoice};
 use refrain_proto::{Mode, limits};
 use tracing::level_filters::LevelFilter;
 
+use crate::access::Access;
+use crate::address;
 use crate::keys::{PeerKeys, PrivateKey, PublicKey, read_secret_file};
 use crate::machine;
 use crate::memory::MEMORY_BYTES_MIN;
@@ -35,7 +38,7 @@ use crate::options::{
 };
 use crate::rules::{AllowRules, ExcludeRules};
 use crate::settings::{ConfigError, Settings, read_text};
-use crate::target::{Host, Target};
+use crate::target::{Host, LANES_PORT, Target};
 use crate::units::{BitRate, ByteSize, TimeSpan};
 pub use history::HistoryOptions;
 pub use mismatch::Mismatch;
@@ -62,8 +65,8 @@ pub struct NearConfig {
 /// What `refrain far` is to do.
 #[derive(Debug, Clone)]
 pub struct FarConfig {
-    /// Where to take lanes.
-    pub listen: SocketAddr,
+    /// Where to take lanes, at least one address.
+    pub listen: Vec<SocketAddr>,
     /// The peers, at least one.
     pub peers: PeerKeys,
     /// What both ends are told.
@@ -96,6 +99,8 @@ pub struct CommonConfig {
     pub allow: AllowRules,
     /// The flows that are sent as they are.
     pub exclude: ExcludeRules,
+    /// Who may use the listeners for applications.
+    pub access: Access,
     /// Where to serve health, metrics and status.
     pub admin: Option<AdminConfig>,
     /// The most that this end sends.
@@ -215,7 +220,7 @@ impl NearConfig {
             name => peers.find(name).ok_or(Mismatch::UnknownPeer),
         };
         let config = NearConfig {
-            peer: settings.one(&PEER)?,
+            peer: settings.one_with(&PEER, |text| Target::with_default_port(text, LANES_PORT))?,
             peer_key,
             peer_name: peers.name(&peer_key).map(str::to_owned),
             socks5: settings.optional_listener(&SOCKS5)?,
@@ -224,11 +229,14 @@ impl NearConfig {
             common: CommonConfig::resolve(settings, key, AllowRules::new(Vec::new()), find_peer)?,
         };
         listeners::check_distinct(&config.listeners(), settings)?;
+        config.check_users_are_asked(settings)?;
+        config.common.check_access(&config.ways_in(), settings)?;
         Ok(config)
     }
 
     /// What is allowed, and hardly meant.
     pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.common.access_warnings(&self.ways_in());
         let mode = self.common.mode;
         let idle = match self.history.is_some() {
             true if !mode.predicts() => format!(
@@ -239,9 +247,18 @@ impl NearConfig {
                 "with --mode {mode} and no --store nothing is saved: bytes are carried as they are; give \
                  it a --store, or use mode auto"
             ),
-            _ => return Vec::new(),
+            _ => return warnings,
         };
-        vec![idle]
+        warnings.push(idle);
+        warnings
+    }
+}
+
+impl FarConfig {
+    /// What is allowed, and hardly meant.
+    pub fn warnings(&self) -> Vec<String> {
+        let ways_in: Vec<_> = self.common.ways_in().collect();
+        self.common.access_warnings(&ways_in)
     }
 }
 
@@ -257,12 +274,18 @@ impl Options<Far> {
             (name, _) => peers.find(name).ok_or(Mismatch::UnknownPeer),
         };
         let common = CommonConfig::resolve(&settings, key, AllowRules::loopback(), find_peer)?;
+        let listen = settings.many_with(&LISTEN, address::parse_lanes)?;
+        if listen.is_empty() {
+            return Err(settings.wrong(&LISTEN, Mismatch::NoListener));
+        }
         let config = FarConfig {
-            listen: settings.one_with(&LISTEN, parse_listener)?,
+            listen,
             peers,
             common,
         };
         listeners::check_distinct(&config.listeners(), &settings)?;
+        let ways_in: Vec<_> = config.common.ways_in().collect();
+        config.common.check_access(&ways_in, &settings)?;
         Ok(config)
     }
 }
@@ -328,6 +351,7 @@ impl CommonConfig {
             forwards: settings.many_with(&FORWARD, |text| parse_forward(text, &find_peer))?,
             allow,
             exclude: ExcludeRules::new(settings.many(&EXCLUDE)?),
+            access: Access::resolve(settings)?,
             admin: resolve_admin(settings)?,
             rate: settings.optional_with(&RATE, parse_rate)?,
             mode: settings.one(&MODE)?,
@@ -442,7 +466,7 @@ impl Settings {
         &self,
         spec: &'static OptionSpec,
     ) -> Result<Option<SocketAddr>, ConfigError> {
-        self.optional_with(spec, parse_listener)
+        self.optional_with(spec, address::parse_listen)
     }
 
     fn count<T>(
@@ -551,12 +575,8 @@ fn resolve_admin(settings: &Settings) -> Result<Option<AdminConfig>, ConfigError
     }
 }
 
-fn is_loopback(address: IpAddr) -> bool {
+pub(crate) fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
-}
-
-fn parse_listener(text: &str) -> Result<SocketAddr, Mismatch> {
-    text.parse().map_err(|_| Mismatch::Listener)
 }
 
 fn parse_rate(text: &str) -> Result<BitRate, BoxedError> {
@@ -566,18 +586,31 @@ fn parse_rate(text: &str) -> Result<BitRate, BoxedError> {
     }
 }
 
-/// `LISTEN=TARGET` or `LISTEN=TARGET@PEER`.
+/// `LISTEN=TARGET` or, as ssh has it, `LISTEN:TARGET`; with `@PEER` or without.
 fn parse_forward(
     text: &str,
     find_peer: impl Fn(&str) -> Result<PublicKey, Mismatch>,
 ) -> Result<Forward, BoxedError> {
-    let (listen, rest) = text.split_once('=').ok_or(Mismatch::Forward)?;
-    let (target, peer) = rest.split_once('@').unwrap_or((rest, ""));
+    // First, for a key has equals signs.
+    let (ends, peer) = text.split_once('@').unwrap_or((text, ""));
+    let ends = ends.split_once('=').or_else(|| split_at_target(ends));
+    let (listen, target) = ends.ok_or(Mismatch::Forward)?;
     Ok(Forward {
-        listen: parse_listener(listen)?,
+        listen: address::parse_listen(listen)?,
         target: target.parse()?,
         peer: find_peer(peer)?,
     })
+}
+
+/// Splits at the colon in front of the `HOST:PORT` at the end.
+fn split_at_target(text: &str) -> Option<(&str, &str)> {
+    let (rest, _port) = text.rsplit_once(':')?;
+    let host_at = match rest.ends_with(']') {
+        true => rest.rfind('[')?,
+        false => rest.rfind(':')? + 1,
+    };
+    let listen = rest[..host_at].strip_suffix(':')?;
+    Some((listen, &text[host_at..]))
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use crate::{
     lane::{self, LaneEnd},
     last_error::LastError,
     link::{LaneSignals, SharedLink},
-    listeners::{self, BoxFuture, Door, Links, Listener, Service},
+    listeners::{self, Acceptor, BoxFuture, Links, Listener, Listening, Service},
     lookups::Lookups,
     memory::MemoryBudget,
     offered::{self, Targets},
@@ -59,8 +59,8 @@ pub struct Far {
     pace: Option<Arc<Pace>>,
     tls: ServerTls,
     started: Instant,
-    address: SocketAddr,
-    forward_addresses: Vec<SocketAddr>,
+    /// Lanes first, then forwards in their order.
+    listening: Vec<Listening>,
     descriptors: Arc<Descriptors>,
     peer_descriptors: Mutex<BTreeMap<PublicKey, PeerDescriptors>>,
     /// Changes whenever a lane begins.
@@ -78,27 +78,29 @@ struct LinkOf {
 impl Far {
     /// Binds the listeners. They run in `tasks`.
     pub async fn start(config: FarConfig, tasks: &mut Tasks) -> Result<Arc<Far>, StartError> {
-        let listener = listeners::bind(config.listen, "listen")?;
+        let mut for_lanes = Vec::new();
+        for &address in &config.listen {
+            for_lanes.push(listeners::bind(address, "listen")?);
+        }
         let common = &config.common;
-        let mut listening = Vec::new();
+        let mut for_forwards = Vec::new();
         for forward in &common.forwards {
             let listener = listeners::bind(forward.listen, "forward")?;
-            listening.push((listener, forward.clone()));
+            let service = Service::Forward(forward.target.clone());
+            for_forwards.push((listener, service, forward.peer));
         }
+        let lanes = for_lanes.iter().filter_map(Listening::lanes);
+        let forwards = for_forwards.iter();
+        let forwards =
+            forwards.filter_map(|(listener, service, _)| Listening::of(listener, service));
         let peers = Arc::new(SharedPeerKeys::new(config.peers.clone()));
-        let address = listener.local_addr().unwrap_or(config.listen);
-        let forward_addresses: Vec<SocketAddr> = listening
-            .iter()
-            .filter_map(|(listener, _)| listener.local_addr().ok())
-            .collect();
-        let listeners = forward_addresses.iter().copied().chain([address]);
-        let own = OwnAddresses::new(listeners, common);
+        let listening: Vec<Listening> = lanes.chain(forwards).collect();
+        let own = OwnAddresses::new(listening.iter().map(|listening| listening.address), common);
         let far = Arc::new(Far {
-            address,
             policy: Arc::new(SharedPolicy::new(common, own)),
-            // Lanes, the admin page, and forwards.
-            descriptors: Descriptors::of_process(2 + forward_addresses.len()),
-            forward_addresses,
+            // The admin page too.
+            descriptors: Descriptors::of_process(1 + listening.len()),
+            listening,
             peer_descriptors: Mutex::default(),
             lanes_begun: watch::Sender::new(()),
             lookups: Lookups::of_system(),
@@ -114,14 +116,14 @@ impl Far {
             peers,
             config,
         });
-        for (listener, forward) in listening {
+        for (listener, service, peer) in for_forwards {
             let links = Arc::new(LinkOf {
                 far: Arc::clone(&far),
-                peer: forward.peer,
+                peer,
             });
             let listener = Listener {
                 socket: listener,
-                service: Service::Forward(forward.target),
+                service,
                 links,
                 policy: Arc::clone(&far.policy),
                 descriptors: Arc::clone(&far.descriptors),
@@ -129,19 +131,16 @@ impl Far {
             tasks.listeners.spawn(listener.serve());
         }
         tracing::info!("allows its peers {}", far.config.common.allow.describe());
-        tasks.listeners.spawn(Arc::clone(&far).accept(listener));
+        for listener in for_lanes {
+            tasks.listeners.spawn(Arc::clone(&far).accept(listener));
+        }
         tasks.services.spawn(Arc::clone(&far).sweep());
         Ok(far)
     }
 
-    /// Where lanes are taken.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Where applications connect: forwards in their order.
-    pub fn forward_addresses(&self) -> &[SocketAddr] {
-        &self.forward_addresses
+    /// Where lanes are taken, and then where applications connect: forwards in their order.
+    pub fn listening(&self) -> &[Listening] {
+        &self.listening
     }
 
     /// Takes keys, rules and time-outs from `config`; the rest needs a restart.
@@ -151,9 +150,11 @@ impl Far {
     }
 
     async fn accept(self: Arc<Self>, listener: TcpListener) {
-        let door = Door::new(self.address, &self.descriptors);
+        let Some(acceptor) = Acceptor::new(listener, &self.descriptors) else {
+            return;
+        };
         loop {
-            let (tcp, visit) = door.accept(&listener).await;
+            let (tcp, visit, ()) = acceptor.accept(|_| Some(())).await;
             let far = Arc::clone(&self);
             tokio::spawn(async move {
                 let begun = tokio::select! {

@@ -10,6 +10,8 @@ pub mod options;
 pub mod settings;
 pub mod units;
 
+pub mod access;
+pub mod address;
 pub mod config;
 pub mod keys;
 pub mod machine;

@@ -11,13 +11,14 @@ mod socks5;
 use std::{
     future::Future,
     io,
-    net::SocketAddr,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     pin::Pin,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use refrain_admission::{Admission, Visit};
+use socket2::SockRef;
 use tokio::{
     io::AsyncReadExt,
     net::{TcpListener, TcpSocket, TcpStream},
@@ -25,6 +26,7 @@ use tokio::{
 };
 
 use crate::{
+    access::{Door, Visitor},
     descriptors::{Descriptors, FlowDescriptor},
     flow::FlowHandle,
     folded::RateLimitedLog,
@@ -65,6 +67,67 @@ pub enum Service {
     HttpProxy,
 }
 
+impl Service {
+    /// Its name in the log.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Service::Forward(_) => "forward",
+            Service::Socks5 => "socks5",
+            Service::HttpProxy => "http proxy",
+        }
+    }
+
+    /// Whether its clients name the target, and can be asked for a password.
+    pub(crate) fn is_proxy(&self) -> bool {
+        matches!(self, Service::Socks5 | Service::HttpProxy)
+    }
+}
+
+/// An address that a gateway listens on, and the purpose of it.
+#[derive(Debug, Clone)]
+pub struct Listening {
+    /// What is served there: `socks5`, `http proxy`, `forward` or `lanes`.
+    pub kind: &'static str,
+    /// The address, with the port that the system chose where port 0 was asked for.
+    pub address: SocketAddr,
+    /// Where a forward's connections go.
+    pub target: Option<Target>,
+}
+
+impl Listening {
+    pub(crate) fn of(listener: &TcpListener, service: &Service) -> Option<Listening> {
+        Some(Listening {
+            kind: service.kind(),
+            address: listener.local_addr().ok()?,
+            target: match service {
+                Service::Forward(target) => Some(target.clone()),
+                Service::Socks5 | Service::HttpProxy => None,
+            },
+        })
+    }
+
+    pub(crate) fn lanes(listener: &TcpListener) -> Option<Listening> {
+        Some(Listening {
+            kind: "lanes",
+            address: listener.local_addr().ok()?,
+            target: None,
+        })
+    }
+
+    /// Logs that it is listened on.
+    pub fn log(&self) {
+        let Listening {
+            kind,
+            address,
+            target,
+        } = self;
+        match target {
+            Some(target) => tracing::info!(kind, %address, %target, "listening"),
+            None => tracing::info!(kind, %address, "listening"),
+        }
+    }
+}
+
 /// Connections that wait in the kernel to be accepted: bursts of many are ordinary here.
 const BACKLOG: u32 = 4096;
 
@@ -78,14 +141,27 @@ pub fn bind(address: SocketAddr, what: &str) -> Result<TcpListener, BindError> {
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    let (socket, address) = match address {
+        SocketAddr::V4(_) => (TcpSocket::new_v4()?, address),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => all_addresses(v6.port())?,
+        SocketAddr::V6(_) => (TcpSocket::new_v6()?, address),
     };
     // A restart need not wait for the old connections' last states.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
+}
+
+/// A socket for all addresses of both families, whatever the system's default; of IPv4 where the
+/// system has no IPv6.
+fn all_addresses(port: u16) -> io::Result<(TcpSocket, SocketAddr)> {
+    match TcpSocket::new_v6() {
+        Ok(socket) => {
+            SockRef::from(&socket).set_only_v6(false)?;
+            Ok((socket, (Ipv6Addr::UNSPECIFIED, port).into()))
+        }
+        Err(_) => Ok((TcpSocket::new_v4()?, (Ipv4Addr::UNSPECIFIED, port).into())),
+    }
 }
 
 /// An address that cannot be listened on.
@@ -125,18 +201,19 @@ pub struct Listener {
 impl Listener {
     /// Serves until the task is aborted.
     pub async fn serve(self) {
-        let Ok(address) = self.socket.local_addr() else {
+        let Some(acceptor) = Acceptor::new(self.socket, &self.descriptors) else {
             return;
         };
-        let door = Door::new(address, &self.descriptors);
+        let door = Door::new(&self.service, acceptor.address, &self.policy);
         let refusals = RateLimitedLog::new(|line| tracing::info!("{line}"));
         loop {
-            let (tcp, visit) = door.accept(&self.socket).await;
+            let (tcp, visit, visitor) = acceptor.accept(|client| door.admit(client)).await;
             let client = Client {
                 tcp,
+                visitor,
                 visit: Arc::clone(&visit),
                 descriptor: Mutex::new(None),
-                listener: address,
+                listener: acceptor.address,
                 refusals: refusals.clone(),
                 links: Arc::clone(&self.links),
                 policy: Arc::clone(&self.policy),
@@ -156,31 +233,41 @@ impl Listener {
 }
 
 /// Accepts a listener's connections, within its bounds.
-pub struct Door {
-    admission: Arc<Admission>,
+pub struct Acceptor {
+    socket: TcpListener,
     address: SocketAddr,
+    admission: Arc<Admission>,
     failures: RateLimitedLog,
     displaced: RateLimitedLog,
 }
 
-impl Door {
-    /// The door of the listener at `address`.
-    pub fn new(address: SocketAddr, descriptors: &Descriptors) -> Door {
+impl Acceptor {
+    /// Accepts the connections of `socket`; `None` if it has no address.
+    pub fn new(socket: TcpListener, descriptors: &Descriptors) -> Option<Acceptor> {
         let warn = |line: &str| tracing::warn!("{line}");
-        Door {
-            admission: descriptors.admission(address),
+        let address = socket.local_addr().ok()?;
+        Some(Acceptor {
+            socket,
             address,
+            admission: descriptors.admission(address),
             failures: RateLimitedLog::new(warn),
             displaced: RateLimitedLog::new(warn),
-        }
+        })
     }
 
-    /// The next connection, which has proved nothing yet.
-    pub async fn accept(&self, socket: &TcpListener) -> (TcpStream, Arc<Visit>) {
+    /// The next connection that `admits` something of: an unproven one. Others are closed, and
+    /// displace none.
+    pub async fn accept<T>(
+        &self,
+        admits: impl Fn(SocketAddr) -> Option<T>,
+    ) -> (TcpStream, Arc<Visit>, T) {
         loop {
             self.admission.ready().await;
-            match socket.accept().await {
+            match self.socket.accept().await {
                 Ok((tcp, from)) => {
+                    let Some(admitted) = admits(from) else {
+                        continue;
+                    };
                     let (visit, displaces) = self.admission.enter(from);
                     if displaces {
                         self.displaced.add(format!(
@@ -190,7 +277,7 @@ impl Door {
                             from.ip()
                         ));
                     }
-                    return (tcp, Arc::new(visit));
+                    return (tcp, Arc::new(visit), admitted);
                 }
                 Err(error) => {
                     self.failures.add(format!(
@@ -208,6 +295,8 @@ impl Door {
 /// A client's connection before it is a flow.
 struct Client {
     tcp: TcpStream,
+    /// What it may do here.
+    visitor: Visitor,
     visit: Arc<Visit>,
     /// The connection's own, once it has sent a whole request.
     descriptor: Mutex<Option<FlowDescriptor>>,

@@ -27,7 +27,7 @@ use crate::{
     keys::{PublicKey, SharedPeerKeys},
     last_error::Trouble,
     link::SharedLink,
-    listeners::{self, BoxFuture, Links, Listener, Service},
+    listeners::{self, BoxFuture, Links, Listener, Listening, Service},
     lookups::Lookups,
     memory::MemoryBudget,
     offered::{self, Targets},
@@ -54,7 +54,7 @@ pub struct Near {
     /// The link has a lane that it had not.
     came_up: Notify,
     started: Instant,
-    addresses: Vec<SocketAddr>,
+    listening: Vec<Listening>,
     history: Option<Arc<History>>,
     totals: Arc<Totals>,
     descriptors: Arc<Descriptors>,
@@ -66,34 +66,34 @@ pub struct Near {
 impl Near {
     /// Binds the listeners and starts to dial. They run in `tasks`.
     pub async fn start(config: NearConfig, tasks: &mut Tasks) -> Result<Arc<Near>, StartError> {
-        let mut listening = Vec::new();
+        let mut bound = Vec::new();
         for forward in &config.common.forwards {
             let listener = listeners::bind(forward.listen, "forward")?;
-            listening.push((listener, Service::Forward(forward.target.clone())));
+            bound.push((listener, Service::Forward(forward.target.clone())));
         }
         if let Some(address) = config.socks5 {
-            listening.push((listeners::bind(address, "socks5")?, Service::Socks5));
+            bound.push((listeners::bind(address, "socks5")?, Service::Socks5));
         }
         if let Some(address) = config.http_proxy {
-            listening.push((listeners::bind(address, "http_proxy")?, Service::HttpProxy));
+            bound.push((listeners::bind(address, "http_proxy")?, Service::HttpProxy));
         }
         let common = &config.common;
         let history = match &config.history {
             Some(options) => Some(History::open(options).await?),
             None => None,
         };
-        let addresses: Vec<SocketAddr> = listening
+        let listening: Vec<Listening> = bound
             .iter()
-            .filter_map(|(listener, _)| listener.local_addr().ok())
+            .filter_map(|(listener, service)| Listening::of(listener, service))
             .collect();
-        let own = OwnAddresses::new(addresses.iter().copied(), common);
+        let own = OwnAddresses::new(listening.iter().map(|listening| listening.address), common);
         let near = Arc::new(Near {
             history,
             totals: Arc::default(),
             policy: Arc::new(SharedPolicy::new(common, own)),
             // The admin page too.
-            descriptors: Descriptors::of_process(1 + addresses.len()),
-            addresses,
+            descriptors: Descriptors::of_process(1 + listening.len()),
+            listening,
             outlook: watch::Sender::new(Outlook::Dialling),
             lookups: Lookups::of_system(),
             refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
@@ -108,7 +108,7 @@ impl Near {
             config,
         });
         near.trouble.note("not connected yet".to_owned());
-        for (listener, service) in listening {
+        for (listener, service) in bound {
             let listener = Listener {
                 socket: listener,
                 service,
@@ -123,8 +123,8 @@ impl Near {
     }
 
     /// Where applications connect: forwards in their order, then SOCKS5, then HTTP.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    pub fn listening(&self) -> &[Listening] {
+        &self.listening
     }
 
     /// Waits for the first lane of the link, once.

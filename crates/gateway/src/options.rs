@@ -18,7 +18,7 @@ use crate::settings::{Origin, Settings};
 pub struct OptionSpec {
     /// The key of the configuration file, from which the other names are made.
     pub key: &'static str,
-    /// What a value looks like, such as `SIZE`.
+    /// What a value looks like, such as `SIZE`; empty for a switch, which is on if it is given.
     pub value: &'static str,
     /// The default.
     pub default: DefaultValue,
@@ -124,10 +124,20 @@ impl OptionSpec {
             .value_name(self.value)
             .hide(!self.roles.contains(&role))
             .help(help);
+        if self.is_switch() {
+            // A value turns off what a file turns on.
+            let arg = arg.value_name("true|false").num_args(0..=1);
+            return arg.require_equals(true).default_missing_value("true");
+        }
         match self.repeats {
             true => arg.action(ArgAction::Append).value_delimiter(','),
             false => arg.action(ArgAction::Set),
         }
+    }
+
+    /// Whether it is on or off: a flag without a value, `true` or `false` elsewhere.
+    pub fn is_switch(&self) -> bool {
+        self.value.is_empty()
     }
 }
 
@@ -152,25 +162,40 @@ macro_rules! options {
 use DefaultValue::{Described, Nothing, Required, Value};
 
 options! {
-    LISTEN = OptionSpec::new(FAR, "listen", "IP:PORT", Required,
-        "Where the far end takes lanes from its peers.");
-    PEER = OptionSpec::new(TO_PEER, "peer", "HOST:PORT", Required,
-        "The far end to open lanes to.");
+    LISTEN = OptionSpec::new(FAR, "listen", "[HOST:]PORT", Value("*:7000"),
+        "Takes lanes from peers at this address: a port on all addresses, or an address, with \
+         port 7000 unless it has another. A far end may have several.").repeats();
+    PEER = OptionSpec::new(TO_PEER, "peer", "HOST[:PORT]", Required,
+        "The far end to open lanes to, at port 7000 unless another is given.");
     KEY = OptionSpec::new(ALL, "key", "FILE", Required,
         "This end's private key, made with `refrain keygen`; only its owner may read the file.");
     PEER_KEY = OptionSpec::new(ALL, "peer_key", "[NAME=]KEY|FILE", Required,
         "A public key that this end accepts, or a file of them: one per line, after its name if \
          it has one. The far end takes several, the near end exactly one. NAME is what logs, \
          tables and `forward` call the peer. A far end reloads them on SIGHUP, for new lanes.").repeats();
-    FORWARD = OptionSpec::new(BOTH, "forward", "LISTEN=TARGET[@PEER]", Nothing,
-        "Listens on an IP:PORT and opens a flow to the HOST:PORT behind the peer for each \
-         connection. A far end with several peers names one, by its name or key.").repeats();
-    SOCKS5 = OptionSpec::new(NEAR, "socks5", "IP:PORT", Nothing,
-        "Where to serve SOCKS5, without authentication: leave it on loopback unless all who \
-         can reach it may use it. Names are resolved at the far end.");
-    HTTP_PROXY = OptionSpec::new(NEAR, "http_proxy", "IP:PORT", Nothing,
-        "Where to serve as an HTTP proxy (CONNECT and http: URLs), without authentication: \
-         leave it on loopback unless all who can reach it may use it.");
+    FORWARD = OptionSpec::new(BOTH, "forward", "[HOST:]PORT:TARGET[@PEER]", Nothing,
+        "Listens on a local port or address and opens a flow to the target, a HOST:PORT behind \
+         the peer, for each connection: 8080:intranet:80, or 8080=intranet:80. A far end with \
+         several peers names one, by its name or key.").repeats();
+    SOCKS5 = OptionSpec::new(NEAR, "socks5", "[HOST:]PORT", Nothing,
+        "Serves SOCKS5 at this address, on loopback unless a host is given. Names are resolved \
+         at the far end. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.");
+    HTTP_PROXY = OptionSpec::new(NEAR, "http_proxy", "[HOST:]PORT", Nothing,
+        "Serves as an HTTP proxy (CONNECT and http: URLs) at this address, on loopback unless a \
+         host is given. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.");
+    PROXY_AUTH = OptionSpec::new(NEAR, "proxy_auth", "USER:HASH|FILE", Nothing,
+        "Asks clients of `socks5` and `http_proxy` for a user name and password: a user with the \
+         hash of the password, as `htpasswd -nB USER` prints it, or a file of such lines that \
+         only its owner may read. `openssl passwd -6` makes a HASH too. Others on the machine can \
+         see flags: prefer a file. Reloaded on SIGHUP.").repeats().secret();
+    CLIENTS = OptionSpec::new(BOTH, "clients", "ADDRESS|RANGE",
+        Described("all that can reach the listener"),
+        "Only clients with these addresses may connect to `socks5`, `http_proxy` and `forward`: an \
+         address, or a range such as 10.0.0.0/8 or fd00::/8. Others are disconnected. Clients on \
+         this machine need an entry too. Reloaded on SIGHUP.").repeats();
+    OPEN_TO_ALL = OptionSpec::new(BOTH, "open_to_all", "", Nothing,
+        "Lets `socks5`, `http_proxy` and `forward` listen beyond loopback without `clients` or \
+         `proxy_auth`: all that can reach them may use the link. Reloaded on SIGHUP.");
     ALLOW = OptionSpec::new(BOTH, "allow", "HOST:PORT",
         Described("loopback alone at the far end, nothing at the near end"),
         "A target that this end may connect to for its peer. HOST is a name, `*.suffix`, `*`, \
@@ -181,9 +206,9 @@ options! {
         "Flows to these targets are sent as they are: never chunked, cached or logged by \
          content. At the end that opens a flow a rule covers all of it, at the other end what \
          comes after the connection to the target. Written as in `allow`. Reloaded on SIGHUP.").repeats();
-    ADMIN = OptionSpec::new(BOTH, "admin", "IP:PORT", Nothing,
-        "Where to serve /healthz, /metrics and what `refrain status` shows. An address other \
-         than loopback needs a token.");
+    ADMIN = OptionSpec::new(BOTH, "admin", "[HOST:]PORT", Nothing,
+        "Where to serve /healthz, /metrics and what `refrain status` shows, on loopback unless a \
+         host is given. An address other than loopback needs a token.");
     ADMIN_TOKEN = OptionSpec::new(BOTH, "admin_token", "TOKEN", Nothing,
         "What a client of the admin page has to present as a bearer token, 16 characters or \
          more. Others on the machine can see flags: prefer `admin_token_file`.").secret();

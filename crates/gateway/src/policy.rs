@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::{
+    access::Access,
     config::{CommonConfig, Timeouts},
     refusal::Refusal,
     rules::{AllowRules, ExcludeRules},
@@ -18,6 +19,8 @@ pub struct Policy {
     pub allow: AllowRules,
     /// What is sent as it is.
     pub exclude: ExcludeRules,
+    /// Who may use the listeners for applications.
+    pub access: Access,
     /// When to give up.
     pub timeouts: Timeouts,
     own: Arc<OwnAddresses>,
@@ -57,6 +60,7 @@ impl Policy {
             own,
             allow: config.allow.clone(),
             exclude: config.exclude.clone(),
+            access: config.access.clone(),
             timeouts: config.timeouts,
         }
     }

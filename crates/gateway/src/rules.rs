@@ -140,7 +140,7 @@ pub enum RuleError {
     #[error("the port is not a number from 1 to 65535, a range such as 8000-8099, or *")]
     BadPorts,
     /// Something with a slash that is no CIDR range.
-    #[error("not a range of addresses such as 10.0.0.0/8 or [fd00::/8]")]
+    #[error("not an address or a range of addresses, such as 10.0.0.0/8 or [fd00::/8]")]
     BadNet,
     /// A CIDR range with bits set behind its prefix: probably not what its author meant.
     #[error("has bits set behind its prefix; did you mean {0}?")]
@@ -256,7 +256,12 @@ fn parse_net(text: &str) -> Result<IpNet, RuleError> {
         None if text.contains(':') => return Err(TargetError::BadIpv6.into()),
         None => text,
     };
-    let net = canonical_net(inner.parse().map_err(|_| RuleError::BadNet)?);
+    parse_bare_net(inner)
+}
+
+/// Reads a range of addresses without brackets.
+pub(crate) fn parse_bare_net(text: &str) -> Result<IpNet, RuleError> {
+    let net = canonical_net(text.parse().map_err(|_| RuleError::BadNet)?);
     if net != net.trunc() {
         return Err(RuleError::HostBits(net.trunc()));
     }

@@ -302,9 +302,25 @@ impl Settings {
         spec: &'static OptionSpec,
         reason: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> ConfigError {
-        let place = match self.values.get(spec.key).map(Vec::as_slice) {
-            Some([.., given]) => Place::of(spec, &given.text, &given.origin),
-            _ => Place {
+        let last = self
+            .values
+            .get(spec.key)
+            .map_or(0, Vec::len)
+            .saturating_sub(1);
+        self.wrong_nth(spec, last, reason)
+    }
+
+    /// The same about one of several values, from 0.
+    pub(crate) fn wrong_nth(
+        &self,
+        spec: &'static OptionSpec,
+        nth: usize,
+        reason: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> ConfigError {
+        let values = self.values.get(spec.key);
+        let place = match values.and_then(|values| values.get(nth)) {
+            Some(given) => Place::of(spec, &given.text, &given.origin),
+            None => Place {
                 spec,
                 origin: Origin::Default,
                 text: None,
@@ -415,13 +431,17 @@ fn scalar_text(
     match value {
         DeValue::String(text) => Ok(text.clone().into_owned()),
         DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
+        DeValue::Boolean(value) if spec.is_switch() => Ok(value.to_string()),
         other => Err(ConfigError::Value {
             place: Place {
                 spec,
                 origin: origin.clone(),
                 text: None,
             },
-            reason: format!("expected \"{}\", not {}", spec.value, other.type_str()).into(),
+            reason: match spec.is_switch() {
+                true => format!("expected true or false, not {}", other.type_str()).into(),
+                false => format!("expected \"{}\", not {}", spec.value, other.type_str()).into(),
+            },
         }),
     }
 }

@@ -1,22 +1,36 @@
 //! SOCKS5 (RFC 1928), the server's side, without I/O: bytes in, a request or a reply out.
 //!
-//! The method is "no authentication", the command CONNECT; a name stays a name, for the far end
-//! to resolve. A client sends a greeting, takes [`METHOD_ACCEPTED`], sends its request, and takes
-//! one reply.
+//! The method is "no authentication", or user name and password (RFC 1929) where the listener asks
+//! for them; the command is CONNECT; a name stays a name, for the far end to resolve. A client
+//! sends a greeting, takes the [`Method`], sends its login if it is asked, takes
+//! [`LOGIN_ACCEPTED`], sends its request, and takes one reply.
 //!
 //! Each parser takes all bytes received so far and answers `Ok(None)` while it needs more, which
 //! ends after at most [`MESSAGE_BYTES_MAX`] bytes; else the message and its length in bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::access::Login;
 use crate::refusal::Refusal;
 use crate::target::{Host, Target};
 
 /// No message of a client is longer than this: a request with a name of 255 bytes.
 pub const MESSAGE_BYTES_MAX: usize = 4 + 1 + 255 + 2;
 
-/// The answer to a greeting that [`parse_greeting`] accepted.
-pub const METHOD_ACCEPTED: [u8; 2] = [VERSION, NO_AUTHENTICATION];
+/// No login of a client is longer than this: two lengths with 255 bytes each.
+pub const LOGIN_BYTES_MAX: usize = 1 + 2 * (1 + 255);
+
+/// The answer to a login that is right.
+pub const LOGIN_ACCEPTED: [u8; 2] = [LOGIN_VERSION, GRANTED];
+
+/// How a listener has its clients prove who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// Not at all.
+    NoAuthentication,
+    /// By a user name and a password.
+    Password,
+}
 
 /// What a client did that ends its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -27,6 +41,12 @@ pub enum Socks5Error {
     /// The client insists on authentication.
     #[error("the client offers no SOCKS5 method without authentication")]
     NoMethod,
+    /// The client cannot sign in, and has to.
+    #[error("the client offers no user name and password, which --proxy-auth asks for")]
+    NoPassword,
+    /// A wrong user name or password, or a malformed message with them.
+    #[error("wrong user name or password")]
+    Login,
     /// BIND, UDP ASSOCIATE, or a command that SOCKS5 does not have.
     #[error("SOCKS5 command {0}; only CONNECT (1) is served")]
     Command(u8),
@@ -58,8 +78,8 @@ pub enum RequestFault {
     Port,
 }
 
-/// Reads a client's greeting.
-pub fn parse_greeting(received: &[u8]) -> Result<Option<((), usize)>, Socks5Error> {
+/// Reads a client's greeting, which must offer this method.
+pub fn parse_greeting(received: &[u8], method: Method) -> Result<Option<((), usize)>, Socks5Error> {
     let mut reader = Reader::new(received);
     let Some(version) = reader.byte() else {
         return Ok(None);
@@ -70,10 +90,31 @@ pub fn parse_greeting(received: &[u8]) -> Result<Option<((), usize)>, Socks5Erro
     let Some(methods) = reader.counted() else {
         return Ok(None);
     };
-    if !methods.contains(&NO_AUTHENTICATION) {
-        return Err(Socks5Error::NoMethod);
+    if !methods.contains(&method.code()) {
+        return Err(match method {
+            Method::NoAuthentication => Socks5Error::NoMethod,
+            Method::Password => Socks5Error::NoPassword,
+        });
     }
     Ok(Some(((), reader.position)))
+}
+
+/// Reads a client's user name and password (RFC 1929, section 2).
+pub fn parse_login(received: &[u8]) -> Result<Option<(Login, usize)>, Socks5Error> {
+    let mut reader = Reader::new(received);
+    let Some(version) = reader.byte() else {
+        return Ok(None);
+    };
+    if version != LOGIN_VERSION {
+        return Err(Socks5Error::Login);
+    }
+    let Some(user) = reader.counted() else {
+        return Ok(None);
+    };
+    let Some(password) = reader.counted() else {
+        return Ok(None);
+    };
+    Ok(Some((Login::new(user, password), reader.position)))
 }
 
 /// Reads a client's request: where it wants to go.
@@ -153,7 +194,10 @@ impl Socks5Error {
         const NO_ACCEPTABLE_METHOD: u8 = 0xff;
         match self {
             Socks5Error::Version(_) => None,
-            Socks5Error::NoMethod => Some(vec![VERSION, NO_ACCEPTABLE_METHOD]),
+            Socks5Error::NoMethod | Socks5Error::NoPassword => {
+                Some(vec![VERSION, NO_ACCEPTABLE_METHOD])
+            }
+            Socks5Error::Login => Some(vec![LOGIN_VERSION, GENERAL_FAILURE]),
             Socks5Error::Command(_) => Some(reply(COMMAND_NOT_SUPPORTED, UNKNOWN_ADDRESS)),
             Socks5Error::AddressType(_) => Some(reply(ADDRESS_NOT_SUPPORTED, UNKNOWN_ADDRESS)),
             Socks5Error::Malformed(_) => Some(reply(GENERAL_FAILURE, UNKNOWN_ADDRESS)),
@@ -161,8 +205,22 @@ impl Socks5Error {
     }
 }
 
+impl Method {
+    /// The answer to a greeting that offers it.
+    pub fn accepted(self) -> [u8; 2] {
+        [VERSION, self.code()]
+    }
+
+    fn code(self) -> u8 {
+        match self {
+            Method::NoAuthentication => 0,
+            Method::Password => 2,
+        }
+    }
+}
+
 const VERSION: u8 = 5;
-const NO_AUTHENTICATION: u8 = 0;
+const LOGIN_VERSION: u8 = 1;
 const CONNECT: u8 = 1;
 
 const IPV4: u8 = 1;
@@ -246,6 +304,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const METHODS: [Method; 2] = [Method::NoAuthentication, Method::Password];
+
     fn request(address_type: u8, address: &[u8], port: u16) -> Vec<u8> {
         let mut bytes = vec![5, 1, 0, address_type];
         bytes.extend(address);
@@ -274,7 +334,14 @@ mod tests {
 
     #[test]
     fn what_follows_a_message_is_left() {
-        assert_eq!(parse_greeting(&[5, 2, 2, 0, 99]), Ok(Some(((), 4))));
+        let greeting = [5, 2, 2, 0, 99];
+        for method in METHODS {
+            assert_eq!(parse_greeting(&greeting, method), Ok(Some(((), 4))));
+        }
+        assert_eq!(Method::NoAuthentication.accepted(), [5, 0]);
+        assert_eq!(Method::Password.accepted(), [5, 2]);
+        let login = Login::new(b"ab", b"c:d");
+        assert_eq!(parse_login(b"\x01\x02ab\x03c:dmore"), Ok(Some((login, 8))));
         let mut bytes = request(1, &[10, 0, 0, 1], 80);
         let length = bytes.len();
         bytes.extend(b"GET /");
@@ -287,8 +354,15 @@ mod tests {
         let longest = request(3, &domain(&"a".repeat(255)), 80);
         assert_eq!(longest.len(), MESSAGE_BYTES_MAX);
         for end in 0..greeting.len() {
-            assert_eq!(parse_greeting(&greeting[..end]), Ok(None));
+            assert_eq!(parse_greeting(&greeting[..end], Method::Password), Ok(None));
         }
+        let parts = ["u", "p"].map(|part| domain(&part.repeat(255)));
+        let login = [&[1], &parts.concat()[..]].concat();
+        assert_eq!(login.len(), LOGIN_BYTES_MAX);
+        for end in 0..login.len() {
+            assert_eq!(parse_login(&login[..end]), Ok(None));
+        }
+        assert!(parse_login(&login).unwrap().is_some());
         for end in 0..longest.len() {
             assert_eq!(parse_request(&longest[..end]), Ok(None));
         }
@@ -297,13 +371,18 @@ mod tests {
 
     #[test]
     fn each_fault_has_its_error_and_reply() {
-        let greeting = |bytes: &[u8]| parse_greeting(bytes).unwrap_err();
+        let greeting = |bytes: &[u8]| parse_greeting(bytes, Method::NoAuthentication).unwrap_err();
         assert_eq!(greeting(&[4, 1]), Socks5Error::Version(4));
         assert_eq!(greeting(b"GET /"), Socks5Error::Version(b'G'));
         assert_eq!(greeting(&[5, 1, 2]), Socks5Error::NoMethod);
         assert_eq!(greeting(&[5, 0]), Socks5Error::NoMethod);
         assert_eq!(Socks5Error::Version(4).reply(), None);
         assert_eq!(Socks5Error::NoMethod.reply(), Some(vec![5, 0xff]));
+        let unasked = parse_greeting(&[5, 1, 0], Method::Password).unwrap_err();
+        assert_eq!(unasked, Socks5Error::NoPassword);
+        assert_eq!(unasked.reply(), Some(vec![5, 0xff]));
+        assert_eq!(parse_login(&[5]), Err(Socks5Error::Login));
+        assert_eq!(Socks5Error::Login.reply(), Some(vec![1, 1]));
 
         let fault = |bytes: &[u8]| parse_request(bytes).unwrap_err();
         let code = |error: Socks5Error| error.reply().unwrap()[1];
@@ -345,13 +424,33 @@ mod tests {
 
     proptest! {
         #[test]
+        fn any_bytes_are_a_login_or_not(
+            version in prop_oneof![Just(1u8), any::<u8>()],
+            rest in proptest::collection::vec(any::<u8>(), 0..600),
+            user in proptest::collection::vec(any::<u8>(), 0..256),
+            password in proptest::collection::vec(any::<u8>(), 0..256),
+        ) {
+            let bytes = [&[version], &rest[..]].concat();
+            match parse_login(&bytes) {
+                Ok(Some((_, length))) => prop_assert!(length <= LOGIN_BYTES_MAX.min(bytes.len())),
+                Ok(None) => prop_assert!(bytes.len() < LOGIN_BYTES_MAX),
+                Err(_) => prop_assert!(version != 1),
+            }
+            let lengths = [user.len() as u8, password.len() as u8];
+            let written = [&[1, lengths[0]], &user[..], &lengths[1..], &password].concat();
+            let login = Login::new(&user, &password);
+            prop_assert_eq!(parse_login(&written), Ok(Some((login, written.len()))));
+        }
+
+        #[test]
         fn any_bytes_are_survived_and_no_message_grows_past_its_bound(
             start in prop_oneof![Just(vec![5u8, 1, 0, 3]), Just(vec![5, 1, 0, 4]), Just(vec![])],
             rest in proptest::collection::vec(any::<u8>(), 0..400),
         ) {
             let bytes = [start, rest].concat();
             for parsed in [
-                parse_greeting(&bytes).map(|done| done.map(|(_, length)| length)),
+                parse_greeting(&bytes, METHODS[0]).map(|done| done.map(|(_, length)| length)),
+                parse_greeting(&bytes, METHODS[1]).map(|done| done.map(|(_, length)| length)),
                 parse_request(&bytes).map(|done| done.map(|(_, length)| length)),
             ] {
                 match parsed {

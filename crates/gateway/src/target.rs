@@ -13,6 +13,9 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// The wire form's greatest length, in bytes: a name, a colon, a port, and room to spare.
 pub const TARGET_BYTES_MAX: usize = 300;
 
+/// Where far ends take lanes, unless they are told otherwise.
+pub(crate) const LANES_PORT: u16 = 7000;
+
 /// A host and a port to connect to.
 ///
 /// ```
@@ -71,6 +74,14 @@ impl Target {
             return Err(TargetError::BadPort);
         }
         Ok(Target { host, port })
+    }
+
+    /// Reads `HOST:PORT`, or `HOST` with this port.
+    pub(crate) fn with_default_port(text: &str, port: u16) -> Result<Target, TargetError> {
+        match text.contains(':') && !text.ends_with(']') {
+            true => text.parse(),
+            false => Target::new(text.parse()?, port),
+        }
     }
 
     /// Reads the wire form.
@@ -211,6 +222,30 @@ mod tests {
     }
 
     #[test]
+    fn a_port_may_be_left_out_where_there_is_a_default() {
+        let target = |text: &str| Target::with_default_port(text, 7000).map(|it| it.to_string());
+        for (text, expected) in [
+            ("Far.example.", "far.example:7000"),
+            ("far.example:7001", "far.example:7001"),
+            ("10.0.0.1", "10.0.0.1:7000"),
+            ("[::1]", "[::1]:7000"),
+            ("[::1]:7001", "[::1]:7001"),
+        ] {
+            assert_eq!(target(text).as_deref(), Ok(expected), "{text}");
+        }
+        for (text, error) in [
+            ("", TargetError::BadName),
+            ("far.example:", TargetError::BadPort),
+            (":7001", TargetError::BadName),
+            ("::1", TargetError::BadIpv6),
+            ("[::1", TargetError::NoPort),
+            ("far.example]", TargetError::BadName),
+        ] {
+            assert_eq!(target(text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
     fn each_fault_has_its_error() {
         let cases = [
             ("example.org", TargetError::NoPort),
@@ -245,6 +280,19 @@ mod tests {
             if let Ok(target) = text.parse::<Target>() {
                 let again = Target::from_wire(target.to_string().as_bytes());
                 prop_assert_eq!(again, Ok(target));
+            }
+        }
+
+        #[test]
+        fn a_default_port_changes_nothing_about_one_that_is_given(
+            text in "[a-z0-9.:\\[\\]-]{0,40}(:[0-9]{1,5})?", port in 1u16..
+        ) {
+            let target = Target::with_default_port(&text, port);
+            if let Ok(given) = text.parse::<Target>() {
+                prop_assert_eq!(target, Ok(given));
+            } else if let Ok(target) = target {
+                prop_assert_eq!(target.port, port);
+                prop_assert_eq!(target.to_string().parse(), Ok(target));
             }
         }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSize(pub u64);
 
-/// A rate in bits a second: `20Mbit`, `1.5Gbit/s`.
+/// A rate in bits a second: `20Mbit`, `20M`, `1.5Gbit/s`, or in bytes: `2.5MB/s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitRate(pub u64);
 
@@ -88,13 +88,31 @@ const BITS_PER_SECOND: Scale = Scale {
         ("kbit", 1_000),
         ("bit", 1),
     ],
+    // Without a unit of its own a prefix counts bits, as networks and their tools do.
     aliases: &[
         ("Gbit/s", 1_000_000_000),
         ("Mbit/s", 1_000_000),
         ("kbit/s", 1_000),
         ("bit/s", 1),
+        ("G", 1_000_000_000),
+        ("M", 1_000_000),
+        ("k", 1_000),
+        ("K", 1_000),
+        ("Gbps", 1_000_000_000),
+        ("Mbps", 1_000_000),
+        ("kbps", 1_000),
+        ("Kbps", 1_000),
+        ("bps", 1),
+        ("GiB/s", 8 * GIB),
+        ("MiB/s", 8 * MIB),
+        ("KiB/s", 8 * KIB),
+        ("GB/s", 8_000_000_000),
+        ("MB/s", 8_000_000),
+        ("kB/s", 8_000),
+        ("KB/s", 8_000),
+        ("B/s", 8),
     ],
-    known: "bit, kbit, Mbit, Gbit",
+    known: "bit, kbit, Mbit, Gbit, or for bytes kB/s, MB/s, GB/s",
     example: "20Mbit",
 };
 
@@ -261,6 +279,22 @@ mod tests {
         assert_eq!("4096".parse(), Ok(ByteSize(4096)));
         assert_eq!("20Mbit".parse(), Ok(BitRate(20_000_000)));
         assert_eq!("2.5Gbit/s".parse(), Ok(BitRate(2_500_000_000)));
+        for ten_megabits in [
+            "10M", "10Mbit", "10Mbit/s", "10 Mbps", "10000k", "10000K", "0.01G",
+        ] {
+            let rate = ten_megabits.parse();
+            assert_eq!(rate, Ok(BitRate(10_000_000)), "{ten_megabits}");
+        }
+        for (text, bits) in [
+            ("10MB/s", 80_000_000),
+            ("1.5kB/s", 12_000),
+            ("1KB/s", 8_000),
+            ("1MiB/s", 8 << 20),
+            ("2GiB/s", 16 << 30),
+            ("100B/s", 800),
+        ] {
+            assert_eq!(text.parse(), Ok(BitRate(bits)), "{text}");
+        }
         let seconds = |count| Ok(TimeSpan(Duration::from_secs(count)));
         assert_eq!("4s".parse(), seconds(4));
         assert_eq!("0.5h".parse(), seconds(1800));
@@ -279,7 +313,12 @@ mod tests {
         assert!(matches!(size("1MIB"), UnitError::UnknownUnit { .. }));
         let rate = "20".parse::<BitRate>().unwrap_err();
         assert_eq!(rate, UnitError::NoUnit { example: "20Mbit" });
-        assert!("20MB".parse::<BitRate>().is_err());
+        // An amount and not a rate; letters that are bits to some and bytes to others.
+        for text in ["20MB", "20Mb", "20Mb/s", "20mbit", "20M/s", "20 M B/s"] {
+            let error = text.parse::<BitRate>().unwrap_err();
+            let known = "bit, kbit, Mbit, Gbit, or for bytes kB/s, MB/s, GB/s";
+            assert_eq!(error, UnitError::UnknownUnit { known }, "{text}");
+        }
     }
 
     proptest! {

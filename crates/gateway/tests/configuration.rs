@@ -13,6 +13,8 @@ use refrain_gateway::options::{DefaultValue, FarOptions, NearOptions, OPTIONS, O
 use tempfile::TempDir;
 
 const BEGIN: &str = "<!-- options: begin -->\n";
+/// As `htpasswd -nbB -C 4 alice secret` prints it.
+const USERS: &str = "alice:$2y$04$KdFfD4bmO//6y5KEHy0RbOWKDg3Yam7gFZkmO37TZsEiSu0VmDl0O\n";
 const END: &str = "<!-- options: end -->\n";
 
 #[test]
@@ -49,9 +51,14 @@ fn section(spec: &OptionSpec) -> String {
     let repeats = if spec.repeats { " · repeats" } else { "" };
     let mut text = format!("### `{}`\n\n", spec.key);
     let (flag, value, variable) = (spec.flag(), spec.value, spec.environment());
+    let spelled = if spec.is_switch() {
+        flag
+    } else {
+        format!("{flag} {value}")
+    };
     writeln!(
         text,
-        "`{flag} {value}` · `{variable}` · {programs} · {default}{repeats}\n"
+        "`{spelled}` · `{variable}` · {programs} · {default}{repeats}\n"
     )
     .unwrap();
     writeln!(text, "{}\n", spec.help).unwrap();
@@ -64,7 +71,7 @@ fn the_far_ends_example_works() {
     let keys = Keys::new();
     let far = Far::try_parse_from(keys.flags("far.toml", "sites.keys")).unwrap();
     let config = far.options.resolve().unwrap();
-    assert_eq!(config.listen.port(), 7000);
+    assert_eq!(config.listen, ["[::]:7000".parse().unwrap()]);
     assert_eq!(config.peers.len(), 1);
     assert_eq!(config.common.forwards.len(), 1);
     assert!(config.common.admin.unwrap().token.is_some());
@@ -78,6 +85,9 @@ fn the_near_ends_example_works() {
     assert_eq!(config.peer.to_string(), "far.example.org:7000");
     assert_eq!(config.common.forwards.len(), 2);
     assert!(config.socks5.is_some() && config.http_proxy.is_some());
+    assert!(config.common.access.admits([10, 0, 0, 7].into()));
+    assert!(!config.common.access.admits([10, 0, 1, 7].into()));
+    assert_eq!(config.warnings(), [""; 0]);
 }
 
 #[derive(Parser)]
@@ -105,6 +115,8 @@ impl Keys {
         // A token in a file that only its owner can read: what a private key's file is, too.
         fs::copy(dir.path().join("own.key"), dir.path().join("token")).unwrap();
         fs::write(dir.path().join("token"), "0123456789abcdef\n").unwrap();
+        fs::copy(dir.path().join("own.key"), dir.path().join("users")).unwrap();
+        fs::write(dir.path().join("users"), USERS).unwrap();
         let peer = PrivateKey::generate().unwrap().public();
         fs::write(dir.path().join("sites.keys"), format!("{peer} bonn\n")).unwrap();
         fs::write(dir.path().join("far.pub"), format!("{peer}\n")).unwrap();
@@ -118,8 +130,9 @@ impl Keys {
         push("--config", docs().join("examples").join(example));
         push("--key", dir.join("own.key"));
         push("--peer-key", dir.join(peer_key));
-        if example == "far.toml" {
-            push("--admin-token-file", dir.join("token"));
+        match example {
+            "far.toml" => push("--admin-token-file", dir.join("token")),
+            _ => push("--proxy-auth", dir.join("users")),
         }
         flags
     }

@@ -55,7 +55,7 @@ pub fn run(corpus: &Corpus, run: Run) -> anyhow::Result<Outcome> {
         None => None,
         Some(mbit) => {
             let _inside = runtime.enter();
-            let mut config = RelayConfig::to(far.gateway.address());
+            let mut config = RelayConfig::to(far.gateway.listening()[0].address);
             config.link = LinkConfig {
                 rate: Some(Rate::mbit(mbit)),
                 ..LinkConfig::default()
@@ -63,14 +63,16 @@ pub fn run(corpus: &Corpus, run: Run) -> anyhow::Result<Outcome> {
             Some(Relay::start(config)?)
         }
     };
-    let peer = relay.as_ref().map_or(far.gateway.address(), Relay::address);
+    let far_listens = far.gateway.listening()[0].address;
+    let peer = relay.as_ref().map_or(far_listens, Relay::address);
     let forward = format!("127.0.0.1:0={origin}");
     let near = keys.near(peer, &["--forward", &forward, "--effort", run.effort])?;
-    let address = *near
+    let address = near
         .gateway
-        .addresses()
+        .listening()
         .first()
-        .context("a forward has an address")?;
+        .context("a forward has an address")?
+        .address;
     let status = || Status::of(&*near.gateway);
     let deadline = Instant::now() + Duration::from_secs(10);
     while !status().peers[0].up {

@@ -46,13 +46,21 @@ impl Ways {
             Relay::start(config)
         };
         let _inside = runtime.enter();
-        let relays = [relay_to(origin)?, relay_to(far.gateway.address())?];
+        let relays = [
+            relay_to(origin)?,
+            relay_to(far.gateway.listening()[0].address)?,
+        ];
         drop(_inside);
         let forward = format!("127.0.0.1:0={origin}");
         let near = keys.near(relays[1].address(), &["--forward", &forward])?;
         let ways = Ways {
             direct: relays[0].address(),
-            pair: *near.gateway.addresses().first().context("a forward")?,
+            pair: near
+                .gateway
+                .listening()
+                .first()
+                .context("a forward")?
+                .address,
             near,
             _far: far,
             _relays: relays,

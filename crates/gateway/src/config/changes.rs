@@ -94,6 +94,7 @@ impl CommonConfig {
             forwards,
             allow: _,
             exclude: _,
+            access: _,
             admin,
             rate,
             mode,

@@ -1,6 +1,6 @@
 //! Every address that a gateway listens on, with the option that names it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::{CommonConfig, FarConfig, Mismatch, NearConfig};
 use crate::options::{ADMIN, FORWARD, HTTP_PROXY, LISTEN, OptionSpec, SOCKS5};
@@ -23,8 +23,8 @@ impl NearConfig {
 impl FarConfig {
     /// Where peers, applications and the admin page's clients connect.
     pub fn listeners(&self) -> Vec<Listener> {
-        let own = [(&LISTEN, self.listen)];
-        own.into_iter().chain(self.common.listeners()).collect()
+        let own = self.listen.iter().map(|&address| (&LISTEN, address));
+        own.chain(self.common.listeners()).collect()
     }
 }
 
@@ -43,10 +43,27 @@ pub(super) fn check_distinct(
     settings: &Settings,
 ) -> Result<(), ConfigError> {
     for (index, (spec, address)) in listeners.iter().enumerate() {
-        let taken = |(_, other): &Listener| other == address;
-        if address.port() != 0 && listeners[..index].iter().any(taken) {
-            return Err(settings.wrong(spec, Mismatch::ListenerTwice(*address)));
+        let overlaps = |(_, other): &&Listener| overlap(*address, *other);
+        if let Some((_, other)) = listeners[..index].iter().find(overlaps) {
+            let reason = match other == address {
+                true => Mismatch::ListenerTwice(*address),
+                false => Mismatch::ListenerOverlap(*other),
+            };
+            let same_option = |(other, _): &&Listener| other.key == spec.key;
+            let nth = listeners[..index].iter().filter(same_option).count();
+            return Err(settings.wrong_nth(spec, nth, reason));
         }
     }
     Ok(())
+}
+
+/// Whether the system gives one of these addresses to one listener only, if the other has its own.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let covers = |wide: SocketAddr, narrow: SocketAddr| match wide.ip() {
+        IpAddr::V4(ip) => ip.is_unspecified() && narrow.ip().to_canonical().is_ipv4(),
+        // Of IPv4 too.
+        IpAddr::V6(ip) => ip.is_unspecified(),
+    };
+    let is_same_port = one.port() == other.port() && one.port() != 0;
+    is_same_port && (one == other || covers(one, other) || covers(other, one))
 }

@@ -10,20 +10,26 @@ pub enum Mismatch {
     /// An effort that there is not.
     #[error("expected `auto` or `max`")]
     Effort,
-    /// A listener's address that is not an IP address and a port.
-    #[error("expected IP:PORT, such as 127.0.0.1:1080 or [::]:1080")]
-    Listener,
+    /// A far end without an address to listen on.
+    #[error("lists no address, so no peer could connect")]
+    NoListener,
     /// An address that another listener has.
     #[error("two listeners at {0}")]
     ListenerTwice(SocketAddr),
-    /// A forward without `=`.
-    #[error("expected LISTEN=TARGET, such as 127.0.0.1:8080=intranet:80")]
+    /// Two addresses that one connection could reach.
+    #[error("overlaps the listener at {0}")]
+    ListenerOverlap(SocketAddr),
+    /// A forward without a listener or a target.
+    #[error(
+        "expected a listener and a target, such as 8080:intranet:80, 8080=intranet:80 or \
+         10.0.0.5:8080:intranet:80"
+    )]
     Forward,
     /// A forward to a peer whose key is not there.
     #[error("no peer of this name or key is in --peer-key")]
     UnknownPeer,
     /// A forward that could mean any of several peers.
-    #[error("there are several peers: say which, as LISTEN=TARGET@PEER")]
+    #[error("there are several peers: name one at the end, such as 8080:intranet:80@PEER")]
     WhichPeer,
     /// A near end with no peer key, or several.
     #[error("a near end has one peer: expected exactly one key, found {0}")]
@@ -34,6 +40,24 @@ pub enum Mismatch {
     /// A peer that has this gateway's own key.
     #[error("that is this gateway's own key; the other end's is printed by its `refrain keygen`")]
     OwnKey,
+    /// A switch that is neither on nor off.
+    #[error("expected `true` or `false`")]
+    Switch,
+    /// A proxy that anyone could use.
+    #[error(
+        "other machines can reach {0}: give --clients, --proxy-auth or --open-to-all, or use \
+         loopback"
+    )]
+    ProxyExposed(SocketAddr),
+    /// A forward that anyone could use.
+    #[error("other machines can reach {0}: give --clients or --open-to-all, or use loopback")]
+    ForwardExposed(SocketAddr),
+    /// Open to all, and to some only.
+    #[error("contradicts --clients")]
+    OpenToClients,
+    /// Users, and nothing that asks for them.
+    #[error("needs --socks5 or --http-proxy; a forward cannot ask for a password, use --clients")]
+    NoProxy,
     /// An admin page that anyone could read.
     #[error("other machines can reach this address: give --admin-token-file, or use loopback")]
     AdminExposed,

@@ -8,20 +8,26 @@ use tokio::{
 };
 
 use super::Client;
+use crate::access;
 use crate::http_proxy::{self, Exchange, ProxyRequest};
 
 impl Client {
     pub(super) async fn http_proxy(mut self) -> io::Result<()> {
         let mut received = Vec::new();
-        let request = self.request(
-            &mut received,
-            http_proxy::HEAD_BYTES_MAX,
-            http_proxy::parse_head,
-        );
-        let request = request.await?.and_then(|mut request| {
-            request.claim(&mut received)?;
-            Ok(request)
+        let request = self.request(&mut received, http_proxy::HEAD_BYTES_MAX, |received| {
+            let Some((request, bytes)) = http_proxy::parse_head(received)? else {
+                return Ok(None);
+            };
+            let login = access::proxy_authorization(&received[..bytes]);
+            Ok(Some(((request, login), bytes)))
         });
+        let request = match request.await? {
+            Ok((_, login)) if !self.visitor.signs_in_basic(login.as_deref()).await => {
+                return self.answer(access::HTTP_SIGN_IN).await;
+            }
+            Ok((mut request, _)) => request.claim(&mut received).map(|()| request),
+            Err(error) => Err(error),
+        };
         let (target, head, exchange) = match request {
             Ok(ProxyRequest::Connect { target }) => (target, None, Exchange::TUNNEL),
             Ok(ProxyRequest::Forward {

@@ -1,0 +1,207 @@
+//! Addresses to listen on, as people type them: `1080`, `:1080`, `localhost:1080`, `[::1]:1080`.
+//!
+//! One parser and one error for every listener. Without a host most listeners are on loopback, so
+//! that nobody is let in by accident; `*` is all addresses of this machine.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::target::{LANES_PORT, Target, TargetError, parse_port};
+
+/// Why a text is not an address to listen on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected a port, or a local address with a port: 1080, localhost:1080, 10.0.0.5:1080, \
+     [::1]:1080, or *:1080 for all addresses"
+)]
+pub struct ListenError;
+
+/// Reads the address of a listener that is on loopback if no host is given.
+///
+/// ```
+/// use refrain_gateway::address::parse_listen;
+///
+/// let loopback = "127.0.0.1:1080".parse();
+/// assert_eq!(parse_listen("1080").ok(), loopback.ok());
+/// assert_eq!(parse_listen("*:1080").unwrap().to_string(), "[::]:1080");
+/// ```
+pub fn parse_listen(text: &str) -> Result<SocketAddr, ListenError> {
+    parse(text, IpAddr::V4(Ipv4Addr::LOCALHOST), None)
+}
+
+/// Reads an address that lanes are taken at: on all addresses if no host is given, at
+/// [`LANES_PORT`] if no port is.
+pub(crate) fn parse_lanes(text: &str) -> Result<SocketAddr, ListenError> {
+    parse(text, ALL_ADDRESSES, Some(LANES_PORT))
+}
+
+/// Reads where a program connects to a listener: as that spells its address, or `HOST:PORT`.
+pub fn parse_admin(text: &str) -> Result<Target, TargetError> {
+    let without_host = text.strip_prefix('*').unwrap_or(text).strip_prefix(':');
+    let port = without_host.unwrap_or(text);
+    match is_number(port) {
+        true => Target::new(IpAddr::V4(Ipv4Addr::LOCALHOST).into(), parse_port(port)?),
+        false => text.parse(),
+    }
+}
+
+/// IPv4 too, as [`listeners::bind`](crate::listeners::bind) sees to.
+const ALL_ADDRESSES: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+
+fn parse(
+    text: &str,
+    default_host: IpAddr,
+    default_port: Option<u16>,
+) -> Result<SocketAddr, ListenError> {
+    // Also has the scopes of IPv6 addresses.
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !text.ends_with(']') => (host, Some(port)),
+        None if is_number(text) => ("", Some(text)),
+        _ if text.is_empty() => return Err(ListenError),
+        _ => (text, None),
+    };
+    let port = match port {
+        Some(port) if is_number(port) => port.parse().ok(),
+        Some(_) => None,
+        None => default_port,
+    };
+    let host = match host {
+        "" => Some(default_host),
+        "*" => Some(ALL_ADDRESSES),
+        // As itself, so that no look-up can make it another machine's.
+        name if name.eq_ignore_ascii_case("localhost") => Some(Ipv4Addr::LOCALHOST.into()),
+        bracketed if bracketed.starts_with('[') => {
+            let inner = bracketed[1..].strip_suffix(']');
+            inner.and_then(|inner| inner.parse::<Ipv6Addr>().ok().map(IpAddr::V6))
+        }
+        plain => plain.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
+    };
+    match (host, port) {
+        (Some(host), Some(port)) => Ok(SocketAddr::new(host, port)),
+        _ => Err(ListenError),
+    }
+}
+
+/// `u16::from_str` would take a plus sign.
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn each_spelling_means_its_address() {
+        for (text, address) in [
+            ("1080", "127.0.0.1:1080"),
+            (":1080", "127.0.0.1:1080"),
+            ("localhost:1080", "127.0.0.1:1080"),
+            ("LocalHost:1080", "127.0.0.1:1080"),
+            ("127.0.0.1:1080", "127.0.0.1:1080"),
+            ("[::1]:1080", "[::1]:1080"),
+            ("[::]:1080", "[::]:1080"),
+            ("*:1080", "[::]:1080"),
+            ("0.0.0.0:1080", "0.0.0.0:1080"),
+            ("0", "127.0.0.1:0"),
+            ("*:0", "[::]:0"),
+            ("[fe80::1%2]:80", "[fe80::1%2]:80"),
+        ] {
+            assert_eq!(parse_listen(text), Ok(address.parse().unwrap()), "{text}");
+        }
+        for (text, address) in [
+            ("7001", "[::]:7001"),
+            (":7001", "[::]:7001"),
+            ("*", "[::]:7000"),
+            ("*:7001", "[::]:7001"),
+            ("10.0.0.5", "10.0.0.5:7000"),
+            ("[fd00::5]", "[fd00::5]:7000"),
+            ("localhost", "127.0.0.1:7000"),
+            ("10.0.0.5:7001", "10.0.0.5:7001"),
+        ] {
+            assert_eq!(parse_lanes(text), Ok(address.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_listener_is_reached_at_what_it_is_called() {
+        let reached = |text: &str| parse_admin(text).map(|target| target.to_string());
+        for (text, target) in [
+            ("9001", "127.0.0.1:9001"),
+            (":9001", "127.0.0.1:9001"),
+            ("*:9001", "127.0.0.1:9001"),
+            ("localhost:9001", "localhost:9001"),
+            ("[::1]:9001", "[::1]:9001"),
+            ("far.example:9001", "far.example:9001"),
+        ] {
+            assert_eq!(reached(text).as_deref(), Ok(target), "{text}");
+        }
+        for text in [
+            "",
+            ":",
+            "*",
+            "0",
+            "65536",
+            "far.example",
+            "*9001",
+            ":9001:1",
+        ] {
+            assert!(reached(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_local_address_is_refused() {
+        for text in [
+            "",
+            ":",
+            "*:",
+            "[::1]:",
+            "[::1",
+            "::1:1080",
+            "[127.0.0.1]:1080",
+            "[]:1080",
+            "[::1]1080",
+            "65536",
+            ":+80",
+            "+80",
+            "-1",
+            "1080 ",
+            "256.0.0.1:0",
+            "example.org:1080",
+            "user@localhost:80",
+            "127.0.0.1:80:90",
+            "http://127.0.0.1:80",
+            "٣",
+        ] {
+            assert_eq!(parse_listen(text), Err(ListenError), "{text:?}");
+            assert_eq!(parse_lanes(text), Err(ListenError), "{text:?}");
+        }
+        for needs_port in ["*", "localhost", "10.0.0.5", "[::1]"] {
+            assert_eq!(parse_listen(needs_port), Err(ListenError), "{needs_port}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_reads_back(v4: [u8; 4], v6: [u16; 8], port: u16) {
+            for address in [SocketAddr::new(v4.into(), port), SocketAddr::new(v6.into(), port)] {
+                prop_assert_eq!(parse_listen(&address.to_string()), Ok(address));
+                prop_assert_eq!(parse_lanes(&address.to_string()), Ok(address));
+            }
+            let loopback = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+            prop_assert_eq!(parse_listen(&port.to_string()), Ok(loopback));
+        }
+
+        #[test]
+        fn any_text_parses_or_fails(text in "[0-9a-f:.*\\[\\]%]{0,24}|localhost.{0,8}|.{0,40}") {
+            let _ = parse_lanes(&text);
+            if let Ok(address) = parse_listen(&text) {
+                prop_assert_eq!(parse_listen(&address.to_string()), Ok(address));
+            }
+        }
+    }
+}
