@@ -19,13 +19,22 @@ use crate::{
 const VISITORS: usize = 1100;
 const FILES: u32 = 256;
 
-/// A new connection is served within a second while the visitors stay.
+/// New connections are served within a second while the visitors stay: the middle one of five, so
+/// that a busy machine does not decide.
 #[track_caller]
-fn assert_prompt(name: &str, serves: impl FnOnce() -> bool) {
-    let began = Instant::now();
-    assert!(serves(), "{name}: a new connection is not served");
-    let took = began.elapsed();
-    assert!(took < Duration::from_secs(1), "{name}: it took {took:?}");
+fn assert_prompt(name: &str, serves: impl Fn() -> bool) {
+    let mut times: Vec<_> = (0..5)
+        .map(|_| {
+            let began = Instant::now();
+            assert!(serves(), "{name}: a new connection is not served");
+            began.elapsed()
+        })
+        .collect();
+    times.sort();
+    assert!(
+        times[2] < Duration::from_secs(1),
+        "{name}: they took {times:?}"
+    );
 }
 
 /// A near end with each kind of listener, few file descriptors, and an origin behind its far end.
