@@ -6,7 +6,14 @@ mod watch;
 use std::{io::Write, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
+use refrain_czip::remote::{Host, ProxyChoice, RemoteError, RemoteOptions};
 use refrain_gateway::{status::Status, target::Target};
+
+/// For an answer to begin, and between its pieces.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// No gateway's status is longer.
+const PAGE_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(clap::Args, Clone)]
 pub struct StatusArguments {
@@ -53,30 +60,38 @@ fn show(arguments: &StatusArguments) -> anyhow::Result<String> {
 }
 
 fn fetch(arguments: &StatusArguments) -> anyhow::Result<String> {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .timeout_global(Some(Duration::from_secs(5)))
-        .http_status_as_error(false)
-        .build()
-        .into();
-    let mut request = agent.get(format!("http://{}/status", arguments.admin));
+    let mut options = RemoteOptions {
+        connect_timeout: TIMEOUT,
+        progress_timeout: TIMEOUT,
+        redirects_max: 0,
+        // The token is for the gateway, and its page for nobody between.
+        proxy: ProxyChoice::Direct,
+        ..RemoteOptions::default()
+    };
     if let Some(path) = &arguments.admin_token_file {
         let token = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        request = request.header("Authorization", format!("Bearer {}", token.trim()));
+        options.bearer = Some(token.trim().to_owned());
     }
-    let mut response = request.call().with_context(|| {
-        format!(
-            "no gateway answers at {}: is it running, with --admin?",
-            arguments.admin
-        )
-    })?;
-    match response.status().as_u16() {
-        200 => Ok(response.body_mut().read_to_string()?),
-        401 => bail!("the gateway wants its admin token: give --admin-token-file"),
-        other => bail!(
-            "{} answered with HTTP status {other}: is it a refrain gateway?",
-            arguments.admin
-        ),
-    }
+    let admin = &arguments.admin;
+    let other =
+        |status| format!("{admin} answered with HTTP status {status}: is it a refrain gateway?");
+    let answer =
+        Host::new(&format!("http://{admin}/"), options).and_then(|host| host.get("status"));
+    let page = match answer {
+        Ok(Some(body)) => body.read_all(PAGE_BYTES_MAX)?,
+        Ok(None) => bail!(other(404)),
+        Err(RemoteError::Status { status: 401, .. }) => {
+            bail!("the gateway wants its admin token: give --admin-token-file")
+        }
+        Err(RemoteError::Status { status, .. }) => bail!(other(status)),
+        Err(error) => {
+            return Err(error).with_context(|| {
+                format!("no gateway answers at {admin}: is it running, with --admin?")
+            });
+        }
+    };
+    let page = page.with_context(|| format!("{admin} answered with too many bytes"))?;
+    Ok(String::from_utf8(page)?)
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
