@@ -37,8 +37,8 @@ use crate::{
 const AFTER_HELP: &str = "\
 The server needs to know nothing of CZIP. A server that can send ranges of a file sends only new data. The download is \
 kept in FILE.part until FILE is whole. After Ctrl-C, a broken connection, a full disk or a power cut the same command \
-resumes it. FILE is there whole or not at all, and checked. FILE.part takes no more space than FILE. While FILE is put \
-together both are there.
+resumes it. FILE is there whole or not at all, and checked. FILE.part takes no more space than FILE and the table of \
+the archive, about 1 % of it. While FILE is put together both are there.
 
 FILE.part is a directory for its owner only. If it belongs to another user, or others can write to it, the command ends.
 

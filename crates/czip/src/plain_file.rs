@@ -8,7 +8,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat},
+    fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, statat},
     io::Errno,
 };
 
@@ -52,10 +52,49 @@ pub(crate) fn open_plain(
     }
 }
 
+/// Opens the regular file at `path` to read it, in the same way.
+///
+/// # Errors
+/// As those of [`open_plain`].
+pub(crate) fn read_plain(path: &Path) -> io::Result<File> {
+    open_plain(CWD, path, OFlags::RDONLY, Mode::empty())
+}
+
 fn is_regular(file: &OwnedFd) -> io::Result<bool> {
     Ok(FileType::from_raw_mode(fstat(file)?.st_mode) == FileType::RegularFile)
 }
 
 fn refused(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink, process::Command};
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_opened_and_nothing_is_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("file"), b"content").expect("written");
+        symlink("file", path("link")).expect("made");
+        fs::create_dir(path("folder")).expect("made");
+        let made = Command::new("mkfifo").arg(path("pipe")).status();
+        assert!(made.expect("mkfifo is there").success());
+        symlink("/dev/zero", path("device")).expect("made");
+        let content = io::read_to_string(read_plain(&path("file")).expect("a file"));
+        assert_eq!(content.expect("text"), "content");
+        for name in ["link", "folder", "pipe", "device"] {
+            let error = read_plain(&path(name)).expect_err(name);
+            assert_eq!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied,
+                "{name}: {error}"
+            );
+        }
+        let error = read_plain(&path("none")).expect_err("nothing is there");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
 }

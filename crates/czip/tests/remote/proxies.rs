@@ -315,7 +315,7 @@ fn serve(
             // With what proxies may send, and do not often.
             let interim = "HTTP/1.1 100 Continue\r\n\r\n";
             let fields = "X-Proxy: yes\r\n".repeat(200);
-            let answer = format!("{interim}HTTP/1.1 204 Connected\r\n{fields}\r\n");
+            let answer = format!("{interim}HTTP/1.1 201 Connected\r\n{fields}\r\n");
             io.write_all(answer.as_bytes())?;
             io.flush()?;
             io = secured(io, tls);
