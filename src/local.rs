@@ -2,10 +2,11 @@
 
 use std::{fmt, io, path::PathBuf, str::FromStr, time::Duration};
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context, anyhow, bail};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::{Request, body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
+use refrain_czip::remote::{Host, ProxyChoice, RemoteError, RemoteOptions};
 use refrain_gateway::{address::parse_admin, local_socket, status::Status, target::Target};
 use tokio::{net::UnixStream, time::timeout};
 
@@ -162,22 +163,26 @@ pub fn ask(place: &Place, token: Option<&str>) -> Result<Found, AskError> {
 
 /// The code and the body of an admin listener's answer.
 fn get(admin: &Target, token: Option<&str>) -> anyhow::Result<(u16, String)> {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .timeout_global(Some(WITHIN))
-        .http_status_as_error(false)
-        // A gateway is never behind the environment's proxy.
-        .proxy(None)
-        .build()
-        .into();
-    let mut request = agent.get(format!("http://{admin}/status"));
-    if let Some(token) = token {
-        request = request.header("Authorization", format!("Bearer {token}"));
+    let options = RemoteOptions {
+        connect_timeout: WITHIN,
+        progress_timeout: WITHIN,
+        redirects_max: 0,
+        // The token is for the gateway, and its page for nobody between.
+        proxy: ProxyChoice::Direct,
+        bearer: token.map(str::to_owned),
+        ..RemoteOptions::default()
+    };
+    let host = Host::new(&format!("http://{admin}/"), options)?;
+    match host.get("status") {
+        Ok(Some(body)) => {
+            let page = body.read_all(STATUS_BYTES_MAX as u64)?;
+            let page = page.context("it answered with too many bytes")?;
+            Ok((200, String::from_utf8(page)?))
+        }
+        Ok(None) => Ok((404, String::new())),
+        Err(RemoteError::Status { status, .. }) => Ok((status, String::new())),
+        Err(error) => Err(error.into()),
     }
-    let mut response = request.call()?;
-    Ok((
-        response.status().as_u16(),
-        response.body_mut().read_to_string()?,
-    ))
 }
 
 /// The same of a local socket.

@@ -4,7 +4,9 @@ use std::{
     ffi::OsString,
     io,
     path::{Path, PathBuf},
-    process, thread,
+    process,
+    sync::{Arc, Once},
+    thread,
     time::Duration,
 };
 
@@ -12,8 +14,8 @@ use anyhow::{Context, ensure};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use indicatif::ProgressBar;
 use refrain_czip::get::{
-    CacheOptions, ChunkCount, FetchBy, FrameCount, GetOptions, GetProgress, GetReport, NamedReport,
-    Phase, StoredReport, Transfer, get,
+    CacheOptions, ChunkCount, FetchBy, FrameCount, GetError, GetOptions, GetProgress, GetReport,
+    NamedReport, Phase, StoredReport, Transfer, get, partial,
 };
 use refrain_gateway::units::{ByteSize, TimeSpan};
 use serde::Serialize;
@@ -33,11 +35,14 @@ use crate::{
 };
 
 const AFTER_HELP: &str = "\
-The server needs to know nothing of CZIP; one that can send ranges of a file sends no more than what is \
-new. What came is kept in FILE.part until FILE is whole, so that after Ctrl-C, a broken connection, a \
-full disk or a power cut the same command goes on. FILE is there whole or not at all, and checked. Until then it \
-takes room for what came, for its chunks once more ($TMPDIR, or beside FILE), and for FILE: up to three times that \
-of FILE; with --archive once.
+The server needs to know nothing of CZIP. A server that can send ranges of a file sends only new data. The download is \
+kept in FILE.part until FILE is whole. After Ctrl-C, a broken connection, a full disk or a power cut the same command \
+resumes it. FILE is there whole or not at all, and checked. FILE.part takes no more space than FILE and the table of \
+the archive, about 1 % of it. While FILE is put together both are there.
+
+FILE.part is a directory for its owner only. If it belongs to another user, or others can write to it, the command ends.
+
+Proxies are those of http_proxy, https_proxy, all_proxy and no_proxy, as curl reads them.
 
 The content of an archive of several files is one stream, with nothing between them, and is refused without \
 --joined. For the tree: `get --archive` and then `extract`, or `extract URL -o DIR`.";
@@ -45,7 +50,7 @@ The content of an archive of several files is one stream, with nothing between t
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct GetArguments {
-    /// Where the archive is: http or https. Proxies are taken from the environment
+    /// Where the archive is: http or https
     #[arg(value_name = "URL", value_parser = bounded::web_address)]
     url: String,
     /// Where what is in it goes: a file, or a link to one. `cat URL` and, for one file of several,
@@ -153,6 +158,8 @@ struct Report {
     changes: u32,
     /// How often what came was damaged, and asked for again.
     damaged: u32,
+    /// Whether the server sends ranges. If not, the archive came from its beginning on.
+    ranges: bool,
     seconds: f64,
 }
 
@@ -255,7 +262,8 @@ pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
          cat URL` and `refrain czip extract URL PATH -o -`"
     );
     let interrupt = Interrupt::listen()?;
-    end_soon_after(&interrupt).context("no thread can be started")?;
+    let leftover = Arc::new(Leftover::new(&arguments.output));
+    end_soon_after(&interrupt, &leftover).context("no thread can be started")?;
     let bar = progress::bar(progress::SOME_BYTES);
     let mut phase = None;
     let got = get(
@@ -268,8 +276,25 @@ pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
         },
     );
     bar.finish_and_clear();
-    let report = interrupt.or(got.map_err(Into::into))?;
+    // What another get has there is not of this one.
+    if got
+        .as_ref()
+        .is_err_and(|error| !matches!(error, GetError::Busy { .. }))
+    {
+        leftover.report();
+    }
+    let report = interrupt.or(got.map_err(|error| match error {
+        GetError::Remote(error) => open::failed(error),
+        error => error.into(),
+    }))?;
     tell_of(&report);
+    if report.is_without_ranges && (arguments.cache.is_some() || !arguments.seed.is_empty()) {
+        tell(format_args!(
+            "the server sends no ranges, so {} of the archive came from its beginning on: seeds and a cache \
+             save little there",
+            bytes(report.transferred().bytes)
+        ));
+    }
     if report.plain_bytes.is_none() && arguments.keys.are_given() {
         tell(format_args!(
             "the archive is kept as it is, which takes no keys: none was used"
@@ -290,8 +315,8 @@ fn parse_seed(text: OsString) -> Result<PathBuf, &'static str> {
 }
 
 /// A server that sends nothing keeps nobody waiting: after Ctrl-C there is nothing to tidy up.
-fn end_soon_after(interrupt: &Interrupt) -> io::Result<()> {
-    let interrupt = interrupt.clone();
+fn end_soon_after(interrupt: &Interrupt, leftover: &Arc<Leftover>) -> io::Result<()> {
+    let (interrupt, leftover) = (interrupt.clone(), leftover.clone());
     thread::Builder::new().spawn(move || {
         let exit_code = loop {
             match interrupt.check() {
@@ -300,9 +325,53 @@ fn end_soon_after(interrupt: &Interrupt) -> io::Result<()> {
             }
         };
         thread::sleep(Duration::from_secs(1));
+        leftover.report();
         process::exit(exit_code.into());
     })?;
     Ok(())
+}
+
+/// What a get that does not finish leaves, which is reported once.
+struct Leftover {
+    output: PathBuf,
+    reported: Once,
+}
+
+impl Leftover {
+    fn new(output: &Path) -> Self {
+        Self {
+            output: output.to_owned(),
+            reported: Once::new(),
+        }
+    }
+
+    fn report(&self) {
+        self.reported.call_once(|| {
+            if let Some(left) = partial(&self.output) {
+                tell(format_args!(
+                    "{} keeps {} of the download. To resume it, run the same command again. To remove it: \
+                     rm -r {}",
+                    printable_path(&left.path),
+                    bytes(left.bytes),
+                    shell_word(&left.path)
+                ));
+            }
+        });
+    }
+}
+
+/// A path as a shell takes it for one word, which is no option.
+fn shell_word(path: &Path) -> String {
+    let path = path.display().to_string();
+    let path = match path.starts_with('-') {
+        true => format!("./{path}"),
+        false => path,
+    };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(&byte);
+    match path.bytes().all(is_plain) {
+        true => path,
+        false => format!("'{}'", path.replace('\'', "'\\''")),
+    }
 }
 
 fn options(arguments: &GetArguments, bar: &ProgressBar) -> anyhow::Result<GetOptions> {
@@ -423,6 +492,7 @@ impl Report {
             not_by_name: report.not_by_name.map(|reason| reason.to_string()),
             changes: report.changes,
             damaged: report.damaged,
+            ranges: !report.is_without_ranges,
             seconds: report.elapsed.as_secs_f64(),
         }
     }
@@ -517,5 +587,30 @@ impl Stored {
             (whence, what)
         })
         .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_path_is_one_word_of_a_shell() {
+        for path in [
+            "out.part",
+            "a b/it's.part",
+            "$HOME \"x\".part",
+            "-rf.part",
+            "ü.part",
+            "a\nb",
+        ] {
+            let script = format!("printf %s {}", shell_word(Path::new(path)));
+            let printed = Command::new("sh").args(["-c", &script]).output();
+            let printed = String::from_utf8(printed.expect("a shell is there").stdout);
+            let printed = printed.expect("text");
+            assert_eq!(printed.strip_prefix("./").unwrap_or(&printed), path);
+        }
     }
 }

@@ -10,9 +10,9 @@ use std::{
 
 use anyhow::Context;
 use refrain_czip::{
-    archive::{Archive, CacheBytes, FileSource, RemoteSource, Source},
+    archive::{Archive, CacheBytes, FileSource, RemoteSource, RemoteSourceError, Source},
     format::{FormatError, catalog::Entry},
-    remote::RemoteOptions,
+    remote::{RemoteError, RemoteOptions},
 };
 use refrain_gateway::units::TimeSpan;
 
@@ -23,7 +23,9 @@ use super::{
     retry,
     standard_io::{self, EndableInput},
 };
-use crate::{interrupt::Interrupt, progress, table::printable_path, told::tell};
+use crate::{
+    interrupt::Interrupt, progress, table::printable_path, told::tell, wrong::WrongArguments,
+};
 
 /// What a path is called when it stands for standard input or output.
 pub const STANDARD: &str = "-";
@@ -112,6 +114,10 @@ fn source(
         };
         retry::wait(&mut options, access.timeout);
         let source = RemoteSource::open(url, options, RemoteSource::CACHE_BYTES);
+        let source = source.map_err(|error| match error {
+            RemoteSourceError::Remote(error) => failed(error),
+            error => error.into(),
+        });
         let source = source.with_context(called)?;
         return Ok(Box::new(source));
     }
@@ -121,6 +127,14 @@ fn source(
     };
     let source = file.and_then(FileSource::new).with_context(called)?;
     Ok(Box::new(source))
+}
+
+/// A proxy variable that cannot be used is as arguments that cannot be.
+pub fn failed(error: RemoteError) -> anyhow::Error {
+    match error {
+        RemoteError::Proxy { .. } => WrongArguments(error.into()).into(),
+        error => error.into(),
+    }
 }
 
 /// The address, if it is one rather than a path.

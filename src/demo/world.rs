@@ -13,6 +13,7 @@ use axum::{
     extract::{Path, State},
     http::StatusCode,
 };
+use refrain_czip::remote::{Host, ProxyChoice, RemoteOptions};
 use refrain_gateway::{
     far::Far,
     loopback::{FAR_THREADS, Keys, NEAR_THREADS, Running},
@@ -28,8 +29,7 @@ pub struct World {
     near: Running<Near>,
     _far: Running<Far>,
     origin: Option<Runtime>,
-    client: ureq::Agent,
-    address: SocketAddr,
+    client: Host,
 }
 
 impl World {
@@ -48,20 +48,18 @@ impl World {
             far.gateway.listening()[0].address,
             &["--forward", &forward, "--effort", effort],
         )?;
+        let forward = near.gateway.listening().first();
+        let address = forward.context("a forward has an address")?.address;
+        let options = RemoteOptions {
+            connections: 1,
+            proxy: ProxyChoice::Direct,
+            ..RemoteOptions::default()
+        };
         let world = World {
-            address: near
-                .gateway
-                .listening()
-                .first()
-                .context("a forward has an address")?
-                .address,
+            client: Host::new(&format!("http://{address}/"), options)?,
             near,
             _far: far,
             origin: Some(origin),
-            client: ureq::Agent::config_builder()
-                .timeout_global(None)
-                .build()
-                .into(),
         };
         world.wait_until_up()?;
         Ok(world)
@@ -69,12 +67,9 @@ impl World {
 
     /// Fetches an object through the pair.
     pub fn fetch(&self, index: usize) -> anyhow::Result<Vec<u8>> {
-        let mut response = self
-            .client
-            .get(format!("http://{}/{index}", self.address))
-            .call()?;
-        let body = response.body_mut().with_config().limit(u64::MAX);
-        Ok(body.read_to_vec()?)
+        let body = self.client.get(&index.to_string())?;
+        let body = body.context("it is served")?.read_all(u64::MAX)?;
+        body.context("it has an end")
     }
 
     /// The near gateway's status.

@@ -146,8 +146,11 @@ fn a_get_that_a_signal_ended_goes_on_with_what_came() {
             .spawn()
             .expect("the program runs");
         eventually("what the server may send has come", || {
-            let part = fs::metadata(world.path("out.part/archive")).ok()?;
-            (part.blocks() * 512 > 11 << 18).then_some(())
+            let taken = ["archive", "chunks"].map(|name| {
+                let part = fs::metadata(world.path("out.part").join(name));
+                part.map_or(0, |part| part.blocks() * 512)
+            });
+            (taken.iter().sum::<u64>() > 11 << 18).then_some(())
         });
         let kill = format!("kill -{signal} {}", get.id());
         let sent = Command::new("sh").args(["-c", &kill]).status();
@@ -365,7 +368,8 @@ fn a_server_that_stops_sending_is_asked_again_and_each_time_that_is_said() {
     let get = ["get", &server.url(), "-o", "out", "--connections", "1"];
     let (code, error) = world.fails(&[&get[..], &["--timeout", "200ms"]].concat());
     assert_eq!(code, Some(1));
-    let lines: Vec<_> = error.lines().collect();
+    let lines = error.lines().filter(|line| !line.contains("out.part"));
+    let lines: Vec<_> = lines.collect();
     let [retries @ .., end] = &lines[..] else {
         panic!("{error}");
     };
@@ -384,22 +388,6 @@ fn a_server_that_stops_sending_is_asked_again_and_each_time_that_is_said() {
 #[test]
 fn a_full_disk_is_named_and_the_same_command_goes_on() {
     let world = World::new();
-    let content = noise(1, 1 << 20);
-    let server = Server::start(archive(&world, &content), u64::MAX);
-    // Stands for a full disk, where what is put together does not find room.
-    let get = ["get", &server.url(), "-o", "out"];
-    world.write("out.part/lock", b"");
-    symlink("/dev/full", world.path("out.part/whole")).expect("made");
-    let (_, error) = world.fails(&get);
-    assert!(
-        error.contains("out.part/whole: No space left")
-            && error.contains("the same command goes on"),
-        "{error}"
-    );
-    fs::remove_file(world.path("out.part/whole")).expect("there");
-    let report = world.json(&get);
-    assert_eq!(report["from_server"]["chunks"], 0);
-    assert_eq!(fs::read(world.path("out")).expect("there"), content);
     let Some(_disk) = SmallDisk::mount(world.path("disk")) else {
         return;
     };
@@ -408,6 +396,110 @@ fn a_full_disk_is_named_and_the_same_command_goes_on() {
     assert!(
         error.contains("disk/out.part/") && error.contains("the same command goes on"),
         "{error}"
+    );
+    assert!(error.contains("rm -r disk/out.part\n"), "{error}");
+}
+
+#[test]
+fn what_a_get_leaves_is_reported_with_what_resumes_and_removes_it() {
+    let world = World::new();
+    let content = noise(1, 4 << 20);
+    let archive = archive(&world, &content);
+    for (output, word) in [("out", "out.part"), ("a b", "'a b.part'")] {
+        let server = Server::start(archive.clone(), 2 << 20);
+        let get = ["get", &server.url(), "-o", output, "--timeout", "200ms"];
+        let (code, error) = world.fails(&get);
+        assert_eq!(code, Some(1));
+        let lines: Vec<_> = error
+            .lines()
+            .filter(|line| line.contains(".part"))
+            .collect();
+        let [line] = lines[..] else {
+            panic!("{error}");
+        };
+        assert!(line.contains(&format!("{output}.part keeps ")), "{line}");
+        assert!(
+            line.contains(" MB of the download") || line.contains(" kB of the"),
+            "{line}"
+        );
+        assert!(line.contains("run the same command again"), "{line}");
+        assert!(line.ends_with(&format!("rm -r {word}")), "{line}");
+        // What it says removes it.
+        let (_, command) = line.split_once("To remove it: ").expect("a command");
+        let mut shell = Command::new("sh");
+        let removed = shell
+            .args(["-c", command])
+            .current_dir(world.0.path())
+            .status();
+        assert!(removed.expect("a shell is there").success());
+        assert!(!world.path(&format!("{output}.part")).exists());
+    }
+    // Where nothing came nothing is left, and nothing reported.
+    let (_, error) = world.fails(&["get", "http://127.0.0.1:9/", "-o", "out"]);
+    assert!(!error.contains(".part"), "{error}");
+}
+
+#[test]
+fn an_interrupted_get_reports_what_it_leaves() {
+    let world = World::new();
+    let server = Server::start(archive(&world, &noise(1, 4 << 20)), 2 << 20);
+    let get = command(&["czip", "get", &server.url(), "-o", "out"])
+        .current_dir(world.0.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    eventually("what the server may send was sent", || {
+        (server.sent.load(SeqCst) >= 2 << 20).then_some(())
+    });
+    let kill = format!("kill -INT {}", get.id());
+    let sent = Command::new("sh").args(["-c", &kill]).status();
+    assert!(sent.expect("a shell is there").success());
+    // The server sends nothing more: who waits for it is ended all the same.
+    let ended = get.wait_with_output().expect("it ends");
+    assert_eq!(ended.status.code(), Some(130));
+    let error = String::from_utf8(ended.stderr).expect("text");
+    assert_eq!(error.matches("rm -r out.part").count(), 1, "{error}");
+}
+
+#[test]
+fn a_server_without_ranges_is_reported_where_seeds_should_have_saved_something() {
+    let world = World::new();
+    let content = noise(1, 1 << 20);
+    let archive = archive(&world, &content);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}/x", listener.local_addr().expect("it is bound"));
+    let whole = archive.clone();
+    thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.expect("a connection");
+            let lines = BufReader::new(connection.try_clone().expect("a handle")).lines();
+            for line in lines.map_while(Result::ok) {
+                if line.is_empty() {
+                    break;
+                }
+            }
+            let length = whole.len();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+            let _ = connection.write_all(head.as_bytes());
+            let _ = connection.write_all(&whole);
+        }
+    });
+    let told = |more: &[&str]| {
+        let output = world.run_with(&[&["get", &url, "-o", "out"], more].concat(), b"");
+        assert!(output.status.success());
+        let error = String::from_utf8(output.stderr).expect("text");
+        error.matches("the server sends no ranges").count()
+    };
+    assert_eq!(told(&["--seed", "content"]), 1);
+    assert_eq!(told(&["--cache", "cache"]), 1);
+    // Who expects nothing to be saved is not told that nothing was.
+    assert_eq!(told(&[]), 0);
+    assert_eq!(world.json(&["get", &url, "-o", "out"])["ranges"], false);
+    let server = Server::start(archive, u64::MAX);
+    assert_eq!(
+        world.json(&["get", &server.url(), "-o", "out"])["ranges"],
+        true
     );
 }
 

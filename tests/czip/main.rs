@@ -10,6 +10,7 @@ mod folders;
 mod gets;
 mod keys;
 mod outputs;
+mod proxies;
 mod proxying;
 mod serving;
 

@@ -33,6 +33,7 @@ mod keys;
 mod local;
 mod named;
 mod opening;
+mod part_folder;
 mod places;
 mod presence;
 mod records;
@@ -47,6 +48,7 @@ pub use cache::CacheOptions;
 pub use error::GetError;
 pub use keys::{KeySource, Keys};
 pub use named::FetchBy;
+pub use part_folder::{Partial, partial};
 pub use report::{
     ChunkCount, FrameCount, GetReport, NamedReport, NotByName, ServerProblem, StoredReport,
     Transfer, UnusedSeed,
@@ -64,9 +66,10 @@ use crate::{
     remote::{Counters, Remote, RemoteError, RemoteOptions, union},
 };
 use cache::Cache;
-use local::{Begun, Local, PartFolder};
+use local::{Begun, Local};
 use named::Named;
 use opening::{IfEncrypted, Opened};
+use part_folder::PartFolder;
 use presence::Presence;
 use seeds::Seeds;
 use stored::Stored;
@@ -198,7 +201,7 @@ pub fn get(
         }
     }
     // The file is there. What was beside it is of no use any more, and may as well stay.
-    let _ = folder.remove();
+    folder.remove();
     report.named = named.map_or_else(Vec::new, Named::reports);
     report.elapsed = begun.elapsed();
     Ok(report)
@@ -221,6 +224,10 @@ fn get_once(
     report: &mut GetReport,
     progress: Progress<'_>,
 ) -> Result<(), GetError> {
+    let index = (options.index_bytes / 3, options.temporary.as_path());
+    // What is wrong with it shows before anything is fetched.
+    let cache = options.cache.as_ref();
+    let cache = cache.map(|cache| Cache::open(cache, index)).transpose()?;
     let first_bytes = match options.edges.is_empty() {
         true => opening::FIRST_BYTES,
         false => opening::FIRST_BYTES_WITH_EDGES,
@@ -229,6 +236,7 @@ fn get_once(
         url,
         RemoteOptions {
             first_bytes,
+            has_digests: true,
             ..options.remote.clone()
         },
     )?;
@@ -241,7 +249,6 @@ fn get_once(
     let opened = opening::open(&remote, first_bytes, if_encrypted);
     report.header += transfer(Counters::default(), remote.counters());
     let Opened { header, pieces } = opened?;
-    let index = (options.index_bytes / 3, options.temporary.as_path());
     let Begun {
         archive,
         is_resumed,
@@ -252,16 +259,12 @@ fn get_once(
         && !(options.keeps_archive || options.joins_files)
     {
         if !is_resumed && old.is_none() {
-            let _ = folder.remove();
+            folder.remove();
         }
         let url = remote.url();
         return Err(GetError::SeveralEntries { url, entries });
     }
     let came = (pieces.iter()).map(|(offset, bytes)| *offset..offset + bytes.len() as u64);
-    let cache = match &options.cache {
-        Some(cache) => Some(Cache::open(cache, index)?),
-        None => None,
-    };
     let mut getting = Getting {
         remote: &remote,
         presence: Presence::new(archive.root()),
@@ -280,14 +283,15 @@ fn get_once(
     let keeps_archive = options.keeps_archive;
     getting.choose_names(keeps_archive);
     let mut seeds = getting.look_at_seeds((output, folder), options, index)?;
-    let fetched = getting.fetch_all(keeps_archive, &mut old, &mut seeds);
+    let fetched = getting.fetch_all(folder, keeps_archive, &mut old, &mut seeds);
+    getting.report.is_without_ranges |= !remote.has_ranges();
     // What came is of use for the next get, whatever became of this one.
     if let Some(cache) = getting.cache.take() {
         getting.report.cache_damaged += cache.damaged();
         getting.report.cache_failure = cache.finish();
     }
     fetched?;
-    getting.finish(output, folder, options)
+    getting.finish(folder, options)
 }
 
 /// A get at work.
@@ -343,6 +347,7 @@ impl Getting<'_> {
     /// Until all chunks are here, or all of the archive.
     fn fetch_all(
         &mut self,
+        folder: &PartFolder,
         keeps_archive: bool,
         old: &mut Option<local::OldChunks>,
         seeds: &mut Seeds,
@@ -363,6 +368,9 @@ impl Getting<'_> {
         }
         self.keep_parts()?;
         self.find_chunks(old, seeds)?;
+        // What is of use of them was taken.
+        *old = None;
+        folder.remove_file("chunks.old");
         if keeps_archive {
             return self.fetch_archive();
         }

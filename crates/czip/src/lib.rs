@@ -15,6 +15,7 @@ pub mod get;
 mod index;
 pub mod method;
 pub mod mount;
+mod plain_file;
 pub mod remote;
 mod segments;
 pub mod serve;

@@ -9,6 +9,7 @@
 //! | answers several ranges at once wrongly | asking for one range at a time, over several connections |
 //! | lies about what it sends | a strict look at `Content-Range`, lengths and encodings |
 //! | has another file than a minute ago | `If-Range`, and a look at `ETag`, `Last-Modified`, length |
+//! | is one of several, with equal files | a look at the first bytes, where digests check the others |
 //! | breaks off, stalls, is busy | trying again from that byte on, later and later |
 //! | redirects | going there, and staying there; asking anew once that has expired |
 //!
@@ -36,6 +37,8 @@ mod address;
 mod agent;
 mod attempts;
 mod body;
+mod client;
+mod connector;
 mod content_range;
 mod counters;
 mod error;
@@ -44,9 +47,11 @@ mod host;
 mod opening;
 mod options;
 mod part;
+mod proxies;
 mod ranges;
 mod reading;
 mod retry;
+mod runtime;
 mod server;
 mod validator;
 mod whole;
@@ -63,11 +68,17 @@ use std::{
 
 pub use address::check_address;
 pub use counters::Counters;
-pub use error::{Lie, RedirectProblem, RemoteError, UrlProblem};
+pub use error::{ConnectionError, Lie, ProxyProblem, RedirectProblem, RemoteError, UrlProblem};
+pub use host::{Host, HostBody};
 pub use options::{ProxyChoice, RemoteOptions};
 pub use ranges::{join, split, union};
 pub use retry::{OnRetry, Retry};
-pub(crate) use {attempts::Attempts, host::Host};
+pub(crate) use {
+    agent::{FIELDS_MAX, HEAD_BYTES_MAX},
+    attempts::Attempts,
+    connector::Connector,
+    error::causes,
+};
 
 pub(crate) use address::parse as parse_address;
 use fetch::Fetched;
@@ -120,7 +131,7 @@ impl Remote {
             }
             Answer::Whole(body) => {
                 remote.remember_whole(Whole::begun(body));
-                let wanted = remote.server.options.first_bytes as u64;
+                let wanted = remote.server.client.options.first_bytes as u64;
                 let wanted = wanted.min(remote.server.len().unwrap_or(u64::MAX));
                 let mut first = Vec::new();
                 remote.read_whole(0..wanted, &mut |_, bytes: &[u8]| {
@@ -130,6 +141,7 @@ impl Remote {
                 remote.first = first;
             }
         }
+        remote.server.remember_first(&remote.first);
         Ok(remote)
     }
 
@@ -163,7 +175,7 @@ impl Remote {
 
     /// What was asked for and got so far.
     pub fn counters(&self) -> Counters {
-        self.server.tally.counters()
+        self.server.client.tally.counters()
     }
 
     /// The first bytes, as far as they are used.
@@ -268,7 +280,7 @@ impl Remote {
             return Ok(());
         }
         if self.has_ranges() {
-            let options = &self.server.options;
+            let options = &self.server.client.options;
             let joined_max = options.requests_max.min(requests_max);
             let joined = join(&left, options.gap_bytes, joined_max);
             let pieces_max = options.pieces_max.min(requests_max);

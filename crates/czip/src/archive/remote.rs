@@ -86,6 +86,7 @@ impl RemoteSource {
             url,
             RemoteOptions {
                 first_bytes,
+                has_digests: true,
                 ..options
             },
         )?;

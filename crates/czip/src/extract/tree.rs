@@ -18,10 +18,7 @@ use rustix::{
 };
 
 use super::ExtractError;
-
-const FOLDER: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::CLOEXEC);
+use crate::plain_file::FOLDER;
 
 pub(super) struct Tree {
     target: PathBuf,

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     format::{ChunkName, digest},
+    plain_file::read_plain,
     segments::{self, Entry, Writing},
 };
 
@@ -189,7 +190,7 @@ impl Segment {
     fn file(&mut self) -> Option<&File> {
         if !self.is_opened {
             self.is_opened = true;
-            self.chunks = File::open(&self.path).ok();
+            self.chunks = read_plain(&self.path).ok();
         }
         self.chunks.as_ref()
     }

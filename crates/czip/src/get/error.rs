@@ -100,6 +100,18 @@ pub enum GetError {
         /// The folder in which it keeps what it has.
         path: PathBuf,
     },
+    /// The folder for what came may have been put there by somebody else, who could have this get write to
+    /// any file.
+    #[error(
+        "cannot keep the download in {:?}: {why} (remove it, or choose another output)",
+        .path.display().to_string()
+    )]
+    UnsafePart {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// Names do not find room.
     #[error("the index of chunk names failed: {0}")]
     Index(#[from] IndexError),

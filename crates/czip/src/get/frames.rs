@@ -228,8 +228,17 @@ impl Getting<'_> {
             if let Some(wrong) = self.take_chunks(wanted, &plain)? {
                 return Err(wrong);
             }
+            self.free(wanted);
         }
         Ok(())
+    }
+
+    /// The chunks of a frame are here: the frame is not kept as well, unless nothing but it tells which
+    /// they are.
+    fn free(&self, wanted: &Wanted) {
+        if self.naming.is_some() {
+            self.archive.source().free(wanted.range());
+        }
     }
 
     /// Takes missing chunks out of a frame that has arrived; or puts it into `later` if its base is not
@@ -267,7 +276,7 @@ impl Getting<'_> {
             // The base may hold what no chunk does.
             Some(_) if base.is_some() => later.push(wanted),
             Some(error) => return Err(error),
-            None => {}
+            None => self.free(wanted),
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `lock` | nothing; is locked by the get that is at work |
 //! | `header` | the header of the archive, last of all written |
-//! | `archive` | the archive, with holes where it was not fetched |
+//! | `archive` | the archive, with holes where it was not fetched, or is in `chunks` |
 //! | `chunks` | the plain bytes of its chunks, stream by stream in order of number, with holes |
 //! | `whole` | the output, as it is put together |
 //! | `archive.old`, `chunks.old` | the same of another archive that was at that address before |
@@ -16,12 +16,13 @@
 //! has its name. So nothing that a crash or a power cut left is believed.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
-    io,
+    fs::File,
+    io::{self, Read},
+    ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{
-        OnceLock,
+        Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
@@ -29,6 +30,7 @@ use std::{
 use super::{
     GetError,
     keys::KeySource,
+    part_folder::PartFolder,
     places::{Place, Places},
 };
 use crate::{
@@ -36,80 +38,28 @@ use crate::{
     format::{ChunkName, Stream, header::Header, root::Root},
 };
 
-/// The folder in which a get keeps what it has.
-pub(super) struct PartFolder {
-    path: PathBuf,
-    /// Locked while it is there.
-    _lock: File,
-}
+/// No file system has larger blocks, but rare ones.
+const BLOCK_BYTES: u64 = 64 << 10;
 
-impl PartFolder {
-    /// The folder for what becomes `output`.
-    pub(super) fn open(output: &Path) -> Result<Self, GetError> {
-        let mut path = output.as_os_str().to_owned();
-        path.push(".part");
-        let path = PathBuf::from(path);
-        let at = |error| GetError::Local {
-            path: path.clone(),
-            error,
-        };
-        match fs::create_dir(&path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(at(error)),
-            _ => {}
-        }
-        let mut options = OpenOptions::new();
-        let lock = options.create(true).truncate(false).write(true);
-        let lock = lock.open(path.join("lock")).map_err(at)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(GetError::Busy { path }),
-            Err(TryLockError::Error(error)) => return Err(at(error)),
-        }
-        Ok(Self { path, _lock: lock })
-    }
-
-    pub(super) fn file(&self, name: &str) -> PathBuf {
-        self.path.join(name)
-    }
-
-    /// Opens a file in it, and makes it if it is not there.
-    pub(super) fn create(&self, name: &str) -> Result<File, GetError> {
-        let path = self.file(name);
-        let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(false);
-        options
-            .open(&path)
-            .map_err(|error| GetError::Local { path, error })
-    }
-
-    /// What an earlier get left of the archive with `header` may be used as it is; what it left of
-    /// another is put aside. True in the first case.
-    fn begin(&self, header: &Header) -> Result<bool, GetError> {
-        let is_same = fs::read(self.file("header")).is_ok_and(|was| was == header.to_bytes());
-        if !is_same {
-            let _ = fs::remove_file(self.file("header"));
-            for name in ["archive", "chunks"] {
-                let (from, to) = (self.file(name), self.file(&format!("{name}.old")));
-                if from.exists() {
-                    fs::rename(&from, to).map_err(|error| GetError::Local { path: from, error })?;
-                }
+/// What an earlier get left of the archive with `header` may be used as it is; what it left of another is
+/// put aside. True in the first case.
+fn is_resumed(folder: &PartFolder, header: &Header) -> Result<bool, GetError> {
+    let expected = header.to_bytes();
+    // More is read than it should have, so that a longer file is another one.
+    let mut was = Vec::with_capacity(expected.len() + 1);
+    let is_same = folder.read("header").is_ok_and(|file| {
+        let read = file.take(expected.len() as u64 + 1).read_to_end(&mut was);
+        read.is_ok() && was == expected
+    });
+    if !is_same {
+        folder.remove_file("header");
+        for name in ["archive", "chunks"] {
+            if folder.has(name) {
+                folder.rename(name, &format!("{name}.old"))?;
             }
         }
-        Ok(is_same)
     }
-
-    /// Removes it if nothing is kept in it.
-    pub(super) fn remove_if_empty(&self) {
-        let has_any = ["header", "archive", "archive.old"].map(|name| self.file(name).exists());
-        if has_any == [false; 3] {
-            let _ = self.remove();
-        }
-    }
-
-    /// Removes it with all that is in it.
-    pub(super) fn remove(&self) -> io::Result<()> {
-        fs::remove_dir_all(&self.path)
-    }
+    Ok(is_same)
 }
 
 /// An archive with holes, and the plain bytes of its chunks, with holes too.
@@ -121,6 +71,8 @@ pub(super) struct Local {
     starts: OnceLock<[u64; 5]>,
     /// Whether all chunks are there.
     is_complete: AtomicBool,
+    /// What was freed last: neighbours that were freed one after the other.
+    freed: Mutex<Range<u64>>,
 }
 
 /// A file of the folder, whose errors say which it is.
@@ -133,7 +85,7 @@ impl Kept {
     fn open(folder: &PartFolder, name: &str) -> Result<Self, GetError> {
         Ok(Self {
             file: folder.create(name)?,
-            path: folder.file(name),
+            path: folder.shown(name),
         })
     }
 
@@ -154,6 +106,20 @@ impl Local {
     pub(super) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), GetError> {
         let archive = &self.archive;
         archive.tried(archive.file.write_all_at(bytes, offset))
+    }
+
+    /// Gives the disk back what a range of the archive takes, whose chunks are all here: it need not be read
+    /// again. So what came is not kept twice.
+    pub(super) fn free(&self, range: Range<u64>) {
+        let mut freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = match freed.end == range.start {
+            true => freed.start,
+            false => range.start,
+        };
+        *freed = start..range.end;
+        // Only whole blocks are given back: that which has the end of the one before, too.
+        let from = start.max(range.start / BLOCK_BYTES * BLOCK_BYTES);
+        give_back(&self.archive.file, from..range.end);
     }
 
     /// The bytes of chunks in `stream`, which begin at `at` of what is unique there.
@@ -199,6 +165,18 @@ impl Local {
     }
 }
 
+/// Makes a hole of a range of a file, where the file system can.
+#[cfg(target_os = "linux")]
+fn give_back(file: &File, range: Range<u64>) {
+    use rustix::fs::{FallocateFlags, fallocate};
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    // Elsewhere it stays until all of it is here.
+    let _ = fallocate(file, flags, range.start, range.end - range.start);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn give_back(_: &File, _: Range<u64>) {}
+
 impl Source for Local {
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.archive_bytes)
@@ -232,7 +210,7 @@ pub(super) fn begin(
     keys: Option<&KeySource>,
     index: (usize, &Path),
 ) -> Result<Begun, GetError> {
-    let is_resumed = folder.begin(header)?;
+    let is_resumed = is_resumed(folder, header)?;
     let archive_bytes = header.archive_bytes;
     let local = Local {
         archive: Kept::open(folder, "archive")?,
@@ -240,6 +218,7 @@ pub(super) fn begin(
         chunks: Kept::open(folder, "chunks")?,
         starts: OnceLock::new(),
         is_complete: AtomicBool::new(false),
+        freed: Mutex::default(),
     };
     local.archive.set_len(archive_bytes)?;
     for (offset, bytes) in pieces {
@@ -251,8 +230,9 @@ pub(super) fn begin(
     }
     let chunks_bytes = archive.source().set_starts(archive.root());
     archive.source().chunks.set_len(chunks_bytes)?;
-    let path = folder.file("header");
-    fs::write(&path, header.to_bytes()).map_err(|error| GetError::Local { path, error })?;
+    let kept = folder.create_new("header")?;
+    let kept = kept.write_all_at(&header.to_bytes(), 0);
+    kept.map_err(|error| folder.at("header", error))?;
     Ok(Begun {
         archive,
         is_resumed,
@@ -268,8 +248,8 @@ pub(super) struct OldChunks {
 
 impl OldChunks {
     fn open(folder: &PartFolder, index: (usize, &Path)) -> Result<Option<Self>, GetError> {
-        let opened = File::open(folder.file("archive.old"));
-        let (Ok(archive), Ok(chunks)) = (opened, File::open(folder.file("chunks.old"))) else {
+        let kept = (folder.read("archive.old"), folder.read("chunks.old"));
+        let (Ok(archive), Ok(chunks)) = kept else {
             return Ok(None);
         };
         let Ok(chunks_bytes) = chunks.metadata().map(|metadata| metadata.len()) else {

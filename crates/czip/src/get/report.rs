@@ -210,6 +210,8 @@ pub struct GetReport {
     pub changes: u32,
     /// How often what came was damaged, and asked for again.
     pub damaged: u32,
+    /// Whether the server sends no ranges, so that the archive came from its beginning on.
+    pub is_without_ranges: bool,
     /// How long it took.
     pub elapsed: Duration,
     /// Seeds that could not be read, or not whole, and why.

@@ -17,14 +17,14 @@ use std::{
 use super::{
     GetError, GetOptions, GetProgress, Getting, Phase,
     frames::range_of,
-    local::PartFolder,
+    part_folder::PartFolder,
     places::{Place, Places},
     report::{Origin, UnusedSeed},
     seeds::{Seeds, chunking, open_archive},
     table::Part,
 };
 use crate::{
-    archive::Naming,
+    archive::{Archive, FileSource, Naming},
     create::{Bounds, CreateError, Input, Visited, walk},
     format::{
         ChunkName, Stream, digest,
@@ -63,9 +63,16 @@ fn shared_parts(header: &Header) -> &'static [PartKind] {
     }
 }
 
+/// Where an archive is that has frames.
+enum Whence {
+    /// A seed. There may be more of them than files that can be open.
+    Path(PathBuf),
+    File(File),
+}
+
 /// Stored frames, and parts of tables, of archives that are here.
 pub(super) struct Stored {
-    archives: Vec<(PathBuf, Origin)>,
+    archives: Vec<(Whence, Origin)>,
     places: Places,
     /// The archive that was read last, by its number.
     open: Option<(u32, File)>,
@@ -81,13 +88,34 @@ impl Stored {
         }
     }
 
-    /// Takes what the file has, if it is an archive: then true.
-    fn add(&mut self, path: &Path, origin: Origin) -> Result<bool, GetError> {
-        let Some(archive) = open_archive(path) else {
-            return Ok(false);
-        };
+    /// Takes what the seed has, if it is an archive: then true.
+    fn add(&mut self, path: &Path) -> Result<bool, GetError> {
+        match File::open(path).ok().and_then(open_archive) {
+            Some(archive) => {
+                let whence = Whence::Path(path.to_owned());
+                self.add_archive(&archive, (whence, Origin::Seeds))?;
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Takes what an earlier get left, if it is an archive.
+    fn add_kept(&mut self, file: File) -> Result<(), GetError> {
+        let whence = Whence::File(file.try_clone()?);
+        match open_archive(file) {
+            Some(archive) => self.add_archive(&archive, (whence, Origin::Earlier)),
+            None => Ok(()),
+        }
+    }
+
+    fn add_archive(
+        &mut self,
+        archive: &Archive<FileSource>,
+        kept: (Whence, Origin),
+    ) -> Result<(), GetError> {
         let of = self.archives.len() as u32;
-        self.archives.push((path.to_owned(), origin));
+        self.archives.push(kept);
         for stream in Stream::ALL {
             let lists = archive.root().stream(stream);
             for &kind in shared_parts(archive.header()) {
@@ -109,7 +137,7 @@ impl Stored {
                 }
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Takes what all archives in a seed have. Whether there is one, and what could not be read.
@@ -133,7 +161,7 @@ impl Stored {
             };
             let added = match (found.file, go_on()) {
                 (_, false) => Err(GetError::Interrupted),
-                (Some(_), true) => self.add(&found.path, Origin::Seeds),
+                (Some(_), true) => self.add(&found.path),
                 (None, true) => Ok(false),
             };
             match added {
@@ -158,10 +186,14 @@ impl Stored {
         let Some((_, place)) = self.places.find(name)? else {
             return Ok(None);
         };
-        let (path, origin) = &self.archives[place.of as usize];
+        let (whence, origin) = &self.archives[place.of as usize];
         let is_open = self.open.as_ref().is_some_and(|(of, _)| *of == place.of);
         if !is_open {
-            self.open = File::open(path).ok().map(|file| (place.of, file));
+            let opened = match whence {
+                Whence::Path(path) => File::open(path),
+                Whence::File(file) => file.try_clone(),
+            };
+            self.open = opened.ok().map(|file| (place.of, file));
         }
         let mut bytes = vec![0; place.bytes as usize];
         let is_read = (self.open.as_ref())
@@ -210,8 +242,9 @@ impl Getting<'_> {
                     None => {}
                 }
             }
-            let old = folder.file("archive.old");
-            self.stored.add(&old, Origin::Earlier)?;
+            if let Ok(old) = folder.read("archive.old") {
+                self.stored.add_kept(old)?;
+            }
         } else if let Some(reason) = useless {
             let paths = options.seeds.iter().cloned();
             (self.report.unused_seeds).extend(paths.map(|path| (path, reason)));

@@ -1,132 +1,292 @@
-//! The HTTP library, set up as the options say.
+//! Requests over connections that can be broken together, in the thread that waits for their answers.
 
 use std::{
-    fs,
+    collections::HashMap,
     sync::{Arc, Mutex},
+    time::{Duration, Instant},
 };
 
-use ureq::{
-    Agent, Proxy,
-    config::ConfigBuilder,
-    tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem},
-    typestate::AgentScope,
+use bytes::{Buf, Bytes};
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    HeaderMap, Request, Response, StatusCode, Uri,
+    body::{Body, Incoming},
+    client::conn::http1::{Builder, SendRequest},
+    header::{self, HeaderValue},
 };
+use hyper_util::rt::TokioIo;
+use tokio::{sync::watch, time::timeout};
+use url::{Origin, Position, Url};
 
 use super::{
-    error::RemoteError,
-    options::{ProxyChoice, RemoteOptions},
-    server::lock,
+    address::shown,
+    client::lock,
+    connector::Connector,
+    error::{ConnectionError, RemoteError},
+    options::RemoteOptions,
+    proxies::Proxy,
+    runtime::block_on,
 };
 
-/// Connections that can be broken together.
-#[derive(Default)]
-pub(super) struct Agents(Mutex<State>);
+/// The longest head of an answer.
+pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
 
-#[derive(Default)]
-struct State {
-    /// For http alone: it needs no certificates.
-    plain: Option<Agent>,
-    secure: Option<Agent>,
-    is_closed: bool,
+/// So many fields fit: each has a name, a colon and the end of its line.
+pub(crate) const FIELDS_MAX: usize = HEAD_BYTES_MAX / 3;
+
+/// A connection that nobody used for so long is not used again.
+const IDLE_MAX: Duration = Duration::from_secs(15);
+
+/// How HTTP is spoken.
+pub(super) fn http() -> Builder {
+    let mut http = Builder::new();
+    http.max_header_size(HEAD_BYTES_MAX).max_headers(FIELDS_MAX);
+    // What is left of it is for the body.
+    http.max_buf_size(2 * HEAD_BYTES_MAX);
+    http
+}
+
+/// Connections that can be broken together.
+pub(super) struct Agents {
+    connector: Connector,
+    idle: Arc<IdleConnections>,
+    /// Whether they are broken.
+    closed: watch::Sender<bool>,
+    progress_timeout: Duration,
+    user_agent: HeaderValue,
+}
+
+/// What requests go out by.
+type Sender = SendRequest<Full<Bytes>>;
+
+/// Connections that wait for their next request, by their servers.
+///
+/// A connection is here when its last answer was read to its end, and not some time after that: so who
+/// asks for one thing after another does so on one connection.
+struct IdleConnections {
+    /// For each server.
+    connections_max: usize,
+    by_server: Mutex<HashMap<Origin, Vec<(Instant, Sender)>>>,
+}
+
+impl IdleConnections {
+    fn take(&self, server: &Origin) -> Option<Sender> {
+        let mut by_server = lock(&self.by_server);
+        let idle = by_server.get_mut(server)?;
+        while let Some((since, sender)) = idle.pop() {
+            if since.elapsed() < IDLE_MAX && !sender.is_closed() {
+                return Some(sender);
+            }
+        }
+        None
+    }
+
+    fn put(&self, server: Origin, sender: Sender) {
+        let mut by_server = lock(&self.by_server);
+        let idle = by_server.entry(server).or_default();
+        if idle.len() < self.connections_max {
+            idle.push((Instant::now(), sender));
+        }
+    }
+}
+
+/// An answer.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Receiving,
+}
+
+/// What is left of an answer's body.
+pub(super) struct Receiving {
+    body: Incoming,
+    /// What came and was not read yet.
+    came: Bytes,
+    /// What it comes by, until its end is seen.
+    sender: Option<(Origin, Sender)>,
+    idle: Arc<IdleConnections>,
+    closed: watch::Receiver<bool>,
+    progress_timeout: Duration,
 }
 
 impl Agents {
-    /// The agent for a scheme.
-    pub(super) fn get(&self, scheme: &str, options: &RemoteOptions) -> Result<Agent, RemoteError> {
-        let mut state = lock(&self.0);
-        let (agent, made): (_, fn(&_) -> _) = match scheme {
-            "https" => (&mut state.secure, secure),
-            _ => (&mut state.plain, plain),
-        };
-        let agent = match agent {
-            Some(agent) => agent.clone(),
-            None => agent.insert(made(options)?).clone(),
-        };
-        if state.is_closed {
-            agent.clone().shutdown();
+    /// Over connections that `connector` makes.
+    pub(super) fn new(
+        connector: Connector,
+        options: &RemoteOptions,
+        user_agent: HeaderValue,
+    ) -> Self {
+        Self {
+            connector,
+            idle: Arc::new(IdleConnections {
+                connections_max: options.connections.max(1),
+                by_server: Mutex::default(),
+            }),
+            closed: watch::Sender::new(false),
+            progress_timeout: options.progress_timeout,
+            user_agent,
         }
-        Ok(agent)
     }
 
-    /// Whether its connections were broken.
+    /// Whether they were broken.
     pub(super) fn is_closed(&self) -> bool {
-        lock(&self.0).is_closed
+        *self.closed.borrow()
     }
 
     /// Breaks all connections, those too that are only about to be made.
     pub(super) fn close(&self) {
-        let mut state = lock(&self.0);
-        state.is_closed = true;
-        for agent in [state.plain.take(), state.secure.take()]
-            .into_iter()
-            .flatten()
-        {
-            agent.shutdown();
+        self.closed.send_replace(true);
+        lock(&self.idle.by_server).clear();
+    }
+
+    /// Sends a request to `url`, and waits for the head of its answer.
+    pub(super) fn send(
+        &self,
+        url: &Url,
+        mut request: Request<Bytes>,
+    ) -> Result<Answer, RemoteError> {
+        let failed = |source| RemoteError::Connection {
+            url: shown(url),
+            source: Box::new(source),
+        };
+        let proxy = self.connector.proxy(url)?;
+        self.address(url, proxy.as_ref(), &mut request)
+            .map_err(failed)?;
+        let mut closed = self.closed.subscribe();
+        let asked = block_on(async {
+            tokio::select! {
+                biased;
+                Ok(_) = closed.wait_for(|&is_closed| is_closed) => Err(ConnectionError::Closed),
+                asked = self.exchange(url, request.map(Full::new)) => asked,
+            }
+        });
+        let asked = asked.map_err(|source| RemoteError::Thread { source })?;
+        let (answer, sender) = asked.map_err(failed)?;
+        let (head, body) = answer.into_parts();
+        let mut body = Receiving {
+            body,
+            came: Bytes::new(),
+            sender: Some((url.origin(), sender)),
+            idle: self.idle.clone(),
+            closed,
+            progress_timeout: self.progress_timeout,
+        };
+        if body.body.is_end_stream() {
+            body.end();
+        }
+        Ok(Answer {
+            status: head.status,
+            headers: head.headers,
+            body,
+        })
+    }
+
+    /// Says in a request where it goes to, and through which proxy.
+    fn address(
+        &self,
+        url: &Url,
+        proxy: Option<&Proxy>,
+        request: &mut Request<Bytes>,
+    ) -> Result<(), ConnectionError> {
+        let invalid = |error| ConnectionError::io(std::io::ErrorKind::InvalidInput, error);
+        // A proxy that reads the request has to be told the server. Over a tunnel the server reads it.
+        let proxy = proxy.filter(|proxy| proxy.is_http() && url.scheme() == "http");
+        let target = match proxy {
+            Some(_) => &url[..Position::AfterQuery],
+            None => &url[Position::BeforePath..Position::AfterQuery],
+        };
+        *request.uri_mut() = target
+            .parse::<Uri>()
+            .map_err(|error| invalid(error.to_string()))?;
+        let headers = request.headers_mut();
+        if let Some(authorization) = proxy.and_then(Proxy::authorization) {
+            headers.insert(header::PROXY_AUTHORIZATION, authorization.clone());
+        }
+        let host = HeaderValue::from_str(&url[Position::BeforeHost..Position::AfterPort]);
+        let host = host.map_err(|error| invalid(error.to_string()))?;
+        for (name, value) in [
+            (header::HOST, &host),
+            (header::USER_AGENT, &self.user_agent),
+            (header::ACCEPT, &HeaderValue::from_static("*/*")),
+        ] {
+            headers.entry(name).or_insert_with(|| value.clone());
+        }
+        Ok(())
+    }
+
+    /// The head of the answer to a request, and what its body comes by.
+    async fn exchange(
+        &self,
+        url: &Url,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<(Response<Incoming>, Sender), ConnectionError> {
+        let patience = self.progress_timeout;
+        let server = url.origin();
+        while let Some(mut sender) = self.idle.take(&server) {
+            let asked = async {
+                match sender.ready().await {
+                    Ok(()) => sender.try_send_request(request).await.map_err(|mut error| {
+                        let unsent = error.take_message();
+                        unsent.ok_or_else(|| ConnectionError::of(&error.into_error()))
+                    }),
+                    Err(_) => Err(Ok(request)),
+                }
+            };
+            match timeout(patience, asked).await {
+                Ok(Ok(answer)) => return Ok((answer, sender)),
+                // The server closed the connection before it was used again.
+                Ok(Err(Ok(unsent))) => request = unsent,
+                Ok(Err(Err(error))) => return Err(error),
+                Err(_) => return Err(ConnectionError::Silence),
+            }
+        }
+        let link = self.connector.clone().connect(url).await?;
+        let made = http().handshake(TokioIo::new(link)).await;
+        let (mut sender, connection) = made.map_err(|error| ConnectionError::of(&error))?;
+        // It ends with the sender and the body. What fails is reported by them.
+        tokio::spawn(connection);
+        match timeout(patience, sender.send_request(request)).await {
+            Ok(Ok(answer)) => Ok((answer, sender)),
+            Ok(Err(error)) => Err(ConnectionError::of(&error)),
+            Err(_) => Err(ConnectionError::Silence),
         }
     }
 }
 
-fn plain(options: &RemoteOptions) -> Result<Agent, RemoteError> {
-    Ok(configured(options)?.build().new_agent())
-}
-
-fn secure(options: &RemoteOptions) -> Result<Agent, RemoteError> {
-    let provider = rustls::crypto::ring::default_provider();
-    let tls = TlsConfig::builder()
-        .unversioned_rustls_crypto_provider(Arc::new(provider))
-        .root_certs(roots(options)?)
-        .build();
-    Ok(configured(options)?.tls_config(tls).build().new_agent())
-}
-
-fn configured(options: &RemoteOptions) -> Result<ConfigBuilder<AgentScope>, RemoteError> {
-    let proxy = match &options.proxy {
-        ProxyChoice::Environment => Proxy::try_from_env(),
-        ProxyChoice::Direct => None,
-        ProxyChoice::Url(url) => Some(Proxy::new(url).map_err(|error| RemoteError::Proxy {
-            source: Box::new(error),
-        })?),
-    };
-    let progress = Some(options.progress_timeout);
-    Ok(Agent::config_builder()
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .proxy(proxy)
-        .user_agent(options.user_agent.as_str())
-        .max_idle_connections(options.connections)
-        .max_idle_connections_per_host(options.connections)
-        .timeout_resolve(Some(options.connect_timeout))
-        .timeout_connect(Some(options.connect_timeout))
-        .timeout_recv_response(progress)
-        .timeout_per_read(progress)
-        .timeout_per_write(progress))
-}
-
-fn roots(options: &RemoteOptions) -> Result<RootCerts, RemoteError> {
-    let certificates = match &options.roots {
-        Some(path) => {
-            let refused = |source| RemoteError::Roots {
-                path: path.clone(),
-                source,
-            };
-            let mut certificates = Vec::new();
-            for item in parse_pem(&fs::read(path).map_err(refused)?) {
-                if let PemItem::Certificate(found) = item.map_err(|e| refused(e.into_io()))? {
-                    certificates.push(found);
+impl Receiving {
+    /// Reads some bytes into `buffer`, which has room. 0 is the end.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ConnectionError> {
+        while self.came.is_empty() {
+            let body = &mut self.body;
+            let frame = block_on(async {
+                tokio::select! {
+                    biased;
+                    Ok(_) = self.closed.wait_for(|&is_closed| is_closed) => Err(ConnectionError::Closed),
+                    frame = timeout(self.progress_timeout, body.frame()) => match frame {
+                        Ok(frame) => frame.transpose().map_err(|error| ConnectionError::of(&error)),
+                        Err(_) => Err(ConnectionError::Silence),
+                    },
+                }
+            });
+            match frame.map_err(ConnectionError::of_io)?? {
+                // Trailers promise nothing.
+                Some(frame) => self.came = frame.into_data().unwrap_or_default(),
+                None => {
+                    self.end();
+                    return Ok(0);
                 }
             }
-            certificates
         }
-        // What cannot be read among the system's is not trusted. If that leaves none, it is said.
-        None => rustls_native_certs::load_native_certs()
-            .certs
-            .iter()
-            .map(|found| Certificate::from_der(found).to_owned())
-            .collect(),
-    };
-    if certificates.is_empty() {
-        let path = options.roots.clone();
-        return Err(RemoteError::NoRoots { path });
+        let read = buffer.len().min(self.came.len());
+        buffer[..read].copy_from_slice(&self.came[..read]);
+        self.came.advance(read);
+        Ok(read)
     }
-    Ok(RootCerts::Specific(Arc::new(certificates)))
+
+    /// All of it came: another request may use the connection.
+    fn end(&mut self) {
+        if let Some((server, sender)) = self.sender.take() {
+            self.idle.put(server, sender);
+        }
+    }
 }

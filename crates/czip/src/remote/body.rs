@@ -1,18 +1,17 @@
 //! The body of an answer: bytes of the file from some offset on.
 
-use std::{io::Read, sync::Arc};
-
-use ureq::BodyReader;
+use std::sync::Arc;
 
 use super::{
+    agent::Receiving,
     counters::Tally,
-    error::{Lie, RemoteError},
+    error::{ConnectionError, Lie, RemoteError},
     server::Asked,
 };
 
 /// What is left of a body.
 pub(super) struct Body {
-    reader: BodyReader<'static>,
+    reader: Box<Receiving>,
     tally: Arc<Tally>,
     url: String,
     start: u64,
@@ -24,14 +23,14 @@ pub(super) struct Body {
 
 impl Body {
     pub(super) fn new(
-        reader: BodyReader<'static>,
+        reader: Receiving,
         tally: Arc<Tally>,
         url: String,
         start: u64,
         end: Option<u64>,
     ) -> Self {
         Self {
-            reader,
+            reader: Box::new(reader),
             tally,
             url,
             start,
@@ -57,7 +56,15 @@ impl Body {
         if wanted == 0 {
             return Ok(0);
         }
-        let read = self.read_raw(&mut buffer[..wanted])?;
+        let read = match self.read_raw(&mut buffer[..wanted]) {
+            // How much is missing is known better here.
+            Err(RemoteError::Connection { source, .. })
+                if self.end.is_some() && *source == ConnectionError::EndedEarly =>
+            {
+                0
+            }
+            read => read?,
+        };
         match self.end {
             Some(end) if read == 0 => Err(RemoteError::Truncated {
                 url: self.url.clone(),
@@ -104,7 +111,7 @@ impl Body {
             .read(buffer)
             .map_err(|error| RemoteError::Connection {
                 url: self.url.clone(),
-                source: Box::new(ureq::Error::from(error)),
+                source: Box::new(error),
             })?;
         self.tally.received(read);
         self.position = self.position.saturating_add(read as u64);

@@ -1,6 +1,8 @@
 //! What can go wrong between us and a server.
 
-use std::{io, ops::Range, path::PathBuf, time::Duration};
+use std::{error::Error, io, ops::Range, path::PathBuf, time::Duration};
+
+use super::agent::HEAD_BYTES_MAX;
 
 /// Why bytes of a remote file could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -20,11 +22,19 @@ pub enum RemoteError {
         /// Its name. Its value may be secret.
         name: String,
     },
-    /// The proxy that was named is none.
-    #[error("the proxy's address cannot be used: {source}")]
+    /// The proxy that was named cannot be used, and nothing is asked for without it.
+    #[error(
+        "cannot use the proxy {value:?}{}: {problem}{}",
+        variable.map(|name| format!(" in {name}")).unwrap_or_default(),
+        variable.map(|name| format!(" (correct or unset {name})")).unwrap_or_default()
+    )]
     Proxy {
-        /// What the HTTP library says.
-        source: Box<ureq::Error>,
+        /// The environment variable that names it, if one does.
+        variable: Option<&'static str>,
+        /// Its address, without user and password.
+        value: String,
+        /// What is wrong with it.
+        problem: ProxyProblem,
     },
     /// Certificates to trust could not be read.
     #[error("cannot read the certificates to trust from {}: {source}", path.display())]
@@ -53,12 +63,12 @@ pub enum RemoteError {
         problem: RedirectProblem,
     },
     /// The server cannot be reached, or the connection broke.
-    #[error("{url}: {}", said(source))]
+    #[error("{url}: {source}")]
     Connection {
         /// What was asked for.
         url: String,
-        /// What the HTTP library says.
-        source: Box<ureq::Error>,
+        /// What happened.
+        source: Box<ConnectionError>,
     },
     /// A body ended early.
     #[error("{url}: the body ended at byte {at} of the file, {missing} bytes early")]
@@ -130,6 +140,12 @@ pub enum RemoteError {
         was: String,
         /// Now.
         is: String,
+    },
+    /// What answers say of the file is another thing each time.
+    #[error("{url} has another ETag or Last-Modified with each answer")]
+    Unsteady {
+        /// The file.
+        url: String,
     },
     /// Bytes were asked for that the file does not have.
     #[error("{url} has {len} bytes: there are no bytes {} to {}", range.start, range.end)]
@@ -251,15 +267,155 @@ pub enum Lie {
     PartOfAll,
 }
 
-/// What an HTTP library's error is to people.
-fn said(error: &ureq::Error) -> String {
-    match error {
-        ureq::Error::Timeout(ureq::Timeout::Resolve | ureq::Timeout::Connect) => {
-            "it could not be reached in time".to_owned()
-        }
-        ureq::Error::Timeout(_) => "nothing came for too long".to_owned(),
-        error => error.to_string(),
+/// Why an exchange with a server failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// Its name has no address.
+    #[error("its name was not found: {why}")]
+    NotFound {
+        /// What the system reports.
+        why: String,
+    },
+    /// Connecting took too long.
+    #[error("it could not be reached in time")]
+    TooLate,
+    /// The server sent nothing for too long.
+    #[error("nothing came for too long")]
+    Silence,
+    /// The proxy does not connect us to the server.
+    #[error("the proxy {proxy} failed: {why}")]
+    Proxy {
+        /// Its address.
+        proxy: String,
+        /// What it answered, or what became of the connection to it.
+        why: String,
+    },
+    /// The proxy refuses to connect us to the server.
+    #[error("it answers CONNECT with status {status}")]
+    NoTunnel {
+        /// Its status.
+        status: u16,
+    },
+    /// TLS is needed, and certificates to trust were not read.
+    #[error("no certificates to trust were read")]
+    NoCertificates,
+    /// The fields of the answer are longer than those of any answer should be.
+    #[error("the head of its answer is larger than {} KiB", HEAD_BYTES_MAX >> 10)]
+    HeadTooLarge,
+    /// The answer is not one.
+    #[error("it does not speak HTTP: {why}")]
+    NotHttp {
+        /// What is wrong with the answer.
+        why: String,
+    },
+    /// The server ended the connection in the middle of an answer, or before it.
+    #[error("it ended the connection before its answer was complete")]
+    EndedEarly,
+    /// The connection was broken from here.
+    #[error("the connection was closed here")]
+    Closed,
+    /// The connection could not be made, or broke.
+    #[error("{why}")]
+    Io {
+        /// Which kind of error it is.
+        kind: io::ErrorKind,
+        /// What the system reports.
+        why: String,
+    },
+}
+
+impl ConnectionError {
+    pub(super) fn io(kind: io::ErrorKind, why: impl ToString) -> Self {
+        let why = why.to_string();
+        Self::Io { kind, why }
     }
+
+    pub(super) fn of_io(error: io::Error) -> Self {
+        Self::io(error.kind(), error)
+    }
+
+    pub(super) fn name(why: impl ToString) -> Self {
+        let why = why.to_string();
+        Self::NotFound { why }
+    }
+
+    /// What the HTTP library's error, or one of its causes, is.
+    pub(crate) fn of(error: &(dyn Error + 'static)) -> Self {
+        let own = sources(error).find_map(|source| source.downcast_ref::<Self>());
+        if let Some(own) = own {
+            return own.clone();
+        }
+        let http = sources(error).find_map(|source| source.downcast_ref::<hyper::Error>());
+        match http {
+            Some(http) if http.is_parse_too_large() => Self::HeadTooLarge,
+            Some(http) if http.is_parse() => Self::NotHttp { why: causes(http) },
+            Some(http) if http.is_incomplete_message() => Self::EndedEarly,
+            _ => Self::of_source(error),
+        }
+    }
+
+    /// What the system's error is that is among the causes.
+    pub(super) fn of_source(error: &(dyn Error + 'static)) -> Self {
+        match sources(error).find_map(|source| source.downcast_ref::<io::Error>()) {
+            Some(error) => Self::io(error.kind(), error),
+            None => Self::io(io::ErrorKind::Other, causes(error)),
+        }
+    }
+
+    /// Whether the same request may do better in a while.
+    fn is_transient(&self, was_reached: bool) -> bool {
+        match self {
+            // A name that was never found is more likely wrong than gone for a while.
+            Self::NotFound { .. } => was_reached,
+            Self::Proxy { .. } => was_reached,
+            Self::Io { kind, .. } => match kind {
+                io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => false,
+                io::ErrorKind::ConnectionRefused => was_reached,
+                _ => true,
+            },
+            Self::TooLate | Self::Silence | Self::EndedEarly | Self::Closed => true,
+            Self::NoTunnel { .. }
+            | Self::NoCertificates
+            | Self::HeadTooLarge
+            | Self::NotHttp { .. } => false,
+        }
+    }
+}
+
+/// An error and its causes.
+pub(super) fn sources<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+/// The same in words, those left out that were there before.
+pub(crate) fn causes(error: &(dyn Error + 'static)) -> String {
+    let mut all = String::new();
+    for cause in sources(error).map(ToString::to_string) {
+        if all.is_empty() {
+            all = cause;
+        } else if !all.contains(&cause) {
+            all = format!("{all}: {cause}");
+        }
+    }
+    all
+}
+
+/// What is wrong with a proxy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProxyProblem {
+    /// It is reached in a way that is not known here.
+    #[error("unknown scheme, not http, https, socks4, socks4a, socks5 or socks5h")]
+    Scheme,
+    /// It is not written as the address of a server is.
+    #[error("it is not an address such as http://host:port")]
+    Address,
+    /// It has a user, of whom it would not be told.
+    #[error("SOCKS4 takes no user here")]
+    User,
 }
 
 impl RemoteError {
@@ -273,17 +429,7 @@ impl RemoteError {
                     408 | 425 | 429 | 500 | 502 | 503 | 504 | 507 | 509 | 520..=529
                 )
             }
-            Self::Connection { source, .. } => match &**source {
-                // A name that was never found is more likely wrong than gone for a while.
-                ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => was_reached,
-                ureq::Error::Io(error) => match error.kind() {
-                    io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => false,
-                    io::ErrorKind::ConnectionRefused => was_reached,
-                    _ => true,
-                },
-                ureq::Error::Timeout(_) | ureq::Error::BodyStalled => true,
-                _ => false,
-            },
+            Self::Connection { source, .. } => source.is_transient(was_reached),
             _ => false,
         }
     }

@@ -27,9 +27,17 @@ pub(super) fn fetch<E: From<RemoteError>>(
     pieces: &[Range<u64>],
     hand_on: &mut Sink<'_, E>,
 ) -> Result<Fetched, E> {
-    let window = Window::new(server.options.window_bytes, pieces.len(), &server.tally);
+    let window = Window::new(
+        server.client.options.window_bytes,
+        pieces.len(),
+        &server.client.tally,
+    );
     let agents = server.agents();
-    let workers = server.options.connections.clamp(1, pieces.len().max(1));
+    let workers = server
+        .client
+        .options
+        .connections
+        .clamp(1, pieces.len().max(1));
     thread::scope(|threads| {
         // Also when `hand_on` panics: the scope waits for workers, and those for room.
         let _stop = Stop(&window);

@@ -4,50 +4,44 @@
 //! caller to check. Nothing is tried twice here.
 
 use std::{
-    io::Read,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    fmt,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-use ureq::http::{HeaderMap, Method, Request, Response, header};
+use bytes::Bytes;
+use hyper::{
+    HeaderMap, Method,
+    header::{self, HeaderValue},
+};
 use url::Url;
 
 use super::{
-    address::{checked_base, parse, redirected, shown},
-    agent::Agents,
+    address::{checked_base, parse, shown},
+    agent::{Agents, Answer},
     attempts::Attempts,
     body::Body,
-    content_range::retry_after,
-    counters::{Counters, Tally},
-    error::{RedirectProblem, RemoteError},
+    client::Client,
+    counters::Counters,
+    error::RemoteError,
     options::RemoteOptions,
-    server::{encoding, headers, length, lock},
 };
 
 /// A body that comes more slowly than this, beyond a first wait, does not come.
 const BYTES_PER_SECOND_MIN: u64 = 1 << 10;
 
-/// Of an answer that is not wanted, so much is read to use its connection again, and for so long.
-const UNWANTED_BYTES_MAX: u64 = 16 << 10;
-const UNWANTED_FOR: Duration = Duration::from_secs(1);
-
 /// A web server, and an address of it.
-pub(crate) struct Host {
-    options: RemoteOptions,
-    tally: Arc<Tally>,
-    /// Its path ends with a slash.
-    base: Url,
-    headers: HeaderMap,
+///
+/// Its methods wait in the thread that calls them, which must not be one that runs futures.
+pub struct Host {
+    /// The path of its address ends with a slash.
+    client: Client,
     agents: Agents,
-    chance: Mutex<fastrand::Rng>,
     was_reached: AtomicBool,
 }
 
 /// What is left of a thing that comes.
-pub(crate) struct HostBody {
+pub struct HostBody {
     body: Body,
     announced: Option<u64>,
     begun: Instant,
@@ -57,34 +51,29 @@ pub(crate) struct HostBody {
 
 impl Host {
     /// What is below `base`. Headers that the options name are sent.
-    pub(crate) fn new(base: &str, options: RemoteOptions) -> Result<Self, RemoteError> {
-        let base = checked_base(parse(base)?)?;
-        let headers = headers(&options)?;
-        let chance = options
-            .seed
-            .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
+    ///
+    /// # Errors
+    /// If `base` or an option cannot be used.
+    pub fn new(base: &str, options: RemoteOptions) -> Result<Self, RemoteError> {
+        let client = Client::new(checked_base(parse(base)?)?, options)?;
         Ok(Self {
-            options,
-            tally: Arc::default(),
-            base,
-            headers,
-            agents: Agents::default(),
-            chance: Mutex::new(chance),
+            agents: client.agents(),
+            client,
             was_reached: AtomicBool::new(false),
         })
     }
 
     /// The address that all is below.
     pub(crate) fn url(&self) -> &str {
-        self.base.as_str()
+        self.client.url().as_str()
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        self.tally.counters()
+        self.client.tally.counters()
     }
 
     pub(crate) fn attempts(&self) -> Attempts {
-        Attempts::new(&self.options, lock(&self.chance).fork())
+        self.client.attempts()
     }
 
     /// The pause before the next attempt, after one that failed, or the error if there is none.
@@ -98,7 +87,7 @@ impl Host {
             return Err(error);
         }
         let pause = attempts.failed(error, self.was_reached.load(Relaxed))?;
-        self.tally.retry();
+        self.client.tally.retry();
         Ok(pause)
     }
 
@@ -108,122 +97,79 @@ impl Host {
     }
 
     /// Asks for what is at `path`. None if there is nothing.
-    pub(crate) fn get(&self, path: &str) -> Result<Option<HostBody>, RemoteError> {
-        let mut url = self.below(path);
-        for _ in 0..=self.options.redirects_max {
-            let request = Request::builder().method(Method::GET).uri(url.as_str());
-            let response = self.send(&url, request, &[])?;
-            if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-                return self.answer(&url, response);
-            }
-            let location = response.headers().get(header::LOCATION).cloned();
-            skip(response);
-            let location = location.as_ref().map(|location| location.as_bytes());
-            url = redirected(&url, location).map_err(|problem| RemoteError::Redirect {
-                url: shown(&url),
-                problem,
-            })?;
-        }
-        Err(RemoteError::Redirect {
-            url: shown(&self.below(path)),
-            problem: RedirectProblem::TooMany {
-                max: self.options.redirects_max,
-            },
-        })
+    ///
+    /// # Errors
+    /// If the server cannot be asked, or answers with a status that brings nothing.
+    pub fn get(&self, path: &str) -> Result<Option<HostBody>, RemoteError> {
+        let (method, url) = (&Method::GET, self.below(path));
+        let (url, answer) = self
+            .client
+            .follow(&self.agents, method, url, &HeaderMap::new)?;
+        self.body(&url, answer)
     }
 
     /// Sends `body` to what is at `path`. None if there is nothing. Redirects are not followed.
     pub(crate) fn post(&self, path: &str, body: &[u8]) -> Result<Option<HostBody>, RemoteError> {
         let url = self.below(path);
-        let request = Request::builder().method(Method::POST).uri(url.as_str());
-        let request = request.header(header::CONTENT_TYPE, "application/octet-stream");
-        let response = self.send(&url, request, body)?;
-        self.answer(&url, response)
+        let media_type = HeaderValue::from_static("application/octet-stream");
+        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, media_type)]);
+        let body = Bytes::copy_from_slice(body);
+        let answer = (self.client).send(&self.agents, Method::POST, &url, headers, body)?;
+        self.body(&url, answer)
     }
 
     fn below(&self, path: &str) -> Url {
-        let mut url = self.base.clone();
-        url.set_path(&format!("{}{path}", self.base.path()));
+        let mut url = self.client.url().clone();
+        url.set_path(&format!("{}{path}", url.path()));
         url
     }
 
-    fn send(
-        &self,
-        url: &Url,
-        request: ureq::http::request::Builder,
-        body: &[u8],
-    ) -> Result<Response<ureq::Body>, RemoteError> {
-        let failed = |source| RemoteError::Connection {
-            url: shown(url),
-            source: Box::new(source),
-        };
-        let mut request = request.header(header::ACCEPT_ENCODING, "identity");
-        if url.origin() == self.base.origin()
-            && let Some(headers) = request.headers_mut()
-        {
-            for (name, value) in &self.headers {
-                headers.append(name, value.clone());
-            }
-        }
-        let agent = self.agents.get(url.scheme(), &self.options)?;
-        self.tally.request();
-        let built = |error: ureq::http::Error| failed(error.into());
-        match body {
-            [] => agent.run(request.body(()).map_err(built)?),
-            body => agent.run(request.body(body).map_err(built)?),
-        }
-        .map_err(failed)
-    }
-
-    fn answer(
-        &self,
-        url: &Url,
-        response: Response<ureq::Body>,
-    ) -> Result<Option<HostBody>, RemoteError> {
-        let status = response.status().as_u16();
-        match status {
+    fn body(&self, url: &Url, answer: Answer) -> Result<Option<HostBody>, RemoteError> {
+        match answer.status.as_u16() {
             200 => {}
             404 | 410 => {
                 self.was_reached.store(true, Relaxed);
-                skip(response);
+                answer.skip();
                 return Ok(None);
             }
             _ => {
-                let asks = response.headers().get(header::RETRY_AFTER);
-                let asks = asks.and_then(|asks| asks.to_str().ok());
-                let error = RemoteError::Status {
-                    url: shown(url),
-                    status,
-                    retry_after: asks
-                        .and_then(|text| retry_after(text, std::time::SystemTime::now())),
-                };
-                skip(response);
+                let error = answer.refusal(url);
+                answer.skip();
                 return Err(error);
             }
         }
         self.was_reached.store(true, Relaxed);
-        if let Some(encoding) = encoding(response.headers()) {
+        if let Some(encoding) = answer.encoding() {
             let url = shown(url);
             return Err(RemoteError::Encoded { url, encoding });
         }
-        let announced = length(response.headers());
-        let reader = response.into_body().into_reader();
+        let announced = answer.length();
+        let tally = self.client.tally.clone();
         Ok(Some(HostBody {
-            body: Body::new(reader, self.tally.clone(), shown(url), 0, announced),
+            body: Body::new(answer.body, tally, shown(url), 0, announced),
             announced,
             begun: Instant::now(),
-            patience: self.options.progress_timeout,
+            patience: self.client.options.progress_timeout,
             read_bytes: 0,
         }))
     }
 }
 
-/// Reads over a short answer: its connection is used again only when its end was seen.
-fn skip(response: Response<ureq::Body>) {
-    let begun = Instant::now();
-    let mut body = response.into_body().into_reader().take(UNWANTED_BYTES_MAX);
-    let mut block = [0; 4 << 10];
-    while begun.elapsed() < UNWANTED_FOR && body.read(&mut block).is_ok_and(|read| read > 0) {}
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Host")
+            .field(&shown(self.client.url()))
+            .finish()
+    }
+}
+
+impl fmt::Debug for HostBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostBody")
+            .field("url", &self.body.url())
+            .field("read_bytes", &self.read_bytes)
+            .finish_non_exhaustive()
+    }
 }
 
 impl HostBody {
@@ -262,7 +208,10 @@ impl HostBody {
     }
 
     /// All that is left, if it is at most `bytes_max`.
-    pub(crate) fn read_all(mut self, bytes_max: u64) -> Result<Option<Vec<u8>>, RemoteError> {
+    ///
+    /// # Errors
+    /// If it does not come, or too slowly.
+    pub fn read_all(mut self, bytes_max: u64) -> Result<Option<Vec<u8>>, RemoteError> {
         if self.announced.is_some_and(|bytes| bytes > bytes_max) {
             return Ok(None);
         }
@@ -296,7 +245,7 @@ impl HostBody {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::{Arc, atomic::AtomicUsize};
 
     use super::*;
     use crate::remote::OnRetry;

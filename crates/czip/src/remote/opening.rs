@@ -14,7 +14,7 @@ use super::{
 impl Remote {
     /// The first request, tried as often as the options say.
     pub(super) fn ask_first(&self) -> Result<Answer, RemoteError> {
-        let first = self.server.options.first_bytes.max(1) as u64;
+        let first = self.server.client.options.first_bytes.max(1) as u64;
         self.try_often(
             |server| match server.ask(&server.agents(), &Asked::First(first)) {
                 // An empty file has no first byte.
@@ -51,7 +51,7 @@ impl Remote {
                 Ok(done) => return Ok(done),
                 Err(error) => {
                     let pause = attempts.failed(error, self.server.was_reached())?;
-                    self.server.tally.retry();
+                    self.server.client.tally.retry();
                     thread::sleep(pause);
                 }
             }
@@ -59,7 +59,7 @@ impl Remote {
     }
 
     pub(super) fn read_first(&self, body: Body) -> Result<Vec<u8>, RemoteError> {
-        let first = self.server.options.first_bytes.max(1);
+        let first = self.server.client.options.first_bytes.max(1);
         let len = usize::try_from(self.len().unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let range = 0..first.min(len) as u64;
         let mut read = Vec::new();

@@ -48,6 +48,10 @@ pub struct RemoteOptions {
     pub user_agent: String,
     /// Redirects in a row that are followed.
     pub redirects_max: u32,
+    /// Whether all bytes of the file are checked by digests to which its first bytes lead. Then a file with
+    /// the same length and the same first bytes is the same file, whatever its `ETag` and `Last-Modified`
+    /// are: servers behind one address often make those of times.
+    pub has_digests: bool,
     /// Through what requests go.
     pub proxy: ProxyChoice,
     /// A file of certificates (PEM) to trust instead of those that the system trusts.
@@ -57,11 +61,12 @@ pub struct RemoteOptions {
 /// Through what requests go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyChoice {
-    /// What `ALL_PROXY`, `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` say.
+    /// What `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy` name, as curl reads them.
     Environment,
     /// None.
     Direct,
-    /// This one, as in `http://name:password@host:port`.
+    /// This one, as in `http://name:password@host:port`; its scheme may be `http`, `https`, `socks4`,
+    /// `socks4a`, `socks5` or `socks5h`.
     Url(String),
 }
 
@@ -87,6 +92,7 @@ impl Default for RemoteOptions {
             bearer: None,
             user_agent: concat!("refrain/", env!("CARGO_PKG_VERSION")).to_owned(),
             redirects_max: 10,
+            has_digests: false,
             proxy: ProxyChoice::Environment,
             roots: None,
         }

@@ -64,7 +64,7 @@ impl<'a> Part<'a> {
                 return Ok(Got::Pause(Duration::ZERO));
             }
             let pause = self.attempts.failed(error, self.server.was_reached())?;
-            self.server.tally.retry();
+            self.server.client.tally.retry();
             Ok(Got::Pause(pause))
         })
     }

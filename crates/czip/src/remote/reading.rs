@@ -4,9 +4,9 @@ use std::{ops::Range, sync::atomic::Ordering::Relaxed, thread};
 
 use super::{
     Remote, Sink,
+    client::lock,
     error::RemoteError,
     part::{Got, Part},
-    server::lock,
     whole::Whole,
 };
 

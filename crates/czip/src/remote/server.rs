@@ -7,21 +7,23 @@
 use std::{
     fmt,
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::SystemTime,
+    sync::{Arc, Mutex},
 };
 
-use ureq::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
+use hyper::{
+    HeaderMap, Method,
+    header::{self, HeaderName, HeaderValue},
+};
 use url::Url;
 
 use super::{
-    address::{parse, redirected, shown},
-    agent::Agents,
+    address::{parse, shown},
+    agent::{self, Agents},
     attempts::Attempts,
     body::Body,
-    content_range::{ContentRange, number, retry_after},
-    counters::Tally,
-    error::{Lie, RedirectProblem, RemoteError},
+    client::{Client, lock},
+    content_range::ContentRange,
+    error::{Lie, RemoteError},
     options::RemoteOptions,
     validator::Validator,
 };
@@ -49,44 +51,40 @@ pub(super) enum Answer {
 
 /// A file's server.
 pub(super) struct Server {
-    pub(super) options: RemoteOptions,
-    pub(super) tally: Arc<Tally>,
-    url: Url,
-    headers: HeaderMap,
+    pub(super) client: Client,
     agents: Mutex<Arc<Agents>>,
     known: Mutex<Known>,
-    chance: Mutex<fastrand::Rng>,
 }
+
+/// Servers behind one address may say other things of equal files: so many are remembered.
+const VERSIONS_MAX: usize = 16;
+
+/// So often the first bytes are read again, so that they come from the server that said something else.
+const LOOKS_MAX: u32 = 3;
 
 /// What answers have said.
 struct Known {
     /// Where redirects have led to.
     current: Url,
     len: Option<u64>,
-    /// None before the first good answer.
-    validator: Option<Validator>,
+    /// All that was said of the file as it is. None before the first good answer.
+    versions: Vec<Validator>,
+    /// The file's first bytes, by which it is known again.
+    first: Arc<[u8]>,
 }
 
 impl Server {
     pub(super) fn new(url: &str, options: RemoteOptions) -> Result<Self, RemoteError> {
-        let url = parse(url)?;
-        let headers = headers(&options)?;
-        let chance = options
-            .seed
-            .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
-        let known = Known {
-            current: url.clone(),
-            len: None,
-            validator: None,
-        };
+        let client = Client::new(parse(url)?, options)?;
         Ok(Self {
-            options,
-            tally: Arc::default(),
-            url,
-            headers,
-            agents: Mutex::default(),
-            known: Mutex::new(known),
-            chance: Mutex::new(chance),
+            agents: Mutex::new(Arc::new(client.agents())),
+            known: Mutex::new(Known {
+                current: client.url().clone(),
+                len: None,
+                versions: Vec::new(),
+                first: Arc::default(),
+            }),
+            client,
         })
     }
 
@@ -96,7 +94,7 @@ impl Server {
 
     /// The address for messages.
     pub(super) fn shown(&self) -> String {
-        shown(&self.url)
+        shown(self.client.url())
     }
 
     /// Where the last redirect led to.
@@ -105,11 +103,11 @@ impl Server {
     }
 
     pub(super) fn was_reached(&self) -> bool {
-        lock(&self.known).validator.is_some()
+        !lock(&self.known).versions.is_empty()
     }
 
     pub(super) fn attempts(&self) -> Attempts {
-        Attempts::new(&self.options, lock(&self.chance).fork())
+        self.client.attempts()
     }
 
     /// The connections to use now.
@@ -122,131 +120,214 @@ impl Server {
         agents.close();
         let mut current = lock(&self.agents);
         if Arc::ptr_eq(&current, agents) {
-            *current = Arc::default();
+            *current = Arc::new(self.client.agents());
         }
+    }
+
+    /// Remembers the first bytes of the file.
+    pub(super) fn remember_first(&self, bytes: &[u8]) {
+        lock(&self.known).first = bytes.into();
     }
 
     /// One request, and those to which it is redirected.
     pub(super) fn ask(&self, agents: &Agents, asked: &Asked) -> Result<Answer, RemoteError> {
-        let (url, response) = self.send(agents, Method::GET, asked)?;
-        let status = response.status().as_u16();
-        if !matches!(status, 200 | 206) {
-            return Err(self.refused(url, &response));
+        // Each time something new was said of the file, and it turned out to be the same.
+        for _ in 0..=VERSIONS_MAX {
+            let (url, answer) = self.send(agents, &Method::GET, asked)?;
+            if !matches!(answer.status.as_u16(), 200 | 206) {
+                return Err(self.refused(&url, &answer));
+            }
+            if let Some(encoding) = answer.encoding() {
+                let url = shown(&url);
+                return Err(RemoteError::Encoded { url, encoding });
+            }
+            // A changed file first: all else about it may be different.
+            match self.compare(&url, &answer.headers) {
+                Ok(()) => return self.believe(asked, &url, answer),
+                Err(changed) => {
+                    let version = Validator::of(&answer.headers);
+                    drop(answer);
+                    if !self.is_same(agents, &version)? {
+                        return Err(changed);
+                    }
+                }
+            }
         }
-        if let Some(encoding) = encoding(response.headers()) {
-            let url = shown(&url);
-            return Err(RemoteError::Encoded { url, encoding });
-        }
+        Err(RemoteError::Unsteady { url: self.shown() })
+    }
+
+    /// The body of an answer about the file as it is known, if the rest of it can be believed.
+    fn believe(
+        &self,
+        asked: &Asked,
+        url: &Url,
+        answer: agent::Answer,
+    ) -> Result<Answer, RemoteError> {
         let lie = |lie| RemoteError::Lie {
-            url: shown(&url),
+            url: shown(url),
             asked: asked.to_string(),
             lie,
         };
-        // A changed file first: all else about it may be different.
-        self.compare(&url, response.headers())?;
-        let announced = length(response.headers());
-        let (range, total) = if status == 200 {
+        let announced = answer.length();
+        let (range, total) = if answer.status.as_u16() == 200 {
             (None, announced)
         } else {
-            let (range, total) = part(asked, response.headers()).map_err(lie)?;
+            let (range, total) = part(asked, &answer.headers).map_err(lie)?;
             let expected = range.end - range.start;
             if let Some(said) = announced.filter(|said| *said != expected) {
                 return Err(lie(Lie::ContentLength { said, expected }));
             }
             (Some(range), total)
         };
-        self.learn(&url, response.headers(), total)?;
-        let reader = response.into_body().into_reader();
-        let body = |start, end| Body::new(reader, self.tally.clone(), shown(&url), start, end);
+        self.learn(url, &answer.headers, total)?;
+        let tally = self.client.tally.clone();
+        let body = |start, end| Body::new(answer.body, tally, shown(url), start, end);
         Ok(match range {
             Some(range) => Answer::Part(body(range.start, Some(range.end))),
             None => Answer::Whole(body(0, announced)),
         })
     }
 
+    /// Whether the file of which `version` is said is still the one that was opened: it is if its length and
+    /// its first bytes are the same, and those lead to digests of all others.
+    fn is_same(&self, agents: &Agents, version: &Validator) -> Result<bool, RemoteError> {
+        let first = lock(&self.known).first.clone();
+        if !self.client.options.has_digests || first.is_empty() {
+            return Ok(false);
+        }
+        for _ in 0..LOOKS_MAX {
+            let asked = Asked::First(first.len() as u64);
+            let (url, answer) = self.send_for(agents, &Method::GET, &asked, None)?;
+            if !matches!(answer.status.as_u16(), 200 | 206) {
+                return Err(self.refused(&url, &answer));
+            }
+            let found = Validator::of(&answer.headers);
+            if !self.begins_with(&first, &asked, answer) {
+                return Ok(false);
+            }
+            let is_it = found.difference(version).is_none();
+            self.accept(found);
+            if is_it {
+                return Ok(true);
+            }
+        }
+        // Whichever server was asked has the same. What this one sends is checked as well.
+        self.accept(version.clone());
+        Ok(true)
+    }
+
+    fn begins_with(&self, first: &[u8], asked: &Asked, mut answer: agent::Answer) -> bool {
+        if answer.encoding().is_some() {
+            return false;
+        }
+        let total = match answer.status.as_u16() {
+            200 => answer.length(),
+            _ => match part(asked, &answer.headers) {
+                Ok((_, total)) => total,
+                Err(_) => return false,
+            },
+        };
+        let was = self.len();
+        if was.is_some() && total.is_some() && was != total {
+            return false;
+        }
+        let mut block = [0; 4 << 10];
+        let mut left = first;
+        while !left.is_empty() {
+            let most = left.len().min(block.len());
+            match answer.body.read(&mut block[..most]) {
+                Ok(read) if read > 0 && left.starts_with(&block[..read]) => {
+                    self.client.tally.received(read);
+                    left = &left[read..];
+                }
+                _ => return false,
+            }
+        }
+        answer.skip();
+        true
+    }
+
+    fn accept(&self, version: Validator) {
+        let versions = &mut lock(&self.known).versions;
+        if versions
+            .iter()
+            .all(|known| known.difference(&version).is_some())
+        {
+            // The oldest may be of a server that is gone.
+            if versions.len() == VERSIONS_MAX {
+                versions.remove(0);
+            }
+            versions.push(version);
+        }
+    }
+
     /// Asks for the length alone. Who does not want to tell leaves it as it was.
     pub(super) fn ask_length(&self) -> Result<(), RemoteError> {
-        let (url, response) = self.send(&self.agents(), Method::HEAD, &Asked::All)?;
-        let headers = response.headers();
-        if response.status().as_u16() != 200 || encoding(headers).is_some() {
+        let (url, answer) = self.send(&self.agents(), &Method::HEAD, &Asked::All)?;
+        if answer.status.as_u16() != 200 || answer.encoding().is_some() {
             return Ok(());
         }
-        self.compare(&url, headers)?;
-        self.learn(&url, headers, length(headers))
+        self.compare(&url, &answer.headers)?;
+        self.learn(&url, &answer.headers, answer.length())
     }
 
     /// Sends a request, follows redirects, and gives what comes at their end, and from where.
     fn send(
         &self,
         agents: &Agents,
-        method: Method,
+        method: &Method,
         asked: &Asked,
-    ) -> Result<(Url, Response<ureq::Body>), RemoteError> {
-        let mut url = self.current();
-        for _ in 0..=self.options.redirects_max {
-            let response = self.send_once(agents, method.clone(), asked, &url)?;
-            if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-                return Ok((url, response));
-            }
-            let location = response.headers().get(header::LOCATION);
-            url = redirected(&url, location.map(HeaderValue::as_bytes)).map_err(|problem| {
-                let url = shown(&url);
-                RemoteError::Redirect { url, problem }
-            })?;
-        }
-        Err(RemoteError::Redirect {
-            url: self.shown(),
-            problem: RedirectProblem::TooMany {
-                max: self.options.redirects_max,
-            },
-        })
+    ) -> Result<(Url, agent::Answer), RemoteError> {
+        // Where equal files have several versions, a server that has one of them would send all of it.
+        let version = match &lock(&self.known).versions[..] {
+            [version] => version.if_range().map(str::to_owned),
+            _ => None,
+        };
+        self.send_for(agents, method, asked, version.as_deref())
     }
 
-    fn send_once(
+    /// The same for a part of this version only, if one is given.
+    fn send_for(
         &self,
         agents: &Agents,
-        method: Method,
+        method: &Method,
         asked: &Asked,
-        url: &Url,
-    ) -> Result<Response<ureq::Body>, RemoteError> {
-        let failed = |source| RemoteError::Connection {
-            url: shown(url),
-            source: Box::new(source),
+        version: Option<&str>,
+    ) -> Result<(Url, agent::Answer), RemoteError> {
+        let more = || {
+            let mut headers = HeaderMap::new();
+            if *asked != Asked::All {
+                let range = asked.to_string().try_into();
+                headers.insert(header::RANGE, range.expect("it has no other characters"));
+                // It came as a header's value.
+                if let Some(version) = version.and_then(|it| HeaderValue::from_str(it).ok()) {
+                    headers.insert(header::IF_RANGE, version);
+                }
+            }
+            headers
         };
-        let mut request = Request::builder().method(method).uri(url.as_str());
-        request = request.header(header::ACCEPT_ENCODING, "identity");
-        if *asked != Asked::All {
-            request = request.header(header::RANGE, asked.to_string());
-            let known = lock(&self.known);
-            if let Some(version) = known.validator.as_ref().and_then(Validator::if_range) {
-                request = request.header(header::IF_RANGE, version);
-            }
-        }
-        let mut request = request.body(()).map_err(|error| failed(error.into()))?;
-        if url.origin() == self.url.origin() {
-            for (name, value) in &self.headers {
-                request.headers_mut().append(name, value.clone());
-            }
-        }
-        let agent = agents.get(url.scheme(), &self.options)?;
-        self.tally.request();
-        agent.run(request).map_err(failed)
+        (self.client).follow(agents, method, self.current(), &more)
     }
 
-    /// Whether what an answer says of the file's version is what the first said.
+    /// Whether what an answer says of the file's version is what was said of it before.
     fn compare(&self, url: &Url, headers: &HeaderMap) -> Result<(), RemoteError> {
         let known = lock(&self.known);
-        let Some(validator) = &known.validator else {
-            return Ok(());
-        };
-        match validator.difference(&Validator::of(headers)) {
-            None => Ok(()),
-            Some(found) => Err(RemoteError::Changed {
-                url: shown(url),
-                what: found.what,
-                was: found.was,
-                is: found.is,
-            }),
+        let version = Validator::of(headers);
+        let mut differences = known
+            .versions
+            .iter()
+            .map(|known| known.difference(&version));
+        match differences.clone().any(|difference| difference.is_none()) {
+            true => Ok(()),
+            false => match differences.next().flatten() {
+                None => Ok(()),
+                Some(found) => Err(RemoteError::Changed {
+                    url: shown(url),
+                    what: found.what,
+                    was: found.was,
+                    is: found.is,
+                }),
+            },
         }
     }
 
@@ -264,30 +345,26 @@ impl Server {
             });
         }
         known.len = known.len.or(len);
-        known
-            .validator
-            .get_or_insert_with(|| Validator::of(headers));
+        if known.versions.is_empty() {
+            known.versions.push(Validator::of(headers));
+        }
         known.current = url.clone();
         Ok(())
     }
 
     /// What to make of a status that brings nothing.
-    fn refused<T>(&self, url: Url, response: &Response<T>) -> RemoteError {
-        let status = response.status().as_u16();
-        let text = |name| {
-            response
-                .headers()
-                .get(name)
-                .and_then(|text| text.to_str().ok())
-        };
+    fn refused(&self, url: &Url, answer: &agent::Answer) -> RemoteError {
+        let status = answer.status.as_u16();
+        let range = answer.headers.get(header::CONTENT_RANGE);
+        let range = range.and_then(|text| text.to_str().ok());
         let known_len = self.len();
         if status == 416
-            && let Some(is) = text(header::CONTENT_RANGE).and_then(ContentRange::parse)
+            && let Some(is) = range.and_then(ContentRange::parse)
             && let (Some(was), Some(is)) = (known_len, is.total)
             && was != is
         {
             return RemoteError::Changed {
-                url: shown(&url),
+                url: shown(url),
                 what: "length",
                 was: was.to_string(),
                 is: is.to_string(),
@@ -296,54 +373,14 @@ impl Server {
         // Where a redirect leads is often open for some minutes only: ask anew where it leads to.
         if matches!(status, 401 | 403 | 404 | 410) {
             let mut known = lock(&self.known);
-            if known.current == url && known.current != self.url {
-                known.current = self.url.clone();
-                let url = shown(&url);
+            if known.current == *url && known.current != *self.client.url() {
+                known.current = self.client.url().clone();
+                let url = shown(url);
                 return RemoteError::RedirectExpired { url, status };
             }
         }
-        let asks = text(header::RETRY_AFTER);
-        RemoteError::Status {
-            url: shown(&url),
-            status,
-            retry_after: asks.and_then(|text| retry_after(text, SystemTime::now())),
-        }
+        answer.refusal(url)
     }
-}
-
-/// What is set with each request to the file's origin.
-pub(super) fn headers(options: &RemoteOptions) -> Result<HeaderMap, RemoteError> {
-    let mut headers = HeaderMap::new();
-    let bearer = options.bearer.as_ref().map(|token| {
-        let value = format!("Bearer {token}");
-        ("Authorization".to_owned(), value)
-    });
-    for (name, value) in options.headers.iter().chain(&bearer) {
-        let refused = || RemoteError::Header { name: name.clone() };
-        let value = HeaderValue::from_str(value).map_err(|_| refused())?;
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
-        headers.append(name, value);
-    }
-    if HeaderValue::from_str(&options.user_agent).is_err() {
-        let name = "User-Agent".to_owned();
-        return Err(RemoteError::Header { name });
-    }
-    Ok(headers)
-}
-
-/// How the file was encoded on its way, if it was.
-pub(super) fn encoding(headers: &HeaderMap) -> Option<String> {
-    let encoding = headers.get(header::CONTENT_ENCODING)?.as_bytes();
-    let plain = encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity");
-    (!plain).then(|| String::from_utf8_lossy(encoding).into_owned())
-}
-
-/// How long the body is, if that is said.
-pub(super) fn length(headers: &HeaderMap) -> Option<u64> {
-    if headers.contains_key(header::TRANSFER_ENCODING) {
-        return None;
-    }
-    number(headers.get(header::CONTENT_LENGTH)?.to_str().ok()?)
 }
 
 /// The range that an answer with status 206 names, if it is what was asked for, and the file's length.
@@ -396,9 +433,4 @@ impl fmt::Display for Asked {
             Self::All => write!(f, "all of it"),
         }
     }
-}
-
-/// What is behind these locks is whole between any two statements.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

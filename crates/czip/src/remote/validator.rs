@@ -4,7 +4,7 @@
 //! another file then sends all of that instead of a part. What an answer names is compared too, since
 //! many servers ignore `If-Range`.
 
-use ureq::http::HeaderMap;
+use hyper::HeaderMap;
 
 /// What an answer says of the version of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

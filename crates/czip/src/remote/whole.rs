@@ -42,7 +42,7 @@ impl Whole {
                 Err(error) => {
                     self.body = None;
                     let pause = attempts.failed(error, server.was_reached())?;
-                    server.tally.retry();
+                    server.client.tally.retry();
                     thread::sleep(pause);
                 }
             }

@@ -17,7 +17,6 @@
 
 mod answers;
 mod archives;
-mod connector;
 mod counters;
 mod flights;
 mod pass;
@@ -30,7 +29,7 @@ pub(super) use pass::Passing;
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
-use hyper::http::uri::Authority;
+use hyper::http::uri::{Authority, Uri};
 use thiserror::Error;
 use tokio::{net::TcpListener, sync::Semaphore};
 use url::Url;
@@ -110,8 +109,6 @@ pub enum ProxyError {
 struct Address {
     is_https: bool,
     authority: Authority,
-    host: String,
-    port: u16,
     /// The path of its folder, without the slash at its end.
     folder: String,
 }
@@ -126,12 +123,9 @@ impl Address {
             return Err(no_folder());
         }
         let written = &url[url::Position::BeforeHost..url::Position::AfterPort];
-        let host = url.host_str().ok_or_else(no_folder)?;
         Ok(Self {
             is_https: url.scheme() == "https",
             authority: written.parse().map_err(|_| no_folder())?,
-            host: host.trim_matches(['[', ']']).to_owned(),
-            port: url.port_or_known_default().ok_or_else(no_folder)?,
             folder: url.path().trim_end_matches('/').to_owned(),
         })
     }
@@ -141,6 +135,17 @@ impl Address {
             true => "https",
             false => "http",
         }
+    }
+
+    /// The same, to be asked for. Its server is the origin, whatever the path has. None if the path is none.
+    fn uri(&self, path_and_query: &str) -> Option<Uri> {
+        let path_and_query = format!("{}{path_and_query}", self.folder);
+        Uri::builder()
+            .scheme(self.scheme())
+            .authority(self.authority.clone())
+            .path_and_query(path_and_query)
+            .build()
+            .ok()
     }
 
     /// The address of a path of ours.
@@ -259,7 +264,8 @@ mod tests {
         ] {
             assert!(url(origin).is_err(), "{origin}");
         }
-        let address = Address::parse("https://[::1]/").expect("an address");
-        assert_eq!((address.host.as_str(), address.port), ("::1", 443));
+        let address = Address::parse("https://[::1]/a/").expect("an address");
+        let uri = address.uri("/x?y").expect("a path").to_string();
+        assert_eq!(uri, "https://[::1]/a/x?y");
     }
 }

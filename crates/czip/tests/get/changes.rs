@@ -108,3 +108,32 @@ fn a_change_that_no_header_tells_gives_an_error_or_the_new_file() {
         }
     }
 }
+
+#[test]
+fn equal_archives_behind_one_address_are_one_whatever_they_are_called() {
+    for profile in [Profile::Shared, Profile::Small] {
+        let archive = archive_of(&release(2), &creating(profile), false);
+        for count in [2, 3, 5] {
+            let mirrors: Vec<File> = ["\"a\"", "\"b\"", "\"c\"", "\"d\"", "\"e\""][..count]
+                .iter()
+                .map(|etag| File {
+                    bytes: archive.clone(),
+                    etag,
+                })
+                .collect();
+            let asked = Arc::new(AtomicUsize::new(0));
+            let counter = Arc::clone(&asked);
+            let server = Server::start(move |request| {
+                let number = counter.fetch_add(1, SeqCst);
+                // In no order that a client could know.
+                mirrors[number * number % 7 % mirrors.len()].reply(request)
+            });
+            let place = Place::new();
+            let mut options = options();
+            options.remote.piece_bytes = 60_000;
+            let report = place.get(&server, &options).expect("a file");
+            place.assert_is(&release(2));
+            assert_eq!(report.changes, 0, "{report:?}");
+        }
+    }
+}

@@ -13,12 +13,14 @@ mod keys;
 mod making;
 mod named;
 mod plans;
+mod planted;
 mod real_servers;
 mod seeds;
 #[allow(dead_code)]
 #[path = "../remote/server.rs"]
 mod server;
 mod servers;
+mod space;
 mod stored;
 
 use std::{

@@ -35,10 +35,12 @@ fn a_little_of_it_takes_a_few_requests_and_a_change_gives_errors_not_other_bytes
     };
     let has_changed = Arc::new(AtomicBool::new(false));
     let server = Server::start({
-        let changed = server::File {
+        let mut changed = server::File {
             etag: "\"second\"",
             ..served.clone()
         };
+        // Equal bytes would be the same file.
+        changed.bytes[60] ^= 1;
         let has_changed = has_changed.clone();
         move |request| match has_changed.load(SeqCst) {
             false => served.reply(request),

@@ -95,3 +95,28 @@ fn an_archive_that_changes_while_it_is_open_gives_no_wrong_bytes() {
     }
     assert!(world.get("/x", &[]).body == release(2));
 }
+
+#[test]
+fn equal_archives_of_several_servers_are_one_whatever_they_are_called() {
+    for remembered in [Duration::ZERO, Duration::from_secs(600)] {
+        let world = World::with(|options| options.remembered = remembered);
+        let stored = archive_of(&release(1), &creating(Profile::Small), false);
+        let mirrors = ["\"a\"", "\"b\"", "\"c\""].map(|etag| crate::server::File {
+            bytes: stored.clone(),
+            etag,
+        });
+        world.origin.put("/x.czip", &stored, "");
+        world
+            .origin
+            .change(move |request, reply| match &request.path[..] {
+                "/x.czip" => mirrors[request.number * request.number % 7 % 3].reply(request),
+                _ => reply,
+            });
+        for begin in [0, 100_000, 700_000, 0] {
+            let range = format!("bytes={begin}-");
+            let answer = world.get("/x", &[("Range", &range)]);
+            assert!(answer.body == release(1)[begin..], "{begin}");
+        }
+        assert_eq!(world.status().answers_passed, 0);
+    }
+}

@@ -9,8 +9,10 @@ mod damage;
 #[allow(dead_code)]
 #[path = "../hostile/draft.rs"]
 mod draft;
+mod heads;
 mod lies;
 mod passing;
+mod privacy;
 #[allow(dead_code)]
 #[path = "../remote/server.rs"]
 mod server;

@@ -1,9 +1,9 @@
 //! Files that become others while they are read.
 
-use refrain_czip::remote::{Remote, RemoteError};
+use refrain_czip::remote::{Remote, RemoteError, RemoteOptions};
 
 use crate::{
-    fetched, options,
+    assert_holds, fetched, options,
     server::{File, Reply, Request, Server},
 };
 
@@ -109,4 +109,95 @@ fn an_error_page_is_no_change() {
         matches!(outcome, Err(RemoteError::Status { status: 404, .. })),
         "{outcome:?}"
     );
+}
+
+/// One of servers behind an address, each of which calls the same file otherwise.
+fn balanced(file: &File, count: usize) -> Server {
+    const TAGS: [&str; 5] = ["\"a\"", "\"b\"", "W/\"c\"", "\"d\"", "\"e\""];
+    let file = file.clone();
+    Server::start(move |request| {
+        let etag = TAGS[request.number * 7 % 5 % count];
+        File {
+            etag,
+            ..file.clone()
+        }
+        .reply(request)
+    })
+}
+
+fn with_digests() -> RemoteOptions {
+    RemoteOptions {
+        has_digests: true,
+        piece_bytes: 5_000,
+        ..options()
+    }
+}
+
+#[test]
+fn equal_files_of_several_servers_are_one_where_digests_check_them() {
+    let file = File::new(100_000);
+    for count in 1..=5 {
+        let server = balanced(&file, count);
+        let remote = Remote::open(&server.url(), with_digests()).unwrap();
+        for start in [0, 50_000] {
+            let ranges = [start..start + 50_000];
+            let fetched = fetched(&remote, &ranges).unwrap_or_else(|error| panic!("{error}"));
+            assert_holds(&fetched, &ranges, &file);
+        }
+        // Each name costs a few looks, and each is remembered.
+        let asked = server.requests().len();
+        assert!(asked <= 21 + 16 * count, "{count}: {asked}");
+    }
+    // Where nothing else checks them they are others.
+    let server = balanced(&file, 2);
+    let unchecked = RemoteOptions {
+        has_digests: false,
+        ..with_digests()
+    };
+    let remote = Remote::open(&server.url(), unchecked).unwrap();
+    let error = fetched(&remote, &[100..90_000]).map(drop).unwrap_err();
+    assert!(matches!(error, RemoteError::Changed { .. }), "{error}");
+}
+
+#[test]
+fn a_file_that_begins_otherwise_or_is_longer_is_another_one() {
+    let first = File::new(100_000);
+    let mut begins_otherwise = first.clone();
+    begins_otherwise.bytes[7] ^= 1;
+    for other in [begins_otherwise, File::new(100_001)] {
+        let other = File {
+            etag: "\"second\"",
+            ..other
+        };
+        for changed_from in [1, 3] {
+            let (first, other) = (first.clone(), other.clone());
+            let server = Server::start(move |request| match request.number < changed_from {
+                true => first.reply(request),
+                false => other.reply(request),
+            });
+            let remote = Remote::open(&server.url(), with_digests()).unwrap();
+            let error = fetched(&remote, &[100..90_000]).map(drop).unwrap_err();
+            assert!(matches!(error, RemoteError::Changed { .. }), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_never_says_the_same_is_given_up() {
+    let file = File::new(100_000);
+    let server = Server::start(move |request| {
+        let reply = file.reply(&Request {
+            headers: request
+                .headers
+                .iter()
+                .filter(|(name, _)| *name != "if-range")
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+            ..request.clone()
+        });
+        reply.with("ETag", format!("\"{}\"", request.number))
+    });
+    let remote = Remote::open(&server.url(), with_digests()).unwrap();
+    let error = fetched(&remote, &[100..90_000]).map(drop).unwrap_err();
+    assert!(matches!(error, RemoteError::Unsteady { .. }), "{error}");
 }

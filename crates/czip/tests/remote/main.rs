@@ -3,10 +3,12 @@
 // A list of one range is what is meant.
 #![allow(clippy::single_range_in_vec_init)]
 
+mod answers;
 mod changes;
 mod connections;
 mod lies;
 mod no_ranges;
+mod proxies;
 mod ranges;
 mod real_servers;
 mod redirects;

@@ -54,6 +54,7 @@ impl Getting<'_> {
         let server = &named.servers[number];
         let options = RemoteOptions {
             first_bytes: HEADER_BYTES,
+            has_digests: true,
             ..edges.options[number].clone()
         };
         let url = below(server.url(), &edges.url);

@@ -124,7 +124,7 @@ impl Reading<'_> {
             self.begin_unit(Unit::Small)?;
             return self.entry(&entry);
         };
-        if let Some(archive) = open_archive(&path) {
+        if let Some(archive) = File::open(&path).ok().and_then(open_archive) {
             return self.archive(&archive);
         }
         let is_large = fs::metadata(&path).is_ok_and(|metadata| metadata.len() >= LARGE_BYTES);
@@ -225,8 +225,7 @@ impl Reading<'_> {
 }
 
 /// The archive that a file is, if it is one that can be opened.
-pub(in super::super) fn open_archive(path: &Path) -> Option<Archive<FileSource>> {
-    let file = File::open(path).ok()?;
+pub(in super::super) fn open_archive(file: File) -> Option<Archive<FileSource>> {
     let mut magic = [0; 8];
     file.read_exact_at(&mut magic, 0).ok()?;
     if !crate::format::header::is_archive(&magic) {

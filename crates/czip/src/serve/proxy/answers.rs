@@ -6,7 +6,7 @@ use std::{
 };
 
 use http_body::Body;
-use hyper::{Method, Request, StatusCode, body::Incoming, http::request::Parts};
+use hyper::{Method, Request, StatusCode, body::Incoming, header, http::request::Parts};
 use percent_encoding::percent_decode_str;
 
 use super::{
@@ -58,8 +58,12 @@ impl Origin {
         {
             return Ok(answer);
         }
-        // What has a query, or a body, is an answer to a question; and files have neither.
-        let is_of_file = is_read && head.uri.query().is_none() && body.is_end_stream();
+        // What has a query, or a body, is an answer to a question; and files have neither. And who says who
+        // it is may get what others do not.
+        let is_of_one = [header::AUTHORIZATION, header::COOKIE];
+        let is_of_one = is_of_one.iter().any(|name| head.headers.contains_key(name));
+        let has_question = head.uri.query().is_some() || !body.is_end_stream();
+        let is_of_file = is_read && !has_question && !is_of_one;
         let safe = SafePath::parse(path).filter(|_| is_of_file && !path.ends_with(SUFFIX));
         let Some(safe) = safe else {
             return Ok(self.client.pass(client, &head, body).await);

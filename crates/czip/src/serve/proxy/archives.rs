@@ -12,7 +12,10 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use hyper::{HeaderMap, StatusCode, header};
+use hyper::{
+    HeaderMap, StatusCode,
+    header::{self, HeaderName, HeaderValue, ToStrError},
+};
 use quick_cache::{Weighter, sync::Cache};
 use tokio::sync::Mutex;
 
@@ -88,6 +91,8 @@ struct Version {
     modified: Option<String>,
     bytes: Option<String>,
     cache_control: Option<String>,
+    /// Whether what one client is sent may be sent to another.
+    may_be_shared: bool,
 }
 
 /// An archive that can be used.
@@ -130,6 +135,7 @@ impl Archives {
                 pause_max: Duration::from_secs(1),
                 retry_after_max: Duration::from_secs(2),
                 redirects_max: 0,
+                has_digests: true,
                 connect_timeout: options.connect_timeout,
                 progress_timeout: options.origin_timeout,
                 proxy: ProxyChoice::Direct,
@@ -189,10 +195,11 @@ impl Archives {
             }
             (Asked::Version(version), ..) => version,
         };
-        if let (Known::Archive(_, before), Some(opened)) = (&*known, opened)
-            && version.tells_the_same_as(before)
+        let before = opened.filter(|_| matches!(&*known, Known::Archive(..)));
+        if let (Known::Archive(_, said), Some(opened)) = (&*known, &before)
+            && version.tells_the_same_as(said)
         {
-            let found = found(opened, &version);
+            let found = found(opened.clone(), &version);
             *known = Known::Archive(until, version);
             return found;
         }
@@ -202,6 +209,11 @@ impl Archives {
                 Beside::Nothing
             }
             Ok(Some(opened)) => {
+                // Another entity tag of the same archive: what is known of it stays.
+                let opened = match before {
+                    Some(before) if before.archive.header() == opened.archive.header() => before,
+                    _ => opened,
+                };
                 self.opened.insert(path.to_owned(), opened.clone());
                 let found = found(opened, &version);
                 *known = Known::Archive(until, version);
@@ -226,7 +238,7 @@ impl Archives {
             Head::Nothing => Asked::Silence,
             Head::Answer(StatusCode::OK, headers) => {
                 let version = Version::of(&headers);
-                match version.may_be_shared() {
+                match version.may_be_shared {
                     true => Asked::Version(version),
                     false => Asked::Nothing,
                 }
@@ -331,11 +343,18 @@ fn open(
 impl Version {
     fn of(headers: &HeaderMap) -> Self {
         let text = |name| Some(headers.get(name)?.to_str().ok()?.to_owned());
+        let cache_control = list(headers, &header::CACHE_CONTROL);
+        let vary = list(headers, &header::VARY);
         Self {
             tag: text(header::ETAG),
             modified: text(header::LAST_MODIFIED),
             bytes: text(header::CONTENT_LENGTH),
-            cache_control: text(header::CACHE_CONTROL),
+            // What cannot be read may forbid it.
+            may_be_shared: cache_control.as_deref().is_ok_and(allows_sharing)
+                && vary.is_ok_and(|vary| vary.split(',').all(|field| field.trim() != "*")),
+            cache_control: cache_control
+                .ok()
+                .filter(|directives| !directives.is_empty()),
         }
     }
 
@@ -357,13 +376,88 @@ impl Version {
     fn modified(&self) -> Option<SystemTime> {
         httpdate::parse_http_date(self.modified.as_deref()?).ok()
     }
+}
 
-    /// Whether what one client is sent may be sent to another.
-    fn may_be_shared(&self) -> bool {
-        let directives = self.cache_control.as_deref().unwrap_or_default();
-        !directives.split(',').any(|directive| {
-            let name = directive.split('=').next().unwrap_or_default().trim();
-            name.eq_ignore_ascii_case("private") || name.eq_ignore_ascii_case("no-store")
-        })
+/// What all fields of a name say, which may stand in several lines (RFC 9110, section 5.3).
+fn list(headers: &HeaderMap, name: &HeaderName) -> Result<String, ToStrError> {
+    let lines = headers.get_all(name).iter().map(HeaderValue::to_str);
+    Ok(lines.collect::<Result<Vec<_>, _>>()?.join(", "))
+}
+
+/// Whether a `Cache-Control` lets what one client is sent be sent to another.
+fn allows_sharing(directives: &str) -> bool {
+    !directives.split(',').any(|directive| {
+        let name = directive.split('=').next().unwrap_or_default().trim();
+        name.eq_ignore_ascii_case("private") || name.eq_ignore_ascii_case("no-store")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_shared(fields: &[(&'static str, &[u8])]) -> bool {
+        let fields = fields.iter().map(|(name, value)| {
+            let value = HeaderValue::from_bytes(value).expect("a value");
+            (HeaderName::from_static(name), value)
+        });
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(name, value);
+        }
+        Version::of(&headers).may_be_shared
+    }
+
+    #[test]
+    fn all_lines_say_whether_an_answer_is_for_one_client() {
+        let control = |lines: &[&'static str]| {
+            let lines = lines.iter().map(|line| ("cache-control", line.as_bytes()));
+            is_shared(&lines.collect::<Vec<_>>())
+        };
+        let public = ["max-age=60", "public", "no-cache, x=\"y\"", ""];
+        for private in [
+            "private",
+            "PRIVATE",
+            "no-store",
+            "private=\"a, b\"",
+            "x, no-store ,y",
+        ] {
+            assert!(!control(&[private]), "{private}");
+            for other in public {
+                assert!(control(&[other]), "{other}");
+                assert!(!control(&[other, private]), "{other} {private}");
+                assert!(!control(&[private, other]), "{private} {other}");
+                assert!(!control(&[other, other, private]), "{other} {private}");
+            }
+        }
+        assert!(is_shared(&[]));
+    }
+
+    #[test]
+    fn what_cannot_be_read_or_varies_with_anything_is_for_one_client() {
+        assert!(!is_shared(&[
+            ("cache-control", b"max-age=60"),
+            ("cache-control", b"\xff")
+        ]));
+        assert!(!is_shared(&[("vary", b"*")]));
+        assert!(!is_shared(&[
+            ("vary", b"accept-encoding"),
+            ("vary", b"cookie, *")
+        ]));
+        assert!(!is_shared(&[("vary", b"\xff")]));
+        assert!(is_shared(&[("vary", b"accept-encoding")]));
+    }
+
+    #[test]
+    fn all_lines_are_passed_on() {
+        let mut all = HeaderMap::new();
+        for value in ["max-age=60", "immutable"] {
+            all.append(header::CACHE_CONTROL, HeaderValue::from_static(value));
+        }
+        let version = Version::of(&all);
+        assert_eq!(
+            version.cache_control.as_deref(),
+            Some("max-age=60, immutable")
+        );
     }
 }

@@ -5,8 +5,7 @@
 //! are passed piece by piece as they come, and no faster than they are taken.
 
 use std::{
-    error::Error,
-    io,
+    borrow::Cow,
     net::SocketAddr,
     pin::Pin,
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -18,7 +17,7 @@ use bytes::Bytes;
 use http_body::{Body, SizeHint};
 use http_body_util::{Either, Empty};
 use hyper::{
-    HeaderMap, Method, Request, Response, StatusCode, Uri,
+    HeaderMap, Method, Request, Response, StatusCode,
     body::Incoming,
     header::{self, HeaderName, HeaderValue},
     http::request::Parts,
@@ -29,15 +28,16 @@ use hyper_util::{
 };
 use tokio::time::{Sleep, sleep, timeout};
 
-use super::{Address, ProxyError, ProxyOptions, connector::Connector, counters::OriginCounters};
-use crate::serve::{
-    ServeError,
-    body::AnswerBody,
-    resource::{Answer, whole},
+use super::{Address, ProxyError, ProxyOptions, counters::OriginCounters};
+use crate::{
+    remote::{ConnectionError, Connector, FIELDS_MAX, HEAD_BYTES_MAX, ProxyChoice, causes},
+    serve::{
+        ServeError,
+        body::AnswerBody,
+        resource::{Answer, whole},
+    },
 };
 
-/// Of an answer's head, and of a body's piece.
-const BUFFER_BYTES: usize = 256 << 10;
 /// A connection to the origin that nobody uses is closed after this.
 const IDLE: Duration = Duration::from_secs(30);
 const IDLE_MAX: usize = 64;
@@ -86,16 +86,21 @@ impl Client {
         options: &ProxyOptions,
         counters: Arc<OriginCounters>,
     ) -> Result<Self, ProxyError> {
-        let connector = Connector::new(&address, options)?;
-        let client = legacy::Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(IDLE_MAX)
-            .http1_max_buf_size(BUFFER_BYTES)
-            .build(connector);
+        let (roots, timeout) = (options.roots.clone(), options.connect_timeout);
+        let connector = Connector::new(&ProxyChoice::Direct, roots, timeout);
+        // What is wrong with certificates that were named is reported, even if nothing needs them.
+        if address.is_https || options.roots.is_some() {
+            connector.load_certificates()?;
+        }
         Ok(Self {
             address: Arc::new(address),
-            client,
+            client: legacy::Client::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(IDLE)
+                .pool_max_idle_per_host(IDLE_MAX)
+                .http1_max_buf_size(HEAD_BYTES_MAX)
+                .http1_max_headers(FIELDS_MAX)
+                .build(connector),
             timeout: options.origin_timeout,
             counters,
         })
@@ -112,7 +117,7 @@ impl Client {
 
     /// Asks for the head of what is at `path`.
     pub(super) async fn head(&self, path: &str) -> Head {
-        let Ok(uri) = self.url(path).parse::<Uri>() else {
+        let Some(uri) = self.address.uri(path) else {
             return Head::Nothing;
         };
         let mut request = Request::new(Either::Right(Empty::new()));
@@ -152,7 +157,7 @@ impl Client {
         }
         let path_and_query = head.uri.path_and_query();
         let path_and_query = path_and_query.map_or("/", |path_and_query| path_and_query.as_str());
-        let Ok(uri) = self.url(path_and_query).parse::<Uri>() else {
+        let Some(uri) = self.address.uri(path_and_query) else {
             return refusal(StatusCode::BAD_REQUEST, "the path is none");
         };
         let mut request = Request::new(match body.is_end_stream() {
@@ -170,19 +175,8 @@ impl Client {
             Ok(Err(error)) => {
                 let causes = causes(&error);
                 tracing::warn!(path = path_and_query, error = causes, "no answer to pass");
-                match is_timeout(&error) {
-                    true => refusal(
-                        StatusCode::GATEWAY_TIMEOUT,
-                        "the origin cannot be reached in time",
-                    ),
-                    false if error.is_connect() => {
-                        refusal(StatusCode::BAD_GATEWAY, "the origin cannot be reached")
-                    }
-                    false => refusal(
-                        StatusCode::BAD_GATEWAY,
-                        "the origin ended the connection, or does not speak HTTP",
-                    ),
-                }
+                let (status, why) = failure(&error);
+                refusal(status, &why)
             }
             Err(_) => {
                 tracing::warn!(path = path_and_query, "the origin does not answer in time");
@@ -286,30 +280,33 @@ fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     passed
 }
 
+/// Why there is no answer of the origin's.
+fn failure(error: &legacy::Error) -> (StatusCode, Cow<'static, str>) {
+    let (status, why) = match ConnectionError::of(error) {
+        ConnectionError::TooLate => (
+            StatusCode::GATEWAY_TIMEOUT,
+            "the origin cannot be reached in time",
+        ),
+        ConnectionError::HeadTooLarge => {
+            let limit = HEAD_BYTES_MAX >> 10;
+            let why = format!("the head of the origin's answer is larger than {limit} KiB");
+            return (StatusCode::BAD_GATEWAY, why.into());
+        }
+        _ if error.is_connect() => (StatusCode::BAD_GATEWAY, "the origin cannot be reached"),
+        ConnectionError::NotHttp { .. } => {
+            (StatusCode::BAD_GATEWAY, "the origin does not speak HTTP")
+        }
+        _ => (StatusCode::BAD_GATEWAY, "the origin ended the connection"),
+    };
+    (status, why.into())
+}
+
 /// An answer of our own.
 pub(super) fn refusal(status: StatusCode, why: &str) -> Answer {
     let reason = status.canonical_reason().unwrap_or_default();
     let builder = Response::builder().status(status);
     let text = format!("{} {reason}: {why}\n", status.as_u16());
     whole(builder, "text/plain; charset=utf-8", text)
-}
-
-fn sources<'a>(
-    error: &'a (dyn Error + 'static),
-) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |&error| error.source())
-}
-
-fn causes(error: &(dyn Error + 'static)) -> String {
-    let all: Vec<String> = sources(error).map(ToString::to_string).collect();
-    all.join(": ")
-}
-
-fn is_timeout(error: &(dyn Error + 'static)) -> bool {
-    sources(error).any(|error| {
-        let error = error.downcast_ref::<io::Error>();
-        error.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
-    })
 }
 
 /// A body of the origin's, on its way.

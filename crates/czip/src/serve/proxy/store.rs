@@ -6,7 +6,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs::File,
     io,
     os::unix::fs::FileExt,
     path::PathBuf,
@@ -19,6 +18,7 @@ use bytes::Bytes;
 use crate::{
     format::ChunkName,
     get::CacheOptions,
+    plain_file::read_plain,
     segments::{self, Entry, Writing},
     serve::counters::Counters,
 };
@@ -91,8 +91,8 @@ impl Store {
             (place, state.segments.get(&place.of)?.clone())
         };
         let mut chunk = vec![0; place.bytes as usize];
-        let read =
-            File::open(&*path).and_then(|file| file.read_exact_at(&mut chunk, u64::from(place.at)));
+        let file = read_plain(&path);
+        let read = file.and_then(|file| file.read_exact_at(&mut chunk, u64::from(place.at)));
         if read.is_ok() && ChunkName::of(&chunk) == name {
             let bytes = chunk.len() as u64;
             self.counters.disk_bytes.fetch_add(bytes, Relaxed);

@@ -1,0 +1,200 @@
+//! Requests to the server of one address: what goes along with them, and where redirects lead.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
+
+use bytes::Bytes;
+use hyper::{
+    HeaderMap, Method, Request,
+    header::{self, HeaderName, HeaderValue},
+};
+use url::Url;
+
+use super::{
+    address::{redirected, shown},
+    agent::{Agents, Answer},
+    attempts::Attempts,
+    connector::Connector,
+    content_range::{number, retry_after},
+    counters::Tally,
+    error::{RedirectProblem, RemoteError},
+    options::RemoteOptions,
+};
+
+/// Of an answer that is not wanted, so much is read to use its connection again, and for so long.
+const UNWANTED_BYTES_MAX: usize = 16 << 10;
+const UNWANTED_FOR: Duration = Duration::from_secs(1);
+
+/// What requests have in common.
+pub(super) struct Client {
+    pub(super) options: RemoteOptions,
+    pub(super) tally: Arc<Tally>,
+    url: Url,
+    headers: HeaderMap,
+    user_agent: HeaderValue,
+    connector: Connector,
+    chance: Mutex<fastrand::Rng>,
+}
+
+impl Client {
+    /// For the server of `url`. Whether it can be asked as the options say is known afterwards.
+    pub(super) fn new(url: Url, options: RemoteOptions) -> Result<Self, RemoteError> {
+        let headers = headers(&options)?;
+        let user_agent = HeaderValue::from_str(&options.user_agent);
+        let user_agent = user_agent.map_err(|_| RemoteError::Header {
+            name: "User-Agent".to_owned(),
+        })?;
+        let (roots, timeout) = (options.roots.clone(), options.connect_timeout);
+        let connector = Connector::new(&options.proxy, roots, timeout);
+        connector.prepare(&url)?;
+        let chance = options.seed;
+        let chance = chance.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
+        Ok(Self {
+            options,
+            tally: Arc::default(),
+            url,
+            headers,
+            user_agent,
+            connector,
+            chance: Mutex::new(chance),
+        })
+    }
+
+    /// The address.
+    pub(super) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Connections of their own.
+    pub(super) fn agents(&self) -> Agents {
+        Agents::new(
+            self.connector.clone(),
+            &self.options,
+            self.user_agent.clone(),
+        )
+    }
+
+    pub(super) fn attempts(&self) -> Attempts {
+        Attempts::new(&self.options, lock(&self.chance).fork())
+    }
+
+    /// One request, with `more` headers.
+    pub(super) fn send(
+        &self,
+        agents: &Agents,
+        method: Method,
+        url: &Url,
+        more: HeaderMap,
+        body: Bytes,
+    ) -> Result<Answer, RemoteError> {
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        let headers = request.headers_mut();
+        *headers = more;
+        headers.insert(
+            header::ACCEPT_ENCODING,
+            HeaderValue::from_static("identity"),
+        );
+        // They are for this server, and for no other.
+        if url.origin() == self.url.origin() {
+            for (name, value) in &self.headers {
+                headers.append(name, value.clone());
+            }
+        }
+        self.tally.request();
+        agents.send(url, request)
+    }
+
+    /// A request without a body to `url`, and those to which it is redirected. Gives the last answer, and
+    /// from where it came. `more` gives headers.
+    pub(super) fn follow(
+        &self,
+        agents: &Agents,
+        method: &Method,
+        mut url: Url,
+        more: &dyn Fn() -> HeaderMap,
+    ) -> Result<(Url, Answer), RemoteError> {
+        for _ in 0..=self.options.redirects_max {
+            let answer = self.send(agents, method.clone(), &url, more(), Bytes::new())?;
+            if !matches!(answer.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+                return Ok((url, answer));
+            }
+            let location = answer.headers.get(header::LOCATION).cloned();
+            answer.skip();
+            let location = location.as_ref().map(HeaderValue::as_bytes);
+            url = redirected(&url, location).map_err(|problem| RemoteError::Redirect {
+                url: shown(&url),
+                problem,
+            })?;
+        }
+        Err(RemoteError::Redirect {
+            url: shown(&self.url),
+            problem: RedirectProblem::TooMany {
+                max: self.options.redirects_max,
+            },
+        })
+    }
+}
+
+impl Answer {
+    /// Reads over a short one: its connection is used again only when its end was seen.
+    pub(super) fn skip(mut self) {
+        let (begun, mut skipped) = (Instant::now(), 0);
+        let mut block = [0; 4 << 10];
+        while begun.elapsed() < UNWANTED_FOR && skipped < UNWANTED_BYTES_MAX {
+            match self.body.read(&mut block) {
+                Ok(read) if read > 0 => skipped += read,
+                _ => break,
+            }
+        }
+    }
+
+    /// What a status that brings nothing is.
+    pub(super) fn refusal(&self, url: &Url) -> RemoteError {
+        let asks = self.headers.get(header::RETRY_AFTER);
+        let asks = asks.and_then(|asks| asks.to_str().ok());
+        RemoteError::Status {
+            url: shown(url),
+            status: self.status.as_u16(),
+            retry_after: asks.and_then(|text| retry_after(text, SystemTime::now())),
+        }
+    }
+
+    /// How the body was encoded on its way, if it was.
+    pub(super) fn encoding(&self) -> Option<String> {
+        let encoding = self.headers.get(header::CONTENT_ENCODING)?.as_bytes();
+        let plain = encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity");
+        (!plain).then(|| String::from_utf8_lossy(encoding).into_owned())
+    }
+
+    /// How long the body is, if that is said.
+    pub(super) fn length(&self) -> Option<u64> {
+        if self.headers.contains_key(header::TRANSFER_ENCODING) {
+            return None;
+        }
+        number(self.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?)
+    }
+}
+
+/// What is sent with each request to the address's origin.
+fn headers(options: &RemoteOptions) -> Result<HeaderMap, RemoteError> {
+    let mut headers = HeaderMap::new();
+    let bearer = options.bearer.as_ref().map(|token| {
+        let value = format!("Bearer {token}");
+        ("Authorization".to_owned(), value)
+    });
+    for (name, value) in options.headers.iter().chain(&bearer) {
+        let refused = || RemoteError::Header { name: name.clone() };
+        let value = HeaderValue::from_str(value).map_err(|_| refused())?;
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+/// What is behind these locks is whole between any two statements.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
