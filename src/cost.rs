@@ -29,6 +29,8 @@ use prices::PriceList;
 use report::Report;
 
 const EXAMPLES: &str = "\
+use crate::standard_io;
+
 Examples:
   refrain cost --traffic 9.1TB --redundancy 30%
   refrain status --admin 127.0.0.1:9002 --json | refrain cost -
@@ -114,6 +116,10 @@ pub fn run(arguments: &CostArguments) -> anyhow::Result<()> {
 
 fn reckon(arguments: &CostArguments) -> anyhow::Result<Report> {
     let (_, prices) = price_list(arguments)?;
+    let files = [&arguments.status, &arguments.prices].into_iter().flatten();
+    if files.into_iter().any(|path| is_standard_input(path)) {
+        standard_io::input().context("standard input")?;
+    }
     let run = arguments.status.as_deref().map(read_status).transpose()?;
     let inputs =
         Inputs::resolve(&arguments.given, run.as_ref(), &prices).map_err(WrongInput::new)?;
@@ -146,7 +152,7 @@ fn is_standard_input(path: &Path) -> bool {
 fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, WrongInput> {
     let wrong = |error: &dyn Display| WrongInput::of_file(path, error);
     let input: Box<dyn Read> = match is_standard_input(path) {
-        true => Box::new(io::stdin().lock()),
+        true => Box::new(standard_io::input().map_err(|error| wrong(&error))?),
         false => Box::new(File::open(path).map_err(|error| wrong(&error))?),
     };
     let mut bytes = Vec::new();

@@ -36,6 +36,13 @@ pub struct RunArguments<O: clap::Args> {
     log: LogForm,
 }
 
+impl<O: clap::Args> RunArguments<O> {
+    /// Whether it writes to standard output.
+    pub fn prints(&self) -> bool {
+        self.dry_run
+    }
+}
+
 pub fn near(arguments: &RunArguments<NearOptions>) -> anyhow::Result<()> {
     let options = &arguments.options;
     let started = options.resolve()?;
