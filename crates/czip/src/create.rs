@@ -11,6 +11,7 @@
 mod assemble;
 #[cfg(test)]
 pub(crate) mod by_hand;
+mod content;
 mod earlier;
 mod error;
 mod exclude;
@@ -214,7 +215,9 @@ pub fn create(
     progress: &mut dyn FnMut(CreateProgress) -> ControlFlow<()>,
 ) -> Result<Created, CreateError> {
     let mut creator = Creator::new(output, options)?;
-    let mut piece = vec![0; PIECE_BYTES];
+    let mut piece = vec![0; PIECE_BYTES + content::ALIGNMENT];
+    let aligned = piece.as_ptr().align_offset(content::ALIGNMENT);
+    let piece = &mut piece[aligned..][..PIECE_BYTES];
     let mut passed_over = creator.own_files();
     passed_over.extend(&options.passed_over);
     let bounds = Bounds {
@@ -238,7 +241,7 @@ pub fn create(
             return creator.entry(&entry).map(|()| true);
         };
         creator.streams.written(entry.mtime_s);
-        let (bytes, failed) = creator.file(&mut file, &mut piece, progress)?;
+        let (bytes, failed) = creator.file(&mut file, piece, progress)?;
         if let Some(error) = failed {
             if found.is_given {
                 return Err(CreateError::Input { path, error });
