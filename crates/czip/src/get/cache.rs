@@ -189,7 +189,7 @@ impl Segment {
     fn file(&mut self) -> Option<&File> {
         if !self.is_opened {
             self.is_opened = true;
-            self.chunks = File::open(&self.path).ok();
+            self.chunks = segments::open(&self.path).ok();
         }
         self.chunks.as_ref()
     }

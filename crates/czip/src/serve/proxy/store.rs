@@ -6,7 +6,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs::File,
     io,
     os::unix::fs::FileExt,
     path::PathBuf,
@@ -92,7 +91,7 @@ impl Store {
         };
         let mut chunk = vec![0; place.bytes as usize];
         let read =
-            File::open(&*path).and_then(|file| file.read_exact_at(&mut chunk, u64::from(place.at)));
+            segments::open(&path).and_then(|file| file.read_exact_at(&mut chunk, place.at.into()));
         if read.is_ok() && ChunkName::of(&chunk) == name {
             let bytes = chunk.len() as u64;
             self.counters.disk_bytes.fetch_add(bytes, Relaxed);
@@ -126,13 +125,13 @@ impl State {
     fn load(&mut self, paths: Vec<PathBuf>) {
         self.next = paths.len() as u32;
         for (of, path) in (0..).zip(paths).collect::<Vec<_>>().into_iter().rev() {
-            let entries = segments::entries(&path);
-            if self.places.len() + entries.len() > CHUNKS_MAX {
+            if self.places.len() >= CHUNKS_MAX {
                 // The oldest are not known, and go when room is made.
                 break;
             }
+            let entries = segments::entries(&path);
             self.segments.insert(of, Arc::new(path));
-            for entry in entries {
+            for entry in entries.take(CHUNKS_MAX - self.places.len()) {
                 if let Some(place) = place(of, entry) {
                     self.places.entry(entry.name).or_insert(place);
                 }
