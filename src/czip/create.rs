@@ -259,7 +259,7 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
         CreateError::Output(_) | CreateError::Index(_) => {
             anyhow::Error::from(error).context(called)
         }
-        CreateError::SameName { .. } | CreateError::OutputIsInput { .. } => {
+        CreateError::SameName { .. } | CreateError::OutputIsInput { .. } | CreateError::Nothing => {
             WrongArguments(error.into()).into()
         }
         error => error.into(),

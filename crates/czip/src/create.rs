@@ -205,7 +205,8 @@ pub struct Created {
 /// Makes an archive of `inputs`. `progress` is told how far it came, and says whether to go on.
 ///
 /// # Errors
-/// If an input cannot be read or the archive not be written; then the output file is as it was.
+/// If an input cannot be read, nothing is to be archived, or the archive cannot be written; then the output
+/// file is as it was.
 /// What lies in a folder and cannot be read, or has no content, is no error: it is told, and left out. Nor
 /// is a file that changes meanwhile: it is told as well.
 pub fn create(
@@ -436,6 +437,9 @@ impl<'a> Creator<'a> {
     }
 
     fn finish(mut self) -> Result<Created, CreateError> {
+        if self.progress.entries == 0 {
+            return Err(CreateError::Nothing);
+        }
         if self.options.is_woven {
             self.weaver.finish(&mut self.streams)?;
         }
