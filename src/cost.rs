@@ -26,11 +26,12 @@ use given::Given;
 use inputs::Inputs;
 use measured::Measured;
 use prices::PriceList;
+use refrain_gateway::text_file::remove_byte_order_mark;
 use report::Report;
 
-const EXAMPLES: &str = "\
 use crate::standard_io;
 
+const EXAMPLES: &str = "\
 Examples:
   refrain cost --traffic 9.1TB --redundancy 30%
   refrain status --admin 127.0.0.1:9002 --json | refrain cost -
@@ -115,11 +116,11 @@ pub fn run(arguments: &CostArguments) -> anyhow::Result<()> {
 }
 
 fn reckon(arguments: &CostArguments) -> anyhow::Result<Report> {
-    let (_, prices) = price_list(arguments)?;
     let files = [&arguments.status, &arguments.prices].into_iter().flatten();
     if files.into_iter().any(|path| is_standard_input(path)) {
         standard_io::input().context("standard input")?;
     }
+    let (_, prices) = price_list(arguments)?;
     let run = arguments.status.as_deref().map(read_status).transpose()?;
     let inputs =
         Inputs::resolve(&arguments.given, run.as_ref(), &prices).map_err(WrongInput::new)?;
@@ -160,6 +161,9 @@ fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, WrongInput> {
     read.map_err(|error| wrong(&error))?;
     match bytes.len() as u64 > bytes_max {
         true => Err(wrong(&format!("larger than {} MiB", bytes_max >> 20))),
-        false => Ok(bytes),
+        false => {
+            remove_byte_order_mark(&mut bytes);
+            Ok(bytes)
+        }
     }
 }

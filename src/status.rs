@@ -6,7 +6,7 @@ mod watch;
 use std::{io::Write, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
-use refrain_gateway::{status::Status, target::Target};
+use refrain_gateway::{status::Status, target::Target, text_file::remove_byte_order_mark};
 
 #[derive(clap::Args, Clone)]
 pub struct StatusArguments {
@@ -60,7 +60,10 @@ fn fetch(arguments: &StatusArguments) -> anyhow::Result<String> {
         .into();
     let mut request = agent.get(format!("http://{}/status", arguments.admin));
     if let Some(path) = &arguments.admin_token_file {
-        let token = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let called = || path.display().to_string();
+        let mut token = std::fs::read(path).with_context(called)?;
+        remove_byte_order_mark(&mut token);
+        let token = String::from_utf8(token).with_context(called)?;
         request = request.header("Authorization", format!("Bearer {}", token.trim()));
     }
     let mut response = request.call().with_context(|| {
