@@ -7,7 +7,7 @@
 //! Reading a hole through the page cache fills memory with zeros, page by page: three quarters of all the
 //! work. `O_DIRECT` asks the file system itself, which has no block to read there, and answers at the speed
 //! of memory. `SEEK_DATA` says where to read so, and no more: file systems were wrong about it (OpenZFS
-//! issue 15526), so that what it calls a hole is read all the same.
+//! 2.2.0), so that what it calls a hole is read all the same.
 
 use std::{
     fs::{File, Metadata},
