@@ -195,9 +195,11 @@ fn flags_win_over_the_file_and_a_second_look_sees_the_changed_file() {
 fn files_may_begin_with_a_byte_order_mark() {
     let fixture = Fixture::new();
     let table = fixture.write("table", "\u{feff}1 2 3");
-    let file = format!("\u{feff}lanes = 2\r\nmarker_table = {table:?}\r\n");
+    let file =
+        format!("\u{feff}lanes = 2\r\nmarker = \"samplebyte\"\r\nmarker_table = {table:?}\r\n");
     let file = fixture.write("far.toml", &file);
-    let Program::Far(options) = fixture.parse("far", &["--config", &file]) else {
+    let flags = ["--listen", "[::]:7000", "--config", &file];
+    let Program::Far(options) = fixture.parse("far", &flags) else {
         unreachable!("the flags begin with far");
     };
     assert_eq!(options.resolve().unwrap().common.lanes, 2);
