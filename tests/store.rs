@@ -398,3 +398,17 @@ fn what_somebody_has_to_see_to_ends_the_start_as_it_ends_a_dry_run() {
     }
     assert_eq!(fs::read_to_string(at("file")).expect("there"), "content");
 }
+
+#[test]
+fn no_store_is_made_of_nothing() {
+    let world = World::new();
+    let empty = world.folder.path().join("empty");
+    fs::create_dir(&empty).expect("made");
+    fs::write(empty.join("file"), "").expect("written");
+    let store = world.store();
+    let [empty, at] = [&empty, &store].map(|path| path.display().to_string());
+    let (code, error) = refrain_fails(&["store", "add", &empty, "--realm", "x", "--store", &at]);
+    assert_eq!(code, 1, "{error}");
+    assert!(error.contains("nothing to add"), "{error}");
+    assert!(!store.exists());
+}
