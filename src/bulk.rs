@@ -186,7 +186,7 @@ pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
             Some(realm) => {
                 let config = arguments.keep.store_config(output)?;
                 refuse_loss(output, config)?;
-                Box::new(History::open(output, config, realm, arguments.keep.all)?)
+                Box::new(History::new(output, config, realm, arguments.keep.all)?)
             }
             None => {
                 archive = arguments.archive_options(output, &options, expected)?;

@@ -26,7 +26,10 @@ use given::Given;
 use inputs::Inputs;
 use measured::Measured;
 use prices::PriceList;
+use refrain_gateway::text_file::remove_byte_order_mark;
 use report::Report;
+
+use crate::standard_io;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -113,6 +116,10 @@ pub fn run(arguments: &CostArguments) -> anyhow::Result<()> {
 }
 
 fn reckon(arguments: &CostArguments) -> anyhow::Result<Report> {
+    let files = [&arguments.status, &arguments.prices].into_iter().flatten();
+    if files.into_iter().any(|path| is_standard_input(path)) {
+        standard_io::input().context("standard input")?;
+    }
     let (_, prices) = price_list(arguments)?;
     let run = arguments.status.as_deref().map(read_status).transpose()?;
     let inputs =
@@ -146,7 +153,7 @@ fn is_standard_input(path: &Path) -> bool {
 fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, WrongInput> {
     let wrong = |error: &dyn Display| WrongInput::of_file(path, error);
     let input: Box<dyn Read> = match is_standard_input(path) {
-        true => Box::new(io::stdin().lock()),
+        true => Box::new(standard_io::input().map_err(|error| wrong(&error))?),
         false => Box::new(File::open(path).map_err(|error| wrong(&error))?),
     };
     let mut bytes = Vec::new();
@@ -154,6 +161,9 @@ fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, WrongInput> {
     read.map_err(|error| wrong(&error))?;
     match bytes.len() as u64 > bytes_max {
         true => Err(wrong(&format!("larger than {} MiB", bytes_max >> 20))),
-        false => Ok(bytes),
+        false => {
+            remove_byte_order_mark(&mut bytes);
+            Ok(bytes)
+        }
     }
 }

@@ -60,6 +60,14 @@ enum CzipCommand {
     Mount(mount::MountArguments),
 }
 
+impl CzipArguments {
+    /// Whether it writes to standard output. That a mount is there is also seen where it is.
+    pub fn prints(&self) -> bool {
+        use CzipCommand::{Mount, Proxy, Serve};
+        !matches!(self.command, Serve(_) | Proxy(_) | Mount(_))
+    }
+}
+
 pub fn run(arguments: &CzipArguments) -> anyhow::Result<()> {
     match &arguments.command {
         CzipCommand::Create(arguments) => create::run(arguments),

@@ -84,19 +84,44 @@ enum Command {
     Bench(bench::BenchArguments),
 }
 
+impl Command {
+    /// Whether it writes to standard output. What runs until it is told to stop does not, and may be started
+    /// with that closed.
+    fn prints(&self) -> bool {
+        match self {
+            Self::Near(arguments) => arguments.prints(),
+            Self::Far(arguments) => arguments.prints(),
+            Self::Czip(arguments) => arguments.prints(),
+            _ => true,
+        }
+    }
+
+    fn run(&self) -> anyhow::Result<()> {
+        if self.prints() {
+            standard_io::check_output()?;
+        }
+        match self {
+            Self::Demo(arguments) => demo::run(arguments),
+            Self::Keygen(arguments) => keygen::run(arguments),
+            Self::Far(arguments) => run::far(arguments),
+            Self::Near(arguments) => run::near(arguments),
+            Self::Status(arguments) => status::run(arguments),
+            Self::Store(arguments) => store::run(arguments),
+            Self::Czip(arguments) => czip::run(arguments),
+            Self::Bulk(arguments) => bulk::run(arguments),
+            Self::Check(arguments) => check::run(arguments),
+            Self::Cost(arguments) => cost::run(arguments),
+            Self::Bench(arguments) => bench::run(arguments),
+        }
+    }
+}
+
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
-        Command::Demo(arguments) => demo::run(&arguments),
-        Command::Keygen(arguments) => keygen::run(&arguments),
-        Command::Far(arguments) => run::far(&arguments),
-        Command::Near(arguments) => run::near(&arguments),
-        Command::Status(arguments) => status::run(&arguments),
-        Command::Store(arguments) => store::run(&arguments),
-        Command::Czip(arguments) => czip::run(&arguments),
-        Command::Bulk(arguments) => bulk::run(&arguments),
-        Command::Check(arguments) => check::run(&arguments),
-        Command::Cost(arguments) => cost::run(&arguments),
-        Command::Bench(arguments) => bench::run(&arguments),
+    let result = match Arguments::try_parse() {
+        Ok(arguments) => arguments.command.run(),
+        // Wrong arguments. Help and version are printed, as reports are.
+        Err(error) if error.use_stderr() => error.exit(),
+        Err(help) => standard_io::check_output().map(|()| help.exit()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

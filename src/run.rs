@@ -37,6 +37,13 @@ pub struct RunArguments<O: clap::Args> {
     log: LogForm,
 }
 
+impl<O: clap::Args> RunArguments<O> {
+    /// Whether it writes to standard output.
+    pub fn prints(&self) -> bool {
+        self.dry_run
+    }
+}
+
 /// What `refrain near` takes.
 #[derive(clap::Args)]
 pub struct NearArguments {
@@ -52,6 +59,13 @@ pub struct NearArguments {
         value_parser = bounded::seconds
     )]
     require_peer: Option<Option<Duration>>,
+}
+
+impl NearArguments {
+    /// Whether it writes to standard output.
+    pub fn prints(&self) -> bool {
+        self.run.prints()
+    }
 }
 
 pub fn near(arguments: &NearArguments) -> anyhow::Result<()> {

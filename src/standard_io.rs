@@ -1,17 +1,21 @@
 //! Standard input and output as files: `std` has them behind buffers. Ctrl-C ends reading, also while
-//! nothing comes.
+//! nothing comes. One that was closed when the program started is an error
+//! (docs/decisions/0033-closed-standard-input.md).
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, Metadata, OpenOptions},
     io::{self, Read, Seek},
     os::{fd::AsFd, unix::fs::OpenOptionsExt},
     path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    time::SystemTime,
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::OFlags,
-    io::Errno,
+    io::{Errno, fcntl_getfd},
+    stdio,
 };
 
 use crate::interrupt::Interrupt;
@@ -22,20 +26,57 @@ const PATIENCE: Timespec = Timespec {
     tv_nsec: 100_000_000,
 };
 
+/// Whether standard input, and standard output, was closed when the program started.
+static WAS_INPUT_CLOSED: AtomicBool = AtomicBool::new(false);
+static WAS_OUTPUT_CLOSED: AtomicBool = AtomicBool::new(false);
+
+ctor::declarative::ctor! {
+    // Before `main`, since `std` then opens /dev/null in place of what is closed. Safe: it asks the system
+    // for two numbers, and uses nothing of `std` that has to be set up.
+    #[ctor(unsafe)]
+    fn note_what_is_closed() {
+        let is_closed = |descriptor| fcntl_getfd(descriptor) == Err(Errno::BADF);
+        WAS_INPUT_CLOSED.store(is_closed(stdio::stdin()), Ordering::Relaxed);
+        WAS_OUTPUT_CLOSED.store(is_closed(stdio::stdout()), Ordering::Relaxed);
+    }
+}
+
+fn refuse_closed(was_closed: &AtomicBool) -> io::Result<()> {
+    match was_closed.load(Ordering::Relaxed) {
+        true => Err(Errno::BADF.into()),
+        false => Ok(()),
+    }
+}
+
 /// Standard input.
 pub fn input() -> io::Result<File> {
+    refuse_closed(&WAS_INPUT_CLOSED)?;
     Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?))
 }
 
-/// Bytes from where standard input is read to its end, if it is a file.
+/// Bytes from where standard input is read to its end, if it is a file. One of /proc has no length, and
+/// bytes all the same.
 pub fn input_left() -> Option<u64> {
     let mut file = input().ok()?;
-    let metadata = file.metadata().ok().filter(|file| file.is_file())?;
+    let has_length = |file: &Metadata| file.is_file() && file.len() > 0;
+    let metadata = file.metadata().ok().filter(has_length)?;
     Some(metadata.len().saturating_sub(file.stream_position().ok()?))
+}
+
+/// Fails if standard output was closed when the program started: what is printed would go nowhere.
+pub fn check_output() -> anyhow::Result<()> {
+    refuse_closed(&WAS_OUTPUT_CLOSED).map_err(output_failed)
+}
+
+/// How long standard input is, and when it was written to last, if it is a file: what changes with it.
+pub fn input_state() -> Option<(u64, SystemTime)> {
+    let metadata = input().ok()?.metadata().ok().filter(Metadata::is_file)?;
+    Some((metadata.len(), metadata.modified().ok()?))
 }
 
 /// Standard output.
 pub fn output() -> io::Result<File> {
+    refuse_closed(&WAS_OUTPUT_CLOSED)?;
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
@@ -47,6 +88,8 @@ pub fn output_failed(error: io::Error) -> anyhow::Error {
 /// Standard input, or a pipe, that fails after Ctrl-C.
 pub struct EndableInput {
     file: File,
+    /// Bytes that are still read of a file: one that grows ends where it ended when it was opened.
+    left: u64,
     interrupt: Interrupt,
 }
 
@@ -54,6 +97,7 @@ impl EndableInput {
     pub fn standard(interrupt: &Interrupt) -> io::Result<Self> {
         Ok(Self {
             file: input()?,
+            left: input_left().unwrap_or(u64::MAX),
             interrupt: interrupt.clone(),
         })
     }
@@ -64,6 +108,7 @@ impl EndableInput {
         options.custom_flags(OFlags::NONBLOCK.bits() as i32);
         Ok(Self {
             file: options.read(true).open(path)?,
+            left: u64::MAX,
             interrupt: interrupt.clone(),
         })
     }
@@ -77,10 +122,18 @@ impl Read for EndableInput {
             let mut wanted = [PollFd::new(&self.file, PollFlags::IN)];
             match poll(&mut wanted, Some(&PATIENCE)) {
                 Ok(0) | Err(Errno::INTR) => {}
-                Ok(_) => match self.file.read(buffer) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    read => return read,
-                },
+                Ok(_) => {
+                    let room = usize::try_from(self.left).unwrap_or(usize::MAX);
+                    let room = room.min(buffer.len());
+                    match self.file.read(&mut buffer[..room]) {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        Ok(count) => {
+                            self.left -= count as u64;
+                            return Ok(count);
+                        }
+                        failed => return failed,
+                    }
+                }
                 Err(error) => return Err(error.into()),
             }
         }

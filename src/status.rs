@@ -6,6 +6,7 @@ mod watch;
 use std::{io::Write, path::PathBuf, time::Duration};
 
 use anyhow::Context;
+use refrain_gateway::text_file::remove_byte_order_mark;
 
 use crate::local::{self, Found, Place};
 pub use tables::peer_name;
@@ -57,7 +58,10 @@ fn fetch(arguments: &StatusArguments) -> anyhow::Result<Found> {
         return local::only(local::find()?);
     };
     let token = arguments.admin_token_file.as_ref().map(|path| {
-        let token = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let called = || path.display().to_string();
+        let mut token = std::fs::read(path).with_context(called)?;
+        remove_byte_order_mark(&mut token);
+        let token = String::from_utf8(token).with_context(called)?;
         anyhow::Ok(token.trim().to_owned())
     });
     Ok(local::ask(admin, token.transpose()?.as_deref())?)

@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
+use refrain_bulk::{Bounds, Input};
 use refrain_codec::{
     chunk::{hash::ChunkHasher, stream::ChunkBounds},
     marker::PackMask,
@@ -166,6 +167,12 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     ensure!(is_folder, "{} is no folder", arguments.dir.display());
     let path = &arguments.store.store;
     let config = arguments.new.config(path)?;
+    let files = Input::Path(arguments.dir.clone(), Bounds::default());
+    ensure!(
+        StoreConfig::of(path)?.is_some() || files.expected_bytes(&mut || true) != Some(0),
+        "there is nothing to add: no file in \"{}\" has content, and no store is made",
+        arguments.dir.display()
+    );
     refuse_loss(path, config)?;
     let mut store = DiskStore::open(path, config)?;
     let before = store.stat();

@@ -11,7 +11,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use common::command::ending_signals;
+use common::{command::ending_signals, eventually};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -58,9 +58,14 @@ fn create(folder: &Path) -> PathBuf {
 
 /// Mounts and waits until it says that it is ready. None where nothing may be mounted.
 fn mount(test: &str, archive: &str, at: &Path) -> Option<Process> {
+    mount_with(test, archive, at, &[])
+}
+
+fn mount_with(test: &str, archive: &str, at: &Path, options: &[&str]) -> Option<Process> {
     let mut child = refrain()
         .args(["czip", "mount", archive])
         .arg(at)
+        .args(options)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -263,4 +268,112 @@ fn one_file_system_keeps_a_folder_empty_that_another_is_mounted_on() {
     };
     assert_eq!(read(&[]), 2);
     assert_eq!(read(&["--one-file-system"]), 1);
+}
+
+/// How many mounts there are at `at` or below.
+fn mounts(at: &Path) -> usize {
+    let table = fs::read_to_string("/proc/self/mounts").unwrap();
+    let at = at.to_str().unwrap();
+    table.lines().filter(|line| line.contains(at)).count()
+}
+
+/// Mounts a file system in memory. False where that is not permitted.
+fn mount_memory(at: &Path) -> bool {
+    let mut command = Command::new("mount");
+    command.args(["-t", "tmpfs", "refrain-test"]).arg(at);
+    let is_mounted = command.output().is_ok_and(|output| output.status.success());
+    if !is_mounted {
+        eprintln!("skipped: no file system in memory may be mounted here");
+    }
+    is_mounted
+}
+
+/// What a process says next.
+fn next_line(process: &mut Process) -> String {
+    let stderr = process.0.stderr.as_mut().expect("it is piped");
+    let mut line = String::new();
+    let mut byte = [0];
+    while stderr.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
+        line.push(byte[0].into());
+    }
+    line
+}
+
+#[test]
+fn what_is_mounted_on_it_or_in_it_is_not_unmounted() {
+    let Place { archive, at, .. } = &Place::new();
+    for other in [at.clone(), at.join("tree")] {
+        let Some(mut process) = mount("what_is_mounted_on_it", archive.to_str().unwrap(), at)
+        else {
+            return;
+        };
+        if !mount_memory(&other) {
+            return;
+        }
+        fs::write(other.join("precious"), "precious").unwrap();
+        signal("INT", &process.0);
+        let said = next_line(&mut process);
+        let is_left = fs::read(other.join("precious")).is_ok_and(|read| read == b"precious");
+        let is_served = process.0.try_wait().unwrap().is_none();
+        unmount(&other);
+        assert!(is_left && is_served, "{said}");
+        assert!(
+            said.contains("stays mounted") && said.contains("unmount that first"),
+            "{said}"
+        );
+        // It was asked to end, and now it can.
+        let ended = eventually("it ends", || process.0.try_wait().unwrap());
+        assert!(ended.success(), "{ended}");
+        assert_eq!(mounts(at), 0);
+    }
+}
+
+#[test]
+fn a_second_signal_ends_one_that_is_covered_and_leaves_the_other_mount() {
+    let Place { archive, at, .. } = &Place::new();
+    let Some(mut process) = mount("a_second_signal", archive.to_str().unwrap(), at) else {
+        return;
+    };
+    if !mount_memory(at) {
+        return;
+    }
+    fs::write(at.join("precious"), "precious").unwrap();
+    signal("INT", &process.0);
+    let said = next_line(&mut process);
+    signal("INT", &process.0);
+    let status = process.0.wait().unwrap();
+    let left = fs::read(at.join("precious"));
+    unmount(at);
+    unmount(at);
+    assert_eq!(status.code(), Some(130), "{said}");
+    assert_eq!(left.unwrap(), b"precious");
+    assert_eq!(mounts(at), 0);
+}
+
+#[test]
+fn a_mount_point_is_refused_unless_asked_for_and_each_unmounts_itself() {
+    let Place { archive, at, .. } = &Place::new();
+    let archive = archive.to_str().unwrap();
+    let Some(mut first) = mount("a_mount_point", archive, at) else {
+        return;
+    };
+    let again = refrain().args(["czip", "mount", archive]).arg(at).output();
+    let again = again.unwrap();
+    let said = String::from_utf8(again.stderr).unwrap();
+    assert_eq!(again.status.code(), Some(1), "{said}");
+    assert!(said.contains("is already a mount point"), "{said}");
+    assert!(said.contains("--over-mount"), "{said}");
+    let mut second = mount_with("a_mount_point", archive, at, &["--over-mount"]).unwrap();
+    assert_eq!(mounts(at), 2);
+    signal("INT", &first.0);
+    let said = next_line(&mut first);
+    assert!(said.contains("stays mounted"), "{said}");
+    assert_eq!(mounts(at), 2);
+    let read = fs::read_to_string(at.join("tree/file"));
+    assert_eq!(read.unwrap(), "what is in it");
+    signal("INT", &second.0);
+    assert!(second.0.wait().unwrap().success());
+    let ended = eventually("the first ends", || first.0.try_wait().unwrap());
+    assert!(ended.success(), "{ended}");
+    assert_eq!(mounts(at), 0);
 }

@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-use common::command::{command, refrain, refrain_fails};
+use common::command::{command, keygen, refrain, refrain_fails};
 use refrain_codec::chunk::hash::ChunkHasher;
 use refrain_store::{ChunkSource, ChunkStore, DiskStore, Realm, StoreConfig};
 use serde_json::Value;
@@ -363,4 +363,52 @@ fn errors_say_what_to_do() {
         1,
         &["format 9", "this program reads"],
     );
+}
+
+#[test]
+fn what_somebody_has_to_see_to_ends_the_start_as_it_ends_a_dry_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (near, far) = (at("near.key"), at("far.key"));
+    keygen(Path::new(&near));
+    let peer_key = keygen(Path::new(&far));
+    fs::write(at("file"), "content").expect("written");
+    fs::create_dir(at("foreign")).expect("made");
+    fs::write(at("foreign/file"), "content").expect("written");
+    for store in ["file", "file/below", "foreign"].map(at) {
+        let near = [
+            "near",
+            "--key",
+            &near,
+            "--peer",
+            "127.0.0.1:1",
+            "--peer-key",
+            &peer_key,
+            "--socks5",
+            "127.0.0.1:0",
+            "--store",
+            &store,
+        ];
+        let (code, error) = refrain_fails(&near);
+        let (dry_code, dry_error) = refrain_fails(&[&near[..], &["--dry-run"]].concat());
+        assert_eq!((code, dry_code), (1, 1), "{error}{dry_error}");
+        for error in [error, dry_error] {
+            assert!(error.contains(&store), "{error}");
+        }
+    }
+    assert_eq!(fs::read_to_string(at("file")).expect("there"), "content");
+}
+
+#[test]
+fn no_store_is_made_of_nothing() {
+    let world = World::new();
+    let empty = world.folder.path().join("empty");
+    fs::create_dir(&empty).expect("made");
+    fs::write(empty.join("file"), "").expect("written");
+    let store = world.store();
+    let [empty, at] = [&empty, &store].map(|path| path.display().to_string());
+    let (code, error) = refrain_fails(&["store", "add", &empty, "--realm", "x", "--store", &at]);
+    assert_eq!(code, 1, "{error}");
+    assert!(error.contains("nothing to add"), "{error}");
+    assert!(!store.exists());
 }

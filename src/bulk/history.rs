@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use refrain_bulk::{Chunks, Failed, Item, Sink};
 use refrain_codec::chunk::chunking::{self, ChunkingMethod};
 use refrain_store::{
@@ -41,7 +41,11 @@ pub fn chunking(config: &StoreConfig) -> anyhow::Result<chunking::Chunking> {
 
 /// History that is being written.
 pub struct History {
-    store: DiskStore,
+    path: PathBuf,
+    config: StoreConfig,
+    /// Open once there is something to keep: until then nothing is made or changed.
+    store: Option<DiskStore>,
+    /// Where the store is, once it is there.
     folder: Option<PathBuf>,
     realm: Realm,
     called: String,
@@ -71,18 +75,21 @@ struct Counts {
 }
 
 impl History {
-    /// Opens the store in `folder`, for this process alone, or makes one.
-    pub fn open(
+    /// Says what opening the store in `folder`, or making one, would refuse. It is opened, for this process
+    /// alone, when there is something to keep.
+    pub fn new(
         folder: &Path,
         config: StoreConfig,
         realm: &str,
         takes_private: bool,
     ) -> Result<Self, StoreError> {
-        let mut store = DiskStore::open(folder, config)?;
-        tell_new_realm(&store.stat(), realm);
-        store.name_realm(realm)?;
+        DiskStore::check(folder, config)?;
+        DiskStore::check_writable(folder)?;
+        DiskStore::check_free(folder)?;
         Ok(Self {
-            store,
+            path: folder.to_owned(),
+            config,
+            store: None,
             folder: folder.canonicalize().ok(),
             realm: Realm::named(realm),
             called: realm.to_owned(),
@@ -93,6 +100,17 @@ impl History {
             kept: Counts::default(),
             failed: None,
         })
+    }
+
+    fn open(&mut self) -> Result<&mut DiskStore, StoreError> {
+        if self.store.is_none() {
+            let mut store = DiskStore::open(&self.path, self.config)?;
+            tell_new_realm(&store.stat(), &self.called);
+            store.name_realm(&self.called)?;
+            self.folder = self.path.canonicalize().ok();
+            self.store = Some(store);
+        }
+        Ok(self.store.as_mut().expect("it was just opened"))
     }
 
     /// Whether something is not to become history, and what it is.
@@ -138,20 +156,29 @@ impl History {
             self.pass_over(&path, KEY);
             return Ok(());
         }
-        let store = &mut self.store;
-        let recipe = *(file.recipe).get_or_insert_with(|| store.begin(self.realm, None));
+        let (realm, begun) = (self.realm, file.recipe);
+        let store = self.open()?;
+        let recipe = begun.unwrap_or_else(|| store.begin(realm, None));
+        let mut counted = Counts::default();
         for (digest, chunk) in chunks.iter() {
             let place = match store.append(recipe, digest, chunk)? {
                 Appended::Stored => 0,
                 Appended::Known => 1,
             };
-            self.kept.chunks[place] += 1;
-            self.kept.bytes[place] += chunk.len() as u64;
+            counted.chunks[place] += 1;
+            counted.bytes[place] += chunk.len() as u64;
+        }
+        for place in [0, 1] {
+            self.kept.chunks[place] += counted.chunks[place];
+            self.kept.bytes[place] += counted.bytes[place];
+        }
+        if let Some(file) = &mut self.file {
+            file.recipe = Some(recipe);
         }
         self.unsynced_bytes += chunks.bytes().len() as u64;
         if self.unsynced_bytes >= UNSYNCED_BYTES_MAX {
             self.unsynced_bytes = 0;
-            self.store.sync()?;
+            self.open()?.sync()?;
         }
         Ok(())
     }
@@ -188,7 +215,7 @@ impl Sink for History {
         let ended = match recipe {
             Some(recipe) => {
                 self.kept.files += 1;
-                self.store.end(recipe)
+                self.open().and_then(|store| store.end(recipe))
             }
             None => Ok(()),
         };
@@ -201,8 +228,11 @@ impl Keep for History {
         if let Some(error) = self.failed {
             return Err(error.into());
         }
-        let stat = self.store.stat();
-        self.store.close()?;
+        let Some(store) = self.store else {
+            bail!("there is nothing to keep: no content was read that becomes history");
+        };
+        let stat = store.stat();
+        store.close()?;
         let (new_bytes, held_bytes) = (self.kept.bytes[0], stat.disk.chunks);
         if new_bytes > held_bytes {
             let [new, held, bound] = [new_bytes, held_bytes, stat.disk_bytes_max].map(bytes);

@@ -50,7 +50,8 @@ const NAMED_MAX: usize = 1000;
 const AFTER_HELP: &str = "\
 An archive that is there is replaced once the new one is whole; until then, and after a signal, a full disk \
 or a power cut, it stays as it was. The new one and temporary files have no names meanwhile, where the file \
-system can do that, so that even `kill -9` leaves nothing. Temporary files go to $TMPDIR, or beside the archive.";
+system can do that, so that even `kill -9` leaves nothing. Elsewhere the next archive there removes what was left. \
+A file that grows ends where it ended when it was opened, and is reported as changed. Temporary files go to $TMPDIR, or beside the archive.";
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -238,6 +239,12 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
     options.expected_bytes = expected_bytes(&arguments.inputs, &options, &interrupt)?;
     let bar = progress::of_bytes(options.expected_bytes);
     let mut left_out = AllLeftOut::default();
+    let standard = || {
+        arguments
+            .is_of_standard_input()
+            .then(standard_io::input_state)
+    };
+    let state = standard();
     let created = create(inputs, output, &options, &mut |now: CreateProgress<'_>| {
         bar.set_position(now.plain_bytes);
         bar.set_message(format!("{} stored", bytes(now.stored_bytes)));
@@ -252,11 +259,15 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
         CreateError::Output(_) | CreateError::Index(_) => {
             anyhow::Error::from(error).context(called)
         }
-        CreateError::SameName { .. } | CreateError::OutputIsInput { .. } => {
+        CreateError::SameName { .. } | CreateError::OutputIsInput { .. } | CreateError::Nothing => {
             WrongArguments(error.into()).into()
         }
         error => error.into(),
     }))?;
+    if standard() != state {
+        let path = Path::new("standard input");
+        tell(left_out.add(LeftOut::Changed { path }));
+    }
     let report = Report::new(&created, left_out);
     let lines = report.lines();
     // The archive is made, whether anybody hears of it or not: who reads no more of this, such as
@@ -288,11 +299,15 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
 }
 
 impl CreateArguments {
+    fn is_of_standard_input(&self) -> bool {
+        let mut inputs = self.inputs.iter();
+        inputs.any(|path| path.as_os_str() == STANDARD)
+    }
+
     /// Whether they make sense together, as far as that can be said before anything is opened.
     fn check(&self) -> anyhow::Result<()> {
-        let is_standard = |path: &PathBuf| path.as_os_str() == STANDARD;
         ensure!(
-            self.inputs.len() == 1 || !self.inputs.iter().any(is_standard),
+            self.inputs.len() == 1 || !self.is_of_standard_input(),
             "`-` is archived alone: it has no name"
         );
         let is_of_frames = self.frame_size.is_some() || !self.after.is_empty();

@@ -36,6 +36,8 @@ each file is as it was or whole at any moment, and after Ctrl-C, SIGTERM, an err
 (Where something that is there cannot be replaced after all, such as an immutable file, and the file system \
 cannot exchange names, as NFS, the error says how many files are new by then.) \
 After `kill -9` the next extraction to DIR removes the temporary files. \
+A hard link that the file system refuses becomes a file with the same content, and is reported. \
+Your own directories that lack permissions get u+rwx while it works in them, and their modes back at the end. \
 What is there under the same name is replaced, but for folders, which are kept. No link below DIR is followed. \
 Modes and times are those of the archive, without setuid, setgid and sticky bits; also of folders above what is \
 chosen, if they are not there. \
@@ -76,6 +78,8 @@ struct Report {
     folders: u64,
     links: u64,
     plain_bytes: u64,
+    /// Hard links that the file system refused: files of their own have the same content.
+    copied_links: u64,
     /// Whether the digest of the whole content was checked, not only those of frames.
     is_whole: bool,
     /// Files and other names of them that were left out, and the first of them.
@@ -107,6 +111,7 @@ pub fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
         folders,
         links,
         plain_bytes,
+        copied_links,
         is_whole,
         damaged,
         unset,
@@ -123,6 +128,12 @@ pub fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
         ("folders", folders.to_string()),
         ("links", links.to_string()),
     ];
+    if copied_links > 0 {
+        tell(format_args!(
+            "the file system refused {}: the content was written again for each",
+            count(copied_links, "hard link", "hard links")
+        ));
+    }
     if unset > 0 {
         tell(format_args!(
             "modes or times could not be set of {}: the file system has none, or they are somebody else's",
@@ -134,6 +145,7 @@ pub fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
         folders,
         links,
         plain_bytes,
+        copied_links,
         is_whole,
         damaged_files: damaged,
         damaged: named,

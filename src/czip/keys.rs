@@ -16,6 +16,7 @@ use refrain_czip::{
     crypt::{GroupSecret, Identities, Recipients},
     get::{KeySource, Keys},
 };
+use refrain_gateway::text_file::remove_byte_order_mark;
 use zeroize::Zeroizing;
 
 use crate::told;
@@ -162,5 +163,6 @@ pub fn read(path: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
         "{} is too long for a file of keys or headers",
         path.display()
     );
+    remove_byte_order_mark(&mut content);
     Ok(content)
 }

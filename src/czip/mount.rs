@@ -18,6 +18,9 @@ pub struct MountArguments {
     /// The folder to mount it on. What is in it is hidden meanwhile
     #[arg(value_name = "DIR")]
     folder: PathBuf,
+    /// Mount on DIR even if something is mounted there already, which is hidden meanwhile
+    #[arg(long)]
+    over_mount: bool,
     /// Let other users read it too, as far as the modes of its files permit. Root may always; others
     /// where /etc/fuse.conf says `user_allow_other`
     #[arg(long)]
@@ -62,8 +65,11 @@ mod linux {
     };
 
     use anyhow::Context;
-    use refrain_czip::mount::{MountOptions, Unmounter, mount};
-    use tokio::runtime::{Builder, Runtime};
+    use refrain_czip::mount::{MountOptions, UnmountError, Unmounter, mount};
+    use tokio::{
+        runtime::{Builder, Runtime},
+        time::timeout,
+    };
 
     use super::{super::open, MountArguments};
     use crate::{
@@ -73,6 +79,9 @@ mod linux {
 
     /// How long whoever has files open may take before we say that we wait for him.
     const PATIENCE: Duration = Duration::from_secs(1);
+
+    /// How often we look whether what is mounted on it is gone.
+    const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
     pub fn run(arguments: &MountArguments) -> anyhow::Result<()> {
         let called = open::called(&arguments.archive);
@@ -84,6 +93,7 @@ mod linux {
         let options = MountOptions {
             name: called.clone(),
             allow_other: arguments.allow_other,
+            covers_mount: arguments.over_mount,
             failed: Box::new(|failure| {
                 let path = String::from_utf8_lossy(failure.path);
                 tracing::warn!(
@@ -123,7 +133,7 @@ mod linux {
 
     impl Asked {
         fn listen() -> io::Result<Self> {
-            let runtime = Builder::new_current_thread().enable_io().build()?;
+            let runtime = Builder::new_current_thread().enable_all().build()?;
             let signals = {
                 let _entered = runtime.enter();
                 Signals::listen()?
@@ -135,14 +145,31 @@ mod linux {
             self.runtime.block_on(self.signals.next())
         }
 
+        /// The same, for a while.
+        fn wait_for(&mut self, patience: Duration) -> Option<u8> {
+            let signal = async { timeout(patience, self.signals.next()).await.ok() };
+            self.runtime.block_on(signal)
+        }
+
         fn unmount(mut self, mut unmounter: Unmounter, at: &Path, has_ended: &Receiver<()>) {
             self.wait();
-            if let Err(error) = unmounter.unmount() {
-                tracing::warn!(
-                    "{} cannot be unmounted ({error}); `fusermount3 -u` or `umount` may",
-                    at.display()
-                );
-            } else if has_ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            let mut is_told = false;
+            while let Err(error) = unmounter.unmount() {
+                if !is_told {
+                    tracing::warn!(
+                        "{error}; another Ctrl-C ends the program and leaves a dead mount"
+                    );
+                    is_told = true;
+                }
+                let signal = match error {
+                    UnmountError::Covered { .. } => self.wait_for(LOOK_AGAIN),
+                    UnmountError::Refused { .. } => Some(self.wait()),
+                };
+                if let Some(exit_code) = signal {
+                    process::exit(exit_code.into());
+                }
+            }
+            if has_ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
                 tracing::warn!(
                     "{} is unmounted, but files in it are open: this ends when they are closed, or \
                      with another Ctrl-C",

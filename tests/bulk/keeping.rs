@@ -334,3 +334,40 @@ fn what_finds_no_room_in_a_store_is_told() {
     assert!(said.contains("of 40.0 MB that are new"), "{said}");
     assert!(said.contains("see --store-size"), "{said}");
 }
+
+#[test]
+fn without_anything_to_keep_nothing_is_made_and_what_is_there_stays() {
+    let tree = tree();
+    let folder = tree.path();
+    fs::create_dir(folder.join("empty")).unwrap();
+    fs::write(folder.join("empty/file"), "").unwrap();
+    let key = "-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----\n";
+    fs::create_dir(folder.join("keys")).unwrap();
+    fs::write(folder.join("keys/id"), key).unwrap();
+    for input in ["missing", "empty", "keys"] {
+        let output = bulk(folder, &[input, "-o", "store", "--realm", "x"]);
+        assert_eq!(output.status.code(), Some(1), "{input}: {output:?}");
+        assert!(!folder.join("store").exists(), "{input}");
+    }
+    run(folder, &["bulk", "in", "-o", "store", "--realm", "x"]);
+    let before = all_below(&folder.join("store"));
+    for input in ["missing", "empty", "keys"] {
+        let arguments = [
+            input,
+            "-o",
+            "store",
+            "--realm",
+            "other",
+            "--store-size",
+            "90GB",
+        ];
+        let output = bulk(folder, &arguments);
+        assert_eq!(output.status.code(), Some(1), "{input}: {output:?}");
+        assert_eq!(all_below(&folder.join("store")), before, "{input}");
+    }
+    // What cannot be opened is said before hours of reading.
+    fs::write(folder.join("file"), "").unwrap();
+    let output = bulk(folder, &["missing", "-o", "file/store", "--realm", "x"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("file/store"), "{error}");
+}

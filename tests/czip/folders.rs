@@ -7,7 +7,7 @@ use std::{
         ffi::OsStrExt,
         fs::{FileExt, MetadataExt, PermissionsExt, symlink},
     },
-    process::Command,
+    process::{Command, Output},
 };
 
 use super::{World, names, noise};
@@ -207,4 +207,143 @@ fn what_is_excluded_is_not_in_the_archive_and_all_else_is() {
         "{error}"
     );
     assert!(!world.path("x.czip").exists());
+}
+
+/// Runs `refrain czip` as a user without rights, if the tests may do so: root ignores permissions.
+fn run_as_nobody(world: &World, arguments: &[&str]) -> Option<Output> {
+    if !rustix::process::geteuid().is_root() {
+        return Some(world.run_with(arguments, b""));
+    }
+    // Under /root nobody but root finds the program.
+    let copy = world.path("program");
+    if !copy.exists() {
+        fs::copy(env!("CARGO_BIN_EXE_refrain"), &copy).expect("room");
+        fs::set_permissions(world.0.path(), Permissions::from_mode(0o777)).expect("ours");
+    }
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(copy)
+        .arg("czip")
+        .args(arguments)
+        .current_dir(world.0.path())
+        .output();
+    let output = output
+        .ok()
+        .filter(|output| output.status.code() != Some(127));
+    if output.is_none() {
+        eprintln!("skipped: setpriv is not here, and root ignores permissions");
+    }
+    output
+}
+
+#[test]
+fn folders_without_permissions_are_extracted_over_and_keep_their_modes() {
+    let world = World::new();
+    let mode_of = |name: &str| fs::metadata(world.path(name)).expect("there").mode() & 0o7777;
+    let set_mode = |name: &str, mode| {
+        fs::set_permissions(world.path(name), Permissions::from_mode(mode)).expect("ours");
+    };
+    for name in ["file", "pkg/file", "pkg/deep/file", "other/file"] {
+        world.write(&format!("mod/{name}"), name.as_bytes());
+    }
+    for name in ["mod/pkg/deep", "mod/pkg", "mod/other", "mod"] {
+        set_mode(name, 0o555);
+    }
+    let archive = |name: &str| world.run(&["create", "mod", "-o", name]);
+    archive("mod.czip");
+    for mode in [0o555, 0o311, 0o000] {
+        // Those of the archive, and those of folders that are not in it or not asked for.
+        let Some(output) = run_as_nobody(&world, &["extract", "mod.czip", "-o", "out"]) else {
+            return;
+        };
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{mode:o}: {error}");
+        for name in [
+            "out/mod/pkg/deep",
+            "out/mod/pkg",
+            "out/mod/other",
+            "out/mod",
+        ] {
+            assert_eq!(mode_of(name), 0o555, "{name}");
+            set_mode(name, mode);
+        }
+        set_mode("out", mode);
+    }
+    let extract = |arguments: &[&str]| {
+        run_as_nobody(
+            &world,
+            &[&["extract", "mod.czip", "-o", "out"], arguments].concat(),
+        )
+    };
+    // Of what is not asked for the modes stay, and so does that of the target.
+    let output = extract(&["mod/pkg/deep/file"]).expect("it ran before");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    for name in [
+        "out",
+        "out/mod",
+        "out/mod/pkg",
+        "out/mod/pkg/deep",
+        "out/mod/other",
+    ] {
+        assert_eq!(mode_of(name), 0, "{name}");
+    }
+    // After a failure, too: a folder is where a file is to be.
+    set_mode("out", 0o500);
+    set_mode("out/mod", 0o300);
+    set_mode("out/mod/pkg", 0o500);
+    fs::remove_file(world.path("out/mod/pkg/file")).expect("there");
+    fs::create_dir(world.path("out/mod/pkg/file")).expect("made");
+    let before = names(&world.path("out/mod/pkg"));
+    let output = extract(&[]).expect("it ran before");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("is in the way"), "{error}");
+    let modes = ["out", "out/mod", "out/mod/pkg", "out/mod/pkg/deep"].map(mode_of);
+    assert_eq!(modes, [0o500, 0o300, 0o500, 0]);
+    assert_eq!(names(&world.path("out/mod/pkg")), before);
+    assert_eq!(names(&world.path("out")), ["mod"]);
+}
+
+#[test]
+fn hard_links_that_cannot_be_made_are_files_with_the_same_content() {
+    let world = World::new();
+    world.write("d/a/first", &noise(1, 300_000));
+    for name in ["d/a/second", "d/b/third", "d/b/fourth", "d/c/fifth"] {
+        let path = world.path(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::hard_link(world.path("d/a/first"), path).expect("made");
+    }
+    let mode = Permissions::from_mode(0o640);
+    fs::set_permissions(world.path("d/a/first"), mode).expect("ours");
+    world.run(&["create", "d", "-o", "d.czip"]);
+    let there = |name: &str| fs::metadata(world.path("out").join(name)).expect("there");
+    let whole = world.json(&["extract", "d.czip", "-o", "out"]);
+    assert_eq!(
+        (&whole["links"], &whole["copied_links"]),
+        (&4.into(), &0.into())
+    );
+    assert_eq!(there("d/a/first").nlink(), 5);
+
+    let Some(_disk) = super::deaths::SmallDisk::mount(world.path("out/d/b")) else {
+        return;
+    };
+    let output = world.run_with(&["extract", "d.czip", "-o", "out", "--json"], b"");
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert!(output.status.success(), "{error}");
+    assert!(error.contains("refused 1 hard link:"), "{error}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(
+        (&report["links"], &report["copied_links"]),
+        (&4.into(), &1.into())
+    );
+    for name in ["d/a/second", "d/b/third", "d/b/fourth", "d/c/fifth"] {
+        let content = fs::read(world.path("out").join(name)).expect("there");
+        assert!(content == noise(1, 300_000), "{name}");
+        assert_eq!(there(name).permissions().mode() & 0o7777, 0o640);
+        assert_eq!(there(name).mtime_nsec(), there("d/a/first").mtime_nsec());
+    }
+    // Where links can be made, they are: on the other file system to the one copy.
+    assert_eq!(there("d/a/first").nlink(), 3);
+    assert_eq!(there("d/b/third").nlink(), 2);
+    assert_eq!(names(&world.path("out/d/b")), ["fourth", "third"]);
 }

@@ -296,3 +296,20 @@ fn mistakes_with_keys_are_called_what_they_are() {
         assert!(error.contains("keys section"), "{arguments:?}: {error}");
     }
 }
+
+#[test]
+fn a_byte_order_mark_is_part_of_no_key() {
+    const IDENTITY: &str =
+        "AGE-SECRET-KEY-13FRM9VGUH6XJ3AYLZ5VZDFH576C77QH98GK5PFVGUNNX5QYC0SQSLEAYVE";
+    const RECIPIENT: &str = "age18x9npz5grrssnqcn3q7jczj74m57w0km58xhh6f9xg8znvqad9ys99mrhc";
+    let world = World::new();
+    world.write("file", b"content");
+    for (name, content) in [("to", RECIPIENT), ("key", IDENTITY), ("secret", SECRET)] {
+        world.write(name, format!("\u{feff}{content}\r\n").as_bytes());
+    }
+    let how = ["--encrypt-to", "to", "--group-secret", "secret"];
+    world.run(&[&["create", "file", "-o", "file.czip"][..], &how].concat());
+    let keys = ["-i", "key", "--group-secret", "secret"];
+    let content = world.run(&[&["cat", "file.czip"][..], &keys].concat());
+    assert_eq!(content, b"content");
+}

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File, Permissions},
+    io::Write,
     os::unix::fs::{PermissionsExt, symlink},
     process::{Command, Stdio},
 };
@@ -251,4 +252,109 @@ fn an_archive_of_nothing_replaces_none() {
     assert_eq!(fs::read(world.path("d.czip")).expect("there"), before);
     world.run(&["create", "d", "e.o", "-o", "d.czip", "--exclude", "*.o"]);
     assert_eq!(listed(&world, "d.czip"), ["d", "d/file"]);
+}
+
+/// Runs `refrain` by a shell that changes its standard input and output.
+fn redirected(world: &World, redirections: &str, arguments: &[&str]) -> (Option<i32>, String) {
+    let run = command(arguments);
+    let output = Command::new("sh")
+        .args(["-c", &format!("exec \"$0\" \"$@\" {redirections}")])
+        .arg(run.get_program())
+        .args(arguments)
+        .current_dir(world.0.path())
+        .output()
+        .expect("a shell is there");
+    let error = String::from_utf8(output.stderr).expect("text");
+    (output.status.code(), error)
+}
+
+#[test]
+fn closed_standard_input_and_output_are_errors_and_the_old_archive_stays() {
+    let world = World::new();
+    world.write("file", b"content");
+    world.run(&["create", "file", "-o", "file.czip"]);
+    let before = fs::read(world.path("file.czip")).expect("there");
+    for (redirections, arguments) in [
+        ("<&-", &["czip", "create", "-", "-o", "file.czip"][..]),
+        ("<&-", &["bulk", "-", "-o", "file.czip"]),
+        ("<&-", &["czip", "cat", "-"]),
+        ("<&-", &["cost", "-"]),
+        (">&-", &["czip", "create", "file", "-o", "file.czip"]),
+        (">&-", &["czip", "create", "file", "-o", "-"]),
+        (">&-", &["czip", "cat", "file.czip"]),
+        (">&-", &["czip", "extract", "file.czip", "-o", "-"]),
+        (">&-", &["czip", "extract", "file.czip", "-o", "out"]),
+        (">&-", &["czip", "list", "file.czip"]),
+        (">&-", &["bulk", "file", "-o", "file.czip"]),
+        (">&-", &["keygen", "key"]),
+        (">&-", &["cost", "--paper"]),
+        (">&-", &["--version"]),
+        (">&-", &["czip", "--help"]),
+        (
+            "<&- >&- 2>/dev/null",
+            &["czip", "create", "-", "-o", "file.czip"],
+        ),
+    ] {
+        let (code, error) = redirected(&world, redirections, arguments);
+        assert_eq!(code, Some(1), "{redirections} {arguments:?}: {error}");
+        let is_said = error.contains("Bad file descriptor") || redirections.contains("2>");
+        assert!(is_said, "{redirections} {arguments:?}: {error}");
+    }
+    assert_eq!(fs::read(world.path("file.czip")).expect("there"), before);
+    assert_eq!(names(world.0.path()), ["file", "file.czip"]);
+}
+
+#[test]
+fn what_is_not_used_may_be_closed_and_dev_null_is_not() {
+    let world = World::new();
+    world.write("file", b"content");
+    for (redirections, arguments) in [
+        ("<&-", &["czip", "create", "file", "-o", "file.czip"][..]),
+        // As programs open it that start others.
+        ("<>/dev/null", &["czip", "create", "-", "-o", "none.czip"]),
+        ("1<>/dev/null", &["czip", "cat", "file.czip"]),
+        ("2>&-", &["czip", "list", "file.czip"]),
+    ] {
+        let (code, error) = redirected(&world, redirections, arguments);
+        assert_eq!(code, Some(0), "{redirections} {arguments:?}: {error}");
+    }
+    // What runs until it is told to stop prints nothing.
+    let arguments = ["czip", "serve", "nowhere", "--listen", "127.0.0.1:0"];
+    let (code, error) = redirected(&world, "<&- >&-", &arguments);
+    assert_eq!(code, Some(1));
+    assert!(error.contains("nowhere cannot be served"), "{error}");
+}
+
+#[test]
+fn a_file_on_standard_input_ends_where_it_ended_and_is_reported_if_it_grows() {
+    let world = World::new();
+    world.write("log", &noise(1, 4 << 20));
+    let mut create = command(&["czip", "create", "-", "-o", "log.czip", "--json"]);
+    let create = create.current_dir(world.0.path());
+    let log = File::open(world.path("log")).expect("there");
+    let mut create = create
+        .stdin(log)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    // It grows until the program has ended, much faster than it is read.
+    let mut log = File::options().append(true).open(world.path("log"));
+    let log = log.as_mut().expect("there");
+    let piece = noise(2, 1 << 20);
+    while create.try_wait().expect("ours").is_none() {
+        if log.metadata().expect("there").len() < 256 << 20 {
+            log.write_all(&piece).expect("room");
+        }
+    }
+    let output = create.wait_with_output().expect("it ended");
+    let error = String::from_utf8(output.stderr).expect("text");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let bytes = report["plain_bytes"].as_u64().expect("a number");
+    assert!(bytes < 64 << 20, "{bytes}");
+    assert_eq!(
+        (output.status.code(), &report["changed_files"]),
+        (Some(1), &1.into())
+    );
+    assert!(error.contains("standard input"), "{error}");
 }

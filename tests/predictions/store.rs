@@ -141,11 +141,13 @@ fn a_store_that_does_not_open_stops_no_traffic_and_is_tried_again() {
     let (listen, option) = forward(origin_of(&file));
     let site = Site::new();
     let _far = site.far(&RECEIVER);
-    let in_the_way = site.write("disk", "no folder");
-    let store = format!("{in_the_way}/store");
+    let store = folder(&site, "store");
+    std::fs::create_dir(&store).expect("made");
+    let damaged = format!("{store}/format");
+    std::fs::write(&damaged, "rubbish").expect("written");
     let near = site.near(site.far_listen, &options(&option, &store, &[]));
     near.wait_until_up();
-    near.wait_for_log(&["ERROR", "the store: not open", &in_the_way, "tried again"]);
+    near.wait_for_log(&["ERROR", "the store: not open", &damaged, "tried again"]);
     assert_whole(cost(&near, listen, &file));
     let of_status = || near.status().store.expect("a store");
     let told = of_status();
@@ -162,7 +164,7 @@ fn a_store_that_does_not_open_stops_no_traffic_and_is_tried_again() {
     };
     assert_eq!(metrics().map(|it| it.expect("it is there")), ["0", "1"]);
 
-    std::fs::remove_file(&in_the_way).expect("removed");
+    std::fs::remove_file(&damaged).expect("removed");
     eventually("it is open", || {
         of_status().last_error.is_none().then_some(())
     });

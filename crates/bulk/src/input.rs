@@ -184,8 +184,7 @@ fn found(entry: &DirEntry, opens: Option<&Opens>) -> Result<Found, Failed> {
     } else if kind.is_file() && metadata.len() > 0 {
         Content::File(Written::of(&metadata))
     } else if kind.is_file() {
-        // Files in /proc say that they have no bytes, and have some.
-        Content::Stream(Box::new(File::open(path)?))
+        Content::Stream(Box::new(WithoutLength(File::open(path)?)))
     } else if depth == 0 {
         Content::Stream(match opens {
             Some(opens) => opens(path)?,
@@ -204,6 +203,20 @@ fn found(entry: &DirEntry, opens: Option<&Opens>) -> Result<Found, Failed> {
     })
 }
 
+/// A file that says that it has no bytes. Those of /proc have some, and are read to their end. One that was
+/// empty, and that somebody appends to, would have none.
+struct WithoutLength(File);
+
+impl Read for WithoutLength {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.0.read(buffer)?;
+        match count > 0 && self.0.metadata()?.len() > 0 {
+            true => Err(io::Error::other("it was empty, and is being written to")),
+            false => Ok(count),
+        }
+    }
+}
+
 /// Reads until `bytes` is full or the stream ends, and says how many came.
 pub(crate) fn read_full(stream: &mut dyn Read, bytes: &mut [u8]) -> (usize, Option<io::Error>) {
     let mut filled = 0;
@@ -216,4 +229,43 @@ pub(crate) fn read_full(stream: &mut dyn Read, bytes: &mut [u8]) -> (usize, Opti
         }
     }
     (filled, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// The content of a file that has no length when it is found.
+    fn stream(path: &Path) -> Box<dyn Read + Send> {
+        let input = Input::Path(path.to_owned(), Bounds::default());
+        let found = find(vec![input]).next().expect("it is there");
+        match found.expect("readable").content {
+            Content::Stream(stream) => stream,
+            _ => panic!("it has a length"),
+        }
+    }
+
+    #[test]
+    fn an_empty_file_that_grows_is_not_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        std::fs::write(&path, "").expect("written");
+        let mut empty = stream(&path);
+        let mut log = File::options().append(true).open(&path).expect("there");
+        assert_eq!(empty.read(&mut [0; 9]).expect("readable"), 0);
+        log.write_all(b"more").expect("written");
+        let error = empty.read(&mut [0; 9]).expect_err("it grows");
+        assert!(error.to_string().contains("being written to"), "{error}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_of_proc_is_read_to_its_end() {
+        let path = Path::new("/proc/self/mountinfo");
+        let mut content = Vec::new();
+        stream(path).read_to_end(&mut content).expect("readable");
+        assert_eq!(content, std::fs::read(path).expect("there"));
+    }
 }

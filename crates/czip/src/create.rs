@@ -11,6 +11,7 @@
 mod assemble;
 #[cfg(test)]
 pub(crate) mod by_hand;
+mod content;
 mod earlier;
 mod error;
 mod exclude;
@@ -204,7 +205,8 @@ pub struct Created {
 /// Makes an archive of `inputs`. `progress` is told how far it came, and says whether to go on.
 ///
 /// # Errors
-/// If an input cannot be read or the archive not be written; then the output file is as it was.
+/// If an input cannot be read, nothing is to be archived, or the archive cannot be written; then the output
+/// file is as it was.
 /// What lies in a folder and cannot be read, or has no content, is no error: it is told, and left out. Nor
 /// is a file that changes meanwhile: it is told as well.
 pub fn create(
@@ -214,7 +216,9 @@ pub fn create(
     progress: &mut dyn FnMut(CreateProgress) -> ControlFlow<()>,
 ) -> Result<Created, CreateError> {
     let mut creator = Creator::new(output, options)?;
-    let mut piece = vec![0; PIECE_BYTES];
+    let mut piece = vec![0; PIECE_BYTES + content::ALIGNMENT];
+    let aligned = piece.as_ptr().align_offset(content::ALIGNMENT);
+    let piece = &mut piece[aligned..][..PIECE_BYTES];
     let mut passed_over = creator.own_files();
     passed_over.extend(&options.passed_over);
     let bounds = Bounds {
@@ -238,7 +242,7 @@ pub fn create(
             return creator.entry(&entry).map(|()| true);
         };
         creator.streams.written(entry.mtime_s);
-        let (bytes, failed) = creator.file(&mut file, &mut piece, progress)?;
+        let (bytes, failed) = creator.file(&mut file, piece, progress)?;
         if let Some(error) = failed {
             if found.is_given {
                 return Err(CreateError::Input { path, error });
@@ -433,6 +437,9 @@ impl<'a> Creator<'a> {
     }
 
     fn finish(mut self) -> Result<Created, CreateError> {
+        if self.progress.entries == 0 {
+            return Err(CreateError::Nothing);
+        }
         if self.options.is_woven {
             self.weaver.finish(&mut self.streams)?;
         }

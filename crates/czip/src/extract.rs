@@ -89,6 +89,8 @@ pub struct Extracted {
     pub folders: u64,
     /// Hard links and symbolic links.
     pub links: u64,
+    /// Hard links among these that the file system refused: each is a file of its own, with the same content.
+    pub copied_links: u64,
     /// Whether the digest of the whole content was checked, and not only those of frames.
     pub is_whole: bool,
     /// Files and other names of them that were left out, since they are damaged.
@@ -212,7 +214,10 @@ pub fn extract<S: Source>(
             extracted.damaged += 1;
             continue;
         }
-        staging.link(index)?;
+        if let Some(of) = staging.link(index)? {
+            filling.fill_again(index, of, &mut staging, &mut tell)?;
+            extracted.copied_links += 1;
+        }
         extracted.count(item);
     }
     tell(ExtractProgress {

@@ -4,19 +4,28 @@
 //! other. The oldest go first. `NAME.chunks` holds bytes, `NAME.index` an entry of 32 bytes for each
 //! chunk: its name, its length and where it begins. NAME begins with the time, so that segments are in
 //! order of age. Nothing is believed: whoever reads a chunk makes its name anew.
+//!
+//! Whoever may write to the folder may be somebody else. So no link in it is followed, nothing that is there is
+//! written to, no pipe is waited for, and of an index no more is read than an honest one may have.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
-    io,
+    io::{self, BufReader, Read},
     os::unix::fs::{DirBuilderExt, FileExt},
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
-use crate::format::{ChunkName, limits};
+use rustix::fs::{CWD, Mode, OFlags};
+
+use crate::{
+    format::{ChunkName, limits},
+    plain_file::{open_plain, read_plain},
+};
 
 const CHUNKS: &str = "chunks";
 const INDEX: &str = "index";
+const LOCK: &str = "lock";
 
 const ENTRY_BYTES: usize = 32;
 /// Entries that are written together.
@@ -73,12 +82,11 @@ pub(crate) fn list(folder: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let mut found = Vec::new();
     for file in fs::read_dir(folder)? {
         let path = file?.path();
-        if path
+        let is_chunks = path
             .extension()
-            .is_some_and(|extension| extension == CHUNKS)
-        {
-            let bytes = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
-            let taken = bytes(&path) + bytes(&path.with_extension(INDEX));
+            .is_some_and(|extension| extension == CHUNKS);
+        if let Some(bytes) = bytes_of(&path).filter(|_| is_chunks) {
+            let taken = bytes + bytes_of(&path.with_extension(INDEX)).unwrap_or(0);
             found.push((path, taken));
         }
     }
@@ -86,15 +94,28 @@ pub(crate) fn list(folder: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     Ok(found)
 }
 
+/// The length of a file; none if something else is called so.
+fn bytes_of(path: &Path) -> Option<u64> {
+    let metadata = fs::symlink_metadata(path).ok()?;
+    metadata.is_file().then_some(metadata.len())
+}
+
 /// What the index of a segment says, as far as it can be. One that was just removed says nothing.
-pub(crate) fn entries(path: &Path) -> Vec<Entry> {
-    let bytes = fs::read(path.with_extension(INDEX)).unwrap_or_default();
-    let (entries, _) = bytes.as_chunks::<ENTRY_BYTES>();
-    entries
-        .iter()
-        .map(Entry::parse)
-        .filter(|entry| (1..=BYTES_MAX).contains(&entry.bytes))
-        .collect()
+pub(crate) fn entries(path: &Path) -> impl Iterator<Item = Entry> + use<> {
+    let index = read_plain(&path.with_extension(INDEX)).ok();
+    let chunk_bytes = bytes_of(path).unwrap_or(0);
+    // A chunk has a byte or more.
+    let entries_max = chunk_bytes.min(SEGMENT_BYTES_MAX);
+    let index = index.map(|index| BufReader::new(index.take(entries_max * ENTRY_BYTES as u64)));
+    let read = index.into_iter().flat_map(|mut index| {
+        std::iter::from_fn(move || {
+            let mut entry = [0; ENTRY_BYTES];
+            index.read_exact(&mut entry).ok()?;
+            Some(Entry::parse(&entry))
+        })
+    });
+    // That a chunk lies beyond the end shows when it is read, and is counted as damage then.
+    read.filter(|entry| (1..=BYTES_MAX).contains(&entry.bytes))
 }
 
 /// The segment that a process appends to.
@@ -178,7 +199,10 @@ impl Writing {
 /// Removes the oldest segments until those that are left take at most `bytes_max`.
 fn make_room(folder: &Path, bytes_max: u64) -> io::Result<()> {
     // Two that do so at once would each remove what one of them has to.
-    let lock = File::create(folder.join("lock"))?;
+    // It has nothing in it, whatever it is.
+    let access = OFlags::WRONLY | OFlags::CREATE;
+    let lock = open_plain(CWD, folder.join(LOCK), access, Mode::from_raw_mode(0o600))
+        .map_err(|error| io::Error::new(error.kind(), format!("{LOCK}: {error}")))?;
     lock.lock()?;
     let segments = list(folder)?;
     let mut taken: u64 = segments.iter().map(|(_, bytes)| bytes).sum();
@@ -192,4 +216,142 @@ fn make_room(folder: &Path, bytes_max: u64) -> io::Result<()> {
         taken -= bytes;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    const BYTES_MAX: u64 = 1 << 20;
+
+    fn chunk(number: u8) -> (ChunkName, Vec<u8>) {
+        let chunk = vec![number; 1000];
+        (ChunkName::of(&chunk), chunk)
+    }
+
+    /// A folder with a segment of a few chunks.
+    fn folder() -> (tempfile::TempDir, PathBuf) {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let folder = scratch.path().join("cache");
+        create_folder(&folder).expect("made");
+        let mut writing = Writing::begin(&folder, BYTES_MAX).expect("room");
+        for number in 0..5 {
+            let (name, chunk) = chunk(number);
+            writing.append(name, &chunk).expect("room");
+        }
+        writing.write_entries().expect("room");
+        (scratch, writing.path)
+    }
+
+    /// What `call` gives, if it ends.
+    fn soon<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+        let (done, result) = std::sync::mpsc::channel();
+        std::thread::spawn(move || done.send(call()));
+        let result = result.recv_timeout(std::time::Duration::from_secs(30));
+        result.expect("it waits for nobody")
+    }
+
+    fn make_pipe(path: &Path) {
+        let made = std::process::Command::new("mkfifo").arg(path).status();
+        assert!(made.expect("mkfifo is there").success());
+    }
+
+    #[test]
+    fn what_an_index_says_is_read() {
+        let (_scratch, path) = folder();
+        let names: Vec<ChunkName> = entries(&path).map(|entry| entry.name).collect();
+        assert_eq!(
+            names,
+            (0..5).map(|number| chunk(number).0).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_lock_leads_to_no_other_file() {
+        let (scratch, path) = folder();
+        let victim = scratch.path().join("victim");
+        fs::write(&victim, "precious").expect("written");
+        let folder = path.parent().expect("it has one");
+        fs::remove_file(folder.join(LOCK)).expect("there");
+        symlink(&victim, folder.join(LOCK)).expect("made");
+        let error = Writing::begin(folder, BYTES_MAX).err().expect("refused");
+        assert!(
+            error.to_string().contains("lock: it is not a regular"),
+            "{error}"
+        );
+        assert_eq!(fs::read(&victim).expect("there"), b"precious");
+        // Nor is a hard link's content lost.
+        fs::remove_file(folder.join(LOCK)).expect("there");
+        fs::hard_link(&victim, folder.join(LOCK)).expect("made");
+        Writing::begin(folder, BYTES_MAX).expect("room");
+        assert_eq!(fs::read(&victim).expect("there"), b"precious");
+    }
+
+    #[test]
+    fn pipes_and_folders_are_not_waited_for() {
+        for make in [make_pipe as fn(&Path), |path| {
+            fs::create_dir(path).expect("made");
+        }] {
+            let (scratch, path) = folder();
+            let folder = path.parent().expect("it has one").to_owned();
+            for name in [LOCK, "0.chunks", "0.index"] {
+                let _ = fs::remove_file(folder.join(name));
+                make(&folder.join(name));
+            }
+            soon(move || {
+                assert!(Writing::begin(&folder, BYTES_MAX).is_err());
+                assert_eq!(list(&folder).expect("a folder").len(), 1);
+                assert_eq!(entries(&folder.join("0.chunks")).count(), 0);
+                assert!(read_plain(&folder.join("0.chunks")).is_err());
+                drop(scratch);
+            });
+        }
+    }
+
+    #[test]
+    fn links_are_no_segments() {
+        let (scratch, path) = folder();
+        let folder = path.parent().expect("it has one");
+        let elsewhere = scratch.path().join("elsewhere");
+        fs::write(&elsewhere, vec![1; 100_000]).expect("written");
+        symlink(&elsewhere, folder.join("0.chunks")).expect("made");
+        symlink(&elsewhere, folder.join("0.index")).expect("made");
+        assert_eq!(list(folder).expect("a folder").len(), 1);
+        assert_eq!(entries(&folder.join("0.chunks")).count(), 0);
+        assert!(read_plain(&folder.join("0.chunks")).is_err());
+    }
+
+    #[test]
+    fn of_an_index_no_more_is_read_than_its_chunks_may_have() {
+        let (_scratch, path) = folder();
+        let index = path.with_extension(INDEX);
+        let honest = fs::read(&index).expect("there");
+        // Of any length: it is sparse.
+        let file = File::options().write(true).open(&index).expect("there");
+        file.set_len(8 << 30).expect("room");
+        assert_eq!(entries(&path).count(), 5);
+        // What cannot be is left out, whatever it is.
+        for entry in [
+            Entry {
+                name: chunk(0).0,
+                bytes: 0,
+                at: 0,
+            },
+            Entry {
+                name: chunk(0).0,
+                bytes: u32::MAX,
+                at: 0,
+            },
+        ] {
+            let content = [&honest[..], &entry.to_bytes()].concat();
+            fs::write(&index, content).expect("written");
+            assert_eq!(entries(&path).count(), 5, "{entry:?}");
+        }
+        for bytes in 0..honest.len() {
+            fs::write(&index, &honest[..bytes]).expect("written");
+            assert_eq!(entries(&path).count(), bytes / ENTRY_BYTES);
+        }
+    }
 }

@@ -339,14 +339,19 @@ fn refuse_own_neighbour(options: &HistoryOptions) -> Result<(), HistoryError> {
 /// Whether an error is for whoever runs the near end to see to, at once. Any other is the disk's, and
 /// stops no traffic.
 fn needs_somebody(error: &StoreError) -> bool {
-    matches!(
-        error,
+    use std::io::ErrorKind::{AlreadyExists, NotADirectory, PermissionDenied};
+    match error {
         StoreError::OtherChunking { .. }
-            | StoreError::OtherVersion { .. }
-            | StoreError::InUse { .. }
-            | StoreError::TooSmall { .. }
-            | StoreError::NotAStore { .. }
-    )
+        | StoreError::OtherVersion { .. }
+        | StoreError::InUse { .. }
+        | StoreError::TooSmall { .. }
+        | StoreError::NotAStore { .. } => true,
+        // A file is where a folder should be, or this user may not write there. No disk gets over that.
+        StoreError::Io { source, .. } => {
+            [PermissionDenied, NotADirectory, AlreadyExists].contains(&source.kind())
+        }
+        _ => false,
+    }
 }
 
 impl Attached {

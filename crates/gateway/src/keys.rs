@@ -16,6 +16,8 @@ use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use tempfile::{NamedTempFile, PersistError};
 
+use crate::text_file::remove_byte_order_mark;
+
 mod peers;
 
 pub use peers::{PeerKeys, SharedPeerKeys};
@@ -379,6 +381,7 @@ fn read_bounded(file: File, path: &Path, bytes_max: u64) -> Result<String, KeyEr
     if bytes.len() as u64 > bytes_max {
         return Err(invalid("too large for a file of keys"));
     }
+    remove_byte_order_mark(&mut bytes);
     String::from_utf8(bytes).map_err(|_| invalid("not a text file"))
 }
 
@@ -484,6 +487,21 @@ mod tests {
         let key = PrivateKey::load(&write(&dir, "openssl.key", pem)).unwrap();
         let public = "Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=";
         assert_eq!(key.public().to_string(), public);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_part_of_no_key() {
+        let dir = TempDir::new().unwrap();
+        let key = PrivateKey::generate().unwrap();
+        let path = write(&dir, "near.key", &format!("\u{feff}{}", key.to_pem()));
+        assert_eq!(PrivateKey::load(&path).unwrap().public(), key.public());
+        let peers = write(&dir, "peers", &format!("\u{feff}{} near\r\n", key.public()));
+        let peers = PeerKeys::load(&[peers.display().to_string()]).unwrap();
+        assert_eq!(peers.name(&key.public()), Some("near"));
+        let token = write(&dir, "token", "\u{feff}secret");
+        assert_eq!(read_secret_file(&token).unwrap(), "secret");
+        let empty = PrivateKey::load(&write(&dir, "empty", "\u{feff}"));
+        assert!(matches!(empty, Err(KeyError::Empty(_))));
     }
 
     #[test]

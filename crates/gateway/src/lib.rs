@@ -8,6 +8,7 @@
 
 pub mod options;
 pub mod settings;
+pub mod text_file;
 pub mod units;
 
 pub mod access;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 
 use crate::options::{ALLOW, DefaultValue, FORWARD, HTTP_PROXY, OPTIONS, OptionSpec, Role, SOCKS5};
+use crate::text_file::remove_byte_order_mark;
 
 /// The options that were given, as texts.
 #[derive(Debug, Clone, Default)]
@@ -361,14 +362,16 @@ impl fmt::Display for Place {
 /// Reads a small text file that a user named.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     const BYTES_MAX: u64 = 1 << 20;
-    let mut text = String::new();
-    let mut file = File::open(path)?.take(BYTES_MAX + 1);
-    file.read_to_string(&mut text)?;
+    let invalid = |reason| io::Error::new(io::ErrorKind::InvalidData, reason);
+    let mut text = Vec::new();
+    File::open(path)?
+        .take(BYTES_MAX + 1)
+        .read_to_end(&mut text)?;
     if text.len() as u64 > BYTES_MAX {
-        let reason = "larger than 1 MiB: not a configuration file";
-        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        return Err(invalid("larger than 1 MiB: not a configuration file"));
     }
-    Ok(text)
+    remove_byte_order_mark(&mut text);
+    String::from_utf8(text).map_err(|_| invalid("not a text file (UTF-8)"))
 }
 
 fn find_key(

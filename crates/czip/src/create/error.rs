@@ -66,6 +66,9 @@ pub enum CreateError {
         /// What was given.
         path: PathBuf,
     },
+    /// All that was given is left out.
+    #[error("there is nothing to archive: all that was given is left out")]
+    Nothing,
     /// A path is too long, or no path that an archive may hold.
     #[error("{} has a name that an archive cannot hold", .path.display())]
     Name {

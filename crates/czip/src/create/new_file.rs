@@ -1,19 +1,27 @@
 //! A file that takes its name when it is whole. Until then it has none, where the system has files
 //! without names: so nothing is left of it, however the process ends.
+//!
+//! Elsewhere it has a temporary one. It is locked while its process lives, so one that nobody has locked was left
+//! by a process that was killed: the next one removes it.
 
 use std::{
-    fs::{self, File, Permissions},
+    fs::{self, File, OpenOptions, Permissions},
     io,
-    os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    },
     path::{Path, PathBuf},
 };
 
+use rustix::{fs::OFlags, process::geteuid};
 use tempfile::NamedTempFile;
 
 use super::walk::FileId;
 
-/// What temporary names begin with.
-const PREFIX: &str = ".refrain-";
+/// What temporary names begin with, and how many letters and digits follow.
+const PREFIX: &str = ".refrain-new-";
+const RANDOM_CHARS: usize = 16;
 
 /// A file that is there whole, or not at all.
 pub(super) struct NewFile {
@@ -53,6 +61,7 @@ impl NewFile {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
+        remove_left(folder);
         let mode = match there {
             Some(_) => 0o600,
             None => 0o666,
@@ -98,8 +107,9 @@ impl NewFile {
             Unfinished::Unnamed(file) => match unnamed::link(&file, &self.path) {
                 // Only a file with a name can take another's.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    let named = tempfile::Builder::new()
-                        .prefix(PREFIX)
+                    // For the moment in which it has this name.
+                    let _ = file.lock();
+                    let named = temporary_names()
                         .make_in(&self.folder, |path| unnamed::link(&file, path))?;
                     named.persist(&self.path).map_err(|error| error.error)?;
                 }
@@ -114,12 +124,58 @@ impl NewFile {
     }
 }
 
+fn temporary_names() -> tempfile::Builder<'static, 'static> {
+    let mut names = tempfile::Builder::new();
+    names.prefix(PREFIX).rand_bytes(RANDOM_CHARS);
+    names
+}
+
 fn named(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
     let mut options = File::options();
     options.read(true).write(true).create_new(true).mode(mode);
-    tempfile::Builder::new()
-        .prefix(PREFIX)
-        .make_in(folder, |path| options.open(path))
+    temporary_names().make_in(folder, |path| {
+        let file = options.open(path)?;
+        // On a file system without locks nothing is ever taken to be left.
+        let _ = file.lock();
+        match file.metadata()?.nlink() {
+            // Until it was locked, another process may have taken it to be left.
+            0 => Err(io::ErrorKind::AlreadyExists.into()),
+            _ => Ok(file),
+        }
+    })
+}
+
+/// Removes what processes of this user left in a folder that were killed. What cannot be removed stays.
+fn remove_left(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if is_temporary(entry.file_name().as_bytes()) {
+            let _ = remove_if_left(&entry.path());
+        }
+    }
+}
+
+fn is_temporary(name: &[u8]) -> bool {
+    let random = name.strip_prefix(PREFIX.as_bytes());
+    random.is_some_and(|random| {
+        random.len() == RANDOM_CHARS && random.iter().all(u8::is_ascii_alphanumeric)
+    })
+}
+
+fn remove_if_left(path: &Path) -> io::Result<()> {
+    // Who puts a link or a pipe there is not followed, nor waited for.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut options = OpenOptions::new();
+    let options = options
+        .read(true)
+        .write(true)
+        .custom_flags(flags.bits() as i32);
+    let file = options.open(path)?;
+    let metadata = file.metadata()?;
+    let is_ours = metadata.is_file() && metadata.uid() == geteuid().as_raw();
+    match is_ours && file.try_lock().is_ok() {
+        true => fs::remove_file(path),
+        false => Ok(()),
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -217,6 +273,39 @@ mod tests {
             drop(new);
         }
         assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let left = ".refrain-new-0123456789abcdEF";
+        fs::write(at(left), "half").expect("written");
+        let working = named(folder.path(), 0o600).expect("made");
+        let of_others = [
+            ".refrain-new-0123456789abcde",
+            ".refrain-new-0123456789abcdef0",
+            ".refrain-new-0123456789abcd-f",
+            ".refrain-0123456789abcdef",
+            "x.refrain-new-0123456789abcdef",
+        ];
+        for name in of_others {
+            fs::write(at(name), "good").expect("written");
+        }
+        fs::write(at("victim"), "good").expect("written");
+        let link = ".refrain-new-aaaaaaaaaaaaaaaa";
+        std::os::unix::fs::symlink("victim", at(link)).expect("made");
+        fs::create_dir(at(".refrain-new-bbbbbbbbbbbbbbbb")).expect("made");
+        let pipe = at(".refrain-new-cccccccccccccccc");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo is there").success());
+
+        let before = names(folder.path()).len();
+        drop(NewFile::new(&at("x")).expect("made"));
+        assert!(!at(left).exists());
+        assert_eq!(names(folder.path()).len(), before - 1);
+        assert!(working.path().exists() && at("victim").exists());
+        working.close().expect("it is there still");
     }
 
     #[cfg(target_os = "linux")]

@@ -3,13 +3,16 @@
 use std::{
     collections::{HashMap, HashSet},
     ffi::OsString,
-    fs::{self, File, Metadata},
+    fs::{self, Metadata},
     io::{self, Read},
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };
 
-use super::{CreateError, Exclude};
+use super::{
+    CreateError, Exclude,
+    content::{Content, OpenFile},
+};
 use crate::format::catalog::{Entry, EntryKind, is_valid_path};
 
 /// Something that is to go into an archive.
@@ -57,52 +60,6 @@ pub(crate) struct Found {
     pub(crate) entry: Entry,
     /// A file's bytes.
     pub(crate) file: Option<Content>,
-}
-
-/// A file's bytes.
-pub(crate) enum Content {
-    Stream(Box<dyn Read>),
-    File {
-        file: File,
-        /// How it was written to before it was found.
-        written: Written,
-    },
-}
-
-impl Content {
-    /// Whether somebody has written to the file since it was found.
-    pub(crate) fn has_changed(&self) -> bool {
-        let Self::File { file, written } = self else {
-            return false;
-        };
-        let now = file.metadata();
-        now.is_ok_and(|now| Written::of(&now) != *written)
-    }
-}
-
-/// What tells that a file was written to.
-#[derive(PartialEq, Eq)]
-pub(crate) struct Written {
-    bytes: u64,
-    mtime: (i64, i64),
-}
-
-impl Written {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            bytes: metadata.len(),
-            mtime: (metadata.mtime(), metadata.mtime_nsec()),
-        }
-    }
-}
-
-impl Read for Content {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Stream(stream) => stream.read(buffer),
-            Self::File { file, .. } => file.read(buffer),
-        }
-    }
 }
 
 /// Says whether what was found is in the archive, so that links may lead to it.
@@ -278,10 +235,7 @@ impl Walker<'_> {
                     target: target.clone(),
                 },
                 None => {
-                    file = Some(Content::File {
-                        file: File::open(path)?,
-                        written: Written::of(metadata),
-                    });
+                    file = Some(Content::File(OpenFile::open(path, metadata)?));
                     EntryKind::File { bytes: 0 }
                 }
             }

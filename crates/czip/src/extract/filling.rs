@@ -110,6 +110,27 @@ impl<'a, S: Source> Filling<'a, S> {
         (writer.whole(), written)
     }
 
+    /// Writes the content of the file `of` again, as the item `index`: no hard link can lead to it.
+    pub(super) fn fill_again(
+        &self,
+        index: usize,
+        of: usize,
+        staging: &mut Staging<'_>,
+        tell: &mut dyn FnMut(ExtractProgress) -> Result<(), ExtractError>,
+    ) -> Result<(), ExtractError> {
+        let mut file = staging.begin_copy(index)?;
+        copy(
+            self.archive,
+            self.items[of].range(),
+            self.options.threads,
+            &mut |piece: &[u8]| {
+                staging.write_copy(&mut file, piece)?;
+                tell(self.progress())
+            },
+        )?;
+        staging.end_copy(file, of)
+    }
+
     fn is_left_out(&self, error: &ReadError) -> bool {
         self.options.is_damage_left_out && error.is_damage()
     }

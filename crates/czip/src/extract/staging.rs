@@ -2,7 +2,7 @@
 //! removed.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fs::{self, File},
     io,
     os::fd::AsFd,
@@ -12,7 +12,7 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens,
+        AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, fstat, futimens,
         linkat, openat, statat, symlinkat, unlinkat, utimensat,
     },
     io::Errno,
@@ -43,6 +43,8 @@ pub(super) struct Staging<'a> {
     staged: Vec<usize>,
     /// How the first of them got their names.
     given: Vec<Given>,
+    /// Where hard links could not be made: which item has the content of which file on which file system.
+    copies: HashMap<(usize, u64), usize>,
     /// Folders that were made.
     made: Vec<Vec<u8>>,
     /// Items whose mode or time could not be set.
@@ -87,6 +89,7 @@ impl<'a> Staging<'a> {
             record: None,
             staged: Vec::new(),
             given: Vec::new(),
+            copies: HashMap::new(),
             made: Vec::new(),
             unset: 0,
             is_target_new,
@@ -173,38 +176,83 @@ impl<'a> Staging<'a> {
         Ok(File::from(made))
     }
 
-    /// Makes an item that is a link.
-    pub(super) fn link(&mut self, index: usize) -> Result<(), ExtractError> {
+    /// Makes an item that is a link. Gives the file whose content it is to be a copy of, if the file system
+    /// refuses a hard link.
+    pub(super) fn link(&mut self, index: usize) -> Result<Option<usize>, ExtractError> {
         let item = &self.items[index];
-        let (folder, _) = item.place();
-        let name = self.temporary_name(index);
-        let made = match &item.what {
-            What::Folder | What::File { .. } => return Ok(()),
+        match &item.what {
+            What::Folder | What::File { .. } => Ok(None),
             What::HardLink { of } => {
-                let first = self.temporary_name(*of);
-                let there = self.tree.folder(self.items[*of].place().0)?;
-                let there = there.try_clone_to_owned();
-                let there = there.map_err(|error| self.at(index, error))?;
-                linkat(
-                    there,
-                    first,
-                    self.tree.folder(folder)?,
-                    name,
-                    AtFlags::empty(),
-                )
+                let is_made = self.hard_link(index, *of)?;
+                Ok((!is_made).then_some(*of))
             }
             What::SymbolicLink { target } => {
-                let folder = self.tree.folder(folder)?;
-                symlinkat(&target[..], folder, &name).and_then(|()| {
+                let name = self.temporary_name(index);
+                let folder = self.tree.folder(item.place().0)?;
+                let made = symlinkat(&target[..], folder, &name).and_then(|()| {
                     let times = times(item);
                     let set = utimensat(folder, name, &times, AtFlags::SYMLINK_NOFOLLOW);
                     self.unset += u64::from(!is_set(set)?);
                     Ok(())
-                })
+                });
+                self.staged.push(index);
+                made.map_err(|error| self.at(index, error))?;
+                Ok(None)
             }
-        };
-        self.staged.push(index);
-        made.map_err(|error| self.at(index, error))
+        }
+    }
+
+    /// Makes an item another name of the file `of`, or of a copy of it. Gives whether that can be done.
+    fn hard_link(&mut self, index: usize, of: usize) -> Result<bool, ExtractError> {
+        let (folder, _) = self.items[index].place();
+        let stat = fstat(self.tree.folder(folder)?).map_err(|error| self.at(index, error))?;
+        let copy = self.copies.get(&(of, stat.st_dev)).copied();
+        for first in copy.into_iter().chain([of]) {
+            let (temporary, name) = (self.temporary_name(first), self.temporary_name(index));
+            let there = self.tree.folder(self.items[first].place().0)?;
+            let there = there.try_clone_to_owned();
+            let there = there.map_err(|error| self.at(index, error))?;
+            let folder = self.tree.folder(folder)?;
+            match linkat(there, temporary, folder, name, AtFlags::empty()) {
+                Ok(()) => {
+                    self.staged.push(index);
+                    return Ok(true);
+                }
+                Err(error) if is_no_link(error) => {}
+                Err(error) => return Err(self.at(index, error)),
+            }
+        }
+        self.copies.insert((of, stat.st_dev), index);
+        Ok(false)
+    }
+
+    /// Begins a file that has the content of another one.
+    pub(super) fn begin_copy(&mut self, index: usize) -> Result<FileCopy, ExtractError> {
+        Ok(FileCopy {
+            index,
+            file: SparseFile::new(self.create(index)?),
+        })
+    }
+
+    /// The next bytes of it.
+    pub(super) fn write_copy(&self, copy: &mut FileCopy, bytes: &[u8]) -> Result<(), ExtractError> {
+        let written = copy.file.write(bytes);
+        written.map_err(|error| self.at(copy.index, error))
+    }
+
+    /// It has all its bytes, and is as the file `of` is.
+    pub(super) fn end_copy(&mut self, copy: FileCopy, of: usize) -> Result<(), ExtractError> {
+        self.close(copy.index, copy.file, &self.items[of])
+    }
+
+    /// A file has all its bytes: it gets the mode and time of an item.
+    fn close(&mut self, index: usize, file: SparseFile, item: &Item) -> Result<(), ExtractError> {
+        let closed = file
+            .finish()
+            .and_then(|file| Ok(set_mode_and_times(&file, item)?));
+        let is_set = closed.map_err(|error| self.at(index, error))?;
+        self.unset += u64::from(!is_set);
+        Ok(())
     }
 
     /// Gives all their names, and folders their modes and times. Gives how many have not the mode or time
@@ -281,21 +329,34 @@ impl<'a> Staging<'a> {
     }
 
     /// Gives folders their modes and times: those that were made, and if `with_wanted` is set those that
-    /// were wanted, too. One that fails keeps none of the others from theirs.
+    /// were wanted, too. Others that could not be worked in get their modes back. One that fails keeps none of
+    /// the others from theirs.
     fn finish_folders(&mut self, with_wanted: bool) -> Result<(), ExtractError> {
         let made: HashSet<&[u8]> = self.made.iter().map(|path| &path[..]).collect();
+        let modes = self.tree.modes().clone();
+        let mut paths: BTreeSet<&[u8]> = self.folders.keys().copied().collect();
+        paths.extend(modes.keys().map(|path| &path[..]));
         let mut result = Ok(());
         // Behind what is in them: a folder may be one that nobody may enter.
-        for (path, folder) in self.folders.iter().rev() {
-            if made.contains(path) || with_wanted && folder.is_wanted {
-                let set = match self.tree.folder(path) {
-                    Ok(opened) => set_mode_and_times(opened, folder.item)
-                        .map_err(|error| self.tree.at(path, error)),
-                    Err(error) => Err(error),
-                };
-                self.unset += u64::from(matches!(set, Ok(false)));
-                result = result.and(set.map(|_| ()));
+        for path in paths.into_iter().rev() {
+            let folder = self.folders.get(path);
+            let folder =
+                folder.filter(|folder| made.contains(path) || with_wanted && folder.is_wanted);
+            let before = modes.get(path);
+            if folder.is_none() && before.is_none() {
+                continue;
             }
+            let set = match (self.tree.folder(path), folder, before) {
+                (Err(error), ..) => Err(error),
+                (Ok(opened), Some(folder), _) => set_mode_and_times(opened, folder.item)
+                    .map_err(|error| self.tree.at(path, error)),
+                (Ok(opened), None, before) => before
+                    .map_or(Ok(()), |&mode| fchmod(opened, mode))
+                    .map(|()| true)
+                    .map_err(|error| self.tree.at(path, error)),
+            };
+            self.unset += u64::from(matches!(set, Ok(false)));
+            result = result.and(set.map(|_| ()));
         }
         result
     }
@@ -328,6 +389,12 @@ impl Drop for Staging<'_> {
             self.tree.remove();
         }
     }
+}
+
+/// A file that gets the content of another one.
+pub(super) struct FileCopy {
+    index: usize,
+    file: SparseFile,
 }
 
 /// Writes files one after the other.
@@ -374,11 +441,7 @@ impl FileWriter<'_, '_> {
 
     fn close(&mut self, index: usize, file: SparseFile) -> Result<(), ExtractError> {
         let item = &self.staging.items[index];
-        let closed = file
-            .finish()
-            .and_then(|file| Ok(set_mode_and_times(&file, item)?));
-        let is_set = closed.map_err(|error| self.staging.at(index, error))?;
-        self.staging.unset += u64::from(!is_set);
+        self.staging.close(index, file, item)?;
         self.whole += 1;
         Ok(())
     }
@@ -408,6 +471,21 @@ fn mode_meanwhile(folder: &Item) -> Mode {
 fn set_mode_and_times(of: impl AsFd, item: &Item) -> rustix::io::Result<bool> {
     let has_mode = is_set(fchmod(&of, Mode::from_raw_mode(item.mode.into())))?;
     Ok(is_set(futimens(&of, &times(item)))? && has_mode)
+}
+
+/// Whether the system refuses a hard link where a file could be: the file is on another file system, or has as
+/// many names as it may have, or the file system has no hard links. These answer in many ways.
+fn is_no_link(error: Errno) -> bool {
+    [
+        Errno::XDEV,
+        Errno::MLINK,
+        Errno::PERM,
+        Errno::ACCESS,
+        Errno::NOTSUP,
+        Errno::OPNOTSUPP,
+        Errno::NOSYS,
+    ]
+    .contains(&error)
 }
 
 /// Some file systems have no modes, and folders that were there may be somebody else's.

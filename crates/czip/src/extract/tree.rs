@@ -1,8 +1,11 @@
 //! The folder that is extracted to, and those below it: opened component by component, and no link is
 //! followed, whatever others do there meanwhile.
+//!
+//! A folder of ours may be one that we may not write to or enter, as module caches have them. Such a one gets
+//! what it lacks (`u+rwx`) while it is worked in, and its mode back at the end.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     ffi::OsStr,
     fs, io,
     os::{
@@ -13,8 +16,9 @@ use std::{
 };
 
 use rustix::{
-    fs::{Mode, OFlags, fstat, mkdirat, openat},
+    fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, fchmod, fstat, mkdirat, openat},
     io::Errno,
+    process::geteuid,
 };
 
 use super::ExtractError;
@@ -27,19 +31,27 @@ pub(super) struct Tree {
     current: Option<(Vec<u8>, OwnedFd)>,
     /// A folder on each of the file systems that were met.
     devices: HashMap<u64, OwnedFd>,
+    /// The modes, before, of own folders that could not be worked in.
+    modes: BTreeMap<Vec<u8>, Mode>,
 }
 
 impl Tree {
     /// Opens `target`, to which links may lead: its user named it.
     pub(super) fn open(target: &Path) -> io::Result<Self> {
-        let root = rustix::fs::open(target, FOLDER, Mode::empty())?;
+        let (root, mode) = open_for(CWD, target.as_os_str(), FOLDER, TO_WORK_IN)?;
         let devices = HashMap::from([(fstat(&root)?.st_dev, root.try_clone()?)]);
         Ok(Self {
             target: target.to_owned(),
             root,
             current: None,
             devices,
+            modes: mode.into_iter().map(|mode| (Vec::new(), mode)).collect(),
         })
+    }
+
+    /// The folders that got `u+rwx`, and the modes that they had.
+    pub(super) fn modes(&self) -> &BTreeMap<Vec<u8>, Mode> {
+        &self.modes
     }
 
     /// The target itself.
@@ -84,13 +96,23 @@ impl Tree {
         for component in path[walked..].split(|&byte| byte == b'/') {
             let from = opened.as_ref().unwrap_or(&self.root);
             walked += component.len();
-            let next = openat(from, component, FOLDER | OFlags::NOFOLLOW, Mode::empty());
-            opened = Some(next.map_err(|error| match error {
+            let wanted = match walked == path.len() {
+                true => TO_WORK_IN,
+                false => TO_PASS,
+            };
+            let component = OsStr::from_bytes(component);
+            let next = open_for(from, component, FOLDER | OFlags::NOFOLLOW, wanted);
+            let (next, mode) = next.map_err(|error| match error {
                 Errno::NOTDIR | Errno::LOOP => ExtractError::NoFolder {
                     path: self.shown(&path[..walked]),
                 },
                 error => self.at(&path[..walked], error),
-            })?);
+            })?;
+            if let Some(mode) = mode {
+                let before = self.modes.entry(path[..walked].to_owned());
+                before.or_insert(mode);
+            }
+            opened = Some(next);
             walked += 1;
         }
         let opened = opened.expect("a path has a component");
@@ -156,6 +178,61 @@ impl Tree {
     pub(super) fn remove(&self) {
         let _ = fs::remove_dir(&self.target);
     }
+}
+
+/// What one has to be permitted in a folder that lies on the way, and in one where names are made.
+const TO_PASS: Access = Access::READ_OK.union(Access::EXEC_OK);
+const TO_WORK_IN: Access = TO_PASS.union(Access::WRITE_OK);
+
+/// Opens a folder. If it is ours, and does not permit what is wanted, it gets `u+rwx`, and the mode that it had
+/// is given as well.
+fn open_for(
+    from: impl AsFd,
+    name: &OsStr,
+    flags: OFlags,
+    wanted: Access,
+) -> rustix::io::Result<(OwnedFd, Option<Mode>)> {
+    let opened = match openat(&from, name, flags, Mode::empty()) {
+        Err(Errno::ACCESS) => None,
+        opened => Some(opened?),
+    };
+    if let Some(opened) = opened {
+        if accessat(&opened, ".", wanted, AtFlags::EACCESS) != Err(Errno::ACCESS) {
+            return Ok((opened, None));
+        }
+        let before = own_mode(&opened)?;
+        // What fails here shows when something is to be made in it.
+        let given = before.filter(|&mode| fchmod(&opened, mode | Mode::RWXU).is_ok());
+        return Ok((opened, given));
+    }
+    // One that nobody may read can be found, but not be opened.
+    let found = openat(&from, name, flags | OFlags::PATH, Mode::empty())?;
+    let mode = own_mode(&found)?.ok_or(Errno::ACCESS)?;
+    permit(&found, mode | Mode::RWXU)?;
+    let opened = openat(&found, ".", flags, Mode::empty())?;
+    Ok((opened, Some(mode)))
+}
+
+/// The mode of a folder, if it is ours.
+fn own_mode(folder: &OwnedFd) -> rustix::io::Result<Option<Mode>> {
+    let there = fstat(folder)?;
+    let mode = Mode::from_raw_mode(there.st_mode & 0o7777);
+    Ok((there.st_uid == geteuid().as_raw()).then_some(mode))
+}
+
+/// Sets the mode of what was found and not opened.
+#[cfg(target_os = "linux")]
+fn permit(found: &OwnedFd, mode: Mode) -> rustix::io::Result<()> {
+    use std::os::fd::AsRawFd;
+
+    // The system sets none by such a descriptor, but follows its link to nothing else.
+    rustix::fs::chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), mode)
+}
+
+/// Others than Linux have no such link.
+#[cfg(not(target_os = "linux"))]
+fn permit(_: &OwnedFd, _: Mode) -> rustix::io::Result<()> {
+    Err(Errno::ACCESS)
 }
 
 #[cfg(target_os = "linux")]

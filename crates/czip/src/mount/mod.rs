@@ -11,8 +11,10 @@
 mod file_system;
 #[cfg(target_os = "linux")]
 mod session;
+#[cfg(target_os = "linux")]
+mod table;
 mod tree;
 
 #[cfg(target_os = "linux")]
-pub use session::{MountError, MountOptions, Mounted, ReadFailure, Unmounter, mount};
+pub use session::{MountError, MountOptions, Mounted, ReadFailure, UnmountError, Unmounter, mount};
 pub use tree::{Inode, Node, NodeKind, Tree};

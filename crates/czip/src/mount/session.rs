@@ -1,13 +1,15 @@
 //! Mounting, serving, unmounting.
 
 use std::{
-    io,
+    fs::File,
+    io, mem,
     path::{Path, PathBuf},
     thread,
 };
 
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use rustix::{
+    io::Errno,
     mount::{UnmountFlags, unmount},
     process::{getgid, getuid},
 };
@@ -15,6 +17,7 @@ use thiserror::Error;
 
 use super::{
     file_system::{Failed, FileSystem},
+    table::{MountId, Standing, is_mount_point},
     tree::Tree,
 };
 use crate::archive::{Archive, ReadError, Source};
@@ -28,6 +31,8 @@ pub struct MountOptions {
     pub name: String,
     /// Whether other users may read it; what files permit then counts.
     pub allow_other: bool,
+    /// Whether it may hide what is mounted there already.
+    pub covers_mount: bool,
     /// Called when a read fails: the program that reads is told no more than "input/output error". The
     /// same reason is not told twice in a row.
     pub failed: Failed,
@@ -64,18 +69,38 @@ pub enum MountError {
         /// Where.
         at: PathBuf,
     },
+    /// Something is mounted there already.
+    #[error("\"{}\" is already a mount point (unmount it, or mount over it with --over-mount)", .at.display())]
+    MountPoint {
+        /// Where.
+        at: PathBuf,
+    },
     /// The system has no FUSE.
     #[error(
         "there is no /dev/fuse here: load the kernel's module (modprobe fuse), or give it to the container (--device /dev/fuse)"
     )]
     NoDevice,
+    /// The system's device cannot be used.
+    #[error(
+        "cannot open /dev/fuse: {error} (root can let all users open it: `chmod 666 /dev/fuse`)"
+    )]
+    Device {
+        /// Why.
+        error: io::Error,
+    },
+    /// Only root mounts by itself.
+    #[error("cannot mount on \"{}\": non-root users need the program fusermount3 (Debian's package fuse3)", .at.display())]
+    NoHelper {
+        /// Where.
+        at: PathBuf,
+    },
     /// Others may only be let in by root's leave.
     #[error(
         "other users are let in only by root, or where /etc/fuse.conf has a line `user_allow_other`"
     )]
     AllowOther,
     /// The system refuses.
-    #[error("{} cannot be mounted on: {error}; who is not root needs the program fusermount3 (of Debian's package fuse3)", .at.display())]
+    #[error("cannot mount on \"{}\": {error}", .at.display())]
     Mount {
         /// Where.
         at: PathBuf,
@@ -106,9 +131,10 @@ pub fn mount<S: Source + 'static>(
     if !at.metadata().map_err(place)?.is_dir() {
         return Err(place(io::ErrorKind::NotADirectory.into()));
     }
-    if !Path::new("/dev/fuse").exists() {
-        return Err(MountError::NoDevice);
+    if !options.covers_mount && is_mount_point(&at).map_err(place)? {
+        return Err(MountError::MountPoint { at });
     }
+    check_device()?;
     let tree = Tree::new(archive.entries()?);
     let left_out = tree.left_out();
     let owner = (getuid().as_raw(), getgid().as_raw());
@@ -118,18 +144,41 @@ pub fn mount<S: Source + 'static>(
         &at,
         &config(&options.name, options.allow_other),
     );
-    let session = session.map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied if options.allow_other => MountError::AllowOther,
-        _ => MountError::Mount {
-            at: at.clone(),
-            error,
-        },
-    })?;
+    let session = session.map_err(|error| refusal(&at, error))?;
+    let id = MountId::of(&at).map_err(place)?;
     Ok(Mounted {
-        session,
+        session: Some(session),
         at,
+        id,
         left_out,
     })
+}
+
+/// Fails if the system's device is missing, or not for this user.
+fn check_device() -> Result<(), MountError> {
+    let opened = File::options().read(true).write(true).open("/dev/fuse");
+    opened.map(drop).map_err(device_error)
+}
+
+fn device_error(error: io::Error) -> MountError {
+    match Errno::from_io_error(&error) {
+        Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => MountError::NoDevice,
+        _ => MountError::Device { error },
+    }
+}
+
+/// Why the system does not mount.
+fn refusal(at: &Path, error: io::Error) -> MountError {
+    // What `fusermount3` says: it gives no numbers.
+    if error.to_string().contains("user_allow_other") {
+        return MountError::AllowOther;
+    }
+    let at = at.to_owned();
+    match error.kind() {
+        // The folder and the device were found.
+        io::ErrorKind::NotFound => MountError::NoHelper { at },
+        _ => MountError::Mount { at, error },
+    }
 }
 
 fn config(name: &str, allow_other: bool) -> Config {
@@ -155,10 +204,12 @@ fn config(name: &str, allow_other: bool) -> Config {
     config
 }
 
-/// An archive that is mounted. It is unmounted when this goes.
+/// An archive that is mounted. It is unmounted when this goes, unless something else is mounted on it.
 pub struct Mounted<S: Source + 'static> {
-    session: Session<FileSystem<S>>,
+    /// There until it is served.
+    session: Option<Session<FileSystem<S>>>,
     at: PathBuf,
+    id: MountId,
     left_out: u64,
 }
 
@@ -171,9 +222,11 @@ impl<S: Source> Mounted<S> {
 
     /// What unmounts it, from any thread.
     pub fn unmounter(&mut self) -> Unmounter {
+        let session = self.session.as_mut().expect("it is not served yet");
         Unmounter {
-            inner: self.session.unmount_callable(),
+            inner: session.unmount_callable(),
             at: self.at.clone(),
+            id: self.id,
         }
     }
 
@@ -181,11 +234,22 @@ impl<S: Source> Mounted<S> {
     ///
     /// # Errors
     /// If the kernel cannot be talked to any more.
-    pub fn serve(self) -> io::Result<()> {
-        match self.session.run() {
+    pub fn serve(mut self) -> io::Result<()> {
+        let session = self.session.take().expect("it is served once");
+        match session.run() {
             // What a thread is told that asks for more just while the last file is closed.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
             result => result,
+        }
+    }
+}
+
+impl<S: Source> Drop for Mounted<S> {
+    fn drop(&mut self) {
+        let standing = self.id.standing(&self.at);
+        if !matches!(standing, Ok(Standing::Uppermost | Standing::Gone)) {
+            // It would unmount what lies on top. The process takes it along.
+            mem::forget(self.session.take());
         }
     }
 }
@@ -195,20 +259,98 @@ impl<S: Source> Mounted<S> {
 pub struct Unmounter {
     inner: SessionUnmounter,
     at: PathBuf,
+    id: MountId,
+}
+
+/// Why an archive is still mounted.
+#[derive(Debug, Error)]
+pub enum UnmountError {
+    /// Its folder leads to another mount, or has one in it: these are left alone.
+    #[error("\"{}\" stays mounted: something else is mounted on it or in it (unmount that first)", .at.display())]
+    Covered {
+        /// Where.
+        at: PathBuf,
+    },
+    /// The system refuses.
+    #[error("cannot unmount \"{}\": {error} (try `umount` or `fusermount3 -u`)", .at.display())]
+    Refused {
+        /// Where.
+        at: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
 }
 
 impl Unmounter {
-    /// Takes the archive out of the tree of files. What is open in it can still be read.
+    /// Takes the archive out of the tree of files, and no other mount. What is open in it can still be read.
     ///
     /// # Errors
-    /// If the system refuses.
-    pub fn unmount(&mut self) -> io::Result<()> {
-        match self.inner.unmount() {
+    /// If something else is mounted on it or in it, or the system refuses.
+    pub fn unmount(&mut self) -> Result<(), UnmountError> {
+        let refused = |error| UnmountError::Refused {
+            at: self.at.clone(),
+            error,
+        };
+        // By path alone the system would take whatever is uppermost, and with it all that is in it.
+        match self.id.standing(&self.at).map_err(refused)? {
+            Standing::Gone => return Ok(()),
+            Standing::Covered => {
+                return Err(UnmountError::Covered {
+                    at: self.at.clone(),
+                });
+            }
+            Standing::Uppermost => {}
+        }
+        let unmounted = match self.inner.unmount() {
             // Root's way; others' is `fusermount3`, which is told to be lazy at once.
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                Ok(unmount(&self.at, UnmountFlags::DETACH)?)
+                unmount(&self.at, UnmountFlags::DETACH).map_err(io::Error::from)
             }
             result => result,
+        };
+        unmounted.map_err(refused)?;
+        match self.id.standing(&self.at).map_err(refused)? {
+            Standing::Gone => Ok(()),
+            // `fusermount3` is not asked for its reasons.
+            _ => Err(refused(io::Error::other("the system did not say why"))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_names_its_own_cause() {
+        let at = Path::new("/somewhere");
+        let text = |errno: Errno| device_error(errno.into()).to_string();
+        assert!(text(Errno::NOENT).contains("modprobe fuse"));
+        assert!(text(Errno::ACCESS).contains("cannot open /dev/fuse: Permission denied"));
+        for (error, expected) in [
+            (
+                io::Error::from(Errno::NOENT),
+                "need the program fusermount3",
+            ),
+            (io::Error::from(Errno::ACCESS), "Permission denied"),
+            (
+                io::Error::other("fusermount3: mount failed: Device busy"),
+                "mount failed: Device busy",
+            ),
+            (
+                io::Error::other("only allowed if 'user_allow_other' is set"),
+                "/etc/fuse.conf",
+            ),
+        ] {
+            let text = refusal(at, error).to_string();
+            assert!(text.contains(expected), "{text}");
+            let is_of_helper = text.contains("need the program");
+            assert_eq!(
+                is_of_helper,
+                expected.contains("need the program"),
+                "{text}"
+            );
+        }
+        assert!(!text(Errno::ACCESS).contains("fusermount3"));
     }
 }

@@ -41,6 +41,46 @@ fn rows(listed: &[Listed]) -> impl Iterator<Item = Row<'_>> {
     })
 }
 
+/// Whether who accepts this wants JSON: if `application/json` is named, and nothing that HTML is of is liked
+/// better. For what accepts anything, such as curl, there is HTML.
+pub(super) fn is_json_wanted(accepts: &[&str]) -> bool {
+    let (mut json, mut html) = (0, (0, 0));
+    for range in accepts.iter().flat_map(|value| value.split(',')) {
+        let mut parts = range.split(';').map(str::trim);
+        let Some(media_type) = parts.next() else {
+            continue;
+        };
+        let weight = parts.find_map(|part| {
+            let (name, value) = part.split_once('=')?;
+            name.trim()
+                .eq_ignore_ascii_case("q")
+                .then(|| thousandths(value.trim()))
+        });
+        let weight = weight.unwrap_or(1000);
+        if media_type.eq_ignore_ascii_case("application/json") {
+            json = json.max(weight);
+        }
+        // What says most of a type counts (RFC 9110, 12.5.1).
+        let exactness = match &media_type.to_ascii_lowercase()[..] {
+            "text/html" => 3,
+            "text/*" => 2,
+            "*/*" => 1,
+            _ => continue,
+        };
+        if exactness > html.0 {
+            html = (exactness, weight);
+        }
+    }
+    json > 0 && json >= html.1
+}
+
+/// A weight such as 0.25; what is none counts as 0.
+fn thousandths(weight: &str) -> u16 {
+    let weight: f32 = weight.parse().unwrap_or(0.0);
+    // NaN becomes 0.
+    (weight.clamp(0.0, 1.0) * 1000.0) as u16
+}
+
 /// An array of objects.
 pub(super) fn json(listed: &[Listed]) -> String {
     let rows: Vec<_> = rows(listed).collect();
@@ -85,4 +125,46 @@ fn escape(text: &str) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn whatever_is_accepted_has_an_answer(accepts in ".*", weight in any::<f64>()) {
+            is_json_wanted(&[&accepts, &format!("application/json;q={weight},{accepts}")]);
+        }
+    }
+
+    #[test]
+    fn json_is_for_who_asks_for_it() {
+        for (accepts, expected) in [
+            (&["application/json"][..], true),
+            (&["Application/JSON; q=0.5"], true),
+            (&["application/json, text/plain, */*"], true),
+            (&["text/html, application/json"], true),
+            (&["text/html;q=0.5", "application/json"], true),
+            (&["*/*, text/html;q=0.1, application/json;q=0.2"], true),
+            (&["application/json;charset=utf-8;q=1.0"], true),
+            (&[], false),
+            (&[""], false),
+            (&["*/*"], false),
+            (&["text/html,application/xhtml+xml,*/*;q=0.8"], false),
+            (&["application/json;q=0"], false),
+            (&["application/json;q=0.9, text/html"], false),
+            (&["application/json;q=0.9, */*"], false),
+            (&["application/json-seq"], false),
+            (&["application/geo+json, image/png"], false),
+            (&["text/html; profile=\"json\""], false),
+            (&["text/x-json"], false),
+            (&["application/json;q=NaN"], false),
+            (&["application/json;q=one"], false),
+        ] {
+            assert_eq!(is_json_wanted(accepts), expected, "{accepts:?}");
+        }
+    }
 }

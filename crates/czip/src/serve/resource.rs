@@ -93,8 +93,7 @@ pub(super) async fn answer_with(
             let builder = with(Response::builder(), header::CACHE_CONTROL, "no-cache");
             let builder = with(builder, header::VARY, "Accept");
             let accepts = values(&head.headers, header::ACCEPT);
-            let is_json = accepts.iter().any(|accept| accept.contains("json"));
-            return Ok(match is_json {
+            return Ok(match listing::is_json_wanted(&accepts) {
                 true => whole(builder, "application/json", listing::json(&listed)),
                 false => {
                     let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();

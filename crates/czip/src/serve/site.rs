@@ -23,8 +23,6 @@ use crate::{archive::ReadError, format::FormatError};
 const OPENED_BYTES: u64 = 128 << 20;
 /// The end of an archive's name.
 const SUFFIX: &[u8] = b".czip";
-/// How deep folders are looked through for archives.
-const DEPTH_MAX: usize = 32;
 
 #[derive(Clone)]
 struct Weight;
@@ -99,16 +97,18 @@ impl Site {
             let mut archive = components[..length].to_vec();
             let name = archive.last_mut().expect("it is not empty");
             name.extend_from_slice(SUFFIX);
-            let opened = match self.open_archive(&archive) {
-                Ok(Some(opened)) => opened,
-                Ok(None) => continue,
+            match self.open_archive(&archive) {
+                Ok(Some(opened)) => return Ok(within(opened, &components[length..], path)),
+                Ok(None) => {}
                 Err(ReadError::Format(error @ FormatError::NotAnArchive)) => {
                     tracing::debug!(path = shown(&archive), %error, "it has no content to serve");
-                    continue;
                 }
                 Err(error) => return Err(error),
-            };
-            return Ok(within(opened, &components[length..], path));
+            }
+            // Deeper there are others only in a folder.
+            if !matches!(self.tree.open(&components[..length])?, Found::Folder(_)) {
+                break;
+            }
         }
         Ok(Target::Nothing)
     }
@@ -152,9 +152,8 @@ impl Site {
             for listed in self.tree.list(&folder)? {
                 let path = [&path[..], std::slice::from_ref(&listed.name)].concat();
                 if listed.bytes.is_none() {
-                    if path.len() < DEPTH_MAX {
-                        folders.push(path);
-                    }
+                    // One whose path is longer than the system takes is not opened.
+                    folders.push(path);
                     continue;
                 }
                 if !listed.name.ends_with(SUFFIX) {

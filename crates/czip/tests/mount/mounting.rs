@@ -121,6 +121,7 @@ impl Mount {
         let options = MountOptions {
             name: "a test, of mounting".to_owned(),
             allow_other: false,
+            covers_mount: false,
             failed: Box::new(move |failure| {
                 let path = String::from_utf8_lossy(failure.path);
                 let text = format!("{path} at {}: {}", failure.offset, failure.error);

@@ -84,6 +84,7 @@ fn what_is_no_folder_is_not_mounted_on() {
         let options = MountOptions {
             name: String::new(),
             allow_other: false,
+            covers_mount: false,
             failed: Box::new(|_| {}),
         };
         let outcome = mount(open(&path), at, options);

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink};
 
-use refrain_czip::format::header::Profile;
+use refrain_czip::{create::Input, format::header::Profile};
 
 use super::world::{World, letters, options};
 
@@ -93,4 +93,47 @@ fn a_link_within_the_folder_is_followed_on_linux() {
     symlink("sub", world.path("link")).expect("a link");
     let expected = if cfg!(target_os = "linux") { 200 } else { 404 };
     assert_eq!(world.get("/link/file", &[]).status, expected);
+}
+
+#[test]
+fn what_is_listed_can_be_asked_for_however_deep_it_lies() {
+    let world = World::new();
+    let deep = "d/".repeat(300);
+    let tree = world.path("tree");
+    fs::create_dir_all(tree.join(&deep)).expect("new folders");
+    let long = "n".repeat(250);
+    for name in ["file", &long, "a b%\u{e4}"] {
+        fs::write(tree.join(&deep).join(name), name).expect("a new file");
+    }
+    let content = letters(1, 5000);
+    world.archive("inner.czip", &content, &options(Profile::Shared));
+    fs::rename(
+        world.path("inner.czip"),
+        tree.join(&deep).join("inner.czip"),
+    )
+    .expect("moved");
+    let inputs = vec![Input::Path(tree.clone())];
+    world.archive_of("in.czip", inputs, &options(Profile::Small));
+    // In an archive, and in the folder itself.
+    for folder in [format!("/in/tree/{deep}"), format!("/tree/{deep}")] {
+        let listing = world.get(&folder, &[("Accept", "application/json")]);
+        assert_eq!(listing.status, 200, "{folder}");
+        let rows: serde_json::Value = serde_json::from_slice(&listing.body).expect("JSON");
+        let rows = rows.as_array().expect("rows");
+        assert_eq!(rows.len(), 4);
+        for row in rows {
+            let link = row["link"].as_str().expect("a link");
+            let link = link.strip_prefix("./").expect("relative");
+            let answer = world.get(&format!("{folder}{link}"), &[]);
+            assert_eq!(answer.status, 200, "{link}");
+            if row["name"] != "inner.czip" {
+                assert_eq!(answer.body, row["name"].as_str().expect("text").as_bytes());
+            }
+        }
+    }
+    // An archive that deep is one, too.
+    let answer = world.get(&format!("/tree/{deep}inner"), &[]);
+    assert_eq!((answer.status, answer.body == content), (200, true));
+    // What is not there is not, after as many looks as it has folders.
+    assert_eq!(world.get(&"/tree/x".repeat(1500), &[]).status, 404);
 }

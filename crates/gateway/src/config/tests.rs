@@ -192,6 +192,24 @@ fn flags_win_over_the_file_and_a_second_look_sees_the_changed_file() {
 }
 
 #[test]
+fn files_may_begin_with_a_byte_order_mark() {
+    let fixture = Fixture::new();
+    let table = fixture.write("table", "\u{feff}1 2 3");
+    let file =
+        format!("\u{feff}lanes = 2\r\nmarker = \"samplebyte\"\r\nmarker_table = {table:?}\r\n");
+    let file = fixture.write("far.toml", &file);
+    let flags = ["--listen", "[::]:7000", "--config", &file];
+    let Program::Far(options) = fixture.parse("far", &flags) else {
+        unreachable!("the flags begin with far");
+    };
+    assert_eq!(options.resolve().unwrap().common.lanes, 2);
+    let no_text = fixture.dir.path().join("no text");
+    fs::write(&no_text, [0xff; 10]).unwrap();
+    let error = fixture.far_fault(&["--config", &no_text.display().to_string()]);
+    assert!(error.contains("not a text file"), "{error}");
+}
+
+#[test]
 fn a_check_reads_the_near_ends_file() {
     let fixture = Fixture::new();
     let file = fixture.write("near.toml", "peer = \"far.example:7000\"\nlanes = 2\n");

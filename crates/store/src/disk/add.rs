@@ -259,7 +259,7 @@ impl DiskStore {
             report.empty_files += 1;
             return Ok(());
         }
-        let mut file = match File::open(path) {
+        let file = match File::open(path) {
             Ok(file) => file,
             Err(error) => {
                 report.unreadable += 1;
@@ -279,8 +279,10 @@ impl DiskStore {
         let mut piece = vec![0; PIECE_BYTES];
         let mut added_chunks = 0;
         builder.begin_file(path, state);
+        // One that grows would have no end.
+        let mut content = (&file).take(state.bytes);
         loop {
-            let count = match file.read(&mut piece) {
+            let count = match content.read(&mut piece) {
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {

@@ -1,12 +1,12 @@
 //! Files of others as history.
 
-use std::{fs, os::unix::fs::symlink, path::Path};
+use std::{fs, io::Write, os::unix::fs::symlink, path::Path};
 
 use refrain_codec::chunk::{hash::ChunkHasher, stream::StreamChunks};
 use refrain_codec::marker::PackMask;
 use refrain_store::{
-    AddOptions, AddReport, Appended, ChunkSource, ChunkStore, DiskStore, ReadOnlyStore,
-    StoreConfig, StoreError,
+    AddOptions, AddProgress, AddReport, Appended, ChunkSource, ChunkStore, DiskStore,
+    ReadOnlyStore, StoreConfig, StoreError,
     folder::{Fault, Folder, MemoryFolder},
 };
 
@@ -509,4 +509,32 @@ fn what_a_full_disk_does_not_take_leaves_nothing_behind() {
     assert!(room > 10_000 && store.stat().files == 1);
     store.close().expect("closed");
     assert_eq!(open(&folder, 40).stat().files, 1);
+}
+
+#[test]
+fn a_file_that_grows_while_it_is_read_ends_where_it_ended_and_is_reported() {
+    const BYTES: usize = 3 << 20;
+    let mut world = World::new();
+    world.write("log", &content(1, BYTES));
+    let files = world.files();
+    let mut log = fs::File::options()
+        .append(true)
+        .open(files.join("log"))
+        .expect("there");
+    let mut appended = 0;
+    let mut read = 0;
+    let mut append = |progress: &AddProgress| {
+        read = progress.bytes;
+        // As much as it reads at once, for as long as it reads.
+        if appended < 100 {
+            log.write_all(&content(2, 1 << 20)).expect("room");
+            appended += 1;
+        }
+    };
+    let report = world
+        .store()
+        .add_files(&files, realm(0), AddOptions::default(), &mut append)
+        .expect("added");
+    assert_eq!(read, BYTES as u64);
+    assert_eq!((report.added_files, report.changed_while_read), (0, 1));
 }

@@ -126,13 +126,13 @@ impl State {
     fn load(&mut self, paths: Vec<PathBuf>) {
         self.next = paths.len() as u32;
         for (of, path) in (0..).zip(paths).collect::<Vec<_>>().into_iter().rev() {
-            let entries = segments::entries(&path);
-            if self.places.len() + entries.len() > CHUNKS_MAX {
+            if self.places.len() >= CHUNKS_MAX {
                 // The oldest are not known, and go when room is made.
                 break;
             }
+            let entries = segments::entries(&path);
             self.segments.insert(of, Arc::new(path));
-            for entry in entries {
+            for entry in entries.take(CHUNKS_MAX - self.places.len()) {
                 if let Some(place) = place(of, entry) {
                     self.places.entry(entry.name).or_insert(place);
                 }

@@ -155,24 +155,24 @@ fn a_neighbour_that_cuts_otherwise_is_named() {
 #[test]
 fn a_store_that_the_disk_refuses_is_tried_again_and_neighbours_answer_meanwhile() {
     let folder = tempfile::tempdir().expect("a folder");
-    let [parent, other] = ["parent", "other"].map(|name| folder.path().join(name));
+    let [own, other] = ["own", "other"].map(|name| folder.path().join(name));
     let verses: [&[u8]; 3] = [b"verse one", b"refrain", b"verse two"];
     let mut neighbour = open(&options(other.clone(), vec![])).expect("a store");
     learn(&mut neighbour, verses);
 
-    std::fs::write(&parent, "no folder").expect("written");
-    let own = parent.join("own");
-    let mut keeper = open(&options(own, vec![other])).expect("traffic goes on");
+    std::fs::create_dir(&own).expect("made");
+    std::fs::write(own.join("format"), "rubbish").expect("written");
+    let mut keeper = open(&options(own.clone(), vec![other])).expect("traffic goes on");
     let trouble = keeper.shared.trouble.last().expect("it is told").text;
     assert!(
-        trouble.contains("parent") && trouble.contains("tried again"),
+        trouble.contains("own/format") && trouble.contains("tried again"),
         "{trouble}"
     );
     learn(&mut keeper, verses);
     keeper.tick().expect("nothing is written");
     assert!(keeper.source(0).is_none());
 
-    std::fs::remove_file(&parent).expect("removed");
+    std::fs::remove_file(own.join("format")).expect("removed");
     let patience = Instant::now() + Duration::from_secs(20);
     while keeper.shared.trouble.last().is_some() {
         assert!(Instant::now() < patience, "it is tried again");
@@ -205,6 +205,13 @@ fn what_somebody_has_to_see_to_is_refused_and_damage_is_not() {
     assert!(refused(&small).is_some_and(|error| error.contains("too small")));
     let foreign = options(folder.path().to_owned(), vec![]);
     assert!(refused(&foreign).is_some_and(|error| error.contains("no store")));
+    // A file is where a folder should be, at the end of the path or on the way.
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    for store in [file.clone(), file.join("store"), file.join("deep/store")] {
+        let error = refused(&options(store, vec![])).expect("no disk gets over that");
+        assert!(error.contains("file"), "{error}");
+    }
 
     std::fs::write(store.join("format"), "rubbish").expect("written");
     let keeper = open(&good).expect("traffic goes on");
