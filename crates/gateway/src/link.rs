@@ -38,6 +38,8 @@ pub struct SharedLink {
     deadline_moved: Arc<Notify>,
     /// Lanes that are up.
     lanes_up: watch::Sender<usize>,
+    /// Whether this end or the other takes no new flows.
+    draining: watch::Sender<bool>,
     /// Loss holds up lanes: more would help.
     pub want_lanes: Notify,
     /// Offers of flows by the other end.
@@ -137,6 +139,7 @@ impl SharedLink {
             origin: Instant::now(),
             deadline_moved: Arc::default(),
             lanes_up: watch::Sender::new(0),
+            draining: watch::Sender::new(false),
             want_lanes: Notify::new(),
             offers,
             totals,
@@ -258,6 +261,18 @@ impl SharedLink {
         self.lanes_up.subscribe()
     }
 
+    /// Takes no more flows, and tells the other end.
+    pub fn drain(&self) {
+        self.with(|link, _| link.drain());
+        self.draining.send_replace(true);
+    }
+
+    /// Waits until this end or the other takes no more flows: what is open for later is to end.
+    pub async fn draining(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.draining.subscribe().wait_for(|&drains| drains).await;
+    }
+
     /// Since when the link has no lane, if it has none.
     pub fn lanes_gone_at(&self) -> Option<Instant> {
         self.lock().lanes_gone_at
@@ -342,6 +357,7 @@ impl SharedLink {
                 }
             }
             Event::PeerDraining => {
+                self.draining.send_replace(true);
                 tracing::info!(peer = %self.peer, "the peer takes no new connections");
             }
         }
