@@ -18,7 +18,6 @@ use tokio::{
 
 use crate::{
     flow::FlowHandle,
-    http_proxy::Exchange,
     link::{SharedLink, Standing},
     policy::SharedPolicy,
     refusal::Refusal,
@@ -249,9 +248,9 @@ impl Client {
         timeout(LINK_WAIT, up).await.map_err(|_| Refusal::LinkDown)
     }
 
-    async fn run(self, opened: Opened, rest: Vec<u8>, exchange: Exchange) -> Option<Refusal> {
+    async fn run(self, flow: FlowHandle, rest: Vec<u8>) -> Option<Refusal> {
         let idle = self.policy.load().timeouts.idle;
-        opened.flow.run(self.tcp, rest, exchange, idle).await
+        flow.run(self.tcp, rest, idle).await
     }
 }
 

@@ -10,7 +10,6 @@ use tokio::{
 
 use crate::{
     flow::FlowHandle,
-    http_proxy::Exchange,
     link::{FlowOffer, SharedLink},
     policy::SharedPolicy,
     refusal::Refusal,
@@ -52,9 +51,7 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, policy: Arc<SharedP
             let host = target.host.to_string();
             let excluded = offer.excluded || policy.exclude.excludes(&host, address, target.port);
             link.with(|link, _| link.accept_flow(offer.flow, excluded));
-            handle
-                .run(tcp, Vec::new(), Exchange::TUNNEL, policy.timeouts.idle)
-                .await;
+            handle.run(tcp, Vec::new(), policy.timeouts.idle).await;
         }
         Err(refusal) => {
             tracing::info!(

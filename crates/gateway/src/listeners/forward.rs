@@ -3,15 +3,15 @@
 use std::{io, time::Duration};
 
 use super::Client;
-use crate::{http_proxy::Exchange, target::Target};
+use crate::target::Target;
 
 impl Client {
     pub(super) async fn forward(self, target: &Target) -> io::Result<()> {
         let listener = self.listener;
         match self.open(target).await {
-            Ok(flow) => {
+            Ok(opened) => {
                 // Bytes flow before the target has answered: a refusal resets them.
-                if let Some(refusal) = self.run(flow, Vec::new(), Exchange::TUNNEL).await {
+                if let Some(refusal) = self.run(opened.flow, Vec::new()).await {
                     tracing::info!(%listener, %target, %refusal, "refused a forwarded connection");
                 }
                 Ok(())

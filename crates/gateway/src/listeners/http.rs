@@ -1,71 +1,268 @@
-//! Connections of the HTTP proxy's clients.
+//! Connections of the HTTP proxy's clients: one exchange after the other, up to a tunnel or an end.
+//!
+//! A flow to an origin stays open for the client's next request to the same one, and for nobody
+//! else: an origin may know a client by its connection.
 
-use std::{io, time::Duration};
+use std::{future::pending, io, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 
-use super::Client;
-use crate::http_proxy::{self, Exchange, ProxyRequest};
+use super::{Client, REQUEST_TIMEOUT};
+use crate::{
+    flow::{Ended, FlowHandle, Silence, prepare},
+    http_proxy::{self, Exchange, HEAD_BYTES_MAX, HttpProxyError, ProxyRequest, Purpose},
+    refusal::Refusal,
+    target::Target,
+};
+
+/// Room for what a client sends at once. More is made for a head that needs it.
+const READ_BYTES: usize = 4 << 10;
+
+/// How long a client whose connection ends may be silent before it is closed. What it still sends is
+/// read: unread bytes would turn the close into a reset, and the client might lose the answer.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// A flow that the client's next request may use.
+struct Kept {
+    target: Target,
+    flow: FlowHandle,
+}
+
+impl Kept {
+    fn close(self) {
+        self.flow.close();
+    }
+
+    /// Begins an exchange with `target`, if the flow leads there and is of use.
+    fn begin(self, target: &Target, head: &[u8]) -> Option<(FlowHandle, usize)> {
+        let sent = match self.target == *target {
+            true => self.flow.begin(head),
+            false => None,
+        };
+        if sent.is_none() {
+            self.flow.close();
+            return None;
+        }
+        Some((self.flow, sent?))
+    }
+}
 
 impl Client {
     pub(super) async fn http_proxy(mut self) -> io::Result<()> {
+        prepare(&self.tcp);
         let mut received = Vec::new();
-        let request = self.request(
-            &mut received,
-            http_proxy::HEAD_BYTES_MAX,
-            http_proxy::parse_head,
-        );
-        let request = request.await?.and_then(|mut request| {
-            request.claim(&mut received)?;
-            Ok(request)
-        });
-        let (target, head, exchange) = match request {
-            Ok(ProxyRequest::Connect { target }) => (target, None, Exchange::TUNNEL),
-            Ok(ProxyRequest::Forward {
-                target,
-                head,
-                exchange,
-            }) => (target, Some(head), exchange),
-            Err(error) => {
-                tracing::info!(%error, "an HTTP client was refused");
-                return self.answer(&error.response()).await;
-            }
-        };
-        let early = head.as_deref().unwrap_or_default();
-        match self.open_and_wait(&target, early).await {
-            Ok(opened) => {
-                match head {
-                    None => self.tcp.write_all(http_proxy::TUNNEL_OPEN).await?,
-                    Some(head) => {
-                        let sent = opened.early_bytes;
-                        received.splice(..0, head[sent..].iter().copied());
-                    }
+        let mut kept = None;
+        let mut deadline = Instant::now() + REQUEST_TIMEOUT;
+        loop {
+            let head = self.next_head(&mut received, &mut kept, &mut deadline);
+            let request = match head.await? {
+                None => return self.end().await,
+                Some(Ok(request)) => request,
+                Some(Err(error)) => {
+                    tracing::info!(%error, "an HTTP client was refused");
+                    return self.answer(&error.response()).await;
                 }
-                self.run(opened, received, exchange).await;
+            };
+            // Here a request can be judged by its head, before anything is done for it.
+            let ProxyRequest {
+                target, purpose, ..
+            } = request;
+            match purpose {
+                Purpose::Tunnel => {
+                    kept.into_iter().for_each(Kept::close);
+                    return self.tunnel(&target, received).await;
+                }
+                Purpose::Exchange(mut exchange) => {
+                    let result = self.exchange(&target, &mut exchange, &mut received, kept.take());
+                    let (ended, flow) = match result.await {
+                        Ok(ended) => ended,
+                        Err(refusal) => {
+                            tracing::info!(listener = %self.listener, %target, %refusal, "refused a connection through the HTTP proxy");
+                            let response = http_proxy::refused_response(refusal, &target);
+                            return self.answer(response_to(&exchange, &response)).await;
+                        }
+                    };
+                    let client_stays = match ended {
+                        Ended::Complete {
+                            flow_stays,
+                            client_stays,
+                        } => {
+                            match flow_stays && client_stays {
+                                true => kept = Some(Kept { target, flow }),
+                                false => flow.close(),
+                            }
+                            client_stays
+                        }
+                        Ended::Switched => {
+                            self.run(flow, received).await;
+                            return Ok(());
+                        }
+                        Ended::Failed { response, .. } => {
+                            drop(flow);
+                            return self.answer(response_to(&exchange, &response)).await;
+                        }
+                        Ended::Truncated { is_visible: true } => {
+                            drop(flow);
+                            false
+                        }
+                        Ended::Truncated { is_visible: false } | Ended::ClientFailed => {
+                            // A reset, see `prepare`.
+                            return Ok(());
+                        }
+                    };
+                    if !client_stays {
+                        return self.end().await;
+                    }
+                    deadline = Instant::now() + REQUEST_TIMEOUT;
+                }
+            }
+        }
+    }
+
+    /// Reads the head of the client's next request; nothing if there is none. What the client sends
+    /// behind it stays in `received`.
+    async fn next_head(
+        &mut self,
+        received: &mut Vec<u8>,
+        kept: &mut Option<Kept>,
+        deadline: &mut Instant,
+    ) -> io::Result<Option<Result<ProxyRequest, HttpProxyError>>> {
+        if received.is_empty() {
+            // What one large head needed is not kept for the next.
+            *received = Vec::with_capacity(READ_BYTES);
+            if !self.has_more(received, kept, *deadline).await? {
+                return Ok(None);
+            }
+        }
+        let mut searched = 0;
+        loop {
+            // The first bytes show what is no HTTP, which would never have an end. After that it
+            // is enough to look when the head is whole.
+            let is_worth_parsing = searched == 0
+                || received.len() >= HEAD_BYTES_MAX
+                || http_proxy::end_of_head(received, searched).is_some();
+            if is_worth_parsing {
+                match http_proxy::parse_head(received) {
+                    Ok(Some((request, bytes))) => {
+                        received.drain(..bytes);
+                        return Ok(Some(Ok(request)));
+                    }
+                    Ok(None) => {}
+                    Err(error) => return Ok(Some(Err(error))),
+                }
+            }
+            searched = received.len();
+            received.reserve(READ_BYTES);
+            let read = timeout_at(*deadline, self.tcp.read_buf(received)).await;
+            if read.map_err(|_| io::ErrorKind::TimedOut)?? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    /// Waits for more of the client, and gives up a flow that is of no use any more.
+    async fn has_more(
+        &mut self,
+        received: &mut Vec<u8>,
+        kept: &mut Option<Kept>,
+        deadline: Instant,
+    ) -> io::Result<bool> {
+        let mut is_over = std::pin::pin!(tokio::time::sleep_until(deadline));
+        loop {
+            let spoiled = async {
+                match kept {
+                    Some(kept) => kept.flow.spoiled().await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                read = self.tcp.read_buf(received) => return Ok(read? > 0),
+                () = spoiled => {}
+                () = &mut is_over => return Ok(false),
+            }
+            kept.take().into_iter().for_each(Kept::close);
+        }
+    }
+
+    /// Has a request answered over the flow that was kept, if it leads there, or over a new one.
+    async fn exchange(
+        &self,
+        target: &Target,
+        exchange: &mut Exchange,
+        received: &mut Vec<u8>,
+        kept: Option<Kept>,
+    ) -> Result<(Ended, FlowHandle), Refusal> {
+        let idle = self.policy.load().timeouts.idle;
+        if let Some((mut flow, sent)) = kept.and_then(|kept| kept.begin(target, &exchange.head)) {
+            let ended = flow
+                .exchange(&self.tcp, received, exchange, sent, idle)
+                .await;
+            let may_repeat = match ended {
+                Ended::Failed { silence, .. } => match silence {
+                    Silence::Unsent => true,
+                    Silence::Unanswered => exchange.may_repeat,
+                    Silence::Broken => false,
+                },
+                _ => false,
+            };
+            if !may_repeat {
+                return Ok((ended, flow));
+            }
+            // The origin has ended an idle connection while the request was on its way (RFC 9112,
+            // section 9.3.1). A new one answers or does not: the request is not sent a third time.
+        }
+        let mut opened = self.open_and_wait(target, &exchange.head).await?;
+        let sent = opened.early_bytes;
+        let ended = opened
+            .flow
+            .exchange(&self.tcp, received, exchange, sent, idle)
+            .await;
+        Ok((ended, opened.flow))
+    }
+
+    async fn tunnel(mut self, target: &Target, received: Vec<u8>) -> io::Result<()> {
+        match self.open_and_wait(target, &[]).await {
+            Ok(opened) => {
+                self.tcp.write_all(http_proxy::TUNNEL_OPEN).await?;
+                self.run(opened.flow, received).await;
                 Ok(())
             }
             Err(refusal) => {
                 tracing::info!(listener = %self.listener, %target, %refusal, "refused a connection through the HTTP proxy");
-                self.answer(&http_proxy::refused_response(refusal, &target))
+                self.answer(&http_proxy::refused_response(refusal, target))
                     .await
             }
         }
     }
 
-    /// Answers and closes such that the client sees the answer: unread bytes would turn the
-    /// close into a reset.
     async fn answer(mut self, response: &[u8]) -> io::Result<()> {
         self.tcp.write_all(response).await?;
+        self.end().await
+    }
+
+    /// Ends the connection such that the client gets all that was written.
+    async fn end(mut self) -> io::Result<()> {
+        socket2::SockRef::from(&self.tcp).set_linger(None)?;
         self.tcp.shutdown().await?;
         let mut discarded = [0; 4096];
-        let draining = async {
-            while self.tcp.read(&mut discarded).await? > 0 {}
-            io::Result::Ok(())
-        };
-        let _ = timeout(Duration::from_secs(1), draining).await;
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
+        while Instant::now() < deadline
+            && let Ok(read) = timeout(LINGER, self.tcp.read(&mut discarded)).await
+            && read? > 0
+        {}
         Ok(())
+    }
+}
+
+/// As much of a response of ours as the request wants: a HEAD has no body.
+fn response_to<'a>(exchange: &Exchange, response: &'a [u8]) -> &'a [u8] {
+    let head_bytes = http_proxy::end_of_head(response, 0).unwrap_or(response.len());
+    match exchange.terms.is_head {
+        true => &response[..head_bytes],
+        false => response,
     }
 }

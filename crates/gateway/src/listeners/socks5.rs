@@ -5,7 +5,7 @@ use std::io;
 use tokio::io::AsyncWriteExt;
 
 use super::Client;
-use crate::{http_proxy::Exchange, socks5};
+use crate::socks5;
 
 impl Client {
     pub(super) async fn socks5(mut self) -> io::Result<()> {
@@ -38,10 +38,10 @@ impl Client {
             }
         };
         match self.open_and_wait(&target, &[]).await {
-            Ok(flow) => {
+            Ok(opened) => {
                 let bound = self.tcp.local_addr()?;
                 self.tcp.write_all(&socks5::reply_granted(bound)).await?;
-                self.run(flow, received, Exchange::TUNNEL).await;
+                self.run(opened.flow, received).await;
                 Ok(())
             }
             Err(refusal) => {
