@@ -671,6 +671,40 @@ fn answers_that_end_too_early_are_seen_to() {
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }
 
+#[test]
+fn a_client_without_an_answer_gets_the_real_reason() {
+    let (mut pair, proxy) = proxy();
+    let is_read = Arc::new(Barrier::new(2));
+    let resetting = serve({
+        let is_read = Arc::clone(&is_read);
+        move |mut stream| {
+            stream.write_all(b"HTTP/1.1 102 Processing\r\n\r\n")?;
+            is_read.wait();
+            socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO))
+        }
+    });
+    let silent = HandMadeOrigin::answering("HTTP/1.1 102 Processing\r\n\r\n");
+    for (origin, reason) in [
+        (resetting, "the origin reset the connection before it answered"),
+        (
+            silent.address,
+            "the link to the other side broke before the origin answered",
+        ),
+    ] {
+        let request = format!("GET http://{origin}/ HTTP/1.1\r\n\r\n");
+        let mut client = HandMadeClient::say(proxy, &request);
+        assert!(client.head().starts_with("HTTP/1.1 102 "));
+        match origin == resetting {
+            true => drop(is_read.wait()),
+            false => pair.far.kill(),
+        }
+        let (head, body) = client.answer();
+        assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
+        assert!(body.contains(reason), "{body}");
+        pair.near.wait_for_log(&[&origin.to_string(), reason]);
+    }
+}
+
 /// The client of a complete answer gets it, however late, though the origin's connection breaks
 /// meanwhile; a part of it would be taken for the beginning of the next.
 #[test]

@@ -35,12 +35,33 @@ pub(crate) enum Ended {
     },
     /// The client and the origin speak another protocol from here on.
     Switched,
-    /// The client has no final answer, and gets this one instead.
-    Failed { response: Vec<u8>, silence: Silence },
+    /// The client has no final answer, and is to get another instead.
+    Failed { failure: Failure, silence: Silence },
     /// The client has a part of the answer, and sees that by itself or not.
     Truncated { is_visible: bool },
     /// The client's connection failed.
     ClientFailed,
+}
+
+/// Why an exchange failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// On the origin's side.
+    #[error(transparent)]
+    Answer(AnswerError),
+    /// On the client's.
+    #[error(transparent)]
+    Request(HttpProxyError),
+}
+
+impl Failure {
+    /// The response instead of the answer.
+    pub(crate) fn response(&self) -> Vec<u8> {
+        match self {
+            Failure::Answer(error) => error.response(),
+            Failure::Request(error) => error.response(),
+        }
+    }
 }
 
 /// How much happened before an exchange failed.
@@ -139,6 +160,10 @@ impl FlowHandle {
             }
             Some(_) => answer.broken(),
         };
+        if answer.has_excess() {
+            // Whatever it was, it is not for this client, and what follows it neither.
+            self.reset(reset_code::GATEWAY);
+        }
         let is_whole = steps.is_whole.load(Ordering::Relaxed);
         let is_half_closed = steps.is_half_closed.load(Ordering::Relaxed);
         match (stop, progress) {
@@ -151,14 +176,16 @@ impl FlowHandle {
                 flow_stays: stop.is_none() && is_whole && !is_half_closed && answer.origin_stays(),
                 client_stays: is_whole && answer.client_stays(),
             },
+            // One that has ended its side can say nothing in another protocol.
+            (_, Progress::Switched) if is_half_closed => Ended::Truncated { is_visible: false },
             (_, Progress::Switched) => Ended::Switched,
             (_, Progress::Truncated { is_visible }) => Ended::Truncated { is_visible },
             (_, Progress::Awaited | Progress::Passing) => Ended::Truncated { is_visible: false },
             (stop, Progress::Failed(error)) => Ended::Failed {
-                response: match stop {
-                    None => error.response(),
-                    Some(Stop::Flow(error)) => error.response(),
-                    Some(_) => HttpProxyError::BodyLength.response(),
+                failure: match stop {
+                    None => Failure::Answer(error),
+                    Some(Stop::Flow(error)) => Failure::Answer(error),
+                    Some(_) => Failure::Request(HttpProxyError::BodyLength),
                 },
                 silence: if !steps.is_begun.load(Ordering::Relaxed) {
                     Silence::Unsent
@@ -324,6 +351,9 @@ impl FlowHandle {
     /// Ends a flow whose exchange is over: what was sent arrives, and the origin has a moment to
     /// end its side. If it says more instead, or takes longer, the flow is reset.
     pub(crate) fn close(self) {
+        if self.is_over {
+            return;
+        }
         self.link.with(|link, _| link.finish(self.id));
         tokio::spawn(self.closing());
     }

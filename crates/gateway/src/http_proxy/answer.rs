@@ -29,6 +29,7 @@ pub struct Answer {
     terms: AnswerTerms,
     state: State,
     has_begun: bool,
+    has_excess: bool,
     origin_stays: bool,
     client_stays: bool,
 }
@@ -126,6 +127,7 @@ impl Answer {
             terms,
             state: State::Head(Vec::new()),
             has_begun: false,
+            has_excess: false,
             origin_stays: false,
             client_stays: false,
         }
@@ -179,10 +181,14 @@ impl Answer {
         self.has_begun
     }
 
-    /// Whether the origin keeps its connection for another request. Not if it has sent more than
-    /// its answer.
+    /// Whether the origin has sent more than its answer.
+    pub fn has_excess(&self) -> bool {
+        self.has_excess
+    }
+
+    /// Whether the origin keeps its connection for another request, and can be believed.
     pub fn origin_stays(&self) -> bool {
-        self.origin_stays
+        self.origin_stays && !self.has_excess
     }
 
     /// Whether the client was told that its connection stays open.
@@ -261,13 +267,13 @@ impl Answer {
             }
             State::Over(Progress::Switched) => return,
             State::Head(_) | State::Over(_) => {
-                self.origin_stays &= came == 0;
+                self.has_excess |= came > 0;
                 bytes.truncate(from);
                 return;
             }
         };
         if body.has_ended() {
-            self.origin_stays &= taken == came;
+            self.has_excess = taken < came;
             self.state = State::Over(Progress::Complete);
         } else if *body == Body::Malformed {
             self.origin_stays = false;

@@ -57,8 +57,7 @@ impl Client {
         let mut kept = None;
         let mut deadline = Instant::now() + REQUEST_TIMEOUT;
         loop {
-            let head = self.next_head(&mut received, &mut kept, &mut deadline);
-            let request = match head.await? {
+            let request = match self.next_head(&mut received, &mut kept, deadline).await? {
                 None => return self.end().await,
                 Some(Ok(request)) => request,
                 Some(Err(error)) => {
@@ -70,76 +69,81 @@ impl Client {
             let ProxyRequest {
                 target, purpose, ..
             } = request;
-            match purpose {
+            let mut exchange = match purpose {
+                Purpose::Exchange(exchange) => exchange,
                 Purpose::Tunnel => {
                     kept.into_iter().for_each(Kept::close);
                     return self.tunnel(&target, received).await;
                 }
-                Purpose::Exchange(mut exchange) => {
-                    let result = self.exchange(&target, &mut exchange, &mut received, kept.take());
-                    let (ended, flow) = match result.await {
-                        Ok(ended) => ended,
-                        Err(refusal) => {
-                            tracing::info!(listener = %self.listener, %target, %refusal, "refused a connection through the HTTP proxy");
-                            let response = http_proxy::refused_response(refusal, &target);
-                            return self.answer(response_to(&exchange, &response)).await;
-                        }
-                    };
-                    let client_stays = match ended {
-                        Ended::Complete {
-                            flow_stays,
-                            client_stays,
-                        } => {
-                            match flow_stays && client_stays {
-                                true => kept = Some(Kept { target, flow }),
-                                false => flow.close(),
-                            }
-                            client_stays
-                        }
-                        Ended::Switched => {
-                            self.run(flow, received).await;
-                            return Ok(());
-                        }
-                        Ended::Failed { response, .. } => {
-                            drop(flow);
-                            return self.answer(response_to(&exchange, &response)).await;
-                        }
-                        Ended::Truncated { is_visible: true } => {
-                            drop(flow);
-                            false
-                        }
-                        Ended::Truncated { is_visible: false } | Ended::ClientFailed => {
-                            // A reset, see `prepare`.
-                            return Ok(());
-                        }
-                    };
+            };
+            let result = self
+                .exchange(&target, &mut exchange, &mut received, kept.take())
+                .await;
+            let (ended, flow) = match result {
+                Ok(ended) => ended,
+                Err(refusal) => {
+                    let response = self.refused(&target, refusal);
+                    return self.answer(response_to(&exchange, &response)).await;
+                }
+            };
+            match ended {
+                Ended::Complete {
+                    flow_stays: true,
+                    client_stays: true,
+                } => kept = Some(Kept { target, flow }),
+                Ended::Complete { client_stays, .. } => {
+                    flow.close();
                     if !client_stays {
                         return self.end().await;
                     }
-                    deadline = Instant::now() + REQUEST_TIMEOUT;
                 }
+                Ended::Switched => {
+                    self.run(flow, received).await;
+                    return Ok(());
+                }
+                Ended::Failed { failure, .. } => {
+                    drop(flow);
+                    tracing::info!(listener = %self.listener, %target, %failure, "a request through the HTTP proxy failed");
+                    let response = failure.response();
+                    return self.answer(response_to(&exchange, &response)).await;
+                }
+                Ended::Truncated { is_visible: true } => {
+                    drop(flow);
+                    return self.end().await;
+                }
+                // The connection is reset, see `prepare`.
+                Ended::Truncated { is_visible: false } | Ended::ClientFailed => return Ok(()),
             }
+            deadline = Instant::now() + REQUEST_TIMEOUT;
         }
     }
 
-    /// Reads the head of the client's next request; nothing if there is none. What the client sends
-    /// behind it stays in `received`.
+    /// Reads the head of the client's next request; nothing if none begins before `deadline`. What
+    /// the client sends behind it stays in `received`.
     async fn next_head(
         &mut self,
         received: &mut Vec<u8>,
         kept: &mut Option<Kept>,
-        deadline: &mut Instant,
+        mut deadline: Instant,
     ) -> io::Result<Option<Result<ProxyRequest, HttpProxyError>>> {
         if received.is_empty() {
-            // What one large head needed is not kept for the next.
-            *received = Vec::with_capacity(READ_BYTES);
-            if !self.has_more(received, kept, *deadline).await? {
+            let is_first = received.capacity() == 0;
+            if received.capacity() > 2 * READ_BYTES {
+                // What one large head needed is not kept for the next.
+                received.shrink_to(0);
+            }
+            received.reserve(READ_BYTES);
+            if !self.has_more(received, kept, deadline).await? {
                 return Ok(None);
+            }
+            if !is_first {
+                // The client was idle, and is not slow.
+                deadline = Instant::now() + REQUEST_TIMEOUT;
             }
         }
         let mut searched = 0;
         loop {
-            // The first bytes show what is no HTTP, which would never have an end. After that it
+            // The first bytes show what is not HTTP, which would never have an end. After that it
             // is enough to look when the head is whole.
             let is_worth_parsing = searched == 0
                 || received.len() >= HEAD_BYTES_MAX
@@ -156,7 +160,7 @@ impl Client {
             }
             searched = received.len();
             received.reserve(READ_BYTES);
-            let read = timeout_at(*deadline, self.tcp.read_buf(received)).await;
+            let read = timeout_at(deadline, self.tcp.read_buf(received)).await;
             if read.map_err(|_| io::ErrorKind::TimedOut)?? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -232,11 +236,15 @@ impl Client {
                 Ok(())
             }
             Err(refusal) => {
-                tracing::info!(listener = %self.listener, %target, %refusal, "refused a connection through the HTTP proxy");
-                self.answer(&http_proxy::refused_response(refusal, target))
-                    .await
+                let response = self.refused(target, refusal);
+                self.answer(&response).await
             }
         }
+    }
+
+    fn refused(&self, target: &Target, refusal: Refusal) -> Vec<u8> {
+        tracing::info!(listener = %self.listener, %target, %refusal, "refused a connection through the HTTP proxy");
+        http_proxy::refused_response(refusal, target)
     }
 
     async fn answer(mut self, response: &[u8]) -> io::Result<()> {
