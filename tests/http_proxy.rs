@@ -685,7 +685,10 @@ fn a_client_without_an_answer_gets_the_real_reason() {
     });
     let silent = HandMadeOrigin::answering("HTTP/1.1 102 Processing\r\n\r\n");
     for (origin, reason) in [
-        (resetting, "the origin reset the connection before it answered"),
+        (
+            resetting,
+            "the origin reset the connection before it answered",
+        ),
         (
             silent.address,
             "the link to the other side broke before the origin answered",

@@ -6,7 +6,7 @@
 
 mod exchange;
 
-pub(crate) use exchange::{Ended, Silence};
+pub(crate) use exchange::{Ended, Repeatable};
 
 use std::{
     cell::RefCell,

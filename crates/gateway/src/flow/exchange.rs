@@ -36,7 +36,10 @@ pub(crate) enum Ended {
     /// The client and the origin speak another protocol from here on.
     Switched,
     /// The client has no final answer, and is to get another instead.
-    Failed { failure: Failure, silence: Silence },
+    Failed {
+        failure: Failure,
+        repeatable: Repeatable,
+    },
     /// The client has a part of the answer, and sees that by itself or not.
     Truncated { is_visible: bool },
     /// The client's connection failed.
@@ -64,15 +67,15 @@ impl Failure {
     }
 }
 
-/// How much happened before an exchange failed.
+/// Which requests may be sent again over another flow, after this one failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Silence {
-    /// Nothing was sent.
-    Unsent,
-    /// No byte of an answer came.
-    Unanswered,
-    /// The origin has answered something.
-    Broken,
+pub(crate) enum Repeatable {
+    /// All: nothing was sent.
+    All,
+    /// Those that change nothing: the flow ended before a byte of an answer.
+    Safe,
+    /// None.
+    None,
 }
 
 /// Why an exchange stops before its answer is complete.
@@ -181,20 +184,26 @@ impl FlowHandle {
             (_, Progress::Switched) => Ended::Switched,
             (_, Progress::Truncated { is_visible }) => Ended::Truncated { is_visible },
             (_, Progress::Awaited | Progress::Passing) => Ended::Truncated { is_visible: false },
-            (stop, Progress::Failed(error)) => Ended::Failed {
-                failure: match stop {
+            (stop, Progress::Failed(error)) => {
+                let failure = match stop {
                     None => Failure::Answer(error),
                     Some(Stop::Flow(error)) => Failure::Answer(error),
                     Some(_) => Failure::Request(HttpProxyError::BodyLength),
-                },
-                silence: if !steps.is_begun.load(Ordering::Relaxed) {
-                    Silence::Unsent
-                } else if !answer.has_begun() {
-                    Silence::Unanswered
-                } else {
-                    Silence::Broken
-                },
-            },
+                };
+                let repeatable = match failure {
+                    _ if !steps.is_begun.load(Ordering::Relaxed) => Repeatable::All,
+                    _ if answer.has_begun() => Repeatable::None,
+                    // The origin may still be at it.
+                    Failure::Answer(AnswerError::TimedOut) | Failure::Request(_) => {
+                        Repeatable::None
+                    }
+                    Failure::Answer(_) => Repeatable::Safe,
+                };
+                Ended::Failed {
+                    failure,
+                    repeatable,
+                }
+            }
         }
     }
 

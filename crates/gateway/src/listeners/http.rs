@@ -12,7 +12,7 @@ use tokio::{
 
 use super::{Client, REQUEST_TIMEOUT};
 use crate::{
-    flow::{Ended, FlowHandle, Silence, prepare},
+    flow::{Ended, FlowHandle, Repeatable, prepare},
     http_proxy::{self, Exchange, HEAD_BYTES_MAX, HttpProxyError, ProxyRequest, Purpose},
     refusal::Refusal,
     target::Target,
@@ -206,10 +206,10 @@ impl Client {
                 .exchange(&self.tcp, received, exchange, sent, idle)
                 .await;
             let may_repeat = match ended {
-                Ended::Failed { silence, .. } => match silence {
-                    Silence::Unsent => true,
-                    Silence::Unanswered => exchange.may_repeat,
-                    Silence::Broken => false,
+                Ended::Failed { repeatable, .. } => match repeatable {
+                    Repeatable::All => true,
+                    Repeatable::Safe => exchange.may_repeat,
+                    Repeatable::None => false,
                 },
                 _ => false,
             };
