@@ -595,6 +595,33 @@ fn an_answer_may_come_before_the_whole_request() {
     assert!(heard.ends_with(&"x".repeat(1_000_000)), "{}", heard.len());
 }
 
+/// An origin that refuses an upload and does not read it resets the connection with its close. Its
+/// answer arrives all the same.
+#[test]
+fn an_upload_that_is_not_read_is_answered() {
+    if !are_installed(&["curl"]) {
+        return;
+    }
+    let origin = serve(|mut stream| {
+        stream.read_exact(&mut [0; 1000])?;
+        stream.write_all(
+            b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 4\r\n\r\nmuch",
+        )
+    });
+    let world = AllListeners::to(origin);
+    fs::write(world.scratch.path().join("body"), noise(5, 10_000_000)).expect("a new file");
+    let proxy = world.proxy();
+    let socks = format!("socks5h://{}", world.socks);
+    for _ in 0..4 {
+        for way in [&proxy, &socks] {
+            let url = format!("http://{origin}/");
+            let upload = ["--header", "Expect:", "--data-binary", "@body", &url];
+            let body = world.curl(&[&["--proxy", way], &upload[..]].concat());
+            assert_eq!(String::from_utf8_lossy(&body), "much", "{way}");
+        }
+    }
+}
+
 #[test]
 fn a_tunnel_may_follow_other_requests() {
     let server = websocket::start_echo();

@@ -11,9 +11,10 @@ pub(crate) use exchange::{Ended, Repeatable};
 use std::{
     cell::RefCell,
     io,
+    pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -22,7 +23,7 @@ use refrain_proto::{FlowId, limits::PENDING_BYTES_MAX};
 use tokio::{
     io::Interest,
     net::TcpStream,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
@@ -44,6 +45,10 @@ pub mod reset_code {
 /// Probing of silent applications: a dead one is noticed after about two minutes.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// How long the last bytes of an application that failed have to arrive, before the other end hears
+/// that it failed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// Reads go through one buffer a thread, not one a flow. Each tells the application's kernel how
@@ -105,16 +110,10 @@ impl FlowHandle {
     pub async fn run(mut self, tcp: TcpStream, rest: Vec<u8>, idle: Duration) -> Option<Refusal> {
         prepare(&tcp);
         let activity = Activity::new();
-        let both = async {
-            tokio::try_join!(
-                self.upwards(&tcp, rest, &activity),
-                self.downwards(&tcp, &activity)
-            )
-        };
         let mut refused = None;
         let ended = tokio::select! {
-            result = both => match result {
-                Ok(_) => Ending::Finished,
+            result = self.both_ways(&tcp, rest, &activity) => match result {
+                Ok(()) => Ending::Finished,
                 Err(error) => Ending::Application(error),
             },
             standing = self.signals.over() => {
@@ -129,6 +128,43 @@ impl FlowHandle {
         refused
     }
 
+    async fn both_ways(
+        &self,
+        tcp: &TcpStream,
+        rest: Vec<u8>,
+        activity: &Activity,
+    ) -> io::Result<()> {
+        let mut up = pin!(self.upwards(tcp, rest, activity));
+        let mut down = pin!(self.downwards(tcp, activity));
+        let (mut has_sent, mut has_received) = (false, false);
+        let error = loop {
+            tokio::select! {
+                result = &mut up, if !has_sent => match result {
+                    Ok(()) => has_sent = true,
+                    Err(error) => break error,
+                },
+                result = &mut down, if !has_received => match result {
+                    Ok(()) => has_received = true,
+                    Err(error) => {
+                        // It takes no more, and may have said why before it closed.
+                        activity.has_failed.store(true, Ordering::Relaxed);
+                        if !has_sent {
+                            let _ = timeout(LAST_WORDS, up).await;
+                        }
+                        break error;
+                    }
+                },
+            }
+            if has_sent && has_received {
+                return Ok(());
+            }
+        };
+        // A reset would overtake the application's last bytes where the other end has not yet
+        // passed them on.
+        sleep(LAST_WORDS.saturating_sub(activity.since_read())).await;
+        Err(error)
+    }
+
     /// From the application to the link.
     async fn upwards(&self, tcp: &TcpStream, rest: Vec<u8>, activity: &Activity) -> io::Result<()> {
         let mut crumbs = Crumbs::default();
@@ -140,6 +176,10 @@ impl FlowHandle {
             let read = SCRATCH.with_borrow_mut(|buffer| {
                 let wanted = room.min(buffer.len());
                 let read = tcp.try_read(&mut buffer[..wanted])?;
+                if read == 0 && activity.has_failed.load(Ordering::Relaxed) {
+                    // Who took the error left this in its place: it is not an end.
+                    return Err(io::ErrorKind::ConnectionReset.into());
+                }
                 let taken = self.link.with(|link, now| match read {
                     0 => {
                         link.finish(self.id);
@@ -152,7 +192,7 @@ impl FlowHandle {
             match read {
                 Ok((0, _)) => return Ok(()),
                 Ok((read, left)) => {
-                    activity.note();
+                    activity.note_read();
                     // The whole link filled up between the two calls.
                     self.write_all(tcp, &left).await?;
                     crumbs.after_read(read).await;
@@ -304,6 +344,10 @@ impl Drop for FlowHandle {
 struct Activity {
     origin: Instant,
     last_ms: AtomicU64,
+    /// When something was last read of the application, if it was.
+    read_ms: AtomicU64,
+    /// Whether the application's connection has failed, so that it cannot end any more.
+    has_failed: AtomicBool,
 }
 
 impl Activity {
@@ -311,6 +355,22 @@ impl Activity {
         Activity {
             origin: Instant::now(),
             last_ms: AtomicU64::new(0),
+            read_ms: AtomicU64::new(0),
+            has_failed: AtomicBool::new(false),
+        }
+    }
+
+    fn note_read(&self) {
+        self.note();
+        let last = self.last_ms.load(Ordering::Relaxed);
+        self.read_ms.store(last.max(1), Ordering::Relaxed);
+    }
+
+    /// How long ago something was read.
+    fn since_read(&self) -> Duration {
+        match self.read_ms.load(Ordering::Relaxed) {
+            0 => Duration::MAX,
+            read => (self.origin.elapsed()).saturating_sub(Duration::from_millis(read)),
         }
     }
 
