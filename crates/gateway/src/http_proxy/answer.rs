@@ -181,7 +181,7 @@ impl Answer {
         self.has_begun
     }
 
-    /// Whether the origin has sent more than its answer.
+    /// Whether the origin has sent more than its answer, which is complete.
     pub fn has_excess(&self) -> bool {
         self.has_excess
     }
@@ -267,7 +267,7 @@ impl Answer {
             }
             State::Over(Progress::Switched) => return,
             State::Head(_) | State::Over(_) => {
-                self.has_excess |= came > 0;
+                self.has_excess |= came > 0 && self.progress() == Progress::Complete;
                 bytes.truncate(from);
                 return;
             }
