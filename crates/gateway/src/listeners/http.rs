@@ -58,9 +58,13 @@ impl Client {
         let mut deadline = Instant::now() + REQUEST_TIMEOUT;
         loop {
             let request = match self.next_head(&mut received, &mut kept, deadline).await? {
-                None => return self.end().await,
+                None => {
+                    kept.into_iter().for_each(Kept::close);
+                    return self.end().await;
+                }
                 Some(Ok(request)) => request,
                 Some(Err(error)) => {
+                    kept.into_iter().for_each(Kept::close);
                     tracing::info!(%error, "an HTTP client was refused");
                     return self.answer(&error.response()).await;
                 }
