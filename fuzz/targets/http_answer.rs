@@ -1,29 +1,65 @@
 //! What an origin sends through the HTTP proxy: however the bytes are split, the client gets the
-//! same, and it begins with a head that is the proxy's own.
+//! same. It begins with heads that are the proxy's own, and where the client keeps its connection,
+//! a second reader finds the answer's end where the first one did, and nothing behind it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use refrain_gateway::http_proxy::Answer;
+use refrain_gateway::http_proxy::{Answer, AnswerTerms, HEAD_BYTES_MAX, Progress, end_of_head};
 
-fuzz_target!(|origin: &[u8]| {
-    for may_switch in [false, true] {
-        let whole = passed(origin, may_switch, origin.len().max(1));
-        for piece_bytes in [1, 7] {
-            assert_eq!(passed(origin, may_switch, piece_bytes), whole);
-        }
-        assert!(whole.starts_with(b"HTTP/1.1 "), "{whole:?}");
+fuzz_target!(|input: &[u8]| {
+    let Some((&terms, origin)) = input.split_first() else {
+        return;
+    };
+    let terms = AnswerTerms {
+        is_head: terms & 1 > 0,
+        may_switch: terms & 2 > 0,
+        client_minor: terms >> 2 & 1,
+        client_stays: terms & 8 > 0,
+    };
+    let (client, answer) = passed(origin, terms, origin.len().max(1));
+    for piece_bytes in [1, 7] {
+        let pieces = passed(origin, terms, piece_bytes);
+        assert_eq!(pieces, (client.clone(), answer.clone()));
     }
+    assert!(
+        client.is_empty() || client.starts_with(b"HTTP/1.1 "),
+        "{client:?}"
+    );
+    // With the proxy's own fields a head may be longer than it takes.
+    if answer.progress() != Progress::Complete || client.len() > HEAD_BYTES_MAX {
+        return;
+    }
+    // To the client the proxy is an origin.
+    let (again, second) = passed(&client, terms, client.len());
+    assert_eq!(second.progress(), Progress::Complete);
+    assert_eq!(body(&again), body(&client));
+    assert!(!answer.client_stays() || terms.client_stays && second.origin_stays());
 });
 
-/// What the client gets of `origin`, which comes in pieces and ends.
-fn passed(origin: &[u8], may_switch: bool, piece_bytes: usize) -> Vec<u8> {
-    let mut answer = Answer::new(may_switch);
+/// What the client gets of `origin`, which comes in pieces, and ends if the answer needs that.
+fn passed(origin: &[u8], terms: AnswerTerms, piece_bytes: usize) -> (Vec<u8>, Answer) {
+    let mut answer = Answer::new(terms);
     let mut out = Vec::new();
     for piece in origin.chunks(piece_bytes) {
         let mut piece = piece.to_vec();
-        answer.pass(&mut piece);
+        answer.pass(&mut piece, true);
         out.append(&mut piece);
     }
-    out.extend(answer.finish());
-    out
+    if answer.progress() != Progress::Complete {
+        answer.finish();
+    }
+    (out, answer)
+}
+
+/// What stands behind the heads of an answer.
+fn body(client: &[u8]) -> &[u8] {
+    let mut rest = client;
+    while rest.starts_with(b"HTTP/1.1 ") {
+        let is_interim = rest[9] == b'1';
+        rest = end_of_head(rest, 0).map_or(&[], |end| &rest[end..]);
+        if !is_interim {
+            break;
+        }
+    }
+    rest
 }

@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use refrain_gateway::http_proxy::{HttpProxyError, ProxyRequest, parse_head};
+use refrain_gateway::http_proxy::{HttpProxyError, Purpose, parse_head};
 
 fuzz_target!(|received: &[u8]| {
     let whole = parse_head(received);
@@ -22,12 +22,12 @@ fuzz_target!(|received: &[u8]| {
         return;
     };
     assert!(length <= received.len());
-    if let ProxyRequest::Forward { head, exchange, .. } = request {
-        let rest = &received[length..];
-        let whole = exchange.body.clone().take(rest);
-        let mut body = exchange.body;
-        let pieces = rest.chunks(1).map(|piece| body.take(piece)).sum();
-        assert_eq!(whole, pieces);
+    if let Purpose::Exchange(exchange) = request.purpose {
+        let (head, rest) = (exchange.head, &received[length..]);
+        let (mut whole, mut body) = (exchange.body.clone(), exchange.body);
+        let taken = whole.take(rest);
+        let pieces: usize = rest.chunks(1).map(|piece| body.take(piece)).sum();
+        assert_eq!((taken, whole), (pieces, body));
 
         let end = head.windows(4).position(|window| window == b"\r\n\r\n");
         assert_eq!(end, Some(head.len() - 4));

@@ -2,8 +2,11 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{SocketAddr, TcpStream},
-    sync::{Arc, Mutex},
+    net::{Shutdown, SocketAddr, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -38,11 +41,15 @@ pub struct HandMadeClient {
 impl HandMadeClient {
     /// Connects, and says `text`.
     pub fn say(address: SocketAddr, text: &str) -> HandMadeClient {
-        let stream = TcpStream::connect(address).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
-        let mut client = HandMadeClient { stream };
+        let mut client = HandMadeClient::over(TcpStream::connect(address).expect("it listens"));
         client.say_more(text);
         client
+    }
+
+    /// A client that has a connection.
+    pub fn over(stream: TcpStream) -> HandMadeClient {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+        HandMadeClient { stream }
     }
 
     pub fn say_more(&mut self, text: &str) {
@@ -56,6 +63,50 @@ impl HandMadeClient {
         let head = read_head(&mut self.stream).expect("a connection");
         assert!(head.ends_with("\r\n\r\n"), "ended within a head: {head:?}");
         head
+    }
+
+    /// The next answer: its head, and what its length or its chunks say is its body. One that has
+    /// neither is read up to the connection's end.
+    pub fn answer(&mut self) -> (String, String) {
+        let head = self.head();
+        let field = |name: &str| field(&head, name);
+        let body = if field("Transfer-Encoding").is_some() {
+            let mut body = String::new();
+            loop {
+                let size = read_line(&mut self.stream).expect("a connection");
+                let size = size.split(';').next().expect("a size").trim();
+                let size = usize::from_str_radix(size, 16).expect("a size in hexadecimal digits");
+                if size == 0 {
+                    break;
+                }
+                body += &self.body(size);
+                assert_eq!(self.body(2), "\r\n");
+            }
+            while read_line(&mut self.stream).expect("a trailer") != "\r\n" {}
+            body
+        } else if let Some(length) = field("Content-Length") {
+            self.body(length.parse().expect("a length"))
+        } else if head.starts_with("HTTP/1.1 204 ") || head.starts_with("HTTP/1.1 304 ") {
+            String::new()
+        } else {
+            self.rest()
+        };
+        (head, body)
+    }
+
+    /// Whether anything comes within this time, the end included.
+    pub fn comes_within(&mut self, time: Duration) -> bool {
+        self.stream.set_read_timeout(Some(time)).expect("a limit");
+        let comes = self.stream.peek(&mut [0]).is_ok();
+        self.stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a limit");
+        comes
+    }
+
+    /// The client has nothing more to say.
+    pub fn half_close(&self) {
+        self.stream.shutdown(Shutdown::Write).expect("a connection");
     }
 
     /// The next `bytes` of a body.
@@ -92,6 +143,34 @@ impl HandMadeOrigin {
         HandMadeOrigin::conversing(move |stream, _| stream.write_all(answer.as_bytes()))
     }
 
+    /// Answers each request of each connection, both numbered from 0 on. Without an answer it ends
+    /// its side of the connection, and listens on.
+    pub fn keeping(
+        answer: impl Fn(usize, usize, &str) -> Option<String> + Clone + Send + 'static,
+    ) -> HandMadeOrigin {
+        let connections = Arc::new(AtomicUsize::new(0));
+        HandMadeOrigin::conversing(move |stream, said| {
+            let connection = connections.fetch_add(1, Ordering::Relaxed);
+            let mut request = said.clone();
+            for number in 0.. {
+                let length = field(&request, "Content-Length").unwrap_or("0");
+                let mut body = vec![0; length.parse().expect("a length")];
+                stream.read_exact(&mut body)?;
+                said.push_str(&String::from_utf8_lossy(&body));
+                match answer(connection, number, &request) {
+                    Some(answer) => stream.write_all(answer.as_bytes())?,
+                    None => return stream.shutdown(Shutdown::Write),
+                }
+                request = read_head(stream)?;
+                said.push_str(&request);
+                if request.is_empty() {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// Converses over each connection as it is told, once it has heard a head; then listens
     /// up to the end.
     pub fn conversing(
@@ -122,15 +201,38 @@ impl HandMadeOrigin {
     }
 }
 
+/// The value of a field that stands in `head` once.
+pub fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let mut values = head.lines().filter_map(|line| {
+        let (field, value) = line.split_once(':')?;
+        field.eq_ignore_ascii_case(name).then_some(value.trim())
+    });
+    let value = values.next();
+    assert!(values.next().is_none(), "{name} twice in {head}");
+    value
+}
+
 /// Up to an empty line, or the end.
 fn read_head(stream: &mut TcpStream) -> io::Result<String> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        match read_line(stream)? {
+            line if line.is_empty() => break,
+            line => head += &line,
+        }
+    }
+    Ok(head)
+}
+
+/// Up to a line's end, or the end.
+fn read_line(stream: &mut TcpStream) -> io::Result<String> {
+    let mut line = Vec::new();
+    while !line.ends_with(b"\n") {
         let mut byte = [0];
         if stream.read(&mut byte)? == 0 {
             break;
         }
-        head.push(byte[0]);
+        line.push(byte[0]);
     }
-    String::from_utf8(head).map_err(|_| io::ErrorKind::InvalidData.into())
+    String::from_utf8(line).map_err(|_| io::ErrorKind::InvalidData.into())
 }

@@ -1,5 +1,5 @@
-//! Attacks by visitors without a key, and by what lies between the ends: none keeps others out,
-//! reads what it may not, or costs a byte.
+//! Attacks by visitors without a key, by clients and origins, and by what lies between the ends:
+//! none keeps others out, reads what it may not, or costs a byte.
 #![allow(missing_docs, reason = "a test's own")]
 
 #[path = "../common/mod.rs"]
@@ -10,6 +10,7 @@ mod half_requests;
 mod own_addresses;
 mod rebinding;
 mod silent_sources;
+mod smuggling;
 
 use std::{
     io::{self, Write},

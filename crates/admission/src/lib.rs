@@ -17,7 +17,7 @@
 #![forbid(unsafe_code)]
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard},
 };
@@ -42,6 +42,8 @@ struct State {
     next_number: u64,
     /// The oldest first.
     unproven: BTreeMap<u64, Unproven>,
+    /// How many each source has.
+    of_source: HashMap<IpAddr, usize>,
     /// Connections that were told to go and still have their socket.
     leaving: usize,
 }
@@ -129,18 +131,10 @@ impl Visit {
             return false;
         }
         let admission = &self.admission;
+        let source = source(self.address.ip());
         let mut state = admission.lock();
-        let own = state.next_number;
-        state.next_number += 1;
-        state.unproven.insert(
-            own,
-            Unproven {
-                source: source(self.address.ip()),
-                displaced: Arc::clone(&self.displaced),
-            },
-        );
-        *number = Some(own);
-        state.displace(admission.unproven_max, admission.source_max)
+        *number = Some(state.add(source, Arc::clone(&self.displaced)));
+        state.displace(source, admission.unproven_max, admission.source_max)
     }
 
     /// Waits until the connection has to give way to another one.
@@ -172,33 +166,52 @@ impl Drop for Visit {
 }
 
 impl State {
-    /// Tells one connection to go if there are too many, of all sources or of the newest's.
-    fn displace(&mut self, unproven_max: usize, source_max: usize) -> bool {
-        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
-        for unproven in self.unproven.values() {
-            *counts.entry(unproven.source).or_default() += 1;
-        }
-        let most = counts.iter().max_by_key(|(_, count)| **count);
-        let Some((&source, &count)) = most else {
+    fn add(&mut self, source: IpAddr, displaced: Arc<Notify>) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.unproven.insert(number, Unproven { source, displaced });
+        *self.of_source.entry(source).or_default() += 1;
+        number
+    }
+
+    /// Tells one connection to go if there are too many, of all sources or of `newest`.
+    fn displace(&mut self, newest: IpAddr, unproven_max: usize, source_max: usize) -> bool {
+        let most = if self.of_source.get(&newest) > Some(&source_max) {
+            Some(newest)
+        } else if self.unproven.len() > unproven_max {
+            let most = self.of_source.iter().max_by_key(|(_, count)| **count);
+            most.map(|(source, _)| *source)
+        } else {
+            None
+        };
+        let Some(source) = most else {
             return false;
         };
-        if self.unproven.len() <= unproven_max && count <= source_max {
-            return false;
-        }
-        let oldest = self.unproven.iter();
-        let oldest = oldest.filter(|(_, unproven)| unproven.source == source);
-        let Some((&number, _)) = oldest.min_by_key(|(number, _)| **number) else {
+        let mut oldest_first = self.unproven.iter();
+        let oldest = oldest_first.find(|(_, unproven)| unproven.source == source);
+        let Some((&number, _)) = oldest else {
             return false;
         };
-        if let Some(unproven) = self.unproven.remove(&number) {
+        if let Some(unproven) = self.take(number) {
             unproven.displaced.notify_one();
             self.leaving += 1;
         }
         true
     }
 
+    fn take(&mut self, number: u64) -> Option<Unproven> {
+        let unproven = self.unproven.remove(&number)?;
+        if let Entry::Occupied(mut count) = self.of_source.entry(unproven.source) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        Some(unproven)
+    }
+
     fn remove(&mut self, number: u64) {
-        if self.unproven.remove(&number).is_none() {
+        if self.take(number).is_none() {
             // It was told to go, and now its socket is gone.
             self.leaving = self.leaving.saturating_sub(1);
         }
@@ -331,6 +344,7 @@ mod tests {
             visits.clear();
             let state = admission.lock();
             prop_assert_eq!((state.unproven.len(), state.leaving), (0, 0));
+            prop_assert!(state.of_source.is_empty());
         }
     }
 }

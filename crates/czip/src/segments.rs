@@ -278,7 +278,7 @@ mod tests {
         symlink(&victim, folder.join(LOCK)).expect("made");
         let error = Writing::begin(folder, BYTES_MAX).err().expect("refused");
         assert!(
-            error.to_string().contains("lock: it is not a regular"),
+            error.to_string().contains("lock: it is a symbolic link"),
             "{error}"
         );
         assert_eq!(fs::read(&victim).expect("there"), b"precious");

@@ -125,20 +125,6 @@ impl fmt::Debug for Login {
     }
 }
 
-/// The value of the one `Proxy-Authorization` field of a well-formed request head. Of several
-/// none counts.
-pub(crate) fn proxy_authorization(head: &[u8]) -> Option<Vec<u8>> {
-    let fields = head.split(|&byte| byte == b'\n').skip(1);
-    let mut values = fields.filter_map(|line| {
-        let colon = line.iter().position(|&byte| byte == b':')?;
-        let (name, value) = line.split_at(colon);
-        let is_it = name.eq_ignore_ascii_case(b"Proxy-Authorization");
-        is_it.then(|| value[1..].trim_ascii().to_vec())
-    });
-    let first = values.next();
-    first.filter(|_| values.next().is_none())
-}
-
 /// The answer to an HTTP client that has to sign in.
 pub(crate) const HTTP_SIGN_IN: &[u8] = b"HTTP/1.1 407 Proxy Authentication Required\r\n\
     Proxy-Authenticate: Basic realm=\"refrain\"\r\n\

@@ -36,7 +36,7 @@ use tokio::{
 
 use crate::{
     config::{AdminConfig, AdminToken},
-    descriptors::Descriptors,
+    descriptors::{Descriptors, UNPROVEN_ADMIN_MAX},
     gateway::Gateway,
     listeners::{ACCEPT_PAUSE, Acceptor},
     status::Status,
@@ -85,7 +85,7 @@ pub async fn serve(
         token: config.token.map(Arc::new),
         hosts: Arc::new(AdminHosts::new(config.hosts)),
     });
-    let Some(acceptor) = Acceptor::new(listener, &descriptors) else {
+    let Some(acceptor) = Acceptor::new(listener, &descriptors, UNPROVEN_ADMIN_MAX) else {
         return;
     };
     loop {

@@ -15,8 +15,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::refusal::Refusal;
 
-/// The most unproven connections of a listener.
-const UNPROVEN_MAX: usize = 256;
+/// The most connections that have proved no key yet, at a listener for lanes.
+pub const UNPROVEN_LANES_MAX: usize = 256;
+
+/// The most connections without a request at a listener for applications, which may keep them for
+/// their next request.
+pub const UNPROVEN_CLIENTS_MAX: usize = 1024;
+
+/// The same at the admin listener.
+pub const UNPROVEN_ADMIN_MAX: usize = 64;
 
 /// The least that a listener keeps, however few file descriptors there are.
 const UNPROVEN_MIN: usize = 4;
@@ -70,7 +77,7 @@ impl Descriptors {
 
     fn new(limit: usize, listeners: usize) -> Arc<Descriptors> {
         let listeners = listeners.max(1);
-        let unproven_max = (limit / 8 / listeners).clamp(UNPROVEN_MIN, UNPROVEN_MAX);
+        let unproven_max = (limit / 8 / listeners).clamp(UNPROVEN_MIN, UNPROVEN_CLIENTS_MAX);
         let others = DESCRIPTORS_OF_PROCESS + limit / 8 + unproven_max * listeners;
         let flows = limit.saturating_sub(others).max(limit / 4);
         Arc::new(Descriptors {
@@ -106,9 +113,9 @@ impl Descriptors {
         }
     }
 
-    /// The unproven connections of a listener at `address`.
-    pub fn admission(&self, address: SocketAddr) -> Arc<Admission> {
-        Admission::new(self.unproven_max, address)
+    /// The unproven connections of a listener at `address`: at most so many.
+    pub fn admission(&self, address: SocketAddr, unproven_max: usize) -> Arc<Admission> {
+        Admission::new(self.unproven_max.min(unproven_max), address)
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::{
 
 use crate::{
     config::FarConfig,
-    descriptors::{Descriptors, PeerDescriptors},
+    descriptors::{Descriptors, PeerDescriptors, UNPROVEN_LANES_MAX},
     folded::{RateLimitedLog, RateLimitedLogs},
     gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
     greeting,
@@ -150,7 +150,7 @@ impl Far {
     }
 
     async fn accept(self: Arc<Self>, listener: TcpListener) {
-        let Some(acceptor) = Acceptor::new(listener, &self.descriptors) else {
+        let Some(acceptor) = Acceptor::new(listener, &self.descriptors, UNPROVEN_LANES_MAX) else {
             return;
         };
         loop {

@@ -4,12 +4,17 @@
 //! a reset, and back-pressure by credit: the application is read only as far as its bytes
 //! can go, the link's bytes are taken only as fast as the application takes them.
 
+mod exchange;
+
+pub(crate) use exchange::{Ended, Repeatable};
+
 use std::{
     cell::RefCell,
     io,
+    pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -18,12 +23,11 @@ use refrain_proto::{FlowId, limits::PENDING_BYTES_MAX};
 use tokio::{
     io::Interest,
     net::TcpStream,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
     crumbs::Crumbs,
-    http_proxy::{Answer, Exchange, RequestBody},
     link::{FlowSignals, SharedLink, Standing},
     refusal::Refusal,
 };
@@ -41,6 +45,10 @@ pub mod reset_code {
 /// Probing of silent applications: a dead one is noticed after about two minutes.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// How long the last bytes of an application that failed have to arrive, before the other end hears
+/// that it failed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// Reads go through one buffer a thread, not one a flow. Each tells the application's kernel how
@@ -97,27 +105,15 @@ impl FlowHandle {
         self.link.with(|link, _| link.write(self.id, bytes))
     }
 
-    /// Passes bytes both ways until both have ended, `rest` first, as far as `exchange` lets
-    /// them. Says why the other end refused the flow, if it did so meanwhile.
-    pub async fn run(
-        mut self,
-        tcp: TcpStream,
-        rest: Vec<u8>,
-        exchange: Exchange,
-        idle: Duration,
-    ) -> Option<Refusal> {
+    /// Passes bytes both ways until both have ended, `rest` first. Says why the other end refused
+    /// the flow, if it did so meanwhile.
+    pub async fn run(mut self, tcp: TcpStream, rest: Vec<u8>, idle: Duration) -> Option<Refusal> {
         prepare(&tcp);
         let activity = Activity::new();
-        let both = async {
-            tokio::try_join!(
-                self.upwards(&tcp, rest, exchange.body, &activity),
-                self.downwards(&tcp, exchange.answer, &activity)
-            )
-        };
         let mut refused = None;
         let ended = tokio::select! {
-            result = both => match result {
-                Ok(_) => Ending::Finished,
+            result = self.both_ways(&tcp, rest, &activity) => match result {
+                Ok(()) => Ending::Finished,
                 Err(error) => Ending::Application(error),
             },
             standing = self.signals.over() => {
@@ -132,60 +128,73 @@ impl FlowHandle {
         refused
     }
 
-    /// From the application to the link.
-    async fn upwards(
+    async fn both_ways(
         &self,
         tcp: &TcpStream,
         rest: Vec<u8>,
-        mut body: RequestBody,
         activity: &Activity,
     ) -> io::Result<()> {
+        let mut up = pin!(self.upwards(tcp, rest, activity));
+        let mut down = pin!(self.downwards(tcp, activity));
+        let (mut has_sent, mut has_received) = (false, false);
+        let error = loop {
+            tokio::select! {
+                result = &mut up, if !has_sent => match result {
+                    Ok(()) => has_sent = true,
+                    Err(error) => break error,
+                },
+                result = &mut down, if !has_received => match result {
+                    Ok(()) => has_received = true,
+                    Err(error) => {
+                        // It takes no more, and may have said why before it closed.
+                        activity.has_failed.store(true, Ordering::Relaxed);
+                        if !has_sent {
+                            let _ = timeout(LAST_WORDS, up).await;
+                        }
+                        break error;
+                    }
+                },
+            }
+            if has_sent && has_received {
+                return Ok(());
+            }
+        };
+        // A reset would overtake the application's last bytes where the other end has not yet
+        // passed them on.
+        sleep(LAST_WORDS.saturating_sub(activity.since_read())).await;
+        Err(error)
+    }
+
+    /// From the application to the link.
+    async fn upwards(&self, tcp: &TcpStream, rest: Vec<u8>, activity: &Activity) -> io::Result<()> {
         let mut crumbs = Crumbs::default();
-        let mut rest = &rest[..];
-        while !rest.is_empty() {
-            let taken = self.link.with(|link, _| link.write(self.id, rest));
-            rest = &rest[taken..];
-            if !rest.is_empty() {
-                self.writable(tcp).await?;
-            }
-        }
+        self.write_all(tcp, &rest).await?;
+        drop(rest);
         loop {
-            let room = self.link.with(|link, _| {
-                let room = link.writable_bytes(self.id);
-                if room == 0 {
-                    link.wait_writable(self.id);
-                }
-                room
-            });
-            if room == 0 {
-                self.writable(tcp).await?;
-                continue;
-            }
+            let room = self.room(tcp).await?;
             tcp.readable().await?;
             let read = SCRATCH.with_borrow_mut(|buffer| {
                 let wanted = room.min(buffer.len());
                 let read = tcp.try_read(&mut buffer[..wanted])?;
-                let passed = body.take(&buffer[..read]).map_err(io::Error::other)?;
+                if read == 0 && activity.has_failed.load(Ordering::Relaxed) {
+                    // Who took the error left this in its place: it is not an end.
+                    return Err(io::ErrorKind::ConnectionReset.into());
+                }
                 let taken = self.link.with(|link, now| match read {
                     0 => {
                         link.finish(self.id);
                         0
                     }
-                    _ => link.write_and_confirm(now, self.id, &buffer[..passed]),
+                    _ => link.write_and_confirm(now, self.id, &buffer[..read]),
                 });
-                Ok::<_, io::Error>((read, buffer[taken..passed].to_vec()))
+                Ok::<_, io::Error>((read, buffer[taken..read].to_vec()))
             });
             match read {
                 Ok((0, _)) => return Ok(()),
                 Ok((read, left)) => {
-                    activity.note();
+                    activity.note_read();
                     // The whole link filled up between the two calls.
-                    let mut left = &left[..];
-                    while !left.is_empty() {
-                        self.writable(tcp).await?;
-                        let taken = self.link.with(|link, _| link.write(self.id, left));
-                        left = &left[taken..];
-                    }
+                    self.write_all(tcp, &left).await?;
                     crumbs.after_read(read).await;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -195,55 +204,100 @@ impl FlowHandle {
     }
 
     /// From the link to the application.
-    async fn downwards(
-        &self,
-        tcp: &TcpStream,
-        mut answer: Answer,
-        activity: &Activity,
-    ) -> io::Result<()> {
+    async fn downwards(&self, tcp: &TcpStream, activity: &Activity) -> io::Result<()> {
         let mut buffer = Vec::new();
         loop {
-            let finished = self.link.with(|link, _| {
-                link.take_ready(self.id, &mut buffer);
-                link.take_end(self.id)
-            });
-            let came = buffer.len();
-            let passes_all = answer.passes_all();
-            if !passes_all {
-                // Credit is for what came, whatever becomes of it.
-                self.link.with(|link, now| link.taken(now, self.id, came));
-                answer.pass(&mut buffer);
-                if finished {
-                    buffer.extend(answer.finish());
-                }
-            }
-            let mut rest = &buffer[..];
-            while !rest.is_empty() {
-                tcp.writable().await?;
-                match tcp.try_write(rest) {
-                    Ok(written) => {
-                        activity.note();
-                        rest = &rest[written..];
-                        if passes_all {
-                            self.link
-                                .with(|link, now| link.taken(now, self.id, written));
-                        }
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => return Err(error),
-                }
-            }
+            let finished = self.take(&mut buffer);
+            self.pass_on(tcp, &buffer, buffer.len(), activity).await?;
             if finished {
                 // The last bytes came with the end, and nobody tells of it twice.
                 return socket2::SockRef::from(tcp).shutdown(std::net::Shutdown::Write);
             }
-            if came > 0 {
+            if !buffer.is_empty() {
                 continue;
             }
-            tokio::select! {
-                () = self.signals.readable.notified() => {}
-                error = failed(tcp) => return Err(error),
+            self.readable(tcp).await?;
+        }
+    }
+
+    /// How many bytes the link takes: waits until it takes some.
+    async fn room(&self, tcp: &TcpStream) -> io::Result<usize> {
+        loop {
+            let room = self.link.with(|link, _| {
+                let room = link.writable_bytes(self.id);
+                if room == 0 {
+                    link.wait_writable(self.id);
+                }
+                room
+            });
+            if room > 0 {
+                return Ok(room);
             }
+            self.writable(tcp).await?;
+        }
+    }
+
+    /// Hands all of `bytes` to the link, as fast as it takes them.
+    async fn write_all(&self, tcp: &TcpStream, bytes: &[u8]) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let taken = self.link.with(|link, _| link.write(self.id, rest));
+            rest = &rest[taken..];
+            if !rest.is_empty() {
+                self.writable(tcp).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what came from the link into `buffer`, which is cleared; says whether that was the last.
+    fn take(&self, buffer: &mut Vec<u8>) -> bool {
+        self.link.with(|link, _| {
+            link.take_ready(self.id, buffer);
+            link.take_end(self.id)
+        })
+    }
+
+    /// Writes `bytes` to the application. They stand for `came` bytes from the link, for which its
+    /// credit is given back as they leave.
+    async fn pass_on(
+        &self,
+        tcp: &TcpStream,
+        bytes: &[u8],
+        came: usize,
+        activity: &Activity,
+    ) -> io::Result<()> {
+        let mut owed = came;
+        let give_back = |bytes: usize| {
+            if bytes > 0 {
+                self.link.with(|link, now| link.taken(now, self.id, bytes));
+            }
+        };
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            tcp.writable().await?;
+            match tcp.try_write(rest) {
+                Ok(written) => {
+                    activity.note();
+                    rest = &rest[written..];
+                    let credit = written.min(owed);
+                    owed -= credit;
+                    give_back(credit);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        give_back(owed);
+        Ok(())
+    }
+
+    /// Waits until something can be taken from the link; an application that dies meanwhile is
+    /// noticed.
+    async fn readable(&self, tcp: &TcpStream) -> io::Result<()> {
+        tokio::select! {
+            () = self.signals.readable.notified() => Ok(()),
+            error = failed(tcp) => Err(error),
         }
     }
 
@@ -290,6 +344,10 @@ impl Drop for FlowHandle {
 struct Activity {
     origin: Instant,
     last_ms: AtomicU64,
+    /// When something was last read of the application, if it was.
+    read_ms: AtomicU64,
+    /// Whether the application's connection has failed, so that it cannot end any more.
+    has_failed: AtomicBool,
 }
 
 impl Activity {
@@ -297,6 +355,22 @@ impl Activity {
         Activity {
             origin: Instant::now(),
             last_ms: AtomicU64::new(0),
+            read_ms: AtomicU64::new(0),
+            has_failed: AtomicBool::new(false),
+        }
+    }
+
+    fn note_read(&self) {
+        self.note();
+        let last = self.last_ms.load(Ordering::Relaxed);
+        self.read_ms.store(last.max(1), Ordering::Relaxed);
+    }
+
+    /// How long ago something was read.
+    fn since_read(&self) -> Duration {
+        match self.read_ms.load(Ordering::Relaxed) {
+            0 => Duration::MAX,
+            read => (self.origin.elapsed()).saturating_sub(Duration::from_millis(read)),
         }
     }
 
@@ -330,7 +404,7 @@ async fn failed(tcp: &TcpStream) -> io::Error {
 /// Small writes leave at once; a silent application is asked whether it is alive; and until
 /// both directions have ended, closing is a reset, whoever closes: a process that was killed
 /// must not look like one that had sent everything.
-fn prepare(tcp: &TcpStream) {
+pub(crate) fn prepare(tcp: &TcpStream) {
     let keepalive = socket2::TcpKeepalive::new()
         .with_time(KEEPALIVE_AFTER)
         .with_interval(KEEPALIVE_INTERVAL);

@@ -92,8 +92,8 @@ pub async fn drain(gateway: &dyn Gateway, within: Duration) -> usize {
         let links = gateway.peers().into_iter().filter_map(|peer| peer.link);
         let (mut flows, mut blocks) = (0, 0);
         for link in links {
+            link.drain();
             link.with(|link, _| {
-                link.drain();
                 flows += link.flows_open();
                 // A flow may be over at this end while its last bytes wait in a socket, and
                 // would die with it. Without a lane, nothing is on its way.

@@ -2,53 +2,66 @@
 //! for it out; an origin's answer in, the client's out.
 //!
 //! `CONNECT host:port` opens a tunnel. An absolute-form request (`GET http://host/path`) becomes
-//! an origin-form one, in a flow of its own: it is sent with `Connection: close`, the answer
-//! comes back with it, and the client's next request needs a new connection, which costs no
-//! round trip of the link. So answers need no framing, and bodies pass as they are both ways.
+//! an origin-form one. It and its answer are an *exchange*, of which both sides are framed here:
+//! the client's connection carries one exchange after the other, each with another origin if it
+//! likes, and a flow carries those that are with the same origin. Bodies pass as they are, chunks
+//! included, so that what repeats is found.
 //!
-//! Neither side is trusted to keep to that. The origin hears nothing behind the request's body
-//! ([`RequestBody`]), and the answer's head is written anew ([`Answer`]): whatever the origin
-//! does with its connection, the client is told that its own ends.
+//! Neither side is trusted to end where it said. The origin hears nothing behind the request's body
+//! ([`Body`]), and the client nothing behind the answer ([`Answer`]); the answer's head is written
+//! anew, and says what becomes of the client's own connection.
 //!
 //! A WebSocket upgrade goes to the origin as one; its 101 turns the flow into a tunnel.
 //!
 //! Heads are written from what was parsed, so that the other side sees exactly what was judged
 //! here. In requests, what two parsers could read differently is refused: bare CR or LF, folded
-//! lines, a body framed twice. In answers it is mended where RFC 9112 says how.
+//! lines, a body framed twice. In answers it is mended where RFC 9112 says how
+//! (`docs/decisions/0035-http-framing.md`).
 
 mod answer;
 mod body;
 mod fields;
+#[cfg(test)]
+mod reference;
 mod request;
 
-pub use answer::Answer;
-pub use body::{Chunk, MalformedBody, RequestBody};
-pub use request::{HttpProxyError, ProxyRequest, parse_head};
+pub use answer::{Answer, AnswerError, AnswerTerms, Progress};
+pub use body::{Body, Chunk};
+pub use request::{HttpProxyError, ProxyRequest, Purpose, parse_head};
 
 use crate::refusal::Refusal;
 use crate::target::Target;
 
+const HEAD_KIB_MAX: usize = 64;
+
 /// The greatest length of a head, in bytes.
-pub const HEAD_BYTES_MAX: usize = 64 << 10;
+pub const HEAD_BYTES_MAX: usize = HEAD_KIB_MAX << 10;
 
 /// The answer to CONNECT once the flow is open.
 pub const TUNNEL_OPEN: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
-/// What passes between a client and an origin once the flow is open, behind the request's head.
+/// A request for an origin, and how its answer is framed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchange {
-    /// The client's bytes that are for the origin.
-    pub body: RequestBody,
-    /// The origin's bytes on their way to the client.
-    pub answer: Answer,
+    /// The request's head, as the origin is to see it.
+    pub head: Vec<u8>,
+    /// Where the request's body ends.
+    pub body: Body,
+    /// Whether the request may be sent again where no answer came.
+    pub may_repeat: bool,
+    /// What its answer depends on.
+    pub terms: AnswerTerms,
 }
 
-impl Exchange {
-    /// All bytes pass as they are, both ways.
-    pub const TUNNEL: Exchange = Exchange {
-        body: RequestBody::Endless,
-        answer: Answer::TUNNELLED,
-    };
+/// Where the first head in `received` ends: behind an empty line, of CRLF or of LF only, as sloppy
+/// origins write it. The first `searched` bytes contain no end.
+pub fn end_of_head(received: &[u8], searched: usize) -> Option<usize> {
+    let from = searched.saturating_sub(2);
+    (from..received.len()).find_map(|at| match &received[at..] {
+        [b'\n', b'\n', ..] => Some(at + 2),
+        [b'\n', b'\r', b'\n', ..] => Some(at + 3),
+        _ => None,
+    })
 }
 
 /// The response to a request whose flow was refused.

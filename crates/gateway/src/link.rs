@@ -46,6 +46,8 @@ pub struct SharedLink {
     deadline_moved: Arc<Notify>,
     /// Lanes that are up.
     lanes_up: watch::Sender<usize>,
+    /// Whether this end or the other takes no new flows.
+    draining: watch::Sender<bool>,
     /// Loss holds up lanes: more would help.
     pub want_lanes: Notify,
     /// Offers of flows by the other end.
@@ -149,6 +151,7 @@ impl SharedLink {
             origin: Instant::now(),
             deadline_moved: Arc::default(),
             lanes_up: watch::Sender::new(0),
+            draining: watch::Sender::new(false),
             want_lanes: Notify::new(),
             offers,
             damaged_lanes: AtomicU64::new(0),
@@ -286,6 +289,18 @@ impl SharedLink {
         self.lanes_up.subscribe()
     }
 
+    /// Takes no more flows, and tells the other end.
+    pub fn drain(&self) {
+        self.with(|link, _| link.drain());
+        self.draining.send_replace(true);
+    }
+
+    /// Waits until this end or the other takes no more flows: what is open for later is to end.
+    pub async fn draining(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.draining.subscribe().wait_for(|&drains| drains).await;
+    }
+
     /// Since when the link has no lane, if it has none.
     pub fn lanes_gone_at(&self) -> Option<Instant> {
         self.lock().lanes_gone_at
@@ -375,6 +390,7 @@ impl SharedLink {
                 }
             }
             Event::PeerDraining => {
+                self.draining.send_replace(true);
                 tracing::info!(peer = %self.label(), "the peer is shutting down: it takes no new connections");
             }
         }

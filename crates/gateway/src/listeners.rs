@@ -27,10 +27,9 @@ use tokio::{
 
 use crate::{
     access::{Door, Visitor},
-    descriptors::{Descriptors, FlowDescriptor},
+    descriptors::{Descriptors, FlowDescriptor, UNPROVEN_CLIENTS_MAX},
     flow::FlowHandle,
     folded::RateLimitedLog,
-    http_proxy::Exchange,
     link::{SharedLink, Standing},
     policy::SharedPolicy,
     refusal::Refusal,
@@ -201,7 +200,8 @@ pub struct Listener {
 impl Listener {
     /// Serves until the task is aborted.
     pub async fn serve(self) {
-        let Some(acceptor) = Acceptor::new(self.socket, &self.descriptors) else {
+        let Some(acceptor) = Acceptor::new(self.socket, &self.descriptors, UNPROVEN_CLIENTS_MAX)
+        else {
             return;
         };
         let door = Door::new(&self.service, acceptor.address, &self.policy);
@@ -242,14 +242,19 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Accepts the connections of `socket`; `None` if it has no address.
-    pub fn new(socket: TcpListener, descriptors: &Descriptors) -> Option<Acceptor> {
+    /// Accepts the connections of `socket`, and keeps at most `unproven_max` that have sent no
+    /// request; `None` if it has no address.
+    pub fn new(
+        socket: TcpListener,
+        descriptors: &Descriptors,
+        unproven_max: usize,
+    ) -> Option<Acceptor> {
         let warn = |line: &str| tracing::warn!("{line}");
         let address = socket.local_addr().ok()?;
         Some(Acceptor {
             socket,
             address,
-            admission: descriptors.admission(address),
+            admission: descriptors.admission(address, unproven_max),
             failures: RateLimitedLog::new(warn),
             displaced: RateLimitedLog::new(warn),
         })
@@ -363,6 +368,12 @@ impl Client {
         Ok(())
     }
 
+    /// The client may be silent from here on: it keeps its place only as long as no other needs it.
+    fn awaits_request(&self) {
+        self.visit.wait();
+        *self.descriptor.lock().expect("held for a moment") = None;
+    }
+
     async fn open(&self, target: &Target) -> Result<Opened, Refusal> {
         self.request_came()?;
         let within = self.policy.load().timeouts.connect;
@@ -402,9 +413,9 @@ impl Client {
         }
     }
 
-    async fn run(self, opened: Opened, rest: Vec<u8>, exchange: Exchange) -> Option<Refusal> {
+    async fn run(self, flow: FlowHandle, rest: Vec<u8>) -> Option<Refusal> {
         let idle = self.policy.load().timeouts.idle;
-        opened.flow.run(self.tcp, rest, exchange, idle).await
+        flow.run(self.tcp, rest, idle).await
     }
 }
 

@@ -8,7 +8,6 @@ use crate::{
     descriptors::PeerDescriptors,
     flow::FlowHandle,
     folded::RateLimitedLog,
-    http_proxy::Exchange,
     link::{FlowOffer, SharedLink},
     lookups::PeerLookups,
     policy::{Policy, SharedPolicy},
@@ -68,9 +67,7 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
             let host = target.host.to_string();
             let excluded = offer.excluded || policy.exclude.excludes(&host, address, target.port);
             link.with(|link, _| link.accept_flow(offer.flow, excluded));
-            handle
-                .run(tcp, Vec::new(), Exchange::TUNNEL, policy.timeouts.idle)
-                .await;
+            handle.run(tcp, Vec::new(), policy.timeouts.idle).await;
             drop(descriptor);
         }
         Err(refusal) => targets.refuse(&link, &offer, refusal),

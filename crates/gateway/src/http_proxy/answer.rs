@@ -1,251 +1,677 @@
-//! The head of an origin's answer, made to say what holds on the client's side: that its
-//! connection ends with this answer, or that it is a tunnel from here on.
+//! An origin's answer on its way to the client: framed by RFC 9112, section 6.3, so that both know
+//! where it ends, its head made to say what becomes of the client's connection.
 //!
-//! An origin may keep its own connection open, whatever it was told. A client that took that
-//! for the proxy's would send its next request, for another origin, to this one.
+//! What an origin sends behind the end of its answer never reaches the client, which would take it
+//! for the answer to its next request.
 
-use httparse::{EMPTY_HEADER, Header, ParserConfig, Response};
+use httparse::{Header, Response};
 
-use super::{HEAD_BYTES_MAX, fields, request::WEBSOCKET, response};
+use super::{
+    Body, HEAD_BYTES_MAX, HEAD_KIB_MAX, end_of_head, fields, request::WEBSOCKET, response,
+};
 
-/// What comes from an origin, on its way to the client.
+/// What of a request its answer depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnswerTerms {
+    /// Whether it is a HEAD: the answer has no body, whatever its length says.
+    pub is_head: bool,
+    /// Whether the origin may switch to WebSocket.
+    pub may_switch: bool,
+    /// The client speaks HTTP/1.`client_minor`. HTTP/1.0 knows neither chunks nor interim answers.
+    pub client_minor: u8,
+    /// Whether the client wants to keep its connection.
+    pub client_stays: bool,
+}
+
+/// An origin's answer. See [`Progress`] for what becomes of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    may_switch: bool,
+    terms: AnswerTerms,
     state: State,
+    has_begun: bool,
+    has_excess: bool,
+    origin_stays: bool,
+    client_stays: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
-    /// What came of a head, at most [`HEAD_BYTES_MAX`] bytes.
+    /// What came of a head, less than [`HEAD_BYTES_MAX`] bytes.
     Head(Vec<u8>),
-    /// The head is passed, the rest passes as it is.
+    /// The head is passed, and this much of the body is still to come.
+    Body(Body),
+    /// The same, and of a chunked body only the content passes.
+    Content(Body),
+    /// Nothing of it is to come.
+    Over(Progress),
+}
+
+/// How far an answer has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The client has got interim answers at most: it can be answered otherwise.
+    Awaited,
+    /// The client has got the head, and not yet the whole body.
     Passing,
-    /// What came was no answer; the client has got one of ours.
-    Replaced,
+    /// The client has got all of it.
+    Complete,
+    /// All that comes is another protocol's, and passes as it is.
+    Switched,
+    /// It is no answer, and the client has got nothing of it.
+    Failed(AnswerError),
+    /// It ended too early, or its chunks are malformed, when the client had got its head.
+    Truncated {
+        /// Whether the client sees that by itself, from the length or the chunks that are missing.
+        /// If not, its connection must not end as if all were well.
+        is_visible: bool,
+    },
+}
+
+/// Why a client gets no answer of the origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerError {
+    /// Its head is malformed, or frames the body in several ways.
+    #[error("the origin's answer is not well-formed HTTP/1")]
+    Malformed,
+    /// Its head is longer than [`HEAD_BYTES_MAX`].
+    #[error("the head of the origin's answer is too large (limit {HEAD_KIB_MAX} KiB)")]
+    HeadTooLarge,
+    /// It never came, or not all of its head.
+    #[error("the origin closed the connection before it answered")]
+    Closed,
+    /// The origin's connection failed.
+    #[error("the origin reset the connection before it answered")]
+    Reset,
+    /// The peer's gateway gave up on it.
+    #[error("the other side ended the connection before the origin answered")]
+    EndedByPeer,
+    /// The lane that carried it died.
+    #[error("the link to the other side broke before the origin answered")]
+    LinkBroken,
+    /// Nothing moved for the idle time-out.
+    #[error("the origin did not answer within the idle time-out")]
+    TimedOut,
 }
 
 /// A head as the client is to see it.
-struct Rewritten {
-    head: Vec<u8>,
-    /// Whether another head follows (RFC 9110, section 15.2).
-    is_interim: bool,
+enum Rewritten {
+    /// Another head follows (RFC 9110, section 15.2).
+    Interim(Vec<u8>),
+    /// The protocol changes.
+    Switch(Vec<u8>),
+    /// The answer itself.
+    Final {
+        head: Vec<u8>,
+        body: Body,
+        only_content: bool,
+        origin_stays: bool,
+        client_stays: bool,
+    },
+}
+
+impl AnswerError {
+    /// The response instead of the answer.
+    pub fn response(&self) -> Vec<u8> {
+        let status = match self {
+            AnswerError::TimedOut => "504 Gateway Timeout",
+            _ => "502 Bad Gateway",
+        };
+        response(status, &self.to_string())
+    }
+}
+
+impl Answer {
+    /// Awaits the answer to a request.
+    pub fn new(terms: AnswerTerms) -> Answer {
+        Answer {
+            terms,
+            state: State::Head(Vec::new()),
+            has_begun: false,
+            has_excess: false,
+            origin_stays: false,
+            client_stays: false,
+        }
+    }
+
+    /// Takes the next bytes of the origin, and leaves those that the client is to get now.
+    /// `is_request_sent` says whether the whole request has left: a client that still sends is told
+    /// that its connection ends, since the origin may never take the rest.
+    pub fn pass(&mut self, bytes: &mut Vec<u8>, is_request_sent: bool) {
+        self.has_begun |= !bytes.is_empty();
+        if let State::Head(held) = &mut self.state {
+            let searched = held.len();
+            held.append(bytes);
+            self.pass_heads(searched, bytes, is_request_sent);
+            return;
+        }
+        self.pass_body(bytes, 0);
+    }
+
+    /// The origin has ended.
+    pub fn finish(&mut self) {
+        self.origin_stays = false;
+        self.state = State::Over(match self.state {
+            State::Body(Body::UntilClose) => Progress::Complete,
+            _ => self.broken(),
+        });
+    }
+
+    /// How far it has come.
+    pub fn progress(&self) -> Progress {
+        match self.state {
+            State::Head(_) => Progress::Awaited,
+            State::Body(_) | State::Content(_) => Progress::Passing,
+            State::Over(progress) => progress,
+        }
+    }
+
+    /// How far it has come if the connection breaks now: an answer that continues up to the
+    /// connection's end is not complete then.
+    pub fn broken(&self) -> Progress {
+        let is_visible = matches!(self.state, State::Body(Body::Counted(_) | Body::Chunked(_)));
+        match self.state {
+            State::Head(_) => Progress::Failed(AnswerError::Closed),
+            State::Body(_) | State::Content(_) => Progress::Truncated { is_visible },
+            State::Over(progress) => progress,
+        }
+    }
+
+    /// Whether anything came of it.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// Whether the origin has sent more than its answer, which is complete.
+    pub fn has_excess(&self) -> bool {
+        self.has_excess
+    }
+
+    /// Whether the origin keeps its connection for another request, and can be believed.
+    pub fn origin_stays(&self) -> bool {
+        self.origin_stays && !self.has_excess
+    }
+
+    /// Whether the client was told that its connection stays open.
+    pub fn client_stays(&self) -> bool {
+        self.client_stays
+    }
+
+    /// Moves the heads that are complete from the held bytes to `out`, and what of the body is
+    /// there; the first `searched` of them contain no head's end.
+    fn pass_heads(&mut self, mut searched: usize, out: &mut Vec<u8>, is_request_sent: bool) {
+        let State::Head(held) = &mut self.state else {
+            return;
+        };
+        let over = loop {
+            let end = match end_of_head(held, searched) {
+                Some(end) if end <= HEAD_BYTES_MAX => end,
+                None if held.len() < HEAD_BYTES_MAX => return,
+                Some(_) | None => break Progress::Failed(AnswerError::HeadTooLarge),
+            };
+            let rewritten = rewrite(&held[..end], self.terms, is_request_sent);
+            match rewritten {
+                Ok(Rewritten::Interim(head)) => {
+                    if self.terms.client_minor > 0 {
+                        out.extend(head);
+                    }
+                    held.drain(..end);
+                    searched = 0;
+                }
+                // In the midst of a request nothing else can begin.
+                Ok(Rewritten::Switch(head)) if is_request_sent => {
+                    out.extend(head);
+                    out.extend(&held[end..]);
+                    break Progress::Switched;
+                }
+                Ok(Rewritten::Final {
+                    head,
+                    body,
+                    only_content,
+                    origin_stays,
+                    client_stays,
+                }) => {
+                    self.origin_stays = origin_stays;
+                    self.client_stays = client_stays;
+                    let head_end = out.len() + head.len();
+                    out.extend(head);
+                    out.extend(&held[end..]);
+                    self.state = match only_content {
+                        true => State::Content(body),
+                        false => State::Body(body),
+                    };
+                    self.pass_body(out, head_end);
+                    return;
+                }
+                Ok(Rewritten::Switch(_)) | Err(Malformed) => {
+                    break Progress::Failed(AnswerError::Malformed);
+                }
+            }
+        };
+        self.state = State::Over(over);
+    }
+
+    /// Leaves of what is behind the first `from` bytes what the client is to get.
+    fn pass_body(&mut self, bytes: &mut Vec<u8>, from: usize) {
+        let came = bytes.len() - from;
+        let (taken, body) = match &mut self.state {
+            State::Body(body) => {
+                let taken = body.take(&bytes[from..]);
+                bytes.truncate(from + taken);
+                (taken, body)
+            }
+            State::Content(body) => {
+                let mut content = bytes.split_off(from);
+                let taken = body.take_content(&mut content);
+                bytes.append(&mut content);
+                (taken, body)
+            }
+            State::Over(Progress::Switched) => return,
+            State::Head(_) | State::Over(_) => {
+                self.has_excess |= came > 0 && self.progress() == Progress::Complete;
+                bytes.truncate(from);
+                return;
+            }
+        };
+        if body.has_ended() {
+            self.has_excess = taken < came;
+            self.state = State::Over(Progress::Complete);
+        } else if *body == Body::Malformed {
+            self.origin_stays = false;
+            let is_visible = matches!(self.state, State::Body(_));
+            self.state = State::Over(Progress::Truncated { is_visible });
+        }
+    }
 }
 
 /// What came is not an answer that has one reading.
 struct Malformed;
 
-impl Answer {
-    /// Awaits the answer to a request, which `may_switch` to WebSocket.
-    pub fn new(may_switch: bool) -> Answer {
-        Answer {
-            may_switch,
-            state: State::Head(Vec::new()),
+fn rewrite(head: &[u8], terms: AnswerTerms, is_request_sent: bool) -> Result<Rewritten, Malformed> {
+    let unfolded;
+    let head = match has_folds(head) {
+        true => {
+            unfolded = unfold(head)?;
+            &unfolded
         }
-    }
-
-    /// What needs no head: a tunnel's bytes.
-    pub const TUNNELLED: Answer = Answer {
-        may_switch: false,
-        state: State::Passing,
+        false => head,
     };
-
-    /// Whether all that still comes passes as it is.
-    pub fn passes_all(&self) -> bool {
-        self.state == State::Passing
-    }
-
-    /// Takes the next bytes of the origin, and leaves those that the client is to get now.
-    pub fn pass(&mut self, bytes: &mut Vec<u8>) {
-        match &mut self.state {
-            State::Passing => {}
-            State::Replaced => bytes.clear(),
-            State::Head(held) => {
-                let searched = held.len();
-                held.append(bytes);
-                self.rewrite_heads(searched, bytes);
-            }
+    fields::with_room(head, |room| {
+        let mut answer = Response::new(room);
+        // RFC 9112, section 5.1: for a proxy to mend.
+        let mut lenient = httparse::ParserConfig::default();
+        lenient.allow_spaces_after_header_name_in_responses(true);
+        match lenient.parse_response(&mut answer, head) {
+            Ok(httparse::Status::Complete(length)) if length == head.len() => {}
+            _ => return Err(Malformed),
         }
-    }
-
-    /// The origin has ended: what the client is to get for a head that never came whole.
-    pub fn finish(&mut self) -> Vec<u8> {
-        match self.state {
-            State::Head(_) => self.replace("the origin closed the connection before it answered"),
-            State::Passing | State::Replaced => Vec::new(),
-        }
-    }
-
-    /// Moves what is complete from the held bytes to `out`; the first `searched` of them
-    /// contain no head's end.
-    fn rewrite_heads(&mut self, mut searched: usize, out: &mut Vec<u8>) {
-        let State::Head(held) = &mut self.state else {
-            return;
+        let (Some(code @ 100..), Some(minor)) = (answer.code, answer.version) else {
+            return Err(Malformed);
         };
-        loop {
-            match end_of_head(held, searched) {
-                Some(end) if end <= HEAD_BYTES_MAX => {
-                    match rewrite(&held[..end], self.may_switch) {
-                        Ok(rewritten) => {
-                            out.extend(rewritten.head);
-                            held.drain(..end);
-                            searched = 0;
-                            if !rewritten.is_interim {
-                                out.append(held);
-                                self.state = State::Passing;
-                                return;
-                            }
-                        }
-                        Err(Malformed) => {
-                            out.extend(
-                                self.replace("what the origin answered is not well-formed HTTP/1"),
-                            );
-                            return;
-                        }
-                    }
-                }
-                None if held.len() < HEAD_BYTES_MAX => return,
-                Some(_) | None => {
-                    out.extend(self.replace("the head of the origin's answer is too large"));
-                    return;
-                }
-            }
-        }
-    }
-
-    fn replace(&mut self, reason: &str) -> Vec<u8> {
-        self.state = State::Replaced;
-        response("502 Bad Gateway", reason)
-    }
-}
-
-/// Where the first head ends: behind an empty line, of CRLF or of LF alone, as sloppy origins
-/// write it.
-fn end_of_head(held: &[u8], searched: usize) -> Option<usize> {
-    let from = searched.saturating_sub(2);
-    (from..held.len()).find_map(|at| match &held[at..] {
-        [b'\n', b'\n', ..] => Some(at + 2),
-        [b'\n', b'\r', b'\n', ..] => Some(at + 3),
-        _ => None,
+        let mut rewritten = Vec::with_capacity(head.len() + 64);
+        rewritten.extend(b"HTTP/1.1 ");
+        rewritten.extend(code.to_string().as_bytes());
+        rewritten.push(b' ');
+        rewritten.extend(answer.reason.unwrap_or_default().as_bytes());
+        rewritten.extend(b"\r\n");
+        frame(
+            rewritten,
+            code,
+            answer.headers,
+            minor,
+            terms,
+            is_request_sent,
+        )
     })
 }
 
-fn rewrite(head: &[u8], may_switch: bool) -> Result<Rewritten, Malformed> {
-    let mut parsed_fields = [EMPTY_HEADER; fields::FIELDS_MAX];
-    let mut answer = Response::new(&mut parsed_fields);
-    // RFC 9112, sections 5.1 and 5.2: both are for a proxy to mend.
-    let mut lenient = ParserConfig::default();
-    lenient
-        .allow_spaces_after_header_name_in_responses(true)
-        .allow_obsolete_multiline_headers_in_responses(true);
-    let parsed = lenient.parse_response(&mut answer, head);
-    match parsed {
-        Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-        _ => return Err(Malformed),
+/// Appends the fields to `head`, and says what follows.
+fn frame(
+    mut head: Vec<u8>,
+    code: u16,
+    received: &[Header],
+    minor: u8,
+    terms: AnswerTerms,
+    is_request_sent: bool,
+) -> Result<Rewritten, Malformed> {
+    let length = length_of(received)?;
+    let coding = coding_of(received)?;
+    if terms.client_minor == 0 && !matches!(coding, Coding::None | Coding::Chunked) {
+        // Nothing could tell the client what its body is coded in.
+        return Err(Malformed);
     }
-    let (Some(code), Some(minor)) = (answer.code, answer.version) else {
-        return Err(Malformed);
+    let has_no_length = (100..200).contains(&code) || code == 204;
+    let body = match coding {
+        _ if has_no_length || code == 304 || terms.is_head => Body::NONE,
+        Coding::Chunked | Coding::OthersInChunks => Body::CHUNKED,
+        Coding::Other => Body::UntilClose,
+        Coding::None => length.map_or(Body::UntilClose, Body::Counted),
     };
-    let unfolded: Vec<Vec<u8>> = answer
-        .headers
-        .iter()
-        .map(|field| unfold(field.value))
-        .collect();
-    let mut received: Vec<Header> = answer
-        .headers
-        .iter()
-        .zip(&unfolded)
-        .map(|(field, value)| Header {
-            name: field.name,
-            value,
-        })
-        .collect();
-    settle_length(&mut received)?;
-    let switches = code == SWITCHING_PROTOCOLS;
-    if switches && !(may_switch && fields::lists(&received, "Upgrade", WEBSOCKET)) {
-        return Err(Malformed);
+    let only_content = terms.client_minor == 0 && matches!(body, Body::Chunked(_));
+
+    // RFC 9110, section 8.6, and RFC 9112, section 6.1: neither says anything in these, and a
+    // length beside a coding does not count.
+    let has_length = !has_no_length && coding == Coding::None;
+    let mut without = vec!["Content-Length"];
+    if has_no_length || terms.client_minor == 0 {
+        without.push("Transfer-Encoding");
+    }
+    fields::push_end_to_end(&mut head, received, &without, minor);
+    if let Some(length) = length.filter(|_| has_length) {
+        fields::push(&mut head, "Content-Length", length.to_string().as_bytes());
     }
 
-    let reason = answer.reason.unwrap_or_default();
-    let mut head = format!("HTTP/1.1 {code:03} {reason}\r\n").into_bytes();
-    fields::push_end_to_end(&mut head, &received, minor);
-    let is_interim = (100..200).contains(&code) && !switches;
-    if switches {
+    if code == SWITCHING_PROTOCOLS {
+        if !(terms.may_switch && fields::lists(received, "Upgrade", WEBSOCKET)) {
+            return Err(Malformed);
+        }
         fields::push(&mut head, "Connection", b"Upgrade");
         fields::push(&mut head, "Upgrade", WEBSOCKET.as_bytes());
-    } else if !is_interim {
-        fields::push(&mut head, "Connection", b"close");
+        head.extend(b"\r\n");
+        return Ok(Rewritten::Switch(head));
+    }
+    if (100..200).contains(&code) {
+        head.extend(b"\r\n");
+        return Ok(Rewritten::Interim(head));
+    }
+    let ends_by_itself = body != Body::UntilClose;
+    let client_stays = terms.client_stays && is_request_sent && ends_by_itself && !only_content;
+    match (client_stays, terms.client_minor) {
+        (false, _) => fields::push(&mut head, "Connection", b"close"),
+        (true, 0) => fields::push(&mut head, "Connection", b"keep-alive"),
+        (true, _) => {}
     }
     head.extend(b"\r\n");
-    Ok(Rewritten { head, is_interim })
+    // RFC 9112, section 6.1: chunks from HTTP/1.0 are the work of somebody who does not know them.
+    let is_faulty = minor == 0 && coding != Coding::None;
+    Ok(Rewritten::Final {
+        head,
+        body,
+        only_content,
+        origin_stays: fields::keep_open(received, minor) && ends_by_itself && !is_faulty,
+        client_stays,
+    })
 }
 
 const SWITCHING_PROTOCOLS: u16 = 101;
 
-/// The value of a field that may go over several lines, on one.
-fn unfold(value: &[u8]) -> Vec<u8> {
-    let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
-    let unfolded = value
-        .iter()
-        .map(|byte| if is_line_end(byte) { b' ' } else { *byte });
-    unfolded.collect()
+/// What `Transfer-Encoding` says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    None,
+    Chunked,
+    /// Its last coding is `chunked`, and no other.
+    OthersInChunks,
+    /// Something that ends with the connection.
+    Other,
 }
 
-/// RFC 9112, section 6.3: a length beside chunks does not count, two different ones are none.
-fn settle_length(received: &mut Vec<Header>) -> Result<(), Malformed> {
-    if fields::values(received, "Transfer-Encoding")
-        .next()
-        .is_some()
-    {
-        received.retain(|field| !field.name.eq_ignore_ascii_case("Content-Length"));
+/// RFC 9112, section 6.3: the last coding decides. Chunks within others, or within chunks, have no
+/// one reading.
+fn coding_of(received: &[Header]) -> Result<Coding, Malformed> {
+    const NAME: &str = "Transfer-Encoding";
+    if fields::values(received, NAME).next().is_none() {
+        return Ok(Coding::None);
     }
-    let mut lengths = fields::values(received, "Content-Length");
-    let Some(first) = lengths.next() else {
-        return Ok(());
-    };
-    let is_length = !first.is_empty() && first.iter().all(u8::is_ascii_digit);
-    match is_length && lengths.all(|length| length == first) {
-        true => Ok(()),
-        false => Err(Malformed),
+    let count = fields::elements(received, NAME).count();
+    let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
+    match fields::elements(received, NAME).position(is_chunked) {
+        Some(0) if count == 1 => Ok(Coding::Chunked),
+        Some(at) if at + 1 == count => Ok(Coding::OthersInChunks),
+        None if count > 0 => Ok(Coding::Other),
+        _ => Err(Malformed),
     }
+}
+
+/// The one length that all `Content-Length` give.
+fn length_of(received: &[Header]) -> Result<Option<u64>, Malformed> {
+    const NAME: &str = "Content-Length";
+    let mut one = None;
+    for value in fields::values(received, NAME) {
+        for item in value.split(|&byte| byte == b',') {
+            let length = fields::decimal(item.trim_ascii()).ok_or(Malformed)?;
+            if one.replace(length).is_some_and(|other| other != length) {
+                return Err(Malformed);
+            }
+        }
+    }
+    Ok(one)
+}
+
+/// Whether a field goes over several lines.
+fn has_folds(head: &[u8]) -> bool {
+    head.windows(2)
+        .any(|two| two[0] == b'\n' && matches!(two[1], b' ' | b'\t'))
+}
+
+/// The head with each field on one line (RFC 9112, section 5.2).
+fn unfold(head: &[u8]) -> Result<Vec<u8>, Malformed> {
+    let mut unfolded = head.to_vec();
+    let mut is_first_line = true;
+    for at in 0..head.len() {
+        if head[at] != b'\n' {
+            continue;
+        }
+        if matches!(head.get(at + 1), Some(b' ' | b'\t')) {
+            // Nothing is there that could go on.
+            if is_first_line {
+                return Err(Malformed);
+            }
+            unfolded[at] = b' ';
+            if head[at - 1] == b'\r' {
+                unfolded[at - 1] = b' ';
+            }
+        }
+        is_first_line = false;
+    }
+    Ok(unfolded)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
+    use crate::http_proxy::reference::{self, Framed};
+    use proptest::{prelude::*, sample::select};
 
-    /// What the client gets of `text`, which comes at once and ends.
+    /// A client of HTTP/1.1 that stays.
+    const GET: AnswerTerms = AnswerTerms {
+        is_head: false,
+        may_switch: false,
+        client_minor: 1,
+        client_stays: true,
+    };
+    const HEAD: AnswerTerms = AnswerTerms {
+        is_head: true,
+        ..GET
+    };
+    const UPGRADE: AnswerTerms = AnswerTerms {
+        may_switch: true,
+        ..GET
+    };
+    const OLD: AnswerTerms = AnswerTerms {
+        client_minor: 0,
+        ..GET
+    };
+
+    /// What the client gets of `text`, which comes at once.
     fn passed(answer: &mut Answer, text: &str) -> String {
         let mut bytes = text.as_bytes().to_vec();
-        answer.pass(&mut bytes);
-        bytes.extend(answer.finish());
+        answer.pass(&mut bytes, true);
         String::from_utf8(bytes).unwrap()
     }
 
+    /// The same for a whole answer, behind which the origin ends.
+    fn answered(terms: AnswerTerms, text: &str) -> (String, Answer) {
+        let mut answer = Answer::new(terms);
+        let passed = passed(&mut answer, text);
+        answer.finish();
+        (passed, answer)
+    }
+
     #[test]
-    fn the_client_is_told_that_its_connection_ends() {
+    fn the_connections_of_both_sides_have_lives_of_their_own() {
         let text = "HTTP/1.1 200 OK\r\n\
-             Connection: keep-alive, X-Hop\r\n\
+             Connection: close, X-Hop\r\n\
              Keep-Alive: timeout=5\r\n\
              X-Hop: 1\r\n\
              Content-Length: 4\r\n\r\nbody";
         let expected = "HTTP/1.1 200 OK\r\n\
-             Content-Length: 4\r\n\
              Via: 1.1 refrain\r\n\
-             Connection: close\r\n\r\nbody";
-        assert_eq!(passed(&mut Answer::new(false), text), expected);
+             Content-Length: 4\r\n\r\nbody";
+        let mut answer = Answer::new(GET);
+        assert_eq!(passed(&mut answer, text), expected);
+        assert_eq!(answer.progress(), Progress::Complete);
+        assert!(answer.client_stays() && !answer.origin_stays());
+        let leaving = AnswerTerms {
+            client_stays: false,
+            ..GET
+        };
+        let mut answer = Answer::new(leaving);
+        let head = passed(&mut answer, &text.replace("close, ", ""));
+        assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
+        assert!(!answer.client_stays() && answer.origin_stays());
+    }
+
+    #[test]
+    fn a_client_that_still_sends_is_told_that_its_connection_ends() {
+        let mut answer = Answer::new(GET);
+        let mut bytes = b"HTTP/1.1 100 Continue\r\n\r\n".to_vec();
+        answer.pass(&mut bytes, false);
+        assert!(!bytes.is_empty() && answer.progress() == Progress::Awaited);
+        let mut bytes = b"HTTP/1.1 413 No\r\nContent-Length: 0\r\n\r\n".to_vec();
+        answer.pass(&mut bytes, false);
+        let head = String::from_utf8(bytes).unwrap();
+        assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
+        assert!(!answer.client_stays());
     }
 
     #[test]
     fn interim_answers_come_before_the_answer() {
         let text = "HTTP/1.1 100 Continue\r\n\r\n\
+             HTTP/1.1 102 Processing\r\nContent-Length: 4\r\n\r\n\
              HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
              HTTP/1.1 204 No Content\r\n\r\n";
         let expected = "HTTP/1.1 100 Continue\r\nVia: 1.1 refrain\r\n\r\n\
+             HTTP/1.1 102 Processing\r\nVia: 1.1 refrain\r\n\r\n\
              HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nVia: 1.1 refrain\r\n\r\n\
-             HTTP/1.1 204 No Content\r\nVia: 1.1 refrain\r\nConnection: close\r\n\r\n";
-        assert_eq!(passed(&mut Answer::new(false), text), expected);
+             HTTP/1.1 204 No Content\r\nVia: 1.1 refrain\r\n\r\n";
+        let mut answer = Answer::new(GET);
+        assert_eq!(passed(&mut answer, text), expected);
+        assert!(answer.origin_stays() && answer.client_stays());
+        // RFC 9110, section 15.2.
+        let expected = "HTTP/1.1 204 No Content\r\nVia: 1.1 refrain\r\n\
+             Connection: keep-alive\r\n\r\n";
+        assert_eq!(passed(&mut Answer::new(OLD), text), expected);
+    }
+
+    #[test]
+    fn answers_without_a_body_end_at_their_head() {
+        for (terms, status, length) in [
+            (GET, "204 No Content", None),
+            (GET, "304 Not Modified", Some("Content-Length: 6\r\n")),
+            (HEAD, "200 OK", Some("Content-Length: 6\r\n")),
+            (
+                HEAD,
+                "404 Not Found",
+                Some("Transfer-Encoding: chunked\r\n"),
+            ),
+        ] {
+            let sent = length.unwrap_or("Content-Length: 6\r\n");
+            let text = format!("HTTP/1.1 {status}\r\n{sent}\r\n");
+            let mut answer = Answer::new(terms);
+            let head = passed(&mut answer, &text);
+            assert_eq!(answer.progress(), Progress::Complete);
+            assert!(answer.origin_stays() && answer.client_stays());
+            let end = format!("Via: 1.1 refrain\r\n{}\r\n", length.unwrap_or_default());
+            let end = match length {
+                Some("Transfer-Encoding: chunked\r\n") => "Via: 1.1 refrain\r\n\r\n",
+                _ => &end,
+            };
+            assert!(head.ends_with(end), "{head}");
+            // A body all the same, at once or later.
+            let mut answer = Answer::new(terms);
+            assert_eq!(passed(&mut answer, &(text + "secret")), head);
+            assert!(!answer.origin_stays() && answer.client_stays());
+            assert_eq!(passed(&mut answer, "more"), "");
+        }
+    }
+
+    #[test]
+    fn what_follows_an_answer_ends_the_origins_connection() {
+        let other = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecret";
+        for body in [
+            "Content-Length: 4\r\n\r\nbody",
+            "Content-Length: 0\r\n\r\n",
+            "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\nX: 1\r\n\r\n",
+        ] {
+            let text = format!("HTTP/1.1 200 OK\r\n{body}");
+            for late in [false, true] {
+                let mut answer = Answer::new(GET);
+                let mut client = match late {
+                    true => passed(&mut answer, &text),
+                    false => passed(&mut answer, &format!("{text}{other}")),
+                };
+                assert_eq!(answer.origin_stays(), late);
+                client += &passed(&mut answer, if late { other } else { "" });
+                assert!(client.ends_with(body.split_once("\r\n\r\n").unwrap().1));
+                assert!(!client.contains("secret"), "{client}");
+                assert!(!answer.origin_stays() && answer.client_stays());
+                assert_eq!(answer.progress(), Progress::Complete);
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_that_ends_too_early_is_not_complete() {
+        for (framed, at_close, at_reset) in [
+            ("Content-Length: 5\r\n\r\nbody", Some(true), Some(true)),
+            (
+                "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n",
+                Some(true),
+                Some(true),
+            ),
+            ("Transfer-Encoding: gzip\r\n\r\nbody", None, Some(false)),
+            ("\r\nbody", None, Some(false)),
+        ] {
+            let text = format!("HTTP/1.1 200 OK\r\n{framed}");
+            let progress = |truncated: Option<bool>| match truncated {
+                Some(is_visible) => Progress::Truncated { is_visible },
+                None => Progress::Complete,
+            };
+            let (client, answer) = answered(GET, &text);
+            assert_eq!(answer.progress(), progress(at_close), "{framed}");
+            assert!(client.contains("body"));
+            let mut answer = Answer::new(GET);
+            passed(&mut answer, &text);
+            assert_eq!(answer.broken(), progress(at_reset), "{framed}");
+        }
+    }
+
+    #[test]
+    fn chunks_that_have_no_one_reading_break_off() {
+        let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\nmore";
+        let mut answer = Answer::new(GET);
+        assert!(passed(&mut answer, text).ends_with("\r\n\r\n4\r\nbody"));
+        let is_visible = true;
+        assert_eq!(answer.progress(), Progress::Truncated { is_visible });
+        let mut answer = Answer::new(OLD);
+        assert!(passed(&mut answer, text).ends_with("\r\n\r\nbody"));
+        let is_visible = false;
+        assert_eq!(answer.progress(), Progress::Truncated { is_visible });
+    }
+
+    #[test]
+    fn an_http_1_0_client_gets_no_chunks() {
+        let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+             4;x=y\r\nbody\r\n1\r\n!\r\n0\r\nX: 1\r\n\r\n";
+        let expected = "HTTP/1.1 200 OK\r\nVia: 1.1 refrain\r\nConnection: close\r\n\r\nbody!";
+        let mut answer = Answer::new(OLD);
+        assert_eq!(passed(&mut answer, text), expected);
+        assert_eq!(answer.progress(), Progress::Complete);
+        assert!(answer.origin_stays() && !answer.client_stays());
+        let coded = text.replace(": chunked", ": gzip, chunked");
+        let mut answer = Answer::new(OLD);
+        passed(&mut answer, &coded);
+        assert_eq!(answer.progress(), Progress::Failed(AnswerError::Malformed));
     }
 
     #[test]
@@ -253,96 +679,282 @@ mod tests {
         let text = "HTTP/1.1 101 Switching Protocols\r\n\
              Upgrade: WebSocket\r\nConnection: Upgrade\r\n\
              Sec-WebSocket-Accept: x\r\n\r\n\x01\x02";
-        let mut answer = Answer::new(true);
+        let mut answer = Answer::new(UPGRADE);
         let expected = "HTTP/1.1 101 Switching Protocols\r\n\
              Sec-WebSocket-Accept: x\r\nVia: 1.1 refrain\r\n\
              Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n\x01\x02";
         assert_eq!(passed(&mut answer, text), expected);
-        assert!(answer.passes_all());
-        let unasked = passed(&mut Answer::new(false), text);
-        assert!(unasked.starts_with("HTTP/1.1 502 "), "{unasked}");
-        let other = passed(
-            &mut Answer::new(true),
-            &text.replace("WebSocket\r", "h2c\r"),
-        );
-        assert!(other.starts_with("HTTP/1.1 502 "), "{other}");
+        assert_eq!(answer.progress(), Progress::Switched);
+        assert_eq!(passed(&mut answer, "\x03"), "\x03");
+        let other = text.replace("WebSocket\r", "h2c\r");
+        for (terms, text) in [(GET, text), (UPGRADE, &other)] {
+            let (client, answer) = answered(terms, text);
+            assert_eq!(client, "");
+            assert_eq!(answer.progress(), Progress::Failed(AnswerError::Malformed));
+        }
+        // Before the whole request was sent.
+        let mut answer = Answer::new(UPGRADE);
+        let mut bytes = text.as_bytes().to_vec();
+        answer.pass(&mut bytes, false);
+        assert_eq!(bytes, b"");
+        assert_eq!(answer.progress(), Progress::Failed(AnswerError::Malformed));
     }
 
     #[test]
-    fn an_upgrade_that_is_refused_ends_the_connection_too() {
+    fn an_upgrade_may_be_refused() {
         let text = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-        assert!(passed(&mut Answer::new(true), text).contains("\r\nConnection: close\r\n"));
+        let mut answer = Answer::new(UPGRADE);
+        passed(&mut answer, text);
+        assert_eq!(answer.progress(), Progress::Complete);
+        assert!(answer.origin_stays() && answer.client_stays());
     }
 
     #[test]
     fn sloppy_heads_are_mended() {
-        let text = "HTTP/1.0 200\nContent-Length : 4\nX: 1\n  2\n\nbody";
+        let text = "HTTP/1.0 200\nContent-Length : 4\nX: 1\n  2\r\n\t3\n\nbody";
         let expected = "HTTP/1.1 200 \r\n\
-             Content-Length: 4\r\nX: 1   2\r\n\
-             Via: 1.0 refrain\r\nConnection: close\r\n\r\nbody";
-        assert_eq!(passed(&mut Answer::new(false), text), expected);
+             X: 1   2   3\r\n\
+             Via: 1.0 refrain\r\nContent-Length: 4\r\n\r\nbody";
+        let (client, _) = answered(GET, text);
+        assert_eq!(client.replace('\t', " "), expected);
+        let lengths = "HTTP/1.1 200 OK\r\nContent-Length: 4, 04\r\ncontent-length: 4\r\n\r\nbody";
+        let (client, answer) = answered(GET, lengths);
+        assert_eq!(
+            client
+                .to_lowercase()
+                .matches("content-length: 4\r\n")
+                .count(),
+            1
+        );
+        assert_eq!(answer.progress(), Progress::Complete);
     }
 
     #[test]
     fn a_length_beside_chunks_does_not_count() {
         let text = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n";
-        let head = passed(&mut Answer::new(false), text);
+        let (head, _) = answered(GET, text);
         assert!(head.contains("Transfer-Encoding: chunked") && !head.contains("Content-Length"));
     }
 
     #[test]
-    fn what_is_no_answer_becomes_one_of_ours() {
-        for text in [
-            "",
-            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n",
-            "SSH-2.0-other\r\n\r\n",
-            "HTTP/2.0 200 OK\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nbody",
-            "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nbody",
-            "HTTP/1.1 200 OK\r\nX\r\n\r\nbody",
+    fn what_is_no_answer_fails() {
+        let many = "X: 1\r\n".repeat(20_000);
+        for (text, error) in [
+            ("", AnswerError::Closed),
+            ("HTTP/1.1 100 Continue\r\n\r\n", AnswerError::Closed),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n",
+                AnswerError::Closed,
+            ),
+            ("SSH-2.0-other\r\n\r\n", AnswerError::Malformed),
+            ("HTTP/2.0 200 OK\r\n\r\n", AnswerError::Malformed),
+            ("HTTP/1.1 099 OK\r\n\r\n", AnswerError::Malformed),
+            ("HTTP/1.1 200 OK\r\n X: 1\r\n\r\n", AnswerError::Malformed),
+            ("HTTP/1.1 200 OK\r\nX\r\n\r\n", AnswerError::Malformed),
+            (
+                "HTTP/1.1 200 OK\r\nX: 1\rY: 2\r\n\r\n",
+                AnswerError::Malformed,
+            ),
+            (
+                &format!("HTTP/1.1 200 OK\r\n{many}\r\n"),
+                AnswerError::HeadTooLarge,
+            ),
         ] {
-            let mut answer = Answer::new(false);
-            let passed = passed(&mut answer, text);
-            assert!(passed.starts_with("HTTP/1.1 502 "), "{text:?}: {passed}");
-            let mut later = b"more".to_vec();
-            answer.pass(&mut later);
-            assert_eq!(later, b"");
+            let (_, answer) = answered(GET, text);
+            assert_eq!(answer.progress(), Progress::Failed(error), "{text:.60?}");
+        }
+        for framing in [
+            "Content-Length: 4\r\nContent-Length: 5",
+            "Content-Length: 4, 5",
+            "Content-Length: -1",
+            "Content-Length: +4",
+            "Content-Length:",
+            "Content-Length: 4 4",
+            "Content-Length: 18446744073709551616",
+            "Transfer-Encoding:",
+            "Transfer-Encoding: chunked, chunked",
+            "Transfer-Encoding: chunked, gzip",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        ] {
+            for (terms, code) in [(GET, 200), (HEAD, 200), (GET, 204), (GET, 304)] {
+                let (client, answer) = answered(
+                    terms,
+                    &format!("HTTP/1.1 {code} OK\r\n{framing}\r\n\r\nbody"),
+                );
+                assert_eq!(client, "");
+                assert_eq!(
+                    answer.progress(),
+                    Progress::Failed(AnswerError::Malformed),
+                    "{framing}"
+                );
+            }
         }
     }
 
     #[test]
     fn a_head_without_end_is_not_waited_for() {
-        let mut answer = Answer::new(false);
+        let mut answer = Answer::new(GET);
         let mut bytes = b"HTTP/1.1 200 OK\r\nX: ".to_vec();
         bytes.resize(HEAD_BYTES_MAX - 1, b'a');
-        answer.pass(&mut bytes);
-        assert_eq!(bytes, b"");
-        let mut bytes = b"a".to_vec();
-        answer.pass(&mut bytes);
-        assert!(bytes.starts_with(b"HTTP/1.1 502 "));
+        answer.pass(&mut bytes, true);
+        assert_eq!(answer.progress(), Progress::Awaited);
+        answer.pass(&mut b"a".to_vec(), true);
+        assert_eq!(
+            answer.progress(),
+            Progress::Failed(AnswerError::HeadTooLarge)
+        );
+        assert!(AnswerError::HeadTooLarge.to_string().contains("64 KiB"));
+    }
+
+    #[test]
+    fn all_fields_that_fit_into_a_head_pass() {
+        let start = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n";
+        let fields = "X: 1\r\n".repeat((HEAD_BYTES_MAX - start.len() - 2) / 6);
+        let (client, answer) = answered(GET, &format!("{start}{fields}\r\n"));
+        assert_eq!(answer.progress(), Progress::Complete);
+        assert_eq!(client.matches("X: 1\r\n").count(), fields.len() / 6);
+    }
+
+    /// Answers of all kinds: heads that are well-formed, framings that may not be, and bodies that
+    /// may be framed otherwise.
+    fn origins() -> impl Strategy<Value = Vec<u8>> {
+        let interim = select(vec![100, 102, 103, 150]);
+        let code = select(vec![200, 200, 200, 204, 205, 304, 404, 599]);
+        let framings = select(vec![
+            "",
+            "Content-Length: 0",
+            "Content-Length: 4",
+            "Content-Length: 10",
+            "content-length: 4, 4",
+            "Content-Length: 4, 5",
+            "Content-Length: -4",
+            "Content-Length: 99999999999999999999",
+            "Transfer-Encoding: chunked",
+            "Transfer-Encoding: chunked",
+            "transfer-encoding: Chunked",
+            "Transfer-Encoding: gzip, chunked",
+            "Transfer-Encoding: chunked, gzip",
+            "Transfer-Encoding: gzip",
+            "Connection: close",
+            "Connection: Keep-Alive",
+            "Connection: content-length, transfer-encoding, x",
+            "X: 1",
+        ]);
+        let piece = select(vec![
+            "",
+            "body",
+            "4\r\nbody\r\n",
+            "4\r\nbody\r\n",
+            "a;x=y\r\n0123456789\r\n",
+            "0\r\n\r\n",
+            "0\r\n\r\n",
+            "0\r\nX: 1\r\n\r\n",
+            "0\n\n",
+            "-1\r\n",
+            "fffffffffffffffff\r\n",
+            "\r\n",
+            "4",
+            " ",
+            "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecret",
+        ]);
+        (
+            prop::collection::vec(interim, 0..2),
+            code,
+            0..2,
+            prop::collection::vec(framings, 0..4),
+            select(vec!["\r\n", "\r\n", "\n"]),
+            prop::collection::vec(piece, 0..6),
+        )
+            .prop_map(|(interims, code, minor, fields, line_end, pieces)| {
+                let mut text = String::new();
+                for interim in interims {
+                    text += &format!("HTTP/1.1 {interim} Wait{line_end}X: 1{line_end}{line_end}");
+                }
+                text += &format!("HTTP/1.{minor} {code} OK{line_end}");
+                for field in fields.iter().filter(|field| !field.is_empty()) {
+                    text += &format!("{field}{line_end}");
+                }
+                text += line_end;
+                (text + &pieces.concat()).into_bytes()
+            })
+    }
+
+    fn terms() -> impl Strategy<Value = AnswerTerms> {
+        (any::<bool>(), any::<bool>(), 0..2_u8, any::<bool>()).prop_map(
+            |(is_head, may_switch, client_minor, client_stays)| AnswerTerms {
+                is_head,
+                may_switch,
+                client_minor,
+                client_stays,
+            },
+        )
+    }
+
+    /// What the client gets of `origin` in pieces, and what becomes of it at its end.
+    fn in_pieces(terms: AnswerTerms, origin: &[u8], cuts: &[f64]) -> (Vec<u8>, Answer) {
+        let mut cuts: Vec<usize> = cuts
+            .iter()
+            .map(|cut| (origin.len() as f64 * cut) as usize)
+            .collect();
+        cuts.push(origin.len());
+        cuts.sort_unstable();
+        let (mut answer, mut client, mut from) = (Answer::new(terms), Vec::new(), 0);
+        for to in cuts {
+            let mut piece = origin[from..to].to_vec();
+            answer.pass(&mut piece, true);
+            client.extend(piece);
+            from = to;
+        }
+        (client, answer)
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
         #[test]
-        fn pieces_make_no_difference(cut in 0.0..1.0) {
-            let text = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX: 1\n\n\r\n\r\nbody\n\n";
-            let at = (text.len() as f64 * cut) as usize;
-            let mut answer = Answer::new(false);
-            let (mut first, mut second) = (text[..at].into(), text[at..].into());
-            answer.pass(&mut first);
-            answer.pass(&mut second);
-            let pieces = String::from_utf8([first, second].concat()).unwrap();
-            prop_assert_eq!(pieces, passed(&mut Answer::new(false), text));
+        fn it_is_framed_as_the_reference_frames_it(
+            origin in origins(),
+            terms in terms(),
+            cuts in prop::collection::vec(0.0..1.0, 0..5),
+            ends in any::<bool>(),
+        ) {
+            let (client, mut answer) = in_pieces(terms, &origin, &cuts);
+            if ends {
+                answer.finish();
+            }
+            let expected = reference::frame(&origin, terms, ends);
+            let (heads, body) = reference::split_heads(&client, expected.heads);
+            let framed = Framed {
+                heads,
+                body,
+                progress: answer.progress(),
+                origin_stays: answer.origin_stays() && answer.progress() == Progress::Complete,
+                client_stays: answer.client_stays() && answer.progress() == Progress::Complete,
+            };
+            prop_assert_eq!(framed, expected);
+        }
+
+        #[test]
+        fn pieces_make_no_difference(
+            origin in origins(),
+            garbage in prop::collection::vec(any::<u8>(), 0..9),
+            at in 0.0..1.0,
+            terms in terms(),
+            cuts in prop::collection::vec(0.0..1.0, 1..5),
+        ) {
+            let mut origin = origin;
+            let at = (origin.len() as f64 * at) as usize;
+            origin.splice(at..at, garbage);
+            prop_assert_eq!(in_pieces(terms, &origin, &cuts), in_pieces(terms, &origin, &[]));
         }
 
         #[test]
         fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let mut answer = Answer::new(true);
-            answer.pass(&mut [b"HTTP/1.1 200 ", &bytes[..]].concat());
-            answer.finish();
-            let mut answer = Answer::new(true);
-            answer.pass(&mut bytes.clone());
-            answer.finish();
+            for start in [&b"HTTP/1.1 200 "[..], b""] {
+                let mut answer = Answer::new(UPGRADE);
+                answer.pass(&mut [start, &bytes[..]].concat(), true);
+                answer.finish();
+            }
         }
     }
 }

@@ -1,15 +1,18 @@
-//! Where a request's body ends (RFC 9112, sections 6.3 and 7.1): the client's connection may go
-//! on with a request for somebody else, of which this one's origin must hear nothing.
+//! Where a message's body ends (RFC 9112, sections 6.3 and 7.1). What follows it on the connection
+//! belongs to somebody else: the client's next request may be for another origin, and what an
+//! origin sends behind its answer is for nobody.
 
-/// How much of what follows a request's head belongs to it.
+/// How much of what follows a message's head belongs to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RequestBody {
+pub enum Body {
     /// So many bytes, and no more.
     Counted(u64),
     /// Chunks, up to the last one and its trailers.
     Chunked(Chunk),
-    /// All of it: another protocol's bytes.
-    Endless,
+    /// All up to the connection's end, which only answers can have.
+    UntilClose,
+    /// Chunks that two readers could end in different places: nothing of what follows is taken.
+    Malformed,
 }
 
 /// What a chunked body has next.
@@ -22,6 +25,8 @@ pub enum Chunk {
         /// How many were read.
         digits: u8,
     },
+    /// White space behind the size of a chunk with so many bytes.
+    Space(u64),
     /// An extension of a chunk with so many bytes.
     Extension(u64),
     /// The LF behind a chunk's size.
@@ -42,49 +47,107 @@ pub enum Chunk {
     LastLf,
 }
 
-/// A chunked body that two readers could end in different places.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the request's body is not well-formed")]
-pub struct MalformedBody;
+/// The next bytes of a body that are of one kind.
+struct Piece {
+    bytes: usize,
+    /// Whether they are content, or frame it.
+    is_content: bool,
+}
 
-impl RequestBody {
+impl Body {
+    /// A message without a body.
+    pub const NONE: Body = Body::Counted(0);
+
     /// A chunked body from its first byte.
-    pub fn chunked() -> RequestBody {
-        RequestBody::Chunked(Chunk::SIZE)
+    pub const CHUNKED: Body = Body::Chunked(Chunk::SIZE);
+
+    /// Whether all of it was taken.
+    pub fn has_ended(&self) -> bool {
+        *self == Body::NONE
     }
 
-    /// How many of the next `bytes` belong to the request; once it has ended, none.
-    pub fn take(&mut self, bytes: &[u8]) -> Result<usize, MalformedBody> {
+    /// How many of the next `bytes` belong to the message; once it has ended, none.
+    pub fn take(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
-        while taken < bytes.len() {
-            let rest = (bytes.len() - taken) as u64;
-            match self {
-                RequestBody::Endless => return Ok(bytes.len()),
-                RequestBody::Counted(0) => break,
-                RequestBody::Counted(left) => {
-                    let step = rest.min(*left);
-                    *left -= step;
-                    taken += step as usize;
-                }
-                RequestBody::Chunked(Chunk::Data(left)) => {
-                    let step = rest.min(*left);
-                    taken += step as usize;
-                    *self = RequestBody::Chunked(match *left - step {
-                        0 => Chunk::DataCr,
-                        left => Chunk::Data(left),
-                    });
-                }
-                RequestBody::Chunked(chunk) => {
-                    *self = match chunk.after(bytes[taken])? {
-                        Some(next) => RequestBody::Chunked(next),
-                        None => RequestBody::Counted(0),
-                    };
-                    taken += 1;
-                }
-            }
+        while let Some(piece) = self.next_piece(&bytes[taken..]) {
+            taken += piece.bytes;
         }
-        Ok(taken)
+        taken
     }
+
+    /// The same, and leaves in `bytes` only the content of what was taken.
+    pub fn take_content(&mut self, bytes: &mut Vec<u8>) -> usize {
+        let (mut taken, mut kept) = (0, 0);
+        while let Some(piece) = self.next_piece(&bytes[taken..]) {
+            if piece.is_content {
+                bytes.copy_within(taken..taken + piece.bytes, kept);
+                kept += piece.bytes;
+            }
+            taken += piece.bytes;
+        }
+        bytes.truncate(kept);
+        taken
+    }
+
+    /// How much to read at once, so that little of what follows the body comes with it.
+    pub fn readable_bytes(&self) -> usize {
+        match *self {
+            Body::Counted(left) => usize::try_from(left).unwrap_or(usize::MAX),
+            Body::Chunked(Chunk::Data(left)) => {
+                usize::try_from(left).map_or(usize::MAX, |left| left.max(READ_AHEAD_BYTES))
+            }
+            Body::Chunked(_) => READ_AHEAD_BYTES,
+            Body::UntilClose => usize::MAX,
+            Body::Malformed => 0,
+        }
+    }
+
+    /// The next bytes of one kind, of those at hand; nothing where there is none.
+    fn next_piece(&mut self, bytes: &[u8]) -> Option<Piece> {
+        let first = *bytes.first()?;
+        let content = |bytes| Piece {
+            bytes,
+            is_content: true,
+        };
+        match self {
+            Body::Counted(0) | Body::Malformed => None,
+            Body::UntilClose => Some(content(bytes.len())),
+            Body::Counted(left) => {
+                let step = (bytes.len() as u64).min(*left);
+                *left -= step;
+                Some(content(step as usize))
+            }
+            Body::Chunked(Chunk::Data(left)) => {
+                let step = (bytes.len() as u64).min(*left);
+                *self = Body::Chunked(match *left - step {
+                    0 => Chunk::DataCr,
+                    left => Chunk::Data(left),
+                });
+                Some(content(step as usize))
+            }
+            Body::Chunked(Chunk::LastLf) if first == b'\n' => {
+                *self = Body::NONE;
+                Some(Piece::FRAMING)
+            }
+            Body::Chunked(chunk) => match chunk.after(first) {
+                Some(next) => {
+                    *self = Body::Chunked(next);
+                    Some(Piece::FRAMING)
+                }
+                None => {
+                    *self = Body::Malformed;
+                    None
+                }
+            },
+        }
+    }
+}
+
+impl Piece {
+    const FRAMING: Piece = Piece {
+        bytes: 1,
+        is_content: false,
+    };
 }
 
 impl Chunk {
@@ -93,8 +156,8 @@ impl Chunk {
         digits: 0,
     };
 
-    /// What follows a byte that is not of a chunk's data; nothing where the body ends.
-    fn after(self, byte: u8) -> Result<Option<Chunk>, MalformedBody> {
+    /// What follows a byte that is not of a chunk's data; nothing where that byte must not be.
+    fn after(self, byte: u8) -> Option<Chunk> {
         let next = match (self, byte) {
             (Chunk::Size { bytes, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')
                 if digits < SIZE_DIGITS_MAX =>
@@ -105,8 +168,15 @@ impl Chunk {
                     digits: digits + 1,
                 }
             }
-            (Chunk::Size { bytes, digits: 1.. }, b'\r') => Chunk::SizeLf(bytes),
-            (Chunk::Size { bytes, digits: 1.. }, b';' | b' ' | b'\t') => Chunk::Extension(bytes),
+            (Chunk::Size { bytes, digits: 1.. } | Chunk::Space(bytes), b'\r') => {
+                Chunk::SizeLf(bytes)
+            }
+            (Chunk::Size { bytes, digits: 1.. } | Chunk::Space(bytes), b' ' | b'\t') => {
+                Chunk::Space(bytes)
+            }
+            (Chunk::Size { bytes, digits: 1.. } | Chunk::Space(bytes), b';') => {
+                Chunk::Extension(bytes)
+            }
             (Chunk::Extension(bytes), b'\r') => Chunk::SizeLf(bytes),
             (Chunk::Extension(bytes), _) if byte != b'\n' => Chunk::Extension(bytes),
             (Chunk::SizeLf(0), b'\n') => Chunk::TrailerStart,
@@ -117,15 +187,18 @@ impl Chunk {
             (Chunk::Trailer, b'\r') => Chunk::TrailerLf,
             (Chunk::TrailerStart | Chunk::Trailer, _) if byte != b'\n' => Chunk::Trailer,
             (Chunk::TrailerLf, b'\n') => Chunk::TrailerStart,
-            (Chunk::LastLf, b'\n') => return Ok(None),
-            _ => return Err(MalformedBody),
+            _ => return None,
         };
-        Ok(Some(next))
+        Some(next)
     }
 }
 
 /// As many as fit into 64 bits.
 const SIZE_DIGITS_MAX: u8 = 16;
+
+/// Most that is read beyond a chunk whose length is known: the next requests may come with it, and
+/// are held.
+const READ_AHEAD_BYTES: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -134,84 +207,129 @@ mod tests {
 
     const NEXT: &str = "GET http://other/ HTTP/1.1\r\n\r\n";
 
-    /// How much of `bytes` is taken when they come in two pieces.
-    fn taken_in_two(
-        mut body: RequestBody,
-        bytes: &[u8],
-        at: usize,
-    ) -> Result<usize, MalformedBody> {
-        let (first, second) = bytes.split_at(at);
-        Ok(body.take(first)? + body.take(second)?)
-    }
-
     #[test]
     fn a_body_ends_where_its_head_said() {
-        assert_eq!(RequestBody::Counted(0).take(b"GET"), Ok(0));
-        assert_eq!(RequestBody::Counted(4).take(b"bodyGET"), Ok(4));
-        assert_eq!(RequestBody::Endless.take(b"bodyGET"), Ok(7));
+        assert_eq!(Body::NONE.clone().take(b"GET"), 0);
+        assert_eq!(Body::Counted(4).take(b"bodyGET"), 4);
+        assert_eq!(Body::UntilClose.take(b"bodyGET"), 7);
     }
 
     #[test]
     fn a_chunked_body_ends_behind_its_trailers() {
-        for body in [
-            "0\r\n\r\n",
-            "4\r\nbody\r\n0\r\n\r\n",
-            "004;name=\"a b\"\r\nbody\r\nA \r\n0123456789\r\n0\r\n\r\n",
-            "1\r\n\n\r\n0\r\nX-Sum: 1\r\nY: 2\r\n\r\n",
+        for (body, content) in [
+            ("0\r\n\r\n", ""),
+            ("4\r\nbody\r\n0\r\n\r\n", "body"),
+            (
+                "004;name=\"a b\"\r\nbody\r\nA \t;x\r\n0123456789\r\n0 \r\n\r\n",
+                "body0123456789",
+            ),
+            ("1\r\n\n\r\n0\r\nX-Sum: 1\r\nY: 2\r\n\r\n", "\n"),
         ] {
-            let bytes = format!("{body}{NEXT}");
-            let taken = RequestBody::chunked().take(bytes.as_bytes());
-            assert_eq!(taken, Ok(body.len()), "{body:?}");
+            let bytes = format!("{body}{NEXT}").into_bytes();
+            let mut chunks = Body::CHUNKED;
+            assert_eq!(chunks.take(&bytes), body.len(), "{body:?}");
+            assert!(chunks.has_ended());
+            let mut plain = bytes.clone();
+            assert_eq!(Body::CHUNKED.clone().take_content(&mut plain), body.len());
+            assert_eq!(plain, content.as_bytes());
         }
     }
 
+    /// The bytes in front of the first that must not be there are taken.
     #[test]
     fn what_two_readers_could_end_differently_is_refused() {
-        for body in [
-            "\r\n",
-            "x\r\n",
-            "-1\r\n",
-            "+1\r\n",
-            "0x1\r\n",
-            "1\nb",
-            "1;a\nb",
-            "1\rb",
-            "1\r\nbody\r\n",
-            "1\r\nb\n0\r\n\r\n",
-            "0\r\n\n",
-            "0\r\nX: 1\n\r\n",
-            "0\r\nX: 1\rY\r\n\r\n",
-            "00000000000000001\r\n",
+        for (sound, refused) in [
+            ("", "\r\n"),
+            ("", "x\r\n"),
+            ("", "-1\r\n"),
+            ("", "+1\r\n"),
+            ("", " 1\r\n"),
+            ("0", "x1\r\n"),
+            ("1", "\nb"),
+            ("1;a", "\nb"),
+            ("1 ", "2\r\n"),
+            ("1\t", "\nb"),
+            ("1\r", "b"),
+            ("1\r\nb", "ody\r\n"),
+            ("1\r\nb", "\n0\r\n\r\n"),
+            ("0\r\n", "\n"),
+            ("0\r\n\r", "X"),
+            ("0\r\nX: 1", "\n\r\n"),
+            ("0\r\nX: 1\r", "Y\r\n\r\n"),
+            ("0000000000000000", "1\r\n"),
         ] {
-            let taken = RequestBody::chunked().take(body.as_bytes());
-            assert_eq!(taken, Err(MalformedBody), "{body:?}");
+            let mut body = Body::CHUNKED;
+            let bytes = format!("{sound}{refused}");
+            assert_eq!(body.take(bytes.as_bytes()), sound.len(), "{bytes:?}");
+            assert_eq!(body, Body::Malformed, "{bytes:?}");
+            assert_eq!(body.take(b"0\r\n\r\n"), 0, "{bytes:?}");
         }
     }
 
     #[test]
     fn a_chunk_may_have_any_size_that_is_sent() {
-        let mut body = RequestBody::chunked();
+        let mut body = Body::CHUNKED;
         let size = b"ffffffffffffffff\r\n";
-        assert_eq!(body.take(size), Ok(size.len()));
-        assert_eq!(body, RequestBody::Chunked(Chunk::Data(u64::MAX)));
+        assert_eq!(body.take(size), size.len());
+        assert_eq!(body, Body::Chunked(Chunk::Data(u64::MAX)));
+        assert_eq!(body.readable_bytes(), usize::MAX);
+    }
+
+    #[test]
+    fn little_is_read_beyond_a_body() {
+        assert_eq!(Body::Counted(5).readable_bytes(), 5);
+        assert_eq!(Body::CHUNKED.readable_bytes(), READ_AHEAD_BYTES);
+        for left in [1, READ_AHEAD_BYTES, 1 << 20] {
+            let body = Body::Chunked(Chunk::Data(left as u64));
+            assert!(body.readable_bytes() <= left.max(READ_AHEAD_BYTES));
+        }
     }
 
     proptest! {
         #[test]
-        fn pieces_make_no_difference(sizes in prop::collection::vec(1..40_usize, 0..5), cut in 0.0..1.0) {
+        fn pieces_make_no_difference(
+            bytes in prop::collection::vec(any::<u8>(), 0..40),
+            sizes in prop::collection::vec(1..40_usize, 0..5),
+            cuts in prop::collection::vec(0.0..1.0, 0..4),
+        ) {
             let chunks = sizes.iter().map(|&size| format!("{size:x}\r\n{}\r\n", "b".repeat(size)));
-            let body = chunks.collect::<String>() + "0\r\nX: 1\r\n\r\n";
-            let bytes = format!("{body}{NEXT}");
-            let at = (bytes.len() as f64 * cut) as usize;
-            let taken = taken_in_two(RequestBody::chunked(), bytes.as_bytes(), at);
-            prop_assert_eq!(taken, Ok(body.len()));
+            let mut all = (chunks.collect::<String>() + "0\r\nX: 1\r\n\r\n").into_bytes();
+            let sound = all.len();
+            all.extend(NEXT.as_bytes());
+            // Sometimes something else stands in the midst of it.
+            let at = bytes.len() % (all.len() + 1);
+            all.splice(at..at, bytes.iter().copied().skip(1));
+
+            let mut whole = Body::CHUNKED;
+            let taken = whole.take(&all);
+            if bytes.len() < 2 {
+                prop_assert_eq!(taken, sound);
+            }
+            let mut content = all.clone();
+            prop_assert_eq!(Body::CHUNKED.clone().take_content(&mut content), taken);
+
+            let mut cuts: Vec<usize> =
+                cuts.iter().map(|cut| (all.len() as f64 * cut) as usize).collect();
+            cuts.push(all.len());
+            cuts.sort_unstable();
+            let (mut body, mut dechunked, mut from, mut sum, mut plain) =
+                (Body::CHUNKED, Body::CHUNKED, 0, 0, Vec::new());
+            for to in cuts {
+                sum += body.take(&all[from..to]);
+                let mut piece = all[from..to].to_vec();
+                dechunked.take_content(&mut piece);
+                plain.extend(piece);
+                from = to;
+            }
+            prop_assert_eq!(sum, taken);
+            prop_assert_eq!(&body, &whole);
+            prop_assert_eq!(dechunked, whole);
+            prop_assert_eq!(plain, content);
         }
 
         #[test]
         fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            if let Ok(taken) = RequestBody::chunked().take(&bytes) {
-                prop_assert!(taken <= bytes.len());
-            }
+            prop_assert!(Body::CHUNKED.clone().take(&bytes) <= bytes.len());
         }
     }
 }

@@ -1,9 +1,22 @@
-//! Header fields: which of them end at a proxy, and how the others are written anew.
+//! Header fields: room to parse as many as a head has, which of them end at a proxy, and how the
+//! others are written anew.
 
-use httparse::Header;
+use std::collections::HashSet;
 
-/// More than browsers send, few enough for the stack.
-pub const FIELDS_MAX: usize = 128;
+use httparse::{EMPTY_HEADER, Header};
+
+/// As many as most heads have: they are parsed without an allocation.
+const USUAL_FIELDS: usize = 64;
+
+/// Calls `parse` with room for every field that `head` may have, which is one per line. So the
+/// limit on a head's bytes is the only one.
+pub fn with_room<'head, R>(head: &'head [u8], parse: impl FnOnce(&mut [Header<'head>]) -> R) -> R {
+    let lines = head.iter().filter(|&&byte| byte == b'\n').count();
+    match lines <= USUAL_FIELDS {
+        true => parse(&mut [EMPTY_HEADER; USUAL_FIELDS]),
+        false => parse(&mut vec![EMPTY_HEADER; lines]),
+    }
+}
 
 /// Appends one field.
 pub fn push(head: &mut Vec<u8>, name: &str, value: &[u8]) {
@@ -13,19 +26,23 @@ pub fn push(head: &mut Vec<u8>, name: &str, value: &[u8]) {
     head.extend(b"\r\n");
 }
 
-/// Appends those of `fields` that are for the other end, each on one line, and the `Via` that
-/// says who passed them on (RFC 9110, section 7.6); `minor` is the version that they came in.
-pub fn push_end_to_end(head: &mut Vec<u8>, fields: &[Header], minor: u8) {
+/// Appends those of `fields` that are for the other end, but for those named by `without`, and the
+/// `Via` that says who passed them on (RFC 9110, section 7.6); `minor` is the version that they
+/// came in.
+pub fn push_end_to_end(head: &mut Vec<u8>, fields: &[Header], without: &[&str], minor: u8) {
+    let listed = listed_names(fields);
     for field in fields {
-        let is_for_proxy = HOP_BY_HOP
-            .iter()
-            .any(|name| name.eq_ignore_ascii_case(field.name));
-        if is_for_proxy || may_be_listed(field.name) && lists(fields, "Connection", field.name) {
+        if is_one_of(&HOP_BY_HOP, field.name.as_bytes())
+            || is_one_of(without, field.name.as_bytes())
+            || !listed.is_empty() && listed.contains(&field.name.to_ascii_lowercase().into_bytes())
+        {
             continue;
         }
         push(head, field.name, field.value);
     }
-    push(head, "Via", format!("1.{minor} refrain").as_bytes());
+    head.extend(b"Via: 1.");
+    head.extend([b'0' + minor]);
+    head.extend(b" refrain\r\n");
 }
 
 /// The values of all fields of that name.
@@ -34,10 +51,32 @@ pub fn values<'a>(fields: &'a [Header], name: &'a str) -> impl Iterator<Item = &
     fields.iter().filter(named).map(|field| field.value)
 }
 
-/// Whether a field's comma-separated list has this element.
+/// The elements of the comma-separated lists that all fields of that name are together. Empty ones
+/// do not count (RFC 9110, section 5.6.1).
+pub fn elements<'a>(fields: &'a [Header], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    values(fields, name)
+        .flat_map(|value| value.split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|element| !element.is_empty())
+}
+
+/// Whether a field's list has this element.
 pub fn lists(fields: &[Header], name: &str, element: &str) -> bool {
-    let is_element = |item: &[u8]| item.trim_ascii().eq_ignore_ascii_case(element.as_bytes());
-    values(fields, name).any(|value| value.split(|&byte| byte == b',').any(is_element))
+    elements(fields, name).any(|item| item.eq_ignore_ascii_case(element.as_bytes()))
+}
+
+/// Whether who sent these fields, in HTTP/1.`minor`, keeps its connection open for another
+/// message (RFC 9112, section 9.3).
+pub fn keep_open(fields: &[Header], minor: u8) -> bool {
+    let closes = lists(fields, "Connection", "close");
+    !closes && (minor == 1 || lists(fields, "Connection", "keep-alive"))
+}
+
+/// Digits and nothing else, not more than fit.
+pub fn decimal(value: &[u8]) -> Option<u64> {
+    let digits = str::from_utf8(value).ok()?;
+    let is_decimal = value.iter().all(u8::is_ascii_digit);
+    digits.parse().ok().filter(|_| is_decimal)
 }
 
 /// Fields between one end and its proxy, which the other must not see (RFC 9110, section 7.6.1).
@@ -53,8 +92,21 @@ const HOP_BY_HOP: [&str; 8] = [
     "Upgrade",
 ];
 
-/// Whether `Connection` can declare this field to be for the proxy. It must not take away what
-/// frames the body.
-fn may_be_listed(name: &str) -> bool {
-    !name.eq_ignore_ascii_case("Content-Length") && !name.eq_ignore_ascii_case("Transfer-Encoding")
+/// What `Connection` says without naming a field, and the fields that it must not take away, since
+/// they frame the body.
+const NEVER_LISTED: [&str; 3] = ["close", "Content-Length", "Transfer-Encoding"];
+
+/// The further fields that `Connection` declares to be for the proxy, in lower case. In a set,
+/// since both a head's fields and this list may be thousands.
+fn listed_names(fields: &[Header]) -> HashSet<Vec<u8>> {
+    elements(fields, "Connection")
+        .filter(|name| !is_one_of(&HOP_BY_HOP, name) && !is_one_of(&NEVER_LISTED, name))
+        .map(<[u8]>::to_ascii_lowercase)
+        .collect()
+}
+
+fn is_one_of(names: &[&str], name: &[u8]) -> bool {
+    names
+        .iter()
+        .any(|other| other.as_bytes().eq_ignore_ascii_case(name))
 }

@@ -3,15 +3,15 @@
 use std::{io, net::SocketAddr, time::Duration};
 
 use super::Client;
-use crate::{http_proxy::Exchange, refusal::Refusal, target::Target};
+use crate::{refusal::Refusal, target::Target};
 
 impl Client {
     pub(super) async fn forward(self, target: &Target) -> io::Result<()> {
         let (listener, refusals) = (self.listener, self.refusals.clone());
         match self.open(target).await {
-            Ok(flow) => {
+            Ok(opened) => {
                 // Bytes flow before the target has answered: a refusal resets them.
-                if let Some(refusal) = self.run(flow, Vec::new(), Exchange::TUNNEL).await {
+                if let Some(refusal) = self.run(opened.flow, Vec::new()).await {
                     refusals.add(refused(listener, target, refusal));
                 }
                 Ok(())

@@ -1,79 +1,295 @@
-//! Connections of the HTTP proxy's clients.
+//! Connections of the HTTP proxy's clients: one exchange after the other, up to a tunnel or an end.
+//!
+//! A flow to an origin stays open for the client's next request to the same one, and for nobody
+//! else: an origin may know a client by its connection.
 
-use std::{io, time::Duration};
+use std::{future::pending, io, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 
-use super::Client;
-use crate::access;
-use crate::http_proxy::{self, Exchange, ProxyRequest};
+use super::{Client, REQUEST_TIMEOUT};
+use crate::{
+    access,
+    flow::{Ended, FlowHandle, Repeatable, prepare},
+    http_proxy::{self, Exchange, HEAD_BYTES_MAX, HttpProxyError, ProxyRequest, Purpose},
+    refusal::Refusal,
+    target::Target,
+};
+
+/// Room for what a client sends at once. More is made for a head that needs it.
+const READ_BYTES: usize = 4 << 10;
+
+/// How long a client whose connection ends may be silent before it is closed. What it still sends is
+/// read: unread bytes would turn the close into a reset, and the client might lose the answer.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// A flow that the client's next request may use.
+struct Kept {
+    target: Target,
+    flow: FlowHandle,
+}
+
+impl Kept {
+    fn close(self) {
+        self.flow.close();
+    }
+
+    /// Begins an exchange with `target`, if the flow leads there and is of use.
+    fn begin(self, target: &Target, head: &[u8]) -> Option<(FlowHandle, usize)> {
+        let sent = match self.target == *target {
+            true => self.flow.begin(head),
+            false => None,
+        };
+        if sent.is_none() {
+            self.flow.close();
+            return None;
+        }
+        Some((self.flow, sent?))
+    }
+}
 
 impl Client {
     pub(super) async fn http_proxy(mut self) -> io::Result<()> {
+        prepare(&self.tcp);
         let mut received = Vec::new();
-        let request = self.request(&mut received, http_proxy::HEAD_BYTES_MAX, |received| {
-            let Some((request, bytes)) = http_proxy::parse_head(received)? else {
-                return Ok(None);
+        let mut kept = None;
+        let mut deadline = Instant::now() + REQUEST_TIMEOUT;
+        loop {
+            let request = match self.next_head(&mut received, &mut kept, deadline).await? {
+                None => {
+                    kept.into_iter().for_each(Kept::close);
+                    return self.end().await;
+                }
+                Some(Ok(request)) => request,
+                Some(Err(error)) => {
+                    kept.into_iter().for_each(Kept::close);
+                    self.refuse(format!("refused an HTTP client: {error}"));
+                    return self.answer(&error.response()).await;
+                }
             };
-            let login = access::proxy_authorization(&received[..bytes]);
-            Ok(Some(((request, login), bytes)))
-        });
-        let request = match request.await? {
-            Ok((_, login)) if !self.visitor.signs_in_basic(login.as_deref()).await => {
+            let ProxyRequest {
+                target,
+                purpose,
+                credentials,
+            } = request;
+            if !self.visitor.signs_in_basic(credentials.as_deref()).await {
+                kept.into_iter().for_each(Kept::close);
                 return self.answer(access::HTTP_SIGN_IN).await;
             }
-            Ok((mut request, _)) => request.claim(&mut received).map(|()| request),
-            Err(error) => Err(error),
-        };
-        let (target, head, exchange) = match request {
-            Ok(ProxyRequest::Connect { target }) => (target, None, Exchange::TUNNEL),
-            Ok(ProxyRequest::Forward {
-                target,
-                head,
-                exchange,
-            }) => (target, Some(head), exchange),
-            Err(error) => {
-                self.refuse(format!("refused an HTTP client: {error}"));
-                return self.answer(&error.response()).await;
+            if let Err(refusal) = self.request_came() {
+                let response = self.refused(&target, refusal);
+                return self.answer(&response).await;
             }
-        };
-        let early = head.as_deref().unwrap_or_default();
-        match self.open_and_wait(&target, early).await {
-            Ok(opened) => {
-                match head {
-                    None => self.tcp.write_all(http_proxy::TUNNEL_OPEN).await?,
-                    Some(head) => {
-                        let sent = opened.early_bytes;
-                        received.splice(..0, head[sent..].iter().copied());
+            let mut exchange = match purpose {
+                Purpose::Exchange(exchange) => exchange,
+                Purpose::Tunnel => {
+                    kept.into_iter().for_each(Kept::close);
+                    return self.tunnel(&target, received).await;
+                }
+            };
+            let result = self
+                .exchange(&target, &mut exchange, &mut received, kept.take())
+                .await;
+            let (ended, flow) = match result {
+                Ok(ended) => ended,
+                Err(refusal) => {
+                    let response = self.refused(&target, refusal);
+                    return self.answer(response_to(&exchange, &response)).await;
+                }
+            };
+            match ended {
+                Ended::Complete {
+                    flow_stays: true,
+                    client_stays: true,
+                } => kept = Some(Kept { target, flow }),
+                Ended::Complete { client_stays, .. } => {
+                    flow.close();
+                    if !client_stays {
+                        return self.end().await;
                     }
                 }
-                self.run(opened, received, exchange).await;
-                Ok(())
+                Ended::Switched => {
+                    self.run(flow, received).await;
+                    return Ok(());
+                }
+                Ended::Failed { failure, .. } => {
+                    drop(flow);
+                    self.refuse(format!(
+                        "a request through the HTTP proxy to {target} failed: {failure}"
+                    ));
+                    let response = failure.response();
+                    return self.answer(response_to(&exchange, &response)).await;
+                }
+                Ended::Truncated { is_visible: true } => {
+                    drop(flow);
+                    return self.end().await;
+                }
+                // The connection is reset, see `prepare`.
+                Ended::Truncated { is_visible: false } | Ended::ClientFailed => return Ok(()),
             }
-            Err(refusal) => {
-                self.refuse(format!(
-                    "refused a connection through the HTTP proxy to {target}: {refusal}"
-                ));
-                self.answer(&http_proxy::refused_response(refusal, &target))
-                    .await
+            deadline = Instant::now() + REQUEST_TIMEOUT;
+        }
+    }
+
+    /// Reads the head of the client's next request; nothing if none begins before `deadline`. What
+    /// the client sends behind it stays in `received`.
+    async fn next_head(
+        &mut self,
+        received: &mut Vec<u8>,
+        kept: &mut Option<Kept>,
+        mut deadline: Instant,
+    ) -> io::Result<Option<Result<ProxyRequest, HttpProxyError>>> {
+        if received.is_empty() {
+            let is_first = received.capacity() == 0;
+            if received.capacity() > 2 * READ_BYTES {
+                // What one large head needed is not kept for the next.
+                received.shrink_to(0);
+            }
+            received.reserve(READ_BYTES);
+            self.awaits_request();
+            if !self.has_more(received, kept, deadline).await? {
+                return Ok(None);
+            }
+            if !is_first {
+                // The client was idle, and is not slow.
+                deadline = Instant::now() + REQUEST_TIMEOUT;
+            }
+        }
+        let mut searched = 0;
+        loop {
+            // The first bytes show what is not HTTP, which would never have an end. After that it
+            // is enough to look when the head is whole.
+            let is_worth_parsing = searched == 0
+                || received.len() >= HEAD_BYTES_MAX
+                || http_proxy::end_of_head(received, searched).is_some();
+            if is_worth_parsing {
+                match http_proxy::parse_head(received) {
+                    Ok(Some((request, bytes))) => {
+                        received.drain(..bytes);
+                        return Ok(Some(Ok(request)));
+                    }
+                    Ok(None) => {}
+                    Err(error) => return Ok(Some(Err(error))),
+                }
+            }
+            searched = received.len();
+            received.reserve(READ_BYTES);
+            let read = timeout_at(deadline, self.tcp.read_buf(received)).await;
+            if read.map_err(|_| io::ErrorKind::TimedOut)?? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
     }
 
-    /// Answers and closes such that the client sees the answer: unread bytes would turn the
-    /// close into a reset.
+    /// Waits for more of the client, and gives up a flow that is of no use any more.
+    async fn has_more(
+        &mut self,
+        received: &mut Vec<u8>,
+        kept: &mut Option<Kept>,
+        deadline: Instant,
+    ) -> io::Result<bool> {
+        let mut is_over = std::pin::pin!(tokio::time::sleep_until(deadline));
+        loop {
+            let spoiled = async {
+                match kept {
+                    Some(kept) => kept.flow.spoiled().await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                read = self.tcp.read_buf(received) => return Ok(read? > 0),
+                () = spoiled => {}
+                () = &mut is_over => return Ok(false),
+            }
+            kept.take().into_iter().for_each(Kept::close);
+        }
+    }
+
+    /// Has a request answered over the flow that was kept, if it leads there, or over a new one.
+    async fn exchange(
+        &self,
+        target: &Target,
+        exchange: &mut Exchange,
+        received: &mut Vec<u8>,
+        kept: Option<Kept>,
+    ) -> Result<(Ended, FlowHandle), Refusal> {
+        let idle = self.policy.load().timeouts.idle;
+        if let Some((mut flow, sent)) = kept.and_then(|kept| kept.begin(target, &exchange.head)) {
+            let ended = flow
+                .exchange(&self.tcp, received, exchange, sent, idle)
+                .await;
+            let may_repeat = match ended {
+                Ended::Failed { repeatable, .. } => match repeatable {
+                    Repeatable::All => true,
+                    Repeatable::Safe => exchange.may_repeat,
+                    Repeatable::None => false,
+                },
+                _ => false,
+            };
+            if !may_repeat {
+                return Ok((ended, flow));
+            }
+            // The origin has ended an idle connection while the request was on its way (RFC 9112,
+            // section 9.3.1). A new one answers or does not: the request is not sent a third time.
+        }
+        let mut opened = self.open_and_wait(target, &exchange.head).await?;
+        let sent = opened.early_bytes;
+        let ended = opened
+            .flow
+            .exchange(&self.tcp, received, exchange, sent, idle)
+            .await;
+        Ok((ended, opened.flow))
+    }
+
+    async fn tunnel(mut self, target: &Target, received: Vec<u8>) -> io::Result<()> {
+        match self.open_and_wait(target, &[]).await {
+            Ok(opened) => {
+                self.tcp.write_all(http_proxy::TUNNEL_OPEN).await?;
+                self.run(opened.flow, received).await;
+                Ok(())
+            }
+            Err(refusal) => {
+                let response = self.refused(target, refusal);
+                self.answer(&response).await
+            }
+        }
+    }
+
+    fn refused(&self, target: &Target, refusal: Refusal) -> Vec<u8> {
+        self.refuse(format!(
+            "refused a connection through the HTTP proxy to {target}: {refusal}"
+        ));
+        http_proxy::refused_response(refusal, target)
+    }
+
     async fn answer(mut self, response: &[u8]) -> io::Result<()> {
         self.tcp.write_all(response).await?;
+        self.end().await
+    }
+
+    /// Ends the connection such that the client gets all that was written.
+    async fn end(mut self) -> io::Result<()> {
+        socket2::SockRef::from(&self.tcp).set_linger(None)?;
         self.tcp.shutdown().await?;
         let mut discarded = [0; 4096];
-        let draining = async {
-            while self.tcp.read(&mut discarded).await? > 0 {}
-            io::Result::Ok(())
-        };
-        let _ = timeout(Duration::from_secs(1), draining).await;
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
+        while Instant::now() < deadline
+            && let Ok(read) = timeout(LINGER, self.tcp.read(&mut discarded)).await
+            && read? > 0
+        {}
         Ok(())
+    }
+}
+
+/// As much of a response of ours as the request wants: a HEAD has no body.
+fn response_to<'a>(exchange: &Exchange, response: &'a [u8]) -> &'a [u8] {
+    let head_bytes = http_proxy::end_of_head(response, 0).unwrap_or(response.len());
+    match exchange.terms.is_head {
+        true => &response[..head_bytes],
+        false => response,
     }
 }

@@ -5,10 +5,7 @@ use std::io;
 use tokio::io::AsyncWriteExt;
 
 use super::Client;
-use crate::{
-    http_proxy::Exchange,
-    socks5::{self, Method, Socks5Error},
-};
+use crate::socks5::{self, Method, Socks5Error};
 
 impl Client {
     /// The part between the greeting and the request, if the method has one.
@@ -73,10 +70,10 @@ impl Client {
             }
         };
         match self.open_and_wait(&target, &[]).await {
-            Ok(flow) => {
+            Ok(opened) => {
                 let bound = self.tcp.local_addr()?;
                 self.tcp.write_all(&socks5::reply_granted(bound)).await?;
-                self.run(flow, received, Exchange::TUNNEL).await;
+                self.run(opened.flow, received).await;
                 Ok(())
             }
             Err(refusal) => {

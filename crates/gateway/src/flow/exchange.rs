@@ -1,0 +1,420 @@
+//! An exchange of the HTTP proxy over a flow: a request to the origin, its answer to the client.
+//! Between exchanges a flow may wait for the next one.
+
+use std::{
+    future::pending,
+    io,
+    net::Shutdown,
+    pin::pin,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use refrain_proto::{Link, ResetReason};
+use tokio::{net::TcpStream, time::timeout};
+
+use super::{Activity, FlowHandle, SCRATCH, reset_code};
+use crate::{
+    crumbs::Crumbs,
+    http_proxy::{Answer, AnswerError, Body, Exchange, HttpProxyError, Progress},
+    link::Standing,
+};
+
+/// How long an origin has to end its side of a flow that has ended here. Nobody waits for it.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How an exchange ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The client has the whole answer.
+    Complete {
+        /// Whether the flow can carry another exchange.
+        flow_stays: bool,
+        /// Whether the client was told that its connection can.
+        client_stays: bool,
+    },
+    /// The client and the origin speak another protocol from here on.
+    Switched,
+    /// The client has no final answer, and is to get another instead.
+    Failed {
+        failure: Failure,
+        repeatable: Repeatable,
+    },
+    /// The client has a part of the answer, and sees that by itself or not.
+    Truncated { is_visible: bool },
+    /// The client's connection failed.
+    ClientFailed,
+}
+
+/// Why an exchange failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// On the origin's side.
+    #[error(transparent)]
+    Answer(AnswerError),
+    /// On the client's.
+    #[error(transparent)]
+    Request(HttpProxyError),
+}
+
+impl Failure {
+    /// The response instead of the answer.
+    pub(crate) fn response(&self) -> Vec<u8> {
+        match self {
+            Failure::Answer(error) => error.response(),
+            Failure::Request(error) => error.response(),
+        }
+    }
+}
+
+/// Which requests may be sent again over another flow, after this one failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeatable {
+    /// All: nothing was sent.
+    All,
+    /// Those that change nothing: the flow ended before a byte of an answer.
+    Safe,
+    /// None.
+    None,
+}
+
+/// Why an exchange stops before its answer is complete.
+enum Stop {
+    Client(io::Error),
+    /// The flow is over, or nothing moves on it.
+    Flow(AnswerError),
+    /// The request's body has no one reading.
+    MalformedRequest,
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Stop {
+        Stop::Client(error)
+    }
+}
+
+impl FlowHandle {
+    /// Begins another exchange over a flow that was left open. Says how much of the request's head
+    /// was sent; nothing where the flow is no longer as quiet as it was left.
+    pub(crate) fn begin(&self, head: &[u8]) -> Option<usize> {
+        self.link.with(|link, now| {
+            self.is_quiet(link)
+                .then(|| link.write_and_confirm(now, self.id, head))
+        })
+    }
+
+    /// Waits until a flow that was left open is of no use any more: the origin has ended it, or
+    /// said something that it was not asked for, or the link takes no new flows.
+    pub(crate) async fn spoiled(&self) {
+        let disturbed = async {
+            while self.link.with(|link, _| self.is_quiet(link)) {
+                self.signals.readable.notified().await;
+            }
+        };
+        tokio::select! {
+            () = disturbed => {}
+            _ = self.signals.over() => {}
+            () = self.link.draining() => {}
+        }
+    }
+
+    /// Whether a flow is open and nothing has come on it. What has come is lost.
+    fn is_quiet(&self, link: &mut Link) -> bool {
+        let mut unasked = Vec::new();
+        link.take_ready(self.id, &mut unasked);
+        unasked.is_empty() && !link.take_end(self.id) && link.is_open(self.id)
+    }
+
+    /// Sends a request, of whose head `sent` bytes have gone, and passes the answer to the client.
+    /// `received` is what has come of the client behind the head; what is left there belongs to its
+    /// next request.
+    pub(crate) async fn exchange(
+        &mut self,
+        client: &TcpStream,
+        received: &mut Vec<u8>,
+        exchange: &mut Exchange,
+        sent: usize,
+        idle: Duration,
+    ) -> Ended {
+        let activity = Activity::new();
+        let mut answer = Answer::new(exchange.terms);
+        let steps = Steps {
+            is_begun: AtomicBool::new(sent > 0),
+            ..Steps::default()
+        };
+        let head = &exchange.head[sent..];
+        let both = self.both(
+            client,
+            (head, received, &mut exchange.body),
+            &mut answer,
+            &steps,
+            &activity,
+        );
+        let stop = tokio::select! {
+            biased;
+            result = both => result.err(),
+            () = activity.idle_for(idle) => Some(Stop::Flow(AnswerError::TimedOut)),
+        };
+        let progress = match stop {
+            None => answer.progress(),
+            // What the client has not got of an answer is missing, whatever came of it here.
+            Some(_) if steps.is_writing.load(Ordering::Relaxed) => {
+                Progress::Truncated { is_visible: false }
+            }
+            Some(_) => answer.broken(),
+        };
+        if answer.has_excess() {
+            // Whatever it was, it is not for this client, and what follows it neither.
+            self.reset(reset_code::GATEWAY);
+        }
+        let is_whole = steps.is_whole.load(Ordering::Relaxed);
+        let is_half_closed = steps.is_half_closed.load(Ordering::Relaxed);
+        match (stop, progress) {
+            (Some(Stop::Client(error)), _) => {
+                tracing::debug!(flow = self.id.0, %error, "a client's connection failed");
+                self.reset(reset_code::APPLICATION);
+                Ended::ClientFailed
+            }
+            (stop, Progress::Complete) => Ended::Complete {
+                flow_stays: stop.is_none() && is_whole && !is_half_closed && answer.origin_stays(),
+                client_stays: is_whole && answer.client_stays(),
+            },
+            // One that has ended its side can say nothing in another protocol.
+            (_, Progress::Switched) if is_half_closed => Ended::Truncated { is_visible: false },
+            (_, Progress::Switched) => Ended::Switched,
+            (_, Progress::Truncated { is_visible }) => Ended::Truncated { is_visible },
+            (_, Progress::Awaited | Progress::Passing) => Ended::Truncated { is_visible: false },
+            (stop, Progress::Failed(error)) => {
+                let failure = match stop {
+                    None => Failure::Answer(error),
+                    Some(Stop::Flow(error)) => Failure::Answer(error),
+                    Some(_) => Failure::Request(HttpProxyError::BodyLength),
+                };
+                let repeatable = match failure {
+                    _ if !steps.is_begun.load(Ordering::Relaxed) => Repeatable::All,
+                    _ if answer.has_begun() => Repeatable::None,
+                    // The origin may still be at it.
+                    Failure::Answer(AnswerError::TimedOut) | Failure::Request(_) => {
+                        Repeatable::None
+                    }
+                    Failure::Answer(_) => Repeatable::Safe,
+                };
+                Ended::Failed {
+                    failure,
+                    repeatable,
+                }
+            }
+        }
+    }
+
+    /// Sends and answers at the same time, until the client has the answer and its request has
+    /// been sent, or neither can be.
+    async fn both(
+        &self,
+        client: &TcpStream,
+        (head, received, body): (&[u8], &mut Vec<u8>, &mut Body),
+        answer: &mut Answer,
+        steps: &Steps,
+        activity: &Activity,
+    ) -> Result<(), Stop> {
+        let mut answering = pin!(self.pass_answer(client, answer, steps, activity));
+        let mut sending = pin!(async {
+            self.send_head(client, head, steps).await?;
+            self.send_body(client, received, body, steps, activity)
+                .await
+        });
+        let mut watching = pin!(self.watch(client, steps));
+        let mut is_sending = true;
+        let progress = loop {
+            tokio::select! {
+                biased;
+                result = &mut sending, if is_sending => {
+                    result?;
+                    is_sending = false;
+                }
+                result = &mut answering => break result?,
+                error = &mut watching, if !is_sending => return Err(error.into()),
+            }
+        };
+        if is_sending && progress == Progress::Complete {
+            // The answer says that the connection ends, so the client sees its end; and the
+            // origin may still want the rest.
+            socket2::SockRef::from(client).shutdown(Shutdown::Write)?;
+            tokio::select! {
+                result = sending => result?,
+                _ = self.signals.over() => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn send_head(&self, client: &TcpStream, head: &[u8], steps: &Steps) -> Result<(), Stop> {
+        if !head.is_empty() {
+            self.room(client).await?;
+            steps.is_begun.store(true, Ordering::Relaxed);
+            self.write_all(client, head).await?;
+        }
+        Ok(())
+    }
+
+    /// From the client to the link, up to the body's end.
+    async fn send_body(
+        &self,
+        client: &TcpStream,
+        received: &mut Vec<u8>,
+        body: &mut Body,
+        steps: &Steps,
+        activity: &Activity,
+    ) -> Result<(), Stop> {
+        let own = body.take(received);
+        let own: Vec<u8> = received.drain(..own).collect();
+        self.write_all(client, &own).await?;
+        drop(own);
+        let mut crumbs = Crumbs::default();
+        while !body.has_ended() {
+            if *body == Body::Malformed {
+                return Err(Stop::MalformedRequest);
+            }
+            let room = self.room(client).await?;
+            client.readable().await?;
+            let read = SCRATCH.with_borrow_mut(|buffer| {
+                let wanted = room.min(buffer.len()).min(body.readable_bytes());
+                let read = client.try_read(&mut buffer[..wanted])?;
+                let own = body.take(&buffer[..read]);
+                received.extend(&buffer[own..read]);
+                let taken = self
+                    .link
+                    .with(|link, now| link.write_and_confirm(now, self.id, &buffer[..own]));
+                Ok::<_, io::Error>((read, buffer[taken..own].to_vec()))
+            });
+            match read {
+                Ok((0, _)) => {
+                    // The origin sees that the body is not whole.
+                    self.half_close(steps);
+                    return Ok(());
+                }
+                Ok((read, left)) => {
+                    activity.note();
+                    self.write_all(client, &left).await?;
+                    crumbs.after_read(read).await;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        steps.is_whole.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Passes a client's end on: it may have lost interest. Returns when its connection failed.
+    async fn watch(&self, client: &TcpStream, steps: &Steps) -> io::Error {
+        match client.peek(&mut [0]).await {
+            Ok(0) => self.half_close(steps),
+            // The next request.
+            Ok(_) => {}
+            Err(error) => return error,
+        }
+        pending().await
+    }
+
+    fn half_close(&self, steps: &Steps) {
+        steps.is_half_closed.store(true, Ordering::Relaxed);
+        self.link.with(|link, _| link.finish(self.id));
+    }
+
+    /// From the link to the client, up to the answer's end.
+    async fn pass_answer(
+        &self,
+        client: &TcpStream,
+        answer: &mut Answer,
+        steps: &Steps,
+        activity: &Activity,
+    ) -> Result<Progress, Stop> {
+        let mut buffer = Vec::new();
+        loop {
+            let finished = self.take(&mut buffer);
+            let came = buffer.len();
+            if came > 0 {
+                activity.note();
+                answer.pass(&mut buffer, steps.is_whole.load(Ordering::Relaxed));
+            }
+            if finished {
+                answer.finish();
+            }
+            steps.is_writing.store(true, Ordering::Relaxed);
+            self.pass_on(client, &buffer, came, activity).await?;
+            steps.is_writing.store(false, Ordering::Relaxed);
+            match answer.progress() {
+                Progress::Awaited | Progress::Passing if came > 0 => {}
+                // Only here: what has come is the client's, also when the flow is over.
+                Progress::Awaited | Progress::Passing => tokio::select! {
+                    biased;
+                    result = self.readable(client) => result?,
+                    standing = self.signals.over() => return Err(Stop::Flow(error_of(&standing))),
+                },
+                progress => return Ok(progress),
+            }
+        }
+    }
+
+    /// Ends a flow whose exchange is over: what was sent arrives, and the origin has a moment to
+    /// end its side. If it says more instead, or takes longer, the flow is reset.
+    pub(crate) fn close(self) {
+        if self.is_over {
+            return;
+        }
+        self.link.with(|link, _| link.finish(self.id));
+        tokio::spawn(self.closing());
+    }
+
+    async fn closing(mut self) {
+        let ended = timeout(CLOSE_TIMEOUT, self.other_end()).await;
+        self.is_over = ended.unwrap_or(false);
+    }
+
+    /// Waits for the origin's end; false if it says something first.
+    async fn other_end(&self) -> bool {
+        let mut unasked = Vec::new();
+        loop {
+            let finished = self.take(&mut unasked);
+            if finished || !unasked.is_empty() {
+                return finished && unasked.is_empty();
+            }
+            tokio::select! {
+                () = self.signals.readable.notified() => {}
+                _ = self.signals.over() => return true,
+            }
+        }
+    }
+
+    fn reset(&mut self, code: u8) {
+        self.link.with(|link, _| link.reset(self.id, code));
+        self.is_over = true;
+    }
+}
+
+/// How far an exchange has come, for those who are to know when it stops.
+#[derive(Default)]
+struct Steps {
+    /// Something of the request was sent.
+    is_begun: AtomicBool,
+    /// All of it was sent.
+    is_whole: AtomicBool,
+    /// The origin was told that nothing else comes.
+    is_half_closed: AtomicBool,
+    /// The client has not yet got all that came of the answer.
+    is_writing: AtomicBool,
+}
+
+/// What a flow's end means to somebody who waits for an answer.
+fn error_of(standing: &Standing) -> AnswerError {
+    match standing {
+        Standing::Reset(ResetReason::ByPeer(reset_code::APPLICATION)) => AnswerError::Reset,
+        Standing::Reset(ResetReason::ByPeer(reset_code::IDLE)) => AnswerError::TimedOut,
+        Standing::Reset(ResetReason::LaneLost) => AnswerError::LinkBroken,
+        Standing::Reset(ResetReason::ByPeer(_) | ResetReason::Misconfirmed)
+        | Standing::Refused(_)
+        | Standing::Opening
+        | Standing::Open => AnswerError::EndedByPeer,
+    }
+}
