@@ -74,12 +74,6 @@ pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     }
     writeln!(out)?;
     traffic(&status.peers).print(out)?;
-    if status.peers.iter().any(|peer| overhead(&peer.sent) < 0) {
-        writeln!(
-            out,
-            "overhead below 0: bytes that are encoded, and wait to leave"
-        )?;
-    }
     writeln!(out)?;
     match status.flows.as_slice() {
         [] => writeln!(out, "no open flows"),
@@ -234,7 +228,7 @@ fn left(counts: &Direction) -> i64 {
     counts.app_bytes as i64 - saved
 }
 
-/// What the link costs by itself; less than nothing while bytes that were encoded wait to leave.
+/// What the link costs by itself, and bytes on their way, which count once they have come.
 fn overhead(counts: &Direction) -> i64 {
     counts.link_bytes as i64 - left(counts)
 }
@@ -243,11 +237,11 @@ fn overhead(counts: &Direction) -> i64 {
 /// the share that was saved.
 fn sum(counts: &Direction) -> [String; 7] {
     let predicted = counts.prediction_saved_bytes as i64;
-    let (left, overhead) = (left(counts), overhead(counts));
+    let overhead = overhead(counts);
     // A share says nothing about a link that has carried less than it costs by itself.
     let saved = match counts.app_bytes as i64 > overhead {
         true => percent(
-            counts.app_bytes as f64 - left.max(counts.link_bytes as i64) as f64,
+            counts.app_bytes as f64 - counts.link_bytes as f64,
             counts.app_bytes as f64,
         ),
         false => "-".to_owned(),
@@ -319,9 +313,6 @@ mod tests {
                 "7.00 MB", "0  B", "-3.30 MB", "-250 kB", "+50.0 kB", "3.50 MB", "50.0 %"
             ]
         );
-        // What waits to leave is not saved.
-        counts.link_bytes = 3_000_000;
-        assert_eq!(sum(&counts)[4..], ["-450 kB", "3.00 MB", "50.7 %"]);
         // What does not shrink costs its overhead, and that is a share worth showing.
         (counts.matching_saved_bytes, counts.zstd_saved_bytes) = (0, -3_000);
         counts.link_bytes = 7_013_000;

@@ -13,7 +13,8 @@
 //!   lane           varint   number of this lane, never used twice in a link
 //!   send cache     varint   bytes of cache that this end can keep as a sender
 //!   receive cache  varint   bytes of cache that this end can keep as a receiver
-//!   features       1        1: takes offers; 2: makes offers, on the terms that follow
+//!   features       1        1: takes offers; 2: makes offers, on the terms that follow;
+//!                           4: counts confirmations as it counts blocks
 //!   mask           1        bits of the PACK mask of its chunks
 //! ```
 //!
@@ -57,10 +58,13 @@ pub struct Hello {
     pub takes_offers: bool,
     /// On which terms this end, as a receiver, makes offers, if it does.
     pub offers: Option<OfferTerms>,
+    /// Whether this end's counts of a lane's blocks include confirmations, if the other end's do.
+    pub counts_confirmations: bool,
 }
 
 const TAKES_OFFERS: u8 = 1;
 const MAKES_OFFERS: u8 = 2;
+const COUNTS_CONFIRMATIONS: u8 = 4;
 
 /// Why a hello is none that this end can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,6 +100,7 @@ impl Hello {
             receive_cache_bytes: 0,
             takes_offers: false,
             offers: None,
+            counts_confirmations: false,
         }
     }
 
@@ -107,14 +112,13 @@ impl Hello {
         push_varint(&mut body, u64::from(self.lane));
         push_varint(&mut body, self.send_cache_bytes);
         push_varint(&mut body, self.receive_cache_bytes);
-        let takes = if self.takes_offers { TAKES_OFFERS } else { 0 };
-        match &self.offers {
-            None => body.push(takes),
-            Some(terms) => {
-                body.push(takes | MAKES_OFFERS);
-                body.push(terms.mask.count());
-            }
-        }
+        let feature = |is_there: bool, bit: u8| if is_there { bit } else { 0 };
+        body.push(
+            feature(self.takes_offers, TAKES_OFFERS)
+                | feature(self.offers.is_some(), MAKES_OFFERS)
+                | feature(self.counts_confirmations, COUNTS_CONFIRMATIONS),
+        );
+        body.extend(self.offers.map(|terms| terms.mask.count()));
 
         out.extend(MAGIC);
         out.extend([WIRE_VERSION_OLDEST, WIRE_VERSION]);
@@ -174,6 +178,7 @@ impl Hello {
             receive_cache_bytes,
             takes_offers: features & TAKES_OFFERS != 0,
             offers,
+            counts_confirmations: features & COUNTS_CONFIRMATIONS != 0,
         };
         (hello.instance != 0).then_some(hello)
     }
@@ -193,6 +198,7 @@ mod tests {
             receive_cache_bytes: 128 << 20,
             takes_offers: true,
             offers: Some(OfferTerms::default()),
+            counts_confirmations: true,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a link counts: counters never fall.
+//! What a link counts: counters never fall, and both ends of a link agree on what crossed it.
 
 use refrain_proto::{
     counters::{LayerCounters, PredictionCounters},
@@ -113,6 +113,19 @@ impl Counters {
     fn add(&mut self, of: &str, name: &str, value: u64) {
         self.0.push((format!("{of}.{name}"), value));
     }
+}
+
+/// The first counter of what crossed the link on which its ends disagree, with what its sender
+/// and its receiver counted.
+pub(crate) fn disagreement(
+    sent: &LayerCounters,
+    received: &LayerCounters,
+) -> Option<(&'static str, u64, u64)> {
+    let pairs = layer_counters(sent)
+        .into_iter()
+        .zip(layer_counters(received));
+    let mut pairs = pairs.map(|((name, sent), (_, received))| (name, sent, received));
+    pairs.find(|(_, sent, received)| sent != received)
 }
 
 fn layer_counters(layers: &LayerCounters) -> [(&'static str, u64); 8] {

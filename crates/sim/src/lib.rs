@@ -5,7 +5,7 @@
 //! the gateway, in the way that their documentation asks for, and holds them to two
 //! promises. P1: delivered bytes equal sent bytes, or the flow ends with an error. And
 //! nothing waits for ever: once nothing breaks any more, all flows end, and both ends
-//! agree on every block. Counters never fall.
+//! agree on every block, and on what they counted. Counters never fall.
 //!
 //! ```text
 //! schedule    what happens next

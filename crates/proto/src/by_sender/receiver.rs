@@ -90,6 +90,13 @@ impl Receiver {
         self.lanes.get(&lane).map_or(0, |lane| lane.blocks_applied)
     }
 
+    /// A confirmation came on `lane`, and counts as a block does.
+    pub(crate) fn count_confirmation(&mut self, lane: LaneId) {
+        if let Some(lane) = self.lanes.get_mut(&lane) {
+            lane.blocks_applied += 1;
+        }
+    }
+
     /// Applies a block, which lies at `offset` in its flow, and appends its plain bytes to
     /// `plain`.
     pub(crate) fn receive(

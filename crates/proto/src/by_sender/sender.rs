@@ -34,13 +34,15 @@ pub(crate) struct Sender {
     encoded: EncodedBlock,
     outstanding_blocks: usize,
     level: i32,
+    /// What the receiver is known to have.
+    delivered: LayerCounters,
 }
 
 /// What the sender knows of one lane, alive, or dead and not yet settled.
 struct SendLane {
     tokens: Compressor,
     literals: Compressor,
-    /// Blocks sent and not acknowledged, in order.
+    /// Blocks sent and not acknowledged, in order; confirmations too, if both ends count them.
     outstanding: VecDeque<Outstanding>,
     outstanding_bytes: usize,
     blocks_acked: u64,
@@ -48,12 +50,19 @@ struct SendLane {
     logged_end: LogPosition,
 }
 
-/// A block on its way.
+/// A block on its way, or a confirmation. What it counts for is counted when it arrived: it may
+/// be lost with its lane, and then the receiver has not counted it either.
 #[derive(Clone, Copy)]
 struct Outstanding {
-    /// Where it lies in the log; `None` for a bypassed one.
+    /// Where it lies in the log; `None` for a bypassed one, and for a confirmation.
     start: Option<LogPosition>,
-    frame_bytes: usize,
+    is_block: bool,
+    is_bypassed: bool,
+    plain_bytes: u32,
+    region_bytes: u32,
+    stream_bytes: u32,
+    packed_bytes: u32,
+    frame_bytes: u32,
 }
 
 /// How a block travels.
@@ -95,6 +104,7 @@ impl Sender {
             encoded: EncodedBlock::default(),
             outstanding_blocks: 0,
             level,
+            delivered: LayerCounters::default(),
         }
     }
 
@@ -141,6 +151,36 @@ impl Sender {
     /// Whether one more block may be outstanding at all.
     pub(crate) fn has_room_for_a_block(&self) -> bool {
         self.outstanding_blocks < OUTSTANDING_BLOCKS_MAX
+    }
+
+    /// What the receiver is known to have.
+    pub(crate) fn delivered(&self) -> LayerCounters {
+        self.delivered
+    }
+
+    /// A confirmation that stands for `plain` bytes leaves on `lane`, in a frame of `frame` bytes.
+    pub(crate) fn confirm(&mut self, lane: LaneId, plain: u64, frame: usize, is_counted: bool) {
+        let lane = self
+            .lanes
+            .get_mut(&lane)
+            .expect("confirmations are sent on open lanes");
+        if !is_counted {
+            // The other end will not say that it came.
+            self.delivered.count_confirmed(plain, frame);
+            return;
+        }
+        lane.outstanding.push_back(Outstanding {
+            start: None,
+            is_block: false,
+            is_bypassed: false,
+            plain_bytes: plain as u32,
+            region_bytes: 0,
+            stream_bytes: 0,
+            packed_bytes: 0,
+            frame_bytes: frame as u32,
+        });
+        lane.outstanding_bytes += frame;
+        self.outstanding_blocks += 1;
     }
 
     /// Encodes `plain`, the bytes of `flow` at `offset`, onto `lane`; appends its frame to
@@ -199,21 +239,21 @@ impl Sender {
             literals,
         }
         .write(out);
-        counters.count_block(
-            plain.len(),
-            self.encoded.region_bytes,
-            self.encoded.tokens.len() + self.encoded.literals.len(),
-            tokens.bytes.len() + literals.bytes.len(),
-            out.len() - frame_start,
-            at.is_none(),
-        );
+        let block = Outstanding {
+            start: at,
+            is_block: true,
+            is_bypassed: at.is_none(),
+            plain_bytes: plain.len() as u32,
+            region_bytes: self.encoded.region_bytes as u32,
+            stream_bytes: (self.encoded.tokens.len() + self.encoded.literals.len()) as u32,
+            packed_bytes: (tokens.bytes.len() + literals.bytes.len()) as u32,
+            frame_bytes: (out.len() - frame_start) as u32,
+        };
+        block.count(counters);
         if let Some(at) = at {
             lane.logged_end = at + plain.len() as u64;
         }
-        lane.outstanding.push_back(Outstanding {
-            start: at,
-            frame_bytes: out.len() - frame_start,
-        });
+        lane.outstanding.push_back(block);
         lane.outstanding_bytes += out.len() - frame_start;
         self.outstanding_blocks += 1;
         Sent {
@@ -240,7 +280,8 @@ impl Sender {
         }
         for block in lane.outstanding.drain(..news as usize) {
             self.outstanding_blocks -= 1;
-            lane.outstanding_bytes -= block.frame_bytes;
+            lane.outstanding_bytes -= block.frame_bytes as usize;
+            block.count(&mut self.delivered);
             if let Some(start) = block.start {
                 self.books.applied(start);
             }
@@ -292,6 +333,23 @@ impl Sender {
 
     pub(crate) fn cache_filled_bytes(&self) -> u64 {
         self.encoder.as_ref().map_or(0, |encoder| encoder.head().0)
+    }
+}
+
+impl Outstanding {
+    fn count(&self, counters: &mut LayerCounters) {
+        if !self.is_block {
+            counters.count_confirmed(self.plain_bytes.into(), self.frame_bytes as usize);
+            return;
+        }
+        counters.count_block(
+            self.plain_bytes as usize,
+            self.region_bytes as usize,
+            self.stream_bytes as usize,
+            self.packed_bytes as usize,
+            self.frame_bytes as usize,
+            self.is_bypassed,
+        );
     }
 }
 

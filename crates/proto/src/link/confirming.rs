@@ -120,7 +120,9 @@ impl Link {
         let state = self.lanes.get(&lane)?;
         // On a slow link all that leaves at once may be a short block.
         let ahead_max = CONFIRMED_AHEAD_BYTES.min(self.config.block_bytes_max / 2);
-        if !state.is_up || state.control.len() >= ahead_max || self.is_lossy() {
+        let caches = self.caches.as_ref();
+        let is_full = !caches.is_some_and(|caches| caches.sender.has_room_for_a_block());
+        if !state.is_up || is_full || state.control.len() >= ahead_max || self.is_lossy() {
             return None;
         }
         let Step::Confirm {
@@ -151,7 +153,7 @@ impl Link {
         len: usize,
         out: &mut Vec<u8>,
     ) {
-        let Some(flow) = self.flows.get_mut(&id) else {
+        let (Some(flow), Some(caches)) = (self.flows.get_mut(&id), &mut self.caches) else {
             return;
         };
         let offset = flow.send.counters.app_bytes;
@@ -172,7 +174,10 @@ impl Link {
         flow.send.lane = lane;
         self.pending_bytes -= waited;
         flow.send.counters.count_confirmed(len as u64, frame_bytes);
-        self.totals.sent.count_confirmed(len as u64, frame_bytes);
+        let is_counted = self.counts_confirmations;
+        caches
+            .sender
+            .confirm(lane, len as u64, frame_bytes, is_counted);
     }
 
     /// The receiver of a flow that this end sends on offers what it expects.

@@ -205,7 +205,7 @@ impl Link {
                 Ok(())
             }
             Frame::Offer(ref frame) => self.offers_came(lane, frame),
-            Frame::Confirm(ref frame) => self.confirmation_came(lane, frame),
+            Frame::Confirm(ref frame) => self.confirmation_came(now, lane, frame),
             Frame::Withdrawn {
                 flow,
                 below,

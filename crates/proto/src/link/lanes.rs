@@ -254,6 +254,7 @@ impl Link {
             receive_cache_bytes: self.config.cache_bytes(self.config.receive_cache),
             takes_offers: self.config.mode.predicts(),
             offers: self.history.as_ref().map(LinkHistory::terms),
+            counts_confirmations: self.config.mode.predicts(),
         };
         if let Some(state) = self.lanes.get_mut(&lane) {
             hello.write(&mut state.control);
@@ -298,6 +299,7 @@ impl Link {
         caches.sender.open_lane(lane);
         caches.receiver.open_lane(lane);
         self.agree_on_offers(hello);
+        self.counts_confirmations = hello.counts_confirmations && self.config.mode.predicts();
         let Some(state) = self.lanes.get_mut(&lane) else {
             return;
         };

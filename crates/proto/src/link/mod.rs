@@ -145,6 +145,8 @@ pub struct Link {
     history: Option<LinkHistory>,
     /// What this end's senders need to check offers, if both ends want that.
     offer_check: Option<(OfferTerms, OfferKey)>,
+    /// Whether both ends count confirmations as they count blocks.
+    counts_confirmations: bool,
     /// Offers that this end's senders keep, of all flows.
     offers_kept: usize,
     /// Flows that are to be looked at again.
@@ -180,7 +182,6 @@ struct WindowWait {
 /// Sums over all flows and lanes that ever were.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
-    sent: LayerCounters,
     received: LayerCounters,
     /// As their senders count them, and as their receivers do.
     offers_taken: PredictionCounters,
@@ -370,6 +371,7 @@ impl Link {
                 .filter(|_| config.mode.predicts())
                 .map(LinkHistory::new),
             offer_check: None,
+            counts_confirmations: false,
             offers_kept: 0,
             wake_ups: Vec::new(),
             effort: EffortControl::new(config.effort),

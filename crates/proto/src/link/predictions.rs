@@ -14,6 +14,7 @@ use crate::{
     frame::{ConfirmFrame, FlowId, Frame, LaneId, OfferFrame, OfferList},
     hello::Hello,
     limits::CREDIT_BYTES_MAX,
+    moment::Moment,
     traffic::TrafficClass,
 };
 
@@ -106,6 +107,7 @@ impl Link {
     /// The sender of a flow confirms what this end offered.
     pub(super) fn confirmation_came(
         &mut self,
+        now: Moment,
         lane: LaneId,
         frame: &ConfirmFrame,
     ) -> Result<(), Fault> {
@@ -120,6 +122,8 @@ impl Link {
         let strand = state.strand(frame.flow, self.config.flows_max)?;
         let offset = strand.locate(frame.offset, len);
         let Some(flow) = self.flows.get_mut(&frame.flow) else {
+            // Its sender has not heard of the flow's end.
+            self.count_confirmation(now, lane, frame);
             return Ok(());
         };
         let is_next = flow.receive.admit(lane, offset, len)?;
@@ -135,6 +139,7 @@ impl Link {
             }
             Err(Unconfirmed::Mismatch) => {
                 predictions.distrust(frame, history);
+                self.count_confirmation(now, lane, frame);
                 self.misconfirmed(frame.flow);
                 return Ok(());
             }
@@ -142,8 +147,21 @@ impl Link {
         self.totals
             .offers_made
             .add(&predictions.counters.since(&counted));
+        self.count_confirmation(now, lane, frame);
         self.place_confirmed(frame, offset, is_next, chunks);
         Ok(())
+    }
+
+    /// A confirmation is counted as its sender does, whatever becomes of it.
+    fn count_confirmation(&mut self, now: Moment, lane: LaneId, frame: &ConfirmFrame) {
+        let frame_bytes = frame.wire_bytes();
+        self.totals.received.count_confirmed(frame.len, frame_bytes);
+        if self.counts_confirmations
+            && let Some(caches) = &mut self.caches
+        {
+            caches.receiver.count_confirmation(lane);
+            self.acknowledge_soon(now, lane, 0);
+        }
     }
 
     /// Delivers the chunks of a confirmed run.
@@ -170,9 +188,9 @@ impl Link {
         if let Some(predictions) = &mut receive.predictions {
             predictions.placed(offset, chunks);
         }
-        let frame_bytes = frame.wire_bytes();
-        receive.counters.count_confirmed(frame.len, frame_bytes);
-        self.totals.received.count_confirmed(frame.len, frame_bytes);
+        receive
+            .counters
+            .count_confirmed(frame.len, frame.wire_bytes());
         self.early_runs -= receive.bytes.early_runs();
         if is_next {
             receive.bytes.appended(frame.len as usize);

@@ -68,7 +68,7 @@ pub struct LinkStatus {
 /// One direction of a link as it stands.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DirectionStatus {
-    /// Bytes by layer.
+    /// Bytes by layer, counted where the receiver is known to have them, or has them.
     pub layers: LayerCounters,
     /// Bytes on all lanes: blocks and control, inside of the lanes' encryption.
     pub link_bytes: u64,
@@ -143,7 +143,6 @@ impl Link {
     #[must_use]
     pub fn status(&self, now: Moment) -> LinkStatus {
         let mut sent = DirectionStatus {
-            layers: self.totals.sent,
             link_bytes: self.totals.link_bytes_sent,
             ..DirectionStatus::default()
         };
@@ -156,6 +155,7 @@ impl Link {
         if let Some(caches) = &self.caches {
             let bytes =
                 |cache: Option<CacheGeometry>| cache.map_or(0, |cache| cache.cache_bytes() as u64);
+            sent.layers = caches.sender.delivered();
             sent.cache_bytes = bytes(caches.send_geometry);
             sent.cache_filled_bytes = caches.sender.cache_filled_bytes().min(sent.cache_bytes);
             sent.outstanding_bytes = caches.sender.books().outstanding_bytes();

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use super::{Event, LaneFault, Link, WindowWait, lanes::Lane};
+use super::{Caches, Event, LaneFault, Link, WindowWait, lanes::Lane};
 use crate::{
     by_receiver::sender::Step,
     by_sender::sender::Passage,
@@ -224,6 +224,15 @@ impl Link {
             }
             return Turn::Sent;
         }
+        let is_full = |caches: &Caches| !caches.sender.has_room_for_a_block();
+        if self.caches.as_ref().is_some_and(is_full)
+            && self
+                .flows
+                .get(&id)
+                .is_some_and(|flow| !flow.send.pending.is_empty())
+        {
+            return Turn::Wait;
+        }
         let len = match self.step(now, id, &[]) {
             Step::Send(len) => len.min(self.config.block_bytes_max),
             Step::Wait(until) => {
@@ -318,9 +327,6 @@ impl Link {
         len: usize,
     ) -> Option<Passage> {
         let caches = self.caches.as_ref()?;
-        if !caches.sender.has_room_for_a_block() {
-            return None;
-        }
         let compress = class == TrafficClass::Ordinary && self.config.mode.compresses();
         let Some(geometry) = caches
             .send_geometry
@@ -405,7 +411,6 @@ impl Link {
         flow.send.lane = lane;
         self.pending_bytes -= len;
         flow.send.counters.add(&counted);
-        self.totals.sent.add(&counted);
         if let (Some(at), true) = (sent.at, full_entropy) {
             flow.send.add_unproven(at, len, counted.region_bytes);
             if !self.unproven_flows.contains(&id) && self.unproven_flows.len() < UNPROVEN_FLOWS_MAX

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use refrain_proto::LaneId;
 
-use crate::pair::{Pair, noise, transmit};
+use crate::pair::{Pair, noise, sent_on, transmit};
 
 #[test]
 fn a_second_time_costs_almost_nothing() {
@@ -30,7 +30,7 @@ fn a_full_window_waits_a_round_trip_and_then_bypasses() {
     pair.send(flow, &noise(300_000, 1));
     // Acknowledgements no longer come back.
     let (mut bytes, mut sent, mut waited) = (Vec::new(), Vec::new(), false);
-    while pair.near.status(pair.now).sent.layers.bypassed_blocks == 0 {
+    while sent_on(&pair.near, pair.now, flow).bypassed_blocks == 0 {
         pair.near.write(flow, &noise(20_000, sent.len() as u64));
         bytes.clear();
         pair.near.poll_transmit(pair.now, LaneId(0), &mut bytes);
