@@ -1,8 +1,10 @@
 //! What a link counts: counters never fall, and both ends of a link agree on what crossed it.
 
 use refrain_proto::{
+    TrafficClass,
     counters::{LayerCounters, PredictionCounters},
     link::{DirectionStatus, LinkStatus},
+    targets::Carried,
 };
 
 /// A counter's value, with its name.
@@ -29,6 +31,7 @@ impl Counters {
             unlearnt_chunks,
             misconfirmed,
             flows_driven,
+            targets,
             // What is now, and may fall.
             lanes: _,
             flows: _,
@@ -58,6 +61,16 @@ impl Counters {
             ("flows_driven", flows_driven),
         ] {
             counters.add("link", name, *value);
+        }
+        for class in TrafficClass::COUNTED {
+            let mut sum = Carried::default();
+            let of_class = targets.iter().filter(|(_, of, _)| *of == class);
+            of_class.for_each(|(.., carried)| sum.add(&carried));
+            let of = format!("{class:?}");
+            counters.add(&of, "sent_bytes", sum.sent_bytes);
+            counters.add(&of, "sent_link_bytes", sum.sent_link_bytes);
+            counters.add(&of, "received_bytes", sum.received_bytes);
+            counters.add(&of, "received_link_bytes", sum.received_link_bytes);
         }
         counters
     }
@@ -112,6 +125,22 @@ impl Counters {
 
     fn add(&mut self, of: &str, name: &str, value: u64) {
         self.0.push((format!("{of}.{name}"), value));
+    }
+}
+
+/// Whether what was carried by target and class is what was carried.
+pub(crate) fn adds_up(status: &LinkStatus) -> bool {
+    let mut sum = Carried::default();
+    status
+        .targets
+        .iter()
+        .for_each(|(.., carried)| sum.add(&carried));
+    let (sent, received) = (&status.sent.layers, &status.received.layers);
+    sum == Carried {
+        sent_bytes: sent.app_bytes,
+        sent_link_bytes: sent.block_bytes,
+        received_bytes: received.app_bytes,
+        received_link_bytes: received.block_bytes,
     }
 }
 

@@ -22,6 +22,8 @@ use crate::{
     frame::{BlockFrame, FlowId, LaneId, Stream},
     limits::OUTSTANDING_BLOCKS_MAX,
     planted::Bug,
+    targets::{Carried, RowId, TargetCounts},
+    traffic::TrafficClass,
 };
 
 /// The sending end of one direction.
@@ -53,7 +55,7 @@ struct SendLane {
 /// A block on its way, or a confirmation. What it counts for is counted when it arrived: it may
 /// be lost with its lane, and then the receiver has not counted it either.
 #[derive(Clone, Copy)]
-struct Outstanding {
+pub(crate) struct Outstanding {
     /// Where it lies in the log; `None` for a bypassed one, and for a confirmation.
     start: Option<LogPosition>,
     is_block: bool,
@@ -63,6 +65,14 @@ struct Outstanding {
     stream_bytes: u32,
     packed_bytes: u32,
     frame_bytes: u32,
+    counted: Counted,
+}
+
+/// What a block is counted for.
+#[derive(Clone, Copy)]
+pub(crate) struct Counted {
+    pub(crate) row: RowId,
+    pub(crate) class: TrafficClass,
 }
 
 /// How a block travels.
@@ -127,6 +137,13 @@ impl Sender {
         }
     }
 
+    /// Whether `plain` repeats something that a block on `lane` may refer to.
+    pub(crate) fn repeats(&mut self, lane: LaneId, plain: &[u8]) -> bool {
+        let reach = self.books.reach_of(lane);
+        let encoder = self.encoder.as_mut();
+        encoder.is_some_and(|encoder| encoder.repeats(plain, &reach))
+    }
+
     /// Whether there is a cache at all.
     pub(crate) fn has_cache(&self) -> bool {
         self.encoder.is_some()
@@ -158,29 +175,20 @@ impl Sender {
         self.delivered
     }
 
-    /// A confirmation that stands for `plain` bytes leaves on `lane`, in a frame of `frame` bytes.
-    pub(crate) fn confirm(&mut self, lane: LaneId, plain: u64, frame: usize, is_counted: bool) {
+    /// A confirmation leaves on `lane`, and will be acknowledged.
+    pub(crate) fn confirm(&mut self, lane: LaneId, confirmation: Outstanding) {
         let lane = self
             .lanes
             .get_mut(&lane)
             .expect("confirmations are sent on open lanes");
-        if !is_counted {
-            // The other end will not say that it came.
-            self.delivered.count_confirmed(plain, frame);
-            return;
-        }
-        lane.outstanding.push_back(Outstanding {
-            start: None,
-            is_block: false,
-            is_bypassed: false,
-            plain_bytes: plain as u32,
-            region_bytes: 0,
-            stream_bytes: 0,
-            packed_bytes: 0,
-            frame_bytes: frame as u32,
-        });
-        lane.outstanding_bytes += frame;
+        lane.outstanding.push_back(confirmation);
+        lane.outstanding_bytes += confirmation.frame_bytes as usize;
         self.outstanding_blocks += 1;
+    }
+
+    /// The receiver is known to have `block`.
+    pub(crate) fn count(&mut self, block: &Outstanding, targets: &mut TargetCounts) {
+        block.count(&mut self.delivered, targets);
     }
 
     /// Encodes `plain`, the bytes of `flow` at `offset`, onto `lane`; appends its frame to
@@ -194,6 +202,7 @@ impl Sender {
         &mut self,
         lane_id: LaneId,
         flow: FlowId,
+        counted: Counted,
         offset: u64,
         plain: &[u8],
         passage: Passage,
@@ -248,8 +257,9 @@ impl Sender {
             stream_bytes: (self.encoded.tokens.len() + self.encoded.literals.len()) as u32,
             packed_bytes: (tokens.bytes.len() + literals.bytes.len()) as u32,
             frame_bytes: (out.len() - frame_start) as u32,
+            counted,
         };
-        block.count(counters);
+        counters.add(&block.layers());
         if let Some(at) = at {
             lane.logged_end = at + plain.len() as u64;
         }
@@ -268,6 +278,7 @@ impl Sender {
         &mut self,
         lane: LaneId,
         blocks: u64,
+        targets: &mut TargetCounts,
     ) -> Result<bool, ImpossibleCount> {
         let Some(lane) = self.lanes.get_mut(&lane) else {
             return Ok(false);
@@ -281,7 +292,7 @@ impl Sender {
         for block in lane.outstanding.drain(..news as usize) {
             self.outstanding_blocks -= 1;
             lane.outstanding_bytes -= block.frame_bytes as usize;
-            block.count(&mut self.delivered);
+            block.count(&mut self.delivered, targets);
             if let Some(start) = block.start {
                 self.books.applied(start);
             }
@@ -303,8 +314,13 @@ impl Sender {
 
     /// `lane` is dead, and its receiver says that it applied `blocks` blocks and will
     /// apply no more: the rest become holes.
-    pub(crate) fn settle_lane(&mut self, lane: LaneId, blocks: u64) -> Result<(), ImpossibleCount> {
-        self.acknowledged(lane, blocks)?;
+    pub(crate) fn settle_lane(
+        &mut self,
+        lane: LaneId,
+        blocks: u64,
+        targets: &mut TargetCounts,
+    ) -> Result<(), ImpossibleCount> {
+        self.acknowledged(lane, blocks, targets)?;
         if let Some(lane) = self.lanes.remove(&lane) {
             for block in lane.outstanding {
                 self.outstanding_blocks -= 1;
@@ -337,19 +353,46 @@ impl Sender {
 }
 
 impl Outstanding {
-    fn count(&self, counters: &mut LayerCounters) {
-        if !self.is_block {
-            counters.count_confirmed(self.plain_bytes.into(), self.frame_bytes as usize);
-            return;
+    /// A confirmation that stands for `plain` bytes, in a frame of `frame` bytes.
+    pub(crate) fn confirmation(plain: u64, frame: usize, counted: Counted) -> Self {
+        Self {
+            start: None,
+            is_block: false,
+            is_bypassed: false,
+            plain_bytes: plain as u32,
+            region_bytes: 0,
+            stream_bytes: 0,
+            packed_bytes: 0,
+            frame_bytes: frame as u32,
+            counted,
         }
-        counters.count_block(
-            self.plain_bytes as usize,
-            self.region_bytes as usize,
-            self.stream_bytes as usize,
-            self.packed_bytes as usize,
-            self.frame_bytes as usize,
-            self.is_bypassed,
-        );
+    }
+
+    fn layers(&self) -> LayerCounters {
+        let mut counters = LayerCounters::default();
+        match self.is_block {
+            false => counters.count_confirmed(self.plain_bytes.into(), self.frame_bytes as usize),
+            true => counters.count_block(
+                self.plain_bytes as usize,
+                self.region_bytes as usize,
+                self.stream_bytes as usize,
+                self.packed_bytes as usize,
+                self.frame_bytes as usize,
+                self.is_bypassed,
+            ),
+        }
+        counters
+    }
+
+    fn count(&self, delivered: &mut LayerCounters, targets: &mut TargetCounts) {
+        delivered.add(&self.layers());
+        let carried = Carried {
+            sent_bytes: self.plain_bytes.into(),
+            sent_link_bytes: self.frame_bytes.into(),
+            ..Carried::default()
+        };
+        let Counted { row, class } = self.counted;
+        targets.count(Some(row), class, &carried);
     }
 }
 

@@ -9,13 +9,14 @@ use crate::{
     by_receiver::opening,
     by_sender::receiver::Rejected,
     counters::LayerCounters,
-    flow::{Flow, ReceiveHalf},
+    flow::{Flow, ReceiveHalf, Verdict},
     frame::{BlockFrame, FlowId, Frame, LaneId, LaneList, end_check},
     hello::Hello,
     in_order::Misplaced,
     limits::{ACK_DELAY, ACK_WINDOW_SHARE, OUTSTANDING_BLOCKS_MAX, PADDING_BYTES_MAX},
     moment::Moment,
-    traffic::TrafficClass,
+    targets::Carried,
+    traffic::Exclusion,
 };
 
 impl Link {
@@ -105,8 +106,7 @@ impl Link {
                     }
                     flow.send.add_credit(credit_bytes)?;
                     if excluded {
-                        flow.send.class = TrafficClass::Excluded;
-                        flow.receive.stop_learning();
+                        flow.exclude(Exclusion::Rule);
                     }
                     flow.accepted = true;
                     self.events.push_back(Event::FlowAccepted(id));
@@ -169,7 +169,7 @@ impl Link {
                 };
                 let news = caches
                     .sender
-                    .acknowledged(lane, blocks)
+                    .acknowledged(lane, blocks, &mut self.targets)
                     .map_err(|_| LaneFault::Protocol("an impossible acknowledgement"))?;
                 if news {
                     self.say_transmit_all();
@@ -349,14 +349,25 @@ impl Link {
                 Rejected::Lane(why) => LaneFault::Protocol(why).into(),
                 Rejected::Cache(violation) => Fault::from(violation),
             })?;
-        let is_excluded = offset == 0
-            && TrafficClass::Unknown.after(&plain[plain_start..]) == TrafficClass::Excluded;
-        self.totals.received.add(&counted);
-        if let Some(flow) = flow {
-            if is_excluded {
-                flow.send.class = TrafficClass::Excluded;
-                flow.receive.stop_learning();
+        let end = plain_start + block.len;
+        let verdict = match &flow {
+            Some(flow) if is_next => {
+                let plain = &flow.receive.bytes.ready()[plain_start..end];
+                flow.judge_received(offset, plain)
             }
+            Some(flow) => flow.judge_received(offset, &elsewhere),
+            None => Verdict::without_flow(&elsewhere),
+        };
+        self.totals.received.add(&counted);
+        let row = flow.as_ref().map(|flow| self.targets.row(&flow.target));
+        let carried = Carried {
+            received_bytes: counted.app_bytes,
+            received_link_bytes: counted.block_bytes,
+            ..Carried::default()
+        };
+        self.targets.count(row, verdict.class, &carried);
+        if let Some(flow) = flow {
+            flow.received(verdict);
             let bytes = &mut flow.receive.bytes;
             self.early_runs -= bytes.early_runs();
             if is_next {

@@ -407,7 +407,7 @@ impl Link {
             let holes = caches.sender.books().holes();
             caches
                 .sender
-                .settle_lane(dead, blocks)
+                .settle_lane(dead, blocks, &mut self.targets)
                 .map_err(|_| Fault::from(CacheViolation::ImpossibleCount))?;
             self.totals.holes_made += caches.sender.books().holes().saturating_sub(holes) as u64;
             self.totals.lanes_settled += 1;

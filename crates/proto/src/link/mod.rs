@@ -57,6 +57,7 @@ use crate::{
     by_sender::{
         receiver::{CacheViolation, Receiver},
         sender::Sender,
+        unproven::Unproven,
     },
     counters::{LayerCounters, PredictionCounters},
     credit::CreditPool,
@@ -67,6 +68,7 @@ use crate::{
     limits::{BLOCK_BYTES_MAX, CREDIT_POOL_BYTES, FLOWS_MAX, LANES_MAX, PENDING_BYTES_LINK_MAX},
     mode::Mode,
     moment::Moment,
+    targets::TargetCounts,
 };
 use lanes::{DeadLane, Lane};
 
@@ -137,8 +139,10 @@ pub struct Link {
     pending_bytes: usize,
     /// Whether a writer was held back by the sum of them.
     link_was_full: bool,
-    /// Flows whose full-entropy bytes lie in the log and were not referred to yet.
-    unproven_flows: Vec<FlowId>,
+    /// Full-entropy bytes in the log that nothing has referred to yet.
+    unproven: Unproven,
+    /// What was carried, by target and class.
+    targets: TargetCounts,
     /// Runs of bytes that came early, of all flows.
     early_runs: usize,
     /// What this end's receivers ask of the history, if it makes offers.
@@ -363,7 +367,8 @@ impl Link {
             pool: CreditPool::new(config.credit_pool_bytes),
             pending_bytes: 0,
             link_was_full: false,
-            unproven_flows: Vec::new(),
+            unproven: Unproven::default(),
+            targets: TargetCounts::default(),
             early_runs: 0,
             history: config
                 .history

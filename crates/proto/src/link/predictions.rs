@@ -15,6 +15,7 @@ use crate::{
     hello::Hello,
     limits::CREDIT_BYTES_MAX,
     moment::Moment,
+    targets::Carried,
     traffic::TrafficClass,
 };
 
@@ -66,7 +67,7 @@ impl Link {
     /// A flow begins that this end may predict.
     pub(super) fn predict(&mut self, id: FlowId) {
         if let (Some(history), Some(flow)) = (&self.history, self.flows.get_mut(&id))
-            && flow.send.class != TrafficClass::Excluded
+            && !matches!(flow.send.class, TrafficClass::Excluded(_))
         {
             let predictions = Predictions::new(id, history.config.clone());
             flow.receive.predictions = Some(Box::new(predictions));
@@ -156,6 +157,15 @@ impl Link {
     fn count_confirmation(&mut self, now: Moment, lane: LaneId, frame: &ConfirmFrame) {
         let frame_bytes = frame.wire_bytes();
         self.totals.received.count_confirmed(frame.len, frame_bytes);
+        let flow = self.flows.get(&frame.flow);
+        let class = flow.map_or(TrafficClass::Unknown, |flow| flow.receive.class);
+        let row = flow.map(|flow| self.targets.row(&flow.target));
+        let carried = Carried {
+            received_bytes: frame.len,
+            received_link_bytes: frame_bytes as u64,
+            ..Carried::default()
+        };
+        self.targets.count(row, class, &carried);
         if self.counts_confirmations
             && let Some(caches) = &mut self.caches
         {

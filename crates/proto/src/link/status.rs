@@ -11,6 +11,7 @@ use crate::{
     effort::{Effort, EffortReason},
     frame::{FlowId, LaneId},
     moment::Moment,
+    targets::TargetCounts,
     traffic::TrafficClass,
 };
 
@@ -29,6 +30,8 @@ pub struct LinkStatus {
     pub offers_taken: PredictionCounters,
     /// What predictions did for what this end received.
     pub offers_made: PredictionCounters,
+    /// What was carried, by target and class. What crossed it is as in `sent` and `received`.
+    pub targets: TargetCounts,
     /// Whether the other end heeds what this one predicts; `None` if this one has no history.
     pub offers_heeded: Option<bool>,
     /// Present effort of this end's sender.
@@ -211,6 +214,7 @@ impl Link {
             received,
             offers_taken: self.totals.offers_taken,
             offers_made: self.totals.offers_made,
+            targets: self.targets.clone(),
             offers_heeded: self.offers_heeded(),
             effort: self.effort.effort(),
             effort_reason: self.effort.reason(),

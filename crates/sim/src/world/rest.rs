@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use super::{Step, World};
-use crate::{End, Failure, counters::disagreement};
+use crate::{
+    End, Failure,
+    counters::{adds_up, disagreement},
+};
 
 /// How far a run has come to rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +157,9 @@ impl World {
             return Ok(());
         };
         let [near, far] = [near, far].map(|side| side.link.status(self.now()));
+        if !adds_up(&near) || !adds_up(&far) {
+            return Err("what targets carried is not what the link carried".to_owned());
+        }
         for (end, sent, received) in [
             (End::Near, &near.sent, &far.received),
             (End::Far, &far.sent, &near.received),
