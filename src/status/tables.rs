@@ -5,15 +5,18 @@
 
 use std::io::{self, Write};
 
-use refrain_gateway::status::{Direction, Driver, Flow, Peer, Predictions, Status};
+use refrain_gateway::status::{Direction, Driver, Flow, Peer, Predictions, Status, TargetTraffic};
 
 use crate::table::{Table, age, bytes, percent};
+
+/// Rows of targets that are shown; JSON has all.
+const TARGETS_SHOWN: usize = 12;
 
 /// Writes the tables of `status`.
 pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "refrain {} {}, kernels for {}, up {}; memory {} of {} reserved, {} in use",
+        "refrain {} {}, kernels for {}, up {}; memory {} of {} reserved, {} in caches and tables{}",
         status.role,
         status.version,
         status.kernels,
@@ -21,6 +24,10 @@ pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
         bytes(status.memory.reserved_bytes),
         bytes(status.memory.bound_bytes),
         bytes(status.memory.allocated_bytes),
+        match status.memory.resident_bytes {
+            Some(resident) => format!("; process {}", bytes(resident)),
+            None => String::new(),
+        },
     )?;
     if let Some(store) = &status.store {
         writeln!(
@@ -75,6 +82,14 @@ pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     writeln!(out)?;
     traffic(&status.peers).print(out)?;
     writeln!(out)?;
+    if !status.targets.is_empty() {
+        targets(&status.targets).print(out)?;
+        let more = status.targets.len().saturating_sub(TARGETS_SHOWN);
+        if more > 0 {
+            writeln!(out, "and {more} rows more: --json")?;
+        }
+        writeln!(out)?;
+    }
     match status.flows.as_slice() {
         [] => writeln!(out, "no open flows"),
         open => flows(open).print(out),
@@ -142,6 +157,31 @@ fn traffic(peers: &[Peer]) -> Table {
             let cells = [name(peer), direction.to_owned()];
             table.row(cells.into_iter().chain(sum(counts)));
         }
+    }
+    table
+}
+
+/// What was carried since the start, those first that carried most.
+fn targets(targets: &[TargetTraffic]) -> Table {
+    let columns = ["target", "class", "sent", "received", "link", "saved"];
+    let mut table = Table::new(&columns).words(&["target", "class"]);
+    for traffic in targets.iter().take(TARGETS_SHOWN) {
+        let (app, link) = (traffic.app_bytes(), traffic.link_bytes());
+        let saved = match app > link {
+            true => percent((app - link) as f64, app as f64),
+            false => "nothing".to_owned(),
+        };
+        table.row([
+            traffic
+                .target
+                .clone()
+                .unwrap_or_else(|| "other targets".to_owned()),
+            traffic.class.clone(),
+            amount(traffic.sent.app_bytes),
+            amount(traffic.received.app_bytes),
+            amount(link),
+            saved,
+        ]);
     }
     table
 }
@@ -278,6 +318,8 @@ fn change(count: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use refrain_gateway::status::Carried;
+
     use super::*;
 
     #[test]
@@ -334,6 +376,40 @@ mod tests {
             ["113  B", "+2.20 kB", "2.31 kB", "-"]
         );
         assert_eq!(sum(&Direction::default())[6], "-");
+    }
+
+    #[test]
+    fn a_target_that_saves_nothing_is_said_to() {
+        let carried = |app_bytes, link_bytes| Carried {
+            app_bytes,
+            link_bytes,
+        };
+        let row = |target: Option<&str>, class: &str, sent, received| TargetTraffic {
+            target: target.map(str::to_owned),
+            class: class.to_owned(),
+            sent,
+            received,
+        };
+        let rows = [
+            row(
+                Some("db:5432"),
+                "TLS",
+                carried(1000, 1010),
+                carried(58_000_000, 58_002_000),
+            ),
+            row(None, "ordinary", carried(0, 0), carried(9000, 900)),
+        ];
+        let mut out = Vec::new();
+        targets(&rows).print(&mut out).expect("memory");
+        let out = String::from_utf8(out).expect("text");
+        let lines: Vec<Vec<&str>> = out
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines[1][..2], ["db:5432", "TLS"], "{out}");
+        assert_eq!(lines[1].last(), Some(&"nothing"), "{out}");
+        assert_eq!(lines[2][..3], ["other", "targets", "ordinary"], "{out}");
+        assert_eq!(lines[2][lines[2].len() - 2..], ["90.0", "%"], "{out}");
     }
 
     #[test]

@@ -250,7 +250,8 @@ impl SharedLink {
     pub fn counts(&self) -> Total {
         // Its counters stand, whatever panicked.
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.counts(Moment(self.now()))
+        let link = state.link.status(Moment(self.now()));
+        Total::of(&self.peer, &link, &state.wire())
     }
 
     /// The number of lanes that are up, as it changes.
@@ -387,10 +388,6 @@ impl State {
         sum.add(&self.ended_wires);
         self.wires.values().for_each(|counts| sum.add(counts));
         sum
-    }
-
-    fn counts(&self, now: Moment) -> Total {
-        Total::of(&self.link.status(now), &self.wire())
     }
 
     fn change(&mut self, flow: FlowId, standing: Standing) {
