@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use refrain_proto::{FlowId, limits::PENDING_BYTES_MAX};
+use refrain_proto::{FlowId, limits::PENDING_BYTES_MAX, planted::Bug};
 use tokio::{
     io::Interest,
     net::TcpStream,
@@ -120,7 +120,7 @@ impl FlowHandle {
                 Ok(_) => Ending::Finished,
                 Err(error) => Ending::Application(error),
             },
-            standing = self.signals.over() => {
+            standing = self.signals.over(), if !Bug::DeafFlows.is_planted() => {
                 if let Standing::Refused(refusal) = standing {
                     refused = Some(refusal);
                 }
@@ -208,6 +208,9 @@ impl FlowHandle {
                 link.take_end(self.id)
             });
             let came = buffer.len();
+            if came > 1000 && Bug::LostByte.is_planted() {
+                buffer.pop();
+            }
             let passes_all = answer.passes_all();
             if !passes_all {
                 // Credit is for what came, whatever becomes of it.
@@ -258,6 +261,7 @@ impl FlowHandle {
     fn end(&mut self, tcp: &TcpStream, ending: Ending) {
         let code = match ending {
             Ending::Finished => None,
+            Ending::ResetByLink if Bug::EndForReset.is_planted() => None,
             Ending::ResetByLink => Some(reset_code::GATEWAY),
             Ending::Application(ref error) => {
                 tracing::debug!(flow = self.id.0, %error, "an application's connection failed");

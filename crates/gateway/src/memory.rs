@@ -24,6 +24,7 @@ use refrain_proto::{
         BLOCK_BYTES_MAX, CREDIT_BYTES_INITIAL, CREDIT_POOL_BYTES, FLOWS_MAX, LANE_MEMORY_BYTES_MAX,
         LEARNING_BYTES, OFFERED_BYTES_LINK, PENDING_BYTES_LINK_MAX,
     },
+    planted::Bug,
 };
 
 use crate::config::{CommonConfig, Effort};
@@ -59,7 +60,10 @@ impl MemoryBudget {
     pub fn new(bytes: u64, peers: usize) -> MemoryBudget {
         MemoryBudget {
             free_bytes: Arc::new(Mutex::new(bytes)),
-            share_bytes: (bytes / peers.max(1) as u64).max(MEMORY_BYTES_MIN),
+            share_bytes: match Bug::WholeMemoryForOne.is_planted() {
+                true => bytes,
+                false => (bytes / peers.max(1) as u64).max(MEMORY_BYTES_MIN),
+            },
         }
     }
 
@@ -88,7 +92,12 @@ impl MemoryBudget {
 
     fn reserve(&self, bytes: u64) -> Option<Reservation> {
         let mut free = self.lock();
-        *free = free.checked_sub(bytes)?;
+        let left = free.checked_sub(bytes)?;
+        *free = if Bug::MemoryPromisedTwice.is_planted() {
+            *free
+        } else {
+            left
+        };
         drop(free);
         Some(Reservation {
             budget: self.clone(),
@@ -105,7 +114,9 @@ impl MemoryBudget {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        *self.budget.lock() += self.bytes;
+        if !Bug::MemoryPromisedTwice.is_planted() {
+            *self.budget.lock() += self.bytes;
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use refrain_proto::planted::Bug;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring as ring_provider};
@@ -119,7 +120,7 @@ impl ServerTls {
             .with_cert_resolver(Arc::new(resolver));
         config.alpn_protocols = vec![ALPN.to_vec()];
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
+        config.send_tls13_tickets = if Bug::Tickets.is_planted() { 2 } else { 0 };
         config.max_early_data_size = 0;
         ServerTls {
             acceptor: TlsAcceptor::from(Arc::new(config)),

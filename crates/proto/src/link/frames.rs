@@ -15,6 +15,7 @@ use crate::{
     in_order::Misplaced,
     limits::{ACK_DELAY, ACK_WINDOW_SHARE, OUTSTANDING_BLOCKS_MAX, PADDING_BYTES_MAX},
     moment::Moment,
+    planted::Bug,
     targets::Carried,
     traffic::Exclusion,
 };
@@ -105,7 +106,7 @@ impl Link {
                         return Err(LaneFault::Protocol("an acceptance out of place").into());
                     }
                     flow.send.add_credit(credit_bytes)?;
-                    if excluded {
+                    if excluded && !Bug::AcceptFlagIgnored.is_planted() {
                         flow.exclude(Exclusion::Rule);
                     }
                     flow.accepted = true;
@@ -235,6 +236,7 @@ impl Link {
             .lanes
             .get(&lane)
             .is_none_or(|state| id < state.peer_flows_end);
+        let is_replay = is_replay && !Bug::ReplayAccepted.is_planted();
         if is_replay || self.flows.contains_key(&id) {
             return Err(LaneFault::Protocol("a flow opened twice").into());
         }
@@ -243,7 +245,8 @@ impl Link {
         if let Some(state) = self.lanes.get_mut(&lane) {
             state.peer_flows_end = end;
         }
-        let mut flow = Flow::new(now, lane, target, false, excluded);
+        let is_excluded = excluded && !Bug::OpenFlagIgnored.is_planted();
+        let mut flow = Flow::new(now, lane, target, false, is_excluded);
         flow.send.add_credit(credit_bytes)?;
         let too_many = self.flows.len() >= self.config.flows_max;
         let opening = opening::of_target(target);

@@ -353,7 +353,7 @@ impl Link {
         let flows: Vec<FlowId> = self
             .flows
             .iter()
-            .filter(|(_, flow)| flow.travels_on(lane))
+            .filter(|(_, flow)| flow.travels_on(lane) && !Bug::LostLaneKeepsFlows.is_planted())
             .map(|(&id, _)| id)
             .collect();
         for id in flows {
