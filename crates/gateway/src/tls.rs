@@ -120,7 +120,11 @@ impl ServerTls {
             .with_cert_resolver(Arc::new(resolver));
         config.alpn_protocols = vec![ALPN.to_vec()];
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = if Bug::Tickets.is_planted() { 2 } else { 0 };
+        config.send_tls13_tickets = 0;
+        if Bug::Tickets.is_planted() {
+            config.session_storage = rustls::server::ServerSessionMemoryCache::new(16);
+            config.send_tls13_tickets = 2;
+        }
         config.max_early_data_size = 0;
         ServerTls {
             acceptor: TlsAcceptor::from(Arc::new(config)),

@@ -228,6 +228,7 @@ impl Link {
         target: &str,
         excluded: bool,
     ) -> Result<(), Fault> {
+        let excluded = excluded && !Bug::OpenFlagIgnored.is_planted();
         let parity = u64::from(self.role == Role::Near);
         if id.0 % 2 != parity {
             return Err(LaneFault::Protocol("a flow with the other end's number").into());
@@ -245,8 +246,7 @@ impl Link {
         if let Some(state) = self.lanes.get_mut(&lane) {
             state.peer_flows_end = end;
         }
-        let is_excluded = excluded && !Bug::OpenFlagIgnored.is_planted();
-        let mut flow = Flow::new(now, lane, target, false, is_excluded);
+        let mut flow = Flow::new(now, lane, target, false, excluded);
         flow.send.add_credit(credit_bytes)?;
         let too_many = self.flows.len() >= self.config.flows_max;
         let opening = opening::of_target(target);
