@@ -246,6 +246,20 @@ fn each_peer_has_its_share_of_the_memory_and_no_more() {
     drop(lanes);
 }
 
+/// P2 and P5. However many links one peer begins, and however early.
+#[test]
+fn links_of_one_peer_leave_others_their_share() {
+    let peers = Peers::new(3, &["--memory", "120MiB"]);
+    let greedy: Vec<FakeLane> = (0..4).map(|link| peers.lane(0, 300 + link, 0)).collect();
+    let others: Vec<FakeLane> = (1..3)
+        .map(|peer| peers.lane(peer, 100 + peer as u64, 0))
+        .collect();
+    eventually("each of the others has a link", || {
+        (1..3).all(|peer| peers.lanes(peer) == [1]).then_some(())
+    });
+    drop((greedy, others));
+}
+
 /// P6. What a peer announces is held against its bound before it is read or unpacked.
 #[test]
 fn hellos_and_streams_beyond_their_bounds_are_refused_at_once() {
