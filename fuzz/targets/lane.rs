@@ -72,6 +72,7 @@ impl FarEnd {
             receive_cache_bytes: CACHE_BYTES_MIN as u64,
             takes_offers: true,
             offers: Some(OfferTerms::default()),
+            counts_confirmations: true,
             ..Hello::of_lane(1, None, 0)
         };
         let lane = link.accept_lane(now, &hello).expect("a first lane");

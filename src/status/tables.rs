@@ -6,15 +6,18 @@
 use std::io::{self, Write};
 
 use refrain_gateway::keys::PublicKey;
-use refrain_gateway::status::{Direction, Driver, Flow, Peer, Predictions, Status};
+use refrain_gateway::status::{Direction, Driver, Flow, Peer, Predictions, Status, TargetTraffic};
 
 use crate::table::{Table, age, bytes, percent};
+
+/// Rows of targets that are shown; JSON has all.
+const TARGETS_SHOWN: usize = 12;
 
 /// Writes the tables of `status`.
 pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "refrain {} {}, kernels for {}, up {}; memory {} of {} reserved, {} in use",
+        "refrain {} {}, kernels for {}, up {}; memory {} of {} reserved, {} in caches and tables{}",
         status.role,
         status.version,
         status.kernels,
@@ -22,6 +25,10 @@ pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
         bytes(status.memory.reserved_bytes),
         bytes(status.memory.bound_bytes),
         bytes(status.memory.allocated_bytes),
+        match status.memory.resident_bytes {
+            Some(resident) => format!("; process {}", bytes(resident)),
+            None => String::new(),
+        },
     )?;
     if let Some(store) = &status.store {
         writeln!(
@@ -80,13 +87,15 @@ pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     }
     writeln!(out)?;
     traffic(&status.peers).print(out)?;
-    if status.peers.iter().any(|peer| overhead(&peer.sent) < 0) {
-        writeln!(
-            out,
-            "overhead below 0: bytes that are encoded, and wait to leave"
-        )?;
-    }
     writeln!(out)?;
+    if !status.targets.is_empty() {
+        targets(&status.targets).print(out)?;
+        let more = status.targets.len().saturating_sub(TARGETS_SHOWN);
+        if more > 0 {
+            writeln!(out, "and {more} rows more: --json")?;
+        }
+        writeln!(out)?;
+    }
     match status.flows.as_slice() {
         [] => writeln!(out, "no open flows"),
         open => flows(open).print(out),
@@ -154,6 +163,31 @@ fn traffic(peers: &[Peer]) -> Table {
             let cells = [peer_name(peer), direction.to_owned()];
             table.row(cells.into_iter().chain(sum(counts)));
         }
+    }
+    table
+}
+
+/// What was carried since the start, those first that carried most.
+fn targets(targets: &[TargetTraffic]) -> Table {
+    let columns = ["target", "class", "sent", "received", "link", "saved"];
+    let mut table = Table::new(&columns).words(&["target", "class"]);
+    for traffic in targets.iter().take(TARGETS_SHOWN) {
+        let (app, link) = (traffic.app_bytes(), traffic.link_bytes());
+        let saved = match app > link {
+            true => percent((app - link) as f64, app as f64),
+            false => "nothing".to_owned(),
+        };
+        table.row([
+            traffic
+                .target
+                .clone()
+                .unwrap_or_else(|| "other targets".to_owned()),
+            traffic.class.clone(),
+            amount(traffic.sent.app_bytes),
+            amount(traffic.received.app_bytes),
+            amount(link),
+            saved,
+        ]);
     }
     table
 }
@@ -243,7 +277,7 @@ fn left(counts: &Direction) -> i64 {
     counts.app_bytes as i64 - saved
 }
 
-/// What the link costs by itself; less than nothing while bytes that were encoded wait to leave.
+/// What the link costs by itself, and bytes on their way, which count once they have come.
 fn overhead(counts: &Direction) -> i64 {
     counts.link_bytes as i64 - left(counts)
 }
@@ -252,11 +286,11 @@ fn overhead(counts: &Direction) -> i64 {
 /// the share that was saved.
 fn sum(counts: &Direction) -> [String; 7] {
     let predicted = counts.prediction_saved_bytes as i64;
-    let (left, overhead) = (left(counts), overhead(counts));
+    let overhead = overhead(counts);
     // A share says nothing about a link that has carried less than it costs by itself.
     let saved = match counts.app_bytes as i64 > overhead {
         true => percent(
-            counts.app_bytes as f64 - left.max(counts.link_bytes as i64) as f64,
+            counts.app_bytes as f64 - counts.link_bytes as f64,
             counts.app_bytes as f64,
         ),
         false => "-".to_owned(),
@@ -293,6 +327,8 @@ fn change(count: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use refrain_gateway::status::Carried;
+
     use super::*;
 
     #[test]
@@ -328,9 +364,6 @@ mod tests {
                 "7.00 MB", "0  B", "-3.30 MB", "-250 kB", "+50.0 kB", "3.50 MB", "50.0 %"
             ]
         );
-        // What waits to leave is not saved.
-        counts.link_bytes = 3_000_000;
-        assert_eq!(sum(&counts)[4..], ["-450 kB", "3.00 MB", "50.7 %"]);
         // What does not shrink costs its overhead, and that is a share worth showing.
         (counts.matching_saved_bytes, counts.zstd_saved_bytes) = (0, -3_000);
         counts.link_bytes = 7_013_000;
@@ -352,6 +385,40 @@ mod tests {
             ["113  B", "+2.20 kB", "2.31 kB", "-"]
         );
         assert_eq!(sum(&Direction::default())[6], "-");
+    }
+
+    #[test]
+    fn a_target_that_saves_nothing_is_said_to() {
+        let carried = |app_bytes, link_bytes| Carried {
+            app_bytes,
+            link_bytes,
+        };
+        let row = |target: Option<&str>, class: &str, sent, received| TargetTraffic {
+            target: target.map(str::to_owned),
+            class: class.to_owned(),
+            sent,
+            received,
+        };
+        let rows = [
+            row(
+                Some("db:5432"),
+                "TLS",
+                carried(1000, 1010),
+                carried(58_000_000, 58_002_000),
+            ),
+            row(None, "ordinary", carried(0, 0), carried(9000, 900)),
+        ];
+        let mut out = Vec::new();
+        targets(&rows).print(&mut out).expect("memory");
+        let out = String::from_utf8(out).expect("text");
+        let lines: Vec<Vec<&str>> = out
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines[1][..2], ["db:5432", "TLS"], "{out}");
+        assert_eq!(lines[1].last(), Some(&"nothing"), "{out}");
+        assert_eq!(lines[2][..3], ["other", "targets", "ordinary"], "{out}");
+        assert_eq!(lines[2][lines[2].len() - 2..], ["90.0", "%"], "{out}");
     }
 
     #[test]

@@ -1,18 +1,21 @@
 //! What operators see of a gateway: status, once and again, and metrics.
 
 use std::{
-    collections::BTreeSet,
-    io::{BufRead, BufReader},
+    collections::{BTreeMap, BTreeSet},
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
     process::{Command, Stdio},
 };
 
 use crate::common::{
     addresses::{forward, free_address},
     command::{command, refrain, refrain_fails},
+    content::noise,
     eventually, exposition,
     gateway::Gateway,
     http,
     origin::{self, Download},
+    resident::resident_bytes,
     site::{Pair, Site},
 };
 use refrain_codec::simd::Backend;
@@ -123,7 +126,7 @@ fn watch_shows_the_status_again_until_it_is_told_to_stop() {
 }
 
 /// Names that dashboards rely on: removing one is a change that users must hear of.
-const METRICS: [(&str, &str); 35] = [
+const METRICS: [(&str, &str); 38] = [
     ("refrain_app_bytes_total", "counter"),
     ("refrain_blocks_total", "counter"),
     ("refrain_bypassed_blocks_total", "counter"),
@@ -148,6 +151,7 @@ const METRICS: [(&str, &str); 35] = [
     ("refrain_memory_allocated_bytes", "gauge"),
     ("refrain_memory_bound_bytes", "gauge"),
     ("refrain_memory_reserved_bytes", "gauge"),
+    ("refrain_memory_resident_bytes", "gauge"),
     ("refrain_peer_up", "gauge"),
     ("refrain_predicted_bytes_total", "counter"),
     ("refrain_prediction_saved_bytes_total", "counter"),
@@ -157,6 +161,8 @@ const METRICS: [(&str, &str); 35] = [
     ("refrain_predictions_overtaken_bytes_total", "counter"),
     ("refrain_predictions_wasted_bytes_total", "counter"),
     ("refrain_round_trip_seconds", "gauge"),
+    ("refrain_target_app_bytes", "gauge"),
+    ("refrain_target_link_bytes", "gauge"),
     ("refrain_uptime_seconds", "gauge"),
     ("refrain_zstd_saved_bytes", "gauge"),
 ];
@@ -254,6 +260,125 @@ fn assert_metrics(gateway: &Gateway, expected: &[(&str, &str)]) -> String {
         assert!(!family.series.is_empty(), "{family:?}");
     }
     page
+}
+
+/// The counters on a page, by name and labels.
+fn counters(gateway: &Gateway) -> BTreeMap<String, f64> {
+    let (_, page) = http::get(gateway.admin, "/metrics", None).expect("the page");
+    let families = exposition::parse(&page);
+    let counters = families.iter().filter(|family| family.kind == "counter");
+    let series = counters.flat_map(|family| {
+        let series = family.series.iter();
+        series.map(|(labels, value)| (format!("{} {labels:?}", family.name), *value))
+    });
+    series.collect()
+}
+
+#[test]
+fn counters_do_not_fall_when_links_end() {
+    let (listen, option) = forward(origin::start());
+    let keep = ["--keep-link", "1s"];
+    let mut pair = Pair::start(&keep, &["--forward", &option]);
+    for _ in 0..3 {
+        origin::fetch(listen, "send 3 300000").expect("an answer");
+    }
+    let before = counters(&pair.far);
+    assert!(
+        before.values().any(|&count| count > 300_000.0),
+        "{before:?}"
+    );
+    for _ in 0..2 {
+        pair.near.kill();
+        pair.near.restart();
+        pair.near.wait_until_up();
+    }
+    eventually("the old links are forgotten", || {
+        (pair.far.status().peers.len() == 1).then_some(())
+    });
+    let after = counters(&pair.far);
+    for (series, count) in before {
+        let now = after.get(&series).copied();
+        assert!(
+            now.is_some_and(|now| now >= count),
+            "{series}: {count}, {now:?}"
+        );
+    }
+    // What the present link counts comes on top.
+    origin::fetch(listen, "send 3 300000").expect("an answer");
+    let sent = |counters: &BTreeMap<String, f64>| {
+        let of = counters.iter().filter(|(series, _)| {
+            series.starts_with("refrain_app_bytes_total") && series.contains("sent")
+        });
+        of.map(|(_, count)| count).sum::<f64>()
+    };
+    eventually("the far end has counted it", || {
+        (sent(&counters(&pair.far)) >= sent(&after) + 300_000.0).then_some(())
+    });
+}
+
+/// A client that encrypts is known afterwards, by its target.
+#[test]
+fn what_was_carried_is_said_by_target_and_class_when_it_is_over() {
+    const BYTES: usize = 200_000;
+    let sink = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let target = sink.local_addr().expect("an address");
+    let taking = std::thread::spawn(move || {
+        let mut taken = Vec::new();
+        let (mut stream, _) = sink.accept().expect("a connection");
+        stream.read_to_end(&mut taken).expect("all of it");
+        taken.len()
+    });
+    let (listen, option) = forward(target);
+    let pair = Pair::start(&[], &["--forward", &option]);
+    // A ClientHello's beginning, and what nobody can compress.
+    let mut encrypted = noise(11, BYTES);
+    encrypted[..6].copy_from_slice(&[0x16, 3, 1, 2, 0, 1]);
+    let mut client = TcpStream::connect(listen).expect("the listener is there");
+    client.write_all(&encrypted).expect("taken");
+    drop(client);
+    assert_eq!(taking.join().expect("no panic"), BYTES);
+    for (gateway, direction) in [(&pair.near, "sent"), (&pair.far, "received")] {
+        let row = eventually("both ends have counted it", || {
+            let status = gateway.status();
+            let mut rows = status.targets.into_iter().filter(|row| row.class == "TLS");
+            rows.next().filter(|row| row.app_bytes() == BYTES as u64)
+        });
+        assert_eq!(row.target, Some(target.to_string()));
+        assert!(row.link_bytes() > BYTES as u64, "{row:?}");
+        eventually("no flow is open", || {
+            gateway.status().flows.is_empty().then_some(())
+        });
+        let shown = refrain(&["status", "--admin", &gateway.admin.to_string()]);
+        let text = String::from_utf8(shown.stdout).expect("text");
+        let mut lines = text.lines().filter(|line| line.contains("TLS"));
+        let line = lines.next().unwrap_or_else(|| panic!("no TLS in\n{text}"));
+        for part in [&target.to_string(), "200 kB", "nothing"] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        let (_, page) = http::get(gateway.admin, "/metrics", None).expect("the page");
+        let series = format!(
+            "refrain_target_app_bytes{{target=\"{target}\",class=\"TLS\",direction=\"{direction}\"}} {BYTES}"
+        );
+        assert!(page.lines().any(|line| line == series), "{series}\n{page}");
+    }
+}
+
+#[test]
+fn memory_is_said_by_what_it_counts() {
+    let pair = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
+    for (_, gateway) in pair.ends() {
+        let memory = gateway.status().memory;
+        let resident = memory.resident_bytes.expect("Linux says so");
+        let seen = resident_bytes(gateway);
+        assert!(resident.abs_diff(seen) < 32 << 20, "{resident}, {seen}");
+        assert!(memory.allocated_bytes < resident);
+        let shown = refrain(&["status", "--admin", &gateway.admin.to_string()]);
+        let text = String::from_utf8(shown.stdout).expect("text");
+        let first = text.lines().next().expect("a line");
+        for part in [" reserved", " in caches and tables", "; process "] {
+            assert!(first.contains(part), "{part}: {first}");
+        }
+    }
 }
 
 #[test]

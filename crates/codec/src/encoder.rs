@@ -168,6 +168,20 @@ impl Encoder {
         }
     }
 
+    /// Whether `block` repeats something that it may refer to, if it is encoded next: whether it
+    /// is worth its place in the log. Changes nothing.
+    pub fn repeats(&mut self, block: &[u8], reach: &impl Reach) -> bool {
+        let end = self.head + block.len() as u64;
+        let place = BlockPlace {
+            at: self.head,
+            oldest: self.geometry.oldest_for(end),
+        };
+        match &mut self.matcher {
+            Matcher::Max(matcher) => matcher.repeats(block, place, reach),
+            Matcher::Chunk(matcher) => matcher.repeats(block, place, reach),
+        }
+    }
+
     /// Takes the next log positions for `block` and encodes it into `out`, whose former
     /// content is dropped; returns the block's first position.
     ///
@@ -206,5 +220,49 @@ impl Encoder {
         (out.region_bytes, out.longest_source) = writer.finish();
         out.check = xxh3(self.backend, number, block);
         at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matching::Everything;
+
+    fn noise(len: usize, mut state: u64) -> Vec<u8> {
+        let next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005) + 1;
+            (state >> 56) as u8
+        };
+        core::iter::repeat_with(next).take(len).collect()
+    }
+
+    #[test]
+    fn what_repeats_is_known_before_it_is_encoded() {
+        for matching in [MatchingAlgorithm::MaxMatch, MatchingAlgorithm::ChunkMatch] {
+            let geometry = CacheGeometry::new(1 << 20).expect("a valid size");
+            let mut encoder = Encoder::new(EncoderConfig {
+                matching,
+                ..EncoderConfig::with_defaults(geometry)
+            });
+            let (old, new) = (noise(60_000, 1), noise(60_000, 2));
+            let twice = [&new[..30_000], &new[..30_000]].concat();
+            let encode = |encoder: &mut Encoder, block: &[u8]| {
+                let (mut cursor, mut out) = (SourceCursor::default(), EncodedBlock::default());
+                encoder.encode(0, block, &Everything, &mut cursor, &mut out);
+            };
+            assert!(!encoder.repeats(&old, &Everything), "nothing is there");
+            encode(&mut encoder, &old);
+            for _ in 0..2 {
+                assert!(encoder.repeats(&old[1000..], &Everything));
+                assert!(!encoder.repeats(&new, &Everything));
+                assert!(!encoder.repeats(&twice, &Everything), "only in itself");
+            }
+            assert_eq!(encoder.head(), LogPosition(60_000), "nothing was taken");
+            // What has left the cache is not there to be repeated.
+            for seed in 3..30 {
+                encode(&mut encoder, &noise(60_000, seed));
+            }
+            assert!(!encoder.repeats(&old, &Everything));
+        }
     }
 }

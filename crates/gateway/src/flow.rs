@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use refrain_proto::{FlowId, limits::PENDING_BYTES_MAX};
+use refrain_proto::{FlowId, limits::PENDING_BYTES_MAX, planted::Bug};
 use tokio::{
     io::Interest,
     net::TcpStream,
@@ -116,7 +116,7 @@ impl FlowHandle {
                 Ok(()) => Ending::Finished,
                 Err(error) => Ending::Application(error),
             },
-            standing = self.signals.over() => {
+            standing = self.signals.over(), if !Bug::DeafFlows.is_planted() => {
                 if let Standing::Refused(refusal) = standing {
                     refused = Some(refusal);
                 }
@@ -208,6 +208,9 @@ impl FlowHandle {
         let mut buffer = Vec::new();
         loop {
             let finished = self.take(&mut buffer);
+            if buffer.len() > 1000 && Bug::LostByte.is_planted() {
+                buffer.pop();
+            }
             self.pass_on(tcp, &buffer, buffer.len(), activity).await?;
             if finished {
                 // The last bytes came with the end, and nobody tells of it twice.
@@ -312,6 +315,7 @@ impl FlowHandle {
     fn end(&mut self, tcp: &TcpStream, ending: Ending) {
         let code = match ending {
             Ending::Finished => None,
+            Ending::ResetByLink if Bug::EndForReset.is_planted() => None,
             Ending::ResetByLink => Some(reset_code::GATEWAY),
             Ending::Application(ref error) => {
                 tracing::debug!(flow = self.id.0, %error, "an application's connection failed");

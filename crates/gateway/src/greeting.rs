@@ -9,6 +9,7 @@ use refrain_proto::{
     frame::Frame,
     hello::{Hello, HelloError},
     limits::{HELLO_BYTES_MAX, REASON_BYTES_MAX},
+    planted::Bug,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -35,7 +36,11 @@ pub enum HelloReadError {
 pub async fn read_hello(stream: &mut LaneStream) -> Result<(Hello, Vec<u8>), HelloReadError> {
     let mut received = Vec::new();
     loop {
-        if let Some((hello, read)) = Hello::read(&received)? {
+        let whole = match Hello::read(&received) {
+            Err(HelloError::Malformed) if Bug::EndlessHello.is_planted() => None,
+            read => read?,
+        };
+        if let Some((hello, read)) = whole {
             received.drain(..read);
             return Ok((hello, received));
         }

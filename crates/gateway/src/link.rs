@@ -271,7 +271,8 @@ impl SharedLink {
     pub fn counts(&self) -> Total {
         // Its counters stand, whatever panicked.
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.counts(Moment(self.now()))
+        let link = state.link.status(Moment(self.now()));
+        Total::of(&self.peer, &link, &state.wire())
     }
 
     /// A lane ended since bytes were damaged on the way.
@@ -444,10 +445,6 @@ impl State {
         sum.add(&self.ended_wires);
         self.wires.values().for_each(|counts| sum.add(counts));
         sum
-    }
-
-    fn counts(&self, now: Moment) -> Total {
-        Total::of(&self.link.status(now), &self.wire())
     }
 
     fn change(&mut self, flow: FlowId, standing: Standing) {

@@ -1,4 +1,4 @@
-//! How much memory this machine, or the container around us, has.
+//! How much memory this machine, or the container around us, has, and what of it we take.
 //!
 //! The bound on caches defaults to a share of it. Within a container the kernel reports the whole
 //! host, so the smallest limit of the control groups above us counts too.
@@ -16,11 +16,19 @@ pub fn memory_bytes() -> Option<u64> {
     limits.chain(meminfo).min()
 }
 
+/// What this process has resident, in bytes, as the kernel counts it.
+pub fn resident_bytes() -> Option<u64> {
+    kib_of("VmRSS:", &fs::read_to_string("/proc/self/status").ok()?)
+}
+
 /// `MemTotal` of `/proc/meminfo`.
 fn meminfo_total_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    kib_of("MemTotal:", meminfo)
+}
+
+/// The bytes of a line of such a file that begins with `field`.
+fn kib_of(field: &str, text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -69,6 +77,13 @@ mod tests {
             meminfo_total_bytes("MemTotal: 18446744073709551615 kB"),
             None
         );
+    }
+
+    #[test]
+    fn a_process_knows_what_it_has_resident() {
+        let resident = resident_bytes().expect("Linux says so");
+        let all = memory_bytes().expect("Linux says so");
+        assert!((1 << 20..all).contains(&resident), "{resident} of {all}");
     }
 
     #[test]

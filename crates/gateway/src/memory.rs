@@ -27,6 +27,7 @@ use refrain_proto::{
         BLOCK_BYTES_MAX, CREDIT_BYTES_INITIAL, CREDIT_POOL_BYTES, LANE_MEMORY_BYTES_MAX,
         LEARNING_BYTES, OFFERED_BYTES_LINK, PENDING_BYTES_LINK_MAX,
     },
+    planted::Bug,
 };
 
 use crate::config::{CommonConfig, Effort};
@@ -74,7 +75,10 @@ impl MemoryBudget {
                 free_bytes: bytes,
                 reserved_bytes: BTreeMap::new(),
             })),
-            share_bytes: (bytes / peers.max(1) as u64).max(MEMORY_BYTES_MIN),
+            share_bytes: match Bug::WholeMemoryForOne.is_planted() {
+                true => bytes,
+                false => (bytes / peers.max(1) as u64).max(MEMORY_BYTES_MIN),
+            },
         }
     }
 
@@ -133,7 +137,10 @@ impl MemoryBudget {
         if reserved > self.share_bytes {
             return None;
         }
-        books.free_bytes = books.free_bytes.checked_sub(bytes)?;
+        let left = books.free_bytes.checked_sub(bytes)?;
+        if !Bug::MemoryPromisedTwice.is_planted() {
+            books.free_bytes = left;
+        }
         books.reserved_bytes.insert(peer, reserved);
         drop(books);
         Some(Reservation {
@@ -153,7 +160,9 @@ impl MemoryBudget {
 impl Drop for Reservation {
     fn drop(&mut self) {
         let mut books = self.budget.lock();
-        books.free_bytes += self.bytes;
+        if !Bug::MemoryPromisedTwice.is_planted() {
+            books.free_bytes += self.bytes;
+        }
         if let Some(reserved) = books.reserved_bytes.get_mut(&self.peer) {
             *reserved -= self.bytes;
             if *reserved == 0 {

@@ -1,21 +1,26 @@
 //! What `refrain status` shows: the gateway, a row a peer, a row a flow.
 
 mod store;
+mod targets;
 mod total;
 
+use std::collections::BTreeMap;
+
 use refrain_proto::{
-    TrafficClass,
+    Exclusion, TrafficClass,
     counters::PredictionCounters,
-    link::{DirectionStatus, FlowPredictions, FlowStatus, LinkStatus},
+    link::{FlowPredictions, FlowStatus, LinkStatus},
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
     gateway::{Gateway, PeerReport},
     last_error::LastError,
+    machine::resident_bytes,
     wire::WireCounts,
 };
 pub use store::{Store, StoreAlso};
+pub use targets::{Carried, TargetTraffic};
 pub use total::Total;
 
 /// A gateway as it stands.
@@ -39,6 +44,10 @@ pub struct Status {
     /// did not count it.
     #[serde(default)]
     pub total: Total,
+    /// What was carried since it started, a row for each target and class; none from a program that
+    /// did not count it.
+    #[serde(default)]
+    pub targets: Vec<TargetTraffic>,
     /// A row a link; a peer without a link has one row too.
     pub peers: Vec<Peer>,
     /// A row a flow.
@@ -52,8 +61,12 @@ pub struct Memory {
     pub bound_bytes: u64,
     /// What they have reserved of it.
     pub reserved_bytes: u64,
-    /// What they hold now.
+    /// What their caches, tables and second stages take now. Buffers, the store's index and the
+    /// program itself are not in it.
     pub allocated_bytes: u64,
+    /// What the whole process has resident, where the system says so.
+    #[serde(default)]
+    pub resident_bytes: Option<u64>,
 }
 
 /// Predictions on one direction of a link or a flow.
@@ -91,7 +104,7 @@ pub struct Driver {
 }
 
 /// A peer and its link.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Peer {
     /// Its name or address, if it has one.
     pub name: Option<String>,
@@ -208,6 +221,7 @@ pub struct Flow {
 impl Status {
     /// The gateway as it stands now.
     pub fn of(gateway: &dyn Gateway) -> Status {
+        let total = gateway.total();
         let mut status = Status {
             role: gateway.role().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -217,10 +231,12 @@ impl Status {
                 bound_bytes: 0,
                 reserved_bytes: 0,
                 allocated_bytes: 0,
+                resident_bytes: resident_bytes(),
             },
             mode: gateway.mode().to_string(),
             store: gateway.history().map(Store::of),
-            total: gateway.total(),
+            targets: TargetTraffic::rows(&total.targets),
+            total,
             peers: Vec::new(),
             flows: Vec::new(),
         };
@@ -254,26 +270,9 @@ impl Peer {
             name: report.name.clone(),
             address: report.address.clone(),
             key: report.key.to_string(),
-            up: false,
-            down_s: None,
             last_error: report.last_error.as_ref().map(|last| last.text.clone()),
             last_error_s: report.last_error.as_ref().map(LastError::age_s),
-            lanes: 0,
-            lanes_held_up: 0,
-            lanes_lost: 0,
-            round_trip_ms: None,
-            effort: None,
-            sent: Direction::default(),
-            received: Direction::default(),
-            flows_open: 0,
-            flows_opened: 0,
-            flows_reset: 0,
-            holes: 0,
-            holes_made: 0,
-            unlearnt_chunks: 0,
-            misconfirmed: 0,
-            flows_driven: 0,
-            offered_bytes_held: 0,
+            ..Peer::default()
         };
         let Some((link, wire)) = link else {
             return peer;
@@ -286,26 +285,77 @@ impl Peer {
             peer.down_s = gone_at.map(|at| at.elapsed().as_secs_f64());
         }
         peer.lanes_held_up = up.filter(|lane| lane.is_held_up).count();
-        peer.lanes_lost = link.lanes_lost;
         peer.round_trip_ms = link.round_trip.map(|time| time.as_secs_f64() * 1e3);
         peer.effort = Some(Effort {
             period_bytes: link.effort.period_bytes,
             zstd_level: link.effort.level,
             reason: link.effort_reason.to_string(),
         });
-        let Total { sent, received } = Total::of(link, wire);
-        peer.sent = sent.with_cache_of(&link.sent);
-        peer.received = received.with_cache_of(&link.received);
         peer.flows_open = link.flows.len();
-        peer.flows_opened = link.flows_opened;
-        peer.flows_reset = link.flows_reset;
         peer.holes = link.holes;
-        peer.holes_made = link.holes_made;
-        peer.unlearnt_chunks = link.unlearnt_chunks;
-        peer.misconfirmed = link.misconfirmed;
-        peer.flows_driven = link.flows_driven;
         peer.offered_bytes_held = link.offered_bytes_held;
+        let mut peer = peer.with_counters_of(&Peer::counted(link, wire));
+        for (direction, of_link) in [
+            (&mut peer.sent, &link.sent),
+            (&mut peer.received, &link.received),
+        ] {
+            direction.cache_bytes = of_link.cache_bytes;
+            direction.cache_filled_bytes = of_link.cache_filled_bytes;
+        }
         peer
+    }
+
+    /// A row with what a link has counted, and nothing of what it is now.
+    pub(crate) fn counted(link: &LinkStatus, wire: &WireCounts) -> Peer {
+        Peer {
+            lanes_lost: link.lanes_lost,
+            flows_opened: link.flows_opened,
+            flows_reset: link.flows_reset,
+            holes_made: link.holes_made,
+            unlearnt_chunks: link.unlearnt_chunks,
+            misconfirmed: link.misconfirmed,
+            flows_driven: link.flows_driven,
+            sent: Direction {
+                link_bytes: wire.sent(),
+                predictions: Predictions::of(&link.offers_taken),
+                ..Direction::of_layers(&link.sent.layers)
+            },
+            received: Direction {
+                link_bytes: wire.received(),
+                predictions: Predictions::of(&link.offers_made),
+                ..Direction::of_layers(&link.received.layers)
+            },
+            ..Peer::default()
+        }
+    }
+
+    /// This row with the counters of another.
+    pub(crate) fn with_counters_of(self, counted: &Peer) -> Peer {
+        let counters = |now: Direction, counted: Direction| Direction {
+            cache_bytes: now.cache_bytes,
+            cache_filled_bytes: now.cache_filled_bytes,
+            ..counted
+        };
+        Peer {
+            lanes_lost: counted.lanes_lost,
+            flows_opened: counted.flows_opened,
+            flows_reset: counted.flows_reset,
+            holes_made: counted.holes_made,
+            unlearnt_chunks: counted.unlearnt_chunks,
+            misconfirmed: counted.misconfirmed,
+            flows_driven: counted.flows_driven,
+            sent: counters(self.sent, counted.sent),
+            received: counters(self.received, counted.received),
+            ..self
+        }
+    }
+}
+
+impl Status {
+    /// What the links of each peer have counted since the gateway started, those included that are
+    /// over, by the peer's key. Counters of rows begin anew with their links; these never fall.
+    pub(crate) fn counted(&self) -> &BTreeMap<String, Peer> {
+        &self.total.by_peer
     }
 }
 
@@ -353,14 +403,6 @@ impl Direction {
         self.cache_filled_bytes += other.cache_filled_bytes;
     }
 
-    fn with_cache_of(self, direction: &DirectionStatus) -> Direction {
-        Direction {
-            cache_bytes: direction.cache_bytes,
-            cache_filled_bytes: direction.cache_filled_bytes,
-            ..self
-        }
-    }
-
     fn of_layers(layers: &refrain_proto::counters::LayerCounters) -> Direction {
         Direction {
             app_bytes: layers.app_bytes,
@@ -405,6 +447,17 @@ impl Predictions {
     }
 }
 
+/// Why nothing is looked for in an excluded flow.
+fn excluded(why: Exclusion) -> String {
+    match why {
+        Exclusion::Rule => "excluded by a rule".to_owned(),
+        _ => format!(
+            "encrypted: {}",
+            targets::class_name(TrafficClass::Excluded(why))
+        ),
+    }
+}
+
 /// Why a direction has no predictions, as far as its sender knows.
 const UNPREDICTED: &str = "nothing is predicted";
 
@@ -420,7 +473,7 @@ impl Driver {
     ) -> Driver {
         let offers = predictions.map_or(0, |known| known.counters.offers);
         let (by, reason) = match predictions {
-            _ if class == Some(TrafficClass::Excluded) => ("nobody", "excluded".to_owned()),
+            _ if let Some(TrafficClass::Excluded(why)) = class => ("nobody", excluded(why)),
             Some(predictions) if predictions.by_sender => {
                 ("sender", "chains break often".to_owned())
             }
@@ -469,7 +522,7 @@ impl Flow {
                 TrafficClass::Unknown => "unknown",
                 TrafficClass::Ordinary => "ordinary",
                 TrafficClass::FullEntropy => "full-entropy",
-                TrafficClass::Excluded => "excluded",
+                TrafficClass::Excluded(_) => "excluded",
             }
             .to_owned(),
             lane: flow.lane.0,

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use refrain_proto::planted::Bug;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring as ring_provider};
@@ -130,6 +131,10 @@ impl ServerTls {
         config.alpn_protocols = vec![ALPN.to_vec()];
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
+        if Bug::Tickets.is_planted() {
+            config.session_storage = rustls::server::ServerSessionMemoryCache::new(16);
+            config.send_tls13_tickets = 2;
+        }
         config.max_early_data_size = 0;
         ServerTls {
             acceptor: TlsAcceptor::from(Arc::new(config)),

@@ -48,7 +48,7 @@ impl Totals {
         // One of which nobody else holds anything any more ends here, and that takes the lock.
         let mut held = Vec::new();
         let mut links = self.lock();
-        let mut sum = links.over;
+        let mut sum = links.over.clone();
         for present in &mut links.present {
             // One that is just being dropped is as it was last: a sum never falls.
             if let Some(link) = present.link.upgrade() {

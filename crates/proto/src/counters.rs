@@ -91,7 +91,8 @@ pub struct PredictionCounters {
     pub confirmed: u64,
     /// Plain bytes of them.
     pub confirmed_bytes: u64,
-    /// Plain bytes of right offers that came too late: the data had left already. Receivers only.
+    /// Plain bytes of right offers that came too late: the data had left already. Counted when the
+    /// offer can no longer be confirmed. Receivers only.
     pub overtaken_bytes: u64,
     /// Plain bytes of offers that were withdrawn, neither confirmed nor overtaken. Receivers only.
     pub wasted_bytes: u64,
@@ -102,7 +103,7 @@ pub struct PredictionCounters {
 }
 
 impl PredictionCounters {
-    /// What was counted since `before`. What was counted as overtaken may turn out confirmed.
+    /// What was counted since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self {
             offers: self.offers - before.offers,
@@ -110,7 +111,7 @@ impl PredictionCounters {
             offer_frame_bytes: self.offer_frame_bytes - before.offer_frame_bytes,
             confirmed: self.confirmed - before.confirmed,
             confirmed_bytes: self.confirmed_bytes - before.confirmed_bytes,
-            overtaken_bytes: self.overtaken_bytes.wrapping_sub(before.overtaken_bytes),
+            overtaken_bytes: self.overtaken_bytes - before.overtaken_bytes,
             wasted_bytes: self.wasted_bytes - before.wasted_bytes,
             hashed_true_bytes: self.hashed_true_bytes - before.hashed_true_bytes,
             hashed_false_bytes: self.hashed_false_bytes - before.hashed_false_bytes,
@@ -124,7 +125,7 @@ impl PredictionCounters {
         self.offer_frame_bytes += other.offer_frame_bytes;
         self.confirmed += other.confirmed;
         self.confirmed_bytes += other.confirmed_bytes;
-        self.overtaken_bytes = self.overtaken_bytes.wrapping_add(other.overtaken_bytes);
+        self.overtaken_bytes += other.overtaken_bytes;
         self.wasted_bytes += other.wasted_bytes;
         self.hashed_true_bytes += other.hashed_true_bytes;
         self.hashed_false_bytes += other.hashed_false_bytes;

@@ -6,7 +6,7 @@
 //! word (END, RESET, REFUSE) on its lane. What still comes of it after the flow is over here
 //! is decoded, to keep the caches equal, and dropped; only the lane remembers it then.
 
-use refrain_codec::{LogRange, SourceCursor};
+use refrain_codec::SourceCursor;
 
 use crate::{
     by_receiver::{receiver::Predictions, sender::Expectations},
@@ -17,7 +17,7 @@ use crate::{
     limits::{CREDIT_BYTES_INITIAL, PENDING_BYTES_MAX},
     moment::Moment,
     pending::PendingBytes,
-    traffic::TrafficClass,
+    traffic::{Exclusion, TrafficClass, asks_for_gssapi, consents_to_gssapi},
 };
 
 /// State of a flow at one end.
@@ -60,9 +60,8 @@ pub(crate) struct SendHalf {
     pub(crate) by_sender: bool,
     /// Dispersion, as the other end sees it.
     pub(crate) dispersion: u8,
-    /// Full-entropy bytes in the log that nothing has referred to yet.
-    pub(crate) unproven: Option<LogRange>,
-    pub(crate) unproven_bytes: u64,
+    /// It began with a request to encrypt by GSSAPI.
+    pub(crate) asked_for_gssapi: bool,
     pub(crate) counters: LayerCounters,
 }
 
@@ -75,6 +74,10 @@ pub(crate) struct ReceiveHalf {
     /// Where the last block came, and credit for further ones goes.
     pub(crate) latest_lane: LaneId,
     pub(crate) credit: ReceiveCredit,
+    /// What came, as its sender judged it.
+    pub(crate) class: TrafficClass,
+    /// It began with a request to encrypt by GSSAPI.
+    pub(crate) asked_for_gssapi: bool,
     /// What this end expects, if it predicts.
     pub(crate) predictions: Option<Box<Predictions>>,
     /// All plain bytes of the direction, once its end has come.
@@ -94,6 +97,34 @@ pub(crate) struct Strand {
     pub(crate) cursor: SourceCursor,
 }
 
+/// What a block is found to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Verdict {
+    pub(crate) class: TrafficClass,
+    asks_for_gssapi: bool,
+}
+
+impl Verdict {
+    /// Of a `block` after others of `class`. `is_asked` says that what came the other way asks for
+    /// encryption by GSSAPI.
+    fn of(class: TrafficClass, block: &[u8], is_first: bool, is_asked: bool) -> Self {
+        let consents = is_first && is_asked && consents_to_gssapi(block);
+        Self {
+            class: match class {
+                TrafficClass::Excluded(_) => class,
+                _ if consents => TrafficClass::Excluded(Exclusion::Gssapi),
+                _ => class.after(block),
+            },
+            asks_for_gssapi: is_first && asks_for_gssapi(block),
+        }
+    }
+
+    /// Of a block whose flow is over here.
+    pub(crate) fn without_flow(block: &[u8]) -> Self {
+        Self::of(TrafficClass::Unknown, block, false, false)
+    }
+}
+
 impl Flow {
     pub(crate) fn new(
         now: Moment,
@@ -103,7 +134,7 @@ impl Flow {
         excluded: bool,
     ) -> Self {
         let class = if excluded {
-            TrafficClass::Excluded
+            TrafficClass::Excluded(Exclusion::Rule)
         } else {
             TrafficClass::Unknown
         };
@@ -126,8 +157,7 @@ impl Flow {
                 expectations: None,
                 by_sender: false,
                 dispersion: 0,
-                unproven: None,
-                unproven_bytes: 0,
+                asked_for_gssapi: false,
                 counters: LayerCounters::default(),
             },
             receive: ReceiveHalf {
@@ -135,12 +165,59 @@ impl Flow {
                 lanes: vec![home],
                 latest_lane: home,
                 credit: ReceiveCredit::new(now),
+                class,
+                asked_for_gssapi: false,
                 predictions: None,
                 total_bytes: None,
                 ends_awaited: 0,
                 end_taken: false,
                 counters: LayerCounters::default(),
             },
+        }
+    }
+
+    /// Keeps both directions out of caches and history from now on.
+    pub(crate) fn exclude(&mut self, why: Exclusion) {
+        for class in [&mut self.send.class, &mut self.receive.class] {
+            if !matches!(class, TrafficClass::Excluded(_)) {
+                *class = TrafficClass::Excluded(why);
+            }
+        }
+        self.receive.stop_learning();
+    }
+
+    /// Judges the next `block` that this end sends.
+    pub(crate) fn judge_next(&self, block: &[u8]) -> Verdict {
+        let is_first = self.send.counters.app_bytes == 0;
+        Verdict::of(
+            self.send.class,
+            block,
+            is_first,
+            self.receive.asked_for_gssapi,
+        )
+    }
+
+    /// Judges a `block` that came, as its sender did; it lies at `offset`.
+    pub(crate) fn judge_received(&self, offset: u64, block: &[u8]) -> Verdict {
+        let asked = self.send.asked_for_gssapi;
+        Verdict::of(self.receive.class, block, offset == 0, asked)
+    }
+
+    /// A block was sent.
+    pub(crate) fn sent(&mut self, verdict: Verdict) {
+        self.send.asked_for_gssapi |= verdict.asks_for_gssapi;
+        self.send.class = verdict.class;
+        if let TrafficClass::Excluded(why) = verdict.class {
+            self.exclude(why);
+        }
+    }
+
+    /// A block came.
+    pub(crate) fn received(&mut self, verdict: Verdict) {
+        self.receive.asked_for_gssapi |= verdict.asks_for_gssapi;
+        self.receive.class = verdict.class;
+        if let TrafficClass::Excluded(why) = verdict.class {
+            self.exclude(why);
         }
     }
 

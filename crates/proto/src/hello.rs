@@ -14,7 +14,8 @@
 //!   send cache     varint   bytes of cache that this end can keep as a sender
 //!   receive cache  varint   bytes of cache that this end can keep as a receiver
 //!   features       1        1: takes offers; 2: makes offers, on the terms that follow;
-//!                           4: only checks whether the pair works
+//!                           4: counts confirmations as it counts blocks
+//!                           8: only checks whether the pair works
 //!   mask           1        bits of the PACK mask of its chunks
 //! ```
 //!
@@ -60,11 +61,14 @@ pub struct Hello {
     pub offers: Option<OfferTerms>,
     /// Whether this end only checks that the pair works, and will open no flow.
     pub is_check: bool,
+    /// Whether this end's counts of a lane's blocks include confirmations, if the other end's do.
+    pub counts_confirmations: bool,
 }
 
 const TAKES_OFFERS: u8 = 1;
 const MAKES_OFFERS: u8 = 2;
-const IS_CHECK: u8 = 4;
+const COUNTS_CONFIRMATIONS: u8 = 4;
+const IS_CHECK: u8 = 8;
 
 /// Why a hello is none that this end can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,6 +105,7 @@ impl Hello {
             takes_offers: false,
             offers: None,
             is_check: false,
+            counts_confirmations: false,
         }
     }
 
@@ -112,15 +117,14 @@ impl Hello {
         push_varint(&mut body, u64::from(self.lane));
         push_varint(&mut body, self.send_cache_bytes);
         push_varint(&mut body, self.receive_cache_bytes);
-        let takes = if self.takes_offers { TAKES_OFFERS } else { 0 };
-        let features = takes | if self.is_check { IS_CHECK } else { 0 };
-        match &self.offers {
-            None => body.push(features),
-            Some(terms) => {
-                body.push(features | MAKES_OFFERS);
-                body.push(terms.mask.count());
-            }
-        }
+        let feature = |is_there: bool, bit: u8| if is_there { bit } else { 0 };
+        body.push(
+            feature(self.takes_offers, TAKES_OFFERS)
+                | feature(self.offers.is_some(), MAKES_OFFERS)
+                | feature(self.counts_confirmations, COUNTS_CONFIRMATIONS)
+                | feature(self.is_check, IS_CHECK),
+        );
+        body.extend(self.offers.map(|terms| terms.mask.count()));
 
         out.extend(MAGIC);
         out.extend([WIRE_VERSION_OLDEST, WIRE_VERSION]);
@@ -181,6 +185,7 @@ impl Hello {
             takes_offers: features & TAKES_OFFERS != 0,
             offers,
             is_check: features & IS_CHECK != 0,
+            counts_confirmations: features & COUNTS_CONFIRMATIONS != 0,
         };
         (hello.instance != 0).then_some(hello)
     }
@@ -201,6 +206,7 @@ mod tests {
             takes_offers: true,
             offers: Some(OfferTerms::default()),
             is_check: true,
+            counts_confirmations: true,
         }
     }
 

@@ -34,6 +34,11 @@ impl InOrder {
         !self.ready.is_empty()
     }
 
+    /// What can be taken.
+    pub(crate) fn ready(&self) -> &[u8] {
+        &self.ready
+    }
+
     /// Swaps what can be taken with `buffer`, which is empty.
     pub(crate) fn take(&mut self, buffer: &mut Vec<u8>) {
         core::mem::swap(buffer, &mut self.ready);

@@ -14,6 +14,7 @@
 //! credit              how much may be sent on a flow
 //! mode                which end finds what repeats
 //! traffic, effort     how a flow is treated, how hard we try
+//! targets             what was carried, by target and class
 //! arrivals            which lane is held up by loss
 //! limits              every bound, in one place
 //! planted             bugs on purpose, for the simulator to find
@@ -37,6 +38,7 @@ mod mode;
 mod moment;
 mod pending;
 pub mod planted;
+pub mod targets;
 mod traffic;
 
 pub use by_sender::receiver::CacheViolation;
@@ -44,7 +46,7 @@ pub use frame::{FlowId, LaneId};
 pub use link::{Event, Fault, LaneFault, Link, LinkConfig, LinkFault, ResetReason, Role};
 pub use mode::Mode;
 pub use moment::Moment;
-pub use traffic::TrafficClass;
+pub use traffic::{Exclusion, TrafficClass};
 
 /// Refusal code of a link that has as many flows as it takes; the other codes are the
 /// gateways'.

@@ -39,6 +39,13 @@ pub const HOLES_MAX: usize = 1024;
 /// Extents that are looked at, each way, to widen a reach.
 pub const REACH_EXTENTS_MAX: usize = 64;
 
+/// Most extents of full entropy that a sender tells apart until something refers to them; beyond,
+/// the latest are taken as one.
+pub const UNPROVEN_EXTENTS_MAX: usize = 4096;
+
+/// Most targets whose bytes are counted apart, in a link and in a gateway.
+pub const TARGETS_MAX: usize = 64;
+
 /// Most flows of a link at once, whoever opened them, unless configured lower.
 pub const FLOWS_MAX: usize = 10_000;
 

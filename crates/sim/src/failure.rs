@@ -62,6 +62,18 @@ pub enum Failure {
         /// Bytes.
         outstanding: u64,
     },
+    /// A counter fell.
+    #[error("at the {end} end, the counter {counter} fell from {from} to {to}")]
+    CounterFell {
+        /// The end that counts.
+        end: End,
+        /// The counter.
+        counter: String,
+        /// What it was.
+        from: u64,
+        /// What it is now.
+        to: u64,
+    },
     /// Faults had stopped, and still something waited for ever.
     #[error("nothing went on any more: {0}")]
     Stuck(String),

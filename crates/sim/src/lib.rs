@@ -5,13 +5,14 @@
 //! the gateway, in the way that their documentation asks for, and holds them to two
 //! promises. P1: delivered bytes equal sent bytes, or the flow ends with an error. And
 //! nothing waits for ever: once nothing breaks any more, all flows end, and both ends
-//! agree on every block.
+//! agree on every block, and on what they counted. Counters never fall.
 //!
 //! ```text
 //! schedule    what happens next
 //! content     what applications send
 //! ledger      what was written and what was delivered: where P1 is checked
 //! application one end of one flow
+//! counters    what a link counts, at both ends
 //! transport   what carries a lane, and what it does to bytes
 //! world       both ends, their links, and the run's loop
 //! trouble     what breaks
@@ -21,6 +22,7 @@
 
 mod application;
 mod content;
+mod counters;
 mod failure;
 mod kinds;
 mod ledger;

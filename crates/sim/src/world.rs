@@ -22,6 +22,7 @@ use refrain_proto::{FlowId, LaneId, Link, Moment};
 use crate::{
     End,
     application::Application,
+    counters::Counters,
     failure::Failure,
     kinds::{Kind, Kinds},
     ledger::Ledger,
@@ -88,6 +89,9 @@ struct LinkSide {
     had_lanes: bool,
     /// Referred bytes at the latest reunion.
     region_bytes_at_reunion: Option<u64>,
+    /// What it had counted when that was last looked at.
+    counters: Counters,
+    calls: u64,
 }
 
 /// What can happen next.

@@ -67,6 +67,13 @@ impl FingerprintTable {
         ((before ^ entry) & self.tag_bits == 0).then_some(before & !self.tag_bits)
     }
 
+    /// What [`replace`](Self::replace) would say, with nothing remembered.
+    pub(crate) fn get(&self, fingerprint: Fingerprint) -> Option<u32> {
+        let entry = self.entries[self.slot(fingerprint)];
+        let tag = (fingerprint.0 >> 32) as u32;
+        ((entry ^ tag) & self.tag_bits == 0).then_some(entry & !self.tag_bits)
+    }
+
     fn entries_for(cache_bytes: usize, period: SamplingPeriod) -> usize {
         let wanted = (cache_bytes / period.bytes()).max(1);
         1 << wanted.ilog2()
@@ -104,6 +111,7 @@ mod tests {
             let fingerprint = Fingerprint(0x1234_5678_9abc_def0);
             let last = (cache_bytes - 1) as u32;
             table.replace(fingerprint, 0);
+            assert_eq!(table.get(fingerprint), Some(0));
             assert_eq!(table.replace(fingerprint, 100), Some(0));
             assert_eq!(table.replace(fingerprint, last), Some(100));
             assert_eq!(table.replace(fingerprint, last), Some(last));

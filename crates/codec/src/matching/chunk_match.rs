@@ -126,6 +126,45 @@ impl ChunkMatch {
         self.found = found;
     }
 
+    /// Whether the block has a chunk that is in the log.
+    pub(crate) fn repeats(&mut self, block: &[u8], place: BlockPlace, reach: &impl Reach) -> bool {
+        let mut found = core::mem::take(&mut self.found);
+        found.clear();
+        self.markers.find(block, &mut found);
+        let mut chunks = Chunks::new(block.len(), &found);
+        let repeats = loop {
+            self.chunks.clear();
+            self.chunks.extend(chunks.by_ref().take(BATCH));
+            if self.chunks.is_empty() {
+                break false;
+            }
+            self.hasher
+                .hash_all(self.backend, block, &self.chunks, &mut self.hashes);
+            let mut hashed = self.chunks.iter().zip(&self.hashes);
+            if hashed.any(|(chunk, hash)| self.is_known(chunk, hash, place, reach)) {
+                break true;
+            }
+        };
+        self.found = found;
+        repeats
+    }
+
+    fn is_known(
+        &self,
+        chunk: &Range<usize>,
+        hash: &ChunkHash,
+        place: BlockPlace,
+        reach: &impl Reach,
+    ) -> bool {
+        let at = place.at + chunk.start as u64;
+        let known = self.table.get(hash, chunk.len(), at, place.oldest);
+        chunk.len() >= REGION_BYTES_MIN
+            && known.is_some_and(|source| {
+                let sources = place.sources(reach, source, 0);
+                sources.is_some_and(|sources| source + chunk.len() as u64 <= sources.end)
+            })
+    }
+
     /// Where the bytes of the batch's chunk `index` lie in the log; remembers the chunk itself.
     #[inline]
     fn look_up(

@@ -108,6 +108,41 @@ impl MaxMatch {
         self.found = found;
     }
 
+    /// Whether the block has a region before it in the log.
+    pub(crate) fn repeats(&mut self, block: &[u8], place: BlockPlace, reach: &impl Reach) -> bool {
+        let mut found = core::mem::take(&mut self.found);
+        found.clear();
+        self.markers.find(block, &mut found);
+        let repeats = found
+            .iter()
+            .any(|&marker| self.repeats_at(block, place, reach, marker as usize));
+        self.found = found;
+        repeats
+    }
+
+    fn repeats_at(
+        &self,
+        block: &[u8],
+        place: BlockPlace,
+        reach: &impl Reach,
+        marker: usize,
+    ) -> bool {
+        let window = &block[marker..][..self.markers.window().bytes()];
+        let Some(offset) = self.table.get(fingerprint(window)) else {
+            return false;
+        };
+        if self.log.chunk(offset) != window.first_chunk() {
+            return false;
+        }
+        let source = self.log.latest(offset, place.at);
+        source.is_some_and(|source| {
+            // What comes before the block; in itself it is not there yet.
+            let sources = place.sources(reach, source, 0);
+            sources.is_some_and(|sources| sources.end.since(source) >= window.len() as u64)
+                && self.log.common_prefix(source, window, window.len()) == window.len()
+        })
+    }
+
     /// Emits the regions around the markers `found`.
     #[inline(always)]
     fn match_markers(

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 use metrics::{Key, KeyName, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
-use crate::status::{Direction, Peer, Status, Store};
+use crate::status::{Direction, Peer, Status, Store, TargetTraffic};
 
 /// What a page is.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -31,7 +31,10 @@ pub fn page(status: &Status) -> String {
     if let Some(store) = &status.store {
         add_store(&Series::new(&recorder, &[]), store);
     }
-    for (name, peer) in by_name(&status.peers) {
+    for target in &status.targets {
+        add_target(&recorder, target);
+    }
+    for (name, peer) in by_name(status) {
         add_peer(&Series::new(&recorder, &[("peer", &name)]), &peer);
         for (direction, counts) in [("sent", &peer.sent), ("received", &peer.received)] {
             let labels = [("peer", name.as_str()), ("direction", direction)];
@@ -60,9 +63,16 @@ fn add_gateway(series: &Series<'_>, status: &Status) {
     );
     series.gauge(
         "refrain_memory_allocated_bytes",
-        "What caches, tables and second stages take now.",
+        "What the links' caches, tables and second stages take now.",
         memory.allocated_bytes as f64,
     );
+    if let Some(resident) = memory.resident_bytes {
+        series.gauge(
+            "refrain_memory_resident_bytes",
+            "What the whole process has resident.",
+            resident as f64,
+        );
+    }
 }
 
 fn add_store(series: &Series<'_>, store: &Store) {
@@ -196,6 +206,29 @@ fn add_peer(series: &Series<'_>, peer: &Peer) {
     }
 }
 
+/// Gauges: a target that leaves the table, and returns, begins at 0.
+fn add_target(recorder: &PrometheusRecorder, traffic: &TargetTraffic) {
+    let target = traffic.target.as_deref().unwrap_or("other");
+    for (direction, carried) in [("sent", &traffic.sent), ("received", &traffic.received)] {
+        let labels = [
+            ("target", target),
+            ("class", &traffic.class),
+            ("direction", direction),
+        ];
+        let series = Series::new(recorder, &labels);
+        series.gauge(
+            "refrain_target_app_bytes",
+            "Plain bytes of applications, of the targets that carried most, and of the others.",
+            carried.app_bytes as f64,
+        );
+        series.gauge(
+            "refrain_target_link_bytes",
+            "Bytes of their frames on the link, inside of its encryption.",
+            carried.link_bytes as f64,
+        );
+    }
+}
+
 fn add_direction(series: &Series<'_>, counts: &Direction) {
     series.counter(
         "refrain_app_bytes_total",
@@ -251,12 +284,12 @@ fn add_direction(series: &Series<'_>, counts: &Direction) {
     // Savings of a moment may be negative: gauges.
     series.gauge(
         "refrain_matching_saved_bytes",
-        "What matching saved since the link began, net of its tokens.",
+        "What matching saved, net of its tokens.",
         counts.matching_saved_bytes as f64,
     );
     series.gauge(
         "refrain_zstd_saved_bytes",
-        "What zstd saved of the rest since the link began.",
+        "What zstd saved of the rest.",
         counts.zstd_saved_bytes as f64,
     );
     series.gauge(
@@ -271,19 +304,30 @@ fn add_direction(series: &Series<'_>, counts: &Direction) {
     );
 }
 
-/// Several links of one peer are one series.
-fn by_name(links: &[Peer]) -> BTreeMap<String, Peer> {
-    let mut peers: BTreeMap<String, Peer> = BTreeMap::new();
-    for link in links {
+/// Several links of one peer are one series, with the counters of those that are over.
+fn by_name(status: &Status) -> BTreeMap<String, Peer> {
+    let mut peers: BTreeMap<String, (Peer, BTreeMap<&str, &Peer>)> = BTreeMap::new();
+    for link in &status.peers {
         let name = link.name.clone().unwrap_or_else(|| link.key.clone());
+        let counted = status.counted().get_key_value(&link.key);
+        let counted = counted.map(|(key, counted)| (key.as_str(), counted));
         match peers.entry(name) {
             Entry::Vacant(place) => {
-                place.insert(link.clone());
+                place.insert((link.clone(), counted.into_iter().collect()));
             }
-            Entry::Occupied(mut sum) => sum.get_mut().add(link),
+            Entry::Occupied(mut known) => {
+                let (sum, of_keys) = known.get_mut();
+                sum.add(link);
+                of_keys.extend(counted);
+            }
         }
     }
-    peers
+    let with_counters = |(name, (peer, of_keys)): (String, (Peer, BTreeMap<&str, &Peer>))| {
+        let mut counted = Peer::default();
+        of_keys.values().for_each(|of_key| counted.add(of_key));
+        (name, peer.with_counters_of(&counted))
+    };
+    peers.into_iter().map(with_counters).collect()
 }
 
 /// Series of a page with the same labels.

@@ -13,6 +13,7 @@ use std::{
 use refrain_proto::by_receiver::history::{
     Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted,
 };
+use refrain_proto::planted::Bug;
 use refrain_store::{
     Chain, ChunkSource, ChunkStore, OpeningKey, Place, Realm, RecipeId, StoreError,
 };
@@ -61,7 +62,10 @@ impl Keeper {
             also: also.collect::<Result<_, _>>()?,
             shared,
             own,
-            realm: Realm::named(&options.realm),
+            realm: match Bug::OneRealm.is_planted() {
+                true => Realm::named(""),
+                false => Realm::named(&options.realm),
+            },
             recipes: HashMap::new(),
             has_news: false,
             has_failed: false,

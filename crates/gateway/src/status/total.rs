@@ -1,41 +1,48 @@
 //! What several links carried together.
 
-use refrain_proto::link::LinkStatus;
+use std::collections::BTreeMap;
+
+use refrain_proto::{link::LinkStatus, targets::TargetCounts};
 use serde::{Deserialize, Serialize};
 
-use super::{Direction, Predictions};
-use crate::wire::WireCounts;
+use super::{Direction, Peer};
+use crate::{keys::PublicKey, wire::WireCounts};
 
-/// Both directions of one link or of several; it says nothing of caches.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+/// What one link or several have counted; it says nothing of caches.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Total {
     /// What this end sent.
     pub sent: Direction,
     /// What this end received.
     pub received: Direction,
+    /// By peer, a row with counters alone.
+    #[serde(skip)]
+    pub by_peer: BTreeMap<String, Peer>,
+    /// By target and class.
+    #[serde(skip)]
+    pub targets: TargetCounts,
 }
 
 impl Total {
     /// Of one link, with what its connections carried.
-    pub(crate) fn of(link: &LinkStatus, wire: &WireCounts) -> Total {
+    pub(crate) fn of(peer: &PublicKey, link: &LinkStatus, wire: &WireCounts) -> Total {
+        let counted = Peer::counted(link, wire);
         Total {
-            sent: Direction {
-                link_bytes: wire.sent(),
-                predictions: Predictions::of(&link.offers_taken),
-                ..Direction::of_layers(&link.sent.layers)
-            },
-            received: Direction {
-                link_bytes: wire.received(),
-                predictions: Predictions::of(&link.offers_made),
-                ..Direction::of_layers(&link.received.layers)
-            },
+            sent: counted.sent,
+            received: counted.received,
+            by_peer: [(peer.to_string(), counted)].into(),
+            targets: link.targets.clone(),
         }
     }
 
-    /// Adds what others carried.
+    /// Adds what others counted.
     pub(crate) fn add(&mut self, other: &Total) {
         self.sent.add(&other.sent);
         self.received.add(&other.received);
+        self.targets.add(&other.targets);
+        for (peer, counted) in &other.by_peer {
+            self.by_peer.entry(peer.clone()).or_default().add(counted);
+        }
     }
 }
 
@@ -79,9 +86,9 @@ mod tests {
             value.as_u64().expect("a counter")
         }
         let (one, other) = (with_counters(1), with_counters(2));
-        let mut sum = one;
+        let mut sum = one.clone();
         sum.add(&other);
-        let json = |total| serde_json::to_value(total).expect("numbers");
-        assert_sums(&json(sum), &json(one), &json(other));
+        let json = |total: &Total| serde_json::to_value(total).expect("numbers");
+        assert_sums(&json(&sum), &json(&one), &json(&other));
     }
 }

@@ -262,7 +262,8 @@ impl Offers {
         let offers = self.held.range(run.clone());
         let len: u64 = offers.clone().map(|offered| offered.len).sum();
         let digest = RunDigest::of(offset, offers.map(|offered| &offered.hash));
-        if len != frame.len || digest != frame.digest {
+        let is_right = digest == frame.digest || Bug::SignatureIsProof.is_planted();
+        if len != frame.len || !is_right {
             return Err(Unconfirmed::Mismatch);
         }
         let taken = (frame.first..frame.first + frame.count)

@@ -240,9 +240,6 @@ impl Predictions {
         let mut chunks = Vec::new();
         let mut chain = None;
         for (number, offered) in run {
-            if offered.state == State::Overtaken {
-                self.counters.overtaken_bytes -= offered.len;
-            }
             self.counters.confirmed += 1;
             self.counters.confirmed_bytes += offered.len;
             self.window.succeeded(offered.len);
@@ -414,7 +411,6 @@ impl Predictions {
         let end = offered.start.map(|start| start + whole.cast_signed());
         if end.is_none_or(|end| end == self.cut.cast_signed()) {
             self.offers.overtaken(number);
-            self.counters.overtaken_bytes += whole;
         }
         self.hit(number, chain);
     }
@@ -530,17 +526,20 @@ impl Predictions {
         self.window.released(bytes);
     }
 
-    /// An offer that came to nothing is held no more.
+    /// An offer that was not confirmed is held no more.
     fn wasted(&mut self, number: u64, offered: &Offered, link: &mut LinkHistory) {
         link.give_back(offered.len);
         if self.offers.is_on_offer(number) {
             self.window.released(offered.len);
         }
-        if offered.state != State::Overtaken {
-            self.counters.wasted_bytes += offered.len;
-            if self.config.predict == Predict::Window {
-                self.window.failed(offered.len);
-            }
+        if offered.state == State::Overtaken {
+            // Not before: until it is released, it may still be confirmed.
+            self.counters.overtaken_bytes += offered.len;
+            return;
+        }
+        self.counters.wasted_bytes += offered.len;
+        if self.config.predict == Predict::Window {
+            self.window.failed(offered.len);
         }
     }
 

@@ -58,6 +58,11 @@ impl Books {
             .map_or(self.head, |extent| extent.start)
     }
 
+    /// The next position.
+    pub(crate) fn head(&self) -> LogPosition {
+        self.head
+    }
+
     /// Whether `len` more bytes keep within the guard window.
     pub(crate) fn has_room(&self, len: usize) -> bool {
         (self.head + len as u64).since(self.done()) <= self.geometry.window_bytes() as u64

@@ -11,6 +11,7 @@ pub(crate) mod books;
 pub(crate) mod receiver;
 pub(crate) mod second_stage;
 pub(crate) mod sender;
+pub(crate) mod unproven;
 
 /// What seeds a block's check: its number on its lane, its flow and its offset there, so that
 /// a block that turns up in another's place is found out.

@@ -9,7 +9,10 @@ use zstd_safe::{
     CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, zstd_sys::ZSTD_EndDirective,
 };
 
-use crate::limits::{SECOND_STAGE_WINDOW_LOG, TOKEN_STAGE_WINDOW_LOG};
+use crate::{
+    limits::{SECOND_STAGE_WINDOW_LOG, TOKEN_STAGE_WINDOW_LOG},
+    planted::Bug,
+};
 
 /// Streams shorter than this go as they are: a flush costs more than it saves.
 const COMPRESSED_BYTES_MIN: usize = 24;
@@ -156,6 +159,8 @@ impl Decompressor {
         packed: &[u8],
         bytes_max: usize,
     ) -> Result<&[u8], BadStream> {
+        let is_unbounded = Bug::UnboundedStage.is_planted();
+        let bytes_max = if is_unbounded { 64 << 20 } else { bytes_max };
         let kind = self.kind;
         let context = self.context.get_or_insert_with(|| {
             let mut context = DCtx::create();

@@ -22,6 +22,8 @@ use crate::{
     frame::{BlockFrame, FlowId, LaneId, Stream},
     limits::OUTSTANDING_BLOCKS_MAX,
     planted::Bug,
+    targets::{Carried, RowId, TargetCounts},
+    traffic::TrafficClass,
 };
 
 /// The sending end of one direction.
@@ -34,13 +36,15 @@ pub(crate) struct Sender {
     encoded: EncodedBlock,
     outstanding_blocks: usize,
     level: i32,
+    /// What the receiver is known to have.
+    delivered: LayerCounters,
 }
 
 /// What the sender knows of one lane, alive, or dead and not yet settled.
 struct SendLane {
     tokens: Compressor,
     literals: Compressor,
-    /// Blocks sent and not acknowledged, in order.
+    /// Blocks sent and not acknowledged, in order; confirmations too, if both ends count them.
     outstanding: VecDeque<Outstanding>,
     outstanding_bytes: usize,
     blocks_acked: u64,
@@ -48,12 +52,27 @@ struct SendLane {
     logged_end: LogPosition,
 }
 
-/// A block on its way.
+/// A block on its way, or a confirmation. What it counts for is counted when it arrived: it may
+/// be lost with its lane, and then the receiver has not counted it either.
 #[derive(Clone, Copy)]
-struct Outstanding {
-    /// Where it lies in the log; `None` for a bypassed one.
+pub(crate) struct Outstanding {
+    /// Where it lies in the log; `None` for a bypassed one, and for a confirmation.
     start: Option<LogPosition>,
-    frame_bytes: usize,
+    is_block: bool,
+    is_bypassed: bool,
+    plain_bytes: u32,
+    region_bytes: u32,
+    stream_bytes: u32,
+    packed_bytes: u32,
+    frame_bytes: u32,
+    counted: Counted,
+}
+
+/// What a block is counted for.
+#[derive(Clone, Copy)]
+pub(crate) struct Counted {
+    pub(crate) row: RowId,
+    pub(crate) class: TrafficClass,
 }
 
 /// How a block travels.
@@ -95,6 +114,7 @@ impl Sender {
             encoded: EncodedBlock::default(),
             outstanding_blocks: 0,
             level,
+            delivered: LayerCounters::default(),
         }
     }
 
@@ -115,6 +135,13 @@ impl Sender {
         if let Some(encoder) = &mut self.encoder {
             encoder.set_period(period);
         }
+    }
+
+    /// Whether `plain` repeats something that a block on `lane` may refer to.
+    pub(crate) fn repeats(&mut self, lane: LaneId, plain: &[u8]) -> bool {
+        let reach = self.books.reach_of(lane);
+        let encoder = self.encoder.as_mut();
+        encoder.is_some_and(|encoder| encoder.repeats(plain, &reach))
     }
 
     /// Whether there is a cache at all.
@@ -143,6 +170,27 @@ impl Sender {
         self.outstanding_blocks < OUTSTANDING_BLOCKS_MAX
     }
 
+    /// What the receiver is known to have.
+    pub(crate) fn delivered(&self) -> LayerCounters {
+        self.delivered
+    }
+
+    /// A confirmation leaves on `lane`, and will be acknowledged.
+    pub(crate) fn confirm(&mut self, lane: LaneId, confirmation: Outstanding) {
+        let lane = self
+            .lanes
+            .get_mut(&lane)
+            .expect("confirmations are sent on open lanes");
+        lane.outstanding.push_back(confirmation);
+        lane.outstanding_bytes += confirmation.frame_bytes as usize;
+        self.outstanding_blocks += 1;
+    }
+
+    /// The receiver is known to have `block`.
+    pub(crate) fn count(&mut self, block: &Outstanding, targets: &mut TargetCounts) {
+        block.count(&mut self.delivered, targets);
+    }
+
     /// Encodes `plain`, the bytes of `flow` at `offset`, onto `lane`; appends its frame to
     /// `out` and counts it. The frame names the offset unless the lane's `strand` of the flow
     /// ends there.
@@ -154,6 +202,7 @@ impl Sender {
         &mut self,
         lane_id: LaneId,
         flow: FlowId,
+        counted: Counted,
         offset: u64,
         plain: &[u8],
         passage: Passage,
@@ -199,21 +248,22 @@ impl Sender {
             literals,
         }
         .write(out);
-        counters.count_block(
-            plain.len(),
-            self.encoded.region_bytes,
-            self.encoded.tokens.len() + self.encoded.literals.len(),
-            tokens.bytes.len() + literals.bytes.len(),
-            out.len() - frame_start,
-            at.is_none(),
-        );
+        let block = Outstanding {
+            start: at,
+            is_block: true,
+            is_bypassed: at.is_none(),
+            plain_bytes: plain.len() as u32,
+            region_bytes: self.encoded.region_bytes as u32,
+            stream_bytes: (self.encoded.tokens.len() + self.encoded.literals.len()) as u32,
+            packed_bytes: (tokens.bytes.len() + literals.bytes.len()) as u32,
+            frame_bytes: (out.len() - frame_start) as u32,
+            counted,
+        };
+        counters.add(&block.layers());
         if let Some(at) = at {
             lane.logged_end = at + plain.len() as u64;
         }
-        lane.outstanding.push_back(Outstanding {
-            start: at,
-            frame_bytes: out.len() - frame_start,
-        });
+        lane.outstanding.push_back(block);
         lane.outstanding_bytes += out.len() - frame_start;
         self.outstanding_blocks += 1;
         Sent {
@@ -228,6 +278,7 @@ impl Sender {
         &mut self,
         lane: LaneId,
         blocks: u64,
+        targets: &mut TargetCounts,
     ) -> Result<bool, ImpossibleCount> {
         let Some(lane) = self.lanes.get_mut(&lane) else {
             return Ok(false);
@@ -240,7 +291,8 @@ impl Sender {
         }
         for block in lane.outstanding.drain(..news as usize) {
             self.outstanding_blocks -= 1;
-            lane.outstanding_bytes -= block.frame_bytes;
+            lane.outstanding_bytes -= block.frame_bytes as usize;
+            block.count(&mut self.delivered, targets);
             if let Some(start) = block.start {
                 self.books.applied(start);
             }
@@ -262,8 +314,13 @@ impl Sender {
 
     /// `lane` is dead, and its receiver says that it applied `blocks` blocks and will
     /// apply no more: the rest become holes.
-    pub(crate) fn settle_lane(&mut self, lane: LaneId, blocks: u64) -> Result<(), ImpossibleCount> {
-        self.acknowledged(lane, blocks)?;
+    pub(crate) fn settle_lane(
+        &mut self,
+        lane: LaneId,
+        blocks: u64,
+        targets: &mut TargetCounts,
+    ) -> Result<(), ImpossibleCount> {
+        self.acknowledged(lane, blocks, targets)?;
         if let Some(lane) = self.lanes.remove(&lane) {
             for block in lane.outstanding {
                 self.outstanding_blocks -= 1;
@@ -292,6 +349,50 @@ impl Sender {
 
     pub(crate) fn cache_filled_bytes(&self) -> u64 {
         self.encoder.as_ref().map_or(0, |encoder| encoder.head().0)
+    }
+}
+
+impl Outstanding {
+    /// A confirmation that stands for `plain` bytes, in a frame of `frame` bytes.
+    pub(crate) fn confirmation(plain: u64, frame: usize, counted: Counted) -> Self {
+        Self {
+            start: None,
+            is_block: false,
+            is_bypassed: false,
+            plain_bytes: plain as u32,
+            region_bytes: 0,
+            stream_bytes: 0,
+            packed_bytes: 0,
+            frame_bytes: frame as u32,
+            counted,
+        }
+    }
+
+    fn layers(&self) -> LayerCounters {
+        let mut counters = LayerCounters::default();
+        match self.is_block {
+            false => counters.count_confirmed(self.plain_bytes.into(), self.frame_bytes as usize),
+            true => counters.count_block(
+                self.plain_bytes as usize,
+                self.region_bytes as usize,
+                self.stream_bytes as usize,
+                self.packed_bytes as usize,
+                self.frame_bytes as usize,
+                self.is_bypassed,
+            ),
+        }
+        counters
+    }
+
+    fn count(&self, delivered: &mut LayerCounters, targets: &mut TargetCounts) {
+        delivered.add(&self.layers());
+        let carried = Carried {
+            sent_bytes: self.plain_bytes.into(),
+            sent_link_bytes: self.frame_bytes.into(),
+            ..Carried::default()
+        };
+        let Counted { row, class } = self.counted;
+        targets.count(Some(row), class, &carried);
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{
         sender::{Expectations, Step, Waiting},
         terms::RunDigest,
     },
+    by_sender::sender::{Counted, Outstanding},
     flow::{SendHalf, strand_on},
     frame::{ConfirmFrame, FlowId, Frame, LaneId, OfferFrame},
     limits::OFFERS_LINK_MAX,
@@ -48,10 +49,7 @@ impl Link {
             return Step::Send(bytes.len());
         };
         let (kept, counted) = (expectations.kept(), expectations.counters);
-        let is_known = *class != TrafficClass::Unknown;
-        if *class == TrafficClass::Excluded
-            || !is_known && class.after(bytes) == TrafficClass::Excluded
-        {
+        if class.exclusion_at(bytes).is_some() {
             self.offers_kept -= expectations.drop_all();
             return Step::Send(bytes.len());
         }
@@ -64,9 +62,9 @@ impl Link {
             },
         );
         if let Step::Confirm { len, .. } = step
-            && !is_known
+            && *class == TrafficClass::Unknown
         {
-            // The flow's first bytes decide, and none of the later ones.
+            // The next bytes are not the flow's first.
             *class = class.after(&bytes[..len]);
         }
         self.offers_kept -= kept - expectations.kept();
@@ -120,7 +118,9 @@ impl Link {
         let state = self.lanes.get(&lane)?;
         // On a slow link all that leaves at once may be a short block.
         let ahead_max = CONFIRMED_AHEAD_BYTES.min(self.config.block_bytes_max / 2);
-        if !state.is_up || state.control.len() >= ahead_max || self.is_lossy() {
+        let caches = self.caches.as_ref();
+        let is_full = !caches.is_some_and(|caches| caches.sender.has_room_for_a_block());
+        if !state.is_up || is_full || state.control.len() >= ahead_max || self.is_lossy() {
             return None;
         }
         let Step::Confirm {
@@ -151,7 +151,7 @@ impl Link {
         len: usize,
         out: &mut Vec<u8>,
     ) {
-        let Some(flow) = self.flows.get_mut(&id) else {
+        let (Some(flow), Some(caches)) = (self.flows.get_mut(&id), &mut self.caches) else {
             return;
         };
         let offset = flow.send.counters.app_bytes;
@@ -172,7 +172,16 @@ impl Link {
         flow.send.lane = lane;
         self.pending_bytes -= waited;
         flow.send.counters.count_confirmed(len as u64, frame_bytes);
-        self.totals.sent.count_confirmed(len as u64, frame_bytes);
+        let counted = Counted {
+            row: self.targets.row(&flow.target),
+            class: flow.send.class,
+        };
+        let confirmation = Outstanding::confirmation(len as u64, frame_bytes, counted);
+        match self.counts_confirmations {
+            true => caches.sender.confirm(lane, confirmation),
+            // The other end will not say that it came.
+            false => caches.sender.count(&confirmation, &mut self.targets),
+        }
     }
 
     /// The receiver of a flow that this end sends on offers what it expects.
@@ -195,7 +204,7 @@ impl Link {
             .get_or_insert_with(|| Box::new(Expectations::new(terms, key)));
         let (kept, counted) = (expectations.kept(), expectations.counters);
         let taken = expectations.offered(frame);
-        if send.by_sender || send.class == TrafficClass::Excluded {
+        if send.by_sender || matches!(send.class, TrafficClass::Excluded(_)) {
             expectations.drop_all();
         }
         expectations.begins_at(send.counters.app_bytes);

@@ -7,7 +7,7 @@ use crate::{
     frame::{FlowId, Frame, LaneId},
     limits::{PING_INTERVAL, REASON_BYTES_MAX, STALL_LASTS, TARGET_BYTES_MAX},
     moment::Moment,
-    traffic::TrafficClass,
+    traffic::Exclusion,
 };
 
 /// Why a flow cannot be opened.
@@ -74,8 +74,7 @@ impl Link {
         };
         flow.accepted = true;
         if excluded {
-            flow.send.class = TrafficClass::Excluded;
-            flow.receive.stop_learning();
+            flow.exclude(Exclusion::Rule);
         }
         let credit_bytes = flow.receive.credit.widen(&mut self.pool);
         let home = flow.home;
@@ -341,7 +340,6 @@ impl Link {
             self.forget_predictions(&mut flow);
             self.pending_bytes -= flow.send.pending.len();
             self.early_runs -= flow.receive.bytes.early_runs();
-            self.unproven_flows.retain(|&other| other != id);
         }
     }
 }

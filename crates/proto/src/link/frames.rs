@@ -9,13 +9,15 @@ use crate::{
     by_receiver::opening,
     by_sender::receiver::Rejected,
     counters::LayerCounters,
-    flow::{Flow, ReceiveHalf},
+    flow::{Flow, ReceiveHalf, Verdict},
     frame::{BlockFrame, FlowId, Frame, LaneId, LaneList, end_check},
     hello::Hello,
     in_order::Misplaced,
     limits::{ACK_DELAY, ACK_WINDOW_SHARE, OUTSTANDING_BLOCKS_MAX, PADDING_BYTES_MAX},
     moment::Moment,
-    traffic::TrafficClass,
+    planted::Bug,
+    targets::Carried,
+    traffic::Exclusion,
 };
 
 impl Link {
@@ -104,9 +106,8 @@ impl Link {
                         return Err(LaneFault::Protocol("an acceptance out of place").into());
                     }
                     flow.send.add_credit(credit_bytes)?;
-                    if excluded {
-                        flow.send.class = TrafficClass::Excluded;
-                        flow.receive.stop_learning();
+                    if excluded && !Bug::AcceptFlagIgnored.is_planted() {
+                        flow.exclude(Exclusion::Rule);
                     }
                     flow.accepted = true;
                     self.events.push_back(Event::FlowAccepted(id));
@@ -169,7 +170,7 @@ impl Link {
                 };
                 let news = caches
                     .sender
-                    .acknowledged(lane, blocks)
+                    .acknowledged(lane, blocks, &mut self.targets)
                     .map_err(|_| LaneFault::Protocol("an impossible acknowledgement"))?;
                 if news {
                     self.say_transmit_all();
@@ -205,7 +206,7 @@ impl Link {
                 Ok(())
             }
             Frame::Offer(ref frame) => self.offers_came(lane, frame),
-            Frame::Confirm(ref frame) => self.confirmation_came(lane, frame),
+            Frame::Confirm(ref frame) => self.confirmation_came(now, lane, frame),
             Frame::Withdrawn {
                 flow,
                 below,
@@ -227,6 +228,7 @@ impl Link {
         target: &str,
         excluded: bool,
     ) -> Result<(), Fault> {
+        let excluded = excluded && !Bug::OpenFlagIgnored.is_planted();
         let parity = u64::from(self.role == Role::Near);
         if id.0 % 2 != parity {
             return Err(LaneFault::Protocol("a flow with the other end's number").into());
@@ -235,6 +237,7 @@ impl Link {
             .lanes
             .get(&lane)
             .is_none_or(|state| id < state.peer_flows_end);
+        let is_replay = is_replay && !Bug::ReplayAccepted.is_planted();
         if is_replay || self.flows.contains_key(&id) {
             return Err(LaneFault::Protocol("a flow opened twice").into());
         }
@@ -350,14 +353,25 @@ impl Link {
                 Rejected::Lane(why) => LaneFault::Protocol(why).into(),
                 Rejected::Cache(violation) => Fault::from(violation),
             })?;
-        let is_excluded = offset == 0
-            && TrafficClass::Unknown.after(&plain[plain_start..]) == TrafficClass::Excluded;
-        self.totals.received.add(&counted);
-        if let Some(flow) = flow {
-            if is_excluded {
-                flow.send.class = TrafficClass::Excluded;
-                flow.receive.stop_learning();
+        let end = plain_start + block.len;
+        let verdict = match &flow {
+            Some(flow) if is_next => {
+                let plain = &flow.receive.bytes.ready()[plain_start..end];
+                flow.judge_received(offset, plain)
             }
+            Some(flow) => flow.judge_received(offset, &elsewhere),
+            None => Verdict::without_flow(&elsewhere),
+        };
+        self.totals.received.add(&counted);
+        let row = flow.as_ref().map(|flow| self.targets.row(&flow.target));
+        let carried = Carried {
+            received_bytes: counted.app_bytes,
+            received_link_bytes: counted.block_bytes,
+            ..Carried::default()
+        };
+        self.targets.count(row, verdict.class, &carried);
+        if let Some(flow) = flow {
+            flow.received(verdict);
             let bytes = &mut flow.receive.bytes;
             self.early_runs -= bytes.early_runs();
             if is_next {

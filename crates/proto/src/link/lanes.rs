@@ -265,6 +265,7 @@ impl Link {
             takes_offers: self.config.mode.predicts(),
             offers: self.history.as_ref().map(LinkHistory::terms),
             is_check: false,
+            counts_confirmations: self.config.mode.predicts(),
         };
         if let Some(state) = self.lanes.get_mut(&lane) {
             hello.write(&mut state.control);
@@ -309,6 +310,7 @@ impl Link {
         caches.sender.open_lane(lane);
         caches.receiver.open_lane(lane);
         self.agree_on_offers(hello);
+        self.counts_confirmations = hello.counts_confirmations && self.config.mode.predicts();
         let Some(state) = self.lanes.get_mut(&lane) else {
             return;
         };
@@ -362,7 +364,7 @@ impl Link {
         let flows: Vec<FlowId> = self
             .flows
             .iter()
-            .filter(|(_, flow)| flow.travels_on(lane))
+            .filter(|(_, flow)| flow.travels_on(lane) && !Bug::LostLaneKeepsFlows.is_planted())
             .map(|(&id, _)| id)
             .collect();
         for id in flows {
@@ -416,7 +418,7 @@ impl Link {
             let holes = caches.sender.books().holes();
             caches
                 .sender
-                .settle_lane(dead, blocks)
+                .settle_lane(dead, blocks, &mut self.targets)
                 .map_err(|_| Fault::from(CacheViolation::ImpossibleCount))?;
             self.totals.holes_made += caches.sender.books().holes().saturating_sub(holes) as u64;
             self.totals.lanes_settled += 1;

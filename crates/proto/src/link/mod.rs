@@ -58,6 +58,7 @@ use crate::{
     by_sender::{
         receiver::{CacheViolation, Receiver},
         sender::Sender,
+        unproven::Unproven,
     },
     counters::{LayerCounters, PredictionCounters},
     credit::CreditPool,
@@ -68,6 +69,7 @@ use crate::{
     limits::{BLOCK_BYTES_MAX, CREDIT_POOL_BYTES, FLOWS_MAX, LANES_MAX, PENDING_BYTES_LINK_MAX},
     mode::Mode,
     moment::Moment,
+    targets::TargetCounts,
 };
 use lanes::{DeadLane, Lane};
 
@@ -140,14 +142,18 @@ pub struct Link {
     pending_bytes: usize,
     /// Whether a writer was held back by the sum of them.
     link_was_full: bool,
-    /// Flows whose full-entropy bytes lie in the log and were not referred to yet.
-    unproven_flows: Vec<FlowId>,
+    /// Full-entropy bytes in the log that nothing has referred to yet.
+    unproven: Unproven,
+    /// What was carried, by target and class.
+    targets: TargetCounts,
     /// Runs of bytes that came early, of all flows.
     early_runs: usize,
     /// What this end's receivers ask of the history, if it makes offers.
     history: Option<LinkHistory>,
     /// What this end's senders need to check offers, if both ends want that.
     offer_check: Option<(OfferTerms, OfferKey)>,
+    /// Whether both ends count confirmations as they count blocks.
+    counts_confirmations: bool,
     /// Offers that this end's senders keep, of all flows.
     offers_kept: usize,
     /// Flows that are to be looked at again.
@@ -185,7 +191,6 @@ struct WindowWait {
 /// Sums over all flows and lanes that ever were.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
-    sent: LayerCounters,
     received: LayerCounters,
     /// As their senders count them, and as their receivers do.
     offers_taken: PredictionCounters,
@@ -368,7 +373,8 @@ impl Link {
             pool: CreditPool::new(config.credit_pool_bytes),
             pending_bytes: 0,
             link_was_full: false,
-            unproven_flows: Vec::new(),
+            unproven: Unproven::default(),
+            targets: TargetCounts::default(),
             early_runs: 0,
             history: config
                 .history
@@ -376,6 +382,7 @@ impl Link {
                 .filter(|_| config.mode.predicts())
                 .map(LinkHistory::new),
             offer_check: None,
+            counts_confirmations: false,
             offers_kept: 0,
             wake_ups: Vec::new(),
             effort: EffortControl::new(config.effort),

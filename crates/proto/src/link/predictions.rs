@@ -14,6 +14,8 @@ use crate::{
     frame::{ConfirmFrame, FlowId, Frame, LaneId, OfferFrame, OfferList},
     hello::Hello,
     limits::CREDIT_BYTES_MAX,
+    moment::Moment,
+    targets::Carried,
     traffic::TrafficClass,
 };
 
@@ -65,7 +67,7 @@ impl Link {
     /// A flow begins that this end may predict.
     pub(super) fn predict(&mut self, id: FlowId) {
         if let (Some(history), Some(flow)) = (&self.history, self.flows.get_mut(&id))
-            && flow.send.class != TrafficClass::Excluded
+            && !matches!(flow.send.class, TrafficClass::Excluded(_))
         {
             let predictions = Predictions::new(id, history.config.clone());
             flow.receive.predictions = Some(Box::new(predictions));
@@ -106,6 +108,7 @@ impl Link {
     /// The sender of a flow confirms what this end offered.
     pub(super) fn confirmation_came(
         &mut self,
+        now: Moment,
         lane: LaneId,
         frame: &ConfirmFrame,
     ) -> Result<(), Fault> {
@@ -120,6 +123,8 @@ impl Link {
         let strand = state.strand(frame.flow, self.config.flows_max)?;
         let offset = strand.locate(frame.offset, len);
         let Some(flow) = self.flows.get_mut(&frame.flow) else {
+            // Its sender has not heard of the flow's end.
+            self.count_confirmation(now, lane, frame);
             return Ok(());
         };
         let is_next = flow.receive.admit(lane, offset, len)?;
@@ -135,6 +140,7 @@ impl Link {
             }
             Err(Unconfirmed::Mismatch) => {
                 predictions.distrust(frame, history);
+                self.count_confirmation(now, lane, frame);
                 self.misconfirmed(frame.flow);
                 return Ok(());
             }
@@ -142,8 +148,30 @@ impl Link {
         self.totals
             .offers_made
             .add(&predictions.counters.since(&counted));
+        self.count_confirmation(now, lane, frame);
         self.place_confirmed(frame, offset, is_next, chunks);
         Ok(())
+    }
+
+    /// A confirmation is counted as its sender does, whatever becomes of it.
+    fn count_confirmation(&mut self, now: Moment, lane: LaneId, frame: &ConfirmFrame) {
+        let frame_bytes = frame.wire_bytes();
+        self.totals.received.count_confirmed(frame.len, frame_bytes);
+        let flow = self.flows.get(&frame.flow);
+        let class = flow.map_or(TrafficClass::Unknown, |flow| flow.receive.class);
+        let row = flow.map(|flow| self.targets.row(&flow.target));
+        let carried = Carried {
+            received_bytes: frame.len,
+            received_link_bytes: frame_bytes as u64,
+            ..Carried::default()
+        };
+        self.targets.count(row, class, &carried);
+        if self.counts_confirmations
+            && let Some(caches) = &mut self.caches
+        {
+            caches.receiver.count_confirmation(lane);
+            self.acknowledge_soon(now, lane, 0);
+        }
     }
 
     /// Delivers the chunks of a confirmed run.
@@ -170,9 +198,9 @@ impl Link {
         if let Some(predictions) = &mut receive.predictions {
             predictions.placed(offset, chunks);
         }
-        let frame_bytes = frame.wire_bytes();
-        receive.counters.count_confirmed(frame.len, frame_bytes);
-        self.totals.received.count_confirmed(frame.len, frame_bytes);
+        receive
+            .counters
+            .count_confirmed(frame.len, frame.wire_bytes());
         self.early_runs -= receive.bytes.early_runs();
         if is_next {
             receive.bytes.appended(frame.len as usize);

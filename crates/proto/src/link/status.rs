@@ -11,6 +11,7 @@ use crate::{
     effort::{Effort, EffortReason},
     frame::{FlowId, LaneId},
     moment::Moment,
+    targets::TargetCounts,
     traffic::TrafficClass,
 };
 
@@ -29,6 +30,8 @@ pub struct LinkStatus {
     pub offers_taken: PredictionCounters,
     /// What predictions did for what this end received.
     pub offers_made: PredictionCounters,
+    /// What was carried, by target and class. What crossed it is as in `sent` and `received`.
+    pub targets: TargetCounts,
     /// Whether the other end heeds what this one predicts; `None` if this one has no history.
     pub offers_heeded: Option<bool>,
     /// Present effort of this end's sender.
@@ -68,7 +71,7 @@ pub struct LinkStatus {
 /// One direction of a link as it stands.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DirectionStatus {
-    /// Bytes by layer.
+    /// Bytes by layer, counted where the receiver is known to have them, or has them.
     pub layers: LayerCounters,
     /// Bytes on all lanes: blocks and control, inside of the lanes' encryption.
     pub link_bytes: u64,
@@ -143,7 +146,6 @@ impl Link {
     #[must_use]
     pub fn status(&self, now: Moment) -> LinkStatus {
         let mut sent = DirectionStatus {
-            layers: self.totals.sent,
             link_bytes: self.totals.link_bytes_sent,
             ..DirectionStatus::default()
         };
@@ -156,6 +158,7 @@ impl Link {
         if let Some(caches) = &self.caches {
             let bytes =
                 |cache: Option<CacheGeometry>| cache.map_or(0, |cache| cache.cache_bytes() as u64);
+            sent.layers = caches.sender.delivered();
             sent.cache_bytes = bytes(caches.send_geometry);
             sent.cache_filled_bytes = caches.sender.cache_filled_bytes().min(sent.cache_bytes);
             sent.outstanding_bytes = caches.sender.books().outstanding_bytes();
@@ -211,6 +214,7 @@ impl Link {
             received,
             offers_taken: self.totals.offers_taken,
             offers_made: self.totals.offers_made,
+            targets: self.targets.clone(),
             offers_heeded: self.offers_heeded(),
             effort: self.effort.effort(),
             effort_reason: self.effort.reason(),

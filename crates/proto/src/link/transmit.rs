@@ -3,19 +3,19 @@
 
 use core::time::Duration;
 
-use super::{Event, LaneFault, Link, WindowWait, lanes::Lane};
+use super::{Caches, Event, LaneFault, Link, WindowWait, lanes::Lane};
 use crate::{
     by_receiver::sender::Step,
-    by_sender::sender::Passage,
+    by_sender::sender::{Counted, Passage},
     counters::LayerCounters,
     effort::Effort,
-    flow::{Flow, SendHalf, strand_on},
+    flow::{Flow, SendHalf, Verdict, strand_on},
     frame::{FlowId, Frame, LaneId, LaneList, end_check},
     limits::{CONTROL_BYTES_MAX, CREDIT_BYTES_MAX, WINDOW_WAIT_MAX, WINDOW_WAIT_MIN},
     moment::Moment,
     traffic::TrafficClass,
 };
-use refrain_codec::{LogPosition, marker::SamplingPeriod, matching::MatchingAlgorithm};
+use refrain_codec::{marker::SamplingPeriod, matching::MatchingAlgorithm};
 
 /// A lane is given about this much at a time, so that control never waits long; less where
 /// blocks are shorter.
@@ -29,9 +29,6 @@ const SHORT_TURNS: u32 = 4;
 
 /// Flows of full entropy are matched this sparsely.
 const SPARSE_PERIOD: SamplingPeriod = SamplingPeriod::MAX;
-
-/// Flows whose full-entropy bytes are watched for a first reference.
-const UNPROVEN_FLOWS_MAX: usize = 64;
 
 /// What became of an attempt to send a block.
 enum Turn {
@@ -224,6 +221,15 @@ impl Link {
             }
             return Turn::Sent;
         }
+        let is_full = |caches: &Caches| !caches.sender.has_room_for_a_block();
+        if self.caches.as_ref().is_some_and(is_full)
+            && self
+                .flows
+                .get(&id)
+                .is_some_and(|flow| !flow.send.pending.is_empty())
+        {
+            return Turn::Wait;
+        }
         let len = match self.step(now, id, &[]) {
             Step::Send(len) => len.min(self.config.block_bytes_max),
             Step::Wait(until) => {
@@ -244,11 +250,11 @@ impl Link {
         if len > 0
             && let Some(flow) = self.flows.get(&id)
         {
-            let class = flow.send.class.after(&flow.send.pending[..len]);
-            let Some(passage) = self.passage(now, id, class, len) else {
+            let verdict = flow.judge_next(&flow.send.pending[..len]);
+            let Some(passage) = self.passage(now, lane, id, verdict.class, len) else {
                 return Turn::Wait;
             };
-            self.send_block(lane, id, class, passage, len, out);
+            self.send_block(lane, id, verdict, passage, len, out);
         }
         self.unqueue(lane, id, short);
         if let Some(flow) = self.flows.get(&id)
@@ -313,25 +319,28 @@ impl Link {
     fn passage(
         &mut self,
         now: Moment,
+        lane: LaneId,
         id: FlowId,
         class: TrafficClass,
         len: usize,
     ) -> Option<Passage> {
-        let caches = self.caches.as_ref()?;
-        if !caches.sender.has_room_for_a_block() {
-            return None;
-        }
+        let period = self.period_for(class);
+        let caches = self.caches.as_mut()?;
         let compress = class == TrafficClass::Ordinary && self.config.mode.compresses();
         let Some(geometry) = caches
             .send_geometry
-            .filter(|_| class != TrafficClass::Excluded)
+            .filter(|_| !matches!(class, TrafficClass::Excluded(_)))
         else {
             return Some(Passage::Bypassed { compress });
         };
-        let flow = self.flows.get(&id)?;
-        let share = geometry.cache_bytes() as u64 / 2;
-        if class == TrafficClass::FullEntropy && flow.send.unproven_bytes + len as u64 > share {
-            return Some(Passage::Bypassed { compress });
+        let head = caches.sender.books().head();
+        if class == TrafficClass::FullEntropy && !self.unproven.admits(head, len, geometry) {
+            // It is not worth what it would push out, unless it repeats something.
+            let plain = &self.flows.get(&id)?.send.pending[..len];
+            caches.sender.set_period(period);
+            if !caches.sender.repeats(lane, plain) {
+                return Some(Passage::Bypassed { compress });
+            }
         }
         if caches.sender.books().has_room(len) {
             self.window_wait = None;
@@ -349,6 +358,20 @@ impl Link {
         }
     }
 
+    /// How densely a block is sampled.
+    fn period_for(&self, class: TrafficClass) -> SamplingPeriod {
+        // The configured period is the densest: it has sized the tables.
+        let configured = self.config.markers.period();
+        match self.config.matching {
+            // Chunks are the same only while they are cut the same.
+            MatchingAlgorithm::ChunkMatch => configured,
+            MatchingAlgorithm::MaxMatch if class == TrafficClass::FullEntropy => {
+                SPARSE_PERIOD.max(configured)
+            }
+            MatchingAlgorithm::MaxMatch => self.effort.effort().period().max(configured),
+        }
+    }
+
     /// When blocks stop waiting for a full window and go bypassed.
     pub(super) fn window_wait_ends(&self, wait: WindowWait) -> Moment {
         wait.since
@@ -361,29 +384,20 @@ impl Link {
         &mut self,
         lane: LaneId,
         id: FlowId,
-        class: TrafficClass,
+        verdict: Verdict,
         passage: Passage,
         len: usize,
         out: &mut Vec<u8>,
     ) {
+        let class = verdict.class;
+        let period = self.period_for(class);
         let (Some(caches), Some(flow)) = (&mut self.caches, self.flows.get_mut(&id)) else {
             return;
         };
-        let full_entropy = class == TrafficClass::FullEntropy;
-        // The configured period is the densest: it has sized the tables.
-        let configured = self.config.markers.period();
-        let period = match self.config.matching {
-            // Chunks are the same only while they are cut the same.
-            MatchingAlgorithm::ChunkMatch => configured,
-            MatchingAlgorithm::MaxMatch if full_entropy => SPARSE_PERIOD.max(configured),
-            MatchingAlgorithm::MaxMatch => self.effort.effort().period().max(configured),
-        };
         caches.sender.set_period(period);
-        if class == TrafficClass::Excluded && flow.send.class != class {
-            // What answers it is to be kept out as well.
-            flow.receive.stop_learning();
-        }
-        flow.send.class = class;
+        // What answers what is excluded is to be kept out as well.
+        flow.sent(verdict);
+        let row = self.targets.row(&flow.target);
         let mut counted = LayerCounters::default();
         let offset = flow.send.counters.app_bytes;
         let SendHalf {
@@ -393,6 +407,7 @@ impl Link {
         let sent = caches.sender.send(
             lane,
             id,
+            Counted { row, class },
             offset,
             &pending[..len],
             passage,
@@ -405,48 +420,17 @@ impl Link {
         flow.send.lane = lane;
         self.pending_bytes -= len;
         flow.send.counters.add(&counted);
-        self.totals.sent.add(&counted);
-        if let (Some(at), true) = (sent.at, full_entropy) {
-            flow.send.add_unproven(at, len, counted.region_bytes);
-            if !self.unproven_flows.contains(&id) && self.unproven_flows.len() < UNPROVEN_FLOWS_MAX
-            {
-                self.unproven_flows.push(id);
-            }
+        if let (Some(at), TrafficClass::FullEntropy) = (sent.at, class) {
+            let unproven_bytes = len as u64 - counted.region_bytes;
+            self.unproven.add(id, at, len, unproven_bytes);
         }
         if let Some(source) = sent.longest_source {
-            self.prove(source);
+            self.unproven.prove(source);
         }
-    }
-
-    /// Something referred to `source`: the flow that wrote it is worth its share.
-    fn prove(&mut self, source: LogPosition) {
-        let flows = &mut self.flows;
-        self.unproven_flows.retain(|id| {
-            let Some(flow) = flows.get_mut(id) else {
-                return false;
-            };
-            let proven = flow
-                .send
-                .unproven
-                .as_ref()
-                .is_some_and(|range| range.contains(&source));
-            if proven {
-                flow.send.unproven = None;
-                flow.send.unproven_bytes = 0;
-            }
-            !proven
-        });
     }
 }
 
 impl SendHalf {
-    fn add_unproven(&mut self, at: LogPosition, len: usize, region_bytes: u64) {
-        self.unproven_bytes += len as u64 - region_bytes;
-        let end = at + len as u64;
-        let start = self.unproven.as_ref().map_or(at, |range| range.start);
-        self.unproven = Some(start..end);
-    }
-
     pub(super) fn add_credit(&mut self, bytes: u64) -> Result<(), LaneFault> {
         let sum = self.credit_bytes.saturating_add(bytes);
         if sum > 2 * CREDIT_BYTES_MAX {

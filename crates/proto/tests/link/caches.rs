@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use refrain_proto::LaneId;
+use refrain_codec::geometry::CacheGeometry;
+use refrain_proto::{Exclusion, LaneId, LinkConfig, TrafficClass, targets::Carried};
 
-use crate::pair::{Pair, noise, transmit};
+use crate::pair::{Pair, noise, sent_on, transmit};
 
 #[test]
 fn a_second_time_costs_almost_nothing() {
@@ -30,7 +31,7 @@ fn a_full_window_waits_a_round_trip_and_then_bypasses() {
     pair.send(flow, &noise(300_000, 1));
     // Acknowledgements no longer come back.
     let (mut bytes, mut sent, mut waited) = (Vec::new(), Vec::new(), false);
-    while pair.near.status(pair.now).sent.layers.bypassed_blocks == 0 {
+    while sent_on(&pair.near, pair.now, flow).bypassed_blocks == 0 {
         pair.near.write(flow, &noise(20_000, sent.len() as u64));
         bytes.clear();
         pair.near.poll_transmit(pair.now, LaneId(0), &mut bytes);
@@ -78,55 +79,223 @@ fn credits(mut bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_flow_of_full_entropy_takes_half_of_the_cache_until_something_refers_to_it() {
+fn full_entropy_pushes_out_half_of_the_cache_until_something_refers_to_it() {
+    // Blocks can refer to 3 of 4 MiB.
     let mut pair = Pair::new(1);
+    let history = text(3 << 20, 7);
+    let first = pair.open("a:1");
+    assert_eq!(pair.send(first, &history), history);
     let data = noise(6 << 20, 8);
     let flow = pair.open("a:1");
     assert_eq!(pair.send(flow, &data[..3 << 20]), &data[..3 << 20]);
-    let sent = pair.near.status(pair.now).sent;
-    assert!(sent.layers.bypassed_blocks > 0);
+    let sent = sent_on(&pair.near, pair.now, flow);
+    let entered = (sent.blocks - sent.bypassed_blocks) * (sent.app_bytes / sent.blocks);
     assert!(
-        (1 << 20..=2 << 20).contains(&sent.cache_filled_bytes),
-        "{} of a cache of 4 MiB",
-        sent.cache_filled_bytes
+        (1_300_000..=3 << 19).contains(&entered),
+        "{entered} of {sent:?}"
     );
 
     // A second flow repeats some of it: the first is worth more now.
     let repeat = pair.open("a:1");
     assert_eq!(pair.send(repeat, &data[..200_000]), &data[..200_000]);
-    let before = pair.near.status(pair.now).sent;
+    let before = sent_on(&pair.near, pair.now, flow);
     assert_eq!(
         pair.send(flow, &data[3 << 20..4 << 20]),
         &data[3 << 20..4 << 20]
     );
-    let after = pair.near.status(pair.now).sent;
-    assert_eq!(after.layers.bypassed_blocks, before.layers.bypassed_blocks);
+    let after = sent_on(&pair.near, pair.now, flow);
+    assert_eq!(after.bypassed_blocks, before.bypassed_blocks);
 }
 
+/// Whether its encryption is recognised or not, and however often it comes.
 #[test]
-fn excluded_flows_stay_out_of_the_cache_at_both_ends() {
+fn encrypted_flows_leave_history_where_it_is() {
+    let config = LinkConfig::with_cache(CacheGeometry::new(8 << 20).expect("valid"));
+    // As 58 MB are to 128 MiB, nearly half of what blocks can refer to.
+    let dump = text(3_400_000, 70);
+    for begins_with in [&b""[..], b"EHLO a.example\r\nSTARTTLS\r\n"] {
+        let mut pair = Pair::with_config(1, config.clone());
+        let first = pair.open("db:5432");
+        assert_eq!(pair.send(first, &dump), dump);
+        for number in 0..3 {
+            let encrypted = pair.open("db:5432");
+            pair.send(encrypted, begins_with);
+            let ciphertext = noise(7 << 19, 71 + number);
+            assert_eq!(pair.send(encrypted, &ciphertext), ciphertext);
+        }
+        let before = pair.link_bytes_sent();
+        let again = pair.open("db:5432");
+        assert_eq!(pair.send(again, &dump), dump);
+        let cost = pair.link_bytes_sent() - before;
+        assert!(cost < dump.len() as u64 / 50, "{cost} of {}", dump.len());
+    }
+}
+
+/// Where there is nothing else, what is new takes the place of what is old.
+#[test]
+fn a_cache_full_of_media_takes_further_media() {
+    let mut pair = Pair::new(1);
+    for number in 0..4 {
+        let media = noise(2 << 20, 80 + number);
+        for _ in 0..2 {
+            let flow = pair.open("a:1");
+            assert_eq!(pair.send(flow, &media), media);
+        }
+    }
+    let layers = pair.near.status(pair.now).sent.layers;
+    assert_eq!(layers.bypassed_blocks, 0);
+    assert!(layers.region_bytes > 4 * (2 << 20) * 98 / 100, "{layers:?}");
+}
+
+/// Both ends of a link, and all that they keep of what they sent and received.
+#[track_caller]
+fn assert_nothing_is_kept(pair: &Pair, why: Exclusion) {
+    for status in [pair.near.status(pair.now), pair.far.status(pair.now)] {
+        for direction in [&status.sent, &status.received] {
+            assert_eq!(direction.cache_filled_bytes, 0);
+            let layers = direction.layers;
+            assert!(layers.blocks > 0 && layers.blocks == layers.bypassed_blocks);
+            assert_eq!((layers.region_bytes, layers.confirmed_bytes), (0, 0));
+            // Nothing is compressed with what others wrote, either.
+            assert_eq!(layers.packed_bytes, layers.app_bytes);
+        }
+        let class = TrafficClass::Excluded(why);
+        assert!(status.flows.iter().all(|flow| flow.class == class));
+    }
+}
+
+const SECRET: &[u8] = b"secret-canary, secret-canary, secret-canary";
+
+#[test]
+fn encrypted_flows_stay_out_of_the_cache_at_both_ends() {
     let mut pair = Pair::new(1);
     let flow = pair.open("a:443");
-    let handshake = [
-        &[0x16, 3, 1, 2, 0][..],
-        b"secret-canary, secret-canary, secret-canary",
+    let handshake = [&[0x16, 3, 1, 2, 0][..], SECRET].concat();
+    assert_eq!(pair.send(flow, &handshake), handshake);
+    let answer = b"an answer that is plain text, but belongs to an encrypted flow";
+    assert_eq!(pair.bring(flow, answer), answer);
+    assert_nothing_is_kept(&pair, Exclusion::Tls);
+}
+
+/// By the end that opens a flow, and by the end that accepts it; whichever of them speaks first.
+#[test]
+fn flows_that_a_rule_names_stay_out_of_the_cache_at_both_ends() {
+    for (opened_so, accepted_so) in [(true, false), (false, true), (true, true)] {
+        let mut pair = Pair::new(1);
+        let opened = pair.near.open_flow(pair.now, "vault:1", opened_so);
+        let flow = opened.expect("the link is up");
+        pair.settle();
+        pair.far.accept_flow(flow, accepted_so);
+        pair.settle();
+        for _ in 0..2 {
+            assert_eq!(pair.bring(flow, SECRET), SECRET);
+            assert_eq!(pair.send(flow, SECRET), SECRET);
+        }
+        assert_nothing_is_kept(&pair, Exclusion::Rule);
+    }
+    // An opener does not wait for the answer to send, if only its own rule counts.
+    let mut pair = Pair::new(1);
+    let opened = pair.near.open_flow(pair.now, "vault:1", true);
+    let flow = opened.expect("the link is up");
+    assert_eq!(pair.near.write(flow, SECRET), SECRET.len());
+    pair.settle();
+    pair.far.accept_flow(flow, false);
+    assert_eq!(pair.bring(flow, SECRET), SECRET);
+    assert_nothing_is_kept(&pair, Exclusion::Rule);
+}
+
+/// What came before stays, and both ends know it from then on, whichever of them sees it first.
+#[test]
+fn what_follows_an_upgrade_stays_out_of_the_cache_at_both_ends() {
+    let hello = [
+        &[0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3][..],
+        &noise(194, 1),
     ]
     .concat();
-    assert_eq!(pair.send(flow, &handshake), handshake);
-    pair.far.write(
-        flow,
-        b"an answer that is plain text, but belongs to an encrypted flow",
-    );
-    pair.settle();
-    for status in [pair.near.status(pair.now), pair.far.status(pair.now)] {
-        assert_eq!(status.sent.cache_filled_bytes, 0);
-        assert_eq!(status.received.cache_filled_bytes, 0);
-        assert_eq!(
-            status.sent.layers.blocks,
-            status.sent.layers.bypassed_blocks
-        );
-        assert_eq!(status.flows[0].class, refrain_proto::TrafficClass::Excluded);
+    let tls: (&[u8], &[u8], &[u8], _) = (b"STARTTLS\r\n", b"220 Ready\r\n", &hello, Exclusion::Tls);
+    let request: &[u8] = &[0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x30];
+    let gssapi = (request, &b"G"[..], SECRET, Exclusion::Gssapi);
+    for (asks, answers, first, why) in [tls, gssapi] {
+        let mut pair = Pair::new(1);
+        let flow = pair.open("a:1");
+        assert_eq!(pair.send(flow, asks), asks);
+        assert_eq!(pair.bring(flow, answers), answers);
+        let filled = |pair: &Pair| {
+            let ends = [&pair.near, &pair.far].map(|end| end.status(pair.now));
+            let of_end = |end: &refrain_proto::link::LinkStatus| {
+                end.sent.cache_filled_bytes + end.received.cache_filled_bytes
+            };
+            ends.iter().map(of_end).sum::<u64>()
+        };
+        let before = filled(&pair);
+        assert_eq!(pair.send(flow, first), first);
+        assert_eq!(pair.bring(flow, SECRET), SECRET);
+        assert_eq!(pair.send(flow, SECRET), SECRET);
+        assert_eq!(filled(&pair), before);
+        for end in [&pair.near, &pair.far] {
+            let status = end.status(pair.now);
+            assert_eq!(status.flows[0].class, TrafficClass::Excluded(why));
+        }
     }
+}
+
+/// By target and class, at both ends, while flows are open and when they are over.
+#[test]
+fn what_was_carried_is_counted_by_target_and_class_at_both_ends() {
+    let mut pair = Pair::new(1);
+    let hello = [&[0x16, 3, 1, 2, 0][..], &noise(50_000, 2)].concat();
+    let page = text(40_000, 3);
+    for (target, up, down) in [("db:5432", &hello, &hello), ("web:80", &page, &page)] {
+        let flow = pair.open(target);
+        assert_eq!(pair.send(flow, up), *up);
+        assert_eq!(pair.bring(flow, down), *down);
+        pair.near.reset(flow, 1);
+        pair.settle();
+    }
+    let counted = |end: &refrain_proto::Link| {
+        let status = end.status(pair.now);
+        let rows = status.targets.iter();
+        rows.map(|(target, class, carried)| (target.map(str::to_owned), class, carried))
+            .collect::<Vec<_>>()
+    };
+    let (near, far) = (counted(&pair.near), counted(&pair.far));
+    let [(db, tls, of_db), (web, ordinary, of_web)] = &near[..] else {
+        panic!("{near:?}");
+    };
+    assert_eq!(
+        (db.as_deref(), web.as_deref()),
+        (Some("db:5432"), Some("web:80"))
+    );
+    assert_eq!(*tls, TrafficClass::Excluded(Exclusion::Tls));
+    assert_eq!(*ordinary, TrafficClass::Ordinary);
+    let bytes = |carried: &Carried| (carried.sent_bytes, carried.received_bytes);
+    assert_eq!(bytes(of_db), (hello.len() as u64, hello.len() as u64));
+    assert_eq!(bytes(of_web), (page.len() as u64, page.len() as u64));
+    assert!(of_db.sent_link_bytes > hello.len() as u64, "nothing saved");
+    assert!(of_web.sent_link_bytes < page.len() as u64 / 2, "{of_web:?}");
+    // The other end counts the same, the other way.
+    for ((target, class, near), (of_target, of_class, far)) in near.iter().zip(&far) {
+        assert_eq!((target, class), (of_target, of_class));
+        let other_way = Carried {
+            sent_bytes: near.received_bytes,
+            sent_link_bytes: near.received_link_bytes,
+            received_bytes: near.sent_bytes,
+            received_link_bytes: near.sent_link_bytes,
+        };
+        assert_eq!(*far, other_way);
+    }
+}
+
+/// Lines that have nothing in common but their form.
+fn text(len: usize, seed: u64) -> Vec<u8> {
+    let lines = noise(len, seed);
+    let mut text: Vec<u8> = lines
+        .chunks(4)
+        .flat_map(|number| format!("{} row {number:02x?}\n", number[0]).into_bytes())
+        .take(len)
+        .collect();
+    text.truncate(len);
+    text
 }
 
 #[test]

@@ -31,9 +31,9 @@ fn what_its_writer_confirms_takes_its_turn_with_the_rest() {
             true => pair.far.write_and_confirm(pair.now, flow, &edited),
             false => pair.far.write(flow, &edited),
         };
-        let confirmed = pair.far.status(pair.now).sent.layers.confirmed_bytes;
+        let confirmed = pair.far_sent(flow).confirmed_bytes;
         let lane = transmit(&mut pair.far, pair.now, A);
-        let later = pair.far.status(pair.now).sent.layers.confirmed_bytes;
+        let later = pair.far_sent(flow).confirmed_bytes;
         assert_eq!(confirmed == later, confirms_ahead, "of {written}");
         assert!(!lane.is_empty() && lane.len() < 200, "{}", lane.len());
     }
@@ -63,7 +63,7 @@ fn what_is_confirmed_by_its_writer_does_not_wait() {
             }
         }
         assert!(arrived == content[..arrived.len()], "the same bytes");
-        let confirmed = pair.far.status(pair.now).sent.layers.confirmed_bytes;
+        let confirmed = pair.far_sent(flow).confirmed_bytes;
         assert!(confirmed > 230_000, "{piece}: {confirmed}");
     }
 }
@@ -144,7 +144,7 @@ fn confirmations_ahead_of_a_lane_that_stands_still_are_bounded() {
     for piece in content.chunks(64) {
         written += pair.far.write_and_confirm(pair.now, flow, piece);
     }
-    let confirmed = pair.far.status(pair.now).sent.layers.confirmed_bytes;
+    let confirmed = pair.far_sent(flow).confirmed_bytes;
     assert!(confirmed > 10_000, "{confirmed} of {written}");
     let mut said = Vec::new();
     pair.far.poll_transmit(pair.now, A, &mut said);

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use refrain_codec::geometry::CacheGeometry;
 use refrain_proto::{
     Event, FlowId, LaneId, Link, LinkConfig, Mode, Moment, Role,
-    by_receiver::history::HistoryConfig, hello::Hello,
+    by_receiver::history::HistoryConfig, counters::LayerCounters, hello::Hello,
 };
 
 use crate::memory::Memory;
@@ -199,9 +199,21 @@ impl Pair {
         arrived
     }
 
+    /// What the far end has sent on an open flow, whether it has come or not.
+    pub fn far_sent(&self, flow: FlowId) -> LayerCounters {
+        sent_on(&self.far, self.now, flow)
+    }
+
     pub fn link_bytes_sent(&self) -> u64 {
         self.near.status(self.now).sent.link_bytes
     }
+}
+
+/// What a link has sent on an open flow, whether it has come or not.
+pub fn sent_on(link: &Link, now: Moment, flow: FlowId) -> LayerCounters {
+    let flows = link.status(now).flows;
+    let open = flows.iter().find(|status| status.id == flow);
+    open.expect("an open flow").sent
 }
 
 pub fn noise(len: usize, mut seed: u64) -> Vec<u8> {

@@ -12,7 +12,10 @@ use refrain_proto::{
 };
 
 use super::{LinkSide, Step, World};
-use crate::{End, Failure, Kind, trouble::Plan};
+use crate::{End, Failure, Kind, counters::Counters, trouble::Plan};
+
+/// Counters are looked at after so many calls of an engine.
+const COUNTERS_EACH: u64 = 16;
 
 impl LinkSide {
     fn new(end: End, instance: u64, plan: &Plan) -> Self {
@@ -50,6 +53,8 @@ impl LinkSide {
             timer_at: None,
             had_lanes: false,
             region_bytes_at_reunion: None,
+            counters: Counters::default(),
+            calls: 0,
         }
     }
 }
@@ -100,6 +105,7 @@ impl World {
 
     /// Takes all that the engine has to say, and books its deadline.
     pub(super) fn settle(&mut self, end: End, link: u64) -> Result<(), Failure> {
+        self.look_at_counters(end, link)?;
         while let Some(side) = self.link_side(end, link) {
             let Some(event) = side.link.poll_event() else {
                 self.ask(end, link);
@@ -110,6 +116,30 @@ impl World {
             self.event(end, link, event)?;
         }
         Ok(())
+    }
+
+    /// Looks now and then whether a counter fell.
+    fn look_at_counters(&mut self, end: End, link: u64) -> Result<(), Failure> {
+        let now = self.now();
+        let Some(side) = self.link_side(end, link) else {
+            return Ok(());
+        };
+        side.calls += 1;
+        if !side.calls.is_multiple_of(COUNTERS_EACH) {
+            return Ok(());
+        }
+        let counters = Counters::of(&side.link.status(now));
+        let fallen = counters.fallen_since(&side.counters);
+        side.counters = counters;
+        match fallen {
+            Some((counter, from, to)) => Err(Failure::CounterFell {
+                end,
+                counter,
+                from,
+                to,
+            }),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn settle_all(&mut self, end: End) -> Result<(), Failure> {

@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use super::{Step, World};
-use crate::{End, Failure};
+use crate::{
+    End, Failure,
+    counters::{adds_up, disagreement},
+};
 
 /// How far a run has come to rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +142,32 @@ impl World {
                 return Err(format!(
                     "the {end} end lost {} lanes and settled {}",
                     status.lanes_lost, status.lanes_settled
+                ));
+            }
+        }
+        self.ends_agree()
+    }
+
+    /// Both ends counted alike what crossed the link, whatever became of its flows and lanes; or
+    /// on what they disagree. What was damaged may have been counted by one of them.
+    fn ends_agree(&self) -> Result<(), String> {
+        let sides = self.ends.iter();
+        let mut links = sides.filter_map(|side| side.links.get(&self.near_instance));
+        let (Some(near), Some(far), false) = (links.next(), links.next(), self.is_damaged) else {
+            return Ok(());
+        };
+        let [near, far] = [near, far].map(|side| side.link.status(self.now()));
+        if !adds_up(&near) || !adds_up(&far) {
+            return Err("what targets carried is not what the link carried".to_owned());
+        }
+        for (end, sent, received) in [
+            (End::Near, &near.sent, &far.received),
+            (End::Far, &far.sent, &near.received),
+        ] {
+            if let Some((counter, sent, received)) = disagreement(&sent.layers, &received.layers) {
+                return Err(format!(
+                    "of {counter}, the {end} end counted {sent} as sent, and the other {received} \
+                     as received"
                 ));
             }
         }

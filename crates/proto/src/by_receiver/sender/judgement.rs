@@ -3,7 +3,10 @@
 use refrain_codec::universal::UniversalHash;
 
 use super::{Expectations, Expected, Waiting};
-use crate::by_receiver::terms::{Hint, PREFIX_BYTES};
+use crate::{
+    by_receiver::terms::{Hint, PREFIX_BYTES},
+    planted::Bug,
+};
 
 /// Offers with the same prefix that are tried at one place, the one that is next in turn
 /// included.
@@ -108,7 +111,7 @@ impl Expectations {
             return Verdict::Wrong;
         }
         let hash = self.key.hash(chunk);
-        if self.key.sign(&hash) == offer.signature {
+        if self.key.sign(&hash) == offer.signature || Bug::HintIsProof.is_planted() {
             self.counters.hashed_true_bytes += len as u64;
             self.false_bytes = 0;
             return Verdict::Right(hash);
