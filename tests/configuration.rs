@@ -219,6 +219,7 @@ fn a_dry_run_looks_at_stores() {
 
     let files = site.path("files");
     std::fs::create_dir(&files).expect("made");
+    std::fs::write(files.join("one"), "content to keep").expect("written");
     let files = files.display().to_string();
     let add = [
         "store",

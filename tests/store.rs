@@ -108,6 +108,7 @@ fn files_are_added_shown_and_verified() {
 fn keys_and_stores_are_passed_over_and_named() {
     let world = World::new();
     refrain(&["keygen", &world.files().join("far").display().to_string()]);
+    // Its public half is no secret, and is added.
     DiskStore::open(&world.files().join("kept"), StoreConfig::new(64 << 20)).expect("it opens");
     let (store, files) = (
         world.store().display().to_string(),
@@ -122,7 +123,7 @@ fn keys_and_stores_are_passed_over_and_named() {
         String::from_utf8_lossy(&added.stderr),
     );
     assert!(
-        added.status.success() && said.contains("2 files"),
+        added.status.success() && said.contains("3 files"),
         "{said}{told}"
     );
     for part in [

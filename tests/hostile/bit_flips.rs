@@ -92,7 +92,8 @@ fn a_flipped_bit_is_reported_as_damage_and_no_byte_is_wrong() {
         let mut received = Vec::new();
         if let Ok(mut stream) = origin::ask(listen, "send 9 200000") {
             let mut upload = stream.try_clone().expect("a socket");
-            let _ = upload.write_all(&[b'.'; 5000]);
+            // Letters at random, which pack badly: enough to reach the bit.
+            let _ = upload.write_all(&letters(3, 20_000));
             let _ = upload.shutdown(Shutdown::Write);
             let _ = stream.read_to_end(&mut received);
         }
