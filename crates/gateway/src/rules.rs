@@ -172,6 +172,9 @@ impl FromStr for Rule {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<Rule, RuleError> {
+        if text.contains("://") {
+            return Err(TargetError::Url.into());
+        }
         let (host, ports) = split_port(text)?;
         Ok(Rule {
             host: host.parse()?,

@@ -51,7 +51,9 @@ pub enum TargetError {
     #[error("longer than {TARGET_BYTES_MAX} bytes")]
     TooLong,
     /// No `:PORT` at the end.
-    #[error("no port: expected HOST:PORT, with an IPv6 address in brackets")]
+    #[error(
+        "no port: expected HOST:PORT, with an IPv6 address in brackets, as in git.example.org:80"
+    )]
     NoPort,
     /// The port is not a number from 1 to 65535.
     #[error("the port is not a number from 1 to 65535")]
@@ -59,6 +61,9 @@ pub enum TargetError {
     /// Brackets around something else than an IPv6 address, or an IPv6 address without them.
     #[error("an IPv6 address is written in brackets, as in [::1]:80")]
     BadIpv6,
+    /// A URL where a host and a port belong.
+    #[error("a URL: write only its host and port, as in git.example.org:80")]
+    Url,
     /// An empty name, an empty label, or a byte that host names do not have.
     #[error("not a host name: expected letters, digits, '-', '_' and '.'")]
     BadName,
@@ -100,6 +105,9 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Target, TargetError> {
         if text.len() > TARGET_BYTES_MAX {
             return Err(TargetError::TooLong);
+        }
+        if text.contains("://") {
+            return Err(TargetError::Url);
         }
         let (host, port) = split_port(text)?;
         Target::new(host.parse()?, parse_port(port)?)

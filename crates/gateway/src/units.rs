@@ -112,7 +112,7 @@ const BITS_PER_SECOND: Scale = Scale {
         ("KB/s", 8_000),
         ("B/s", 8),
     ],
-    known: "bit, kbit, Mbit, Gbit, or for bytes kB/s, MB/s, GB/s",
+    known: "k, M, G, bit, kbit, Mbit, Gbit, or for bytes kB/s, MB/s, GB/s",
     example: "20Mbit",
 };
 

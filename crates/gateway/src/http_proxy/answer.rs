@@ -76,9 +76,15 @@ pub enum AnswerError {
     /// Its head is longer than [`HEAD_BYTES_MAX`].
     #[error("the head of the origin's answer is too large (limit {HEAD_KIB_MAX} KiB)")]
     HeadTooLarge,
-    /// It never came, or not all of its head.
+    /// Its first bytes are of another protocol.
+    #[error("the origin does not speak HTTP/1")]
+    NotHttp,
+    /// It never came.
     #[error("the origin closed the connection before it answered")]
     Closed,
+    /// Not all of its head came.
+    #[error("the origin closed the connection within the head of its answer")]
+    ClosedInHead,
     /// The origin's connection failed.
     #[error("the origin reset the connection before it answered")]
     Reset,
@@ -170,7 +176,8 @@ impl Answer {
     pub fn broken(&self) -> Progress {
         let is_visible = matches!(self.state, State::Body(Body::Counted(_) | Body::Chunked(_)));
         match self.state {
-            State::Head(_) => Progress::Failed(AnswerError::Closed),
+            State::Head(ref held) if held.is_empty() => Progress::Failed(AnswerError::Closed),
+            State::Head(_) => Progress::Failed(AnswerError::ClosedInHead),
             State::Body(_) | State::Content(_) => Progress::Truncated { is_visible },
             State::Over(progress) => progress,
         }
@@ -205,6 +212,8 @@ impl Answer {
         let over = loop {
             let end = match end_of_head(held, searched) {
                 Some(end) if end <= HEAD_BYTES_MAX => end,
+                // A server of another protocol may wait for the client now, for ever.
+                None if !may_be_answer(held) => break Progress::Failed(AnswerError::NotHttp),
                 None if held.len() < HEAD_BYTES_MAX => return,
                 Some(_) | None => break Progress::Failed(AnswerError::HeadTooLarge),
             };
@@ -241,6 +250,9 @@ impl Answer {
                     };
                     self.pass_body(out, head_end);
                     return;
+                }
+                Err(Malformed) if !may_be_answer(held) => {
+                    break Progress::Failed(AnswerError::NotHttp);
                 }
                 Ok(Rewritten::Switch(_)) | Err(Malformed) => {
                     break Progress::Failed(AnswerError::Malformed);
@@ -285,6 +297,16 @@ impl Answer {
 
 /// What came is not an answer that has one reading.
 struct Malformed;
+
+/// Whether what came may be the beginning of an answer of HTTP/1.
+fn may_be_answer(held: &[u8]) -> bool {
+    const BEGINNING: &[u8] = b"HTTP/1.";
+    let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    let begins = held.iter().position(|byte| !is_line_end(byte));
+    let line = &held[begins.unwrap_or(held.len())..];
+    let known = line.len().min(BEGINNING.len());
+    line[..known] == BEGINNING[..known]
+}
 
 fn rewrite(head: &[u8], terms: AnswerTerms, is_request_sent: bool) -> Result<Rewritten, Malformed> {
     let unfolded;
@@ -744,10 +766,12 @@ mod tests {
             ("HTTP/1.1 100 Continue\r\n\r\n", AnswerError::Closed),
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n",
-                AnswerError::Closed,
+                AnswerError::ClosedInHead,
             ),
-            ("SSH-2.0-other\r\n\r\n", AnswerError::Malformed),
-            ("HTTP/2.0 200 OK\r\n\r\n", AnswerError::Malformed),
+            ("HTT", AnswerError::ClosedInHead),
+            ("SSH-2.0-other\r\n", AnswerError::NotHttp),
+            ("SSH-2.0-other\r\n\r\n", AnswerError::NotHttp),
+            ("HTTP/2.0 200 OK\r\n\r\n", AnswerError::NotHttp),
             ("HTTP/1.1 099 OK\r\n\r\n", AnswerError::Malformed),
             ("HTTP/1.1 200 OK\r\n X: 1\r\n\r\n", AnswerError::Malformed),
             ("HTTP/1.1 200 OK\r\nX\r\n\r\n", AnswerError::Malformed),
@@ -788,6 +812,21 @@ mod tests {
                     "{framing}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn another_protocol_is_known_by_its_first_bytes_and_not_waited_for() {
+        for text in ["S", "SSH-2.0-other\r\n", "HTTP/2", "220 mail\r\n", "\r\nX"] {
+            let mut answer = Answer::new(GET);
+            answer.pass(&mut text.as_bytes().to_vec(), true);
+            let failed = Progress::Failed(AnswerError::NotHttp);
+            assert_eq!(answer.progress(), failed, "{text:?}");
+        }
+        for text in ["", "H", "HTTP/1.", "HTTP/1.1 200", "\r\n", "\r\nHTTP/1.1 2"] {
+            let mut answer = Answer::new(GET);
+            answer.pass(&mut text.as_bytes().to_vec(), true);
+            assert_eq!(answer.progress(), Progress::Awaited, "{text:?}");
         }
     }
 

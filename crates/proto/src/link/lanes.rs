@@ -240,7 +240,8 @@ impl Link {
     #[must_use]
     pub fn flows_limit(&self) -> String {
         let (flows, option) = (self.config.flows_max, self.config.flows_max_option);
-        format!("at most {flows} open connections per link ({option})")
+        let plural = if flows == 1 { "" } else { "s" };
+        format!("at most {flows} open connection{plural} per link ({option})")
     }
 
     /// Lanes that carry flows now.
