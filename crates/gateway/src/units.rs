@@ -316,7 +316,7 @@ mod tests {
         // An amount and not a rate; letters that are bits to some and bytes to others.
         for text in ["20MB", "20Mb", "20Mb/s", "20mbit", "20M/s", "20 M B/s"] {
             let error = text.parse::<BitRate>().unwrap_err();
-            let known = "bit, kbit, Mbit, Gbit, or for bytes kB/s, MB/s, GB/s";
+            let known = "k, M, G, bit, kbit, Mbit, Gbit, or for bytes kB/s, MB/s, GB/s";
             assert_eq!(error, UnitError::UnknownUnit { known }, "{text}");
         }
     }
