@@ -250,19 +250,24 @@ mod tests {
                 let (mut cursor, mut out) = (SourceCursor::default(), EncodedBlock::default());
                 encoder.encode(0, block, &Everything, &mut cursor, &mut out);
             };
+            // Of truncated hashes some say that a chunk is there which is not.
+            let collides = cfg!(refrain_weak_hashes) && matching == MatchingAlgorithm::ChunkMatch;
             assert!(!encoder.repeats(&old, &Everything), "nothing is there");
             encode(&mut encoder, &old);
             for _ in 0..2 {
                 assert!(encoder.repeats(&old[1000..], &Everything));
-                assert!(!encoder.repeats(&new, &Everything));
-                assert!(!encoder.repeats(&twice, &Everything), "only in itself");
+                assert!(!encoder.repeats(&new, &Everything) || collides);
+                assert!(
+                    !encoder.repeats(&twice, &Everything) || collides,
+                    "only in itself"
+                );
             }
             assert_eq!(encoder.head(), LogPosition(60_000), "nothing was taken");
             // What has left the cache is not there to be repeated.
             for seed in 3..30 {
                 encode(&mut encoder, &noise(60_000, seed));
             }
-            assert!(!encoder.repeats(&old, &Everything));
+            assert!(!encoder.repeats(&old, &Everything) || collides);
         }
     }
 }
