@@ -17,7 +17,6 @@ use crate::{
     bounded,
     local::{self, Found, Place},
     log::LogForm,
-    status::peer_name,
 };
 
 /// Between two looks at a gateway whose link is waited for.
@@ -104,10 +103,10 @@ fn report(place: &Place, peer: &Peer, json: bool) -> anyhow::Result<()> {
         writeln!(io::stdout(), "{}", serde_json::to_string(peer)?)?;
     }
     let name = match &peer.address {
-        Some(address) if *address != peer_name(peer) => {
-            format!("{} at {address}", peer_name(peer))
+        Some(address) if *address != peer.label() => {
+            format!("{} at {address}", peer.label())
         }
-        _ => peer_name(peer),
+        _ => peer.label(),
     };
     if !peer.up {
         let reason = peer.last_error.as_deref().unwrap_or("no reason is known");

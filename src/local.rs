@@ -7,7 +7,12 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper::{Request, body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use refrain_czip::remote::{Host, ProxyChoice, RemoteError, RemoteOptions};
-use refrain_gateway::{address::parse_admin, local_socket, status::Status, target::Target};
+use refrain_gateway::{
+    address::parse_admin,
+    local_socket,
+    status::{Peer, Status},
+    target::Target,
+};
 use tokio::{net::UnixStream, time::timeout};
 
 use crate::wrong::WrongArguments;
@@ -125,7 +130,7 @@ pub fn only(mut found: Vec<Found>) -> anyhow::Result<Found> {
     let mut text = "several gateways run here; choose one:".to_owned();
     for Found { place, status, .. } in found {
         // A peer may have several links.
-        let mut peers: Vec<_> = status.peers.iter().map(crate::status::peer_name).collect();
+        let mut peers: Vec<_> = status.peers.iter().map(Peer::label).collect();
         peers.dedup();
         text += &format!(
             "\n  --admin {place}  ({}, peer {})",

@@ -9,7 +9,6 @@ use anyhow::Context;
 use refrain_gateway::text_file::remove_byte_order_mark;
 
 use crate::local::{self, Found, Place};
-pub use tables::peer_name;
 
 #[derive(clap::Args, Clone)]
 pub struct StatusArguments {

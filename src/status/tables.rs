@@ -5,7 +5,6 @@
 
 use std::io::{self, Write};
 
-use refrain_gateway::keys::PublicKey;
 use refrain_gateway::status::{Direction, Driver, Flow, Peer, Predictions, Status, TargetTraffic};
 
 use crate::table::{Table, age, bytes, percent};
@@ -77,12 +76,7 @@ pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     links(&status.peers).print(out)?;
     for peer in &status.peers {
         if let Some(error) = &peer.last_error {
-            writeln!(
-                out,
-                "{}: {error}{}",
-                peer_name(peer),
-                ago(peer.last_error_s)
-            )?;
+            writeln!(out, "{}: {error}{}", peer.label(), ago(peer.last_error_s))?;
         }
     }
     writeln!(out)?;
@@ -130,7 +124,7 @@ fn links(peers: &[Peer]) -> Table {
             format!("p = {period}, zstd {level} ({})", effort.reason)
         });
         table.row([
-            peer_name(peer),
+            peer.label(),
             lanes,
             peer.round_trip_ms
                 .map_or("-".to_owned(), |time| format!("{time:.1} ms")),
@@ -160,7 +154,7 @@ fn traffic(peers: &[Peer]) -> Table {
     .words(&["direction"]);
     for peer in peers {
         for (direction, counts) in [("sent", &peer.sent), ("received", &peer.received)] {
-            let cells = [peer_name(peer), direction.to_owned()];
+            let cells = [peer.label(), direction.to_owned()];
             table.row(cells.into_iter().chain(sum(counts)));
         }
     }
@@ -261,13 +255,6 @@ fn why(driver: &Driver, predictions: &Predictions) -> String {
 /// When something was last met.
 fn ago(seconds: Option<f64>) -> String {
     seconds.map_or_else(String::new, |seconds| format!(" ({} ago)", age(seconds)))
-}
-
-/// What tables call a peer: its name, or the short form of its key.
-pub fn peer_name(peer: &Peer) -> String {
-    let short = || peer.key.parse().map(|key: PublicKey| key.fingerprint());
-    let name = peer.name.clone();
-    name.unwrap_or_else(|| short().unwrap_or_else(|_| peer.key.clone()))
 }
 
 /// What all layers left of the applications' bytes.

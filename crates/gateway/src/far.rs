@@ -20,8 +20,8 @@ use tokio::{
 
 use crate::{
     config::FarConfig,
-    descriptors::{Descriptors, PeerDescriptors, UNPROVEN_LANES_MAX},
-    folded::{RateLimitedLog, RateLimitedLogs},
+    descriptors::{Descriptors, UNPROVEN_LANES_MAX},
+    folded::RateLimitedLog,
     gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
     greeting,
     history::HistoryReport,
@@ -64,11 +64,10 @@ pub struct Far {
     /// Lanes first, then forwards in their order.
     listening: Vec<Listening>,
     descriptors: Arc<Descriptors>,
-    peer_descriptors: Mutex<BTreeMap<PublicKey, PeerDescriptors>>,
     /// Changes whenever a lane begins.
     lanes_begun: watch::Sender<()>,
     lookups: Lookups,
-    refusals: RateLimitedLogs,
+    targets: Mutex<BTreeMap<PublicKey, Targets>>,
 }
 
 /// The link that a forward's flows go to: the peer's youngest that has a lane.
@@ -103,10 +102,9 @@ impl Far {
             // The admin page too.
             descriptors: Descriptors::of_process(1 + listening.len()),
             listening,
-            peer_descriptors: Mutex::default(),
             lanes_begun: watch::Sender::new(()),
             lookups: Lookups::of_system(),
-            refusals: RateLimitedLogs::default(),
+            targets: Mutex::default(),
             links: Mutex::default(),
             last_errors: Mutex::default(),
             strangers: Strangers::new(),
@@ -363,22 +361,18 @@ impl Far {
         errors.remove(&peer);
     }
 
-    fn descriptors_of(&self, peer: PublicKey) -> PeerDescriptors {
-        let has_others = self.peers.load().len() > 1;
-        let mut all = self.peer_descriptors.lock().expect("held for a moment");
-        let own = all.entry(peer);
-        own.or_insert_with(|| self.descriptors.of_peer(has_others))
-            .clone()
-    }
-
-    /// Where the flows of a peer may lead.
+    /// Where the flows of a peer may lead, on all its links.
     fn targets(&self, peer: PublicKey) -> Targets {
-        Targets {
-            policy: Arc::clone(&self.policy),
-            lookups: self.lookups.of(peer),
-            descriptors: self.descriptors_of(peer),
-            refusals: self.refusals.of(peer),
-        }
+        let mut targets = self.targets.lock().expect("held for a moment");
+        let of_peer = || {
+            let has_others = self.peers.load().len() > 1;
+            Targets::new(
+                Arc::clone(&self.policy),
+                self.lookups.of_peer(),
+                self.descriptors.of_peer(has_others),
+            )
+        };
+        targets.entry(peer).or_insert_with(of_peer).clone()
     }
 
     fn label(&self, key: &PublicKey) -> String {

@@ -2,23 +2,22 @@
 //! then at most one line an interval, with the number of those since.
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use tokio::time::{Instant, sleep};
 
-use crate::keys::PublicKey;
-
 /// At most one line of an event's kind in this time.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Events of one kind, and when they were last logged.
 #[derive(Debug, Default)]
-pub struct Folded {
+struct Folded {
     said_at: Option<Instant>,
     waiting: Option<Waiting>,
+    /// Whether a task will log what waits.
+    flush_is_due: bool,
 }
 
 /// Events that no line has told of.
@@ -30,7 +29,7 @@ struct Waiting {
 
 impl Folded {
     /// Takes one more event; returns the line that is due, if one is.
-    pub fn add(&mut self, now: Instant, event: String) -> Option<String> {
+    fn add(&mut self, now: Instant, event: String) -> Option<String> {
         let count = self.waiting.as_ref().map_or(0, |waiting| waiting.count) + 1;
         let last = event;
         self.waiting = Some(Waiting { count, last });
@@ -39,7 +38,7 @@ impl Folded {
 
     /// The line for what has waited long enough. To be asked now and then, so that the last
     /// events of a series are told of too.
-    pub fn due(&mut self, now: Instant) -> Option<String> {
+    fn due(&mut self, now: Instant) -> Option<String> {
         let said_not_long_ago = self
             .said_at
             .is_some_and(|at| now.duration_since(at) < INTERVAL);
@@ -62,14 +61,8 @@ impl Folded {
 /// the number of events that no line names. The last of a series are reported too.
 #[derive(Debug, Clone)]
 pub struct RateLimitedLog {
-    folded: Arc<Mutex<FoldedLog>>,
+    folded: Arc<Mutex<Folded>>,
     write: fn(&str),
-}
-
-#[derive(Debug, Default)]
-struct FoldedLog {
-    folded: Folded,
-    flush_is_due: bool,
 }
 
 impl RateLimitedLog {
@@ -85,7 +78,7 @@ impl RateLimitedLog {
     /// in.
     pub fn add(&self, event: String) {
         let mut log = self.lock();
-        if let Some(line) = log.folded.add(Instant::now(), event) {
+        if let Some(line) = log.add(Instant::now(), event) {
             (self.write)(&line);
         } else if !log.flush_is_due {
             log.flush_is_due = true;
@@ -98,32 +91,18 @@ impl RateLimitedLog {
         loop {
             sleep(INTERVAL).await;
             let mut log = self.lock();
-            if let Some(line) = log.folded.due(Instant::now()) {
+            if let Some(line) = log.due(Instant::now()) {
                 (self.write)(&line);
             }
-            if log.folded.waiting.is_none() {
+            if log.waiting.is_none() {
                 log.flush_is_due = false;
                 return;
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, FoldedLog> {
+    fn lock(&self) -> MutexGuard<'_, Folded> {
         self.folded.lock().expect("held for a moment")
-    }
-}
-
-/// A rate-limited log for each peer, at level `info`.
-#[derive(Debug, Default)]
-pub struct RateLimitedLogs(Mutex<BTreeMap<PublicKey, RateLimitedLog>>);
-
-impl RateLimitedLogs {
-    /// The log of `peer`, whichever of its links an event is about.
-    pub fn of(&self, peer: PublicKey) -> RateLimitedLog {
-        let mut logs = self.0.lock().expect("held for a moment");
-        let log = logs.entry(peer);
-        log.or_insert_with(|| RateLimitedLog::new(|line| tracing::info!("{line}")))
-            .clone()
     }
 }
 

@@ -5,15 +5,12 @@
 //! and all peers together have; the rest wait in their flows, and go with them.
 
 use std::{
-    collections::BTreeMap,
     io,
     net::{SocketAddr, ToSocketAddrs},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 use tokio::{sync::Semaphore, task::spawn_blocking};
-
-use crate::keys::PublicKey;
 
 /// Look-ups under way at once: each occupies a thread, of which the runtime has 512.
 const LOOKUPS_MAX: usize = 256;
@@ -28,10 +25,9 @@ type Resolver = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 pub struct Lookups {
     resolver: Arc<Resolver>,
     all: Arc<Semaphore>,
-    peers: Mutex<BTreeMap<PublicKey, Arc<Semaphore>>>,
 }
 
-/// The look-ups of one peer.
+/// The look-ups of one peer, which all its links share as clones.
 #[derive(Clone)]
 pub struct PeerLookups {
     resolver: Arc<Resolver>,
@@ -51,20 +47,15 @@ impl Lookups {
         Lookups {
             resolver: Arc::new(resolver),
             all: Arc::new(Semaphore::new(LOOKUPS_MAX)),
-            peers: Mutex::default(),
         }
     }
 
-    /// Those of `peer`, whichever of its links asks.
-    pub fn of(&self, peer: PublicKey) -> PeerLookups {
-        let mut peers = self.peers.lock().expect("held for a moment");
-        let own = peers
-            .entry(peer)
-            .or_insert_with(|| Arc::new(Semaphore::new(LOOKUPS_PEER_MAX)));
+    /// Those of a further peer.
+    pub fn of_peer(&self) -> PeerLookups {
         PeerLookups {
             resolver: Arc::clone(&self.resolver),
             all: Arc::clone(&self.all),
-            own: Arc::clone(own),
+            own: Arc::new(Semaphore::new(LOOKUPS_PEER_MAX)),
         }
     }
 }
@@ -89,7 +80,7 @@ impl PeerLookups {
 mod tests {
     use std::{
         sync::{
-            Condvar,
+            Condvar, Mutex,
             atomic::{AtomicUsize, Ordering},
         },
         time::Duration,
@@ -98,13 +89,8 @@ mod tests {
     use tokio::{task::JoinSet, time::timeout};
 
     use super::*;
-    use crate::keys::PrivateKey;
 
     const ADDRESS: &str = "192.0.2.1:80";
-
-    fn peer() -> PublicKey {
-        PrivateKey::generate().expect("a key").public()
-    }
 
     /// A gateway in whose network names below `dead.` are never answered, until `release`.
     struct DeadNames {
@@ -147,27 +133,25 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn dead_names_of_one_peer_hold_up_no_other_and_go_with_their_flows() {
         let network = DeadNames::new();
-        let (hostile, honest) = (peer(), peer());
+        let (hostile, honest) = (network.lookups.of_peer(), network.lookups.of_peer());
         let mut flood = JoinSet::new();
         for number in 0..900 {
             // As each link of the peer would.
-            let lookups = network.lookups.of(hostile);
+            let lookups = hostile.clone();
             flood.spawn(async move { lookups.resolve(&format!("dead.{number}"), 80).await });
         }
         let patience = Duration::from_secs(30);
         while network.under_way.load(Ordering::SeqCst) < LOOKUPS_PEER_MAX {
             tokio::task::yield_now().await;
         }
-        let other = network.lookups.of(honest);
-        let found = timeout(patience, other.resolve("alive.example", 80)).await;
+        let found = timeout(patience, honest.resolve("alive.example", 80)).await;
         let found = found.expect("it does not wait for the others");
         assert_eq!(found.expect("an answer")[0].to_string(), ADDRESS);
         // Flows that are given up take their look-ups with them, but for those under way.
         flood.shutdown().await;
-        let same = network.lookups.of(hostile);
         assert_eq!(network.under_way.load(Ordering::SeqCst), LOOKUPS_PEER_MAX);
         drop(network);
-        let found = timeout(patience, same.resolve("alive.example", 80)).await;
+        let found = timeout(patience, hostile.resolve("alive.example", 80)).await;
         assert!(found.expect("its own look-ups are over").is_ok());
     }
 }

@@ -21,7 +21,6 @@ use tokio::{
 use crate::{
     config::{HistoryOptions, NearConfig},
     descriptors::Descriptors,
-    folded::RateLimitedLog,
     gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
     history::{History, HistoryReport},
     keys::{PublicKey, SharedPeerKeys},
@@ -59,8 +58,7 @@ pub struct Near {
     totals: Arc<Totals>,
     descriptors: Arc<Descriptors>,
     outlook: watch::Sender<Outlook>,
-    lookups: Lookups,
-    refusals: RateLimitedLog,
+    targets: Targets,
 }
 
 impl Near {
@@ -87,16 +85,18 @@ impl Near {
             .filter_map(|(listener, service)| Listening::of(listener, service))
             .collect();
         let own = OwnAddresses::new(listening.iter().map(|listening| listening.address), common);
+        let policy = Arc::new(SharedPolicy::new(common, own));
+        // The admin page too.
+        let descriptors = Descriptors::of_process(1 + listening.len());
+        let lookups = Lookups::of_system().of_peer();
         let near = Arc::new(Near {
             history,
             totals: Arc::default(),
-            policy: Arc::new(SharedPolicy::new(common, own)),
-            // The admin page too.
-            descriptors: Descriptors::of_process(1 + listening.len()),
+            targets: Targets::new(Arc::clone(&policy), lookups, descriptors.of_peer(false)),
+            policy,
+            descriptors,
             listening,
             outlook: watch::Sender::new(Outlook::Dialling),
-            lookups: Lookups::of_system(),
-            refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
             labels: Arc::new(SharedPeerKeys::new(config.labels())),
             link: RwLock::new(None),
             budget: MemoryBudget::new(common.memory.0, 1),
@@ -182,12 +182,7 @@ impl Near {
             self.history.clone(),
             Arc::clone(&self.totals),
         );
-        let targets = Targets {
-            policy: Arc::clone(&self.policy),
-            lookups: self.lookups.of(self.config.peer_key),
-            descriptors: self.descriptors.of_peer(false),
-            refusals: self.refusals.clone(),
-        };
+        let targets = self.targets.clone();
         tokio::spawn(offered::serve(Arc::clone(&link), offers, targets));
         *present = Some(Arc::clone(&link));
         Some(link)

@@ -15,17 +15,14 @@ use crate::{
     target::{Host, Target},
 };
 
-/// Where a peer's flows may lead, and what they need on the way.
+/// Where a peer's flows may lead, and what they need on the way. All links of a peer share it, as
+/// clones.
 #[derive(Clone)]
 pub struct Targets {
-    /// Rules and time-outs.
-    pub policy: Arc<SharedPolicy>,
-    /// The peer's look-ups.
-    pub lookups: PeerLookups,
-    /// The peer's file descriptors.
-    pub descriptors: PeerDescriptors,
-    /// Where refusals are logged.
-    pub refusals: RateLimitedLog,
+    policy: Arc<SharedPolicy>,
+    lookups: PeerLookups,
+    descriptors: PeerDescriptors,
+    refusals: RateLimitedLog,
 }
 
 /// Serves the flows that are offered on `link`, until it ends.
@@ -75,6 +72,20 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
 }
 
 impl Targets {
+    /// By these rules, with bounds of its own on look-ups and file descriptors.
+    pub fn new(
+        policy: Arc<SharedPolicy>,
+        lookups: PeerLookups,
+        descriptors: PeerDescriptors,
+    ) -> Targets {
+        Targets {
+            policy,
+            lookups,
+            descriptors,
+            refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
+        }
+    }
+
     fn refuse(&self, link: &SharedLink, offer: &FlowOffer, refusal: Refusal) {
         self.refusals.add(format!(
             "refused a connection for the peer {} to {}: {}",

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     gateway::{Gateway, PeerReport},
+    keys::PublicKey,
     last_error::LastError,
     machine::resident_bytes,
     wire::WireCounts,
@@ -360,6 +361,13 @@ impl Status {
 }
 
 impl Peer {
+    /// What it is called: by its name, or the short form of its key.
+    pub fn label(&self) -> String {
+        let short = || self.key.parse().map(|key: PublicKey| key.fingerprint());
+        let name = self.name.clone();
+        name.unwrap_or_else(|| short().unwrap_or_else(|_| self.key.clone()))
+    }
+
     /// Adds another link of the same peer.
     pub(crate) fn add(&mut self, other: &Peer) {
         self.up |= other.up;
