@@ -5,6 +5,7 @@
 //! it returns is trusted from then on.
 
 mod access;
+mod admin;
 mod changes;
 mod history;
 mod listeners;
@@ -13,7 +14,7 @@ mod mismatch;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -26,20 +27,20 @@ use tracing::level_filters::LevelFilter;
 
 use crate::access::Access;
 use crate::address;
-use crate::keys::{PeerKeys, PrivateKey, PublicKey, read_secret_file};
+use crate::keys::{PeerKeys, PrivateKey, PublicKey};
 use crate::machine;
 use crate::memory::MEMORY_BYTES_MIN;
 use crate::options::{
-    ADMIN, ADMIN_HOST, ADMIN_TOKEN, ADMIN_TOKEN_FILE, ALLOW, CACHE, CHUNK_HASH, CONNECT_TIMEOUT,
-    Check, DEAD_AFTER, DRAIN_TIMEOUT, EFFORT, EXCLUDE, FLOWS_MAX, FORWARD, Far, HTTP_PROXY,
-    IDLE_TIMEOUT, KEEP_LINK, KEY, LANES, LANES_MAX, LISTEN, LOG, MARKER, MARKER_TABLE, MATCHING,
-    MEMORY, MODE, Near, OptionSpec, Options, PEER, PEER_KEY, Program, RATE, SAMPLING_PERIOD, SIMD,
-    SOCKS5, WINDOW_BYTES,
+    ADMIN, ALLOW, CACHE, CHUNK_HASH, CONNECT_TIMEOUT, Check, DEAD_AFTER, DRAIN_TIMEOUT, EFFORT,
+    EXCLUDE, FLOWS_MAX, FORWARD, Far, HTTP_PROXY, IDLE_TIMEOUT, KEEP_LINK, KEY, LANES, LANES_MAX,
+    LISTEN, LOG, MARKER, MARKER_TABLE, MATCHING, MEMORY, MODE, Near, OptionSpec, Options, PEER,
+    PEER_KEY, Program, RATE, SAMPLING_PERIOD, SIMD, SOCKS5, WINDOW_BYTES,
 };
 use crate::rules::{AllowRules, ExcludeRules};
 use crate::settings::{ConfigError, Settings, read_text};
-use crate::target::{Host, LANES_PORT, Target};
+use crate::target::{LANES_PORT, Target};
 use crate::units::{BitRate, ByteSize, TimeSpan};
+pub use admin::{AdminConfig, AdminToken};
 pub use history::HistoryOptions;
 pub use mismatch::Mismatch;
 
@@ -171,21 +172,6 @@ pub struct Forward {
     /// The peer.
     pub peer: PublicKey,
 }
-
-/// The admin listener.
-#[derive(Debug, Clone)]
-pub struct AdminConfig {
-    /// Where to listen; on loopback if there is no token.
-    pub listen: SocketAddr,
-    /// What its clients have to present.
-    pub token: Option<AdminToken>,
-    /// Names that it answers to, besides addresses and `localhost`.
-    pub hosts: Vec<String>,
-}
-
-/// A bearer token. Its `Debug` shows nothing.
-#[derive(Clone)]
-pub struct AdminToken(String);
 
 /// How hard an encoder looks for repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -352,7 +338,7 @@ impl CommonConfig {
             allow,
             exclude: ExcludeRules::new(settings.many(&EXCLUDE)?),
             access: Access::resolve(settings)?,
-            admin: resolve_admin(settings)?,
+            admin: admin::resolve_admin(settings)?,
             rate: settings.optional_with(&RATE, parse_rate)?,
             mode: settings.one(&MODE)?,
             effort: settings.one(&EFFORT)?,
@@ -403,33 +389,6 @@ impl Timeouts {
             keep_link: settings.timeout(&KEEP_LINK)?,
             drain: settings.timeout(&DRAIN_TIMEOUT)?,
         })
-    }
-}
-
-impl AdminToken {
-    /// Whether a client presented this token. The time that it takes says nothing about how much
-    /// of the text was right: digests are compared.
-    pub fn matches(&self, presented: &str) -> bool {
-        let digest = |text: &str| ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-        digest(&self.0).as_ref() == digest(presented).as_ref()
-    }
-}
-
-impl FromStr for AdminToken {
-    type Err = Mismatch;
-
-    fn from_str(text: &str) -> Result<AdminToken, Mismatch> {
-        const CHARS_MIN: usize = 16;
-        match text.len() >= CHARS_MIN && text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            true => Ok(AdminToken(text.to_owned())),
-            false => Err(Mismatch::WeakToken),
-        }
-    }
-}
-
-impl fmt::Debug for AdminToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AdminToken")
     }
 }
 
@@ -542,36 +501,6 @@ fn resolve_cache(settings: &Settings, memory: ByteSize) -> Result<ByteSize, Conf
     match settings.is_given(&CACHE) {
         true => Err(settings.wrong(&CACHE, Mismatch::CacheAboveMemory(cache, memory))),
         false => Ok(ByteSize(memory.0 / 2)),
-    }
-}
-
-fn resolve_admin(settings: &Settings) -> Result<Option<AdminConfig>, ConfigError> {
-    let token: Option<AdminToken> = settings.optional(&ADMIN_TOKEN)?;
-    let from_file = settings.optional_with(&ADMIN_TOKEN_FILE, |path| {
-        let text = read_secret_file(&PathBuf::from(path))?;
-        Ok::<AdminToken, BoxedError>(text.trim().parse()?)
-    })?;
-    let listen = settings.optional_listener(&ADMIN)?;
-    let hosts = settings.many_with(&ADMIN_HOST, |text| match text.parse()? {
-        Host::Domain(name) => Ok::<String, BoxedError>(name),
-        Host::Ipv4(_) | Host::Ipv6(_) => Err(Mismatch::AdminHostAddress.into()),
-    })?;
-    if listen.is_none() && !hosts.is_empty() {
-        return Err(settings.wrong(&ADMIN_HOST, Mismatch::StrayAdminHost));
-    }
-    let stray = |spec| Err(settings.wrong(spec, Mismatch::StrayToken));
-    match (listen, token, from_file) {
-        (_, Some(_), Some(_)) | (None, None, Some(_)) => stray(&ADMIN_TOKEN_FILE),
-        (None, Some(_), None) => stray(&ADMIN_TOKEN),
-        (None, None, None) => Ok(None),
-        (Some(listen), None, None) if !is_loopback(listen.ip()) => {
-            Err(settings.wrong(&ADMIN, Mismatch::AdminExposed))
-        }
-        (Some(listen), token, from_file) => Ok(Some(AdminConfig {
-            listen,
-            token: token.or(from_file),
-            hosts,
-        })),
     }
 }
 

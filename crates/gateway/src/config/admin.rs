@@ -1,0 +1,84 @@
+//! Where a gateway serves health, metrics and status, and to whom.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::{BoxedError, Mismatch, is_loopback};
+use crate::keys::read_secret_file;
+use crate::options::{ADMIN, ADMIN_HOST, ADMIN_TOKEN, ADMIN_TOKEN_FILE};
+use crate::settings::{ConfigError, Settings};
+use crate::target::Host;
+
+/// The admin listener.
+#[derive(Debug, Clone)]
+pub struct AdminConfig {
+    /// Where to listen; on loopback if there is no token.
+    pub listen: SocketAddr,
+    /// What its clients have to present.
+    pub token: Option<AdminToken>,
+    /// Names that it answers to, besides addresses and `localhost`.
+    pub hosts: Vec<String>,
+}
+
+/// A bearer token. Its `Debug` shows nothing.
+#[derive(Clone)]
+pub struct AdminToken(pub(super) String);
+
+impl AdminToken {
+    /// Whether a client presented this token. The time that it takes says nothing about how much
+    /// of the text was right: digests are compared.
+    pub fn matches(&self, presented: &str) -> bool {
+        let digest = |text: &str| ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+        digest(&self.0).as_ref() == digest(presented).as_ref()
+    }
+}
+
+impl FromStr for AdminToken {
+    type Err = Mismatch;
+
+    fn from_str(text: &str) -> Result<AdminToken, Mismatch> {
+        const CHARS_MIN: usize = 16;
+        match text.len() >= CHARS_MIN && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            true => Ok(AdminToken(text.to_owned())),
+            false => Err(Mismatch::WeakToken),
+        }
+    }
+}
+
+impl fmt::Debug for AdminToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AdminToken")
+    }
+}
+
+pub(super) fn resolve_admin(settings: &Settings) -> Result<Option<AdminConfig>, ConfigError> {
+    let token: Option<AdminToken> = settings.optional(&ADMIN_TOKEN)?;
+    let from_file = settings.optional_with(&ADMIN_TOKEN_FILE, |path| {
+        let text = read_secret_file(&PathBuf::from(path))?;
+        Ok::<AdminToken, BoxedError>(text.trim().parse()?)
+    })?;
+    let listen = settings.optional_listener(&ADMIN)?;
+    let hosts = settings.many_with(&ADMIN_HOST, |text| match text.parse()? {
+        Host::Domain(name) => Ok::<String, BoxedError>(name),
+        Host::Ipv4(_) | Host::Ipv6(_) => Err(Mismatch::AdminHostAddress.into()),
+    })?;
+    if listen.is_none() && !hosts.is_empty() {
+        return Err(settings.wrong(&ADMIN_HOST, Mismatch::StrayAdminHost));
+    }
+    let stray = |spec| Err(settings.wrong(spec, Mismatch::StrayToken));
+    match (listen, token, from_file) {
+        (_, Some(_), Some(_)) | (None, None, Some(_)) => stray(&ADMIN_TOKEN_FILE),
+        (None, Some(_), None) => stray(&ADMIN_TOKEN),
+        (None, None, None) => Ok(None),
+        (Some(listen), None, None) if !is_loopback(listen.ip()) => {
+            Err(settings.wrong(&ADMIN, Mismatch::AdminExposed))
+        }
+        (Some(listen), token, from_file) => Ok(Some(AdminConfig {
+            listen,
+            token: token.or(from_file),
+            hosts,
+        })),
+    }
+}
