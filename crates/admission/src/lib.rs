@@ -44,7 +44,7 @@ struct State {
     unproven: BTreeMap<u64, Unproven>,
     /// How many each source has.
     of_source: HashMap<IpAddr, usize>,
-    /// Connections that were told to go and still have their socket.
+    /// Displaced connections that still have their socket.
     leaving: usize,
 }
 

@@ -18,9 +18,9 @@ pub(crate) use users::Users;
 use users::{LOGIN_PART_BYTES_MAX, LoginError};
 
 use crate::config::is_loopback;
-use crate::folded::RateLimitedLog;
 use crate::listeners::Service;
 use crate::policy::SharedPolicy;
+use crate::rate_limited_log::RateLimitedLog;
 use crate::rules::{RuleError, parse_bare_net};
 
 /// Who may use the listeners for applications.

@@ -2,7 +2,7 @@
 //!
 //! With a token, each request needs `Authorization: Bearer TOKEN`, `/healthz` included.
 //!
-//! Pages in a browser are strangers here. A page whose name was made to resolve to this address
+//! Pages in a browser are not trusted. A page whose name was made to resolve to this address
 //! (DNS rebinding) names itself in `Host`, so only names that belong to this listener are
 //! answered; and no answer allows another origin to read it.
 //!

@@ -21,7 +21,6 @@ use tokio::{
 use crate::{
     config::FarConfig,
     descriptors::{Descriptors, UNPROVEN_LANES_MAX},
-    folded::RateLimitedLog,
     gateway::{Gateway, PeerReport, StartError, Tasks, random_instance},
     greeting,
     history::HistoryReport,
@@ -35,6 +34,7 @@ use crate::{
     offered::{self, Targets},
     pace::Pace,
     policy::{OwnAddresses, SharedPolicy},
+    rate_limited_log::RateLimitedLog,
     refusal::Refusal,
     status::Total,
     tls::{ServerTls, TlsError},
@@ -55,7 +55,7 @@ pub struct Far {
     peers: Arc<SharedPeerKeys>,
     links: Mutex<BTreeMap<PublicKey, Vec<Arc<SharedLink>>>>,
     last_errors: Mutex<BTreeMap<PublicKey, LastError>>,
-    strangers: Strangers,
+    unknown_peers: UnknownPeerLog,
     budget: MemoryBudget,
     totals: Arc<Totals>,
     pace: Option<Arc<Pace>>,
@@ -107,7 +107,7 @@ impl Far {
             targets: Mutex::default(),
             links: Mutex::default(),
             last_errors: Mutex::default(),
-            strangers: Strangers::new(),
+            unknown_peers: UnknownPeerLog::new(),
             totals: Arc::default(),
             budget: MemoryBudget::new(common.memory.0, config.peers.len()),
             pace: common.rate.map(|rate| Arc::new(Pace::new(rate))),
@@ -164,7 +164,7 @@ impl Far {
                 match begun {
                     Ok(Some(lane)) => lane.run(far).await,
                     Ok(None) => {}
-                    Err(error) => far.strangers.complain_of(&error),
+                    Err(error) => far.unknown_peers.warn(&error),
                 }
             });
         }
@@ -384,23 +384,23 @@ impl Far {
     }
 }
 
-/// Complaints of connections that prove no accepted key: anybody can cause them, again and
-/// again. Those of keys stand apart, so that no flood of others hides them.
-struct Strangers {
+/// Warnings of connections that prove no accepted key, which anybody can cause again and again.
+/// Those of keys stand apart, so that no flood of others hides them.
+struct UnknownPeerLog {
     keys: RateLimitedLog,
     others: RateLimitedLog,
 }
 
-impl Strangers {
-    fn new() -> Strangers {
+impl UnknownPeerLog {
+    fn new() -> UnknownPeerLog {
         let log = || RateLimitedLog::new(|line| tracing::warn!("{line}"));
-        Strangers {
+        UnknownPeerLog {
             keys: log(),
             others: log(),
         }
     }
 
-    fn complain_of(&self, error: &TlsError) {
+    fn warn(&self, error: &TlsError) {
         let log = match error {
             TlsError::WrongKey { .. } | TlsError::KeyRefused { .. } => &self.keys,
             _ => &self.others,

@@ -39,11 +39,11 @@ pub mod tls;
 pub mod wire;
 
 pub mod far;
-pub mod folded;
 pub mod gateway;
 pub mod history;
 pub mod last_error;
 pub mod near;
+pub mod rate_limited_log;
 pub mod totals;
 
 pub mod admin;

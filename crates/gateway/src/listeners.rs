@@ -29,9 +29,9 @@ use crate::{
     access::{Door, Visitor},
     descriptors::{Descriptors, FlowDescriptor, UNPROVEN_CLIENTS_MAX},
     flow::FlowHandle,
-    folded::RateLimitedLog,
     link::{SharedLink, Standing},
     policy::SharedPolicy,
+    rate_limited_log::RateLimitedLog,
     refusal::Refusal,
     target::Target,
 };

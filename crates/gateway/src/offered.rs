@@ -7,10 +7,10 @@ use tokio::{net::TcpStream, sync::mpsc, time::timeout};
 use crate::{
     descriptors::PeerDescriptors,
     flow::FlowHandle,
-    folded::RateLimitedLog,
     link::{FlowOffer, SharedLink},
     lookups::PeerLookups,
     policy::{Policy, SharedPolicy},
+    rate_limited_log::RateLimitedLog,
     refusal::Refusal,
     target::{Host, Target},
 };

@@ -100,7 +100,7 @@ pub enum GetError {
         /// The folder in which it keeps what it has.
         path: PathBuf,
     },
-    /// The folder for what came may have been put there by somebody else, who could have this get write to
+    /// Somebody else may have made the folder of the download, and could have this get write to
     /// any file.
     #[error(
         "cannot keep the download in {:?}: {why} (remove it, or choose another output)",

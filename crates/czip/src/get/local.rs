@@ -109,7 +109,7 @@ impl Local {
     }
 
     /// Gives the disk back what a range of the archive takes, whose chunks are all here: it need not be read
-    /// again. So what came is not kept twice.
+    /// again, and its bytes are not kept twice.
     pub(super) fn free(&self, range: Range<u64>) {
         let mut freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner);
         let start = match freed.end == range.start {

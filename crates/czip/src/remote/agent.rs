@@ -100,7 +100,7 @@ pub(super) struct Answer {
 /// What is left of an answer's body.
 pub(super) struct Receiving {
     body: Incoming,
-    /// What came and was not read yet.
+    /// Received bytes that were not read yet.
     came: Bytes,
     /// What it comes by, until its end is seen.
     sender: Option<(Origin, Sender)>,

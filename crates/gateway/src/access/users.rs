@@ -35,7 +35,7 @@ const VERIFICATION_WAIT: Duration = Duration::from_secs(10);
 /// The users that may use the proxies.
 pub(crate) struct Users {
     hashes: BTreeMap<String, PasswordHash>,
-    /// Drawn anew for each set, and never shown.
+    /// Random for each set, and never shown.
     digest_key: hmac::Key,
     /// Of each user the login that was right.
     verified: Mutex<BTreeMap<String, hmac::Tag>>,

@@ -1,5 +1,5 @@
-//! Folds events that strangers cause at will into a few lines of the log: the first at once,
-//! then at most one line an interval, with the number of those since.
+//! Events that unknown peers and clients cause at will, in a few lines of the log: the first at
+//! once, then at most one line per interval, with the number of events since.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
@@ -13,7 +13,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Events of one kind, and when they were last logged.
 #[derive(Debug, Default)]
-struct Folded {
+struct Events {
     said_at: Option<Instant>,
     waiting: Option<Waiting>,
     /// Whether a task will log what waits.
@@ -27,7 +27,7 @@ struct Waiting {
     last: String,
 }
 
-impl Folded {
+impl Events {
     /// Takes one more event; returns the line that is due, if one is.
     fn add(&mut self, now: Instant, event: String) -> Option<String> {
         let count = self.waiting.as_ref().map_or(0, |waiting| waiting.count) + 1;
@@ -61,7 +61,7 @@ impl Folded {
 /// the number of events that no line names. The last of a series are reported too.
 #[derive(Debug, Clone)]
 pub struct RateLimitedLog {
-    folded: Arc<Mutex<Folded>>,
+    events: Arc<Mutex<Events>>,
     write: fn(&str),
 }
 
@@ -69,7 +69,7 @@ impl RateLimitedLog {
     /// A log whose lines go to `write`.
     pub fn new(write: fn(&str)) -> RateLimitedLog {
         RateLimitedLog {
-            folded: Arc::default(),
+            events: Arc::default(),
             write,
         }
     }
@@ -101,8 +101,8 @@ impl RateLimitedLog {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Folded> {
-        self.folded.lock().expect("held for a moment")
+    fn lock(&self) -> MutexGuard<'_, Events> {
+        self.events.lock().expect("held for a moment")
     }
 }
 
@@ -112,9 +112,9 @@ mod tests {
 
     #[test]
     fn the_first_is_told_at_once_and_the_others_are_counted() {
-        let (began, mut folded) = (Instant::now(), Folded::default());
+        let (began, mut events) = (Instant::now(), Events::default());
         let mut add =
-            |second, event: &str| folded.add(began + Duration::from_secs(second), event.to_owned());
+            |second, event: &str| events.add(began + Duration::from_secs(second), event.to_owned());
         assert_eq!(add(0, "one").as_deref(), Some("one"));
         assert_eq!(add(0, "two"), None);
         assert_eq!(add(9, "three"), None);
@@ -145,13 +145,13 @@ mod tests {
 
     #[test]
     fn what_waits_is_told_once() {
-        let (began, mut folded) = (Instant::now(), Folded::default());
+        let (began, mut events) = (Instant::now(), Events::default());
         let later = began + INTERVAL;
-        assert_eq!(folded.due(began), None);
-        folded.add(began, "one".to_owned());
-        folded.add(began, "two".to_owned());
-        assert_eq!(folded.due(began), None);
-        assert_eq!(folded.due(later).as_deref(), Some("two"));
-        assert_eq!(folded.due(later + INTERVAL), None);
+        assert_eq!(events.due(began), None);
+        events.add(began, "one".to_owned());
+        events.add(began, "two".to_owned());
+        assert_eq!(events.due(began), None);
+        assert_eq!(events.due(later).as_deref(), Some("two"));
+        assert_eq!(events.due(later + INTERVAL), None);
     }
 }
