@@ -44,6 +44,7 @@ mod counters;
 mod error;
 mod fetch;
 mod host;
+mod http1;
 mod opening;
 mod options;
 mod part;
@@ -61,7 +62,7 @@ use std::{
     fmt,
     ops::Range,
     sync::{
-        Mutex,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
 };
@@ -74,10 +75,10 @@ pub use options::{ProxyChoice, RemoteOptions};
 pub use ranges::{join, split, union};
 pub use retry::{OnRetry, Retry};
 pub(crate) use {
-    agent::{FIELDS_MAX, HEAD_BYTES_MAX},
     attempts::Attempts,
     connector::Connector,
     error::causes,
+    http1::{FIELDS_MAX, HEAD_BYTES_MAX},
 };
 
 pub(crate) use address::parse as parse_address;
@@ -354,4 +355,9 @@ fn each_wanted<E>(
         )?;
     }
     Ok(())
+}
+
+/// Their data is whole between any two statements, also after a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

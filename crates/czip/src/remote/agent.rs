@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::{
     HeaderMap, Request, Response, StatusCode, Uri,
     body::{Body, Incoming},
-    client::conn::http1::{Builder, SendRequest},
+    client::conn::http1::SendRequest,
     header::{self, HeaderValue},
 };
 use hyper_util::rt::TokioIo;
@@ -20,31 +20,17 @@ use url::{Origin, Position, Url};
 
 use super::{
     address::shown,
-    client::lock,
     connector::Connector,
     error::{ConnectionError, RemoteError},
+    http1::http,
+    lock,
     options::RemoteOptions,
     proxies::Proxy,
     runtime::block_on,
 };
 
-/// The longest head of an answer.
-pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
-
-/// So many fields fit: each has a name, a colon and the end of its line.
-pub(crate) const FIELDS_MAX: usize = HEAD_BYTES_MAX / 3;
-
 /// A connection that nobody used for so long is not used again.
 const IDLE_MAX: Duration = Duration::from_secs(15);
-
-/// How HTTP is spoken.
-pub(super) fn http() -> Builder {
-    let mut http = Builder::new();
-    http.max_header_size(HEAD_BYTES_MAX).max_headers(FIELDS_MAX);
-    // What is left of it is for the body.
-    http.max_buf_size(2 * HEAD_BYTES_MAX);
-    http
-}
 
 /// Connections that can be broken together.
 pub(super) struct Agents {

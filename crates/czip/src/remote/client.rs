@@ -1,7 +1,7 @@
 //! Requests to the server of one address: what goes along with them, and where redirects lead.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -20,6 +20,7 @@ use super::{
     content_range::{number, retry_after},
     counters::Tally,
     error::{RedirectProblem, RemoteError},
+    lock,
     options::RemoteOptions,
 };
 
@@ -192,9 +193,4 @@ fn headers(options: &RemoteOptions) -> Result<HeaderMap, RemoteError> {
         headers.append(name, value);
     }
     Ok(headers)
-}
-
-/// What is behind these locks is whole between any two statements.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -41,8 +41,8 @@ use tower_service::Service;
 use url::Url;
 
 use super::{
-    agent::http,
     error::{ConnectionError, RemoteError, causes},
+    http1::http,
     options::ProxyChoice,
     proxies::{Kind, Proxies, Proxy},
 };

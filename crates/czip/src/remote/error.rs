@@ -2,7 +2,7 @@
 
 use std::{error::Error, io, ops::Range, path::PathBuf, time::Duration};
 
-use super::agent::HEAD_BYTES_MAX;
+use super::http1::HEAD_BYTES_MAX;
 
 /// Why bytes of a remote file could not be had.
 #[derive(Debug, thiserror::Error)]

@@ -4,8 +4,8 @@ use std::{ops::Range, sync::atomic::Ordering::Relaxed, thread};
 
 use super::{
     Remote, Sink,
-    client::lock,
     error::RemoteError,
+    lock,
     part::{Got, Part},
     whole::Whole,
 };

@@ -21,9 +21,10 @@ use super::{
     agent::{self, Agents},
     attempts::Attempts,
     body::Body,
-    client::{Client, lock},
+    client::Client,
     content_range::ContentRange,
     error::{Lie, RemoteError},
+    lock,
     options::RemoteOptions,
     validator::Validator,
 };

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{body::Body, client::lock, counters::Tally, error::RemoteError};
+use super::{body::Body, counters::Tally, error::RemoteError, lock};
 
 const BLOCK_BYTES_MAX: usize = 64 << 10;
 
