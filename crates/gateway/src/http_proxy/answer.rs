@@ -210,10 +210,15 @@ impl Answer {
             return;
         };
         let over = loop {
-            let end = match end_of_head(held, searched) {
-                Some(end) if end <= HEAD_BYTES_MAX => end,
+            let end = end_of_head(held, searched);
+            // Only this much counts: what stands behind it may come later.
+            let head = &held[..end.unwrap_or(held.len())];
+            if !may_be_answer(head) {
                 // A server of another protocol may wait for the client now, for ever.
-                None if !may_be_answer(held) => break Progress::Failed(AnswerError::NotHttp),
+                break Progress::Failed(AnswerError::NotHttp);
+            }
+            let end = match end {
+                Some(end) if end <= HEAD_BYTES_MAX => end,
                 None if held.len() < HEAD_BYTES_MAX => return,
                 Some(_) | None => break Progress::Failed(AnswerError::HeadTooLarge),
             };
@@ -250,9 +255,6 @@ impl Answer {
                     };
                     self.pass_body(out, head_end);
                     return;
-                }
-                Err(Malformed) if !may_be_answer(held) => {
-                    break Progress::Failed(AnswerError::NotHttp);
                 }
                 Ok(Rewritten::Switch(_)) | Err(Malformed) => {
                     break Progress::Failed(AnswerError::Malformed);

@@ -280,6 +280,7 @@ fn what_is_no_answer_fails() {
         ("SSH-2.0-other\r\n", AnswerError::NotHttp),
         ("SSH-2.0-other\r\n\r\n", AnswerError::NotHttp),
         ("HTTP/2.0 200 OK\r\n\r\n", AnswerError::NotHttp),
+        ("\r\n\r\nSSH-2.0-other\r\n", AnswerError::Malformed),
         ("HTTP/1.1 099 OK\r\n\r\n", AnswerError::Malformed),
         ("HTTP/1.1 200 OK\r\n X: 1\r\n\r\n", AnswerError::Malformed),
         ("HTTP/1.1 200 OK\r\nX\r\n\r\n", AnswerError::Malformed),
@@ -484,15 +485,23 @@ proptest! {
     #[test]
     fn pieces_make_no_difference(
         origin in origins(),
-        garbage in prop::collection::vec(any::<u8>(), 0..9),
-        at in 0.0..1.0,
+        garbage in prop::collection::vec(
+            prop_oneof![any::<u8>(), select(b"\r\n \tH:".to_vec())],
+            0..9,
+        ),
+        at in prop_oneof![Just(0.0), 0.0..1.0],
         terms in terms(),
-        cuts in prop::collection::vec(0.0..1.0, 1..5),
+        pieces in 1..32_u32,
     ) {
         let mut origin = origin;
         let at = (origin.len() as f64 * at) as usize;
         origin.splice(at..at, garbage);
-        prop_assert_eq!(in_pieces(terms, &origin, &cuts), in_pieces(terms, &origin, &[]));
+        let whole = in_pieces(terms, &origin, &[]);
+        // Of one byte each first: what differs may differ after any of them.
+        for pieces in [origin.len() as u32, pieces] {
+            let cuts: Vec<f64> = (1..pieces).map(|cut| f64::from(cut) / f64::from(pieces)).collect();
+            prop_assert_eq!(&in_pieces(terms, &origin, &cuts), &whole);
+        }
     }
 
     #[test]
