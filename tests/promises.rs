@@ -77,6 +77,11 @@ impl Peers {
 
     /// A lane of `peer` whose hello names this instance.
     fn lane(&self, peer: usize, instance: u64, number: u32) -> FakeLane {
+        self.lane_and_answer(peer, instance, number).0
+    }
+
+    /// The same, and the far end's hello.
+    fn lane_and_answer(&self, peer: usize, instance: u64, number: u32) -> (FakeLane, Hello) {
         let mut lane = self.connect(peer);
         let hello = Hello {
             send_cache_bytes: CACHE_BYTES,
@@ -84,8 +89,7 @@ impl Peers {
             ..Hello::of_lane(instance, None, number)
         };
         let greeted = self.runtime.block_on(lane.greet_with(hello));
-        greeted.expect("an answer");
-        lane
+        (lane, greeted.expect("an answer"))
     }
 
     fn send(&self, lane: &mut FakeLane, frames: &[u8]) {
@@ -223,6 +227,23 @@ fn a_peer_cannot_refer_to_what_another_sent() {
     drop(first);
     drop(peers);
     assert_eq!(taken.join().expect("no panic"), SECRET);
+}
+
+/// P4. The hashes of a link have a key, and it is made of both ends' numbers: an end that chooses its
+/// own knows no key before it has heard the other's.
+#[test]
+fn hashes_have_a_key_that_no_peer_knows_before() {
+    let peers = Peers::new(2, &[]);
+    let (_first, one) = peers.lane_and_answer(0, 77, 0);
+    let (_second, another) = peers.lane_and_answer(1, 77, 0);
+    let other_far = Peers::new(1, &[]);
+    let (_third, of_another_process) = other_far.lane_and_answer(0, 77, 0);
+    let mut numbers = [one, another, of_another_process].map(|hello| hello.instance);
+    numbers.sort_unstable();
+    // Of random numbers none is near another, or small.
+    assert!(numbers[0] > u64::from(u32::MAX), "{numbers:?}");
+    let are_apart = |two: &[u64]| two[1] - two[0] > u64::from(u32::MAX);
+    assert!(numbers.windows(2).all(are_apart), "{numbers:?}");
 }
 
 /// P5. What is reserved for one is not given to another, nor to its owner twice.

@@ -69,6 +69,8 @@ pub enum Bug {
     DeafFlows,
     /// In the gateway: sessions of TLS may be resumed.
     Tickets,
+    /// In the gateway: a link's instance, and so its part of the keys of hashes, is known before.
+    KnownInstance,
 }
 
 impl Bug {
@@ -108,6 +110,7 @@ impl Bug {
             "exclude-rules-ignored" => Some(Self::ExcludeRulesIgnored),
             "deaf-flows" => Some(Self::DeafFlows),
             "tickets" => Some(Self::Tickets),
+            "known-instance" => Some(Self::KnownInstance),
             _ => None,
         }
     }
