@@ -87,17 +87,8 @@ pub(super) async fn serve(
             () = &mut stop => break,
         };
         let (visit, _) = admission.enter(client);
-        let (shared, phases, idle) = (shared.clone(), phases.clone(), idle.clone());
-        tokio::spawn(async move {
-            Counters::add(&shared.counters.connections, 1);
-            Counters::add(&shared.counters.connections_now, 1);
-            if let Err(error) = converse(&shared, connection, &visit, phases, idle).await {
-                tracing::debug!(%client, %error, "a connection ended");
-            }
-            let now = &shared.counters.connections_now;
-            now.fetch_sub(1, Ordering::Relaxed);
-            drop(place);
-        });
+        let phases = phases.clone();
+        spawn_conversation(&shared, connection, visit, place, phases, idle.clone());
     }
     drop(listener);
     let _ = phase.send(Phase::Draining);
@@ -163,6 +154,28 @@ impl Drop for InLine {
         let idle = &self.counters.connections_idle;
         idle.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Apart from [`serve`], which is generic: so whoever calls that does not compile all this again.
+fn spawn_conversation(
+    shared: &Arc<Shared>,
+    connection: TcpStream,
+    visit: Visit,
+    place: OwnedSemaphorePermit,
+    phases: watch::Receiver<Phase>,
+    idle: Idle,
+) {
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        Counters::add(&shared.counters.connections, 1);
+        Counters::add(&shared.counters.connections_now, 1);
+        if let Err(error) = converse(&shared, connection, &visit, phases, idle).await {
+            tracing::debug!(client = %visit.address(), %error, "a connection ended");
+        }
+        let now = &shared.counters.connections_now;
+        now.fetch_sub(1, Ordering::Relaxed);
+        drop(place);
+    });
 }
 
 async fn converse(
