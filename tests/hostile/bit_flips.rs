@@ -20,7 +20,11 @@ use crate::{
     },
 };
 
-/// A relay that flips a bit of what passes, when it is told to.
+const HEADER_BYTES: usize = 5;
+
+/// A relay that flips a bit of the content of a TLS record, when it is told to. In a record's header the
+/// same bit says how long the record is: the other end waits for bytes that never come, and the lane
+/// is reported as silent.
 struct Flipper {
     address: SocketAddr,
     /// Bytes that may still pass to the near end until one is flipped; negative: none is.
@@ -32,7 +36,7 @@ impl Flipper {
     fn to(far: SocketAddr) -> Flipper {
         let address = free_address();
         let listener = TcpListener::bind(address).expect("a free address");
-        let [to_near, to_far] = [(); 2].map(|()| Arc::new(AtomicI64::new(i64::MIN)));
+        let [to_near, to_far] = [(); 2].map(|()| Arc::new(AtomicI64::new(-1)));
         let (down, up) = (Arc::clone(&to_near), Arc::clone(&to_far));
         thread::spawn(move || {
             for near in listener.incoming() {
@@ -57,20 +61,22 @@ impl Flipper {
 }
 
 fn pass(mut from: TcpStream, mut to: TcpStream, flip: &AtomicI64) -> io::Result<()> {
-    let mut buffer = vec![0; 64 << 10];
+    let mut record = vec![0; HEADER_BYTES];
     loop {
-        let read = from.read(&mut buffer).unwrap_or(0);
-        if read == 0 {
+        record.resize(HEADER_BYTES, 0);
+        if from.read_exact(&mut record).is_err() {
             return to.shutdown(Shutdown::Write);
         }
-        let before = flip.load(Ordering::SeqCst);
-        let passes = 0 <= before && before < read as i64;
-        if passes && flip.swap(i64::MIN, Ordering::SeqCst) >= 0 {
-            buffer[before as usize] ^= 0x10;
-        } else if before >= read as i64 {
-            flip.fetch_sub(read as i64, Ordering::SeqCst);
+        let content = u16::from_be_bytes([record[3], record[4]]);
+        record.resize(HEADER_BYTES + usize::from(content), 0);
+        from.read_exact(&mut record[HEADER_BYTES..])?;
+        let passing = record.len() as i64;
+        let before = flip.fetch_sub(passing, Ordering::SeqCst);
+        if (0..passing).contains(&before) {
+            let at = (before as usize).max(HEADER_BYTES);
+            record[at] ^= 0x10;
         }
-        to.write_all(&buffer[..read])?;
+        to.write_all(&record)?;
     }
 }
 
@@ -81,31 +87,49 @@ fn a_flipped_bit_is_reported_as_damage_and_no_byte_is_wrong() {
     let far = site.far(&[]);
     let flipper = Flipper::to(site.far_listen);
     let near = site.near(flipper.address, &["--forward", &option]);
-    near.wait_for_lanes(4);
     for (round, flip) in [&flipper.to_near, &flipper.to_far, &flipper.to_near]
         .iter()
         .enumerate()
     {
+        // A handshake is another test.
+        near.wait_for_lanes(4);
         flip.store(1000 * round as i64 + 37, Ordering::SeqCst);
-        let content = letters(9, 200_000);
+        // Letters at random, new in each round, pack badly: enough to reach the bit.
+        let seed = 9 + round as u64;
+        let content = letters(seed, 200_000);
         // The flow ends short, by a reset, or whole; never with another byte.
         let mut received = Vec::new();
-        if let Ok(mut stream) = origin::ask(listen, "send 9 200000") {
+        if let Ok(mut stream) = origin::ask(listen, &format!("send {seed} 200000")) {
             let mut upload = stream.try_clone().expect("a socket");
-            // Letters at random, which pack badly: enough to reach the bit.
-            let _ = upload.write_all(&letters(3, 20_000));
+            let _ = upload.write_all(&letters(100 + seed, 20_000));
             let _ = upload.shutdown(Shutdown::Write);
             let _ = stream.read_to_end(&mut received);
         }
         assert!(content.starts_with(&received), "{}", digest(&received));
         assert_serves(listen);
+        let (receiver, sender) = match round {
+            1 => (&far, &near),
+            _ => (&near, &far),
+        };
+        let so_far = format!("({} so far on this link)", round + 1);
+        receiver.wait_for_log(&["bytes from the peer were damaged on the way", &so_far]);
+        sender.wait_for_log(&["bytes to the peer were damaged on the way", &so_far]);
     }
-    let parts = [
-        "damaged on the way between the two ends",
-        "so far on this link",
-    ];
+}
+
+/// The second record of the far end's is the first that is encrypted.
+#[test]
+fn a_bit_that_flips_in_a_handshake_is_damage_and_no_other_program() {
+    let (listen, option) = forward(origin::start());
+    let site = Site::new();
+    let far = site.far(&[]);
+    let flipper = Flipper::to(site.far_listen);
+    flipper.to_near.store(300, Ordering::SeqCst);
+    let near = site.near(flipper.address, &["--forward", &option]);
+    let parts = ["damaged on the way between", "in the TLS handshake"];
     near.wait_for_log(&parts);
     far.wait_for_log(&parts);
+    assert_serves(listen);
     let log = near.log() + &far.log();
     assert!(!log.contains("no refrain gateway"), "{log}");
 }

@@ -108,14 +108,22 @@ pub async fn run(
 ) -> LaneEnd {
     let counts = stream.get_ref().0.counts();
     link.add_lane(lane, counts);
-    let (reader, writer) = tokio::io::split(stream);
+    let (mut reader, writer) = tokio::io::split(stream);
     let end = tokio::select! {
-        end = read(&link, lane, reader) => end,
+        end = read(&link, lane, &mut reader) => end,
         end = write(&link, lane, &signals, writer, pace.as_deref()) => end,
         () = signals.down.notified() => {
             LaneEnd::Lane(signals.fault().unwrap_or(LaneFault::TransportClosed))
         }
     };
+    // A peer that got damaged bytes says so in its last record; that it closed may be known before.
+    let said = match end {
+        LaneEnd::Io(_) | LaneEnd::Lane(LaneFault::ClosedByPeer) => {
+            timeout(LAST_WORDS, damage_said(&mut reader)).await
+        }
+        _ => Ok(None),
+    };
+    let end = said.ok().flatten().map_or(end, LaneEnd::Damaged);
     if let LaneEnd::Damaged(_) = end {
         link.note_damage();
     }
@@ -124,7 +132,19 @@ pub async fn run(
     end
 }
 
-async fn read(link: &SharedLink, lane: LaneId, mut reader: ReadHalf<LaneStream>) -> LaneEnd {
+/// Whether the peer's TLS ended because of damaged bytes.
+async fn damage_said(reader: &mut ReadHalf<LaneStream>) -> Option<Damage> {
+    let mut unused = vec![0; READ_BYTES];
+    loop {
+        match reader.read(&mut unused).await {
+            Ok(0) => return None,
+            Ok(_) => {}
+            Err(error) => return Damage::of(&error),
+        }
+    }
+}
+
+async fn read(link: &SharedLink, lane: LaneId, reader: &mut ReadHalf<LaneStream>) -> LaneEnd {
     let mut buffer = vec![0; READ_BYTES];
     loop {
         let read = match reader.read(&mut buffer).await {

@@ -83,6 +83,14 @@ pub enum TlsError {
         /// What the TLS library found.
         reason: rustls::Error,
     },
+    /// Bytes of the handshake were damaged on the way; in which direction, neither end can tell.
+    #[error(
+        "bytes were damaged on the way between this end and the peer at {peer}, in the TLS handshake"
+    )]
+    Damaged {
+        /// The peer's address.
+        peer: SocketAddr,
+    },
     /// The peer did not finish its handshake in time.
     #[error("the peer at {peer} did not finish the TLS handshake within {after:?}")]
     TimedOut {
@@ -435,6 +443,11 @@ fn classify(error: io::Error, peer: SocketAddr, own: PublicKey) -> TlsError {
             TlsError::KeyRefused { peer, own }
         }
         rustls::Error::InvalidMessage(_) => TlsError::NotTls { peer },
+        // Another program fails earlier, by its certificate or protocol.
+        rustls::Error::DecryptError
+        | rustls::Error::AlertReceived(AlertDescription::BadRecordMac) => {
+            TlsError::Damaged { peer }
+        }
         _ => incompatible(reason, peer),
     }
 }
