@@ -42,17 +42,22 @@ const SPELLINGS: [&str; 26] = [
     "::127.0.0.1",
 ];
 
-/// The reply code of a SOCKS5 proxy to a request by name, and what comes after it.
-fn socks_page(proxy: SocketAddr, host: &str, port: u16) -> (u8, String) {
+/// A connection by name through a SOCKS5 proxy, and the code of its reply.
+fn socks_connection(proxy: SocketAddr, host: &str, port: u16) -> (TcpStream, u8) {
     let mut stream = TcpStream::connect(proxy).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
     let mut request = vec![5, 1, 0, 5, 1, 0, 3, host.len() as u8];
     request.extend(host.as_bytes());
     request.extend(port.to_be_bytes());
     stream.write_all(&request).expect("a connection");
-    let mut reply = [0; 12];
-    stream.read_exact(&mut reply[..6]).expect("a reply");
-    let code = reply[3];
+    let mut reply = [0; 6];
+    stream.read_exact(&mut reply).expect("a reply");
+    (stream, reply[3])
+}
+
+/// The reply code, and what comes after it.
+fn socks_page(proxy: SocketAddr, host: &str, port: u16) -> (u8, String) {
+    let (mut stream, code) = socks_connection(proxy, host, port);
     if code == 0 {
         let request = b"GET /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         let _ = stream.write_all(request);
@@ -75,7 +80,7 @@ fn no_spelling_of_them_leads_to_the_far_ends_listeners() {
             assert!(!page.contains(&pair.site.near_key), "{page}");
         }
     }
-    let (code, _) = socks_page(socks, "127.0.0.1", pair.far.admin.port());
+    let (_, code) = socks_connection(socks, "127.0.0.1", pair.far.admin.port());
     assert_eq!(code, 2, "not allowed");
     pair.far.wait_for_log(&[
         "refused a connection for the peer",
@@ -83,7 +88,7 @@ fn no_spelling_of_them_leads_to_the_far_ends_listeners() {
     ]);
     // Another service on loopback is what the default is for.
     let other = origin::start();
-    assert_eq!(socks_page(socks, "localhost", other.port()).0, 0);
+    assert_eq!(socks_connection(socks, "localhost", other.port()).1, 0);
 }
 
 #[test]
@@ -98,7 +103,7 @@ fn listeners_on_all_addresses_are_found_too() {
     let near = site.near(dialled, &["--socks5", &socks.to_string()]);
     near.wait_until_up();
     for host in SPELLINGS {
-        assert_ne!(socks_page(socks, host, port).0, 0, "{host}");
+        assert_ne!(socks_connection(socks, host, port).1, 0, "{host}");
     }
     drop(far);
 }
