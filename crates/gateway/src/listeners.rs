@@ -47,8 +47,8 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where a listener's flows go.
 pub trait Links: Send + Sync + 'static {
-    /// The link, once it has a lane. While the peer may still be reached, this waits; once the
-    /// peer is known to be gone, it fails at once.
+    /// The link, once it has a lane. While the peer may still be reached, this waits; it fails as
+    /// soon as the peer is known to be gone now.
     fn link(&self) -> BoxFuture<'_, Result<Arc<SharedLink>, Refusal>>;
 }
 
