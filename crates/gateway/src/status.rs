@@ -273,9 +273,9 @@ impl Peer {
             key: report.key.to_string(),
             last_error: report.last_error.as_ref().map(|last| last.text.clone()),
             last_error_s: report.last_error.as_ref().map(LastError::age_s),
-            ..Peer::default()
+            ..link.map_or_else(Peer::default, |(link, wire)| Peer::counted(link, wire))
         };
-        let Some((link, wire)) = link else {
+        let Some((link, _)) = link else {
             return peer;
         };
         let up = link.lanes.iter().filter(|lane| lane.is_up);
@@ -295,7 +295,6 @@ impl Peer {
         peer.flows_open = link.flows.len();
         peer.holes = link.holes;
         peer.offered_bytes_held = link.offered_bytes_held;
-        let mut peer = peer.with_counters_of(&Peer::counted(link, wire));
         for (direction, of_link) in [
             (&mut peer.sent, &link.sent),
             (&mut peer.received, &link.received),
