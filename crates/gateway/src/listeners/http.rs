@@ -12,7 +12,6 @@ use tokio::{
 
 use super::{Client, REQUEST_TIMEOUT};
 use crate::{
-    access,
     flow::{Ended, FlowHandle, Repeatable, prepare},
     http_proxy::{self, Exchange, HEAD_BYTES_MAX, HttpProxyError, ProxyRequest, Purpose},
     refusal::Refusal,
@@ -77,7 +76,7 @@ impl Client {
             } = request;
             if !self.visitor.signs_in_basic(credentials.as_deref()).await {
                 kept.into_iter().for_each(Kept::close);
-                return self.answer(access::HTTP_SIGN_IN).await;
+                return self.answer(&http_proxy::sign_in_response()).await;
             }
             if let Err(refusal) = self.request_came() {
                 let response = self.refused(&target, refusal);
