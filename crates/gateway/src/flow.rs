@@ -6,7 +6,7 @@
 
 mod exchange;
 
-pub(crate) use exchange::{Ended, Repeatable};
+pub(crate) use exchange::Ended;
 
 use std::{
     cell::RefCell,

@@ -12,7 +12,7 @@ use tokio::{
 
 use super::{Client, REQUEST_TIMEOUT};
 use crate::{
-    flow::{Ended, FlowHandle, Repeatable, prepare},
+    flow::{Ended, FlowHandle, prepare},
     http_proxy::{self, Exchange, HEAD_BYTES_MAX, HttpProxyError, ProxyRequest, Purpose},
     refusal::Refusal,
     target::Target,
@@ -221,15 +221,13 @@ impl Client {
             let ended = flow
                 .exchange(&self.tcp, received, exchange, sent, idle)
                 .await;
-            let may_repeat = match ended {
-                Ended::Failed { repeatable, .. } => match repeatable {
-                    Repeatable::All => true,
-                    Repeatable::Safe => exchange.may_repeat,
-                    Repeatable::None => false,
-                },
-                _ => false,
-            };
-            if !may_repeat {
+            if !matches!(
+                ended,
+                Ended::Failed {
+                    may_repeat: true,
+                    ..
+                }
+            ) {
                 return Ok((ended, flow));
             }
             // The origin has ended an idle connection while the request was on its way (RFC 9112,
