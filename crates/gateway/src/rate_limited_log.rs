@@ -134,16 +134,4 @@ mod tests {
         assert!(lines[1].starts_with("event 4 (and 3 more"), "{lines:?}");
         assert!(!log.lock().flush_is_due);
     }
-
-    #[test]
-    fn what_waits_is_told_once() {
-        let (began, mut events) = (Instant::now(), Events::default());
-        let later = began + INTERVAL;
-        assert_eq!(events.due(began), None);
-        events.add(began, "one".to_owned());
-        events.add(began, "two".to_owned());
-        assert_eq!(events.due(began), None);
-        assert_eq!(events.due(later).as_deref(), Some("two"));
-        assert_eq!(events.due(later + INTERVAL), None);
-    }
 }
