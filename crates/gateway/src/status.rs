@@ -328,27 +328,6 @@ impl Peer {
             ..Peer::default()
         }
     }
-
-    /// This row with the counters of another.
-    pub(crate) fn with_counters_of(self, counted: &Peer) -> Peer {
-        let counters = |now: Direction, counted: Direction| Direction {
-            cache_bytes: now.cache_bytes,
-            cache_filled_bytes: now.cache_filled_bytes,
-            ..counted
-        };
-        Peer {
-            lanes_lost: counted.lanes_lost,
-            flows_opened: counted.flows_opened,
-            flows_reset: counted.flows_reset,
-            holes_made: counted.holes_made,
-            unlearnt_chunks: counted.unlearnt_chunks,
-            misconfirmed: counted.misconfirmed,
-            flows_driven: counted.flows_driven,
-            sent: counters(self.sent, counted.sent),
-            received: counters(self.received, counted.received),
-            ..self
-        }
-    }
 }
 
 impl Status {
