@@ -89,11 +89,6 @@ impl FlowHandle {
         }
     }
 
-    /// The flow's number.
-    pub fn id(&self) -> FlowId {
-        self.id
-    }
-
     /// What wakes the flow's task.
     pub fn signals(&self) -> &FlowSignals {
         &self.signals
