@@ -233,20 +233,18 @@ impl Client {
             // The origin has ended an idle connection while the request was on its way (RFC 9112,
             // section 9.3.1). A new one answers or does not: the request is not sent a third time.
         }
-        let mut opened = self.open_and_wait(target, &exchange.head).await?;
-        let sent = opened.early_bytes;
-        let ended = opened
-            .flow
+        let (mut flow, sent) = self.open_and_wait(target, &exchange.head).await?;
+        let ended = flow
             .exchange(&self.tcp, received, exchange, sent, idle)
             .await;
-        Ok((ended, opened.flow))
+        Ok((ended, flow))
     }
 
     async fn tunnel(mut self, target: &Target, received: Vec<u8>) -> io::Result<()> {
         match self.open_and_wait(target, &[]).await {
-            Ok(opened) => {
+            Ok((flow, _)) => {
                 self.tcp.write_all(http_proxy::TUNNEL_OPEN).await?;
-                self.run(opened.flow, received).await;
+                self.run(flow, received).await;
                 Ok(())
             }
             Err(refusal) => {
