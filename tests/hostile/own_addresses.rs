@@ -121,15 +121,8 @@ fn only_a_rule_that_names_one_exactly_allows_it() {
         let _far = site.far(&options);
         let near = site.near(site.far_listen, &["--socks5", &socks.to_string()]);
         near.wait_until_up();
-        let request = [5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1];
-        let port = site.far_listen.port().to_be_bytes();
-        let mut stream = TcpStream::connect(socks).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
-        let request = [&request[..], &port].concat();
-        stream.write_all(&request).expect("a connection");
-        let mut reply = [0; 4];
-        stream.read_exact(&mut reply).expect("a reply");
-        assert_eq!(reply[3], expected, "exact: {exact}");
+        let (code, _) = socks_page(socks, "127.0.0.1", site.far_listen.port());
+        assert_eq!(code, expected, "exact: {exact}");
     }
 }
 

@@ -1,20 +1,12 @@
 //! A web page whose name was made to resolve to the admin listener reads nothing there.
 
-use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
-};
+use std::net::SocketAddr;
 
-use crate::common::{PATIENCE, site::Site};
+use crate::common::{http::HandMadeClient, site::Site};
 
 /// The answer to a request that is written by hand.
 fn ask(admin: SocketAddr, request: &str) -> String {
-    let mut stream = TcpStream::connect(admin).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
-    stream.write_all(request.as_bytes()).expect("a connection");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer
+    HandMadeClient::say(admin, request).rest()
 }
 
 #[test]

@@ -73,6 +73,23 @@ fn connections_are_refused_at_once_where_nobody_listens() {
     assert!(began.elapsed() < Duration::from_secs(10));
 }
 
+/// The near end rests for seconds between its attempts by then, and dials at once for somebody.
+#[test]
+fn a_connection_finds_a_far_end_that_has_just_come_back() {
+    let (listen, option) = forward(origin::start());
+    let site = Site::new();
+    let mut far = site.far(&[]);
+    let near = site.near(site.far_listen, &["--forward", &option]);
+    near.wait_until_up();
+    for _ in 0..3 {
+        far.kill();
+        std::thread::sleep(Duration::from_secs(4));
+        assert!(is_refused(listen), "there is no far end");
+        far.restart();
+        assert!(origin::answers(listen), "the far end is back");
+    }
+}
+
 #[test]
 fn a_link_that_never_comes_up_is_waited_for_no_longer_than_its_time_out() {
     // Takes connections, and says nothing.

@@ -218,8 +218,8 @@ impl State {
     }
 }
 
-/// What connections are counted by.
-fn source(address: IpAddr) -> IpAddr {
+/// What connections are counted by: their address, of IPv6 its /64, which is one owner's as a rule.
+pub fn source(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let network = address.to_bits() >> 64 << 64;

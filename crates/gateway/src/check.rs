@@ -1,6 +1,6 @@
 //! `refrain check`: does this pair work, and how fast is the way between.
 
-use std::{collections::VecDeque, io, time::Duration};
+use std::{collections::VecDeque, io, net::SocketAddr, time::Duration};
 
 use refrain_proto::{
     frame::{Frame, FrameError},
@@ -85,13 +85,15 @@ async fn check(config: &CheckConfig) -> Result<CheckReport, CheckError> {
     let within = config.connect_timeout;
     let tls = ClientTls::new(&config.key, config.peer_key);
     let began = Instant::now();
-    let (mut stream, address) = connect(&peer, &tls, within).await?;
+    let (stream, address) = connect(&peer, &tls, within).await?;
     let handshake = began.elapsed();
 
     let exchange = async {
         let mut lane = Lane {
-            stream: &mut stream,
+            stream,
             received: Vec::new(),
+            tls: &tls,
+            address,
         };
         let hello_began = Instant::now();
         lane.exchange_hellos().await?;
@@ -108,7 +110,7 @@ async fn check(config: &CheckConfig) -> Result<CheckReport, CheckError> {
         let smoothed = smoothed.unwrap_or_default();
         let receive = lane.throughput(0, PADDING_BYTES_MAX).await?;
         let send = lane.throughput(PADDING_BYTES_MAX, 0).await?;
-        Ok((hello, smoothed, round_trips, receive, send))
+        Ok::<_, CheckError>((hello, smoothed, round_trips, receive, send))
     };
     let exchanged = timeout(within + 6 * MEASURING, exchange)
         .await
@@ -116,11 +118,7 @@ async fn check(config: &CheckConfig) -> Result<CheckReport, CheckError> {
             peer: peer.clone(),
             within,
         })?;
-    let (hello, smoothed, mut round_trips, receive_mbit_per_s, send_mbit_per_s) = exchanged
-        .map_err(|error| match error {
-            LaneError::Io(error) => tls.explain(error, address).into(),
-            LaneError::Check(error) => error,
-        })?;
+    let (hello, smoothed, mut round_trips, receive_mbit_per_s, send_mbit_per_s) = exchanged?;
     round_trips.sort();
     Ok(CheckReport {
         peer,
@@ -136,8 +134,10 @@ async fn check(config: &CheckConfig) -> Result<CheckReport, CheckError> {
 
 /// A lane without a link behind it.
 struct Lane<'a> {
-    stream: &'a mut LaneStream,
+    stream: LaneStream,
     received: Vec<u8>,
+    tls: &'a ClientTls,
+    address: SocketAddr,
 }
 
 /// Why a check fails.
@@ -179,27 +179,8 @@ impl CheckError {
     }
 }
 
-/// Why an exchange on a lane fails.
-#[derive(Debug)]
-enum LaneError {
-    Check(CheckError),
-    Io(io::Error),
-}
-
-impl<E: Into<CheckError>> From<E> for LaneError {
-    fn from(error: E) -> LaneError {
-        LaneError::Check(error.into())
-    }
-}
-
-impl From<io::Error> for LaneError {
-    fn from(error: io::Error) -> LaneError {
-        LaneError::Io(error)
-    }
-}
-
 impl Lane<'_> {
-    async fn exchange_hellos(&mut self) -> Result<(), LaneError> {
+    async fn exchange_hellos(&mut self) -> Result<(), CheckError> {
         let mut hello = Vec::new();
         let words = Hello {
             is_check: true,
@@ -216,14 +197,14 @@ impl Lane<'_> {
                 Ok(None) => self.receive().await?,
                 Err(error) => {
                     let refusal = greeting::refusal(&self.received);
-                    return Err(refusal.map_or(error.into(), CheckError::Refused).into());
+                    return Err(refusal.map_or(error.into(), CheckError::Refused));
                 }
             }
         }
     }
 
     /// Pings with so much padding there and back.
-    async fn ask(&mut self, bytes: usize, answer_bytes: usize) -> Result<(), LaneError> {
+    async fn ask(&mut self, bytes: usize, answer_bytes: usize) -> Result<(), CheckError> {
         let mut ping = Vec::new();
         let padding = &[0; PADDING_BYTES_MAX][..bytes];
         Frame::Ping {
@@ -235,7 +216,7 @@ impl Lane<'_> {
         Ok(self.send(&ping).await?)
     }
 
-    async fn answer(&mut self) -> Result<(), LaneError> {
+    async fn answer(&mut self) -> Result<(), CheckError> {
         loop {
             while let Some((frame, read)) = Frame::read(&self.received)? {
                 let answered = matches!(frame, Frame::Pong { nonce: 1, .. });
@@ -260,7 +241,7 @@ impl Lane<'_> {
 
     /// Mbit/s of padding with as many pings on their way as the way takes without a queue that
     /// keep-alives would stand in.
-    async fn throughput(&mut self, bytes: usize, answer_bytes: usize) -> Result<f64, LaneError> {
+    async fn throughput(&mut self, bytes: usize, answer_bytes: usize) -> Result<f64, CheckError> {
         let mut asked = VecDeque::new();
         let mut wanted = 1;
         let began = Instant::now();
@@ -290,18 +271,24 @@ impl Lane<'_> {
         Ok((answered * (bytes + answer_bytes) * 8) as f64 / took.as_secs_f64() / 1e6)
     }
 
-    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes).await?;
-        self.stream.flush().await
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
+        let sending = async {
+            self.stream.write_all(bytes).await?;
+            self.stream.flush().await
+        };
+        let sent = sending.await;
+        sent.map_err(|error| self.tls.explain(error, self.address))
     }
 
-    async fn receive(&mut self) -> io::Result<()> {
+    async fn receive(&mut self) -> Result<(), TlsError> {
         // A whole TLS record at once, as a refusal comes.
         self.received.reserve(PADDING_BYTES_MAX);
-        match self.stream.read_buf(&mut self.received).await? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            _ => Ok(()),
-        }
+        let error = match self.stream.read_buf(&mut self.received).await {
+            Ok(1..) => return Ok(()),
+            Ok(0) => io::ErrorKind::UnexpectedEof.into(),
+            Err(error) => error,
+        };
+        Err(self.tls.explain(error, self.address))
     }
 }
 

@@ -6,7 +6,7 @@
 
 mod exchange;
 
-pub(crate) use exchange::{Ended, Repeatable};
+pub(crate) use exchange::Ended;
 
 use std::{
     cell::RefCell,
@@ -87,11 +87,6 @@ impl FlowHandle {
             signals,
             is_over: false,
         }
-    }
-
-    /// The flow's number.
-    pub fn id(&self) -> FlowId {
-        self.id
     }
 
     /// What wakes the flow's task.

@@ -82,6 +82,15 @@ pub fn refused_response(refusal: Refusal, target: &Target) -> Vec<u8> {
     response(status, &format!("{target}: {refusal}"))
 }
 
+/// The response to a client that has to sign in.
+pub fn sign_in_response() -> Vec<u8> {
+    response(
+        "407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=\"refrain\"",
+        "this proxy needs a user name and password",
+    )
+}
+
+/// A response with this status, which fields may follow.
 fn response(status: &str, reason: &str) -> Vec<u8> {
     let body = format!("refrain: {reason}\n");
     format!(

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -293,7 +294,8 @@ fn new_file(path: &Path, text: &str, mode: u32) -> Result<NamedTempFile, KeyErro
         // Its mode is 0600 until it is complete.
         let mut file = NamedTempFile::new_in(folder).map_err(|error| plain_error(&error))?;
         file.as_file_mut().write_all(text.as_bytes())?;
-        set_mode(file.as_file(), mode)?;
+        file.as_file()
+            .set_permissions(fs::Permissions::from_mode(mode))?;
         file.as_file().sync_all()?;
         Ok(file)
     };
@@ -308,17 +310,6 @@ fn plain_error(error: &io::Error) -> io::Error {
         io::ErrorKind::NotFound => io::Error::new(error.kind(), "its directory does not exist"),
         kind => io::Error::new(kind, text),
     }
-}
-
-#[cfg(unix)]
-fn set_mode(file: &File, mode: u32) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(fs::Permissions::from_mode(mode))
-}
-
-#[cfg(not(unix))]
-fn set_mode(_file: &File, _mode: u32) -> io::Result<()> {
-    Ok(())
 }
 
 /// Gives a file its name, unless another one has it.
@@ -356,20 +347,13 @@ pub(crate) fn read_secret_file(path: &Path) -> Result<String, KeyError> {
     read_bounded(file, path, PRIVATE_KEY_FILE_BYTES_MAX)
 }
 
-#[cfg(unix)]
 fn refuse_exposed(path: &Path, metadata: &fs::Metadata) -> Result<(), KeyError> {
-    use std::os::unix::fs::PermissionsExt;
     const GROUP_AND_OTHERS: u32 = 0o077;
     let mode = metadata.permissions().mode() & 0o777;
     if mode & GROUP_AND_OTHERS != 0 {
         let path = path.into();
         return Err(KeyError::Exposed { path, mode });
     }
-    Ok(())
-}
-
-#[cfg(not(unix))]
-fn refuse_exposed(_path: &Path, _metadata: &fs::Metadata) -> Result<(), KeyError> {
     Ok(())
 }
 
@@ -411,14 +395,11 @@ mod tests {
     fn write(dir: &TempDir, name: &str, text: &str) -> PathBuf {
         let path = dir.path().join(name);
         fs::write(&path, text).unwrap();
-        #[cfg(unix)]
         set_mode(&path, 0o600);
         path
     }
 
-    #[cfg(unix)]
     fn set_mode(path: &Path, mode: u32) {
-        use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
@@ -439,13 +420,9 @@ mod tests {
         assert_eq!(fs::read(&empty).unwrap(), b"");
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 3, "nothing else");
         assert_eq!(PrivateKey::load(&path).unwrap().public(), key.public());
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-            assert_eq!(mode(&path), 0o600);
-            assert_eq!(mode(&dir.path().join("near.key.pub")), 0o644);
-        }
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&path), 0o600);
+        assert_eq!(mode(&dir.path().join("near.key.pub")), 0o644);
     }
 
     #[test]
@@ -460,12 +437,9 @@ mod tests {
             assert_eq!(fs::read_to_string(&public_path).unwrap(), other);
         }
         fs::remove_file(&public_path).unwrap();
-        #[cfg(unix)]
-        {
-            std::os::unix::fs::symlink("elsewhere", &public_path).unwrap();
-            assert!(matches!(key.write_new(&path), Err(KeyError::Exists(_))));
-            fs::remove_file(&public_path).unwrap();
-        }
+        std::os::unix::fs::symlink("elsewhere", &public_path).unwrap();
+        assert!(matches!(key.write_new(&path), Err(KeyError::Exists(_))));
+        fs::remove_file(&public_path).unwrap();
         let nowhere = key.write_new(&dir.path().join("nowhere/a")).unwrap_err();
         let expected = "nowhere/a: its directory does not exist";
         assert!(nowhere.to_string().ends_with(expected), "{nowhere}");
@@ -505,7 +479,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(unix)]
     fn a_key_that_others_can_read_is_refused() {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("near.key");

@@ -41,7 +41,7 @@ const READ_BYTES: usize = 64 << 10;
 pub enum LaneEnd {
     /// The connection ended or failed.
     #[error("{0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// Bytes were damaged on the way.
     #[error("bytes {} were damaged on the way between the two ends", direction(*.0))]
     Damaged(Damage),

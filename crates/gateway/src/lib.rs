@@ -11,40 +11,40 @@ pub mod settings;
 pub mod text_file;
 pub mod units;
 
-pub mod access;
+mod access;
 pub mod address;
 pub mod config;
 pub mod keys;
-pub mod machine;
+mod machine;
 pub mod memory;
-pub mod policy;
+mod policy;
 pub mod rules;
 pub mod target;
 
-pub mod descriptors;
+mod descriptors;
 pub mod http_proxy;
 pub mod listeners;
-pub mod refusal;
+mod refusal;
 pub mod socks5;
 
-pub mod crumbs;
-pub mod flow;
-pub mod greeting;
-pub mod lane;
-pub mod link;
-pub mod lookups;
-pub mod offered;
-pub mod pace;
+mod crumbs;
+mod flow;
+mod greeting;
+mod lane;
+mod link;
+mod lookups;
+mod offered;
+mod pace;
 pub mod tls;
 pub mod wire;
 
 pub mod far;
 pub mod gateway;
 pub mod history;
-pub mod last_error;
+mod last_error;
 pub mod near;
-pub mod rate_limited_log;
-pub mod totals;
+mod rate_limited_log;
+mod totals;
 
 pub mod admin;
 pub mod check;

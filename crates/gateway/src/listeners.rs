@@ -47,8 +47,8 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where a listener's flows go.
 pub trait Links: Send + Sync + 'static {
-    /// The link, once it has a lane. While the peer may still be reached, this waits; once the
-    /// peer is known to be gone, it fails at once.
+    /// The link, once it has a lane. While the peer may still be reached, this waits; it fails as
+    /// soon as the peer is known to be gone now.
     fn link(&self) -> BoxFuture<'_, Result<Arc<SharedLink>, Refusal>>;
 }
 
@@ -374,7 +374,7 @@ impl Client {
         *self.descriptor.lock().expect("held for a moment") = None;
     }
 
-    async fn open(&self, target: &Target) -> Result<Opened, Refusal> {
+    async fn open(&self, target: &Target) -> Result<FlowHandle, Refusal> {
         self.request_came()?;
         let within = self.policy.load().timeouts.connect;
         let link = timeout(within, self.links.link()).await;
@@ -394,19 +394,21 @@ impl Client {
                 }
                 refrain_proto::link::OpenError::TargetTooLong => Refusal::Other,
             })?;
-        Ok(Opened {
-            flow: FlowHandle::new(link, id, signals),
-            early_bytes: 0,
-        })
+        Ok(FlowHandle::new(link, id, signals))
     }
 
-    /// Opens a flow, sends `early` with it, and waits until the target was reached.
-    async fn open_and_wait(&self, target: &Target, early: &[u8]) -> Result<Opened, Refusal> {
-        let mut opened = self.open(target).await?;
-        opened.early_bytes = opened.flow.write_first(early);
+    /// Opens a flow, sends what it takes of `early` with it, and waits until the target was reached.
+    /// Says how many bytes it took.
+    async fn open_and_wait(
+        &self,
+        target: &Target,
+        early: &[u8],
+    ) -> Result<(FlowHandle, usize), Refusal> {
+        let flow = self.open(target).await?;
+        let sent = flow.write_first(early);
         let within = self.policy.load().timeouts.connect + REPORT_TIME;
-        match timeout(within, opened.flow.signals().opened()).await {
-            Ok(Standing::Open) => Ok(opened),
+        match timeout(within, flow.signals().opened()).await {
+            Ok(Standing::Open) => Ok((flow, sent)),
             Ok(Standing::Refused(refusal)) => Err(refusal),
             Ok(Standing::Reset(reason)) => Err(Refusal::from_reset(reason)),
             Ok(Standing::Opening) | Err(_) => Err(Refusal::TimedOut),
@@ -417,12 +419,6 @@ impl Client {
         let idle = self.policy.load().timeouts.idle;
         flow.run(self.tcp, rest, idle).await
     }
-}
-
-/// A flow that is opening or open.
-struct Opened {
-    flow: FlowHandle,
-    early_bytes: usize,
 }
 
 #[cfg(test)]

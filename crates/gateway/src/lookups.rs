@@ -22,6 +22,7 @@ const LOOKUPS_PEER_MAX: usize = 16;
 type Resolver = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 /// The look-ups of a gateway.
+#[derive(Clone)]
 pub struct Lookups {
     resolver: Arc<Resolver>,
     all: Arc<Semaphore>,
@@ -30,8 +31,7 @@ pub struct Lookups {
 /// The look-ups of one peer, which all its links share as clones.
 #[derive(Clone)]
 pub struct PeerLookups {
-    resolver: Arc<Resolver>,
-    all: Arc<Semaphore>,
+    lookups: Lookups,
     own: Arc<Semaphore>,
 }
 
@@ -53,8 +53,7 @@ impl Lookups {
     /// Those of a further peer.
     pub fn of_peer(&self) -> PeerLookups {
         PeerLookups {
-            resolver: Arc::clone(&self.resolver),
-            all: Arc::clone(&self.all),
+            lookups: self.clone(),
             own: Arc::new(Semaphore::new(LOOKUPS_PEER_MAX)),
         }
     }
@@ -64,8 +63,9 @@ impl PeerLookups {
     /// The addresses of `name`, with `port`. Dropped before it has begun, it never begins.
     pub async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let own = Arc::clone(&self.own).acquire_owned().await;
-        let all = Arc::clone(&self.all).acquire_owned().await;
-        let (resolver, name) = (Arc::clone(&self.resolver), name.to_owned());
+        let Lookups { resolver, all } = self.lookups.clone();
+        let all = all.acquire_owned().await;
+        let name = name.to_owned();
         let found = spawn_blocking(move || {
             let found = resolver(&name, port);
             // Held until here: a thread that nobody waits for is still occupied.

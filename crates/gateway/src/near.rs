@@ -58,6 +58,8 @@ pub struct Near {
     totals: Arc<Totals>,
     descriptors: Arc<Descriptors>,
     outlook: watch::Sender<Outlook>,
+    /// A connection waits for the far end to be dialled, without a rest.
+    dial_wanted: Notify,
     targets: Targets,
 }
 
@@ -97,6 +99,7 @@ impl Near {
             descriptors,
             listening,
             outlook: watch::Sender::new(Outlook::Dialling),
+            dial_wanted: Notify::new(),
             labels: Arc::new(SharedPeerKeys::new(config.labels())),
             link: RwLock::new(None),
             budget: MemoryBudget::new(common.memory.0, 1),
@@ -224,6 +227,7 @@ impl Near {
 impl Links for Near {
     fn link(&self) -> BoxFuture<'_, Result<Arc<SharedLink>, Refusal>> {
         Box::pin(async {
+            let came = Instant::now();
             let mut outlook = self.outlook.subscribe();
             loop {
                 let present = *outlook.borrow_and_update();
@@ -232,8 +236,13 @@ impl Links for Near {
                 {
                     return Ok(link);
                 }
-                let is_gone = matches!(present, Outlook::Refused | Outlook::Silent);
-                if is_gone || outlook.changed().await.is_err() {
+                match present {
+                    Outlook::Dialling | Outlook::Up => {}
+                    // It may be back since.
+                    Outlook::Refused(at) if at < came => self.dial_wanted.notify_one(),
+                    Outlook::Refused(_) | Outlook::Silent => return Err(Refusal::LinkDown),
+                }
+                if outlook.changed().await.is_err() {
                     return Err(Refusal::LinkDown);
                 }
             }
@@ -248,11 +257,11 @@ enum Outlook {
     Dialling,
     /// A lane is up.
     Up,
-    /// The far end refused the last connection, or was out of reach. Once its machine takes
+    /// The far end refused the last connection then, or was out of reach. Once its machine takes
     /// connections again, it may be back.
-    Refused,
-    /// The far end fell silent while the link was up. Its machine may still take connections:
-    /// only a handshake says that it is back.
+    Refused(Instant),
+    /// The far end fell silent while the link was up, or answers no more where it refused before.
+    /// Its machine may still take connections: only a handshake says that it is back.
     Silent,
 }
 

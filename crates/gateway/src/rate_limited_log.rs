@@ -2,6 +2,7 @@
 //! once, then at most one line per interval, with the number of events since.
 
 use std::{
+    mem,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -15,24 +16,18 @@ const INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 struct Events {
     said_at: Option<Instant>,
-    waiting: Option<Waiting>,
+    /// Events that no line has told of, and the last of them.
+    waiting: u64,
+    last: String,
     /// Whether a task will log what waits.
     flush_is_due: bool,
-}
-
-/// Events that no line has told of.
-#[derive(Debug)]
-struct Waiting {
-    count: u64,
-    last: String,
 }
 
 impl Events {
     /// Takes one more event; returns the line that is due, if one is.
     fn add(&mut self, now: Instant, event: String) -> Option<String> {
-        let count = self.waiting.as_ref().map_or(0, |waiting| waiting.count) + 1;
-        let last = event;
-        self.waiting = Some(Waiting { count, last });
+        self.waiting += 1;
+        self.last = event;
         self.due(now)
     }
 
@@ -42,17 +37,14 @@ impl Events {
         let said_not_long_ago = self
             .said_at
             .is_some_and(|at| now.duration_since(at) < INTERVAL);
-        if said_not_long_ago {
+        if said_not_long_ago || self.waiting == 0 {
             return None;
         }
-        let Waiting { count, last } = self.waiting.take()?;
         self.said_at = Some(now);
-        Some(match count {
-            1 => last,
-            _ => format!(
-                "{last} (and {} more like it since the last such line)",
-                count - 1
-            ),
+        let last = mem::take(&mut self.last);
+        Some(match mem::take(&mut self.waiting) - 1 {
+            0 => last,
+            more => format!("{last} (and {more} more like it since the last such line)"),
         })
     }
 }
@@ -94,7 +86,7 @@ impl RateLimitedLog {
             if let Some(line) = log.due(Instant::now()) {
                 (self.write)(&line);
             }
-            if log.waiting.is_none() {
+            if log.waiting == 0 {
                 log.flush_is_due = false;
                 return;
             }
@@ -141,17 +133,5 @@ mod tests {
         assert_eq!(lines[0], "event 0");
         assert!(lines[1].starts_with("event 4 (and 3 more"), "{lines:?}");
         assert!(!log.lock().flush_is_due);
-    }
-
-    #[test]
-    fn what_waits_is_told_once() {
-        let (began, mut events) = (Instant::now(), Events::default());
-        let later = began + INTERVAL;
-        assert_eq!(events.due(began), None);
-        events.add(began, "one".to_owned());
-        events.add(began, "two".to_owned());
-        assert_eq!(events.due(began), None);
-        assert_eq!(events.due(later).as_deref(), Some("two"));
-        assert_eq!(events.due(later + INTERVAL), None);
     }
 }

@@ -273,9 +273,9 @@ impl Peer {
             key: report.key.to_string(),
             last_error: report.last_error.as_ref().map(|last| last.text.clone()),
             last_error_s: report.last_error.as_ref().map(LastError::age_s),
-            ..Peer::default()
+            ..link.map_or_else(Peer::default, |(link, wire)| Peer::counted(link, wire))
         };
-        let Some((link, wire)) = link else {
+        let Some((link, _)) = link else {
             return peer;
         };
         let up = link.lanes.iter().filter(|lane| lane.is_up);
@@ -295,7 +295,6 @@ impl Peer {
         peer.flows_open = link.flows.len();
         peer.holes = link.holes;
         peer.offered_bytes_held = link.offered_bytes_held;
-        let mut peer = peer.with_counters_of(&Peer::counted(link, wire));
         for (direction, of_link) in [
             (&mut peer.sent, &link.sent),
             (&mut peer.received, &link.received),
@@ -327,27 +326,6 @@ impl Peer {
                 ..Direction::of_layers(&link.received.layers)
             },
             ..Peer::default()
-        }
-    }
-
-    /// This row with the counters of another.
-    pub(crate) fn with_counters_of(self, counted: &Peer) -> Peer {
-        let counters = |now: Direction, counted: Direction| Direction {
-            cache_bytes: now.cache_bytes,
-            cache_filled_bytes: now.cache_filled_bytes,
-            ..counted
-        };
-        Peer {
-            lanes_lost: counted.lanes_lost,
-            flows_opened: counted.flows_opened,
-            flows_reset: counted.flows_reset,
-            holes_made: counted.holes_made,
-            unlearnt_chunks: counted.unlearnt_chunks,
-            misconfirmed: counted.misconfirmed,
-            flows_driven: counted.flows_driven,
-            sent: counters(self.sent, counted.sent),
-            received: counters(self.received, counted.received),
-            ..self
         }
     }
 }

@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use refrain_admission::source;
 use ring::hmac;
 use ring::rand::SystemRandom;
 use sha_crypt::{Params, PasswordVerifier as _, ShaCrypt};
@@ -179,16 +180,12 @@ impl Users {
         }
     }
 
-    /// What a client takes turns by: its address, of IPv6 the network that it is likely to own.
+    /// What a client takes turns by: its source.
     fn turn_of(&self, client: IpAddr) -> Arc<Semaphore> {
-        let network = match client.to_canonical() {
-            IpAddr::V4(address) => address.into(),
-            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        };
         let mut turns = self.turns.lock().expect("held for a moment");
         // Whoever waits or has a permit holds it as well.
         turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-        let turn = turns.entry(network);
+        let turn = turns.entry(source(client));
         Arc::clone(turn.or_insert_with(|| Arc::new(Semaphore::new(1))))
     }
 
@@ -318,7 +315,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::fs;
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, Ipv6Addr};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     // htpasswd -nbB -C 4 alice secret; openssl passwd -6 -salt saltstring secret, and -5; mkpasswd

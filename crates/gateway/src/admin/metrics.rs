@@ -34,11 +34,14 @@ pub fn page(status: &Status) -> String {
     for target in &status.targets {
         add_target(&recorder, target);
     }
-    for (name, peer) in by_name(status) {
-        add_peer(&Series::new(&recorder, &[("peer", &name)]), &peer);
-        for (direction, counts) in [("sent", &peer.sent), ("received", &peer.received)] {
+    for (name, (peer, counted)) in by_name(status) {
+        add_peer(&Series::new(&recorder, &[("peer", &name)]), &peer, &counted);
+        for (direction, now, counted) in [
+            ("sent", &peer.sent, &counted.sent),
+            ("received", &peer.received, &counted.received),
+        ] {
             let labels = [("peer", name.as_str()), ("direction", direction)];
-            add_direction(&Series::new(&recorder, &labels), counts);
+            add_direction(&Series::new(&recorder, &labels), now, counted);
         }
     }
     recorder.handle().render()
@@ -123,7 +126,8 @@ fn add_store(series: &Series<'_>, store: &Store) {
     );
 }
 
-fn add_peer(series: &Series<'_>, peer: &Peer) {
+/// A peer as it stands now, and what its links have counted, those included that are over.
+fn add_peer(series: &Series<'_>, peer: &Peer, counted: &Peer) {
     series.gauge(
         "refrain_peer_up",
         "1 if a lane to the peer is up, else 0.",
@@ -138,7 +142,7 @@ fn add_peer(series: &Series<'_>, peer: &Peer) {
     series.counter(
         "refrain_lanes_lost_total",
         "Lanes that came up and died.",
-        peer.lanes_lost,
+        counted.lanes_lost,
     );
     series.gauge(
         "refrain_flows_open",
@@ -148,12 +152,12 @@ fn add_peer(series: &Series<'_>, peer: &Peer) {
     series.counter(
         "refrain_flows_opened_total",
         "Flows that were opened, by either end.",
-        peer.flows_opened,
+        counted.flows_opened,
     );
     series.counter(
         "refrain_flows_reset_total",
         "Flows that ended with a reset.",
-        peer.flows_reset,
+        counted.flows_reset,
     );
     series.gauge(
         "refrain_holes",
@@ -163,22 +167,22 @@ fn add_peer(series: &Series<'_>, peer: &Peer) {
     series.counter(
         "refrain_holes_made_total",
         "Holes that this log ever had.",
-        peer.holes_made,
+        counted.holes_made,
     );
     series.counter(
         "refrain_chunks_not_learnt_total",
         "Chunks of what came that the store was too slow for.",
-        peer.unlearnt_chunks,
+        counted.unlearnt_chunks,
     );
     series.counter(
         "refrain_confirmations_refused_total",
         "Confirmations that did not hold; each reset its flow.",
-        peer.misconfirmed,
+        counted.misconfirmed,
     );
     series.counter(
         "refrain_flows_driven_by_sender_total",
         "How often this end took over to drive a flow that it sends on.",
-        peer.flows_driven,
+        counted.flows_driven,
     );
     series.gauge(
         "refrain_predictions_held_bytes",
@@ -229,7 +233,8 @@ fn add_target(recorder: &PrometheusRecorder, traffic: &TargetTraffic) {
     }
 }
 
-fn add_direction(series: &Series<'_>, counts: &Direction) {
+/// The same of one direction.
+fn add_direction(series: &Series<'_>, now: &Direction, counts: &Direction) {
     series.counter(
         "refrain_app_bytes_total",
         "Plain bytes of applications.",
@@ -295,17 +300,17 @@ fn add_direction(series: &Series<'_>, counts: &Direction) {
     series.gauge(
         "refrain_cache_bytes",
         "Size of the cache.",
-        counts.cache_bytes as f64,
+        now.cache_bytes as f64,
     );
     series.gauge(
         "refrain_cache_filled_bytes",
         "How much of the cache is filled.",
-        counts.cache_filled_bytes as f64,
+        now.cache_filled_bytes as f64,
     );
 }
 
-/// Several links of one peer are one series, with the counters of those that are over.
-fn by_name(status: &Status) -> BTreeMap<String, Peer> {
+/// Several links of one peer are one series: as they stand now, and what was counted.
+fn by_name(status: &Status) -> BTreeMap<String, (Peer, Peer)> {
     let mut peers: BTreeMap<String, (Peer, BTreeMap<&str, &Peer>)> = BTreeMap::new();
     for link in &status.peers {
         let name = link.name.clone().unwrap_or_else(|| link.key.clone());
@@ -325,7 +330,7 @@ fn by_name(status: &Status) -> BTreeMap<String, Peer> {
     let with_counters = |(name, (peer, of_keys)): (String, (Peer, BTreeMap<&str, &Peer>))| {
         let mut counted = Peer::default();
         of_keys.values().for_each(|of_key| counted.add(of_key));
-        (name, peer.with_counters_of(&counted))
+        (name, (peer, counted))
     };
     peers.into_iter().map(with_counters).collect()
 }

@@ -10,7 +10,7 @@ use crate::options::{CLIENTS, FORWARD, HTTP_PROXY, OPEN_TO_ALL, OptionSpec, PROX
 use crate::settings::{ConfigError, Settings};
 
 /// A listener for applications, with the option that names it.
-type WayIn = (&'static OptionSpec, Service, SocketAddr);
+pub(super) type WayIn = (&'static OptionSpec, Service, SocketAddr);
 
 impl Access {
     pub(super) fn resolve(settings: &Settings) -> Result<Access, ConfigError> {

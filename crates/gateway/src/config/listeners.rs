@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::access::WayIn;
 use super::{CommonConfig, FarConfig, Mismatch, NearConfig};
-use crate::options::{ADMIN, FORWARD, HTTP_PROXY, LISTEN, OptionSpec, SOCKS5};
+use crate::options::{ADMIN, LISTEN, OptionSpec};
 use crate::settings::{ConfigError, Settings};
 
 /// An option and an address that it has the gateway listen on.
@@ -12,11 +13,8 @@ pub type Listener = (&'static OptionSpec, SocketAddr);
 impl NearConfig {
     /// Where applications and the admin page's clients connect.
     pub fn listeners(&self) -> Vec<Listener> {
-        let proxies = [(&SOCKS5, self.socks5), (&HTTP_PROXY, self.http_proxy)];
-        let proxies = proxies
-            .into_iter()
-            .filter_map(|(spec, address)| Some((spec, address?)));
-        proxies.chain(self.common.listeners()).collect()
+        let ways_in = self.ways_in().into_iter();
+        ways_in.map(listener).chain(self.common.admin()).collect()
     }
 }
 
@@ -24,17 +22,19 @@ impl FarConfig {
     /// Where peers, applications and the admin page's clients connect.
     pub fn listeners(&self) -> Vec<Listener> {
         let own = self.listen.iter().map(|&address| (&LISTEN, address));
-        own.chain(self.common.listeners()).collect()
+        let ways_in = self.common.ways_in().map(listener);
+        own.chain(ways_in).chain(self.common.admin()).collect()
     }
 }
 
 impl CommonConfig {
-    fn listeners(&self) -> impl Iterator<Item = Listener> {
-        let forwards = self.forwards.iter();
-        let forwards = forwards.map(|forward| (&FORWARD, forward.listen));
-        let admin = self.admin.iter().map(|admin| (&ADMIN, admin.listen));
-        forwards.chain(admin)
+    fn admin(&self) -> impl Iterator<Item = Listener> {
+        self.admin.iter().map(|admin| (&ADMIN, admin.listen))
     }
+}
+
+fn listener((spec, _, address): WayIn) -> Listener {
+    (spec, address)
 }
 
 /// Each address is listened on once; port 0 is another port each time.

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use clap::Parser;
 use proptest::prelude::*;
@@ -34,11 +35,7 @@ impl Fixture {
     fn write(&self, name: &str, text: &str) -> String {
         let path = self.dir.path().join(name);
         fs::write(&path, text).unwrap();
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         path.display().to_string()
     }
 
@@ -59,8 +56,7 @@ impl Fixture {
     }
 
     fn far(&self, flags: &[&str]) -> Result<FarConfig, ConfigError> {
-        let flags = [&["--listen", "[::]:7000"], flags].concat();
-        match self.parse("far", &flags) {
+        match self.parse("far", flags) {
             Program::Far(options) => options.resolve(),
             _ => unreachable!("the flags begin with far"),
         }
@@ -198,11 +194,8 @@ fn files_may_begin_with_a_byte_order_mark() {
     let file =
         format!("\u{feff}lanes = 2\r\nmarker = \"samplebyte\"\r\nmarker_table = {table:?}\r\n");
     let file = fixture.write("far.toml", &file);
-    let flags = ["--listen", "[::]:7000", "--config", &file];
-    let Program::Far(options) = fixture.parse("far", &flags) else {
-        unreachable!("the flags begin with far");
-    };
-    assert_eq!(options.resolve().unwrap().common.lanes, 2);
+    let config = fixture.far(&["--config", &file]).unwrap();
+    assert_eq!(config.common.lanes, 2);
     let no_text = fixture.dir.path().join("no text");
     fs::write(&no_text, [0xff; 10]).unwrap();
     let error = fixture.far_fault(&["--config", &no_text.display().to_string()]);
@@ -546,12 +539,10 @@ const USER: &str = "alice:$2y$04$KdFfD4bmO//6y5KEHy0RbOWKDg3Yam7gFZkmO37TZsEiSu0
 #[test]
 fn a_far_end_listens_on_all_addresses_unless_told_otherwise() {
     let fixture = Fixture::new();
-    let listen = |flags: &[&str]| match fixture.parse("far", flags) {
-        Program::Far(options) => options.resolve().map(|config| {
-            let addresses = config.listen.iter().map(SocketAddr::to_string);
-            addresses.collect::<Vec<_>>().join(" ")
-        }),
-        _ => unreachable!("the flags begin with far"),
+    let listen = |flags: &[&str]| {
+        let config = fixture.far(flags)?;
+        let addresses = config.listen.iter().map(SocketAddr::to_string);
+        Ok::<_, ConfigError>(addresses.collect::<Vec<_>>().join(" "))
     };
     assert_eq!(listen(&[]).unwrap(), "[::]:7000");
     assert_eq!(listen(&["--listen", "7001"]).unwrap(), "[::]:7001");

@@ -38,7 +38,8 @@ pub(crate) enum Ended {
     /// The client has no final answer, and is to get another instead.
     Failed {
         failure: Failure,
-        repeatable: Repeatable,
+        /// Whether the request may be sent again over another flow.
+        may_repeat: bool,
     },
     /// The client has a part of the answer, and sees that by itself or not.
     Truncated { is_visible: bool },
@@ -65,17 +66,6 @@ impl Failure {
             Failure::Request(error) => error.response(),
         }
     }
-}
-
-/// Which requests may be sent again over another flow, after this one failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeatable {
-    /// All: nothing was sent.
-    All,
-    /// Those that change nothing: the flow ended before a byte of an answer.
-    Safe,
-    /// None.
-    None,
 }
 
 /// Why an exchange stops before its answer is complete.
@@ -190,18 +180,17 @@ impl FlowHandle {
                     Some(Stop::Flow(error)) => Failure::Answer(error),
                     Some(_) => Failure::Request(HttpProxyError::BodyLength),
                 };
-                let repeatable = match failure {
-                    _ if !steps.is_begun.load(Ordering::Relaxed) => Repeatable::All,
-                    _ if answer.has_begun() => Repeatable::None,
+                let may_repeat = match failure {
+                    // Nothing was sent.
+                    _ if !steps.is_begun.load(Ordering::Relaxed) => true,
+                    _ if answer.has_begun() => false,
                     // The origin may still be at it.
-                    Failure::Answer(AnswerError::TimedOut) | Failure::Request(_) => {
-                        Repeatable::None
-                    }
-                    Failure::Answer(_) => Repeatable::Safe,
+                    Failure::Answer(AnswerError::TimedOut) | Failure::Request(_) => false,
+                    Failure::Answer(_) => exchange.may_repeat,
                 };
                 Ended::Failed {
                     failure,
-                    repeatable,
+                    may_repeat,
                 }
             }
         }

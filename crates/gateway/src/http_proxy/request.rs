@@ -3,7 +3,7 @@
 use httparse::{Header, Status};
 
 use super::{AnswerTerms, Body, Exchange, HEAD_BYTES_MAX, HEAD_KIB_MAX, fields, response};
-use crate::target::{Host, Target};
+use crate::target::Target;
 
 /// A request to a proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -218,17 +218,12 @@ fn split_absolute(uri: &str) -> Result<(Target, &str), HttpProxyError> {
 /// `host` or `host:port`. Credentials before an `@` are refused with other bad names.
 fn parse_authority(authority: &str) -> Result<Target, HttpProxyError> {
     const DEFAULT_PORT: u16 = 80;
-    let has_port = match authority.rfind(']') {
-        Some(bracket) => authority[bracket..].contains(':'),
-        None => authority.contains(':'),
-    };
-    let target = match has_port && !authority.ends_with(':') {
-        true => authority.parse(),
-        false => {
-            let host = authority.strip_suffix(':').unwrap_or(authority);
-            host.parse::<Host>()
-                .and_then(|host| Target::new(host, DEFAULT_PORT))
-        }
+    let target = match authority.strip_suffix(':') {
+        // RFC 3986, section 3.2.3: an empty port is the default one.
+        Some(host) => host
+            .parse()
+            .and_then(|host| Target::new(host, DEFAULT_PORT)),
+        None => Target::with_default_port(authority, DEFAULT_PORT),
     };
     target.map_err(|_| HttpProxyError::Target)
 }

@@ -9,9 +9,9 @@ impl Client {
     pub(super) async fn forward(self, target: &Target) -> io::Result<()> {
         let (listener, refusals) = (self.listener, self.refusals.clone());
         match self.open(target).await {
-            Ok(opened) => {
+            Ok(flow) => {
                 // Bytes flow before the target has answered: a refusal resets them.
-                if let Some(refusal) = self.run(opened.flow, Vec::new()).await {
+                if let Some(refusal) = self.run(flow, Vec::new()).await {
                     refusals.add(refused(listener, target, refusal));
                 }
                 Ok(())

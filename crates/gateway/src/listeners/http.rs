@@ -12,8 +12,7 @@ use tokio::{
 
 use super::{Client, REQUEST_TIMEOUT};
 use crate::{
-    access,
-    flow::{Ended, FlowHandle, Repeatable, prepare},
+    flow::{Ended, FlowHandle, prepare},
     http_proxy::{self, Exchange, HEAD_BYTES_MAX, HttpProxyError, ProxyRequest, Purpose},
     refusal::Refusal,
     target::Target,
@@ -77,7 +76,7 @@ impl Client {
             } = request;
             if !self.visitor.signs_in_basic(credentials.as_deref()).await {
                 kept.into_iter().for_each(Kept::close);
-                return self.answer(access::HTTP_SIGN_IN).await;
+                return self.answer(&http_proxy::sign_in_response()).await;
             }
             if let Err(refusal) = self.request_came() {
                 let response = self.refused(&target, refusal);
@@ -222,34 +221,30 @@ impl Client {
             let ended = flow
                 .exchange(&self.tcp, received, exchange, sent, idle)
                 .await;
-            let may_repeat = match ended {
-                Ended::Failed { repeatable, .. } => match repeatable {
-                    Repeatable::All => true,
-                    Repeatable::Safe => exchange.may_repeat,
-                    Repeatable::None => false,
-                },
-                _ => false,
-            };
-            if !may_repeat {
+            if !matches!(
+                ended,
+                Ended::Failed {
+                    may_repeat: true,
+                    ..
+                }
+            ) {
                 return Ok((ended, flow));
             }
             // The origin has ended an idle connection while the request was on its way (RFC 9112,
             // section 9.3.1). A new one answers or does not: the request is not sent a third time.
         }
-        let mut opened = self.open_and_wait(target, &exchange.head).await?;
-        let sent = opened.early_bytes;
-        let ended = opened
-            .flow
+        let (mut flow, sent) = self.open_and_wait(target, &exchange.head).await?;
+        let ended = flow
             .exchange(&self.tcp, received, exchange, sent, idle)
             .await;
-        Ok((ended, opened.flow))
+        Ok((ended, flow))
     }
 
     async fn tunnel(mut self, target: &Target, received: Vec<u8>) -> io::Result<()> {
         match self.open_and_wait(target, &[]).await {
-            Ok(opened) => {
+            Ok((flow, _)) => {
                 self.tcp.write_all(http_proxy::TUNNEL_OPEN).await?;
-                self.run(opened.flow, received).await;
+                self.run(flow, received).await;
                 Ok(())
             }
             Err(refusal) => {

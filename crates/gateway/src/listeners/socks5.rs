@@ -70,10 +70,10 @@ impl Client {
             }
         };
         match self.open_and_wait(&target, &[]).await {
-            Ok(opened) => {
+            Ok((flow, _)) => {
                 let bound = self.tcp.local_addr()?;
                 self.tcp.write_all(&socks5::reply_granted(bound)).await?;
-                self.run(opened.flow, received).await;
+                self.run(flow, received).await;
                 Ok(())
             }
             Err(refusal) => {

@@ -45,6 +45,7 @@ pub enum Ending {
 
 /// A lane that failed and was not dialled again.
 struct Failure {
+    failed_at: Instant,
     rests_until: Instant,
     next: Dial,
 }
@@ -93,11 +94,20 @@ impl DialPlan {
             self.enough = Some((self.lanes_up, now));
         }
         self.failures.push(Failure {
+            failed_at: now,
             rests_until: now + shortened_at_random(dial.rest),
             next: Dial {
                 rest: (dial.rest * 2).min(REST_MAX),
             },
         });
+    }
+
+    /// Somebody waits for a lane: each that failed is dialled again as soon as after its first
+    /// failure.
+    pub fn shorten_rests(&mut self) {
+        for failure in &mut self.failures {
+            failure.rests_until = failure.rests_until.min(failure.failed_at + REST_MIN);
+        }
     }
 
     /// What to dial now that `alive` lanes are up or being dialled, and the link may have
@@ -334,6 +344,27 @@ mod tests {
             let expected = failing * 30..=failing * 66;
             assert!(expected.contains(&dials), "{dials} beside {standing}");
         }
+    }
+
+    #[test]
+    fn somebody_who_waits_shortens_a_rest_to_the_first_and_no_more() {
+        let mut world = World::new();
+        for _ in 0..8 {
+            world.wait_for_dial();
+            world.end(Ending::Failed);
+        }
+        let failed_at = world.now;
+        for _ in 0..100 {
+            world.plan.shorten_rests();
+        }
+        world.now = failed_at + REST_MIN / 2;
+        assert_eq!(world.dial(), 0);
+        world.now = failed_at + REST_MIN;
+        assert_eq!(world.dial(), 1);
+        // Only this one: where nobody waits, the rests are as long as before.
+        world.end(Ending::Failed);
+        world.now += REST_MIN;
+        assert_eq!(world.dial(), 0);
     }
 
     #[test]

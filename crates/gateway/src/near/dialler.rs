@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use refrain_proto::{LaneFault, LaneId};
+use refrain_proto::{LaneFault, LaneId, LinkFault};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
@@ -35,8 +35,15 @@ pub(super) struct Dialer {
     /// Not held, so that a link which is over gives its memory to the next.
     link: Option<Weak<SharedLink>>,
     /// The tasks of the link's lanes.
-    lanes: JoinSet<(Dial, Ending)>,
+    lanes: JoinSet<(Dial, EndedLane)>,
     plan: DialPlan,
+}
+
+/// What a lane that is over says of the next.
+struct EndedLane {
+    ending: Ending,
+    /// Of the far end, if the link has no other lane.
+    outlook: Option<Outlook>,
 }
 
 impl Dialer {
@@ -72,15 +79,20 @@ impl Dialer {
             let wake = self.plan.next_rested(now).map_or(look, |at| at.min(look));
             tokio::select! {
                 Some(ended) = self.lanes.join_next() => {
-                    let (dial, ending) = ended.unwrap_or((Dial::FIRST, Ending::Failed));
+                    let (dial, ended) = ended.unwrap_or((Dial::FIRST, EndedLane::FAILED));
                     // Lanes that came up before this one ended count for what is made of it.
-                    self.note_lanes_up(*lanes_up.borrow());
-                    self.plan.lane_ended(Instant::now(), dial, ending);
+                    let lanes_up = *lanes_up.borrow();
+                    self.note_lanes_up(lanes_up);
+                    self.plan.lane_ended(Instant::now(), dial, ended.ending);
+                    if let (0, Some(outlook)) = (lanes_up, ended.outlook) {
+                        self.near.note_outlook(outlook);
+                    }
                 }
                 // Both are looked at above.
                 Ok(()) = lanes_up.changed() => {}
                 () = sleep_until(wake) => {}
                 () = link.want_lanes.notified() => self.plan.want_all_lanes(Instant::now()),
+                () = self.near.dial_wanted.notified() => self.plan.shorten_rests(),
             }
         }
     }
@@ -115,18 +127,30 @@ impl Dialer {
     }
 }
 
+impl EndedLane {
+    const FAILED: EndedLane = EndedLane {
+        ending: Ending::Failed,
+        outlook: None,
+    };
+}
+
 /// Dials a lane and carries it until it ends.
-async fn keep_lane(near: Arc<Near>, link: Arc<SharedLink>) -> Ending {
+async fn keep_lane(near: Arc<Near>, link: Arc<SharedLink>) -> EndedLane {
     let has_left = |link: &SharedLink| link.with(|link, _| link.peer_is_draining());
     let (stream, address, lane, signals) = match dial(&near, &link).await {
         Ok(dialled) => dialled,
         Err(error) => {
-            if error.is_definite() {
-                near.peer_is_gone(&link, Outlook::Refused);
-            }
             let announced = error.is_absence() && has_left(&link);
             near.note_error(error.to_string(), announced);
-            return Ending::Failed;
+            let outlook = match *near.outlook.borrow() {
+                _ if error.is_definite() => Some(Outlook::Refused(Instant::now())),
+                Outlook::Refused(_) => Some(Outlook::Silent),
+                _ => None,
+            };
+            return EndedLane {
+                outlook,
+                ..EndedLane::FAILED
+            };
         }
     };
     let began = Instant::now();
@@ -134,11 +158,13 @@ async fn keep_lane(near: Arc<Near>, link: Arc<SharedLink>) -> Ending {
     let had_lanes = *lanes_up.borrow_and_update() > 0;
     let end = lane::run(Arc::clone(&link), lane, signals, stream, near.pace.clone()).await;
     let came_up = had_lanes || lanes_up.has_changed().unwrap_or(true);
-    match end {
-        LaneEnd::Lane(LaneFault::Silent) => near.peer_is_gone(&link, Outlook::Silent),
-        _ if !came_up => near.peer_is_gone(&link, Outlook::Refused),
-        _ => {}
-    }
+    let outlook = match end {
+        LaneEnd::Lane(LaneFault::Silent) => Some(Outlook::Silent),
+        // It is there, and takes the next link.
+        LaneEnd::Link(LinkFault::PeerRestarted) => None,
+        _ if !came_up => Some(Outlook::Refused(Instant::now())),
+        _ => None,
+    };
     let ending = match end {
         LaneEnd::Refused(_) => Ending::Refused,
         _ => Ending::after(began.elapsed()),
@@ -157,7 +183,7 @@ async fn keep_lane(near: Arc<Near>, link: Arc<SharedLink>) -> Ending {
     };
     let announced = is_absence && has_left(&link);
     near.note_error(format!("a lane ended: {text}"), announced);
-    ending
+    EndedLane { ending, outlook }
 }
 
 /// Connects, and begins a lane of the link on it.
@@ -167,9 +193,10 @@ async fn dial(
 ) -> Result<(LaneStream, SocketAddr, LaneId, Arc<LaneSignals>), ConnectError> {
     let within = near.policy.load().timeouts.connect;
     let peer = near.config.peer.to_string();
-    let answered = || near.peer_is_back_from(Outlook::Refused);
+    let is_refused = |outlook: &Outlook| matches!(outlook, Outlook::Refused(_));
+    let answered = || near.peer_is_back_from(is_refused);
     let (stream, address) = connect_noting(&peer, &near.tls, within, answered).await?;
-    near.peer_is_back_from(Outlook::Silent);
+    near.peer_is_back_from(|outlook| *outlook == Outlook::Silent);
     lane::prepare(
         stream.get_ref().0.tcp(),
         near.config.common.timeouts.dead_after,
@@ -184,17 +211,10 @@ async fn dial(
 }
 
 impl Near {
-    /// The far end gave a sign of life that ends this outlook.
-    fn peer_is_back_from(&self, outlook: Outlook) {
-        if *self.outlook.borrow() == outlook {
+    /// The far end gave a sign of life that ends such an outlook.
+    fn peer_is_back_from(&self, ends: impl Fn(&Outlook) -> bool) {
+        if ends(&self.outlook.borrow()) {
             self.note_outlook(Outlook::Dialling);
-        }
-    }
-
-    /// The far end is out of reach; but for lanes that are still up.
-    fn peer_is_gone(&self, link: &SharedLink, outlook: Outlook) {
-        if *link.lanes_up().borrow() == 0 {
-            self.note_outlook(outlook);
         }
     }
 }

@@ -162,7 +162,6 @@ mod tests {
         assert!(said(Role::Far, &made).is_empty());
     }
 
-    #[cfg(unix)]
     #[test]
     fn names_and_values_that_are_no_text_are_survived() {
         use std::os::unix::ffi::OsStringExt;

@@ -59,7 +59,6 @@ pub(crate) struct Outstanding {
     /// Where it lies in the log; `None` for a bypassed one, and for a confirmation.
     start: Option<LogPosition>,
     is_block: bool,
-    is_bypassed: bool,
     plain_bytes: u32,
     region_bytes: u32,
     stream_bytes: u32,
@@ -251,7 +250,6 @@ impl Sender {
         let block = Outstanding {
             start: at,
             is_block: true,
-            is_bypassed: at.is_none(),
             plain_bytes: plain.len() as u32,
             region_bytes: self.encoded.region_bytes as u32,
             stream_bytes: (self.encoded.tokens.len() + self.encoded.literals.len()) as u32,
@@ -358,7 +356,6 @@ impl Outstanding {
         Self {
             start: None,
             is_block: false,
-            is_bypassed: false,
             plain_bytes: plain as u32,
             region_bytes: 0,
             stream_bytes: 0,
@@ -378,7 +375,7 @@ impl Outstanding {
                 self.stream_bytes as usize,
                 self.packed_bytes as usize,
                 self.frame_bytes as usize,
-                self.is_bypassed,
+                self.start.is_none(),
             ),
         }
         counters

@@ -288,6 +288,10 @@ fn other_targets_are_refused() {
         "http://a:0/",
         "http://a:x/",
         "http://::1/",
+        "http://a::/",
+        "http://a:80:/",
+        "http://[::1]:80:/",
+        "http://[::1]80/",
     ] {
         assert_eq!(error(uri), HttpProxyError::Target, "{uri}");
     }
