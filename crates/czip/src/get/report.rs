@@ -190,7 +190,7 @@ pub struct GetReport {
     pub table: Transfer,
     /// Frames.
     pub frames: Transfer,
-    /// Chunks that an earlier get of the same file had brought.
+    /// Chunks that an earlier get of the same file had brought, or this one before it began anew.
     pub from_earlier: ChunkCount,
     /// Chunks that seeds had.
     pub from_seeds: ChunkCount,
@@ -226,6 +226,21 @@ pub struct GetReport {
 }
 
 impl GetReport {
+    /// What is asked and sent adds up over all attempts. What an attempt found here, or brought, is found
+    /// again by the next one.
+    pub(super) fn begin_anew(&mut self) {
+        *self = Self {
+            header: self.header,
+            table: self.table,
+            frames: self.frames,
+            changes: self.changes,
+            damaged: self.damaged,
+            is_without_ranges: self.is_without_ranges,
+            cache_damaged: self.cache_damaged,
+            ..Self::default()
+        };
+    }
+
     pub(super) fn chunks_from(&mut self, origin: Origin) -> &mut ChunkCount {
         match origin {
             Origin::Earlier => &mut self.from_earlier,

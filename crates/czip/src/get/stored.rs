@@ -219,8 +219,6 @@ impl Getting<'_> {
         }
         let header = self.archive.header();
         let useless = self.useless_chunks(options.keeps_archive);
-        self.report.unused_seeds.clear();
-        self.report.unread_seeds.clear();
         if options.keeps_archive || header.encryption.is_some() {
             for path in &seeds {
                 let (stored, progress) = (&mut self.stored, &mut self.progress);
