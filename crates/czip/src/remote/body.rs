@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::{
     agent::Receiving,
+    asked::Asked,
     counters::Tally,
     error::{ConnectionError, Lie, RemoteError},
-    server::Asked,
 };
 
 /// What is left of a body.
