@@ -2,17 +2,18 @@
 
 use std::{io, ops::AddAssign, path::PathBuf, time::Duration};
 
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::{format::ChunkName, remote::RemoteError};
 
 /// Requests, and bytes of their answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Transfer {
-    /// Requests that were sent, those that failed too.
-    pub requests: u64,
     /// Bytes of bodies.
     pub bytes: u64,
+    /// Requests that were sent, those that failed too.
+    pub requests: u64,
 }
 
 impl AddAssign for Transfer {
@@ -23,7 +24,7 @@ impl AddAssign for Transfer {
 }
 
 /// Chunks, and their plain bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ChunkCount {
     /// How many.
     pub chunks: u64,
@@ -39,7 +40,7 @@ impl ChunkCount {
 }
 
 /// Stored frames, and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FrameCount {
     /// How many.
     pub frames: u64,
@@ -55,7 +56,7 @@ impl FrameCount {
 }
 
 /// Where frames of an archive came from that is kept as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StoredReport {
     /// From an earlier get of the same file.
     pub from_earlier: FrameCount,
