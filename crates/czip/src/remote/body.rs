@@ -47,6 +47,10 @@ impl Body {
         self.position
     }
 
+    pub(super) fn end(&self) -> Option<u64> {
+        self.end
+    }
+
     /// Reads some bytes, at most to the body's end. 0 is the end, where none was announced.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, RemoteError> {
         let left = self.end.map_or(u64::MAX, |end| end - self.position);
