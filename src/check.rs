@@ -30,7 +30,7 @@ pub struct CheckArguments {
     #[arg(long, value_name = "SECONDS", default_value = "0", hide_default_value = true,
           value_parser = bounded::seconds)]
     wait: Duration,
-    /// Print one JSON object
+    /// Print one JSON object, with `error` if the check cannot be made
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -49,7 +49,8 @@ pub fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let report = runtime.block_on(check::check_within(&config, arguments.wait))?;
+    let report = runtime.block_on(check::check_within(&config, arguments.wait));
+    let report = report.map_err(|error| failed(error.into(), arguments.json))?;
     let mut out = io::stdout().lock();
     match arguments.json {
         true => writeln!(out, "{}", serde_json::to_string(&report)?)?,
@@ -70,7 +71,7 @@ fn ask_near_end(admin: Option<&Place>, wait: Duration, json: bool) -> anyhow::Re
                     return report(&found.place, peer, json);
                 }
             }
-            Err(error) if is_late => return Err(error),
+            Err(error) if is_late => return Err(failed(error, json)),
             Err(_) => {}
         }
         thread::sleep(LOOK_INTERVAL);
@@ -127,6 +128,16 @@ fn report(place: &Place, peer: &Peer, json: bool) -> anyhow::Result<()> {
         "to measure throughput, give --peer, --key and --peer-key"
     )?;
     Ok(())
+}
+
+/// An error on its way to standard error. Who reads JSON finds it there as well.
+fn failed(error: anyhow::Error, json: bool) -> anyhow::Error {
+    if json {
+        let text = serde_json::json!({ "error": crate::in_words(&error) });
+        // There is an error to report already.
+        let _ = writeln!(io::stdout(), "{text}");
+    }
+    error
 }
 
 fn print(report: &CheckReport, out: &mut impl Write) -> io::Result<()> {

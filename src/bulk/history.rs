@@ -156,29 +156,23 @@ impl History {
             self.pass_over(&path, KEY);
             return Ok(());
         }
-        let (realm, begun) = (self.realm, file.recipe);
-        let store = self.open()?;
-        let recipe = begun.unwrap_or_else(|| store.begin(realm, None));
-        let mut counted = Counts::default();
+        self.open()?;
+        let (Some(store), Some(file)) = (&mut self.store, &mut self.file) else {
+            return Ok(());
+        };
+        let recipe = *(file.recipe).get_or_insert_with(|| store.begin(self.realm, None));
         for (digest, chunk) in chunks.iter() {
             let place = match store.append(recipe, digest, chunk)? {
                 Appended::Stored => 0,
                 Appended::Known => 1,
             };
-            counted.chunks[place] += 1;
-            counted.bytes[place] += chunk.len() as u64;
-        }
-        for place in [0, 1] {
-            self.kept.chunks[place] += counted.chunks[place];
-            self.kept.bytes[place] += counted.bytes[place];
-        }
-        if let Some(file) = &mut self.file {
-            file.recipe = Some(recipe);
+            self.kept.chunks[place] += 1;
+            self.kept.bytes[place] += chunk.len() as u64;
         }
         self.unsynced_bytes += chunks.bytes().len() as u64;
         if self.unsynced_bytes >= UNSYNCED_BYTES_MAX {
             self.unsynced_bytes = 0;
-            self.open()?.sync()?;
+            store.sync()?;
         }
         Ok(())
     }

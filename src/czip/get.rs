@@ -14,8 +14,8 @@ use anyhow::{Context, ensure};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use indicatif::ProgressBar;
 use refrain_czip::get::{
-    CacheOptions, ChunkCount, FetchBy, FrameCount, GetError, GetOptions, GetProgress, GetReport,
-    NamedReport, Phase, StoredReport, Transfer, get, partial,
+    CacheOptions, ChunkCount, FetchBy, GetError, GetOptions, GetProgress, GetReport, NamedReport,
+    Phase, StoredReport, Transfer, get, partial,
 };
 use refrain_gateway::units::{ByteSize, TimeSpan};
 use serde::Serialize;
@@ -137,19 +137,19 @@ struct Report {
     archive_bytes: u64,
     /// Files, folders and links. Not known of an archive that nobody unlocked.
     entries: Option<u64>,
-    fetched: Fetched,
-    header: Fetched,
-    table: Fetched,
-    frames: Fetched,
-    from_earlier: Chunks,
-    from_seeds: Chunks,
-    from_cache: Chunks,
-    from_server: Chunks,
+    fetched: Transfer,
+    header: Transfer,
+    table: Transfer,
+    frames: Transfer,
+    from_earlier: ChunkCount,
+    from_seeds: ChunkCount,
+    from_cache: ChunkCount,
+    from_server: ChunkCount,
     /// Those that the cache had damaged.
     cache_damaged: u64,
     /// Of an archive that is kept as it is.
-    stored: Option<Stored>,
-    by_name: Chunks,
+    stored: Option<StoredReport>,
+    by_name: ChunkCount,
     /// What each edge did, or the server if it was asked for chunks by name.
     edges: Vec<Edge>,
     /// Why no edge was asked, although there are some.
@@ -167,7 +167,7 @@ struct Report {
 struct Edge {
     url: String,
     #[serde(flatten)]
-    fetched: Fetched,
+    fetched: Transfer,
     chunks: u64,
     /// Those that it does not have.
     absent: u64,
@@ -179,78 +179,10 @@ impl From<&NamedReport> for Edge {
     fn from(report: &NamedReport) -> Self {
         Self {
             url: report.url.clone(),
-            fetched: report.transfer.into(),
+            fetched: report.transfer,
             chunks: report.chunks.chunks,
             absent: report.absent,
             left: report.problem.as_ref().map(ToString::to_string),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Fetched {
-    bytes: u64,
-    requests: u64,
-}
-
-impl From<Transfer> for Fetched {
-    fn from(transfer: Transfer) -> Self {
-        Self {
-            bytes: transfer.bytes,
-            requests: transfer.requests,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Chunks {
-    chunks: u64,
-    bytes: u64,
-}
-
-impl From<ChunkCount> for Chunks {
-    fn from(count: ChunkCount) -> Self {
-        Self {
-            chunks: count.chunks,
-            bytes: count.bytes,
-        }
-    }
-}
-
-/// Where stored frames came from.
-#[derive(Serialize)]
-struct Stored {
-    from_earlier: Frames,
-    from_seeds: Frames,
-    from_cache: Frames,
-    /// Made anew of chunks that were here.
-    made: Frames,
-    from_server: Frames,
-}
-
-impl From<StoredReport> for Stored {
-    fn from(report: StoredReport) -> Self {
-        Self {
-            from_earlier: report.from_earlier.into(),
-            from_seeds: report.from_seeds.into(),
-            from_cache: report.from_cache.into(),
-            made: report.made.into(),
-            from_server: report.from_server.into(),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Frames {
-    frames: u64,
-    bytes: u64,
-}
-
-impl From<FrameCount> for Frames {
-    fn from(count: FrameCount) -> Self {
-        Self {
-            frames: count.frames,
-            bytes: count.bytes,
         }
     }
 }
@@ -477,17 +409,17 @@ impl Report {
             plain_bytes: report.plain_bytes,
             archive_bytes: report.archive_bytes,
             entries: report.entries,
-            fetched: report.transferred().into(),
-            header: report.header.into(),
-            table: report.table.into(),
-            frames: report.frames.into(),
-            from_earlier: report.from_earlier.into(),
-            from_seeds: report.from_seeds.into(),
-            from_cache: report.from_cache.into(),
-            from_server: report.from_server.into(),
+            fetched: report.transferred(),
+            header: report.header,
+            table: report.table,
+            frames: report.frames,
+            from_earlier: report.from_earlier,
+            from_seeds: report.from_seeds,
+            from_cache: report.from_cache,
+            from_server: report.from_server,
             cache_damaged: report.cache_damaged,
-            stored: keeps_archive.then(|| report.stored.into()),
-            by_name: report.by_name.into(),
+            stored: keeps_archive.then_some(report.stored),
+            by_name: report.by_name,
             edges: report.named.iter().map(Edge::from).collect(),
             not_by_name: report.not_by_name.map(|reason| reason.to_string()),
             changes: report.changes,
@@ -498,7 +430,7 @@ impl Report {
     }
 
     fn lines(&self) -> Vec<(&'static str, String)> {
-        let of = |part: &Fetched| format!("{} by {}", bytes(part.bytes), part.requests);
+        let of = |part: &Transfer| format!("{} by {}", bytes(part.bytes), part.requests);
         let requests = count(self.fetched.requests, "request", "requests");
         let mut fetched = format!("{} by {requests}", bytes(self.fetched.bytes));
         if let Some(plain_bytes) = self.plain_bytes {
@@ -524,8 +456,28 @@ impl Report {
             ),
         ];
         match &self.stored {
-            Some(stored) => lines.extend(stored.lines()),
-            None => lines.extend(self.chunk_lines()),
+            Some(stored) => {
+                let all = [
+                    ("earlier", stored.from_earlier),
+                    ("seeds", stored.from_seeds),
+                    ("cache", stored.from_cache),
+                    ("made anew", stored.made),
+                    ("server", stored.from_server),
+                ];
+                let all = all.map(|(whence, found)| (whence, found.frames, found.bytes));
+                lines.extend(from(("frame", "frames"), all));
+            }
+            None => {
+                let all = [
+                    ("earlier", self.from_earlier),
+                    ("seeds", self.from_seeds),
+                    ("cache", self.from_cache),
+                    ("by name", self.by_name),
+                    ("server", self.from_server),
+                ];
+                let all = all.map(|(whence, found)| (whence, found.chunks, found.bytes));
+                lines.extend(from(("chunk", "chunks"), all));
+            }
         }
         if self.cache_damaged > 0 {
             let damaged = count(self.cache_damaged, "chunk", "chunks");
@@ -546,48 +498,18 @@ impl Report {
         }
         lines
     }
-
-    fn chunk_lines(&self) -> Vec<(&'static str, String)> {
-        let all = [
-            ("earlier", &self.from_earlier),
-            ("seeds", &self.from_seeds),
-            ("cache", &self.from_cache),
-            ("by name", &self.by_name),
-            ("server", &self.from_server),
-        ];
-        let some = all.into_iter().filter(|(_, found)| found.chunks > 0);
-        some.map(|(whence, found)| {
-            let what = format!(
-                "{}, {}",
-                count(found.chunks, "chunk", "chunks"),
-                bytes(found.bytes)
-            );
-            (whence, what)
-        })
-        .collect()
-    }
 }
 
-impl Stored {
-    fn lines(&self) -> Vec<(&'static str, String)> {
-        let all = [
-            ("earlier", &self.from_earlier),
-            ("seeds", &self.from_seeds),
-            ("cache", &self.from_cache),
-            ("made anew", &self.made),
-            ("server", &self.from_server),
-        ];
-        let some = all.into_iter().filter(|(_, found)| found.frames > 0);
-        some.map(|(whence, found)| {
-            let what = format!(
-                "{}, {}",
-                count(found.frames, "frame", "frames"),
-                bytes(found.bytes)
-            );
-            (whence, what)
-        })
-        .collect()
-    }
+/// What came from where, if something did.
+fn from(
+    (one, many): (&str, &str),
+    all: [(&'static str, u64, u64); 5],
+) -> impl Iterator<Item = (&'static str, String)> {
+    let some = all.into_iter().filter(|(_, found, _)| *found > 0);
+    some.map(move |(whence, found, of_bytes)| {
+        let what = format!("{}, {}", count(found, one, many), bytes(of_bytes));
+        (whence, what)
+    })
 }
 
 #[cfg(test)]

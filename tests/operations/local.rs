@@ -40,6 +40,13 @@ fn fails(site: &Site, arguments: &[&str], code: i32) -> String {
     error
 }
 
+/// The error in the JSON that is printed.
+fn reported(site: &Site, arguments: &[&str]) -> String {
+    let json = at(site, arguments).stdout;
+    let report: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+    report["error"].as_str().expect("an error").to_owned()
+}
+
 fn sockets(site: &Site) -> Vec<PathBuf> {
     let files = fs::read_dir(site.path("refrain")).expect("the gateways' folder");
     let mut files: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
@@ -68,6 +75,7 @@ fn status_and_check_find_the_only_gateway_and_its_socket_goes_with_it() {
     assert!(json.contains(&site.near_key), "{json}");
     let error = fails(&site, &["check"], 1);
     assert!(error.contains("is a far end"), "{error}");
+    assert!(error.contains(&reported(&site, &["check", "--json"])));
     drop(far);
     let mut near = site.near(free_address(), &["--socks5", "127.0.0.1:0"]);
     let near_socket = socket(&site, "near", &near);
@@ -158,4 +166,6 @@ fn a_check_waits_for_its_far_end_and_for_nothing_that_answers() {
     let _other = site.far(&["--peer-key", &other]);
     let error = fails(&site, &check, 1);
     assert!(error.contains("refused this end's key"), "{error}");
+    check.push("--json");
+    assert!(error.contains(&reported(&site, &check)));
 }

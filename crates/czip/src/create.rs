@@ -37,7 +37,6 @@ pub use assemble::{Assembler, Begun};
 pub use error::CreateError;
 pub use exclude::{Exclude, ExcludeError};
 pub use output::Output;
-pub(crate) use seal::private_place;
 pub use seal::{EncryptOptions, SealError};
 pub(crate) use walk::{Bounds, Found, Visited, walk};
 pub use walk::{FileId, Input, name_of};

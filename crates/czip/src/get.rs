@@ -182,6 +182,7 @@ pub fn get(
     let folder = PartFolder::open(&output)?;
     let mut report = GetReport::default();
     loop {
+        report.begin_anew();
         let places = (output.as_path(), &folder);
         match get_once(url, places, options, named.as_ref(), &mut report, progress) {
             Ok(()) => break,

@@ -35,6 +35,7 @@
 
 mod address;
 mod agent;
+mod asked;
 mod attempts;
 mod body;
 mod client;

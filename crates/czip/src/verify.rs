@@ -232,7 +232,7 @@ fn check_frames<S: Source>(
             .iter()
             .take_while(|frame| {
                 let is_next = frame.offset == end && end < first.offset + READ_BYTES;
-                end = frame.offset + u64::from(frame.stored_bytes);
+                end = frame.range().end;
                 is_next
             })
             .count();

@@ -169,6 +169,11 @@ fn parse(bytes: &[u8]) -> Result<Format, Wrong> {
     }
 }
 
+/// The files of the folder, and their bytes.
+pub(crate) fn list(folder: &dyn Folder) -> Result<Vec<(String, u64)>, StoreError> {
+    folder.list().map_err(error_at(folder, "list", ""))
+}
+
 /// What an error of the disk at a file of the folder is to the caller.
 pub(crate) fn error_at(
     folder: &dyn Folder,

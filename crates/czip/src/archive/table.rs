@@ -7,7 +7,6 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::{Archive, ReadError, Source};
 use crate::{
-    create::private_place,
     crypt::{FrameKey, Place},
     format::{
         ChunkName, FormatError, Stream, digest,
@@ -143,7 +142,7 @@ impl<S: Source> Archive<S> {
     /// What a part is sealed for, if it is.
     fn sealed_place(&self, kind: PartKind, stream: Option<Stream>, row: usize) -> Option<Place> {
         self.header.encryption?;
-        private_place(kind, stream, row)
+        Place::of(kind, stream, row)
     }
 
     pub(crate) fn list(&self, kind: PartKind, stream: Option<Stream>) -> &PartList {

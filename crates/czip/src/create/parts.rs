@@ -2,11 +2,9 @@
 
 use std::{io, path::Path, sync::Arc};
 
-use super::{
-    seal::{Seal, private_place},
-    spool::Spool,
-};
+use super::{seal::Seal, spool::Spool};
 use crate::{
+    crypt::Place,
     format::{
         Stream, digest,
         part::PartKind,
@@ -71,7 +69,7 @@ impl PartSpool {
         further: Further,
     ) -> io::Result<()> {
         let plain_bytes = plain.len() as u32;
-        let place = private_place(self.kind, self.stream, self.drafts.len());
+        let place = Place::of(self.kind, self.stream, self.drafts.len());
         let (stored, whole_digest) = match (&self.seal, place) {
             (Some(seal), Some(place)) => {
                 let packed = match self.kind {

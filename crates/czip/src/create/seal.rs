@@ -4,10 +4,9 @@ use std::{fmt, sync::Arc};
 
 use crate::{
     crypt::{
-        ArchiveKey, GroupKeys, GroupSecret, NoRandomness, Place, PrivateKey, Recipients, WrapError,
-        wrap,
+        ArchiveKey, GroupKeys, GroupSecret, NoRandomness, PrivateKey, Recipients, WrapError, wrap,
     },
-    format::{Stream, header::Encryption, part::PartKind},
+    format::header::Encryption,
 };
 
 /// For whom an archive is encrypted, and how.
@@ -61,17 +60,4 @@ pub enum SealError {
     /// Nobody could read it.
     #[error(transparent)]
     Wrap(#[from] WrapError),
-}
-
-/// The place of a private part; none if the part is public.
-pub(crate) fn private_place(kind: PartKind, stream: Option<Stream>, row: usize) -> Option<Place> {
-    let row = row as u64;
-    let stream = stream.map_or(0, |stream| stream.index() as u8);
-    match kind {
-        PartKind::Chunks | PartKind::Frames => None,
-        PartKind::Lengths => Some(Place::Lengths { stream, row }),
-        PartKind::References => Some(Place::References { stream, row }),
-        PartKind::Keys => Some(Place::Keys { stream, row }),
-        PartKind::WeaveIndex => Some(Place::WeaveIndex { row }),
-    }
 }

@@ -7,6 +7,7 @@ use aes_gcm_siv::{Aes256GcmSiv, KeyInit, Nonce, aead::AeadInOut};
 use zeroize::Zeroizing;
 
 use super::ArchiveKey;
+use crate::format::{Stream, part::PartKind};
 
 /// The header's bytes that the private root vouches for: those before the digest of the private root.
 const HEADER_BYTES_BOUND: usize = 152;
@@ -43,6 +44,19 @@ pub enum Place {
 }
 
 impl Place {
+    /// Where a part of the table belongs; none if it is public.
+    pub(crate) fn of(kind: PartKind, stream: Option<Stream>, row: usize) -> Option<Self> {
+        let row = row as u64;
+        let stream = stream.map_or(0, |stream| stream.index() as u8);
+        match kind {
+            PartKind::Chunks | PartKind::Frames => None,
+            PartKind::Lengths => Some(Self::Lengths { stream, row }),
+            PartKind::References => Some(Self::References { stream, row }),
+            PartKind::Keys => Some(Self::Keys { stream, row }),
+            PartKind::WeaveIndex => Some(Self::WeaveIndex { row }),
+        }
+    }
+
     fn nonce(self) -> Nonce {
         match self {
             Self::Lengths { stream, row } => nonce(1, stream, row),

@@ -3,6 +3,8 @@
 //! What is cumulative (numbers of chunks and frames, offsets) begins in the part's row of the
 //! [root](super::root), so that a part is read by itself.
 
+use std::ops::Range;
+
 use super::{ChunkName, FormatError, Input, limits, put_varint, put_zigzag};
 
 /// Most chunks of a part.
@@ -74,6 +76,13 @@ pub struct StoredFrame {
     pub base: Option<u64>,
     /// Digest of its stored bytes.
     pub digest: [u8; 12],
+}
+
+impl StoredFrame {
+    /// Where its stored bytes are in the archive.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.offset..self.offset + u64::from(self.stored_bytes)
+    }
 }
 
 /// Which chunks follow each other in a stream.
@@ -276,7 +285,7 @@ pub(crate) fn encode_frames(frames: &[StoredFrame], first: u64, has_bases: bool)
     let mut end = frames.first().map_or(0, |frame| frame.offset);
     for frame in frames {
         put_varint(&mut out, frame.offset - end);
-        end = frame.offset + u64::from(frame.stored_bytes);
+        end = frame.range().end;
     }
     if has_bases {
         for (number, frame) in (first..).zip(frames) {

@@ -18,13 +18,23 @@ use std::{
 use super::{
     GetError,
     places::{Place, Places},
-    stored::short_name,
 };
 use crate::{
     format::{ChunkName, digest},
     plain_file::read_plain,
     segments::{self, Entry, Writing},
 };
+
+/// Ends the names of bytes of which only a digest of 12 bytes is known.
+const SHORT: [u8; 8] = *b"\0\0\0short";
+
+/// What bytes are kept by that have this digest.
+pub(super) fn short_name(digest: [u8; 12]) -> ChunkName {
+    let mut name = [0; ChunkName::BYTES];
+    name[..12].copy_from_slice(&digest);
+    name[12..].copy_from_slice(&SHORT);
+    ChunkName(name)
+}
 
 /// A cache, and how large it may become.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::{
     ops::Range,
 };
 
-use super::{GetError, Getting, Kind, Phase, report::Origin, stored::short_name};
+use super::{GetError, Getting, Kind, Phase, cache::short_name, report::Origin};
 use crate::format::{ChunkName, Stream, part::StoredFrame};
 
 /// Missing chunks of a round.
@@ -31,7 +31,7 @@ struct Wanted {
 
 impl Wanted {
     fn range(&self) -> Range<u64> {
-        range_of(&self.frame)
+        self.frame.range()
     }
 }
 
@@ -59,10 +59,6 @@ struct Round {
     /// In the order in which they end in the archive.
     wanted: Vec<Wanted>,
     bases: HashMap<FrameKey, Vec<Slot>>,
-}
-
-pub(super) fn range_of(frame: &StoredFrame) -> Range<u64> {
-    frame.offset..frame.offset + u64::from(frame.stored_bytes)
 }
 
 impl Getting<'_> {
@@ -218,7 +214,7 @@ impl Getting<'_> {
         for (stream, number) in needed {
             let frame = self.archive.frame_row(stream, number)?;
             if self.put_stored((stream, number), &frame)?.is_none() {
-                bases.push(range_of(&frame));
+                bases.push(frame.range());
             }
         }
         self.fetch(&bases, 1, |report| &mut report.frames, &mut |_, _| Ok(()))?;

@@ -2,17 +2,18 @@
 
 use std::{io, ops::AddAssign, path::PathBuf, time::Duration};
 
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::{format::ChunkName, remote::RemoteError};
 
 /// Requests, and bytes of their answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Transfer {
-    /// Requests that were sent, those that failed too.
-    pub requests: u64,
     /// Bytes of bodies.
     pub bytes: u64,
+    /// Requests that were sent, those that failed too.
+    pub requests: u64,
 }
 
 impl AddAssign for Transfer {
@@ -23,7 +24,7 @@ impl AddAssign for Transfer {
 }
 
 /// Chunks, and their plain bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ChunkCount {
     /// How many.
     pub chunks: u64,
@@ -39,7 +40,7 @@ impl ChunkCount {
 }
 
 /// Stored frames, and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FrameCount {
     /// How many.
     pub frames: u64,
@@ -55,7 +56,7 @@ impl FrameCount {
 }
 
 /// Where frames of an archive came from that is kept as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StoredReport {
     /// From an earlier get of the same file.
     pub from_earlier: FrameCount,
@@ -190,7 +191,7 @@ pub struct GetReport {
     pub table: Transfer,
     /// Frames.
     pub frames: Transfer,
-    /// Chunks that an earlier get of the same file had brought.
+    /// Chunks that an earlier get of the same file had brought, or this one before it began anew.
     pub from_earlier: ChunkCount,
     /// Chunks that seeds had.
     pub from_seeds: ChunkCount,
@@ -226,6 +227,21 @@ pub struct GetReport {
 }
 
 impl GetReport {
+    /// What is asked and sent adds up over all attempts. What an attempt found here, or brought, is found
+    /// again by the next one.
+    pub(super) fn begin_anew(&mut self) {
+        *self = Self {
+            header: self.header,
+            table: self.table,
+            frames: self.frames,
+            changes: self.changes,
+            damaged: self.damaged,
+            is_without_ranges: self.is_without_ranges,
+            cache_damaged: self.cache_damaged,
+            ..Self::default()
+        };
+    }
+
     pub(super) fn chunks_from(&mut self, origin: Origin) -> &mut ChunkCount {
         match origin {
             Origin::Earlier => &mut self.from_earlier,

@@ -16,7 +16,7 @@ use std::{
 
 use super::{
     GetError, GetOptions, GetProgress, Getting, Phase,
-    frames::range_of,
+    cache::short_name,
     part_folder::PartFolder,
     places::{Place, Places},
     report::{Origin, UnusedSeed},
@@ -34,17 +34,6 @@ use crate::{
     },
     method::unpack_part,
 };
-
-/// Ends the names of bytes of which only a digest of 12 bytes is known.
-const SHORT: [u8; 8] = *b"\0\0\0short";
-
-/// What bytes are kept by that have this digest.
-pub(super) fn short_name(digest: [u8; 12]) -> ChunkName {
-    let mut name = [0; ChunkName::BYTES];
-    name[..12].copy_from_slice(&digest);
-    name[12..].copy_from_slice(&SHORT);
-    ChunkName(name)
-}
 
 /// What a part is kept by.
 fn part_name(kind: PartKind, place: &PartPlace) -> ChunkName {
@@ -219,8 +208,6 @@ impl Getting<'_> {
         }
         let header = self.archive.header();
         let useless = self.useless_chunks(options.keeps_archive);
-        self.report.unused_seeds.clear();
-        self.report.unread_seeds.clear();
         if options.keeps_archive || header.encryption.is_some() {
             for path in &seeds {
                 let (stored, progress) = (&mut self.stored, &mut self.progress);
@@ -316,7 +303,7 @@ impl Getting<'_> {
     ) -> Result<Option<Origin>, GetError> {
         let archive = self.archive;
         if archive.stored_frame(stream, number, frame).is_ok() {
-            let frame = range_of(frame);
+            let frame = frame.range();
             let is_in = |came: &Range<u64>| came.start <= frame.start && frame.end <= came.end;
             let is_from_earlier = self.is_resumed && !self.came.iter().any(is_in);
             return Ok(Some(match is_from_earlier {

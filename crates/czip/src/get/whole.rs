@@ -7,7 +7,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::{GetError, Getting, Phase, frames::range_of, stored::short_name, table::all_parts};
+use super::{GetError, Getting, Phase, cache::short_name, table::all_parts};
 use crate::{
     format::{Stream, digest, header::Profile, part::StoredFrame},
     method::{Compression, Compressor, Method},
@@ -42,14 +42,14 @@ impl Getting<'_> {
         mut missing: Vec<Missing>,
         rest: &[Range<u64>],
     ) -> Result<(), GetError> {
-        missing.sort_unstable_by_key(|missing| range_of(&missing.frame).end);
-        let mut ranges: Vec<_> = missing.iter().map(|it| range_of(&it.frame)).collect();
+        missing.sort_unstable_by_key(|missing| missing.frame.range().end);
+        let mut ranges: Vec<_> = missing.iter().map(|it| it.frame.range()).collect();
         ranges.extend_from_slice(rest);
         let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let begun = self.remote.counters().body_bytes;
         let mut arriving = missing.iter().peekable();
         let mut arrived = |getting: &mut Self, end| {
-            while let Some(missing) = arriving.next_if(|it| range_of(&it.frame).end <= end) {
+            while let Some(missing) = arriving.next_if(|it| it.frame.range().end <= end) {
                 getting.take_frame(missing)?;
             }
             let come = getting.remote.counters().body_bytes - begun;

@@ -15,10 +15,7 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
 };
 
-use super::{
-    session::ReadFailure,
-    tree::{Inode, Node, NodeKind, Tree},
-};
+use super::tree::{Inode, Node, NodeKind, Tree};
 use crate::archive::{Archive, ReadError, Source};
 
 /// How long the kernel may believe what it was told: a year.
@@ -34,6 +31,17 @@ const BLOCK_BYTES: u32 = 4096;
 
 /// Two generations of an inode would be two files with one number, which never are.
 const ONLY: Generation = Generation(0);
+
+/// A read that failed.
+#[derive(Debug)]
+pub struct ReadFailure<'a> {
+    /// The file's path in the archive.
+    pub path: &'a [u8],
+    /// Which byte of it, or one behind it.
+    pub offset: u64,
+    /// Why.
+    pub error: &'a ReadError,
+}
 
 /// Called with each read that fails.
 pub(super) type Failed = Box<dyn Fn(&ReadFailure<'_>) + Send + Sync>;

@@ -16,5 +16,7 @@ mod table;
 mod tree;
 
 #[cfg(target_os = "linux")]
-pub use session::{MountError, MountOptions, Mounted, ReadFailure, UnmountError, Unmounter, mount};
+pub use file_system::ReadFailure;
+#[cfg(target_os = "linux")]
+pub use session::{MountError, MountOptions, Mounted, UnmountError, Unmounter, mount};
 pub use tree::{Inode, Node, NodeKind, Tree};

@@ -38,17 +38,6 @@ pub struct MountOptions {
     pub failed: Failed,
 }
 
-/// A read that failed.
-#[derive(Debug)]
-pub struct ReadFailure<'a> {
-    /// The file's path in the archive.
-    pub path: &'a [u8],
-    /// Which byte of it, or one behind it.
-    pub offset: u64,
-    /// Why.
-    pub error: &'a ReadError,
-}
-
 /// Why an archive could not be mounted.
 #[derive(Debug, Error)]
 pub enum MountError {

@@ -143,7 +143,7 @@ impl Agents {
             tokio::select! {
                 biased;
                 Ok(_) = closed.wait_for(|&is_closed| is_closed) => Err(ConnectionError::Closed),
-                asked = self.exchange(url, request.map(Full::new)) => asked,
+                asked = self.exchange(url, proxy.as_ref(), request.map(Full::new)) => asked,
             }
         });
         let asked = asked.map_err(|source| RemoteError::Thread { source })?;
@@ -174,22 +174,19 @@ impl Agents {
         proxy: Option<&Proxy>,
         request: &mut Request<Bytes>,
     ) -> Result<(), ConnectionError> {
-        let invalid = |error| ConnectionError::io(std::io::ErrorKind::InvalidInput, error);
         // A proxy that reads the request has to be told the server. Over a tunnel the server reads it.
         let proxy = proxy.filter(|proxy| proxy.is_http() && url.scheme() == "http");
         let target = match proxy {
             Some(_) => &url[..Position::AfterQuery],
             None => &url[Position::BeforePath..Position::AfterQuery],
         };
-        *request.uri_mut() = target
-            .parse::<Uri>()
-            .map_err(|error| invalid(error.to_string()))?;
+        *request.uri_mut() = target.parse::<Uri>().map_err(ConnectionError::invalid)?;
         let headers = request.headers_mut();
         if let Some(authorization) = proxy.and_then(Proxy::authorization) {
             headers.insert(header::PROXY_AUTHORIZATION, authorization.clone());
         }
         let host = HeaderValue::from_str(&url[Position::BeforeHost..Position::AfterPort]);
-        let host = host.map_err(|error| invalid(error.to_string()))?;
+        let host = host.map_err(ConnectionError::invalid)?;
         for (name, value) in [
             (header::HOST, &host),
             (header::USER_AGENT, &self.user_agent),
@@ -204,6 +201,7 @@ impl Agents {
     async fn exchange(
         &self,
         url: &Url,
+        proxy: Option<&Proxy>,
         mut request: Request<Full<Bytes>>,
     ) -> Result<(Response<Incoming>, Sender), ConnectionError> {
         let patience = self.progress_timeout;
@@ -226,7 +224,7 @@ impl Agents {
                 Err(_) => return Err(ConnectionError::Silence),
             }
         }
-        let link = self.connector.clone().connect(url).await?;
+        let link = self.connector.connect(url, proxy).await?;
         let made = http().handshake(TokioIo::new(link)).await;
         let (mut sender, connection) = made.map_err(|error| ConnectionError::of(&error))?;
         // It ends with the sender and the body. What fails is reported by them.

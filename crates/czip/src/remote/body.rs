@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::{
     agent::Receiving,
+    asked::Asked,
     counters::Tally,
     error::{ConnectionError, Lie, RemoteError},
-    server::Asked,
 };
 
 /// What is left of a body.
@@ -45,6 +45,10 @@ impl Body {
 
     pub(super) fn position(&self) -> u64 {
         self.position
+    }
+
+    pub(super) fn end(&self) -> Option<u64> {
+        self.end
     }
 
     /// Reads some bytes, at most to the body's end. 0 is the end, where none was announced.

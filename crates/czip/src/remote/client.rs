@@ -49,7 +49,7 @@ impl Client {
         })?;
         let (roots, timeout) = (options.roots.clone(), options.connect_timeout);
         let connector = Connector::new(&options.proxy, roots, timeout);
-        connector.prepare(&url)?;
+        connector.proxy(&url)?;
         let chance = options.seed;
         let chance = chance.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
         Ok(Self {

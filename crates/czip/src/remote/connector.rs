@@ -77,12 +77,7 @@ impl Connector {
         }))
     }
 
-    /// Has what it takes to connect to the server of `url`. Must come before that.
-    pub(crate) fn prepare(&self, url: &Url) -> Result<(), RemoteError> {
-        self.proxy(url).map(|_| ())
-    }
-
-    /// The same. Gives the proxy that requests for `url` go through.
+    /// The proxy that requests for `url` go through. Then there is what it takes to connect there.
     pub(super) fn proxy(&self, url: &Url) -> Result<Option<Proxy>, RemoteError> {
         let proxy = self.0.proxies.of(url)?;
         if url.scheme() == "https" || proxy.as_ref().is_some_and(Proxy::is_secure) {
@@ -100,30 +95,33 @@ impl Connector {
         Ok(())
     }
 
-    /// Connects to the server of `url`, for which it was prepared.
-    pub(super) async fn connect(self, url: &Url) -> Result<Link, ConnectionError> {
-        let connected = timeout(self.0.timeout, self.connect_patiently(url)).await;
-        connected.unwrap_or_else(|_| match self.0.proxies.of(url) {
-            Ok(Some(proxy)) => Err(failed(&proxy, &ConnectionError::TooLate)),
-            _ => Err(ConnectionError::TooLate),
+    /// Connects to the server of `url`, through the `proxy` that it has.
+    pub(super) async fn connect(
+        &self,
+        url: &Url,
+        proxy: Option<&Proxy>,
+    ) -> Result<Link, ConnectionError> {
+        let connected = timeout(self.0.timeout, self.connect_patiently(url, proxy)).await;
+        connected.unwrap_or_else(|_| {
+            let error = ConnectionError::TooLate;
+            Err(match proxy {
+                Some(proxy) => failed(proxy, &error),
+                None => error,
+            })
         })
     }
 
-    async fn connect_patiently(&self, url: &Url) -> Result<Link, ConnectionError> {
+    async fn connect_patiently(
+        &self,
+        url: &Url,
+        proxy: Option<&Proxy>,
+    ) -> Result<Link, ConnectionError> {
         let is_secure = url.scheme() == "https";
-        let invalid = |error| ConnectionError::io(io::ErrorKind::InvalidInput, error);
-        // Has been looked up before: that it cannot be used has been reported.
-        let proxy = self
-            .0
-            .proxies
-            .of(url)
-            .map_err(|error| invalid(error.to_string()))?;
-        let hop = Hop(self.clone());
         let Some(proxy) = proxy else {
-            return hop.open(server(url, None)?).await;
+            return self.open(server(url, None)?).await;
         };
-        let through = |error: &(dyn Error + 'static)| failed(&proxy, error);
-        let link = hop.open(proxy.address.clone()).await;
+        let through = |error: &(dyn Error + 'static)| failed(proxy, error);
+        let link = self.open(proxy.address.clone()).await;
         let link = link.map_err(|error| through(&error))?;
         let at = proxy.address.clone();
         let link = match proxy.kind.clone() {
@@ -133,12 +131,12 @@ impl Connector {
                 opened.map_err(|error| through(&error))?
             }
             Kind::Socks4 { .. } => {
-                let to = server(url, address_for(&proxy, url).await?)?;
+                let to = server(url, address_for(proxy, url).await?)?;
                 let opened = SocksV4::new(at, Opened::new(link)).call(to).await;
                 opened.map_err(|error| through(&error))?.into_inner()
             }
             Kind::Socks5 { user, .. } => {
-                let to = server(url, address_for(&proxy, url).await?)?;
+                let to = server(url, address_for(proxy, url).await?)?;
                 let mut socks = SocksV5::new(at, Opened::new(link));
                 if let Some((name, password)) = user {
                     socks = socks.with_auth(name, password);
@@ -153,12 +151,27 @@ impl Connector {
         }
     }
 
+    /// Connects to a server or a proxy itself, with TLS if its scheme is https.
+    async fn open(&self, to: Uri) -> Result<Link, ConnectionError> {
+        let mut tcp = self.0.tcp.clone();
+        let connected = tcp.call(to.clone()).await;
+        let link = connected.map_err(|error| match error.to_string().starts_with("dns") {
+            true => ConnectionError::name(causes(&error)),
+            false => ConnectionError::of_source(&error),
+        })?;
+        let link = Link::new(link.into_inner());
+        match to.scheme_str() == Some("https") {
+            true => self.secured(link, to.host().unwrap_or_default()).await,
+            false => Ok(link),
+        }
+    }
+
     /// Speaks TLS with `host` over `link`.
     async fn secured(&self, link: Link, host: &str) -> Result<Link, ConnectionError> {
         let tls = self.0.tls.get().ok_or(ConnectionError::NoCertificates)?;
         let host = host.trim_matches(['[', ']']);
         let name = ServerName::try_from(host.to_owned());
-        let name = name.map_err(|error| ConnectionError::io(io::ErrorKind::InvalidInput, error))?;
+        let name = name.map_err(ConnectionError::invalid)?;
         let stream = tls
             .connect(name, link)
             .await
@@ -180,15 +193,12 @@ async fn tunnel(
     url: &Url,
     authorization: Option<HeaderValue>,
 ) -> Result<Link, ConnectionError> {
-    let invalid = |error: String| ConnectionError::io(io::ErrorKind::InvalidInput, error);
     let to = server(url, None)?;
     let to = to.authority().map_or("", |authority| authority.as_str());
     let mut request = Request::new(Empty::<Bytes>::new());
     *request.method_mut() = Method::CONNECT;
-    *request.uri_mut() = to
-        .parse::<Uri>()
-        .map_err(|error| invalid(error.to_string()))?;
-    let host = HeaderValue::from_str(to).map_err(|error| invalid(error.to_string()))?;
+    *request.uri_mut() = to.parse::<Uri>().map_err(ConnectionError::invalid)?;
+    let host = HeaderValue::from_str(to).map_err(ConnectionError::invalid)?;
     request.headers_mut().insert(header::HOST, host);
     if let Some(authorization) = authorization {
         (request.headers_mut()).insert(header::PROXY_AUTHORIZATION, authorization);
@@ -235,30 +245,8 @@ fn server(url: &Url, address: Option<IpAddr>) -> Result<Uri, ConnectionError> {
     };
     let port = url.port_or_known_default().unwrap_or_default();
     let to = format!("{}://{host}:{port}/", url.scheme()).parse();
-    to.map_err(|error| ConnectionError::io(io::ErrorKind::InvalidInput, error))
+    to.map_err(ConnectionError::invalid)
 }
-
-/// Connects to a server or a proxy itself, with TLS if its scheme is https.
-struct Hop(Connector);
-
-impl Hop {
-    async fn open(self, to: Uri) -> Result<Link, ConnectionError> {
-        let is_secure = to.scheme_str() == Some("https");
-        let mut tcp = self.0.0.tcp.clone();
-        let connected = tcp.call(to.clone()).await;
-        let link = connected.map_err(|error| match error.to_string().starts_with("dns") {
-            true => ConnectionError::name(causes(&error)),
-            false => ConnectionError::of_source(&error),
-        })?;
-        let link = Link::new(link.into_inner());
-        match is_secure {
-            true => self.0.secured(link, to.host().unwrap_or_default()).await,
-            false => Ok(link),
-        }
-    }
-}
-
-type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, ConnectionError>> + Send>>;
 
 /// A connection to a proxy that is there already.
 struct Opened(Option<TokioIo<Link>>);
@@ -291,7 +279,7 @@ impl Service<Uri> for Opened {
 impl Service<Uri> for Connector {
     type Response = TokioIo<Link>;
     type Error = ConnectionError;
-    type Future = Connecting<Self::Response>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
@@ -300,8 +288,7 @@ impl Service<Uri> for Connector {
     fn call(&mut self, to: Uri) -> Self::Future {
         let connector = self.clone();
         Box::pin(async move {
-            let connecting = Hop(connector.clone()).open(to);
-            let connected = timeout(connector.0.timeout, connecting).await;
+            let connected = timeout(connector.0.timeout, connector.open(to)).await;
             connected
                 .unwrap_or(Err(ConnectionError::TooLate))
                 .map(TokioIo::new)

@@ -331,6 +331,11 @@ impl ConnectionError {
         Self::Io { kind, why }
     }
 
+    /// What was to be sent cannot be.
+    pub(super) fn invalid(why: impl ToString) -> Self {
+        Self::io(io::ErrorKind::InvalidInput, why)
+    }
+
     pub(super) fn of_io(error: io::Error) -> Self {
         Self::io(error.kind(), error)
     }

@@ -43,10 +43,8 @@ pub struct Host {
 /// What is left of a thing that comes.
 pub struct HostBody {
     body: Body,
-    announced: Option<u64>,
     begun: Instant,
     patience: Duration,
-    read_bytes: u64,
 }
 
 impl Host {
@@ -147,10 +145,8 @@ impl Host {
         let tally = self.client.tally.clone();
         Ok(Some(HostBody {
             body: Body::new(answer.body, tally, shown(url), 0, announced),
-            announced,
             begun: Instant::now(),
             patience: self.client.options.progress_timeout,
-            read_bytes: 0,
         }))
     }
 }
@@ -167,7 +163,7 @@ impl fmt::Debug for HostBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HostBody")
             .field("url", &self.body.url())
-            .field("read_bytes", &self.read_bytes)
+            .field("read_bytes", &self.body.position())
             .finish_non_exhaustive()
     }
 }
@@ -176,13 +172,13 @@ impl HostBody {
     /// Reads some bytes. 0 is the end.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, RemoteError> {
         let read = self.body.read(buffer)?;
-        self.read_bytes += read as u64;
+        let bytes = self.body.position();
         let taken = self.begun.elapsed();
-        let worth = Duration::from_secs(self.read_bytes / BYTES_PER_SECOND_MIN);
+        let worth = Duration::from_secs(bytes / BYTES_PER_SECOND_MIN);
         if taken > self.patience + worth {
             return Err(RemoteError::Slow {
                 url: self.body.url().to_owned(),
-                bytes: self.read_bytes,
+                bytes,
                 taken,
             });
         }
@@ -197,7 +193,7 @@ impl HostBody {
                 0 => {
                     return Err(RemoteError::Truncated {
                         url: self.body.url().to_owned(),
-                        at: self.read_bytes,
+                        at: self.body.position(),
                         missing: (buffer.len() - filled) as u64,
                     });
                 }
@@ -212,7 +208,7 @@ impl HostBody {
     /// # Errors
     /// If it does not come, or too slowly.
     pub fn read_all(mut self, bytes_max: u64) -> Result<Option<Vec<u8>>, RemoteError> {
-        if self.announced.is_some_and(|bytes| bytes > bytes_max) {
+        if self.body.end().is_some_and(|bytes| bytes > bytes_max) {
             return Ok(None);
         }
         let mut all = Vec::new();
@@ -226,7 +222,7 @@ impl HostBody {
                 return Ok(None);
             }
         }
-        match self.announced {
+        match self.body.end() {
             // Its end is seen, so that its connection is used again.
             Some(_) => self.body.finish().map(|()| Some(all)),
             None => Ok(Some(all)),
@@ -235,8 +231,8 @@ impl HostBody {
 
     /// Whether nothing follows.
     pub(crate) fn ends(mut self) -> Result<bool, RemoteError> {
-        match self.announced {
-            Some(bytes) if bytes != self.read_bytes => Ok(false),
+        match self.body.end() {
+            Some(bytes) if bytes != self.body.position() => Ok(false),
             Some(_) => self.body.finish().map(|()| true),
             None => Ok(self.read(&mut [0])? == 0),
         }

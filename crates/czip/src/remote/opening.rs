@@ -4,10 +4,11 @@ use std::thread;
 
 use super::{
     Remote,
+    asked::Asked,
     body::Body,
     error::RemoteError,
     part::Part,
-    server::{Answer, Asked, Server},
+    server::{Answer, Server},
     whole::Whole,
 };
 

@@ -4,10 +4,11 @@ use std::{ops::Range, sync::Arc, time::Duration};
 
 use super::{
     agent::Agents,
+    asked::Asked,
     attempts::Attempts,
     body::Body,
     error::RemoteError,
-    server::{Answer, Asked, Server},
+    server::{Answer, Server},
 };
 
 /// What is left of a range.

@@ -5,7 +5,6 @@
 //! and where redirects led to.
 
 use std::{
-    fmt,
     ops::Range,
     sync::{Arc, Mutex},
 };
@@ -19,6 +18,7 @@ use url::Url;
 use super::{
     address::{parse, shown},
     agent::{self, Agents},
+    asked::Asked,
     attempts::Attempts,
     body::Body,
     client::Client,
@@ -28,19 +28,6 @@ use super::{
     options::RemoteOptions,
     validator::Validator,
 };
-
-/// What to ask for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// These bytes. The file has them.
-    Bytes(Range<u64>),
-    /// So many bytes, at least one, or all if the file has fewer.
-    First(u64),
-    /// The last byte.
-    Last,
-    /// The file.
-    All,
-}
 
 /// What came.
 pub(super) enum Answer {
@@ -421,17 +408,5 @@ fn part(asked: &Asked, headers: &HeaderMap) -> Result<(Range<u64>, Option<u64>),
     match is_right {
         true => Ok((range, total)),
         false => Err(Lie::OtherRange { said }),
-    }
-}
-
-impl fmt::Display for Asked {
-    /// As the value of a `Range` header.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bytes(range) => write!(f, "bytes={}-{}", range.start, range.end - 1),
-            Self::First(bytes) => write!(f, "bytes=0-{}", bytes - 1),
-            Self::Last => write!(f, "bytes=-1"),
-            Self::All => write!(f, "all of it"),
-        }
     }
 }

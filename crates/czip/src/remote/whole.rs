@@ -6,10 +6,11 @@
 use std::thread;
 
 use super::{
+    asked::Asked,
     attempts::Attempts,
     body::Body,
     error::RemoteError,
-    server::{Answer, Asked, Server},
+    server::{Answer, Server},
 };
 
 const SCRATCH_BYTES: usize = 64 << 10;

@@ -278,9 +278,8 @@ impl ChunkCache {
         let mut guards = vec![guard];
         for pair in units.windows(2) {
             let (one, next) = (&pair[0].frame, &pair[1].frame);
-            let next_end = next.offset + u64::from(next.stored_bytes);
-            let is_next = one.offset + u64::from(one.stored_bytes) == next.offset
-                && next_end - first.frame.offset <= READ_BYTES
+            let is_next = one.range().end == next.offset
+                && next.range().end - first.frame.offset <= READ_BYTES
                 && first.frame.base.is_none()
                 && next.base.is_none();
             if !is_next {

@@ -69,11 +69,15 @@ impl Coding {
     }
 }
 
-/// `q=0.5` in thousandths.
-fn weight(parameter: &str) -> Option<u16> {
+/// What `q=0.5` says, in thousandths; one that cannot be read is 0. None if the parameter is another.
+pub(super) fn weight(parameter: &str) -> Option<u16> {
     let value = parameter
         .strip_prefix("q=")
         .or_else(|| parameter.strip_prefix("Q="))?;
+    Some(thousandths(value).unwrap_or(0))
+}
+
+fn thousandths(value: &str) -> Option<u16> {
     let (whole, fraction) = value.split_once('.').unwrap_or((value, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde::Serialize;
 
-use super::tree::Listed;
+use super::{encoding::weight, tree::Listed};
 
 /// What stays as it is in a link.
 const NAME: &AsciiSet = &NON_ALPHANUMERIC
@@ -50,13 +50,7 @@ pub(super) fn is_json_wanted(accepts: &[&str]) -> bool {
         let Some(media_type) = parts.next() else {
             continue;
         };
-        let weight = parts.find_map(|part| {
-            let (name, value) = part.split_once('=')?;
-            name.trim()
-                .eq_ignore_ascii_case("q")
-                .then(|| thousandths(value.trim()))
-        });
-        let weight = weight.unwrap_or(1000);
+        let weight = parts.find_map(weight).unwrap_or(1000);
         if media_type.eq_ignore_ascii_case("application/json") {
             json = json.max(weight);
         }
@@ -72,13 +66,6 @@ pub(super) fn is_json_wanted(accepts: &[&str]) -> bool {
         }
     }
     json > 0 && json >= html.1
-}
-
-/// A weight such as 0.25; what is none counts as 0.
-fn thousandths(weight: &str) -> u16 {
-    let weight: f32 = weight.parse().unwrap_or(0.0);
-    // NaN becomes 0.
-    (weight.clamp(0.0, 1.0) * 1000.0) as u16
 }
 
 /// An array of objects.

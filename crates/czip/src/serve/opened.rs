@@ -174,8 +174,7 @@ impl Opened {
             }
             for number in numbers {
                 let frame = self.archive.frame_row(stream, number)?;
-                let frame_end = frame.offset + u64::from(frame.stored_bytes);
-                if frame.offset < end && frame_end > begin {
+                if frame.offset < end && frame.range().end > begin {
                     found.push((stream, number, frame));
                 }
             }

@@ -297,7 +297,7 @@ impl Plan {
         // Where they are too many, it is a file as any other.
         let frames = opened.frames_in(begin..end, PIECES_MAX)?;
         for (stream, number, frame) in frames.unwrap_or_default() {
-            let frame_end = frame.offset + u64::from(frame.stored_bytes);
+            let frame_end = frame.range().end;
             // Frames of a hostile archive may lie on each other: the first one counts.
             let from = frame.offset.max(at);
             let to = frame_end.min(end);

@@ -53,6 +53,8 @@ fn a_file_that_changes_meanwhile_is_fetched_as_it_is_then() {
         bytes: archive_of(&release(number), &creating(Profile::Shared), false),
         etag,
     };
+    let whole = Place::new().get(&serve(version(2, "").bytes), &options());
+    let all = whole.expect("a file").from_server;
     for at in 1..5 {
         let versions = vec![version(1, "\"first\""), version(2, "\"second\"")];
         let (server, _) = changing_server(versions, at);
@@ -62,6 +64,9 @@ fn a_file_that_changes_meanwhile_is_fetched_as_it_is_then() {
         let report = place.get(&server, &options).expect("a file");
         place.assert_is(&release(2));
         assert_eq!(report.changes, 1, "{at}");
+        let (before, then) = (report.from_earlier, report.from_server);
+        let counted = (before.chunks + then.chunks, before.bytes + then.bytes);
+        assert_eq!(counted, (all.chunks, all.bytes), "{at}: each counts once");
     }
 }
 

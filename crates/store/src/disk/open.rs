@@ -16,7 +16,7 @@ use super::{
 use crate::{
     DiskBytes, StoreError,
     folder::Folder,
-    format::{self, FORMAT_FILE_NEW, Format, error_at},
+    format::{self, FORMAT_FILE_NEW, Format, error_at, list},
     history::{History, RECIPES_AT, Segment},
     index::{Batch, ChunkAt, NUMBER_END},
     layout::{
@@ -206,10 +206,6 @@ fn settle_format(folder: &dyn Folder, config: &StoreConfig) -> Result<(), StoreE
         size_bytes: config.size_bytes,
     };
     format::write(folder, format)
-}
-
-pub(super) fn list(folder: &dyn Folder) -> Result<Vec<(String, u64)>, StoreError> {
-    folder.list().map_err(error_at(folder, "list", ""))
 }
 
 /// The numbers of the segments that have an index, in order. Files of others are removed if they

@@ -2,8 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-use super::open::list;
-use crate::{StoreError, folder::Folder};
+use crate::{StoreError, folder::Folder, format::list};
 
 /// What there is on the disk of a store, as bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,7 +34,7 @@ use crate::{
     serve::{
         ServeError,
         body::AnswerBody,
-        resource::{Answer, whole},
+        resource::{Answer, values, whole},
     },
 };
 
@@ -147,9 +147,8 @@ impl Client {
 
     /// Passes a request, and gives the origin's answer, or says why there is none.
     pub(super) async fn pass(&self, client: SocketAddr, head: &Parts, body: Incoming) -> Answer {
-        let vias = head.headers.get_all(header::VIA).iter();
-        let ours = vias.filter_map(|via| via.to_str().ok());
-        if ours.map(|via| via.matches(VIA).count()).sum::<usize>() >= VIAS_MAX {
+        let vias = values(&head.headers, header::VIA).into_iter();
+        if vias.map(|via| via.matches(VIA).count()).sum::<usize>() >= VIAS_MAX {
             return refusal(
                 StatusCode::LOOP_DETECTED,
                 "the origin leads back to this proxy",
@@ -259,10 +258,8 @@ impl Client {
 
 /// Headers without those that concern one connection.
 fn end_to_end(headers: &HeaderMap) -> HeaderMap {
-    let named: Vec<String> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
+    let named: Vec<String> = values(headers, header::CONNECTION)
+        .into_iter()
         .flat_map(|value| value.split(','))
         .map(|name| name.trim().to_ascii_lowercase())
         .collect();

@@ -265,11 +265,8 @@ impl Supply {
         archive: &OriginArchive,
         rows: &HashMap<u64, StoredFrame>,
     ) -> Result<HashMap<u64, Vec<u8>>, ReadError> {
-        let range = |frame: &StoredFrame| -> Range<u64> {
-            frame.offset..frame.offset + u64::from(frame.stored_bytes)
-        };
         let mut arriving: Vec<(u64, Range<u64>, Vec<u8>)> = (rows.iter())
-            .map(|(&number, frame)| (number, range(frame), vec![0; frame.stored_bytes as usize]))
+            .map(|(&number, frame)| (number, frame.range(), vec![0; frame.stored_bytes as usize]))
             .collect();
         arriving.sort_unstable_by_key(|(number, range, _)| (range.start, *number));
         let limit = archive.stored_frame_bytes_max();
