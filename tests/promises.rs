@@ -36,6 +36,14 @@ use tokio::runtime::Runtime;
 
 const CACHE_BYTES: u64 = 1 << 20;
 
+fn hello(instance: u64, lane: u32) -> Hello {
+    Hello {
+        send_cache_bytes: CACHE_BYTES,
+        receive_cache_bytes: CACHE_BYTES,
+        ..Hello::of_lane(instance, None, lane)
+    }
+}
+
 /// Peers with keys of their own, and the far end that takes them.
 struct Peers {
     // A failed test shows its log, which lies in the site's folder.
@@ -77,19 +85,25 @@ impl Peers {
 
     /// A lane of `peer` whose hello names this instance.
     fn lane(&self, peer: usize, instance: u64, number: u32) -> FakeLane {
-        self.lane_and_answer(peer, instance, number).0
+        let mut lane = self.connect(peer);
+        let greeting = lane.greet_with(hello(instance, number));
+        self.runtime.block_on(greeting).expect("an answer");
+        lane
     }
 
-    /// The same, and the far end's hello.
-    fn lane_and_answer(&self, peer: usize, instance: u64, number: u32) -> (FakeLane, Hello) {
+    /// The far end's hello to one of `peer` that names this instance.
+    fn answer(&self, peer: usize, instance: u64) -> Hello {
         let mut lane = self.connect(peer);
-        let hello = Hello {
-            send_cache_bytes: CACHE_BYTES,
-            receive_cache_bytes: CACHE_BYTES,
-            ..Hello::of_lane(instance, None, number)
-        };
-        let greeted = self.runtime.block_on(lane.greet_with(hello));
-        (lane, greeted.expect("an answer"))
+        let mut asked = Vec::new();
+        hello(instance, 0).write(&mut asked);
+        self.send(&mut lane, &asked);
+        let mut answer = Vec::new();
+        loop {
+            answer.extend(self.runtime.block_on(lane.receive(1)));
+            if let Some((hello, _)) = Hello::read(&answer).expect("a hello") {
+                return hello;
+            }
+        }
     }
 
     fn send(&self, lane: &mut FakeLane, frames: &[u8]) {
@@ -234,11 +248,13 @@ fn a_peer_cannot_refer_to_what_another_sent() {
 #[test]
 fn hashes_have_a_key_that_no_peer_knows_before() {
     let peers = Peers::new(2, &[]);
-    let (_first, one) = peers.lane_and_answer(0, 77, 0);
-    let (_second, another) = peers.lane_and_answer(1, 77, 0);
-    let other_far = Peers::new(1, &[]);
-    let (_third, of_another_process) = other_far.lane_and_answer(0, 77, 0);
-    let mut numbers = [one, another, of_another_process].map(|hello| hello.instance);
+    let another_process = Peers::new(1, &[]);
+    let answers = [
+        peers.answer(0, 77),
+        peers.answer(1, 77),
+        another_process.answer(0, 77),
+    ];
+    let mut numbers = answers.map(|hello| hello.instance);
     numbers.sort_unstable();
     // Of random numbers none is near another, or small.
     assert!(numbers[0] > u64::from(u32::MAX), "{numbers:?}");
