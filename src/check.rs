@@ -130,7 +130,7 @@ fn report(place: &Place, peer: &Peer, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An error on its way to standard error. Who reads JSON finds it there as well.
+/// Prints the error as JSON too, if JSON is asked for; the caller reports it on standard error.
 fn failed(error: anyhow::Error, json: bool) -> anyhow::Error {
     if json {
         let text = serde_json::json!({ "error": crate::in_words(&error) });

@@ -500,7 +500,7 @@ impl Report {
     }
 }
 
-/// What came from where, if something did.
+/// One line per source that provided something.
 fn from(
     (one, many): (&str, &str),
     all: [(&'static str, u64, u64); 5],

@@ -116,7 +116,8 @@ pub async fn run(
             LaneEnd::Lane(signals.fault().unwrap_or(LaneFault::TransportClosed))
         }
     };
-    // A peer that got damaged bytes says so in its last record; that it closed may be known before.
+    // A peer that received damaged bytes reports it in its last record. This end may learn earlier
+    // that the lane closed.
     let said = match end {
         LaneEnd::Io(_) | LaneEnd::Lane(LaneFault::ClosedByPeer) => {
             timeout(LAST_WORDS, damage_said(&mut reader)).await

@@ -191,7 +191,7 @@ pub struct GetReport {
     pub table: Transfer,
     /// Frames.
     pub frames: Transfer,
-    /// Chunks that an earlier get of the same file had brought, or this one before it began anew.
+    /// Chunks of an earlier download of the same file, or of this one before the file changed.
     pub from_earlier: ChunkCount,
     /// Chunks that seeds had.
     pub from_seeds: ChunkCount,
@@ -227,8 +227,8 @@ pub struct GetReport {
 }
 
 impl GetReport {
-    /// What is asked and sent adds up over all attempts. What an attempt found here, or brought, is found
-    /// again by the next one.
+    /// Requests and transfers add up over all attempts. Chunks are counted again, since the next attempt
+    /// finds those of this one.
     pub(super) fn begin_anew(&mut self) {
         *self = Self {
             header: self.header,

@@ -156,7 +156,7 @@ impl Drop for InLine {
     }
 }
 
-/// Apart from [`serve`], which is generic: so whoever calls that does not compile all this again.
+/// Not part of [`serve`], which is generic: each of its callers would compile all this again.
 fn spawn_conversation(
     shared: &Arc<Shared>,
     connection: TcpStream,
