@@ -8,6 +8,7 @@
 use core::time::Duration;
 
 use crate::{
+    fault::Violation,
     limits::{CREDIT_BYTES_INITIAL, CREDIT_BYTES_MAX},
     moment::Moment,
     planted::Bug,
@@ -37,10 +38,6 @@ pub(crate) struct ReceiveCredit {
     window_began: Moment,
     taken_in_window_bytes: u64,
 }
-
-/// More bytes than were granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CreditExceeded;
 
 impl CreditPool {
     pub(crate) fn new(free_bytes: u64) -> Self {
@@ -92,12 +89,12 @@ impl ReceiveCredit {
         more
     }
 
-    pub(crate) fn received(&mut self, bytes: usize) -> Result<(), CreditExceeded> {
+    pub(crate) fn received(&mut self, bytes: usize) -> Result<(), Violation> {
         let bytes = bytes as u64;
         self.granted_bytes = self
             .granted_bytes
             .checked_sub(bytes)
-            .ok_or(CreditExceeded)?;
+            .ok_or(Violation::BlockBeyondCredit)?;
         self.held_bytes += bytes;
         Ok(())
     }
@@ -153,7 +150,7 @@ mod tests {
     fn more_than_was_granted_is_refused() {
         let mut credit = ReceiveCredit::new(Moment::default());
         assert_eq!(credit.received(CREDIT_BYTES_INITIAL as usize), Ok(()));
-        assert_eq!(credit.received(1), Err(CreditExceeded));
+        assert_eq!(credit.received(1), Err(Violation::BlockBeyondCredit));
     }
 
     #[test]

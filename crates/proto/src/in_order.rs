@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::fault::Violation;
 use crate::limits::FLOW_BYTES_MAX;
 
 /// Bytes that came, those that can be taken and those that are early.
@@ -18,10 +19,6 @@ pub(crate) struct InOrder {
     /// What came early, by offset: runs that are disjoint, never adjacent, and beyond `end`.
     early: BTreeMap<u64, VecDeque<u8>>,
 }
-
-/// Bytes that came before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Misplaced;
 
 impl InOrder {
     /// The offset up to which all has come.
@@ -50,18 +47,18 @@ impl InOrder {
     }
 
     /// Whether `len` bytes at `offset` are the next ones; otherwise they are early.
-    pub(crate) fn is_next(&self, offset: u64, len: usize) -> Result<bool, Misplaced> {
+    pub(crate) fn is_next(&self, offset: u64, len: usize) -> Result<bool, Violation> {
         let end = offset
             .checked_add(len as u64)
             .filter(|&end| end <= FLOW_BYTES_MAX)
-            .ok_or(Misplaced)?;
+            .ok_or(Violation::BlockAtWrongOffset)?;
         let next = self.early.range(offset..).next();
         let before = self.run_before(offset);
         if offset < self.end
             || before.is_some_and(|(_, end)| end > offset)
             || next.is_some_and(|(&start, _)| start < end)
         {
-            return Err(Misplaced);
+            return Err(Violation::BlockAtWrongOffset);
         }
         Ok(offset == self.end)
     }
@@ -118,7 +115,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn put(order: &mut InOrder, offset: u64, bytes: &[u8]) -> Result<(), Misplaced> {
+    fn put(order: &mut InOrder, offset: u64, bytes: &[u8]) -> Result<(), Violation> {
         if order.is_next(offset, bytes.len())? {
             order.next().extend_from_slice(bytes);
             order.appended(bytes.len());
@@ -143,7 +140,11 @@ mod tests {
             (u64::MAX, b"zz"),
             (FLOW_BYTES_MAX, b"z"),
         ] {
-            assert_eq!(put(&mut order, offset, bytes), Err(Misplaced), "{offset}");
+            assert_eq!(
+                put(&mut order, offset, bytes),
+                Err(Violation::BlockAtWrongOffset),
+                "{offset}"
+            );
         }
         assert_eq!((order.end(), order.early_runs()), (2, 1));
         assert_eq!(put(&mut order, 2, b"cd"), Ok(()));

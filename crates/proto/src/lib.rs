@@ -8,6 +8,7 @@
 //! ```text
 //! hello, frame        what lanes carry
 //! link                lanes and flows of one link, at one end
+//! fault               what can end a lane or a link
 //! by_receiver         predictions: sender and receiver, offers, learning
 //! by_sender           the mirrored cache: sender and receiver, books, second stage
 //! flow, in_order      one flow, and its bytes from several lanes
@@ -31,6 +32,7 @@ mod by_sender;
 pub mod counters;
 mod credit;
 pub mod effort;
+mod fault;
 mod flow;
 mod in_order;
 pub mod limits;
@@ -41,9 +43,9 @@ pub mod planted;
 pub mod targets;
 mod traffic;
 
-pub use by_sender::receiver::CacheViolation;
+pub use fault::{CacheViolation, Fault, LaneFault, LinkFault, Violation};
 pub use frame::{FlowId, LaneId};
-pub use link::{Event, Fault, LaneFault, Link, LinkConfig, LinkFault, ResetReason, Role};
+pub use link::{Event, Link, LinkConfig, ResetReason, Role};
 pub use mode::Mode;
 pub use moment::Moment;
 pub use traffic::{Exclusion, TrafficClass};

@@ -34,6 +34,7 @@ use super::{
 };
 use crate::{
     counters::PredictionCounters,
+    fault::Violation,
     frame::{Offer, OfferFrame},
     limits::{
         FALSE_HASH_BYTES_MAX, HOLD_AFTER_LAST, HOLD_MAX, OFFERS_FLOW_MAX, VAIN_SEARCH_BYTES_MAX,
@@ -154,10 +155,6 @@ impl Waiting<'_> {
     }
 }
 
-/// A frame of offers that cannot be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ImpossibleOffers;
-
 impl Expectations {
     pub(crate) fn new(terms: OfferTerms, key: OfferKey) -> Self {
         Self {
@@ -196,10 +193,10 @@ impl Expectations {
     }
 
     /// Takes a frame of offers; says whether any were withdrawn.
-    pub(crate) fn offered(&mut self, frame: &OfferFrame<'_>) -> Result<bool, ImpossibleOffers> {
+    pub(crate) fn offered(&mut self, frame: &OfferFrame<'_>) -> Result<bool, Violation> {
         let end = self.first + self.offers.len() as u64;
         if frame.withdrawn_below > end {
-            return Err(ImpossibleOffers);
+            return Err(Violation::InvalidOffers);
         }
         let is_news = frame.withdrawn_below > self.withdrawn_below;
         self.withdrawn_below = self.withdrawn_below.max(frame.withdrawn_below);
@@ -214,7 +211,7 @@ impl Expectations {
         let mut start = frame.start;
         for offer in frame.offers.iter() {
             if self.offers.len() >= OFFERS_FLOW_MAX {
-                return Err(ImpossibleOffers);
+                return Err(Violation::InvalidOffers);
             }
             let number = self.first + self.offers.len() as u64;
             let unmoved = start.map(|start| self.alignment.add(start, number));

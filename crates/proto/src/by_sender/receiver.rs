@@ -12,9 +12,10 @@ use refrain_codec::{
 };
 
 use super::check_seed;
-use super::second_stage::{BadStream, Decompressor, StreamKind};
+use super::second_stage::{Decompressor, StreamKind};
 use crate::{
     counters::LayerCounters,
+    fault::{CacheViolation, Fault, Violation},
     frame::{BlockFrame, LaneId, Stream},
     limits::{OUTSTANDING_BLOCKS_MAX, TOKEN_BYTES_MAX},
     planted::Bug,
@@ -36,32 +37,6 @@ struct ReceiveLane {
     literals: Decompressor,
     blocks_applied: u64,
     logged_end: LogPosition,
-}
-
-/// Why a block was not applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rejected {
-    /// The lane's bytes are damaged: the lane dies.
-    Lane(&'static str),
-    /// The caches disagree: the link dies.
-    Cache(CacheViolation),
-}
-
-/// How a block contradicted the mirrored cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CacheViolation {
-    /// The decoder refused it.
-    #[error("{0}")]
-    Decode(#[from] DecodeError),
-    /// It was to be written where the log holds bytes that are still needed.
-    #[error("a block at position {at} would overwrite bytes that are still in use")]
-    Overlap {
-        /// The block's position.
-        at: u64,
-    },
-    /// A count of applied blocks that cannot be.
-    #[error("the peer acknowledged blocks that were never sent")]
-    ImpossibleCount,
 }
 
 impl Receiver {
@@ -108,11 +83,11 @@ impl Receiver {
         cursor: &mut SourceCursor,
         plain: &mut Vec<u8>,
         counters: &mut LayerCounters,
-    ) -> Result<(), Rejected> {
+    ) -> Result<(), Fault> {
         let lane = self
             .lanes
             .get_mut(&lane)
-            .ok_or(Rejected::Lane("a block on a closed lane"))?;
+            .ok_or(Violation::BlockOnClosedLane)?;
         let at = block
             .position_step
             .map(|step| LogPosition(lane.logged_end.0.wrapping_add(step as u64)));
@@ -122,24 +97,22 @@ impl Receiver {
         let stream_bytes = tokens.len() + literals.len();
         match at {
             Some(at) => {
-                let no_log = Rejected::Lane("a block for a log that is not kept");
+                let no_log = Violation::BlockForMissingLog;
                 let decoder = self.decoder.as_mut().ok_or(no_log)?;
                 self.written.admit(at, block.len, self.geometry)?;
                 let BlockFrame { len, check, .. } = *block;
-                let decoded = decoder
-                    .decode(
-                        Block {
-                            number: seed,
-                            at,
-                            len,
-                            tokens,
-                            literals,
-                            check,
-                        },
-                        cursor,
-                        plain,
-                    )
-                    .map_err(|error| Rejected::Cache(error.into()));
+                let decoded = decoder.decode(
+                    Block {
+                        number: seed,
+                        at,
+                        len,
+                        tokens,
+                        literals,
+                        check,
+                    },
+                    cursor,
+                    plain,
+                );
                 match decoded {
                     Err(_) if Bug::UncheckedReferences.is_planted() => {
                         plain.resize(plain.len() + block.len, 0);
@@ -150,10 +123,10 @@ impl Receiver {
             }
             None => {
                 if !tokens.is_empty() || literals.len() != block.len {
-                    return Err(Rejected::Lane("a bypassed block with references"));
+                    return Err(Violation::BypassedBlockWithReferences.into());
                 }
                 if check_on(self.backend, seed, literals) != block.check {
-                    return Err(Rejected::Cache(DecodeError::CheckMismatch.into()));
+                    return Err(DecodeError::CheckMismatch.into());
                 }
                 plain.extend_from_slice(literals);
             }
@@ -202,14 +175,12 @@ impl Decompressor {
         &'a mut self,
         stream: Stream<'a>,
         bytes_max: usize,
-    ) -> Result<&'a [u8], Rejected> {
+    ) -> Result<&'a [u8], Violation> {
         if stream.compressed {
-            return self
-                .decompress(stream.bytes, bytes_max)
-                .map_err(|BadStream| Rejected::Lane("a damaged second stage"));
+            return self.decompress(stream.bytes, bytes_max);
         }
         if stream.bytes.len() > bytes_max {
-            return Err(Rejected::Lane("a stream longer than its block"));
+            return Err(Violation::StreamLongerThanBlock);
         }
         Ok(stream.bytes)
     }
@@ -217,24 +188,14 @@ impl Decompressor {
 
 /// Which positions were written, as far back as a block may still come.
 trait Admit {
-    fn admit(
-        &mut self,
-        at: LogPosition,
-        len: usize,
-        geometry: CacheGeometry,
-    ) -> Result<(), Rejected>;
+    fn admit(&mut self, at: LogPosition, len: usize, geometry: CacheGeometry) -> Result<(), Fault>;
 }
 
 impl Admit for BTreeMap<u64, u64> {
     /// A sender never has more than a window unacknowledged, so a block lies at most a
     /// window before the furthest one, and never where another was written.
-    fn admit(
-        &mut self,
-        at: LogPosition,
-        len: usize,
-        geometry: CacheGeometry,
-    ) -> Result<(), Rejected> {
-        let overlap = Rejected::Cache(CacheViolation::Overlap { at: at.0 });
+    fn admit(&mut self, at: LogPosition, len: usize, geometry: CacheGeometry) -> Result<(), Fault> {
+        let overlap = CacheViolation::Overlap { at: at.0 };
         let start = at.0;
         let end = start.checked_add(len as u64).ok_or(overlap)?;
         let furthest = self.last_key_value().map_or(0, |(_, &end)| end);
@@ -249,7 +210,7 @@ impl Admit for BTreeMap<u64, u64> {
             || after.is_some_and(|after| after < end)
             || self.len() > OUTSTANDING_BLOCKS_MAX
         {
-            return Err(overlap);
+            return Err(overlap.into());
         }
         let mut run = start..end;
         if let Some(before) = before.filter(|before| before.end == start) {

@@ -10,6 +10,7 @@ use zstd_safe::{
 };
 
 use crate::{
+    fault::Violation,
     limits::{SECOND_STAGE_WINDOW_LOG, TOKEN_STAGE_WINDOW_LOG},
     planted::Bug,
 };
@@ -48,11 +49,6 @@ pub(crate) struct Decompressor {
     context: Option<DCtx<'static>>,
     out: Vec<u8>,
 }
-
-/// Bytes that do not continue the stream, or that unpack to more than their block may
-/// hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BadStream;
 
 impl Compressor {
     pub(crate) fn new(kind: StreamKind, level: i32) -> Self {
@@ -158,7 +154,7 @@ impl Decompressor {
         &mut self,
         packed: &[u8],
         bytes_max: usize,
-    ) -> Result<&[u8], BadStream> {
+    ) -> Result<&[u8], Violation> {
         let is_unbounded = Bug::UnboundedStage.is_planted();
         let bytes_max = if is_unbounded { 64 << 20 } else { bytes_max };
         let kind = self.kind;
@@ -175,22 +171,22 @@ impl Decompressor {
         loop {
             let (consumed, written) = (input.pos(), self.out.len());
             if written > bytes_max {
-                return Err(BadStream);
+                return Err(Violation::DamagedSecondStage);
             }
             let mut output = OutBuffer::around_pos(&mut self.out, written);
             context
                 .decompress_stream(&mut output, &mut input)
-                .map_err(|_| BadStream)?;
+                .map_err(|_| Violation::DamagedSecondStage)?;
             let full = self.out.len() == self.out.capacity();
             if input.pos() == packed.len() && !full {
                 return if self.out.len() > bytes_max {
-                    Err(BadStream)
+                    Err(Violation::DamagedSecondStage)
                 } else {
                     Ok(&self.out)
                 };
             }
             if input.pos() == consumed && self.out.len() == written {
-                return Err(BadStream);
+                return Err(Violation::DamagedSecondStage);
             }
         }
     }
@@ -270,7 +266,10 @@ mod tests {
             .compress(&vec![0; 1 << 20])
             .expect("long enough")
             .to_vec();
-        assert_eq!(far.decompress(&packed, 1000), Err(BadStream));
+        assert_eq!(
+            far.decompress(&packed, 1000),
+            Err(Violation::DamagedSecondStage)
+        );
     }
 
     #[test]

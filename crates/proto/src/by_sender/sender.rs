@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     counters::LayerCounters,
+    fault::Violation,
     flow::Strand,
     frame::{BlockFrame, FlowId, LaneId, Stream},
     limits::OUTSTANDING_BLOCKS_MAX,
@@ -97,10 +98,6 @@ pub(crate) struct Sent {
     /// Where the longest region's bytes lie.
     pub(crate) longest_source: Option<LogPosition>,
 }
-
-/// An acknowledgement that cannot be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ImpossibleCount;
 
 impl Sender {
     pub(crate) fn new(config: Option<EncoderConfig>, backend: Backend, level: i32) -> Self {
@@ -277,15 +274,15 @@ impl Sender {
         lane: LaneId,
         blocks: u64,
         targets: &mut TargetCounts,
-    ) -> Result<bool, ImpossibleCount> {
+    ) -> Result<bool, Violation> {
         let Some(lane) = self.lanes.get_mut(&lane) else {
             return Ok(false);
         };
         let news = blocks
             .checked_sub(lane.blocks_acked)
-            .ok_or(ImpossibleCount)?;
+            .ok_or(Violation::AcknowledgedUnsentBlock)?;
         if news > lane.outstanding.len() as u64 {
-            return Err(ImpossibleCount);
+            return Err(Violation::AcknowledgedUnsentBlock);
         }
         for block in lane.outstanding.drain(..news as usize) {
             self.outstanding_blocks -= 1;
@@ -317,7 +314,7 @@ impl Sender {
         lane: LaneId,
         blocks: u64,
         targets: &mut TargetCounts,
-    ) -> Result<(), ImpossibleCount> {
+    ) -> Result<(), Violation> {
         self.acknowledged(lane, blocks, targets)?;
         if let Some(lane) = self.lanes.remove(&lane) {
             for block in lane.outstanding {

@@ -1,13 +1,14 @@
 //! The other end's predictions: what it offers of the flows that this end sends on, and what is
 //! confirmed of them.
 
-use super::{Fault, LaneFault, Link, predictions::is_at_home};
+use super::{Link, predictions::is_at_home};
 use crate::{
     by_receiver::{
         sender::{Expectations, Step, Waiting},
         terms::RunDigest,
     },
     by_sender::sender::{Counted, Outstanding},
+    fault::{Fault, Violation},
     flow::{SendHalf, strand_on},
     frame::{ConfirmFrame, FlowId, Frame, LaneId, OfferFrame},
     limits::OFFERS_LINK_MAX,
@@ -191,7 +192,7 @@ impl Link {
         frame: &OfferFrame<'_>,
     ) -> Result<(), Fault> {
         let Some((terms, key)) = self.offer_check.clone() else {
-            return Err(LaneFault::Protocol("offers that were not agreed on").into());
+            return Err(Violation::OffersNotAgreedOn.into());
         };
         let Some(flow) = self.flow_of(frame.flow)?.filter(|flow| !flow.send.is_over) else {
             return Ok(());
@@ -218,9 +219,9 @@ impl Link {
         let counted = expectations.counters.since(&counted);
         self.offers_kept = self.offers_kept + now_kept - kept;
         self.totals.offers_taken.add(&counted);
-        let withdrawn = taken.map_err(|_| LaneFault::Protocol("offers that cannot be"))?;
+        let withdrawn = taken?;
         if self.offers_kept > OFFERS_LINK_MAX {
-            return Err(LaneFault::Protocol("more offers than may be made").into());
+            return Err(Violation::TooManyOffers.into());
         }
         if withdrawn {
             self.send_control(home, &answer);
@@ -231,7 +232,7 @@ impl Link {
     /// The receiver of a flow that this end sends on expects elsewhere what it offered.
     pub(super) fn offers_moved(&mut self, lane: LaneId, id: FlowId, by: i64) -> Result<(), Fault> {
         if self.offer_check.is_none() {
-            return Err(LaneFault::Protocol("offers that were not agreed on").into());
+            return Err(Violation::OffersNotAgreedOn.into());
         }
         let Some(flow) = self.flow_of(id)?.filter(|flow| !flow.send.is_over) else {
             return Ok(());

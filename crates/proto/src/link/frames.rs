@@ -1,18 +1,15 @@
 //! What comes on a lane: hello, frames, events.
 
-use super::{
-    Event, Fault, LaneFault, Link, LinkFault, ResetReason, Role, strands::RESET_LANE_LOST,
-};
+use super::{Event, Link, ResetReason, Role, strands::RESET_LANE_LOST};
 use refrain_codec::geometry::CacheGeometry;
 
 use crate::{
     by_receiver::opening,
-    by_sender::receiver::Rejected,
     counters::LayerCounters,
+    fault::{Fault, LaneFault, LinkFault, Violation},
     flow::{Flow, ReceiveHalf, Verdict},
     frame::{BlockFrame, FlowId, Frame, LaneId, LaneList, end_check},
     hello::Hello,
-    in_order::Misplaced,
     limits::{ACK_DELAY, ACK_WINDOW_SHARE, OUTSTANDING_BLOCKS_MAX, PADDING_BYTES_MAX},
     moment::Moment,
     planted::Bug,
@@ -42,7 +39,7 @@ impl Link {
                 Ok(0) => break Ok(()),
                 // Each frame has one short answer at most, so this is soon enough.
                 Ok(_) if self.is_flooded(lane) => {
-                    break Err(LaneFault::Protocol("requests without reading the answers").into());
+                    break Err(Violation::AnswersNotRead.into());
                 }
                 Ok(read) => rest = &rest[read..],
                 Err(fault) => break Err(fault),
@@ -103,7 +100,7 @@ impl Link {
             } => {
                 if let Some(flow) = self.flow_of(id)? {
                     if !flow.opened_here || flow.accepted || flow.home != lane {
-                        return Err(LaneFault::Protocol("an acceptance out of place").into());
+                        return Err(Violation::UnexpectedAccept.into());
                     }
                     flow.send.add_credit(credit_bytes)?;
                     if excluded && !Bug::AcceptFlagIgnored.is_planted() {
@@ -125,7 +122,7 @@ impl Link {
                 self.end_strand(lane, id);
                 if let Some(flow) = self.flow_of(id)? {
                     if !flow.opened_here || flow.accepted || flow.home != lane {
-                        return Err(LaneFault::Protocol("a refusal out of place").into());
+                        return Err(Violation::UnexpectedRefusal.into());
                     }
                     let is_to_answer = !flow.send.is_over;
                     let text = text.to_owned();
@@ -148,7 +145,7 @@ impl Link {
                 lanes,
             } => {
                 if check != end_check(id, plain_bytes) {
-                    return Err(LaneFault::Protocol("a flow's end in the wrong place").into());
+                    return Err(Violation::EndAtWrongOffset.into());
                 }
                 self.end_strand(lane, id);
                 self.receive_end(id, plain_bytes, lanes)
@@ -170,8 +167,7 @@ impl Link {
                 };
                 let news = caches
                     .sender
-                    .acknowledged(lane, blocks, &mut self.targets)
-                    .map_err(|_| LaneFault::Protocol("an impossible acknowledgement"))?;
+                    .acknowledged(lane, blocks, &mut self.targets)?;
                 if news {
                     self.say_transmit_all();
                 }
@@ -231,7 +227,7 @@ impl Link {
         let excluded = excluded && !Bug::OpenFlagIgnored.is_planted();
         let parity = u64::from(self.role == Role::Near);
         if id.0 % 2 != parity {
-            return Err(LaneFault::Protocol("a flow with the other end's number").into());
+            return Err(Violation::FlowNumberOfOtherEnd.into());
         }
         let is_replay = self
             .lanes
@@ -239,7 +235,7 @@ impl Link {
             .is_none_or(|state| id < state.peer_flows_end);
         let is_replay = is_replay && !Bug::ReplayAccepted.is_planted();
         if is_replay || self.flows.contains_key(&id) {
-            return Err(LaneFault::Protocol("a flow opened twice").into());
+            return Err(Violation::FlowOpenedTwice.into());
         }
         let end = FlowId(id.0.saturating_add(2));
         self.peer_flows_end = self.peer_flows_end.max(end);
@@ -295,7 +291,7 @@ impl Link {
         let is_over = receive.is_over();
         let all_came = is_over || receive.ends_awaited > 0;
         if known != plain_bytes || plain_bytes < receive.counters.app_bytes || !all_came {
-            return Err(LaneFault::Protocol("a flow's end in the wrong place").into());
+            return Err(Violation::EndAtWrongOffset.into());
         }
         if is_over && is_first {
             self.all_came(id);
@@ -330,7 +326,7 @@ impl Link {
     ) -> Result<(), Fault> {
         self.flow_of(block.flow)?;
         let (Some(caches), Some(state)) = (&mut self.caches, self.lanes.get_mut(&lane)) else {
-            return Err(LaneFault::Protocol("a block before the hello").into());
+            return Err(Violation::BlockBeforeHello.into());
         };
         let strand = state.strand(block.flow, self.config.flows_max)?;
         let offset = strand.locate(block.offset, block.len);
@@ -348,11 +344,7 @@ impl Link {
         let mut counted = LayerCounters::default();
         caches
             .receiver
-            .receive(lane, block, offset, &mut strand.cursor, plain, &mut counted)
-            .map_err(|rejected| match rejected {
-                Rejected::Lane(why) => LaneFault::Protocol(why).into(),
-                Rejected::Cache(violation) => Fault::from(violation),
-            })?;
+            .receive(lane, block, offset, &mut strand.cursor, plain, &mut counted)?;
         let end = plain_start + block.len;
         let verdict = match &flow {
             Some(flow) if is_next => {
@@ -390,7 +382,7 @@ impl Link {
             }
             // A gap is a block on its way, of which a sender has only so many.
             if self.early_runs > OUTSTANDING_BLOCKS_MAX {
-                return Err(LaneFault::Protocol("more early blocks than can be").into());
+                return Err(Violation::TooManyEarlyBlocks.into());
             }
         }
         self.acknowledge_soon(now, lane, block.len);
@@ -419,7 +411,7 @@ impl Link {
     }
 
     /// The flow that a frame names; `None` if it is over already.
-    pub(super) fn flow_of(&mut self, id: FlowId) -> Result<Option<&mut Flow>, LaneFault> {
+    pub(super) fn flow_of(&mut self, id: FlowId) -> Result<Option<&mut Flow>, Violation> {
         let ended = if id.0.is_multiple_of(2) == (self.role == Role::Near) {
             id < self.next_flow
         } else {
@@ -428,7 +420,7 @@ impl Link {
         match self.flows.get_mut(&id) {
             Some(flow) => Ok(Some(flow)),
             None if ended => Ok(None),
-            None => Err(LaneFault::Protocol("a flow that was never opened")),
+            None => Err(Violation::FlowNeverOpened),
         }
     }
 
@@ -459,18 +451,13 @@ impl ReceiveHalf {
         lane: LaneId,
         offset: u64,
         len: usize,
-    ) -> Result<bool, LaneFault> {
-        let is_next = self
-            .bytes
-            .is_next(offset, len)
-            .map_err(|Misplaced| LaneFault::Protocol("a block in the wrong place"))?;
+    ) -> Result<bool, Violation> {
+        let is_next = self.bytes.is_next(offset, len)?;
         let end = offset + len as u64;
         if self.total_bytes.is_some_and(|total| end > total) {
-            return Err(LaneFault::Protocol("a block behind its flow's end"));
+            return Err(Violation::BlockAfterEnd);
         }
-        self.credit
-            .received(len)
-            .map_err(|_| LaneFault::Protocol("a block beyond its flow's credit"))?;
+        self.credit.received(len)?;
         self.latest_lane = lane;
         self.travels_on_too(lane);
         Ok(is_next)

@@ -14,14 +14,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use refrain_codec::geometry::CacheGeometry;
 
-use super::{Caches, Event, Fault, LaneFault, Link};
+use super::{Caches, Event, Link};
 use crate::{
     arrivals::Arrivals,
     by_receiver::link_history::LinkHistory,
-    by_sender::{
-        receiver::{CacheViolation, Receiver},
-        sender::Sender,
-    },
+    by_sender::{receiver::Receiver, sender::Sender},
+    fault::{CacheViolation, Fault, LaneFault, LinkFault, Violation},
     flow::Strand,
     frame::{FlowId, Frame, LaneId},
     hello::Hello,
@@ -81,20 +79,6 @@ pub(super) struct DeadLane {
     said_settled: bool,
 }
 
-/// Why a link is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LinkFault {
-    /// The mirrored caches contradict each other.
-    #[error("the caches of the two ends disagree: {0}")]
-    Cache(#[from] CacheViolation),
-    /// The other end has lost its state, by a restart most likely.
-    #[error("the peer has restarted")]
-    PeerRestarted,
-    /// The other end found a fault.
-    #[error("the peer ended the link")]
-    AbortedByPeer,
-}
-
 /// Why a lane is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaneRefused {
@@ -140,10 +124,10 @@ impl Lane {
         &mut self,
         flow: FlowId,
         flows_max: usize,
-    ) -> Result<&mut Strand, LaneFault> {
+    ) -> Result<&mut Strand, Violation> {
         let is_full = self.strands.len() >= STRANDS_TIMES_FLOWS * flows_max.max(STRANDS_FLOWS_MIN);
         if is_full && !self.strands.contains_key(&flow) {
-            return Err(LaneFault::Protocol("far too many flows"));
+            return Err(Violation::TooManyFlows);
         }
         Ok(self.strands.entry(flow).or_default())
     }
@@ -282,7 +266,7 @@ impl Link {
         hello: &Hello,
     ) -> Result<(), Fault> {
         if hello.lane != lane.0 || hello.peer_instance != Some(self.instance) {
-            return Err(LaneFault::Protocol("a hello that answers another").into());
+            return Err(Violation::HelloForAnotherLane.into());
         }
         if self
             .peer_instance
@@ -290,7 +274,7 @@ impl Link {
         {
             // One of several gateways behind one address: the link stays where its lanes are.
             return Err(match self.lanes_up() {
-                0 => super::LinkFault::PeerRestarted.into(),
+                0 => LinkFault::PeerRestarted.into(),
                 _ => LaneFault::OtherGateway.into(),
             });
         }
@@ -402,7 +386,7 @@ impl Link {
         answered: bool,
     ) -> Result<(), Fault> {
         if dead == on {
-            return Err(LaneFault::Protocol("a lane that says it is dead").into());
+            return Err(Violation::LaneClosedItself.into());
         }
         self.lane_down(dead, LaneFault::ClosedByPeer);
         let known = self.dead_lanes.entry(dead).or_insert(DeadLane {

@@ -45,7 +45,7 @@ use refrain_codec::{
 };
 
 pub use flows::OpenError;
-pub use lanes::{LaneRefused, LinkFault};
+pub use lanes::LaneRefused;
 pub use status::{DirectionStatus, FlowPredictions, FlowStatus, LaneStatus, LinkStatus};
 pub use timers::smoothed_round_trip;
 
@@ -55,17 +55,13 @@ use crate::{
         link_history::LinkHistory,
         terms::{OfferKey, OfferTerms},
     },
-    by_sender::{
-        receiver::{CacheViolation, Receiver},
-        sender::Sender,
-        unproven::Unproven,
-    },
+    by_sender::{receiver::Receiver, sender::Sender, unproven::Unproven},
     counters::{LayerCounters, PredictionCounters},
     credit::CreditPool,
     effort::{EffortControl, EffortMode},
+    fault::{LaneFault, LinkFault},
     flow::Flow,
-    frame::{FlowId, FrameError, LaneId},
-    hello::HelloError,
+    frame::{FlowId, LaneId},
     limits::{BLOCK_BYTES_MAX, CREDIT_POOL_BYTES, FLOWS_MAX, LANES_MAX, PENDING_BYTES_LINK_MAX},
     mode::Mode,
     moment::Moment,
@@ -258,49 +254,6 @@ pub enum ResetReason {
     LaneLost,
     /// The other end confirmed a prediction that was wrong.
     Misconfirmed,
-}
-
-/// Why a lane died.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LaneFault {
-    /// Its transport closed or failed.
-    #[error("the connection closed")]
-    TransportClosed,
-    /// Nothing came for too long.
-    #[error("no answer from the peer")]
-    Silent,
-    /// The other end says that it is dead.
-    #[error("the peer closed the lane")]
-    ClosedByPeer,
-    /// It reached another gateway than the link's other lanes.
-    #[error("another gateway answered than on the link's other lanes")]
-    OtherGateway,
-    /// Its hello could not be read.
-    #[error("{0}")]
-    Hello(#[from] HelloError),
-    /// Its frames could not be read.
-    #[error("{0}")]
-    Frame(#[from] FrameError),
-    /// A frame that the protocol does not allow there.
-    #[error("the peer broke the protocol: {0}")]
-    Protocol(&'static str),
-}
-
-/// What [`Link::receive`] may end with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// This lane is dead; its transport is to be closed. Other lanes go on.
-    #[error("{0}")]
-    Lane(#[from] LaneFault),
-    /// The link is over: flush its lanes, close them, and begin a new one.
-    #[error("{0}")]
-    Link(#[from] LinkFault),
-}
-
-impl From<CacheViolation> for Fault {
-    fn from(violation: CacheViolation) -> Self {
-        Self::Link(LinkFault::Cache(violation))
-    }
 }
 
 impl LinkConfig {

@@ -1,7 +1,7 @@
 //! This end's predictions: what it offers of the flows that the other end sends on, what the
 //! history is asked for them, and what comes of it.
 
-use super::{Event, Fault, LaneFault, Link, ResetReason, Role};
+use super::{Event, Link, ResetReason, Role};
 use crate::{
     by_receiver::{
         history::{Found, FoundChunk, HistoryRequest},
@@ -10,6 +10,7 @@ use crate::{
         receiver::Predictions,
         terms::OfferKey,
     },
+    fault::{Fault, Violation},
     flow::Flow,
     frame::{ConfirmFrame, FlowId, Frame, LaneId, OfferFrame, OfferList},
     hello::Hello,
@@ -116,7 +117,7 @@ impl Link {
         let len = usize::try_from(frame.len)
             .ok()
             .filter(|&len| len as u64 <= 2 * CREDIT_BYTES_MAX)
-            .ok_or(LaneFault::Protocol("a confirmation beyond any credit"))?;
+            .ok_or(Violation::ConfirmationBeyondCredit)?;
         let Some(state) = self.lanes.get_mut(&lane) else {
             return Ok(());
         };
@@ -130,13 +131,13 @@ impl Link {
         let is_next = flow.receive.admit(lane, offset, len)?;
         let (Some(predictions), Some(history)) = (&mut flow.receive.predictions, &mut self.history)
         else {
-            return Err(LaneFault::Protocol("a confirmation of nothing").into());
+            return Err(Violation::EmptyConfirmation.into());
         };
         let counted = predictions.counters;
         let chunks = match predictions.confirmed(frame, offset, history) {
             Ok(chunks) => chunks,
             Err(Unconfirmed::NotOffered) => {
-                return Err(LaneFault::Protocol("a confirmation of what was not offered").into());
+                return Err(Violation::ConfirmationWithoutOffer.into());
             }
             Err(Unconfirmed::Mismatch) => {
                 predictions.distrust(frame, history);
@@ -326,9 +327,9 @@ impl Link {
 
 /// What is said of a flow's predictions is said on its home lane: there it keeps its order, and
 /// who floods a lane with it fills that lane with the answers.
-pub(super) fn is_at_home(flow: &Flow, lane: LaneId) -> Result<(), LaneFault> {
+pub(super) fn is_at_home(flow: &Flow, lane: LaneId) -> Result<(), Violation> {
     match flow.home == lane {
         true => Ok(()),
-        false => Err(LaneFault::Protocol("predictions on another lane")),
+        false => Err(Violation::PredictionOnAnotherLane),
     }
 }

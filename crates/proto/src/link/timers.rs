@@ -2,8 +2,9 @@
 
 use core::time::Duration;
 
-use super::{LaneFault, Link, lanes::Lane};
+use super::{Link, lanes::Lane};
 use crate::{
+    fault::LaneFault,
     frame::{Frame, LaneId},
     limits::{LOSS_REMEMBERED, PATIENCE_TIMES, PING_INTERVAL, PING_INTERVAL_IDLE},
     moment::Moment,

@@ -3,12 +3,13 @@
 
 use core::time::Duration;
 
-use super::{Caches, Event, LaneFault, Link, WindowWait, lanes::Lane};
+use super::{Caches, Event, Link, WindowWait, lanes::Lane};
 use crate::{
     by_receiver::sender::Step,
     by_sender::sender::{Counted, Passage},
     counters::LayerCounters,
     effort::Effort,
+    fault::Violation,
     flow::{Flow, SendHalf, Verdict, strand_on},
     frame::{FlowId, Frame, LaneId, LaneList, end_check},
     limits::{CONTROL_BYTES_MAX, CREDIT_BYTES_MAX, WINDOW_WAIT_MAX, WINDOW_WAIT_MIN},
@@ -431,10 +432,10 @@ impl Link {
 }
 
 impl SendHalf {
-    pub(super) fn add_credit(&mut self, bytes: u64) -> Result<(), LaneFault> {
+    pub(super) fn add_credit(&mut self, bytes: u64) -> Result<(), Violation> {
         let sum = self.credit_bytes.saturating_add(bytes);
         if sum > 2 * CREDIT_BYTES_MAX {
-            return Err(LaneFault::Protocol("more credit than a flow may have"));
+            return Err(Violation::TooMuchCredit);
         }
         self.credit_bytes = sum;
         Ok(())

@@ -30,11 +30,7 @@ fn offer_of(chunk: &[u8]) -> Offer {
     }
 }
 
-fn offer(
-    to: &mut Expectations,
-    start: Option<u64>,
-    chunks: &[&[u8]],
-) -> Result<bool, ImpossibleOffers> {
+fn offer(to: &mut Expectations, start: Option<u64>, chunks: &[&[u8]]) -> Result<bool, Violation> {
     let mut list = Vec::new();
     let frame = OfferFrame {
         flow: FlowId(0),
@@ -220,7 +216,7 @@ fn aligned_offers_that_were_passed_are_kept_until_they_are_withdrawn() {
     }
     assert_eq!(expectations.kept(), OFFERS_FLOW_MAX);
     let one_more = offer(&mut expectations, Some(2 << 20), &[&chunk]);
-    assert_eq!(one_more, Err(ImpossibleOffers));
+    assert_eq!(one_more, Err(Violation::InvalidOffers));
     let mut list = Vec::new();
     let frame = OfferFrame {
         flow: FlowId(0),
