@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use refrain_proto::{FlowId, limits::PENDING_BYTES_MAX, planted::Bug};
+use refrain_proto::{FlowId, codes::reset, limits::PENDING_BYTES_MAX, planted::Bug};
 use tokio::{
     io::Interest,
     net::TcpStream,
@@ -31,16 +31,6 @@ use crate::{
     link::{FlowSignals, SharedLink, Standing},
     refusal::Refusal,
 };
-
-/// Codes of resets, for the other end's log.
-pub mod reset_code {
-    /// The application's connection failed or was reset.
-    pub const APPLICATION: u8 = 1;
-    /// Nothing moved for the idle time-out.
-    pub const IDLE: u8 = 2;
-    /// The gateway is shutting down, or gave up on opening.
-    pub const GATEWAY: u8 = 3;
-}
 
 /// Probing of silent applications: a dead one is noticed after about two minutes.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
@@ -311,12 +301,12 @@ impl FlowHandle {
         let code = match ending {
             Ending::Finished => None,
             Ending::ResetByLink if Bug::EndForReset.is_planted() => None,
-            Ending::ResetByLink => Some(reset_code::GATEWAY),
+            Ending::ResetByLink => Some(reset::GATEWAY),
             Ending::Application(ref error) => {
                 tracing::debug!(flow = self.id.0, %error, "an application's connection failed");
-                Some(reset_code::APPLICATION)
+                Some(reset::APPLICATION)
             }
-            Ending::Idle => Some(reset_code::IDLE),
+            Ending::Idle => Some(reset::IDLE),
         };
         match code {
             Some(code) => self.link.with(|link, _| link.reset(self.id, code)),
@@ -333,7 +323,7 @@ impl Drop for FlowHandle {
     fn drop(&mut self) {
         if !self.is_over {
             self.link
-                .with(|link, _| link.reset(self.id, reset_code::GATEWAY));
+                .with(|link, _| link.reset(self.id, reset::GATEWAY));
         }
         self.link.forget_flow(self.id);
     }

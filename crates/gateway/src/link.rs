@@ -13,8 +13,8 @@ use std::{
 };
 
 use refrain_proto::{
-    Event, FlowId, LaneFault, LaneId, Link, LinkFault, Moment, REFUSED_LIMIT, ResetReason,
-    by_receiver::history::HistoryRequest, link::OpenError,
+    Event, FlowId, LaneFault, LaneId, Link, LinkFault, Moment, ResetReason,
+    by_receiver::history::HistoryRequest, codes::refusal, link::OpenError,
 };
 use tokio::{
     sync::{Notify, mpsc, watch},
@@ -351,7 +351,7 @@ impl SharedLink {
                         "{closing_max} connections are open or being closed, {}",
                         state.link.flows_limit()
                     );
-                    state.link.refuse_flow(flow, REFUSED_LIMIT, &text);
+                    state.link.refuse_flow(flow, refusal::LIMIT, &text);
                     return;
                 }
                 // Registered here, so that no later event is missed.

@@ -7,9 +7,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
-use refrain_proto::{REFUSED_LIMIT, ResetReason};
-
-use crate::flow::reset_code;
+use refrain_proto::{
+    ResetReason,
+    codes::{refusal, reset},
+};
 
 /// Why a flow was not opened.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -83,19 +84,19 @@ impl Refusal {
     /// The code on the wire.
     pub fn wire_code(&self) -> u8 {
         match self {
-            Refusal::Other => 0,
-            Refusal::NotAllowed => 1,
-            Refusal::NameNotResolved => 2,
-            Refusal::ConnectionRefused => 3,
-            Refusal::Unreachable => 4,
-            Refusal::TimedOut => 5,
-            Refusal::LinkDown => 6,
-            Refusal::Limit(_) => REFUSED_LIMIT,
-            Refusal::Draining => 8,
-            Refusal::TargetReset => 9,
-            Refusal::LaneLost => 10,
-            Refusal::Misconfirmed => 11,
-            Refusal::OwnAddress => 12,
+            Refusal::Other => refusal::OTHER,
+            Refusal::NotAllowed => refusal::NOT_ALLOWED,
+            Refusal::NameNotResolved => refusal::NAME_NOT_RESOLVED,
+            Refusal::ConnectionRefused => refusal::CONNECTION_REFUSED,
+            Refusal::Unreachable => refusal::UNREACHABLE,
+            Refusal::TimedOut => refusal::TIMED_OUT,
+            Refusal::LinkDown => refusal::LINK_DOWN,
+            Refusal::Limit(_) => refusal::LIMIT,
+            Refusal::Draining => refusal::DRAINING,
+            Refusal::TargetReset => refusal::TARGET_RESET,
+            Refusal::LaneLost => refusal::LANE_LOST,
+            Refusal::Misconfirmed => refusal::MISCONFIRMED,
+            Refusal::OwnAddress => refusal::OWN_ADDRESS,
         }
     }
 
@@ -109,7 +110,7 @@ impl Refusal {
 
     /// The refusal that a peer sent. A code from a later version becomes [`Refusal::Other`].
     pub fn from_wire(code: u8, text: &str) -> Refusal {
-        if code == REFUSED_LIMIT {
+        if code == refusal::LIMIT {
             return Refusal::Limit(Limit {
                 // A peer's text goes to logs and terminals.
                 text: text.replace(char::is_control, "?").into(),
@@ -117,8 +118,8 @@ impl Refusal {
             });
         }
         let mut known = Refusal::ALL.into_iter();
-        let refusal = known.find(|refusal| refusal.wire_code() == code);
-        refusal.unwrap_or(Refusal::Other)
+        let found = known.find(|refusal| refusal.wire_code() == code);
+        found.unwrap_or(Refusal::Other)
     }
 
     /// In the words of the end that refused, for its own log. Displayed, a refusal is in those
@@ -161,9 +162,9 @@ impl Refusal {
     /// What the reset of a flow means to a client that waits for its target.
     pub fn from_reset(reason: ResetReason) -> Refusal {
         match reason {
-            ResetReason::ByPeer(reset_code::APPLICATION) => Refusal::TargetReset,
-            ResetReason::ByPeer(reset_code::IDLE) => Refusal::TimedOut,
-            ResetReason::ByPeer(reset_code::GATEWAY) => Refusal::Draining,
+            ResetReason::ByPeer(reset::APPLICATION) => Refusal::TargetReset,
+            ResetReason::ByPeer(reset::IDLE) => Refusal::TimedOut,
+            ResetReason::ByPeer(reset::GATEWAY) => Refusal::Draining,
             ResetReason::ByPeer(_) => Refusal::Other,
             ResetReason::LaneLost => Refusal::LaneLost,
             ResetReason::Misconfirmed => Refusal::Misconfirmed,
@@ -221,10 +222,10 @@ mod tests {
         let passed_on = Refusal::from_wire(refusal.wire_code(), &refusal.wire_text());
         let shown = format!("a limit of the other side was reached: {text}");
         assert_eq!(passed_on.to_string(), shown);
-        let hostile = Refusal::from_wire(REFUSED_LIMIT, "x\x1b[2J\r\ny");
+        let hostile = Refusal::from_wire(refusal::LIMIT, "x\x1b[2J\r\ny");
         let shown = "a limit of the other side was reached: x?[2J??y";
         assert_eq!(hostile.to_string(), shown);
-        let none = Refusal::from_wire(REFUSED_LIMIT, "");
+        let none = Refusal::from_wire(refusal::LIMIT, "");
         assert_eq!(none.to_string(), "a limit of the other side was reached");
     }
 
@@ -246,7 +247,7 @@ mod tests {
         for reason in all {
             assert_ne!(Refusal::from_reset(reason), Refusal::LinkDown, "{reason:?}");
         }
-        let reset = ResetReason::ByPeer(reset_code::APPLICATION);
+        let reset = ResetReason::ByPeer(reset::APPLICATION);
         assert_eq!(Refusal::from_reset(reset), Refusal::TargetReset);
         let lost = Refusal::from_reset(ResetReason::LaneLost);
         assert_eq!(lost, Refusal::LaneLost);

@@ -20,6 +20,7 @@ pub use offers::{ConfirmFrame, Offer, OfferFrame, OfferList};
 
 use crate::{
     by_receiver::terms::RunDigest,
+    codes::frame::*,
     limits::{
         FRAME_BYTES_MAX, LANES_EVER_MAX, LANES_MAX, PADDING_BYTES_MAX, REASON_BYTES_MAX,
         TARGET_BYTES_MAX,
@@ -189,28 +190,6 @@ pub enum FrameError {
     #[error("a malformed frame of type {0}")]
     Malformed(u8),
 }
-
-const OPEN: u8 = 1;
-const ACCEPT: u8 = 2;
-const REFUSE: u8 = 3;
-const BLOCK: u8 = 4;
-const END: u8 = 5;
-const RESET: u8 = 6;
-const CREDIT: u8 = 7;
-const ACK: u8 = 8;
-const LANE_CLOSED: u8 = 9;
-const PING: u8 = 10;
-const PONG: u8 = 11;
-const DRAIN: u8 = 12;
-const STALLED: u8 = 13;
-const ABORT: u8 = 14;
-const OFFER: u8 = 15;
-const CONFIRM: u8 = 16;
-const WITHDRAWN: u8 = 17;
-const DISPERSION: u8 = 18;
-const DRIVEN: u8 = 19;
-const MOVED: u8 = 20;
-const TYPES: core::ops::RangeInclusive<u8> = OPEN..=MOVED;
 
 /// What the end of a direction of `flow` carries: XXH3-64 of its count of plain bytes, as 8
 /// bytes, little endian, seeded with the flow's number. So no end is taken for a flow that

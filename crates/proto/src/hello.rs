@@ -30,6 +30,7 @@ use refrain_codec::{
 
 use crate::{
     by_receiver::terms::OfferTerms,
+    codes::feature::*,
     limits::{HELLO_BYTES_MAX, LANES_EVER_MAX},
 };
 
@@ -64,11 +65,6 @@ pub struct Hello {
     /// Whether this end's counts of a lane's blocks include confirmations, if the other end's do.
     pub counts_confirmations: bool,
 }
-
-const TAKES_OFFERS: u8 = 1;
-const MAKES_OFFERS: u8 = 2;
-const COUNTS_CONFIRMATIONS: u8 = 4;
-const IS_CHECK: u8 = 8;
 
 /// Why a hello is none that this end can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

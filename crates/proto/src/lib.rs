@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! hello, frame        what lanes carry
+//! codes               every number on the wire that stands for something
 //! link                lanes and flows of one link, at one end
 //! fault               what can end a lane or a link
 //! by_receiver         predictions: sender and receiver, offers, learning
@@ -22,6 +23,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod codes;
 pub mod frame;
 pub mod hello;
 pub mod link;
@@ -49,10 +51,3 @@ pub use link::{Event, Link, LinkConfig, ResetReason, Role};
 pub use mode::Mode;
 pub use moment::Moment;
 pub use traffic::{Exclusion, TrafficClass};
-
-/// Refusal code of a link that has as many flows as it takes; the other codes are the
-/// gateways'.
-pub const REFUSED_LIMIT: u8 = 7;
-
-/// Refusal code of a link that drains.
-pub const REFUSED_DRAINING: u8 = 8;

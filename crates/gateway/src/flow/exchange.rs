@@ -10,10 +10,10 @@ use std::{
     time::Duration,
 };
 
-use refrain_proto::{Link, ResetReason};
+use refrain_proto::{Link, ResetReason, codes::reset};
 use tokio::{net::TcpStream, time::timeout};
 
-use super::{Activity, FlowHandle, SCRATCH, reset_code};
+use super::{Activity, FlowHandle, SCRATCH};
 use crate::{
     crumbs::Crumbs,
     http_proxy::{Answer, AnswerError, Body, Exchange, HttpProxyError, Progress},
@@ -155,14 +155,14 @@ impl FlowHandle {
         };
         if answer.has_excess() {
             // Whatever it was, it is not for this client, and what follows it neither.
-            self.reset(reset_code::GATEWAY);
+            self.reset(reset::GATEWAY);
         }
         let is_whole = steps.is_whole.load(Ordering::Relaxed);
         let is_half_closed = steps.is_half_closed.load(Ordering::Relaxed);
         match (stop, progress) {
             (Some(Stop::Client(error)), _) => {
                 tracing::debug!(flow = self.id.0, %error, "a client's connection failed");
-                self.reset(reset_code::APPLICATION);
+                self.reset(reset::APPLICATION);
                 Ended::ClientFailed
             }
             (stop, Progress::Complete) => Ended::Complete {
@@ -398,8 +398,8 @@ struct Steps {
 /// What a flow's end means to somebody who waits for an answer.
 fn error_of(standing: &Standing) -> AnswerError {
     match standing {
-        Standing::Reset(ResetReason::ByPeer(reset_code::APPLICATION)) => AnswerError::Reset,
-        Standing::Reset(ResetReason::ByPeer(reset_code::IDLE)) => AnswerError::TimedOut,
+        Standing::Reset(ResetReason::ByPeer(reset::APPLICATION)) => AnswerError::Reset,
+        Standing::Reset(ResetReason::ByPeer(reset::IDLE)) => AnswerError::TimedOut,
         Standing::Reset(ResetReason::LaneLost) => AnswerError::LinkBroken,
         Standing::Reset(ResetReason::ByPeer(_) | ResetReason::Misconfirmed)
         | Standing::Refused(_)

@@ -2,14 +2,11 @@
 
 use refrain_codec::token::{push_varint, take_varint, unzigzag, zigzag};
 
-use super::{BLOCK, FlowId, byte, flow, u64_le, varint_bytes};
-use crate::limits::BLOCK_BYTES_MAX;
-
-const LOGGED: u8 = 1;
-const TOKENS_COMPRESSED: u8 = 2;
-const LITERALS_COMPRESSED: u8 = 4;
-const HAS_OFFSET: u8 = 8;
-const FLAGS: u8 = LOGGED | TOKENS_COMPRESSED | LITERALS_COMPRESSED | HAS_OFFSET;
+use super::{FlowId, byte, flow, u64_le, varint_bytes};
+use crate::{
+    codes::{block::*, frame::BLOCK},
+    limits::BLOCK_BYTES_MAX,
+};
 
 /// The frame of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! What comes on a lane: hello, frames, events.
 
-use super::{Event, Link, ResetReason, Role, strands::RESET_LANE_LOST};
+use super::{Event, Link, ResetReason, Role};
 use refrain_codec::geometry::CacheGeometry;
 
 use crate::{
     by_receiver::opening,
+    codes::{refusal, reset},
     counters::LayerCounters,
     fault::{Fault, LaneFault, LinkFault, Violation},
     flow::{Flow, ReceiveHalf, Verdict},
@@ -250,9 +251,9 @@ impl Link {
         self.opening_seen(id, opening);
         if too_many {
             let limit = self.flows_limit();
-            self.refuse_flow(id, crate::REFUSED_LIMIT, &limit);
+            self.refuse_flow(id, refusal::LIMIT, &limit);
         } else if self.draining {
-            self.refuse_flow(id, crate::REFUSED_DRAINING, "shutting down");
+            self.refuse_flow(id, refusal::DRAINING, "shutting down");
         } else {
             let target = target.to_owned();
             self.events.push_back(Event::FlowOffered {
@@ -311,7 +312,7 @@ impl Link {
             self.say_reset(id, code);
         }
         let reason = match code {
-            RESET_LANE_LOST => ResetReason::LaneLost,
+            reset::LANE_LOST => ResetReason::LaneLost,
             code => ResetReason::ByPeer(code),
         };
         self.end_flow(id, reason);

@@ -10,6 +10,7 @@ use crate::{
         receiver::Predictions,
         terms::OfferKey,
     },
+    codes::reset,
     fault::{Fault, Violation},
     flow::Flow,
     frame::{ConfirmFrame, FlowId, Frame, LaneId, OfferFrame, OfferList},
@@ -19,9 +20,6 @@ use crate::{
     targets::Carried,
     traffic::TrafficClass,
 };
-
-/// Code of the reset of a flow whose confirmation did not hold.
-const RESET_MISCONFIRMED: u8 = 4;
 
 impl Link {
     /// The next thing to ask of the history; poll after any call, as far as the history keeps
@@ -266,7 +264,7 @@ impl Link {
     /// A confirmation did not hold: nothing of it was delivered, and the flow ends.
     fn misconfirmed(&mut self, id: FlowId) {
         self.totals.misconfirmed += 1;
-        self.say_reset(id, RESET_MISCONFIRMED);
+        self.say_reset(id, reset::MISCONFIRMED);
         self.end_flow(id, ResetReason::Misconfirmed);
     }
 

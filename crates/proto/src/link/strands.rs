@@ -11,13 +11,11 @@
 
 use super::{Event, Link, ResetReason, Role, lanes::Lane};
 use crate::{
+    codes::reset,
     frame::{FlowId, LaneId},
     limits::WANT_LANES_AGAIN,
     moment::Moment,
 };
-
-/// Code of the reset that says that a flow's lane died.
-pub(super) const RESET_LANE_LOST: u8 = 0;
 
 /// A flow that waits for a lane counts as so many bytes on their way.
 const WAITING_FLOW_BYTES: usize = 16 << 10;
@@ -105,7 +103,7 @@ impl Link {
     /// `lane`, which `id` depends on, is dead. The other end may not know that the flow
     /// travelled there, so this end says it on the lanes that are left.
     pub(super) fn lose_flow(&mut self, id: FlowId) {
-        self.say_reset(id, RESET_LANE_LOST);
+        self.say_reset(id, reset::LANE_LOST);
         self.end_flow(id, ResetReason::LaneLost);
     }
 }
