@@ -12,7 +12,7 @@
 
 /// A weak hash of one window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fingerprint(pub u64);
+pub(crate) struct Fingerprint(pub u64);
 
 /// The fingerprint of `window`.
 ///
@@ -20,7 +20,7 @@ pub struct Fingerprint(pub u64);
 /// If the window is not 12 to 64 bytes long.
 #[inline]
 #[must_use]
-pub fn fingerprint(window: &[u8]) -> Fingerprint {
+pub(crate) fn fingerprint(window: &[u8]) -> Fingerprint {
     let folded = match window.as_chunks::<16>() {
         // The default, and all that most links ever take.
         ([first, second], []) => fold(first, KEYS[0]) ^ fold(second, KEYS[1]),

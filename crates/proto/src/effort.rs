@@ -24,7 +24,7 @@ pub struct Effort {
 }
 
 /// From least to most.
-pub const LADDER: [Effort; 7] = [
+pub(crate) const LADDER: [Effort; 7] = [
     Effort {
         period_bytes: 256,
         level: -5,

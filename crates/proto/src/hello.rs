@@ -38,7 +38,7 @@ use crate::{
 pub const WIRE_VERSION: u8 = 1;
 
 /// Oldest wire version that this program speaks: the one before, once there is one.
-pub const WIRE_VERSION_OLDEST: u8 = 1;
+pub(crate) const WIRE_VERSION_OLDEST: u8 = 1;
 
 const MAGIC: &[u8; 8] = b"refrain\n";
 const PROLOGUE_BYTES: usize = 12;

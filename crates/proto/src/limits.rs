@@ -28,40 +28,40 @@ pub const PADDING_BYTES_MAX: usize = 16 << 10;
 pub const LANES_MAX: usize = 16;
 
 /// Most lanes that a link instance ever has; their final counts are kept.
-pub const LANES_EVER_MAX: u32 = 1 << 16;
+pub(crate) const LANES_EVER_MAX: u32 = 1 << 16;
 
 /// Most blocks that a link may have outstanding in one direction.
-pub const OUTSTANDING_BLOCKS_MAX: usize = 1 << 15;
+pub(crate) const OUTSTANDING_BLOCKS_MAX: usize = 1 << 15;
 
 /// Most holes that a sender tells apart; beyond, neighbours are merged into one.
-pub const HOLES_MAX: usize = 1024;
+pub(crate) const HOLES_MAX: usize = 1024;
 
 /// Extents that are looked at, each way, to widen a reach.
-pub const REACH_EXTENTS_MAX: usize = 64;
+pub(crate) const REACH_EXTENTS_MAX: usize = 64;
 
 /// Most extents of full entropy that a sender tells apart until something refers to them; beyond,
 /// the latest are taken as one.
-pub const UNPROVEN_EXTENTS_MAX: usize = 4096;
+pub(crate) const UNPROVEN_EXTENTS_MAX: usize = 4096;
 
 /// Most targets whose bytes are counted apart, in a link and in a gateway.
-pub const TARGETS_MAX: usize = 64;
+pub(crate) const TARGETS_MAX: usize = 64;
 
 /// Most flows of a link at once, whoever opened them, unless configured lower.
 pub const FLOWS_MAX: usize = 10_000;
 
 /// A lane carries blocks of at most so many times as many flows as may be open at once: of
 /// those that were reset here, blocks come for another round trip.
-pub const STRANDS_TIMES_FLOWS: usize = 4;
+pub(crate) const STRANDS_TIMES_FLOWS: usize = 4;
 
 /// The other end may open more flows than this one takes before it hears that they are refused: a
 /// lane carries blocks of so many flows at least, times [`STRANDS_TIMES_FLOWS`].
-pub const STRANDS_FLOWS_MIN: usize = 1 << 10;
+pub(crate) const STRANDS_FLOWS_MIN: usize = 1 << 10;
 
 /// Plain bytes that a flow's opener may send before it hears of the other end.
 pub const CREDIT_BYTES_INITIAL: u64 = 16 << 10;
 
 /// Plain bytes of credit that a flow may grow to.
-pub const CREDIT_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const CREDIT_BYTES_MAX: u64 = 16 << 20;
 
 /// Plain bytes of credit that all flows of a link share beyond their initial ones.
 pub const CREDIT_POOL_BYTES: u64 = 64 << 20;
@@ -77,48 +77,48 @@ pub const PENDING_BYTES_MAX: usize = 4 * BLOCK_BYTES_MAX;
 pub const PENDING_BYTES_LINK_MAX: usize = 16 << 20;
 
 /// Control bytes that a lane may have waiting; a peer that makes us exceed it floods us.
-pub const CONTROL_BYTES_MAX: usize = 1 << 20;
+pub(crate) const CONTROL_BYTES_MAX: usize = 1 << 20;
 
 /// Longest wait of an acknowledgement while something is outstanding.
-pub const ACK_DELAY: Duration = Duration::from_millis(10);
+pub(crate) const ACK_DELAY: Duration = Duration::from_millis(10);
 
 /// An acknowledgement goes out at once when this share of the window is unacknowledged.
-pub const ACK_WINDOW_SHARE: u64 = 8;
+pub(crate) const ACK_WINDOW_SHARE: u64 = 8;
 
 /// Longest wait for a full window, whatever the round trip was measured as.
-pub const WINDOW_WAIT_MAX: Duration = Duration::from_secs(1);
+pub(crate) const WINDOW_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Shortest wait for a full window: below, timers are not to be trusted.
-pub const WINDOW_WAIT_MIN: Duration = Duration::from_millis(2);
+pub(crate) const WINDOW_WAIT_MIN: Duration = Duration::from_millis(2);
 
 /// For so long after loss held up a lane, flows take any lane that is free: the way between
 /// two sites does not mend in a minute.
 pub const LOSS_REMEMBERED: Duration = Duration::from_secs(300);
 
 /// How often an end that sees loss asks for further lanes.
-pub const WANT_LANES_AGAIN: Duration = Duration::from_secs(1);
+pub(crate) const WANT_LANES_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long a lane stands still that lost a segment, if it was not lost again: TCP waits
 /// for 200 ms and a round trip.
-pub const STALL_LASTS: Duration = Duration::from_secs(1);
+pub(crate) const STALL_LASTS: Duration = Duration::from_secs(1);
 
 /// For so long users see that loss held up a lane.
-pub const HELD_UP_SHOWN: Duration = Duration::from_secs(10);
+pub(crate) const HELD_UP_SHOWN: Duration = Duration::from_secs(10);
 
 /// A silent lane is dead after so many times the dead-after time, while others are not silent.
-pub const PATIENCE_TIMES: u32 = 4;
+pub(crate) const PATIENCE_TIMES: u32 = 4;
 
 /// Between pings while flows are open.
-pub const PING_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Between pings of an idle link.
-pub const PING_INTERVAL_IDLE: Duration = Duration::from_secs(15);
+pub(crate) const PING_INTERVAL_IDLE: Duration = Duration::from_secs(15);
 
 /// Window of the second stage's streams, as a power of two: 2 MiB at either end.
-pub const SECOND_STAGE_WINDOW_LOG: u32 = 21;
+pub(crate) const SECOND_STAGE_WINDOW_LOG: u32 = 21;
 
 /// Window of the token stream of the second stage: tokens repeat nearby or not at all.
-pub const TOKEN_STAGE_WINDOW_LOG: u32 = 17;
+pub(crate) const TOKEN_STAGE_WINDOW_LOG: u32 = 17;
 
 /// Most memory that a lane takes at one end: its second stage both ways, at the highest
 /// level, and the frames that it reads and writes.
@@ -137,7 +137,7 @@ pub const OFFERS_LINK_MAX: usize = 64 << 10;
 pub const OFFERS_FRAME_MAX: usize = 1 << 10;
 
 /// Most plain bytes that a receiver holds for the offers of one flow.
-pub const OFFERED_BYTES_FLOW_MAX: u64 = 32 << 20;
+pub(crate) const OFFERED_BYTES_FLOW_MAX: u64 = 32 << 20;
 
 /// Plain bytes that a receiver holds for the offers of all flows of a link, unless configured
 /// otherwise.
@@ -145,14 +145,14 @@ pub const OFFERED_BYTES_LINK: u64 = 128 << 20;
 
 /// Plain bytes that a sender hashes on false hints, one after the other, before it heeds a
 /// flow's offers no more until another comes (`docs/architecture.md`, 17).
-pub const FALSE_HASH_BYTES_MAX: u64 = 256 << 10;
+pub(crate) const FALSE_HASH_BYTES_MAX: u64 = 256 << 10;
 
 /// Bytes of a flow in which its sender looks for offers without finding any, before it leaves them
 /// alone until others come.
-pub const VAIN_SEARCH_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const VAIN_SEARCH_BYTES_MAX: u64 = 16 << 20;
 
 /// Bytes wait so long, after the last one came, for the rest of an expected chunk.
-pub const HOLD_AFTER_LAST: Duration = Duration::from_millis(2);
+pub(crate) const HOLD_AFTER_LAST: Duration = Duration::from_millis(2);
 
 /// And no longer than this in all.
 pub const HOLD_MAX: Duration = Duration::from_millis(20);
@@ -165,4 +165,23 @@ pub const LEARNING_BYTES: usize = 32 << 20;
 pub const QUESTIONS_LINK_MAX: usize = 1 << 10;
 
 /// Opening keys whose hits a link remembers.
-pub const OPENING_KEYS_MAX: usize = 4 << 10;
+pub(crate) const OPENING_KEYS_MAX: usize = 4 << 10;
+
+/// Longest head of an HTTP/1 request or response that is looked through.
+pub(crate) const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// Plain bytes that may be offered on a first hit. PACK starts at the receiver's flow control window, which is a new
+/// flow's credit (section 4.1).
+pub(crate) const PREDICTED_BYTES_START: u64 = 1 << 20;
+
+/// Chains of a flow that are remembered.
+pub(crate) const CHAINS_FLOW_MAX: usize = 4;
+
+/// Chunks of a flow that are remembered, to know what came while the history was asked.
+pub(crate) const RECENT_CHUNKS_MAX: usize = 1024;
+
+/// Latest moves of aligned offers whose places are tried.
+pub(crate) const MOVES_MAX: usize = 4;
+
+/// Offers with the same prefix that are tried at one place, the one that is next in turn included.
+pub(crate) const CANDIDATES_MAX: usize = 2;

@@ -39,7 +39,7 @@ use crate::{
 
 /// Maps chunk hashes to the last log position at which the chunk was inserted.
 #[derive(Debug)]
-pub struct ChunkTable {
+pub(crate) struct ChunkTable {
     /// A power of two of them. All zeros: empty.
     slots: Pages<[u64; 3]>,
     position_bits: u32,
@@ -53,7 +53,7 @@ impl ChunkTable {
     /// # Panics
     /// If `cache_bytes` is above 4 GiB.
     #[must_use]
-    pub fn new(cache_bytes: usize, period: SamplingPeriod) -> Self {
+    pub(crate) fn new(cache_bytes: usize, period: SamplingPeriod) -> Self {
         assert!(
             cache_bytes as u64 <= 1 << 32,
             "a cache of {cache_bytes} bytes"
@@ -64,13 +64,13 @@ impl ChunkTable {
 
     /// Memory that a table for such a cache takes, in bytes.
     #[must_use]
-    pub fn bytes_for(cache_bytes: usize, period: SamplingPeriod) -> usize {
+    pub(crate) fn bytes_for(cache_bytes: usize, period: SamplingPeriod) -> usize {
         Self::slots_for(cache_bytes, period) * size_of::<[u64; 3]>()
     }
 
     /// Memory that the table holds, in bytes.
     #[must_use]
-    pub fn allocated_bytes(&self) -> usize {
+    pub(crate) fn allocated_bytes(&self) -> usize {
         self.slots.len() * size_of::<[u64; 3]>()
     }
 
@@ -88,7 +88,7 @@ impl ChunkTable {
     /// it lies wholly in `oldest..head`.
     #[inline]
     #[must_use]
-    pub fn get(
+    pub(crate) fn get(
         &self,
         hash: &ChunkHash,
         chunk_bytes: usize,
@@ -112,7 +112,7 @@ impl ChunkTable {
     /// # Panics
     /// If the chunk is empty or longer than [`CHUNK_BYTES_MAX`].
     #[inline]
-    pub fn insert(
+    pub(crate) fn insert(
         &mut self,
         hash: &ChunkHash,
         position: LogPosition,

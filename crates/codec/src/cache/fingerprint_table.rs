@@ -16,7 +16,7 @@ use crate::{
 
 /// Maps fingerprints to the last offset in the log at which they were seen.
 #[derive(Debug)]
-pub struct FingerprintTable {
+pub(crate) struct FingerprintTable {
     entries: Pages<u32>,
     /// The bits of an entry that hold its tag.
     tag_bits: u32,
@@ -28,7 +28,7 @@ impl FingerprintTable {
     /// # Panics
     /// If `cache_bytes` is above 4 GiB, whose offsets do not fit an entry.
     #[must_use]
-    pub fn new(cache_bytes: usize, period: SamplingPeriod) -> Self {
+    pub(crate) fn new(cache_bytes: usize, period: SamplingPeriod) -> Self {
         assert!(cache_bytes as u64 <= 1 << 32, "offsets are 32 bits wide");
         let entries = Self::entries_for(cache_bytes, period);
         Self {
@@ -39,13 +39,13 @@ impl FingerprintTable {
 
     /// Memory that a table for such a cache takes, in bytes.
     #[must_use]
-    pub fn bytes_for(cache_bytes: usize, period: SamplingPeriod) -> usize {
+    pub(crate) fn bytes_for(cache_bytes: usize, period: SamplingPeriod) -> usize {
         Self::entries_for(cache_bytes, period) * size_of::<u32>()
     }
 
     /// Memory that the table holds, in bytes.
     #[must_use]
-    pub fn allocated_bytes(&self) -> usize {
+    pub(crate) fn allocated_bytes(&self) -> usize {
         self.entries.len() * size_of::<u32>()
     }
 
@@ -60,7 +60,7 @@ impl FingerprintTable {
     ///
     /// The answer is a hint: the bytes there may be others, or never written.
     #[inline]
-    pub fn replace(&mut self, fingerprint: Fingerprint, offset: u32) -> Option<u32> {
+    pub(crate) fn replace(&mut self, fingerprint: Fingerprint, offset: u32) -> Option<u32> {
         let slot = self.slot(fingerprint);
         let entry = offset | ((fingerprint.0 >> 32) as u32 & self.tag_bits);
         let before = core::mem::replace(&mut self.entries[slot], entry);

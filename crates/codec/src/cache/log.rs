@@ -17,7 +17,7 @@ use crate::{
 
 /// A circular log of `capacity` bytes, which takes memory as it fills.
 #[derive(Debug)]
-pub struct Log {
+pub(crate) struct Log {
     bytes: Pages<u8>,
     /// How far into `bytes` anything was written yet.
     filled: usize,
@@ -34,7 +34,7 @@ impl Log {
     /// # Panics
     /// If `capacity` is 0.
     #[must_use]
-    pub fn new(capacity: usize, backend: Backend) -> Self {
+    pub(crate) fn new(capacity: usize, backend: Backend) -> Self {
         assert!(capacity > 0, "a log needs a capacity");
         Self {
             bytes: Pages::zeroed(capacity),
@@ -47,13 +47,13 @@ impl Log {
 
     /// How many bytes the log keeps.
     #[must_use]
-    pub fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.bytes.len()
     }
 
     /// How much memory the log takes now, in whole huge pages; at most its capacity.
     #[must_use]
-    pub fn allocated_bytes(&self) -> usize {
+    pub(crate) fn allocated_bytes(&self) -> usize {
         let touched = self.filled.next_multiple_of(HUGE_PAGE_BYTES);
         touched.min(self.capacity())
     }
@@ -62,7 +62,7 @@ impl Log {
     ///
     /// # Panics
     /// If `data` is longer than the log.
-    pub fn write(&mut self, at: LogPosition, data: &[u8]) {
+    pub(crate) fn write(&mut self, at: LogPosition, data: &[u8]) {
         assert!(data.len() <= self.capacity(), "a block longer than the log");
         let offset = self.offset(at);
         let first = data.len().min(self.capacity() - offset);
@@ -78,7 +78,7 @@ impl Log {
     /// `None` beyond the highest offset that was ever written.
     #[inline(always)]
     #[must_use]
-    pub fn pieces(&self, from: LogPosition, len: usize) -> Option<(&[u8], &[u8])> {
+    pub(crate) fn pieces(&self, from: LogPosition, len: usize) -> Option<(&[u8], &[u8])> {
         if len > self.capacity() {
             return None;
         }
@@ -123,7 +123,7 @@ impl Log {
     /// How many bytes of `block` equal the log from `from` on, up to `len` of them.
     #[inline(always)]
     #[must_use]
-    pub fn common_prefix(&self, from: LogPosition, block: &[u8], len: usize) -> usize {
+    pub(crate) fn common_prefix(&self, from: LogPosition, block: &[u8], len: usize) -> usize {
         let Some((head, tail)) = self.pieces(from, len.min(block.len())) else {
             return 0;
         };
@@ -137,7 +137,7 @@ impl Log {
     /// How many bytes at the end of `block` equal the log before `before`, up to `len`.
     #[inline(always)]
     #[must_use]
-    pub fn common_suffix(&self, before: LogPosition, block: &[u8], len: usize) -> usize {
+    pub(crate) fn common_suffix(&self, before: LogPosition, block: &[u8], len: usize) -> usize {
         let len = len.min(block.len());
         let Some((head, tail)) = self.pieces(before.back(len as u64), len) else {
             return 0;

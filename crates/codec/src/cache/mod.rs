@@ -1,5 +1,5 @@
 //! What an encoder remembers, and the log that both ends mirror.
 
-pub mod chunk_table;
-pub mod fingerprint_table;
-pub mod log;
+pub(crate) mod chunk_table;
+pub(crate) mod fingerprint_table;
+pub(crate) mod log;

@@ -5,8 +5,7 @@
 //! (`docs/architecture.md`, 20). A key is 64 bits of a hash: who finds two requests with one
 //! key gets a wrong prediction, and nothing else.
 
-/// Longest request line and headers that are looked at.
-const HEAD_BYTES_MAX: usize = 16 << 10;
+use crate::limits::HTTP_HEAD_BYTES_MAX;
 
 const METHODS: [&[u8]; 4] = [b"GET ", b"HEAD ", b"POST ", b"PUT "];
 
@@ -20,7 +19,7 @@ pub(crate) fn of_request(target: &str, bytes: &[u8]) -> Option<u64> {
     if !METHODS.iter().any(|method| bytes.starts_with(method)) {
         return None;
     }
-    let head = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+    let head = &bytes[..bytes.len().min(HTTP_HEAD_BYTES_MAX)];
     let mut lines = head.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
     let line = lines.next()?;
     let version = line.rsplit(|&byte| byte == b' ').next()?;

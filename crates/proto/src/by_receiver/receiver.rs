@@ -32,7 +32,7 @@ use super::{
 use crate::{
     counters::PredictionCounters,
     frame::{ConfirmFrame, FlowId},
-    limits::{OFFER_BYTES_MAX, OFFERS_FLOW_MAX},
+    limits::{OFFER_BYTES_MAX, OFFERS_FLOW_MAX, RECENT_CHUNKS_MAX},
 };
 use chains::{Chain, Chains};
 use questions::{About, Asked, CHUNKS_A_REQUEST, PROBED_CHUNKS, ROOM_BYTES_MIN};
@@ -46,9 +46,6 @@ const SKIPPED_FOR_BYTES: u64 = 256 << 10;
 
 /// A chain that was not hit while so many bytes came, and as many as it has on offer, is dead.
 const DEAD_AFTER_BYTES: u64 = 4 << 20;
-
-/// Chunks that are remembered, to know what came while the history was asked.
-const RECENT_MAX: usize = 1024;
 
 /// Dispersion is said when it changed by so much.
 const DISPERSION_STEP: u8 = 16;
@@ -419,7 +416,7 @@ impl Predictions {
     fn learn(&mut self, chunk: FoundChunk, may_follow: bool, link: &mut LinkHistory) {
         self.recent
             .push_back((self.cut - chunk.bytes.len() as u64, chunk.digest));
-        if self.recent.len() > RECENT_MAX {
+        if self.recent.len() > RECENT_CHUNKS_MAX {
             self.recent.pop_front();
         }
         if !link.takes_chunks() {

@@ -4,14 +4,13 @@
 //! is. So a chunk ends there, and a sender looks there for the one behind it. Without that a short
 //! response would be new as a whole each time.
 
+use crate::limits::HTTP_HEAD_BYTES_MAX;
+
 /// What a response begins with.
 const BEGINNING: &[u8] = b"HTTP/1.";
 
 /// Behind the last line and the empty one.
 const END: &[u8] = b"\r\n\r\n";
-
-/// Longest head that is looked through.
-const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// Looks for the end of the head with which a stream may begin. Pieces of any size enter.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,7 +36,7 @@ impl HeadEnd {
             };
             self.seen += 1;
             let is_end = self.matched == END.len();
-            self.is_over = !may_be || is_end || self.seen == HEAD_BYTES_MAX;
+            self.is_over = !may_be || is_end || self.seen == HTTP_HEAD_BYTES_MAX;
             if self.is_over {
                 return is_end.then_some(index + 1);
             }

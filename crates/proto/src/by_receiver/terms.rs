@@ -75,14 +75,14 @@ impl Hint {
 
     /// The part that depends on the first [`PREFIX_BYTES`], or on all where there are fewer.
     #[must_use]
-    pub fn prefix_of(chunk: &[u8]) -> u16 {
+    pub(crate) fn prefix_of(chunk: &[u8]) -> u16 {
         let prefix = &chunk[..chunk.len().min(PREFIX_BYTES)];
         refrain_codec::check(0, prefix) as u16
     }
 
     /// The part that depends on the whole chunk.
     #[must_use]
-    pub fn sum_of(chunk: &[u8]) -> u8 {
+    pub(crate) fn sum_of(chunk: &[u8]) -> u8 {
         refrain_codec::check_on(Backend::best(), 0, chunk) as u8
     }
 }

@@ -6,14 +6,7 @@
 //! not make the others useless: what was offered in vain is taken off again.
 
 use super::history::Predict;
-use crate::limits::OFFERED_BYTES_FLOW_MAX;
-
-/// What may be offered on a first hit.
-const START_BYTES: u64 = 1 << 20;
-
-/// In aligned mode: the receiver's flow control window, as the paper says, which is a new flow's
-/// credit.
-const ALIGNED_START_BYTES: u64 = 1 << 20;
+use crate::limits::{OFFERED_BYTES_FLOW_MAX, PREDICTED_BYTES_START};
 
 /// Bytes that are offered and wait.
 #[derive(Clone, Copy, Debug)]
@@ -28,15 +21,8 @@ impl VirtualWindow {
     pub(crate) fn new(predict: Predict) -> Self {
         Self {
             predict,
-            allowed_bytes: Self::start_bytes(predict),
+            allowed_bytes: PREDICTED_BYTES_START,
             outstanding_bytes: 0,
-        }
-    }
-
-    fn start_bytes(predict: Predict) -> u64 {
-        match predict {
-            Predict::Aligned => ALIGNED_START_BYTES,
-            Predict::Window => START_BYTES,
         }
     }
 
@@ -74,7 +60,7 @@ impl VirtualWindow {
 
     /// Offers of `bytes` proved wrong.
     pub(crate) fn failed(&mut self, bytes: u64) {
-        let start = Self::start_bytes(self.predict);
+        let start = PREDICTED_BYTES_START;
         self.allowed_bytes = match self.predict {
             Predict::Aligned => start,
             Predict::Window => self.allowed_bytes.saturating_sub(bytes).max(start),
@@ -95,10 +81,10 @@ mod tests {
             assert_eq!(window.room_bytes(), 0);
             window.succeeded(room);
             window.released(room);
-            assert_eq!(window.room_bytes(), ALIGNED_START_BYTES << doublings);
+            assert_eq!(window.room_bytes(), PREDICTED_BYTES_START << doublings);
         }
         window.failed(1);
-        assert_eq!(window.room_bytes(), ALIGNED_START_BYTES);
+        assert_eq!(window.room_bytes(), PREDICTED_BYTES_START);
     }
 
     #[test]
@@ -108,6 +94,6 @@ mod tests {
         window.widen_to(u64::MAX);
         assert_eq!(window.room_bytes(), OFFERED_BYTES_FLOW_MAX);
         window.failed(u64::MAX);
-        assert_eq!(window.room_bytes(), START_BYTES);
+        assert_eq!(window.room_bytes(), PREDICTED_BYTES_START);
     }
 }

@@ -1,11 +1,10 @@
 //! Recipes that a flow's receiver reads onward.
 
+use crate::limits::CHAINS_FLOW_MAX;
+
 use std::collections::VecDeque;
 
 use crate::by_receiver::history::HistoryPlace;
-
-/// Chains that are remembered.
-const CHAINS_MAX: usize = 4;
 
 /// The chains of a flow; the one that was found or hit last is the present one.
 #[derive(Debug, Default)]
@@ -59,7 +58,7 @@ impl Chains {
     pub(super) fn remember(&mut self, chain: Chain) {
         self.known.retain(|other| other.number != chain.number);
         self.known.push_front(chain);
-        self.known.truncate(CHAINS_MAX);
+        self.known.truncate(CHAINS_FLOW_MAX);
     }
 
     /// An offer of chain `number` was right when `came` bytes had come.

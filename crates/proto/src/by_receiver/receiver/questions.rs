@@ -7,7 +7,7 @@ use crate::{
         link_history::LinkHistory,
     },
     frame::ConfirmFrame,
-    limits::OFFERS_FLOW_MAX,
+    limits::{OFFERS_FLOW_MAX, PREDICTED_BYTES_START},
 };
 
 /// Chunks that are asked for at a time.
@@ -29,8 +29,6 @@ const OPENING_BYTES: u64 = 8 << 20;
 /// A chain that was not hit while so many bytes came makes room for the one that is.
 const IDLE_FOR_BYTES: u64 = 256 << 10;
 
-/// What a chain may offer at first, and while another fills the window.
-const START_BYTES: u64 = 1 << 20;
 const SIDE_BYTES: u64 = 128 << 10;
 
 /// What the history was asked.
@@ -107,7 +105,7 @@ impl Predictions {
         if matches!(about, About::ChunkEndingAt(_)) {
             // Another chain may begin here, whatever the present one has on offer.
             room = match self.config.predict {
-                Predict::Window => room.clamp(SIDE_BYTES, START_BYTES),
+                Predict::Window => room.clamp(SIDE_BYTES, PREDICTED_BYTES_START),
                 Predict::Aligned => self.window.allowed_bytes(),
             }
             .min(link.share_bytes());

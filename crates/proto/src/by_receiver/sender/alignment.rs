@@ -7,10 +7,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::limits::OFFERS_FLOW_MAX;
-
-/// Moves whose places are tried.
-const MOVES_MAX: usize = 4;
+use crate::limits::{MOVES_MAX, OFFERS_FLOW_MAX};
 
 /// A place may be tried for each offer, and another for so many bytes of the flow: moves, which
 /// are cheap to say, buy none.

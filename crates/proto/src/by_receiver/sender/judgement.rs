@@ -5,12 +5,9 @@ use refrain_codec::universal::UniversalHash;
 use super::{Expectations, Expected, Waiting};
 use crate::{
     by_receiver::terms::{Hint, PREFIX_BYTES},
+    limits::CANDIDATES_MAX,
     planted::Bug,
 };
-
-/// Offers with the same prefix that are tried at one place, the one that is next in turn
-/// included.
-pub(super) const CANDIDATES_MAX: usize = 2;
 
 /// What an offer is at some place.
 pub(super) enum Verdict {

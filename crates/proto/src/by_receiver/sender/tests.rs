@@ -5,10 +5,11 @@ use core::time::Duration;
 use proptest::prelude::*;
 use refrain_codec::marker::{AnchorFinder, PackMask};
 
-use super::{judgement::CANDIDATES_MAX, *};
+use super::*;
 use crate::{
     by_receiver::terms::Hint,
     frame::{FlowId, OfferList},
+    limits::CANDIDATES_MAX,
 };
 
 fn key() -> OfferKey {
