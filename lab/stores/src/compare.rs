@@ -21,6 +21,8 @@ use crate::{
 
 /// Chunks of the runs that end early, or that are looked at beside others.
 const SHORT_CHUNKS: u32 = 30_000;
+/// Chunks of the run beside a reader, whose folder is copied meanwhile.
+const SHARED_CHUNKS: u32 = 100_000;
 /// Mean length in the run that counts chunks and not bytes.
 const MANY_MEAN_BYTES: u32 = 256;
 /// Of the payload, what the bounded run may keep.
@@ -101,11 +103,15 @@ pub struct Shared {
 /// Runs it all below `folder`, which must be there.
 pub fn compare(plan: &Plan, folder: &Path) -> Result<(Filled, Vec<Measured>)> {
     let all = Bench::of(plan, &plan.load, folder, "all")?;
-    let short = Load {
-        chunks: plan.load.chunks.min(SHORT_CHUNKS),
-        ..plan.load.clone()
+    let at_most = |chunks: u32, name: &str| {
+        let load = Load {
+            chunks: plan.load.chunks.min(chunks),
+            ..plan.load.clone()
+        };
+        Bench::of(plan, &load, folder, name)
     };
-    let short = Bench::of(plan, &short, folder, "short")?;
+    let short = at_most(SHORT_CHUNKS, "short")?;
+    let beside = at_most(SHARED_CHUNKS, "beside")?;
     let nothing = all.fresh(Kind::None)?.run(&["fill"])?;
 
     let lengths = (0..plan.load.chunks).map(|chunk| plan.load.length(chunk) as u64);
@@ -129,12 +135,16 @@ pub fn compare(plan: &Plan, folder: &Path) -> Result<(Filled, Vec<Measured>)> {
             one.runs.push(write_and_read(&place)?);
             if run + 1 == plan.runs {
                 one.shrunk = said(place.run(&["shrink", &bytes_max(payload_bytes / 2)]));
+                eprintln!("{}", serde_json::to_string(&one.shrunk)?);
             }
             fs::remove_dir_all(&place.folder)?;
         }
     }
     let mut random = Random::of(plan.load.seed, 3);
     for one in &mut measured {
+        if plan.kills == 0 {
+            break;
+        }
         eprintln!("{}: bounded, killed, shared", one.kind.name());
         let place = all.fresh(one.kind)?;
         let bound = bytes_max(payload_bytes / BOUND_SHARE);
@@ -146,7 +156,7 @@ pub fn compare(plan: &Plan, folder: &Path) -> Result<(Filled, Vec<Measured>)> {
             one.kills.push(said(kill(&place, at)));
             fs::remove_dir_all(&place.folder)?;
         }
-        let place = all.fresh(one.kind)?;
+        let place = beside.fresh(one.kind)?;
         one.shared = said(share(&place));
         fs::remove_dir_all(&place.folder)?;
     }
@@ -172,7 +182,10 @@ fn write_and_read(place: &Place) -> Result<Run> {
     let warm = said(place.run(&["read"]));
     measure::forget_cached(&place.folder)?;
     let cold = said(place.run(&["read", "--chains-alone"]));
-    Ok(Run { filled, warm, cold })
+    let run = Run { filled, warm, cold };
+    // A long comparison that is ended has said what it had measured.
+    eprintln!("{}", serde_json::to_string(&run)?);
+    Ok(run)
 }
 
 fn kill(place: &Place, at: u32) -> Result<Kill> {

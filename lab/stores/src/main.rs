@@ -1,4 +1,4 @@
-//! redb, fjall and refrain's own log of segments under the load of a receiver.
+//! redb, LMDB, fjall and refrain's own log of segments under the load of a receiver.
 //!
 //! In: a load and a folder. Out: a page of Markdown, or JSON. What was decided with it stands in
 //! `docs/decisions/0015-chunk-store.md`.
@@ -6,6 +6,7 @@
 mod compare;
 mod fill;
 mod fjall;
+mod lmdb;
 mod load;
 mod measure;
 mod own;
@@ -37,7 +38,7 @@ struct Arguments {
     #[command(flatten)]
     load: Load,
     /// Which stores; more than once for several
-    #[arg(long = "store", value_enum, default_values_t = [Kind::Redb, Kind::RedbAlone, Kind::Fjall, Kind::Own])]
+    #[arg(long = "store", value_enum, default_values_t = [Kind::Redb, Kind::RedbAlone, Kind::Lmdb, Kind::Fjall, Kind::Own])]
     stores: Vec<Kind>,
     /// A run with so many chunks of 256 bytes, for what an index costs; 0 for none
     #[arg(long, default_value_t = 1_000_000)]

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    fjall, own,
+    fjall, lmdb, own,
     redb::{self, Mode},
 };
 
@@ -70,6 +70,8 @@ pub enum Kind {
     Redb,
     /// redb by default: one process alone
     RedbAlone,
+    /// LMDB, shared with readers in other processes
+    Lmdb,
     /// fjall with key-value separation
     Fjall,
     /// refrain's own log of segments
@@ -106,6 +108,7 @@ impl Kind {
             Self::RedbAlone => {
                 Box::new(redb::Owner::open(folder, Mode::Alone, settings, bytes_max)?)
             }
+            Self::Lmdb => Box::new(lmdb::Owner::open(folder, bytes_max)?),
             Self::Fjall => Box::new(fjall::Owner::open(folder, settings, bytes_max)?),
             Self::Own => Box::new(own::Owner::open(folder, bytes_max)?),
         })
@@ -117,6 +120,7 @@ impl Kind {
             Self::None => Box::new(Nothing),
             Self::Redb => Box::new(redb::Guest::open(folder, Mode::Shared, settings)?),
             Self::RedbAlone => Box::new(redb::Guest::open(folder, Mode::Alone, settings)?),
+            Self::Lmdb => Box::new(lmdb::Guest::open(folder)?),
             // fjall has no way to open for reading alone.
             Self::Fjall => Box::new(fjall::Owner::open(folder, settings, u64::MAX)?),
             Self::Own => Box::new(own::Guest::open(folder)?),
@@ -129,6 +133,7 @@ impl Kind {
             Self::None => "none",
             Self::Redb => "redb",
             Self::RedbAlone => "redb-alone",
+            Self::Lmdb => "lmdb",
             Self::Fjall => "fjall",
             Self::Own => "own",
         }
@@ -188,7 +193,13 @@ mod tests {
     use super::*;
     use crate::load::Load;
 
-    const KINDS: [Kind; 4] = [Kind::Redb, Kind::RedbAlone, Kind::Fjall, Kind::Own];
+    const KINDS: [Kind; 5] = [
+        Kind::Redb,
+        Kind::RedbAlone,
+        Kind::Lmdb,
+        Kind::Fjall,
+        Kind::Own,
+    ];
     const SETTINGS: Settings = Settings { cache_mib: 16 };
 
     fn load(mean_bytes: u32) -> Load {
