@@ -17,7 +17,7 @@ use super::{
     second_stage::{Compressor, StreamKind},
 };
 use crate::{
-    counters::LayerCounters,
+    counters::{Count, LayerCounters},
     flow::Strand,
     frame::{BlockFrame, FlowId, LaneId, Stream},
     limits::OUTSTANDING_BLOCKS_MAX,
