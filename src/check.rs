@@ -44,7 +44,7 @@ pub fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
         return ask_near_end(admin.as_ref(), arguments.wait, arguments.json);
     }
     let config = options.resolve()?;
-    let _log = arguments.log.begin(config.log);
+    let _log = arguments.log.begin(config.common.log);
     crate::warn_of_unread_variables(Role::Check);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

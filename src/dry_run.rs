@@ -3,7 +3,10 @@
 //! It was resolved before it comes here, so it is sound in itself. Nothing is listened on: a
 //! gateway that runs may hold the ports.
 
-use std::io::{self, Write};
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+};
 
 use refrain_gateway::{
     config::{CommonConfig, FarConfig, HistoryOptions, NearConfig},
@@ -11,21 +14,29 @@ use refrain_gateway::{
     keys::{PeerKeys, PublicKey},
     listeners::Service,
     memory::MemoryBudget,
+    options::OptionSpec,
 };
 
-use refrain_proto::by_receiver::history::HistoryConfig;
+use refrain_proto::{by_receiver::history::HistoryConfig, effort::EffortMode};
 use refrain_store::{DiskStore, StoreError};
 
 use crate::table::bytes;
 
+/// The options that were given, with their values.
+type Given = [(&'static OptionSpec, String)];
+
 /// What a near end would do.
-pub fn near(config: &NearConfig, out: &mut impl Write) -> anyhow::Result<()> {
+pub fn near(config: &NearConfig, given: &Given, out: &mut impl Write) -> anyhow::Result<()> {
     let neighbours = config.history.as_ref().map(History::check).transpose()?;
     if let Some(warning) = config.history.as_ref().and_then(History::unknown_realm) {
         tracing::warn!("{warning}");
     }
     writeln!(out, "refrain near: the configuration is good")?;
-    let mut line = |key: &str, value: String| writeln!(out, "  {key:<12}{value}");
+    let mut shown = BTreeSet::new();
+    let mut line = |key: &str, value: String| {
+        shown.insert(key.to_owned());
+        writeln!(out, "  {key:<17}{value}")
+    };
     let key = config.peer_key.fingerprint();
     let peer = match &config.peer_name {
         Some(name) => format!("{name} at {}, {key}", config.peer),
@@ -70,6 +81,7 @@ pub fn near(config: &NearConfig, out: &mut impl Write) -> anyhow::Result<()> {
     let peers = [config.peer_key].into_iter().collect();
     let engine = config.history.as_ref().map(HistoryOptions::engine);
     common(&config.common, engine, &peers, &mut line)?;
+    others(given, &shown, out)?;
     writeln!(
         out,
         "nothing was started; `refrain check` tries the way to the peer"
@@ -78,9 +90,13 @@ pub fn near(config: &NearConfig, out: &mut impl Write) -> anyhow::Result<()> {
 }
 
 /// What a far end would do.
-pub fn far(config: &FarConfig, out: &mut impl Write) -> io::Result<()> {
+pub fn far(config: &FarConfig, given: &Given, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "refrain far: the configuration is good")?;
-    let mut line = |key: &str, value: String| writeln!(out, "  {key:<12}{value}");
+    let mut shown = BTreeSet::new();
+    let mut line = |key: &str, value: String| {
+        shown.insert(key.to_owned());
+        writeln!(out, "  {key:<17}{value}")
+    };
     for address in &config.listen {
         line("listen", address.to_string())?;
     }
@@ -88,6 +104,7 @@ pub fn far(config: &FarConfig, out: &mut impl Write) -> io::Result<()> {
         line("peer_key", named(&config.peers, &key))?;
     }
     common(&config.common, None, &config.peers, &mut line)?;
+    others(given, &shown, out)?;
     writeln!(out, "nothing was started")
 }
 
@@ -132,7 +149,11 @@ fn common(
     if !config.mode.keeps_caches() {
         return Ok(());
     }
-    line("effort", config.effort.to_string())?;
+    let effort = match config.effort {
+        EffortMode::Auto => "auto",
+        EffortMode::Max => "max",
+    };
+    line("effort", effort.to_owned())?;
     let matching = &config.matching;
     line(
         "matching",
@@ -192,6 +213,12 @@ fn memory_and_lanes(
         format!("{lanes}, at most {}{fewer}", link.lanes_max),
         format!("{} per link{fewer_flows}", link.flows_max),
     ]
+}
+
+/// The options that were given and have no line yet.
+fn others(given: &Given, shown: &BTreeSet<String>, out: &mut impl Write) -> io::Result<()> {
+    let mut others = given.iter().filter(|(spec, _)| !shown.contains(spec.key));
+    others.try_for_each(|(spec, value)| writeln!(out, "  {:<17}{value}", spec.key))
 }
 
 fn named(peers: &PeerKeys, key: &PublicKey) -> String {

@@ -27,7 +27,7 @@ const WITHIN: Duration = Duration::from_secs(5);
 const STATUS_BYTES_MAX: usize = 64 << 20;
 
 /// Where a gateway serves its admin pages.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Place {
     /// Its local socket.
     Socket(PathBuf),

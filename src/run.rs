@@ -15,7 +15,7 @@ use refrain_gateway::{
     listeners,
     local_socket::{self, SocketFile},
     near::Near,
-    options::{FarOptions, NearOptions, OptionSpec, Role},
+    options::{FarOptions, NearOptions, Role},
     settings::ConfigError,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -84,7 +84,7 @@ pub fn near(arguments: &NearArguments) -> anyhow::Result<()> {
                 tracing::warn!("{loss}");
             }
         }
-        return dry_run::near(&started, &mut std::io::stdout().lock());
+        return dry_run::near(&started, &options.given()?, &mut std::io::stdout().lock());
     }
     if let Some(history) = started.history.clone() {
         // In a thread of its own: a disk that hangs stops no traffic.
@@ -99,7 +99,7 @@ pub fn near(arguments: &NearArguments) -> anyhow::Result<()> {
         let reload = || {
             let new = options.resolve()?;
             near.reload(&new);
-            Ok(started.needs_restart(&new))
+            Ok(new.common)
         };
         let gateway = Arc::clone(&near);
         let within = require_peer.map(|given| given.unwrap_or(started.common.timeouts.connect));
@@ -110,7 +110,7 @@ pub fn near(arguments: &NearArguments) -> anyhow::Result<()> {
             }
         };
         let result = tokio::select! {
-            served = serve(gateway, &started.common, tasks, reload) => served,
+            served = serve(gateway, Role::Near, &started.common, tasks, reload) => served,
             Err(error) = missing => Err(error.into()),
         };
         tokio::task::spawn_blocking(move || near.settle()).await?;
@@ -135,7 +135,11 @@ pub fn far(arguments: &RunArguments<FarOptions>) -> anyhow::Result<()> {
         tracing::warn!("{warning}");
     }
     if arguments.dry_run {
-        return Ok(dry_run::far(&started, &mut std::io::stdout().lock())?);
+        return Ok(dry_run::far(
+            &started,
+            &options.given()?,
+            &mut std::io::stdout().lock(),
+        )?);
     }
     block_on(async {
         let mut tasks = Tasks::default();
@@ -146,10 +150,10 @@ pub fn far(arguments: &RunArguments<FarOptions>) -> anyhow::Result<()> {
         let reload = || {
             let new = options.resolve()?;
             far.reload(&new);
-            Ok(started.needs_restart(&new))
+            Ok(new.common)
         };
         let gateway = Arc::clone(&far);
-        serve(gateway, &started.common, tasks, reload).await
+        serve(gateway, Role::Far, &started.common, tasks, reload).await
     })
 }
 
@@ -165,9 +169,10 @@ fn block_on(gateway: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result
 
 async fn serve(
     gateway: Arc<dyn Gateway>,
+    role: Role,
     common: &CommonConfig,
     mut tasks: Tasks,
-    reload: impl Fn() -> Result<Vec<&'static OptionSpec>, ConfigError>,
+    reload: impl Fn() -> Result<CommonConfig, ConfigError>,
 ) -> anyhow::Result<()> {
     tracing::info!("runs with kernels for {}", gateway.kernels());
     if let Some(config) = common.admin.clone() {
@@ -179,7 +184,8 @@ async fn serve(
     let mut signals = Signals::new()?;
     while let Told::Reload = signals.next().await {
         match reload() {
-            Ok(unapplied) => {
+            Ok(new) => {
+                let unapplied = common.readings.needs_restart(&new.readings, role);
                 tracing::info!("reloaded keys, rules, clients and time-outs");
                 if !unapplied.is_empty() {
                     let keys: Vec<_> = unapplied.iter().map(|spec| spec.key).collect();

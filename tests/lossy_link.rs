@@ -61,5 +61,5 @@ fn everything_arrives_equal_and_lanes_are_added() {
     assert!(relay.counts().down_stalls > 0, "the link stalled");
     let peer = near.peer();
     assert!(peer.lanes > 4, "no lane was added: {peer:?}");
-    assert_eq!(peer.lanes_lost, 0, "{peer:?}");
+    assert_eq!(peer.counters.lanes_lost, 0, "{peer:?}");
 }

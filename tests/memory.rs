@@ -62,7 +62,7 @@ fn a_hostile_peer_gets_no_more_than_its_link() {
             "{what:?}: {resident} bytes of memory"
         );
     }
-    assert_eq!(near.peer().lanes_lost, 0, "the honest peer's");
+    assert_eq!(near.peer().counters.lanes_lost, 0, "the honest peer's");
 }
 
 #[test]

@@ -131,7 +131,7 @@ fn a_browser_shows_a_page() {
     let world = AllListeners::to(nginx.http);
     let url = format!("http://{}/page.html", nginx.http);
     for proxy in [world.proxy(), format!("socks5://{}", world.socks)] {
-        let opened = world.pair.near.peer().flows_opened;
+        let opened = world.pair.near.peer().counters.flows_opened;
         let shown = run_ok(
             "chromium",
             world.scratch.path(),
@@ -152,7 +152,7 @@ fn a_browser_shows_a_page() {
             shown.contains("<title>shown</title>") && shown.contains("a page"),
             "{shown}"
         );
-        let opened = world.pair.near.peer().flows_opened - opened;
+        let opened = world.pair.near.peer().counters.flows_opened - opened;
         assert!(opened > 0, "the browser went around {proxy}");
     }
 }

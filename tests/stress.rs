@@ -150,7 +150,7 @@ fn run(load: &Load) {
             "{name}: {resident} bytes of memory"
         );
         let peer = gateway.peer();
-        assert_eq!(peer.lanes_lost, 0, "{peer:?}");
+        assert_eq!(peer.counters.lanes_lost, 0, "{peer:?}");
         println!("{name}: {:?}", gateway.status().memory);
     }
     println!("{bytes} bytes, {resets} resets");

@@ -59,7 +59,11 @@ pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
                 store.damaged_chunks, store.path,
             )?;
         }
-        let unlearnt: u64 = status.peers.iter().map(|peer| peer.unlearnt_chunks).sum();
+        let unlearnt: u64 = status
+            .peers
+            .iter()
+            .map(|peer| peer.counters.unlearnt_chunks)
+            .sum();
         if unlearnt > 0 {
             writeln!(
                 out,

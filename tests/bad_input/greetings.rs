@@ -136,7 +136,11 @@ fn too_many_near_ends_with_one_key() {
     first.iter().for_each(Gateway::wait_until_up);
     let fifth = site.near(site.far_listen, &options);
     assert_refused_with(&site, &far, &fifth, "near.key", "has 4 links already");
-    assert!(first.iter().all(|near| near.peer().lanes_lost == 0));
+    assert!(
+        first
+            .iter()
+            .all(|near| near.peer().counters.lanes_lost == 0)
+    );
 }
 
 #[test]

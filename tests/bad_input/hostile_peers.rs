@@ -71,7 +71,7 @@ impl Besieged {
     #[track_caller]
     fn assert_unharmed(self) {
         self.download.finish();
-        assert_eq!(self.pair.near.peer().lanes_lost, 0);
+        assert_eq!(self.pair.near.peer().counters.lanes_lost, 0);
         assert!(origin::answers(self.listen));
     }
 }

@@ -227,7 +227,7 @@ fn caches_survive_a_cut_and_start_anew_with_a_new_far_end() {
 
     cable.switch(Relay::cut);
     eventually("the lanes died", || {
-        (near.peer().lanes_lost > 0).then_some(())
+        (near.peer().counters.lanes_lost > 0).then_some(())
     });
     eventually("the link is back", || origin::answers(listen).then_some(()));
     let after_cut = download(listen, &cable);

@@ -72,7 +72,7 @@ fn a_link_has_as_many_flows_as_flows_max_says_and_a_refusal_says_so() {
         let answer = io::read_to_string(client).expect("an answer");
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
         assert!(answer.contains(&named), "{answer}");
-        assert_eq!(pair.near.peer().lanes_lost, 0);
+        assert_eq!(pair.near.peer().counters.lanes_lost, 0);
         drop(held);
         eventually("there is room again", || {
             origin::answers(listen).then_some(())

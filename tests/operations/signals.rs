@@ -147,5 +147,5 @@ fn sighup_adds_a_rule_and_a_broken_file_changes_nothing() {
     far.wait_for_log(&["kept the old configuration", "far.toml:2", "alow", "allow"]);
     assert!(origin::answers(listen), "the old rules still hold");
     download.finish();
-    assert_eq!(near.peer().lanes_lost, 0);
+    assert_eq!(near.peer().counters.lanes_lost, 0);
 }

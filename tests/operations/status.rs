@@ -125,6 +125,45 @@ fn watch_shows_the_status_again_until_it_is_told_to_stop() {
     assert!(error.contains("no gateway answers"), "{error}");
 }
 
+/// Names that scripts rely on. A near end with a store and a far end have them all.
+const KEYS: &str = include_str!("status-keys.txt");
+
+#[test]
+fn the_status_has_stable_names() {
+    fn add_names(value: &serde_json::Value, path: &str, names: &mut BTreeSet<String>) {
+        match value {
+            serde_json::Value::Object(fields) => fields.iter().for_each(|(name, field)| {
+                let dot = if path.is_empty() { "" } else { "." };
+                add_names(field, &format!("{path}{dot}{name}"), names);
+            }),
+            serde_json::Value::Array(items) => items
+                .iter()
+                .for_each(|item| add_names(item, &format!("{path}[]"), names)),
+            _ => {
+                names.insert(path.to_owned());
+            }
+        }
+    }
+    let (listen, option) = forward(origin::start());
+    let site = Site::new();
+    let far = site.far(&[]);
+    let store = site.path("store").display().to_string();
+    let options = ["--forward", &option, "--store", &store];
+    let options = [&options[..], &["--store-size", "64MiB"]].concat();
+    let near = site.near(site.far_listen, &options);
+    near.wait_until_up();
+    let download = Download::begin(listen);
+    let mut names = BTreeSet::new();
+    for gateway in [&near, &far] {
+        let (_, page) = http::get(gateway.admin, "/status", None).expect("the page");
+        let status = serde_json::from_str(&page).expect("JSON");
+        add_names(&status, "", &mut names);
+    }
+    download.finish();
+    let names: Vec<_> = names.into_iter().collect();
+    assert_eq!(names, KEYS.lines().collect::<Vec<_>>());
+}
+
 /// Names that dashboards rely on: removing one is a change that users must hear of.
 const METRICS: [(&str, &str); 38] = [
     ("refrain_app_bytes_total", "counter"),
@@ -253,6 +292,10 @@ fn assert_metrics(gateway: &Gateway, expected: &[(&str, &str)]) -> String {
     let types = families.iter().map(|family| (family.name, family.kind));
     let types: BTreeSet<_> = types.collect();
     assert_eq!(types, expected.iter().copied().collect());
+    let documented = include_str!("../../docs/operations.md");
+    for (name, _) in expected {
+        assert!(documented.contains(&format!("`{name}`")), "{name}");
+    }
     for family in &families {
         let is_counter = family.kind == "counter";
         assert_eq!(family.name.ends_with("_total"), is_counter, "{family:?}");

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    config::CheckConfig,
+    config::NearConfig,
     gateway::random_instance,
     greeting,
     near::{ConnectError, connect},
@@ -64,7 +64,7 @@ pub struct CheckReport {
 /// Checks until the far end can be reached, for at most `patience`. What a far end answers is
 /// final.
 pub async fn check_within(
-    config: &CheckConfig,
+    config: &NearConfig,
     patience: Duration,
 ) -> Result<CheckReport, CheckError> {
     let began = Instant::now();
@@ -80,10 +80,10 @@ pub async fn check_within(
 }
 
 /// Makes one lane to the peer, exchanges hellos, and measures round trips.
-async fn check(config: &CheckConfig) -> Result<CheckReport, CheckError> {
+async fn check(config: &NearConfig) -> Result<CheckReport, CheckError> {
     let peer = config.peer.to_string();
-    let within = config.connect_timeout;
-    let tls = ClientTls::new(&config.key, config.peer_key);
+    let within = config.common.timeouts.connect;
+    let tls = ClientTls::new(&config.common.key, config.peer_key);
     let began = Instant::now();
     let (stream, address) = connect(&peer, &tls, within).await?;
     let handshake = began.elapsed();

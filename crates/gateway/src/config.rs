@@ -4,14 +4,33 @@
 //! reads the keys and tables that they name, and checks what only shows when options meet. What
 //! it returns is trusted from then on.
 
+/// Defines a part of the configuration: each field with the options that it is read from.
+///
+/// Fields are read in their order, so that one may depend on those before it.
+macro_rules! config {
+    ($(#[$meta:meta])* pub struct $name:ident($settings:ident $(, $argument:ident: $of:ty)*) {
+        $($(#[$doc:meta])* pub $field:ident: $type:ty = $read:expr;)*
+    }) => {
+        $(#[$meta])*
+        pub struct $name {
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        impl $name {
+            pub(super) fn read($settings: &Settings $(, $argument: $of)*) -> Result<Self, ConfigError> {
+                $(let $field: $type = $read;)*
+                Ok(Self { $($field),* })
+            }
+        }
+    };
+}
+
 mod access;
 mod admin;
-mod changes;
 mod history;
 mod listeners;
 mod mismatch;
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -19,10 +38,14 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use refrain_codec::chunk::hash::ChunkHasher;
-use refrain_codec::marker::{MarkerAlgorithm, SampleByteTable, SamplingPeriod, WindowBytes};
+use refrain_codec::geometry::CacheGeometry;
+use refrain_codec::marker::{
+    MarkerAlgorithm, MarkerFinder, SampleByteTable, SamplingPeriod, WindowBytes,
+};
 use refrain_codec::matching::MatchingAlgorithm;
 use refrain_codec::simd::{Backend, BackendChoice};
-use refrain_proto::{Mode, limits};
+use refrain_proto::effort::EffortMode;
+use refrain_proto::{LinkConfig, Mode, limits};
 use tracing::level_filters::LevelFilter;
 
 use crate::access::Access;
@@ -30,136 +53,151 @@ use crate::address;
 use crate::keys::{PeerKeys, PrivateKey, PublicKey};
 use crate::machine;
 use crate::memory::MEMORY_BYTES_MIN;
-use crate::options::{
-    ADMIN, ALLOW, CACHE, CHUNK_HASH, CONNECT_TIMEOUT, Check, DEAD_AFTER, DRAIN_TIMEOUT, EFFORT,
-    EXCLUDE, FLOWS_MAX, FORWARD, Far, HTTP_PROXY, IDLE_TIMEOUT, KEEP_LINK, KEY, LANES, LANES_MAX,
-    LISTEN, LOG, MARKER, MARKER_TABLE, MATCHING, MEMORY, MODE, Near, OptionSpec, Options, PEER,
-    PEER_KEY, Program, RATE, SAMPLING_PERIOD, SIMD, SOCKS5, WINDOW_BYTES,
-};
+use crate::options::*;
+use crate::pace;
 use crate::rules::{AllowRules, ExcludeRules};
-use crate::settings::{ConfigError, Settings, read_text};
+use crate::settings::{ConfigError, OptionValue, Readings, Settings, read_text};
 use crate::target::{LANES_PORT, Target};
 use crate::units::{BitRate, ByteSize, TimeSpan};
 pub use admin::{AdminConfig, AdminToken};
 pub use history::HistoryOptions;
 pub use mismatch::Mismatch;
 
-/// What `refrain near` is to do.
-#[derive(Debug, Clone)]
-pub struct NearConfig {
-    /// The far end's address.
-    pub peer: Target,
-    /// The far end's key.
-    pub peer_key: PublicKey,
-    /// The far end's name, if it was given one.
-    pub peer_name: Option<String>,
-    /// Where to serve SOCKS5.
-    pub socks5: Option<SocketAddr>,
-    /// Where to serve as an HTTP proxy.
-    pub http_proxy: Option<SocketAddr>,
-    /// Where to keep what comes, and how to predict from it.
-    pub history: Option<HistoryOptions>,
+/// Finds the peer that a forward names.
+type FindPeer<'a> = &'a dyn Fn(&str) -> Result<PublicKey, Mismatch>;
+
+config! {
+    /// What `refrain near` is to do.
+    #[derive(Debug, Clone)]
+    pub struct NearConfig(settings, peers: &PeerKeys, key: PrivateKey, find_peer: FindPeer<'_>) {
+        /// The far end's address.
+        pub peer: Target = settings.one_with(&PEER, |text| Target::with_default_port(text, LANES_PORT))?;
+        /// The far end's key.
+        pub peer_key: PublicKey = only_peer(settings, peers)?;
+        /// The far end's name, if it was given one.
+        pub peer_name: Option<String> = peers.name(&peer_key).map(str::to_owned);
+        /// Where to serve SOCKS5.
+        pub socks5: Option<SocketAddr> = settings.optional_listener(&SOCKS5)?;
+        /// Where to serve as an HTTP proxy.
+        pub http_proxy: Option<SocketAddr> = settings.optional_listener(&HTTP_PROXY)?;
+        /// Where to keep what comes, and how to predict from it.
+        pub history: Option<HistoryOptions> = HistoryOptions::resolve(settings, &peer_key)?;
+        /// What both ends are told.
+        pub common: CommonConfig = CommonConfig::read(settings, key, AllowRules::new(Vec::new()), find_peer)?;
+    }
+}
+
+config! {
+    /// What `refrain far` is to do.
+    #[derive(Debug, Clone)]
+    pub struct FarConfig(settings, peers: PeerKeys, key: PrivateKey, find_peer: FindPeer<'_>) {
+        /// What both ends are told.
+        pub common: CommonConfig = CommonConfig::read(settings, key, AllowRules::loopback(), find_peer)?;
+        /// Where to take lanes, at least one address.
+        pub listen: Vec<SocketAddr> = match settings.many_with(&LISTEN, address::parse_lanes)? {
+            none if none.is_empty() => return Err(settings.wrong(&LISTEN, Mismatch::NoListener)),
+            addresses => addresses,
+        };
+        /// The peers, at least one.
+        pub peers: PeerKeys = peers;
+    }
+}
+
+config! {
     /// What both ends are told.
-    pub common: CommonConfig,
+    #[derive(Debug, Clone)]
+    pub struct CommonConfig(settings, key: PrivateKey, default_allow: AllowRules, find_peer: FindPeer<'_>) {
+        /// This end's key.
+        pub key: PrivateKey = key;
+        /// The bound for all links together.
+        pub memory: ByteSize = resolve_memory(settings)?;
+        /// The most lanes of a link: up to 16.
+        pub lanes_max: u8 = settings.count(&LANES_MAX, 1..=16)?;
+        /// The lanes that a link keeps open: 1 to `lanes_max`.
+        pub lanes: u8 = match settings.count(&LANES, 1..=16)? {
+            lanes if lanes > lanes_max => return Err(settings.wrong(&LANES, Mismatch::LanesAboveMax(lanes_max))),
+            lanes => lanes,
+        };
+        /// Listeners whose connections go to one target behind a peer.
+        pub forwards: Vec<Forward> = settings.many_with(&FORWARD, |text| parse_forward(text, find_peer))?;
+        /// The targets that this end connects to for its peer.
+        pub allow: AllowRules = match settings.many(&ALLOW)? {
+            _ if !settings.is_given(&ALLOW) => default_allow,
+            rules => AllowRules::new(rules),
+        };
+        /// The flows that are sent as they are.
+        pub exclude: ExcludeRules = ExcludeRules::new(settings.many(&EXCLUDE)?);
+        /// Who may use the listeners for applications.
+        pub access: Access = Access::resolve(settings)?;
+        /// Where to serve health, metrics and status.
+        pub admin: Option<AdminConfig> = admin::resolve_admin(settings)?;
+        /// The most that this end sends.
+        pub rate: Option<BitRate> = settings.optional_with(&RATE, parse_rate)?;
+        /// Which end finds what repeats.
+        pub mode: Mode = settings.one(&MODE)?;
+        /// How hard to look for repeats.
+        pub effort: EffortMode = settings.one_with(&EFFORT, |text| match text {
+            "auto" => Ok(EffortMode::Auto),
+            "max" => Ok(EffortMode::Max),
+            _ => Err(Mismatch::Effort),
+        })?;
+        /// One direction's cache: 1 MiB to 4 GiB, at most half of `memory`.
+        pub cache: ByteSize = resolve_cache(settings, memory)?;
+        /// The most open flows of a link: 1 to 10,000, fewer with little memory.
+        pub flows_max: u16 = settings.count(&FLOWS_MAX, 1..=limits::FLOWS_MAX as u16)?;
+        /// How repeats are found.
+        pub matching: MatchingConfig = MatchingConfig::read(settings)?;
+        /// The times after which the gateway gives up on something.
+        pub timeouts: Timeouts = Timeouts::read(settings)?;
+        /// How much to log.
+        pub log: LevelFilter = settings.one(&LOG)?;
+        /// What all options were read as, once they are.
+        pub readings: Readings = Readings::default();
+    }
 }
 
-/// What `refrain far` is to do.
-#[derive(Debug, Clone)]
-pub struct FarConfig {
-    /// Where to take lanes, at least one address.
-    pub listen: Vec<SocketAddr>,
-    /// The peers, at least one.
-    pub peers: PeerKeys,
-    /// What both ends are told.
-    pub common: CommonConfig,
-}
-
-/// What `refrain check` is to check.
-#[derive(Debug, Clone)]
-pub struct CheckConfig {
-    /// The far end's address.
-    pub peer: Target,
-    /// The far end's key.
-    pub peer_key: PublicKey,
-    /// This end's key.
-    pub key: PrivateKey,
-    /// How long connecting may take.
-    pub connect_timeout: Duration,
-    /// How much to log.
-    pub log: LevelFilter,
-}
-
-/// What both ends are told.
-#[derive(Debug, Clone)]
-pub struct CommonConfig {
-    /// This end's key.
-    pub key: PrivateKey,
-    /// Listeners whose connections go to one target behind a peer.
-    pub forwards: Vec<Forward>,
-    /// The targets that this end connects to for its peer.
-    pub allow: AllowRules,
-    /// The flows that are sent as they are.
-    pub exclude: ExcludeRules,
-    /// Who may use the listeners for applications.
-    pub access: Access,
-    /// Where to serve health, metrics and status.
-    pub admin: Option<AdminConfig>,
-    /// The most that this end sends.
-    pub rate: Option<BitRate>,
-    /// Which end finds what repeats.
-    pub mode: Mode,
-    /// How hard to look for repeats.
-    pub effort: Effort,
-    /// One direction's cache: 1 MiB to 4 GiB, at most half of `memory`.
-    pub cache: ByteSize,
-    /// The bound for all links together.
-    pub memory: ByteSize,
-    /// The lanes that a link keeps open: 1 to `lanes_max`.
-    pub lanes: u8,
-    /// The most lanes of a link: up to 16.
-    pub lanes_max: u8,
-    /// The most open flows of a link: 1 to 10,000, fewer with little memory.
-    pub flows_max: u16,
+config! {
     /// How repeats are found.
-    pub matching: MatchingConfig,
-    /// The times after which the gateway gives up on something.
-    pub timeouts: Timeouts,
-    /// How much to log.
-    pub log: LevelFilter,
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct MatchingConfig(settings) {
+        /// Max-Match or Chunk-Match.
+        pub algorithm: MatchingAlgorithm = settings.one(&MATCHING)?;
+        /// How positions are chosen.
+        pub marker: MarkerAlgorithm = settings.one(&MARKER)?;
+        /// The bytes that SAMPLEBYTE samples.
+        pub marker_table: SampleByteTable = resolve_marker_table(settings, marker)?;
+        /// How many positions are chosen.
+        pub sampling_period: SamplingPeriod = settings.one_with(&SAMPLING_PERIOD, |text| {
+            Ok::<_, BoxedError>(SamplingPeriod::new(text.parse()?)?)
+        })?;
+        /// The shortest repeat.
+        pub window: WindowBytes = settings.one_with(&WINDOW_BYTES, |text| {
+            Ok::<_, BoxedError>(WindowBytes::new(text.parse()?)?)
+        })?;
+        /// The kernels to look for repeats with.
+        pub backend: Backend = settings.one_with(&SIMD, |text| {
+            text.parse().map(BackendChoice::backend)
+        })?;
+        /// What names chunks.
+        pub chunk_hash: ChunkHasher = settings.one(&CHUNK_HASH)?;
+    }
 }
 
-/// How repeats are found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MatchingConfig {
-    /// Max-Match or Chunk-Match.
-    pub algorithm: MatchingAlgorithm,
-    /// How positions are chosen.
-    pub marker: MarkerAlgorithm,
-    /// The bytes that SAMPLEBYTE samples.
-    pub marker_table: SampleByteTable,
-    /// How many positions are chosen.
-    pub sampling_period: SamplingPeriod,
-    /// The shortest repeat.
-    pub window: WindowBytes,
-    /// The kernels to look for repeats with.
-    pub backend: Backend,
-    /// What names chunks.
-    pub chunk_hash: ChunkHasher,
-}
-
-/// The times after which the gateway gives up on something; none is zero.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timeouts {
-    /// On a connection that does not open.
-    pub connect: Duration,
-    /// On a flow on which nothing moves.
-    pub idle: Duration,
-    /// On a lane whose peer is silent.
-    pub dead_after: Duration,
-    /// On a link without lanes: its caches go.
-    pub keep_link: Duration,
-    /// On the flows that are open at SIGTERM.
-    pub drain: Duration,
+config! {
+    /// The times after which the gateway gives up on something; none is zero.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Timeouts(settings) {
+        /// On a connection that does not open.
+        pub connect: Duration = settings.timeout(&CONNECT_TIMEOUT)?;
+        /// On a flow on which nothing moves.
+        pub idle: Duration = settings.timeout(&IDLE_TIMEOUT)?;
+        /// On a lane whose peer is silent.
+        pub dead_after: Duration = settings.timeout(&DEAD_AFTER)?;
+        /// On a link without lanes: its caches go.
+        pub keep_link: Duration = settings.timeout(&KEEP_LINK)?;
+        /// On the flows that are open at SIGTERM.
+        pub drain: Duration = settings.timeout(&DRAIN_TIMEOUT)?;
+    }
 }
 
 /// A listener whose connections go to one target behind a peer.
@@ -173,51 +211,35 @@ pub struct Forward {
     pub peer: PublicKey,
 }
 
-/// How hard an encoder looks for repeats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effort {
-    /// As the balance of CPU and link suggests.
-    Auto,
-    /// Always as hard as possible.
-    Max,
-}
-
 impl Options<Near> {
     /// The near end's configuration.
     pub fn resolve(&self) -> Result<NearConfig, ConfigError> {
-        NearConfig::resolve(&self.settings()?)
+        NearConfig::resolve(self.settings()?)
     }
 }
 
 impl NearConfig {
+    fn resolve(settings: Settings) -> Result<NearConfig, ConfigError> {
+        let key = load_key(&settings)?;
+        let peers = load_peers(&settings, &key)?;
+        let peer_key = only_peer(&settings, &peers)?;
+        let find_peer = |name: &str| match name {
+            "" => Ok(peer_key),
+            name => peers.find(name).ok_or(Mismatch::UnknownPeer),
+        };
+        let mut config = NearConfig::read(&settings, &peers, key, &find_peer)?;
+        listeners::check_distinct(&config.listeners(), &settings)?;
+        config.check_users_are_asked(&settings)?;
+        config.common.check_access(&config.ways_in(), &settings)?;
+        config.common.readings = settings.into_readings();
+        Ok(config)
+    }
+
     /// The far end, as logs and tables call it: by its name, else by its address.
     pub(crate) fn labels(&self) -> PeerKeys {
         let name = self.peer_name.clone();
         let name = name.unwrap_or_else(|| self.peer.to_string());
         PeerKeys::of_one(self.peer_key, Some(name))
-    }
-
-    fn resolve(settings: &Settings) -> Result<NearConfig, ConfigError> {
-        let key = load_key(settings)?;
-        let peers = load_peers(settings, &key)?;
-        let peer_key = only_peer(settings, &peers)?;
-        let find_peer = |name: &str| match name {
-            "" => Ok(peer_key),
-            name => peers.find(name).ok_or(Mismatch::UnknownPeer),
-        };
-        let config = NearConfig {
-            peer: settings.one_with(&PEER, |text| Target::with_default_port(text, LANES_PORT))?,
-            peer_key,
-            peer_name: peers.name(&peer_key).map(str::to_owned),
-            socks5: settings.optional_listener(&SOCKS5)?,
-            http_proxy: settings.optional_listener(&HTTP_PROXY)?,
-            history: HistoryOptions::resolve(settings, &peer_key)?,
-            common: CommonConfig::resolve(settings, key, AllowRules::new(Vec::new()), find_peer)?,
-        };
-        listeners::check_distinct(&config.listeners(), settings)?;
-        config.check_users_are_asked(settings)?;
-        config.common.check_access(&config.ways_in(), settings)?;
-        Ok(config)
     }
 
     /// What is allowed, and hardly meant.
@@ -259,19 +281,11 @@ impl Options<Far> {
             ("", _) => Err(Mismatch::WhichPeer),
             (name, _) => peers.find(name).ok_or(Mismatch::UnknownPeer),
         };
-        let common = CommonConfig::resolve(&settings, key, AllowRules::loopback(), find_peer)?;
-        let listen = settings.many_with(&LISTEN, address::parse_lanes)?;
-        if listen.is_empty() {
-            return Err(settings.wrong(&LISTEN, Mismatch::NoListener));
-        }
-        let config = FarConfig {
-            listen,
-            peers,
-            common,
-        };
+        let mut config = FarConfig::read(&settings, peers.clone(), key, &find_peer)?;
         listeners::check_distinct(&config.listeners(), &settings)?;
         let ways_in: Vec<_> = config.common.ways_in().collect();
         config.common.check_access(&ways_in, &settings)?;
+        config.common.readings = settings.into_readings();
         Ok(config)
     }
 }
@@ -285,26 +299,26 @@ impl Options<Check> {
     /// The gateway that is asked then, if `--admin` names one.
     pub fn admin<T>(&self) -> Result<Option<T>, ConfigError>
     where
-        T: FromStr<Err: std::error::Error + Send + Sync + 'static>,
+        T: OptionValue + FromStr<Err: std::error::Error + Send + Sync + 'static>,
     {
         self.given.optional(&ADMIN)
     }
 
-    /// What to check. A value that the near end would not start with is an error here as well,
-    /// whether a check uses it or not; a way in for applications is not asked for.
-    pub fn resolve(&self) -> Result<CheckConfig, ConfigError> {
-        let near = NearConfig::resolve(&self.settings()?)?;
-        Ok(CheckConfig {
-            peer: near.peer,
-            peer_key: near.peer_key,
-            key: near.common.key,
-            connect_timeout: near.common.timeouts.connect,
-            log: near.common.log,
-        })
+    /// What to check, of which a check uses little. A value that the near end would not start with is
+    /// an error here as well; a way in for applications is not asked for.
+    pub fn resolve(&self) -> Result<NearConfig, ConfigError> {
+        NearConfig::resolve(self.settings()?)
     }
 }
 
 impl<P: Program> Options<P> {
+    /// Each option that was given, with its value as it was written; a secret one is not shown.
+    pub fn given(&self) -> Result<Vec<(&'static OptionSpec, String)>, ConfigError> {
+        let settings = self.settings()?;
+        let given = P::ROLE.options().filter(|spec| settings.is_given(spec));
+        Ok(given.map(|spec| (spec, settings.shown(spec))).collect())
+    }
+
     fn settings(&self) -> Result<Settings, ConfigError> {
         let mut settings = self.given.clone();
         if let Some(path) = &self.file {
@@ -316,100 +330,25 @@ impl<P: Program> Options<P> {
 }
 
 impl CommonConfig {
-    fn resolve(
-        settings: &Settings,
-        key: PrivateKey,
-        default_allow: AllowRules,
-        find_peer: impl Fn(&str) -> Result<PublicKey, Mismatch>,
-    ) -> Result<CommonConfig, ConfigError> {
-        let memory = resolve_memory(settings)?;
-        let lanes_max = settings.count(&LANES_MAX, 1..=16)?;
-        let lanes = settings.count(&LANES, 1..=16)?;
-        if lanes > lanes_max {
-            return Err(settings.wrong(&LANES, Mismatch::LanesAboveMax(lanes_max)));
+    /// What a link's engine is to do, with a cache of this size.
+    pub(crate) fn engine(&self, cache: CacheGeometry) -> LinkConfig {
+        let matching = &self.matching;
+        LinkConfig {
+            mode: self.mode,
+            matching: matching.algorithm,
+            markers: MarkerFinder::new(
+                matching.marker,
+                matching.sampling_period,
+                matching.window,
+                matching.marker_table.clone(),
+            ),
+            chunk_hasher: matching.chunk_hash,
+            backend: matching.backend,
+            effort: self.effort,
+            block_bytes_max: self.rate.map_or(limits::BLOCK_BYTES_MAX, pace::block_bytes),
+            dead_after: self.timeouts.dead_after,
+            ..LinkConfig::with_cache(cache)
         }
-        let allow = match settings.is_given(&ALLOW) {
-            true => AllowRules::new(settings.many(&ALLOW)?),
-            false => default_allow,
-        };
-        Ok(CommonConfig {
-            key,
-            forwards: settings.many_with(&FORWARD, |text| parse_forward(text, &find_peer))?,
-            allow,
-            exclude: ExcludeRules::new(settings.many(&EXCLUDE)?),
-            access: Access::resolve(settings)?,
-            admin: admin::resolve_admin(settings)?,
-            rate: settings.optional_with(&RATE, parse_rate)?,
-            mode: settings.one(&MODE)?,
-            effort: settings.one(&EFFORT)?,
-            cache: resolve_cache(settings, memory)?,
-            memory,
-            lanes,
-            lanes_max,
-            flows_max: settings.count(&FLOWS_MAX, 1..=limits::FLOWS_MAX as u16)?,
-            matching: MatchingConfig::resolve(settings)?,
-            timeouts: Timeouts::resolve(settings)?,
-            log: settings.one(&LOG)?,
-        })
-    }
-}
-
-impl MatchingConfig {
-    fn resolve(settings: &Settings) -> Result<MatchingConfig, ConfigError> {
-        let table = settings.optional_with(&MARKER_TABLE, |path| {
-            let text = read_text(Path::new(path))?;
-            Ok::<_, BoxedError>(SampleByteTable::parse(&text)?)
-        })?;
-        let marker = settings.one(&MARKER)?;
-        if table.is_some() && marker != MarkerAlgorithm::SampleByte {
-            return Err(settings.wrong(&MARKER_TABLE, Mismatch::TableUnused));
-        }
-        Ok(MatchingConfig {
-            algorithm: settings.one(&MATCHING)?,
-            marker,
-            marker_table: table.unwrap_or_default(),
-            sampling_period: settings.one_with(&SAMPLING_PERIOD, |text| {
-                Ok::<_, BoxedError>(SamplingPeriod::new(text.parse()?)?)
-            })?,
-            window: settings.one_with(&WINDOW_BYTES, |text| {
-                Ok::<_, BoxedError>(WindowBytes::new(text.parse()?)?)
-            })?,
-            backend: settings.one::<BackendChoice>(&SIMD)?.backend(),
-            chunk_hash: settings.one(&CHUNK_HASH)?,
-        })
-    }
-}
-
-impl Timeouts {
-    fn resolve(settings: &Settings) -> Result<Timeouts, ConfigError> {
-        Ok(Timeouts {
-            connect: settings.timeout(&CONNECT_TIMEOUT)?,
-            idle: settings.timeout(&IDLE_TIMEOUT)?,
-            dead_after: settings.timeout(&DEAD_AFTER)?,
-            keep_link: settings.timeout(&KEEP_LINK)?,
-            drain: settings.timeout(&DRAIN_TIMEOUT)?,
-        })
-    }
-}
-
-impl FromStr for Effort {
-    type Err = Mismatch;
-
-    fn from_str(text: &str) -> Result<Effort, Mismatch> {
-        match text {
-            "auto" => Ok(Effort::Auto),
-            "max" => Ok(Effort::Max),
-            _ => Err(Mismatch::Effort),
-        }
-    }
-}
-
-impl fmt::Display for Effort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Effort::Auto => "auto",
-            Effort::Max => "max",
-        })
     }
 }
 
@@ -434,7 +373,7 @@ impl Settings {
         range: RangeInclusive<T>,
     ) -> Result<T, ConfigError>
     where
-        T: FromStr + PartialOrd + Into<u16> + Copy,
+        T: OptionValue + FromStr + PartialOrd + Into<u16> + Copy,
     {
         self.one_with(spec, |text| match text.parse() {
             Ok(count) if range.contains(&count) => Ok(count),
@@ -458,11 +397,14 @@ fn load_key(settings: &Settings) -> Result<PrivateKey, ConfigError> {
 }
 
 fn load_peers(settings: &Settings, own: &PrivateKey) -> Result<PeerKeys, ConfigError> {
-    // Each alone at first, so that an error is about the value that it names.
-    let values = settings.many_with(&PEER_KEY, |value| {
-        match PeerKeys::load(&[value])?.contains(&own.public()) {
+    let values: Vec<String> = settings.many(&PEER_KEY)?;
+    // Each alone at first, so that an error is about the value that it names. A name that changed is
+    // no change of the peer.
+    settings.many_with(&PEER_KEY, |value| {
+        let keys = PeerKeys::load(&[value])?;
+        match keys.contains(&own.public()) {
             true => Err(BoxedError::from(Mismatch::OwnKey)),
-            false => Ok(value.to_owned()),
+            false => Ok(keys.iter().collect::<Vec<_>>()),
         }
     })?;
     let peers = PeerKeys::load(&values).map_err(|error| settings.wrong(&PEER_KEY, error))?;
@@ -477,6 +419,20 @@ fn only_peer(settings: &Settings, peers: &PeerKeys) -> Result<PublicKey, ConfigE
     match (keys.next(), keys.next()) {
         (Some(key), None) => Ok(key),
         _ => Err(settings.wrong(&PEER_KEY, Mismatch::NotOnePeer(peers.len()))),
+    }
+}
+
+fn resolve_marker_table(
+    settings: &Settings,
+    marker: MarkerAlgorithm,
+) -> Result<SampleByteTable, ConfigError> {
+    let table = settings.optional_with(&MARKER_TABLE, |path| {
+        let text = read_text(Path::new(path))?;
+        Ok::<_, BoxedError>(SampleByteTable::parse(&text)?)
+    })?;
+    match table.is_some() && marker != MarkerAlgorithm::SampleByte {
+        true => Err(settings.wrong(&MARKER_TABLE, Mismatch::TableUnused)),
+        false => Ok(table.unwrap_or_default()),
     }
 }
 

@@ -36,9 +36,8 @@ use crate::{
     policy::{OwnAddresses, SharedPolicy},
     rate_limited_log::RateLimitedLog,
     refusal::Refusal,
-    status::Total,
     tls::{ServerTls, TlsError},
-    totals::Totals,
+    totals::{Counted, Totals},
     wire::LaneStream,
 };
 
@@ -545,7 +544,7 @@ impl Gateway for Far {
         None
     }
 
-    fn total(&self) -> Total {
+    fn counted(&self) -> Counted {
         self.totals.sum()
     }
 

@@ -17,7 +17,7 @@ use crate::{
     last_error::LastError,
     link::SharedLink,
     listeners::BindError,
-    status::Total,
+    totals::Counted,
 };
 
 /// Why a gateway does not start.
@@ -61,7 +61,7 @@ pub trait Gateway: Send + Sync + 'static {
     fn history(&self) -> Option<HistoryReport>;
 
     /// What all its links carried, those included that it has forgotten.
-    fn total(&self) -> Total;
+    fn counted(&self) -> Counted;
 
     /// How it shares out the process's file descriptors.
     fn descriptors(&self) -> Arc<Descriptors>;

@@ -37,6 +37,12 @@ pub struct PrivateKey {
     public: PublicKey,
 }
 
+impl PartialEq for PrivateKey {
+    fn eq(&self, other: &PrivateKey) -> bool {
+        self.public == other.public
+    }
+}
+
 /// An end's public key, by which the other end knows it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey(pub [u8; PUBLIC_KEY_BYTES]);

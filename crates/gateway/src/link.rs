@@ -14,7 +14,9 @@ use std::{
 
 use refrain_proto::{
     Event, FlowId, LaneFault, LaneId, Link, LinkFault, Moment, ResetReason,
-    by_receiver::history::HistoryRequest, codes::refusal, link::OpenError,
+    by_receiver::history::HistoryRequest,
+    codes::refusal,
+    link::{LinkStatus, OpenError},
 };
 use tokio::{
     sync::{Notify, mpsc, watch},
@@ -26,8 +28,7 @@ use crate::{
     keys::{PublicKey, SharedPeerKeys},
     memory::Reservation,
     refusal::Refusal,
-    status::Total,
-    totals::Totals,
+    totals::{Counted, Totals},
     wire::WireCounts,
 };
 
@@ -262,17 +263,21 @@ impl SharedLink {
         }
     }
 
-    /// What all of the link's connections have carried.
-    pub fn wire(&self) -> WireCounts {
-        self.lock().wire()
-    }
-
-    /// What it has carried so far.
-    pub fn counts(&self) -> Total {
+    /// The link as it stands. Its connections' bytes are counted with all of TLS.
+    pub fn status(&self) -> LinkStatus {
         // Its counters stand, whatever panicked.
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let link = state.link.status(Moment(self.now()));
-        Total::of(&self.peer, &link, &state.wire())
+        let mut status = state.link.status(Moment(self.now()));
+        let wire = state.wire();
+        status.counters.sent.link_bytes = wire.sent();
+        status.counters.received.link_bytes = wire.received();
+        status
+    }
+
+    /// What it has counted so far.
+    pub fn counts(&self) -> Counted {
+        let status = self.status();
+        ([(self.peer, status.counters)].into(), status.targets)
     }
 
     /// A lane ended since bytes were damaged on the way.

@@ -17,22 +17,19 @@ use std::{
 use refrain_codec::{
     EncoderConfig,
     geometry::{CACHE_BYTES_MIN, CacheGeometry},
-    marker::MarkerFinder,
 };
 use refrain_proto::{
     LinkConfig,
     by_receiver::history::HistoryConfig,
-    effort::EffortMode,
     limits::{
-        BLOCK_BYTES_MAX, CREDIT_BYTES_INITIAL, CREDIT_POOL_BYTES, LANE_MEMORY_BYTES_MAX,
-        LEARNING_BYTES, OFFERED_BYTES_LINK, PENDING_BYTES_LINK_MAX,
+        CREDIT_BYTES_INITIAL, CREDIT_POOL_BYTES, LANE_MEMORY_BYTES_MAX, LEARNING_BYTES,
+        OFFERED_BYTES_LINK, PENDING_BYTES_LINK_MAX,
     },
     planted::Bug,
 };
 
-use crate::config::{CommonConfig, Effort};
+use crate::config::CommonConfig;
 use crate::keys::PublicKey;
-use crate::pace;
 
 /// What a flow takes before it has any share of the pools: what its opener may send at
 /// once, and its task, signals and state, measured and rounded up.
@@ -195,37 +192,21 @@ fn link_bytes(link: &LinkConfig) -> u64 {
         + BUFFER_GROWTH * (link.credit_pool_bytes + link.pending_bytes_max as u64)
 }
 
+/// What a link is to do, within its share of the memory.
 fn link_config(
     config: &CommonConfig,
     history: Option<HistoryConfig>,
     memory: u64,
     cache: CacheGeometry,
 ) -> LinkConfig {
-    let matching = &config.matching;
     let lanes_that_fit = memory / 3 / LANE_MEMORY_BYTES_MAX as u64;
     let flows_that_fit = memory / 8 / FLOW_BYTES;
     LinkConfig {
-        mode: config.mode,
         history: history.map(|history| HistoryConfig {
             offered_bytes_max: (memory / 32).clamp(1 << 20, OFFERED_BYTES_LINK),
             learning_bytes_max: (memory / 64).clamp(512 << 10, LEARNING_BYTES as u64) as usize,
             ..history
         }),
-        matching: matching.algorithm,
-        markers: MarkerFinder::new(
-            matching.marker,
-            matching.sampling_period,
-            matching.window,
-            matching.marker_table.clone(),
-        ),
-        chunk_hasher: matching.chunk_hash,
-        backend: matching.backend,
-        effort: match config.effort {
-            Effort::Auto => EffortMode::Auto,
-            Effort::Max => EffortMode::Max,
-        },
-        block_bytes_max: config.rate.map_or(BLOCK_BYTES_MAX, pace::block_bytes),
-        dead_after: config.timeouts.dead_after,
         lanes_max: lanes_that_fit.clamp(1, config.lanes_max.into()) as usize,
         flows_max: flows_that_fit.min(config.flows_max.into()) as usize,
         flows_max_option: match flows_that_fit < config.flows_max.into() {
@@ -234,7 +215,7 @@ fn link_config(
         },
         credit_pool_bytes: (memory / 16).clamp(1 << 20, CREDIT_POOL_BYTES),
         pending_bytes_max: (memory / 64).clamp(1 << 20, PENDING_BYTES_LINK_MAX as u64) as usize,
-        ..LinkConfig::with_cache(cache)
+        ..config.engine(cache)
     }
 }
 

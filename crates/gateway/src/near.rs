@@ -33,9 +33,8 @@ use crate::{
     pace::Pace,
     policy::{OwnAddresses, SharedPolicy},
     refusal::Refusal,
-    status::Total,
     tls::{ClientTls, TlsError},
-    totals::Totals,
+    totals::{Counted, Totals},
     wire::LaneStream,
 };
 use dialler::Dialer;
@@ -290,7 +289,7 @@ impl Gateway for Near {
         self.history.as_ref().map(|history| history.report())
     }
 
-    fn total(&self) -> Total {
+    fn counted(&self) -> Counted {
         self.totals.sum()
     }
 

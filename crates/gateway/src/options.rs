@@ -30,6 +30,10 @@ pub struct OptionSpec {
     pub is_secret: bool,
     /// The programs that it does something for.
     pub roles: &'static [Role],
+    /// Those to which SIGHUP applies a change of it; others need a restart.
+    pub reloads: &'static [Role],
+    /// Whether it is about the store, and an error without one.
+    pub needs_store: bool,
 }
 
 /// What holds when an option is not given.
@@ -79,6 +83,8 @@ impl OptionSpec {
             repeats: false,
             is_secret: false,
             roles,
+            reloads: &[],
+            needs_store: false,
         }
     }
 
@@ -92,6 +98,17 @@ impl OptionSpec {
     const fn secret(self) -> OptionSpec {
         OptionSpec {
             is_secret: true,
+            ..self
+        }
+    }
+
+    const fn reloads(self, reloads: &'static [Role]) -> OptionSpec {
+        OptionSpec { reloads, ..self }
+    }
+
+    const fn needs_store(self) -> OptionSpec {
+        OptionSpec {
+            needs_store: true,
             ..self
         }
     }
@@ -172,7 +189,7 @@ options! {
     PEER_KEY = OptionSpec::new(ALL, "peer_key", "[NAME=]KEY|FILE", Required,
         "A public key that this end accepts, or a file of them: one per line, after its name if \
          it has one. The far end takes several, the near end exactly one. NAME is what logs, \
-         tables and `forward` call the peer. A far end reloads them on SIGHUP, for new lanes.").repeats();
+         tables and `forward` call the peer. A far end reloads them on SIGHUP, for new lanes.").repeats().reloads(FAR);
     FORWARD = OptionSpec::new(BOTH, "forward", "[HOST:]PORT:TARGET[@PEER]", Nothing,
         "Listens on a local port or address and opens a flow to the target, a HOST:PORT behind \
          the peer, for each connection: 8080:intranet:80, or 8080=intranet:80. A far end with \
@@ -187,25 +204,25 @@ options! {
         "Asks clients of `socks5` and `http_proxy` for a user name and password: a user with the \
          hash of the password, as `htpasswd -nB USER` prints it, or a file of such lines that \
          only its owner may read. `openssl passwd -6` makes a HASH too. Others on the machine can \
-         see flags: prefer a file. Reloaded on SIGHUP.").repeats().secret();
+         see flags: prefer a file. Reloaded on SIGHUP.").repeats().secret().reloads(BOTH);
     CLIENTS = OptionSpec::new(BOTH, "clients", "ADDRESS|RANGE",
         Described("all that can reach the listener"),
         "Only clients with these addresses may connect to `socks5`, `http_proxy` and `forward`: an \
          address, or a range such as 10.0.0.0/8 or fd00::/8. Others are disconnected. Clients on \
-         this machine need an entry too. Reloaded on SIGHUP.").repeats();
+         this machine need an entry too. Reloaded on SIGHUP.").repeats().reloads(BOTH);
     OPEN_TO_ALL = OptionSpec::new(BOTH, "open_to_all", "", Nothing,
         "Lets `socks5`, `http_proxy` and `forward` listen beyond loopback without `clients` or \
-         `proxy_auth`: all that can reach them may use the link. Reloaded on SIGHUP.");
+         `proxy_auth`: all that can reach them may use the link. Reloaded on SIGHUP.").reloads(BOTH);
     ALLOW = OptionSpec::new(BOTH, "allow", "HOST:PORT",
         Described("loopback alone at the far end, nothing at the near end"),
         "A target that this end may connect to for its peer. HOST is a name, `*.suffix`, `*`, \
          an address or a range such as 10.0.0.0/8 or [fd00::/8]; PORT a number, a range such as \
          8000-8099, or `*`. Addresses and ranges are tested on the resolved address; a name \
-         allows whatever it resolves to. Reloaded on SIGHUP.").repeats();
+         allows whatever it resolves to. Reloaded on SIGHUP.").repeats().reloads(BOTH);
     EXCLUDE = OptionSpec::new(BOTH, "exclude", "HOST:PORT", Nothing,
         "Flows to these targets are sent as they are: never chunked, cached or logged by \
          content. At the end that opens a flow a rule covers all of it, at the other end what \
-         comes after the connection to the target. Written as in `allow`. Reloaded on SIGHUP.").repeats();
+         comes after the connection to the target. Written as in `allow`. Reloaded on SIGHUP.").repeats().reloads(BOTH);
     ADMIN = OptionSpec::new(BOTH, "admin", "[HOST:]PORT", Nothing,
         "Where to serve /healthz, /metrics and what `refrain status` shows, on loopback unless a \
          host is given. An address other than loopback needs a token.");
@@ -232,25 +249,25 @@ options! {
          it is not there. Without it nothing is predicted.");
     STORE_SIZE = OptionSpec::new(NEAR, "store_size", "SIZE", Value("100GB"),
         "The most that the store takes on disk, from 16MiB. When it is full, the oldest goes that \
-         has not come again.");
+         has not come again.").needs_store();
     STORE_ALSO = OptionSpec::new(NEAR, "store_also", "DIR", Nothing,
         "A store of another near end in the same network, through a shared folder, to predict \
          from as well: only read, also while its owner writes. Its owner must cut chunks the same \
-         way, and name the same realm.").repeats();
+         way, and name the same realm.").repeats().needs_store();
     REALM = OptionSpec::new(NEAR, "realm", "NAME",
         Described("the far end's key"),
         "The service whose history may answer: predictions never leave it, since they tell the \
-         far end what was received before. Far ends of one service share a name.");
+         far end what was received before. Far ends of one service share a name.").needs_store();
     PREDICT = OptionSpec::new(NEAR, "predict", "window|aligned", Value("window"),
         "How to predict: chunks that may come anywhere ahead, or ranges at fixed places as in the \
-         PACK paper, which long round trips make useless.");
+         PACK paper, which long round trips make useless.").needs_store();
     CHUNK_SIZE = OptionSpec::new(NEAR, "chunk_size", "SIZE", Value("8KiB"),
         "The average size of the store's chunks: a power of two from 64B to 32KiB. Small ones \
-         find more, and cost more memory and upstream traffic.");
+         find more, and cost more memory and upstream traffic.").needs_store();
     CHUNK_MIN = OptionSpec::new(NEAR, "chunk_min", "SIZE", Value("2KiB"),
-        "The smallest chunk, from 48B.");
+        "The smallest chunk, from 48B.").needs_store();
     CHUNK_MAX = OptionSpec::new(NEAR, "chunk_max", "SIZE", Value("32KiB"),
-        "The largest chunk, up to 64KiB.");
+        "The largest chunk, up to 64KiB.").needs_store();
     EFFORT = OptionSpec::new(BOTH, "effort", "auto|max", Value("auto"),
         "How hard to look for repeats: as the balance of CPU and link suggests, or always as \
          hard as possible.");
@@ -291,14 +308,14 @@ options! {
          that this machine has.");
     CONNECT_TIMEOUT = OptionSpec::new(ALL, "connect_timeout", "TIME", Value("10s"),
         "How long a connection to a target or to the peer may take to open, each with its \
-         handshake. Reloaded on SIGHUP.");
+         handshake. Reloaded on SIGHUP.").reloads(BOTH);
     IDLE_TIMEOUT = OptionSpec::new(BOTH, "idle_timeout", "TIME", Value("1h"),
-        "A flow on which nothing moves for this long is reset. Reloaded on SIGHUP, for new flows.");
+        "A flow on which nothing moves for this long is reset. Reloaded on SIGHUP, for new flows.").reloads(BOTH);
     DEAD_AFTER = OptionSpec::new(BOTH, "dead_after", "TIME", Value("4s"),
         "A peer that is silent for this long is gone: its lanes are dead, and their flows are reset. \
          A lane that alone is silent is given four times as long.");
     KEEP_LINK = OptionSpec::new(BOTH, "keep_link", "TIME", Value("1h"),
-        "How long the caches of a link are kept after its last lane is gone. Reloaded on SIGHUP.");
+        "How long the caches of a link are kept after its last lane is gone. Reloaded on SIGHUP.").reloads(BOTH);
     DRAIN_TIMEOUT = OptionSpec::new(BOTH, "drain_timeout", "TIME", Value("30s"),
         "How long open flows may go on after SIGTERM.");
     LOG = OptionSpec::new(ALL, "log", "error|warn|info|debug|trace", Value("info"),

@@ -5,6 +5,8 @@
 
 pub mod environment;
 
+use std::any::Any;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
@@ -23,6 +25,47 @@ use crate::text_file::remove_byte_order_mark;
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     values: BTreeMap<&'static str, Vec<Given>>,
+    read: RefCell<Readings>,
+}
+
+/// What options were read as, which shows what a reload changed.
+#[derive(Clone, Default)]
+pub struct Readings(BTreeMap<&'static str, Arc<dyn Reading>>);
+
+/// A type that an option's values are read as.
+pub trait OptionValue: Clone + PartialEq + Send + Sync + 'static {}
+
+impl<T: Clone + PartialEq + Send + Sync + 'static> OptionValue for T {}
+
+/// The values of one option.
+trait Reading: Any + Send + Sync {
+    fn equals(&self, other: &dyn Any) -> bool;
+}
+
+impl<T: OptionValue> Reading for Vec<T> {
+    fn equals(&self, other: &dyn Any) -> bool {
+        other.downcast_ref() == Some(self)
+    }
+}
+
+impl Readings {
+    /// The options of `role` that only a restart applies, and that `new` has otherwise.
+    pub fn needs_restart(&self, new: &Readings, role: Role) -> Vec<&'static OptionSpec> {
+        let differs = |spec: &&OptionSpec| {
+            // An option that was not read before is one of something that was not there.
+            let both = self.0.get(spec.key).zip(new.0.get(spec.key));
+            both.is_some_and(|(old, new)| !old.equals(&**new))
+        };
+        let options = role.options().filter(|spec| !spec.reloads.contains(&role));
+        options.filter(differs).collect()
+    }
+}
+
+impl fmt::Debug for Readings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the values, of which some are secrets.
+        f.debug_set().entries(self.0.keys()).finish()
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -211,6 +254,24 @@ impl Settings {
         }
     }
 
+    /// What all options were read as that were asked for.
+    pub(crate) fn into_readings(self) -> Readings {
+        self.read.into_inner()
+    }
+
+    /// The values that were given, as they were written.
+    pub(crate) fn shown(&self, spec: &OptionSpec) -> String {
+        let given = self.values.get(spec.key).map_or(&[][..], Vec::as_slice);
+        match spec.is_secret {
+            true => "not shown".to_owned(),
+            false => given
+                .iter()
+                .map(|given| &*given.text)
+                .collect::<Vec<_>>()
+                .join(", "),
+        }
+    }
+
     /// Whether the option was given at all, if only as an empty list.
     pub(crate) fn is_given(&self, spec: &OptionSpec) -> bool {
         self.values.contains_key(spec.key)
@@ -225,7 +286,7 @@ impl Settings {
     /// The option's values, or its default.
     pub(crate) fn many<T>(&self, spec: &'static OptionSpec) -> Result<Vec<T>, ConfigError>
     where
-        T: FromStr<Err: Error + Send + Sync + 'static>,
+        T: OptionValue + FromStr<Err: Error + Send + Sync + 'static>,
     {
         self.many_with(spec, T::from_str)
     }
@@ -233,7 +294,7 @@ impl Settings {
     /// The option's value or its default, or `None` if it has neither.
     pub(crate) fn optional<T>(&self, spec: &'static OptionSpec) -> Result<Option<T>, ConfigError>
     where
-        T: FromStr<Err: Error + Send + Sync + 'static>,
+        T: OptionValue + FromStr<Err: Error + Send + Sync + 'static>,
     {
         Ok(self.many(spec)?.pop())
     }
@@ -241,13 +302,13 @@ impl Settings {
     /// The option's value or its default.
     pub(crate) fn one<T>(&self, spec: &'static OptionSpec) -> Result<T, ConfigError>
     where
-        T: FromStr<Err: Error + Send + Sync + 'static>,
+        T: OptionValue + FromStr<Err: Error + Send + Sync + 'static>,
     {
         self.one_with(spec, T::from_str)
     }
 
     /// The option's value or its default, read by `parse`.
-    pub(crate) fn one_with<T, E>(
+    pub(crate) fn one_with<T: OptionValue, E>(
         &self,
         spec: &'static OptionSpec,
         parse: impl Fn(&str) -> Result<T, E>,
@@ -260,7 +321,7 @@ impl Settings {
     }
 
     /// The option's value, if it was given, read by `parse`.
-    pub(crate) fn optional_with<T, E>(
+    pub(crate) fn optional_with<T: OptionValue, E>(
         &self,
         spec: &'static OptionSpec,
         parse: impl Fn(&str) -> Result<T, E>,
@@ -272,7 +333,7 @@ impl Settings {
     }
 
     /// The option's values, or its default, read by `parse`.
-    pub(crate) fn many_with<T, E>(
+    pub(crate) fn many_with<T: OptionValue, E>(
         &self,
         spec: &'static OptionSpec,
         parse: impl Fn(&str) -> Result<T, E>,
@@ -286,15 +347,18 @@ impl Settings {
                 reason: error.into(),
             })
         };
-        match (self.values.get(spec.key), spec.default) {
+        let values: Vec<T> = match (self.values.get(spec.key), spec.default) {
             (Some(values), _) => values
                 .iter()
                 .map(|given| read(&given.text, &given.origin))
-                .collect(),
-            (None, DefaultValue::Value(text)) => Ok(vec![read(text, &Origin::Default)?]),
-            (None, DefaultValue::Required) => Err(ConfigError::missing(spec)),
-            (None, _) => Ok(Vec::new()),
-        }
+                .collect::<Result<_, _>>()?,
+            (None, DefaultValue::Value(text)) => vec![read(text, &Origin::Default)?],
+            (None, DefaultValue::Required) => return Err(ConfigError::missing(spec)),
+            (None, _) => Vec::new(),
+        };
+        let reading = Arc::new(values.clone());
+        self.read.borrow_mut().0.insert(spec.key, reading);
+        Ok(values)
     }
 
     /// An error about this option's value that only shows beside others.

@@ -2,13 +2,13 @@
 
 mod store;
 mod targets;
-mod total;
 
 use std::collections::BTreeMap;
 
+pub use refrain_proto::counters::PredictionCounters as Predictions;
 use refrain_proto::{
     Exclusion, TrafficClass,
-    counters::PredictionCounters,
+    counters::{Count, DirectionCounters, EventCounters, LayerCounters, LinkCounters},
     link::{FlowPredictions, FlowStatus, LinkStatus},
 };
 use serde::{Deserialize, Serialize};
@@ -18,11 +18,9 @@ use crate::{
     keys::PublicKey,
     last_error::LastError,
     machine::resident_bytes,
-    wire::WireCounts,
 };
 pub use store::{Store, StoreAlso};
 pub use targets::{Carried, TargetTraffic};
-pub use total::Total;
 
 /// A gateway as it stands.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -45,6 +43,10 @@ pub struct Status {
     /// did not count it.
     #[serde(default)]
     pub total: Total,
+    /// What the links of each peer counted since it started, those included that are over, by the
+    /// peer's key. Counters of rows begin anew with their links; these never fall.
+    #[serde(skip)]
+    pub(crate) counted: BTreeMap<PublicKey, LinkCounters>,
     /// What was carried since it started, a row for each target and class; none from a program that
     /// did not count it.
     #[serde(default)]
@@ -70,27 +72,13 @@ pub struct Memory {
     pub resident_bytes: Option<u64>,
 }
 
-/// Predictions on one direction of a link or a flow.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct Predictions {
-    /// Offers made, or taken.
-    pub offers: u64,
-    /// Plain bytes of them.
-    pub offered_bytes: u64,
-    /// Bytes of their frames.
-    pub offer_frame_bytes: u64,
-    /// Offers confirmed.
-    pub confirmed: u64,
-    /// Plain bytes of them.
-    pub confirmed_bytes: u64,
-    /// Plain bytes of right offers that came too late; at the receiver.
-    pub overtaken_bytes: u64,
-    /// Plain bytes of offers that came to nothing; at the receiver.
-    pub wasted_bytes: u64,
-    /// Bytes hashed for right offers; at the sender.
-    pub hashed_true_bytes: u64,
-    /// Bytes hashed for wrong offers; at the sender.
-    pub hashed_false_bytes: u64,
+/// What all links carried; it says nothing of caches.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Total {
+    /// What this end sent.
+    pub sent: Direction,
+    /// What this end received.
+    pub received: Direction,
 }
 
 /// Which end drives one direction of a flow.
@@ -126,8 +114,6 @@ pub struct Peer {
     pub lanes: usize,
     /// Lanes that loss holds up.
     pub lanes_held_up: usize,
-    /// Lanes that died.
-    pub lanes_lost: u64,
     /// Smoothed round trip.
     pub round_trip_ms: Option<f64>,
     /// Present effort of this end's sender.
@@ -138,22 +124,13 @@ pub struct Peer {
     pub received: Direction,
     /// Open flows.
     pub flows_open: usize,
-    /// Flows ever opened.
-    pub flows_opened: u64,
-    /// Flows that ended with a reset.
-    pub flows_reset: u64,
     /// Holes in this end's log now.
     pub holes: usize,
-    /// Holes that it ever had.
-    pub holes_made: u64,
-    /// Chunks of what came that were not learnt, since the store did not keep up.
-    pub unlearnt_chunks: u64,
-    /// Confirmations that did not hold; each reset its flow.
-    pub misconfirmed: u64,
-    /// How often this end took over to drive a flow that it sends on.
-    pub flows_driven: u64,
     /// Plain bytes that are held in memory for what this end offered.
     pub offered_bytes_held: u64,
+    /// What happened since the link began.
+    #[serde(flatten)]
+    pub counters: EventCounters,
 }
 
 /// How hard the sender tries, and why.
@@ -222,7 +199,9 @@ pub struct Flow {
 impl Status {
     /// The gateway as it stands now.
     pub fn of(gateway: &dyn Gateway) -> Status {
-        let total = gateway.total();
+        let (counted, targets) = gateway.counted();
+        let mut sum = LinkCounters::default();
+        counted.values().for_each(|of_peer| sum.add(of_peer));
         let mut status = Status {
             role: gateway.role().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -236,8 +215,12 @@ impl Status {
             },
             mode: gateway.mode().to_string(),
             store: gateway.history().map(Store::of),
-            targets: TargetTraffic::rows(&total.targets),
-            total,
+            targets: TargetTraffic::rows(&targets),
+            total: Total {
+                sent: Direction::of(&sum.sent),
+                received: Direction::of(&sum.received),
+            },
+            counted,
             peers: Vec::new(),
             flows: Vec::new(),
         };
@@ -245,15 +228,12 @@ impl Status {
         status.memory.bound_bytes = bound_bytes;
         status.memory.reserved_bytes = bound_bytes - free_bytes;
         for report in gateway.peers() {
-            let link = report.link.as_ref().map(|link| {
-                let wire = link.wire();
-                (link.with(|link, now| link.status(now)), wire)
-            });
+            let link = report.link.as_ref().map(|link| link.status());
             let name = report
                 .name
                 .clone()
                 .unwrap_or_else(|| report.key.to_string());
-            if let Some((link, _)) = &link {
+            if let Some(link) = &link {
                 status.memory.allocated_bytes += link.allocated_bytes as u64;
                 let flows = link.flows.iter();
                 let flows = flows.map(|flow| Flow::of(flow, &name, link));
@@ -266,18 +246,19 @@ impl Status {
 }
 
 impl Peer {
-    fn of(report: &PeerReport, link: Option<&(LinkStatus, WireCounts)>) -> Peer {
+    fn of(report: &PeerReport, link: Option<&LinkStatus>) -> Peer {
         let mut peer = Peer {
             name: report.name.clone(),
             address: report.address.clone(),
             key: report.key.to_string(),
             last_error: report.last_error.as_ref().map(|last| last.text.clone()),
             last_error_s: report.last_error.as_ref().map(LastError::age_s),
-            ..link.map_or_else(Peer::default, |(link, wire)| Peer::counted(link, wire))
+            ..Peer::default()
         };
-        let Some((link, _)) = link else {
+        let Some(link) = link else {
             return peer;
         };
+        peer.counters = link.counters.events;
         let up = link.lanes.iter().filter(|lane| lane.is_up);
         peer.lanes = up.clone().count();
         peer.up = peer.lanes > 0;
@@ -295,46 +276,15 @@ impl Peer {
         peer.flows_open = link.flows.len();
         peer.holes = link.holes;
         peer.offered_bytes_held = link.offered_bytes_held;
-        for (direction, of_link) in [
-            (&mut peer.sent, &link.sent),
-            (&mut peer.received, &link.received),
+        for (direction, counters, of_link) in [
+            (&mut peer.sent, &link.counters.sent, &link.sent),
+            (&mut peer.received, &link.counters.received, &link.received),
         ] {
+            *direction = Direction::of(counters);
             direction.cache_bytes = of_link.cache_bytes;
             direction.cache_filled_bytes = of_link.cache_filled_bytes;
         }
         peer
-    }
-
-    /// A row with what a link has counted, and nothing of what it is now.
-    pub(crate) fn counted(link: &LinkStatus, wire: &WireCounts) -> Peer {
-        Peer {
-            lanes_lost: link.lanes_lost,
-            flows_opened: link.flows_opened,
-            flows_reset: link.flows_reset,
-            holes_made: link.holes_made,
-            unlearnt_chunks: link.unlearnt_chunks,
-            misconfirmed: link.misconfirmed,
-            flows_driven: link.flows_driven,
-            sent: Direction {
-                link_bytes: wire.sent(),
-                predictions: Predictions::of(&link.offers_taken),
-                ..Direction::of_layers(&link.sent.layers)
-            },
-            received: Direction {
-                link_bytes: wire.received(),
-                predictions: Predictions::of(&link.offers_made),
-                ..Direction::of_layers(&link.received.layers)
-            },
-            ..Peer::default()
-        }
-    }
-}
-
-impl Status {
-    /// What the links of each peer have counted since the gateway started, those included that are
-    /// over, by the peer's key. Counters of rows begin anew with their links; these never fall.
-    pub(crate) fn counted(&self) -> &BTreeMap<String, Peer> {
-        &self.total.by_peer
     }
 }
 
@@ -346,23 +296,16 @@ impl Peer {
         name.unwrap_or_else(|| short().unwrap_or_else(|_| self.key.clone()))
     }
 
-    /// Adds another link of the same peer.
+    /// Adds another link of the same peer, without what either counted.
     pub(crate) fn add(&mut self, other: &Peer) {
         self.up |= other.up;
         self.lanes += other.lanes;
         self.lanes_held_up += other.lanes_held_up;
-        self.lanes_lost += other.lanes_lost;
         self.flows_open += other.flows_open;
-        self.flows_opened += other.flows_opened;
-        self.flows_reset += other.flows_reset;
         self.holes += other.holes;
-        self.holes_made += other.holes_made;
-        self.unlearnt_chunks += other.unlearnt_chunks;
-        self.misconfirmed += other.misconfirmed;
-        self.flows_driven += other.flows_driven;
         self.offered_bytes_held += other.offered_bytes_held;
-        self.sent.add(&other.sent);
-        self.received.add(&other.received);
+        self.sent.add_cache(&other.sent);
+        self.received.add_cache(&other.received);
         self.down_s = match (self.up, self.down_s, other.down_s) {
             (true, ..) => None,
             (false, Some(one), Some(other)) => Some(one.min(other)),
@@ -376,60 +319,25 @@ impl Peer {
 }
 
 impl Direction {
-    fn add(&mut self, other: &Direction) {
-        self.app_bytes += other.app_bytes;
-        self.link_bytes += other.link_bytes;
-        self.matching_saved_bytes += other.matching_saved_bytes;
-        self.prediction_saved_bytes += other.prediction_saved_bytes;
-        self.predictions.add(&other.predictions);
-        self.zstd_saved_bytes += other.zstd_saved_bytes;
-        self.bypassed_blocks += other.bypassed_blocks;
-        self.blocks += other.blocks;
+    fn add_cache(&mut self, other: &Direction) {
         self.cache_bytes += other.cache_bytes;
         self.cache_filled_bytes += other.cache_filled_bytes;
     }
 
-    fn of_layers(layers: &refrain_proto::counters::LayerCounters) -> Direction {
+    /// What was counted of a direction; nothing of its cache.
+    pub(crate) fn of(counters: &DirectionCounters) -> Direction {
+        let layers = &counters.layers;
         Direction {
             app_bytes: layers.app_bytes,
-            link_bytes: layers.block_bytes,
+            link_bytes: counters.link_bytes,
             matching_saved_bytes: layers.matching_saved_bytes(),
             prediction_saved_bytes: layers.confirmed_bytes,
             zstd_saved_bytes: layers.second_stage_saved_bytes(),
             bypassed_blocks: layers.bypassed_blocks,
             blocks: layers.blocks,
-            cache_bytes: 0,
-            cache_filled_bytes: 0,
-            predictions: Predictions::default(),
+            predictions: counters.predictions,
+            ..Direction::default()
         }
-    }
-}
-
-impl Predictions {
-    fn of(counters: &PredictionCounters) -> Predictions {
-        Predictions {
-            offers: counters.offers,
-            offered_bytes: counters.offered_bytes,
-            offer_frame_bytes: counters.offer_frame_bytes,
-            confirmed: counters.confirmed,
-            confirmed_bytes: counters.confirmed_bytes,
-            overtaken_bytes: counters.overtaken_bytes,
-            wasted_bytes: counters.wasted_bytes,
-            hashed_true_bytes: counters.hashed_true_bytes,
-            hashed_false_bytes: counters.hashed_false_bytes,
-        }
-    }
-
-    fn add(&mut self, other: &Predictions) {
-        self.offers += other.offers;
-        self.offered_bytes += other.offered_bytes;
-        self.offer_frame_bytes += other.offer_frame_bytes;
-        self.confirmed += other.confirmed;
-        self.confirmed_bytes += other.confirmed_bytes;
-        self.overtaken_bytes += other.overtaken_bytes;
-        self.wasted_bytes += other.wasted_bytes;
-        self.hashed_true_bytes += other.hashed_true_bytes;
-        self.hashed_false_bytes += other.hashed_false_bytes;
     }
 }
 
@@ -486,12 +394,12 @@ impl Driver {
 impl Flow {
     fn of(flow: &FlowStatus, peer: &str, link: &LinkStatus) -> Flow {
         let (sending, receiving) = (&flow.send_predictions, &flow.receive_predictions);
-        let of = |predictions: &Option<FlowPredictions>| {
-            predictions
-                .as_ref()
-                .map_or_else(Predictions::default, |known| {
-                    Predictions::of(&known.counters)
-                })
+        let of = |layers: &LayerCounters, predictions: &Option<FlowPredictions>| {
+            Direction::of(&DirectionCounters {
+                layers: *layers,
+                link_bytes: layers.block_bytes,
+                predictions: predictions.map_or_else(Predictions::default, |known| known.counters),
+            })
         };
         let unpredicted = match link.offers_heeded {
             Some(true) => "nothing known has come yet",
@@ -512,14 +420,8 @@ impl Flow {
             }
             .to_owned(),
             lane: flow.lane.0,
-            sent: Direction {
-                predictions: of(sending),
-                ..Direction::of_layers(&flow.sent)
-            },
-            received: Direction {
-                predictions: of(receiving),
-                ..Direction::of_layers(&flow.received)
-            },
+            sent: of(&flow.sent, sending),
+            received: of(&flow.received, receiving),
             send_driver: Driver::of(
                 sending.as_ref(),
                 Some(flow.class),

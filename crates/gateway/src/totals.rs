@@ -3,9 +3,20 @@
 //! A link leaves its last counts when it is dropped, and not when its gateway forgets it: what its
 //! tasks still move in between is counted too.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError, Weak},
+};
 
-use crate::{link::SharedLink, status::Total};
+use refrain_proto::{
+    counters::{Count, LinkCounters},
+    targets::TargetCounts,
+};
+
+use crate::{keys::PublicKey, link::SharedLink};
+
+/// What links counted, by their peers, and what they carried by target and class.
+pub type Counted = (BTreeMap<PublicKey, LinkCounters>, TargetCounts);
 
 /// The counts of a gateway's links.
 #[derive(Default)]
@@ -16,7 +27,7 @@ pub struct Totals {
 #[derive(Default)]
 struct Links {
     /// The sum of those that are over.
-    over: Total,
+    over: Counted,
     present: Vec<Present>,
 }
 
@@ -24,27 +35,27 @@ struct Links {
 struct Present {
     link: Weak<SharedLink>,
     /// What it had carried when it was last asked.
-    last: Total,
+    last: Counted,
 }
 
 impl Totals {
     /// Counts `link` from now on.
     pub fn begin(&self, link: Weak<SharedLink>) {
-        let last = Total::default();
+        let last = Counted::default();
         self.lock().present.push(Present { link, last });
     }
 
     /// `link` is being dropped, and carried `counts`.
-    pub fn end(&self, link: *const SharedLink, counts: &Total) {
+    pub fn end(&self, link: *const SharedLink, counts: &Counted) {
         let mut links = self.lock();
         links
             .present
             .retain(|present| !std::ptr::eq(present.link.as_ptr(), link));
-        links.over.add(counts);
+        add(&mut links.over, counts);
     }
 
     /// What was carried so far.
-    pub fn sum(&self) -> Total {
+    pub fn sum(&self) -> Counted {
         // One of which nobody else holds anything any more ends here, and that takes the lock.
         let mut held = Vec::new();
         let mut links = self.lock();
@@ -55,7 +66,7 @@ impl Totals {
                 present.last = link.counts();
                 held.push(link);
             }
-            sum.add(&present.last);
+            add(&mut sum, &present.last);
         }
         drop(links);
         sum
@@ -65,4 +76,11 @@ impl Totals {
         // Counts are whole between any two lines, and links end while others panic.
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn add((by_peer, targets): &mut Counted, other: &Counted) {
+    for (peer, counters) in &other.0 {
+        by_peer.entry(*peer).or_default().add(counters);
+    }
+    targets.add(&other.1);
 }

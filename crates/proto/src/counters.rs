@@ -1,31 +1,174 @@
 //! What users see is counted where it happens (`docs/architecture.md`, 24), so that simulator
 //! and gateway agree.
 
-/// Bytes of one direction, layer by layer: each layer's saving is the difference between
-/// two neighbours.
-///
-/// ```text
-/// app_bytes ── predictions ─▶ − confirmed_bytes ── Max-Match ─▶ stream_bytes
-///     ── zstd ─▶ packed_bytes ── framing ─▶ link_bytes
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LayerCounters {
-    /// Plain bytes of applications.
-    pub app_bytes: u64,
-    /// Of these, bytes that confirmed predictions stand for.
-    pub confirmed_bytes: u64,
-    /// Bytes that tokens stand for.
-    pub region_bytes: u64,
-    /// Tokens and literals, before zstd.
-    pub stream_bytes: u64,
-    /// Tokens and literals, after zstd.
-    pub packed_bytes: u64,
-    /// Frames of blocks and of confirmations, headers included.
-    pub block_bytes: u64,
-    /// Blocks.
-    pub blocks: u64,
-    /// Of these, blocks outside of the log.
-    pub bypassed_blocks: u64,
+use serde::{Deserialize, Serialize};
+
+/// A counter: a field of the structs below, which only grows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counter {
+    /// Its name among the fields.
+    pub field: &'static str,
+    /// Its meaning, in lines.
+    pub help: &'static [&'static str],
+    /// Its name in `/metrics`, if it is there.
+    pub metric: Option<&'static str>,
+}
+
+/// Counters that can be summed and listed.
+pub trait Count {
+    /// Adds `other` to this.
+    fn add(&mut self, other: &Self);
+
+    /// Calls `visit` with each counter and its value. `own` describes this one, if it is one.
+    fn each(&self, own: Counter, visit: &mut dyn FnMut(Counter, u64));
+}
+
+impl Count for u64 {
+    fn add(&mut self, other: &Self) {
+        *self += other;
+    }
+
+    fn each(&self, own: Counter, visit: &mut dyn FnMut(Counter, u64)) {
+        visit(own, *self);
+    }
+}
+
+/// Defines structs of counters: each field with its meaning, and its name in `/metrics`, if it has one.
+macro_rules! counters {
+    ($($(#[doc = $about:literal])+ pub struct $name:ident {
+        $($(#[doc = $help:literal])+ $(#[serde($serde:ident)])? $field:ident: $type:ty $(= $metric:literal)?,)*
+    })*) => {$(
+        $(#[doc = $about])+
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct $name {
+            $($(#[doc = $help])+ $(#[serde($serde)])? pub $field: $type,)*
+        }
+
+        impl Count for $name {
+            fn add(&mut self, other: &Self) {
+                $(self.$field.add(&other.$field);)*
+            }
+
+            fn each(&self, _own: Counter, visit: &mut dyn FnMut(Counter, u64)) {
+                $(self.$field.each(
+                    Counter {
+                        field: stringify!($field),
+                        help: &[$($help),+],
+                        metric: [$($metric,)?].first().copied(),
+                    },
+                    visit,
+                );)*
+            }
+        }
+    )*};
+}
+
+counters! {
+    /// What a link counts.
+    pub struct LinkCounters {
+        /// What this end sent.
+        sent: DirectionCounters,
+        /// What this end received.
+        received: DirectionCounters,
+        /// What happened.
+        events: EventCounters,
+    }
+
+    /// One direction of a link.
+    pub struct DirectionCounters {
+        /// Bytes by layer, counted where the receiver is known to have them, or has them.
+        layers: LayerCounters,
+        /// Bytes of the lanes' TCP connections, TLS included.
+        /// In an engine, the bytes inside of their encryption.
+        link_bytes: u64 = "refrain_link_bytes_total",
+        /// What predictions did, as this end counts it.
+        predictions: PredictionCounters,
+    }
+
+    /// Bytes of one direction, layer by layer: each layer's saving is the difference between
+    /// two neighbours.
+    ///
+    /// ```text
+    /// app_bytes ── predictions ─▶ − confirmed_bytes ── Max-Match ─▶ stream_bytes
+    ///     ── zstd ─▶ packed_bytes ── framing ─▶ link_bytes
+    /// ```
+    pub struct LayerCounters {
+        /// Plain bytes of applications.
+        app_bytes: u64 = "refrain_app_bytes_total",
+        /// Plain bytes that confirmed predictions stood for.
+        confirmed_bytes: u64 = "refrain_prediction_saved_bytes_total",
+        /// Bytes that tokens stand for.
+        region_bytes: u64,
+        /// Tokens and literals, before zstd.
+        stream_bytes: u64,
+        /// Tokens and literals, after zstd.
+        packed_bytes: u64,
+        /// Frames of blocks and of confirmations, headers included.
+        block_bytes: u64,
+        /// Blocks.
+        blocks: u64 = "refrain_blocks_total",
+        /// Blocks outside of the cache.
+        bypassed_blocks: u64 = "refrain_bypassed_blocks_total",
+    }
+
+    /// What predictions did on one direction of a flow, or of all, as one of its ends counts it.
+    pub struct PredictionCounters {
+        /// Offers made, or taken.
+        offers: u64,
+        /// Plain bytes that were predicted.
+        offered_bytes: u64 = "refrain_predicted_bytes_total",
+        /// Bytes of the offers' frames.
+        offer_frame_bytes: u64,
+        /// Offers confirmed.
+        confirmed: u64,
+        /// Plain bytes of them.
+        confirmed_bytes: u64,
+        /// Plain bytes of right predictions that came too late, at the receiver.
+        /// Counted when the offer can no longer be confirmed.
+        overtaken_bytes: u64 = "refrain_predictions_overtaken_bytes_total",
+        /// Plain bytes of predictions that came to nothing, at the receiver.
+        wasted_bytes: u64 = "refrain_predictions_wasted_bytes_total",
+        /// Bytes that the sender hashed for right predictions.
+        hashed_true_bytes: u64 = "refrain_predictions_hashed_true_bytes_total",
+        /// Bytes that the sender hashed for wrong predictions.
+        hashed_false_bytes: u64 = "refrain_predictions_hashed_false_bytes_total",
+    }
+
+    /// What was carried both ways, as one end counts it.
+    pub struct Carried {
+        /// Plain bytes that this end sent.
+        sent_bytes: u64,
+        /// Bytes of their frames on the link.
+        sent_link_bytes: u64,
+        /// Plain bytes that this end received.
+        received_bytes: u64,
+        /// Bytes of their frames on the link.
+        received_link_bytes: u64,
+    }
+
+    /// What happened to a link's lanes, flows and predictions.
+    pub struct EventCounters {
+        /// Lanes that came up and died.
+        lanes_lost: u64 = "refrain_lanes_lost_total",
+        /// Flows that were opened, by either end.
+        flows_opened: u64 = "refrain_flows_opened_total",
+        /// Flows that ended with a reset.
+        flows_reset: u64 = "refrain_flows_reset_total",
+        /// Holes that the log of what this end sends ever had.
+        holes_made: u64 = "refrain_holes_made_total",
+        /// Chunks of what came that the store was too slow for.
+        unlearnt_chunks: u64 = "refrain_chunks_not_learnt_total",
+        /// Confirmations that did not hold; each reset its flow.
+        misconfirmed: u64 = "refrain_confirmations_refused_total",
+        /// How often this end took over to drive a flow that it sends on.
+        flows_driven: u64 = "refrain_flows_driven_by_sender_total",
+        /// Further lanes that directions of flows took because loss held theirs up.
+        #[serde(skip)]
+        strands_added: u64,
+        /// Dead lanes whose blocks both ends agree about.
+        #[serde(skip)]
+        lanes_settled: u64,
+    }
 }
 
 impl LayerCounters {
@@ -53,18 +196,6 @@ impl LayerCounters {
         self.block_bytes += frame as u64;
     }
 
-    /// Adds `other` to this.
-    pub fn add(&mut self, other: &Self) {
-        self.app_bytes += other.app_bytes;
-        self.confirmed_bytes += other.confirmed_bytes;
-        self.region_bytes += other.region_bytes;
-        self.stream_bytes += other.stream_bytes;
-        self.packed_bytes += other.packed_bytes;
-        self.block_bytes += other.block_bytes;
-        self.blocks += other.blocks;
-        self.bypassed_blocks += other.bypassed_blocks;
-    }
-
     /// What matching saved, net of its tokens.
     #[must_use]
     pub fn matching_saved_bytes(&self) -> i64 {
@@ -75,59 +206,5 @@ impl LayerCounters {
     #[must_use]
     pub fn second_stage_saved_bytes(&self) -> i64 {
         self.stream_bytes as i64 - self.packed_bytes as i64
-    }
-}
-
-/// What predictions did on one direction of a flow, or of all, as one of its ends counts it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PredictionCounters {
-    /// Offers made, or taken.
-    pub offers: u64,
-    /// Plain bytes of them.
-    pub offered_bytes: u64,
-    /// Bytes of their frames.
-    pub offer_frame_bytes: u64,
-    /// Offers confirmed.
-    pub confirmed: u64,
-    /// Plain bytes of them.
-    pub confirmed_bytes: u64,
-    /// Plain bytes of right offers that came too late: the data had left already. Counted when the
-    /// offer can no longer be confirmed. Receivers only.
-    pub overtaken_bytes: u64,
-    /// Plain bytes of offers that were withdrawn, neither confirmed nor overtaken. Receivers only.
-    pub wasted_bytes: u64,
-    /// Bytes hashed for offers that were right. Senders only.
-    pub hashed_true_bytes: u64,
-    /// Bytes hashed for offers that were wrong, though their hint was right. Senders only.
-    pub hashed_false_bytes: u64,
-}
-
-impl PredictionCounters {
-    /// What was counted since `before`.
-    pub(crate) fn since(&self, before: &Self) -> Self {
-        Self {
-            offers: self.offers - before.offers,
-            offered_bytes: self.offered_bytes - before.offered_bytes,
-            offer_frame_bytes: self.offer_frame_bytes - before.offer_frame_bytes,
-            confirmed: self.confirmed - before.confirmed,
-            confirmed_bytes: self.confirmed_bytes - before.confirmed_bytes,
-            overtaken_bytes: self.overtaken_bytes - before.overtaken_bytes,
-            wasted_bytes: self.wasted_bytes - before.wasted_bytes,
-            hashed_true_bytes: self.hashed_true_bytes - before.hashed_true_bytes,
-            hashed_false_bytes: self.hashed_false_bytes - before.hashed_false_bytes,
-        }
-    }
-
-    /// Adds `other` to this.
-    pub fn add(&mut self, other: &Self) {
-        self.offers += other.offers;
-        self.offered_bytes += other.offered_bytes;
-        self.offer_frame_bytes += other.offer_frame_bytes;
-        self.confirmed += other.confirmed;
-        self.confirmed_bytes += other.confirmed_bytes;
-        self.overtaken_bytes += other.overtaken_bytes;
-        self.wasted_bytes += other.wasted_bytes;
-        self.hashed_true_bytes += other.hashed_true_bytes;
-        self.hashed_false_bytes += other.hashed_false_bytes;
     }
 }

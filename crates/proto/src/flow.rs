@@ -10,7 +10,7 @@ use refrain_codec::SourceCursor;
 
 use crate::{
     by_receiver::{receiver::Predictions, sender::Expectations},
-    counters::LayerCounters,
+    counters::{Count, LayerCounters, LinkCounters},
     credit::ReceiveCredit,
     frame::LaneId,
     in_order::InOrder,
@@ -126,6 +126,17 @@ impl Verdict {
 }
 
 impl Flow {
+    /// Adds what it counted to its link's counters. What it sent counts once it is delivered.
+    pub(crate) fn count(&self, counters: &mut LinkCounters) {
+        counters.received.layers.add(&self.receive.counters);
+        if let Some(expectations) = &self.send.expectations {
+            counters.sent.predictions.add(&expectations.counters);
+        }
+        if let Some(predictions) = &self.receive.predictions {
+            counters.received.predictions.add(&predictions.counters);
+        }
+    }
+
     pub(crate) fn new(
         now: Moment,
         home: LaneId,

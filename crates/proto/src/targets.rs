@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
+pub use crate::counters::Carried;
 use crate::{
+    counters::Count,
     limits::TARGETS_MAX,
     traffic::{Exclusion, TrafficClass},
 };
@@ -32,19 +34,6 @@ struct Row {
 
 /// Of one target, or of several: a place for each of [`TrafficClass::COUNTED`].
 type Classes = [Carried; TrafficClass::COUNTED.len()];
-
-/// What was carried both ways, as one end counts it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
-    /// Plain bytes that this end sent.
-    pub sent_bytes: u64,
-    /// Bytes of their frames on the link.
-    pub sent_link_bytes: u64,
-    /// Plain bytes that this end received.
-    pub received_bytes: u64,
-    /// Bytes of their frames on the link.
-    pub received_link_bytes: u64,
-}
 
 impl TargetCounts {
     /// The row of `target`, a new one if there is none.
@@ -108,14 +97,6 @@ impl TargetCounts {
 }
 
 impl Carried {
-    /// Adds `other` to this.
-    pub fn add(&mut self, other: &Self) {
-        self.sent_bytes += other.sent_bytes;
-        self.sent_link_bytes += other.sent_link_bytes;
-        self.received_bytes += other.received_bytes;
-        self.received_link_bytes += other.received_link_bytes;
-    }
-
     fn bytes(&self) -> u64 {
         self.sent_bytes + self.received_bytes
     }

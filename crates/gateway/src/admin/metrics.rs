@@ -2,10 +2,12 @@
 //!
 //! Names end in their unit, those of counters in `_total`; bytes and seconds are the only units.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::collections::{BTreeMap, BTreeSet};
 
 use metrics::{Key, KeyName, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
+
+use refrain_proto::counters::{Count, Counter, DirectionCounters, LinkCounters};
 
 use crate::status::{Direction, Peer, Status, Store, TargetTraffic};
 
@@ -35,7 +37,9 @@ pub fn page(status: &Status) -> String {
         add_target(&recorder, target);
     }
     for (name, (peer, counted)) in by_name(status) {
-        add_peer(&Series::new(&recorder, &[("peer", &name)]), &peer, &counted);
+        let series = Series::new(&recorder, &[("peer", &name)]);
+        series.counters(&counted.events);
+        add_peer(&series, &peer);
         for (direction, now, counted) in [
             ("sent", &peer.sent, &counted.sent),
             ("received", &peer.received, &counted.received),
@@ -126,8 +130,8 @@ fn add_store(series: &Series<'_>, store: &Store) {
     );
 }
 
-/// A peer as it stands now, and what its links have counted, those included that are over.
-fn add_peer(series: &Series<'_>, peer: &Peer, counted: &Peer) {
+/// A peer as it stands now.
+fn add_peer(series: &Series<'_>, peer: &Peer) {
     series.gauge(
         "refrain_peer_up",
         "1 if a lane to the peer is up, else 0.",
@@ -139,50 +143,15 @@ fn add_peer(series: &Series<'_>, peer: &Peer, counted: &Peer) {
         "Lanes that are up and were held up by loss within 10 s.",
         peer.lanes_held_up as f64,
     );
-    series.counter(
-        "refrain_lanes_lost_total",
-        "Lanes that came up and died.",
-        counted.lanes_lost,
-    );
     series.gauge(
         "refrain_flows_open",
         "Flows that are open.",
         peer.flows_open as f64,
     );
-    series.counter(
-        "refrain_flows_opened_total",
-        "Flows that were opened, by either end.",
-        counted.flows_opened,
-    );
-    series.counter(
-        "refrain_flows_reset_total",
-        "Flows that ended with a reset.",
-        counted.flows_reset,
-    );
     series.gauge(
         "refrain_holes",
         "Holes in the log of what this end sends.",
         peer.holes as f64,
-    );
-    series.counter(
-        "refrain_holes_made_total",
-        "Holes that this log ever had.",
-        counted.holes_made,
-    );
-    series.counter(
-        "refrain_chunks_not_learnt_total",
-        "Chunks of what came that the store was too slow for.",
-        counted.unlearnt_chunks,
-    );
-    series.counter(
-        "refrain_confirmations_refused_total",
-        "Confirmations that did not hold; each reset its flow.",
-        counted.misconfirmed,
-    );
-    series.counter(
-        "refrain_flows_driven_by_sender_total",
-        "How often this end took over to drive a flow that it sends on.",
-        counted.flows_driven,
     );
     series.gauge(
         "refrain_predictions_held_bytes",
@@ -233,59 +202,10 @@ fn add_target(recorder: &PrometheusRecorder, traffic: &TargetTraffic) {
     }
 }
 
-/// The same of one direction.
-fn add_direction(series: &Series<'_>, now: &Direction, counts: &Direction) {
-    series.counter(
-        "refrain_app_bytes_total",
-        "Plain bytes of applications.",
-        counts.app_bytes,
-    );
-    series.counter(
-        "refrain_link_bytes_total",
-        "Bytes of the lanes' TCP connections, TLS included.",
-        counts.link_bytes,
-    );
-    series.counter("refrain_blocks_total", "Blocks.", counts.blocks);
-    series.counter(
-        "refrain_bypassed_blocks_total",
-        "Blocks outside of the cache.",
-        counts.bypassed_blocks,
-    );
-    let predictions = &counts.predictions;
-    for (name, help, value) in [
-        (
-            "refrain_predicted_bytes_total",
-            "Plain bytes that were predicted.",
-            predictions.offered_bytes,
-        ),
-        (
-            "refrain_prediction_saved_bytes_total",
-            "Plain bytes that confirmed predictions stood for.",
-            counts.prediction_saved_bytes,
-        ),
-        (
-            "refrain_predictions_overtaken_bytes_total",
-            "Plain bytes of right predictions that came too late, at the receiver.",
-            predictions.overtaken_bytes,
-        ),
-        (
-            "refrain_predictions_wasted_bytes_total",
-            "Plain bytes of predictions that came to nothing, at the receiver.",
-            predictions.wasted_bytes,
-        ),
-        (
-            "refrain_predictions_hashed_true_bytes_total",
-            "Bytes that the sender hashed for right predictions.",
-            predictions.hashed_true_bytes,
-        ),
-        (
-            "refrain_predictions_hashed_false_bytes_total",
-            "Bytes that the sender hashed for wrong predictions.",
-            predictions.hashed_false_bytes,
-        ),
-    ] {
-        series.counter(name, help, value);
-    }
+/// One direction as it stands now, and what was counted of it.
+fn add_direction(series: &Series<'_>, now: &Direction, counters: &DirectionCounters) {
+    series.counters(counters);
+    let counts = Direction::of(counters);
     // Savings of a moment may be negative: gauges.
     series.gauge(
         "refrain_matching_saved_bytes",
@@ -310,27 +230,24 @@ fn add_direction(series: &Series<'_>, now: &Direction, counts: &Direction) {
 }
 
 /// Several links of one peer are one series: as they stand now, and what was counted.
-fn by_name(status: &Status) -> BTreeMap<String, (Peer, Peer)> {
-    let mut peers: BTreeMap<String, (Peer, BTreeMap<&str, &Peer>)> = BTreeMap::new();
+fn by_name(status: &Status) -> BTreeMap<String, (Peer, LinkCounters)> {
+    let mut peers: BTreeMap<String, (Peer, BTreeSet<&str>)> = BTreeMap::new();
     for link in &status.peers {
         let name = link.name.clone().unwrap_or_else(|| link.key.clone());
-        let counted = status.counted().get_key_value(&link.key);
-        let counted = counted.map(|(key, counted)| (key.as_str(), counted));
-        match peers.entry(name) {
-            Entry::Vacant(place) => {
-                place.insert((link.clone(), counted.into_iter().collect()));
-            }
-            Entry::Occupied(mut known) => {
-                let (sum, of_keys) = known.get_mut();
-                sum.add(link);
-                of_keys.extend(counted);
+        let peer = peers.entry(name);
+        let peer = peer
+            .and_modify(|(peer, _)| peer.add(link))
+            .or_insert_with(|| (link.clone(), BTreeSet::new()));
+        peer.1.insert(&link.key);
+    }
+    let with_counters = |(name, (peer, keys)): (String, (Peer, BTreeSet<&str>))| {
+        let mut sum = LinkCounters::default();
+        for (key, counters) in &status.counted {
+            if keys.contains(key.to_string().as_str()) {
+                sum.add(counters);
             }
         }
-    }
-    let with_counters = |(name, (peer, of_keys)): (String, (Peer, BTreeMap<&str, &Peer>))| {
-        let mut counted = Peer::default();
-        of_keys.values().for_each(|of_key| counted.add(of_key));
-        (name, (peer, counted))
+        (name, (peer, sum))
     };
     peers.into_iter().map(with_counters).collect()
 }
@@ -362,6 +279,15 @@ impl Series<'_> {
         self.recorder.describe_counter(described, None, help.into());
         let counter = self.recorder.register_counter(&self.key(name), &METADATA);
         counter.absolute(value);
+    }
+
+    /// All of `counters` that have a name here.
+    fn counters(&self, counters: &impl Count) {
+        counters.each(Counter::default(), &mut |counter, value| {
+            if let Some(name) = counter.metric {
+                self.counter(name, counter.help[0].trim(), value);
+            }
+        });
     }
 
     fn key(&self, name: &'static str) -> Key {

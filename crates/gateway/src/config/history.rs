@@ -16,10 +16,7 @@ use refrain_store::{Chunking, DiskStore, Realm, Room, StoreConfig};
 use super::Mismatch;
 use crate::{
     keys::PublicKey,
-    options::{
-        CHUNK_HASH, CHUNK_MAX, CHUNK_MIN, CHUNK_SIZE, OptionSpec, PREDICT, REALM, STORE,
-        STORE_ALSO, STORE_SIZE,
-    },
+    options::*,
     settings::{ConfigError, Settings},
     units::{ByteSize, decimal_bytes},
 };
@@ -27,25 +24,61 @@ use crate::{
 /// The least that a store may be: a few segments.
 const STORE_BYTES_MIN: u64 = 16 << 20;
 
-/// What a near end's options say of its history.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HistoryOptions {
-    /// The folder of its store.
-    pub store: PathBuf,
-    /// The bound on disk.
-    pub size: ByteSize,
-    /// Stores of others that are read.
-    pub also: Vec<PathBuf>,
-    /// The name of the service whose history answers.
-    pub realm: String,
-    /// How to predict.
-    pub predict: Predict,
-    /// The mask of chunks' anchors.
-    pub mask: PackMask,
-    /// The shortest and the longest chunk.
-    pub bounds: ChunkBounds,
-    /// What names chunks.
-    pub hasher: ChunkHasher,
+config! {
+    /// What a near end's options say of its history.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct HistoryOptions(settings, store: PathBuf, peer: &PublicKey) {
+        /// The folder of its store.
+        pub store: PathBuf = store;
+        /// The bound on disk.
+        pub size: ByteSize = match settings.one(&STORE_SIZE)? {
+            ByteSize(..STORE_BYTES_MIN) => return Err(settings.wrong(&STORE_SIZE, Mismatch::StoreTooSmall)),
+            size => size,
+        };
+        /// Stores of others that are read.
+        pub also: Vec<PathBuf> = settings.many_with(&STORE_ALSO, folder)?;
+        /// The name of the service whose history answers.
+        pub realm: String = settings.optional_with(&REALM, |name| match Realm::is_name(name) {
+            true => Ok(name.to_owned()),
+            false => Err(Mismatch::Realm),
+        })?.unwrap_or_else(|| peer.to_string());
+        /// How to predict.
+        pub predict: Predict = settings.one_with(&PREDICT, |text| match text {
+            "window" => Ok(Predict::Window),
+            "aligned" => Ok(Predict::Aligned),
+            _ => Err(Mismatch::Predict),
+        })?;
+        /// The mask of chunks' anchors.
+        pub mask: PackMask = mask(settings.one(&CHUNK_SIZE)?)
+            .ok_or_else(|| settings.wrong(&CHUNK_SIZE, Mismatch::ChunkSize))?;
+        /// The shortest and the longest chunk.
+        pub bounds: ChunkBounds = bounds(settings.one(&CHUNK_MIN)?, settings.one(&CHUNK_MAX)?)
+            .ok_or_else(|| settings.wrong(&CHUNK_MAX, Mismatch::ChunkBounds))?;
+        /// What names chunks.
+        pub hasher: ChunkHasher = settings.one(&CHUNK_HASH)?;
+    }
+}
+
+fn folder(path: &str) -> Result<PathBuf, Mismatch> {
+    match path {
+        "" => Err(Mismatch::NoFolder),
+        path => Ok(PathBuf::from(path)),
+    }
+}
+
+fn mask(average: ByteSize) -> Option<PackMask> {
+    let bits = average
+        .0
+        .checked_ilog2()
+        .filter(|_| average.0.is_power_of_two())?;
+    PackMask::with_bits(bits as u8).ok()
+}
+
+fn bounds(min: ByteSize, max: ByteSize) -> Option<ChunkBounds> {
+    match max.0 <= OFFER_BYTES_MAX as u64 {
+        true => ChunkBounds::new(min.0 as usize, max.0 as usize).ok(),
+        false => None,
+    }
 }
 
 impl HistoryOptions {
@@ -53,59 +86,14 @@ impl HistoryOptions {
         settings: &Settings,
         peer: &PublicKey,
     ) -> Result<Option<HistoryOptions>, ConfigError> {
-        let folder = |path: &str| match path {
-            "" => Err(Mismatch::NoFolder),
-            path => Ok(PathBuf::from(path)),
-        };
-        let store = settings.optional_with(&STORE, folder)?;
-        let Some(store) = store else {
-            let about_store: [&'static OptionSpec; 7] = [
-                &STORE_SIZE,
-                &STORE_ALSO,
-                &REALM,
-                &PREDICT,
-                &CHUNK_SIZE,
-                &CHUNK_MIN,
-                &CHUNK_MAX,
-            ];
-            return match about_store.into_iter().find(|spec| settings.is_given(spec)) {
-                Some(spec) => Err(settings.wrong(spec, Mismatch::NoStore)),
-                None => Ok(None),
-            };
-        };
-        let size: ByteSize = settings.one(&STORE_SIZE)?;
-        if size.0 < STORE_BYTES_MIN {
-            return Err(settings.wrong(&STORE_SIZE, Mismatch::StoreTooSmall));
+        if let Some(store) = settings.optional_with(&STORE, folder)? {
+            return HistoryOptions::read(settings, store, peer).map(Some);
         }
-        let average: ByteSize = settings.one(&CHUNK_SIZE)?;
-        let bits = average.0.is_power_of_two().then(|| average.0.ilog2() as u8);
-        let mask = bits.and_then(|bits| PackMask::with_bits(bits).ok());
-        let mask = mask.ok_or_else(|| settings.wrong(&CHUNK_SIZE, Mismatch::ChunkSize))?;
-        let (min, max): (ByteSize, ByteSize) =
-            (settings.one(&CHUNK_MIN)?, settings.one(&CHUNK_MAX)?);
-        let bounds = match max.0 <= OFFER_BYTES_MAX as u64 {
-            true => ChunkBounds::new(min.0 as usize, max.0 as usize).ok(),
-            false => None,
-        };
-        Ok(Some(HistoryOptions {
-            store,
-            size,
-            also: settings.many_with(&STORE_ALSO, folder)?,
-            realm: settings
-                .optional_with(&REALM, |name| match Realm::is_name(name) {
-                    true => Ok(name.to_owned()),
-                    false => Err(Mismatch::Realm),
-                })?
-                .unwrap_or_else(|| peer.to_string()),
-            predict: settings.one_with(&PREDICT, |text| match text {
-                "window" => Ok(Predict::Window),
-                "aligned" => Ok(Predict::Aligned),
-                _ => Err(Mismatch::Predict),
-            })?,
-            mask,
-            bounds: bounds.ok_or_else(|| settings.wrong(&CHUNK_MAX, Mismatch::ChunkBounds))?,
-            hasher: settings.one(&CHUNK_HASH)?,
-        }))
+        let mut about_store = OPTIONS.iter().filter(|spec| spec.needs_store);
+        match about_store.find(|spec| settings.is_given(spec)) {
+            Some(spec) => Err(settings.wrong(spec, Mismatch::NoStore)),
+            None => Ok(None),
+        }
     }
 
     /// What there is on the disk, where the store would not find the room that it may take.

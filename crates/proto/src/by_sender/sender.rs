@@ -17,7 +17,7 @@ use super::{
     second_stage::{Compressor, StreamKind},
 };
 use crate::{
-    counters::LayerCounters,
+    counters::{Count, LayerCounters},
     fault::Violation,
     flow::Strand,
     frame::{BlockFrame, FlowId, LaneId, Stream},

@@ -49,7 +49,7 @@ impl Link {
         else {
             return Step::Send(bytes.len());
         };
-        let (kept, counted) = (expectations.kept(), expectations.counters);
+        let kept = expectations.kept();
         if class.exclusion_at(bytes).is_some() {
             self.offers_kept -= expectations.drop_all();
             return Step::Send(bytes.len());
@@ -69,9 +69,6 @@ impl Link {
             *class = class.after(&bytes[..len]);
         }
         self.offers_kept -= kept - expectations.kept();
-        self.totals
-            .offers_taken
-            .add(&expectations.counters.since(&counted));
         step
     }
 
@@ -203,7 +200,7 @@ impl Link {
         let expectations = send
             .expectations
             .get_or_insert_with(|| Box::new(Expectations::new(terms, key)));
-        let (kept, counted) = (expectations.kept(), expectations.counters);
+        let kept = expectations.kept();
         let taken = expectations.offered(frame);
         if send.by_sender || matches!(send.class, TrafficClass::Excluded(_)) {
             expectations.drop_all();
@@ -216,9 +213,7 @@ impl Link {
         };
         // Whatever is kept of refused ones goes with the flow.
         let now_kept = expectations.kept();
-        let counted = expectations.counters.since(&counted);
         self.offers_kept = self.offers_kept + now_kept - kept;
-        self.totals.offers_taken.add(&counted);
         let withdrawn = taken?;
         if self.offers_kept > OFFERS_LINK_MAX {
             return Err(Violation::TooManyOffers.into());
@@ -276,7 +271,7 @@ impl Link {
             _ => 0,
         };
         self.offers_kept -= dropped;
-        self.totals.flows_driven += u64::from(by_sender);
+        self.counters.events.flows_driven += u64::from(by_sender);
         let frame = Frame::Driven {
             flow: id,
             by_sender,

@@ -187,7 +187,7 @@ impl Link {
         if !flow.send.is_over || !flow.receive.is_over() {
             self.say_reset(id, code);
         }
-        self.totals.flows_reset += 1;
+        self.counters.events.flows_reset += 1;
         self.forget_flow(id);
     }
 
@@ -281,7 +281,7 @@ impl Link {
     /// Whether no flow was ever opened: there is no history to keep.
     #[must_use]
     pub fn was_never_used(&self) -> bool {
-        self.totals.flows_opened == 0
+        self.counters.events.flows_opened == 0
     }
 
     /// Blocks on their way, of flows that are over here too.
@@ -301,7 +301,7 @@ impl Link {
         }
         self.flows.insert(id, flow);
         self.predict(id);
-        self.totals.flows_opened += 1;
+        self.counters.events.flows_opened += 1;
     }
 
     /// Says that a flow is over, both ways, behind the last block of each of its strands. One
@@ -322,7 +322,7 @@ impl Link {
     /// The flow is over, and its application is to hear of it.
     pub(super) fn end_flow(&mut self, id: FlowId, reason: ResetReason) {
         if self.flows.contains_key(&id) {
-            self.totals.flows_reset += 1;
+            self.counters.events.flows_reset += 1;
             self.events.push_back(Event::FlowReset(id, reason));
             self.forget_flow(id);
         }
@@ -338,6 +338,7 @@ impl Link {
         if let Some(mut flow) = self.flows.remove(&id) {
             flow.receive.credit.release(&mut self.pool);
             self.forget_predictions(&mut flow);
+            flow.count(&mut self.counters);
             self.pending_bytes -= flow.send.pending.len();
             self.early_runs -= flow.receive.bytes.early_runs();
         }

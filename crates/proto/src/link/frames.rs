@@ -6,7 +6,7 @@ use refrain_codec::geometry::CacheGeometry;
 use crate::{
     by_receiver::opening,
     codes::{refusal, reset},
-    counters::LayerCounters,
+    counters::{Count, LayerCounters},
     fault::{Fault, LaneFault, LinkFault, Violation},
     flow::{Flow, ReceiveHalf, Verdict},
     frame::{BlockFrame, FlowId, Frame, LaneId, LaneList, end_check},
@@ -31,7 +31,7 @@ impl Link {
         };
         state.heard_at = now;
         state.received_bytes += bytes.len() as u64;
-        self.totals.link_bytes_received += bytes.len() as u64;
+        self.counters.received.link_bytes += bytes.len() as u64;
         let mut input = core::mem::take(&mut state.input);
         input.extend_from_slice(bytes);
         let mut rest = &input[..];
@@ -355,7 +355,6 @@ impl Link {
             Some(flow) => flow.judge_received(offset, &elsewhere),
             None => Verdict::without_flow(&elsewhere),
         };
-        self.totals.received.add(&counted);
         let row = flow.as_ref().map(|flow| self.targets.row(&flow.target));
         let carried = Carried {
             received_bytes: counted.app_bytes,
@@ -385,6 +384,8 @@ impl Link {
             if self.early_runs > OUTSTANDING_BLOCKS_MAX {
                 return Err(Violation::TooManyEarlyBlocks.into());
             }
+        } else {
+            self.counters.received.layers.add(&counted);
         }
         self.acknowledge_soon(now, lane, block.len);
         Ok(())

@@ -333,7 +333,7 @@ impl Link {
         {
             caches.sender.settle_unasked(lane);
         }
-        self.totals.lanes_lost += u64::from(state.is_up);
+        self.counters.events.lanes_lost += u64::from(state.is_up);
         self.dead_lanes.insert(
             lane,
             DeadLane {
@@ -405,8 +405,9 @@ impl Link {
                 .sender
                 .settle_lane(dead, blocks, &mut self.targets)
                 .map_err(|_| Fault::from(CacheViolation::ImpossibleCount))?;
-            self.totals.holes_made += caches.sender.books().holes().saturating_sub(holes) as u64;
-            self.totals.lanes_settled += 1;
+            self.counters.events.holes_made +=
+                caches.sender.books().holes().saturating_sub(holes) as u64;
+            self.counters.events.lanes_settled += 1;
             self.say_transmit_all();
         }
         // Each end hears once that the other has its count; then neither says it again.

@@ -56,7 +56,7 @@ use crate::{
         terms::{OfferKey, OfferTerms},
     },
     by_sender::{receiver::Receiver, sender::Sender, unproven::Unproven},
-    counters::{LayerCounters, PredictionCounters},
+    counters::LinkCounters,
     credit::CreditPool,
     effort::{EffortControl, EffortMode},
     fault::{LaneFault, LinkFault},
@@ -166,7 +166,8 @@ pub struct Link {
     is_check: bool,
     fault: Option<LinkFault>,
     events: VecDeque<Event>,
-    totals: Totals,
+    /// What this link counted, and its flows that are over.
+    counters: LinkCounters,
 }
 
 /// The caches of both directions.
@@ -182,25 +183,6 @@ struct Caches {
 struct WindowWait {
     done: LogPosition,
     since: Moment,
-}
-
-/// Sums over all flows and lanes that ever were.
-#[derive(Clone, Copy, Debug, Default)]
-struct Totals {
-    received: LayerCounters,
-    /// As their senders count them, and as their receivers do.
-    offers_taken: PredictionCounters,
-    offers_made: PredictionCounters,
-    link_bytes_sent: u64,
-    link_bytes_received: u64,
-    flows_opened: u64,
-    flows_reset: u64,
-    misconfirmed: u64,
-    flows_driven: u64,
-    strands_added: u64,
-    holes_made: u64,
-    lanes_lost: u64,
-    lanes_settled: u64,
 }
 
 /// What an engine has to say to its caller.
@@ -348,7 +330,7 @@ impl Link {
             is_check: false,
             fault: None,
             events: VecDeque::new(),
-            totals: Totals::default(),
+            counters: LinkCounters::default(),
         }
     }
 

@@ -87,14 +87,10 @@ impl Link {
         };
         let receive = &mut flow.receive;
         if let Some(predictions) = &mut receive.predictions {
-            let counted = predictions.counters;
             predictions.received(&receive.bytes.next()[from..], history);
             if receive.total_bytes == Some(receive.bytes.end()) {
                 predictions.finish(history);
             }
-            self.totals
-                .offers_made
-                .add(&predictions.counters.since(&counted));
             self.say_predictions(id);
         }
     }
@@ -131,7 +127,6 @@ impl Link {
         else {
             return Err(Violation::EmptyConfirmation.into());
         };
-        let counted = predictions.counters;
         let chunks = match predictions.confirmed(frame, offset, history) {
             Ok(chunks) => chunks,
             Err(Unconfirmed::NotOffered) => {
@@ -144,9 +139,6 @@ impl Link {
                 return Ok(());
             }
         };
-        self.totals
-            .offers_made
-            .add(&predictions.counters.since(&counted));
         self.count_confirmation(now, lane, frame);
         self.place_confirmed(frame, offset, is_next, chunks);
         Ok(())
@@ -155,9 +147,15 @@ impl Link {
     /// A confirmation is counted as its sender does, whatever becomes of it.
     fn count_confirmation(&mut self, now: Moment, lane: LaneId, frame: &ConfirmFrame) {
         let frame_bytes = frame.wire_bytes();
-        self.totals.received.count_confirmed(frame.len, frame_bytes);
-        let flow = self.flows.get(&frame.flow);
-        let class = flow.map_or(TrafficClass::Unknown, |flow| flow.receive.class);
+        let mut flow = self.flows.get_mut(&frame.flow);
+        let layers = match &mut flow {
+            Some(flow) => &mut flow.receive.counters,
+            None => &mut self.counters.received.layers,
+        };
+        layers.count_confirmed(frame.len, frame_bytes);
+        let class = flow
+            .as_ref()
+            .map_or(TrafficClass::Unknown, |flow| flow.receive.class);
         let row = flow.map(|flow| self.targets.row(&flow.target));
         let carried = Carried {
             received_bytes: frame.len,
@@ -197,9 +195,6 @@ impl Link {
         if let Some(predictions) = &mut receive.predictions {
             predictions.placed(offset, chunks);
         }
-        receive
-            .counters
-            .count_confirmed(frame.len, frame.wire_bytes());
         self.early_runs -= receive.bytes.early_runs();
         if is_next {
             receive.bytes.appended(frame.len as usize);
@@ -253,17 +248,13 @@ impl Link {
         if let (Some(predictions), Some(history)) =
             (&mut flow.receive.predictions, &mut self.history)
         {
-            let counted = predictions.counters;
             predictions.release(history);
-            self.totals
-                .offers_made
-                .add(&predictions.counters.since(&counted));
         }
     }
 
     /// A confirmation did not hold: nothing of it was delivered, and the flow ends.
     fn misconfirmed(&mut self, id: FlowId) {
-        self.totals.misconfirmed += 1;
+        self.counters.events.misconfirmed += 1;
         self.say_reset(id, reset::MISCONFIRMED);
         self.end_flow(id, ResetReason::Misconfirmed);
     }
@@ -277,11 +268,7 @@ impl Link {
             return;
         };
         if let Some(predictions) = &mut flow.receive.predictions {
-            let counted = predictions.counters;
             call(predictions, history);
-            self.totals
-                .offers_made
-                .add(&predictions.counters.since(&counted));
             self.say_predictions(id);
         }
     }
@@ -310,7 +297,6 @@ impl Link {
             frame.write(&mut control);
         }
         predictions.counters.offer_frame_bytes += control.len() as u64;
-        self.totals.offers_made.offer_frame_bytes += control.len() as u64;
         if let Some(level) = predictions.say_dispersion() {
             Frame::Dispersion { flow: id, level }.write(&mut control);
         }

@@ -7,7 +7,7 @@ use refrain_codec::geometry::CacheGeometry;
 use super::Link;
 use crate::{
     by_receiver::link_history::LinkHistory,
-    counters::{LayerCounters, PredictionCounters},
+    counters::{LayerCounters, LinkCounters, PredictionCounters},
     effort::{Effort, EffortReason},
     frame::{FlowId, LaneId},
     moment::Moment,
@@ -26,10 +26,8 @@ pub struct LinkStatus {
     pub sent: DirectionStatus,
     /// What this end received.
     pub received: DirectionStatus,
-    /// What predictions did for what this end sent.
-    pub offers_taken: PredictionCounters,
-    /// What predictions did for what this end received.
-    pub offers_made: PredictionCounters,
+    /// What it counted, its open flows included.
+    pub counters: LinkCounters,
     /// What was carried, by target and class. What crossed it is as in `sent` and `received`.
     pub targets: TargetCounts,
     /// Whether the other end heeds what this one predicts; `None` if this one has no history.
@@ -40,26 +38,8 @@ pub struct LinkStatus {
     pub effort_reason: EffortReason,
     /// Smoothed round trip, once measured.
     pub round_trip: Option<Duration>,
-    /// Flows ever opened, by either end.
-    pub flows_opened: u64,
-    /// Flows that ended with a reset.
-    pub flows_reset: u64,
-    /// Further lanes that directions of flows took because loss held theirs up.
-    pub strands_added: u64,
     /// Holes that this end's log has now.
     pub holes: usize,
-    /// Holes that this end's log ever had.
-    pub holes_made: u64,
-    /// Lanes that came up and died.
-    pub lanes_lost: u64,
-    /// Dead lanes whose blocks both ends agree about.
-    pub lanes_settled: u64,
-    /// Chunks that were not learnt, since the history did not keep up.
-    pub unlearnt_chunks: u64,
-    /// Confirmations that did not hold.
-    pub misconfirmed: u64,
-    /// How often this end took a flow over that it sends on, since its chains kept breaking.
-    pub flows_driven: u64,
     /// Plain bytes that this end's receivers hold for what they offered.
     pub offered_bytes_held: u64,
     /// Offers that this end's senders keep.
@@ -71,10 +51,6 @@ pub struct LinkStatus {
 /// One direction of a link as it stands.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DirectionStatus {
-    /// Bytes by layer, counted where the receiver is known to have them, or has them.
-    pub layers: LayerCounters,
-    /// Bytes on all lanes: blocks and control, inside of the lanes' encryption.
-    pub link_bytes: u64,
     /// Size of the cache, 0 until it was agreed.
     pub cache_bytes: u64,
     /// How much of it is filled.
@@ -142,23 +118,29 @@ impl Link {
         self.history.as_ref().map(|history| history.key().is_some())
     }
 
+    /// What was counted: by flows that are over, and by those that are open.
+    #[must_use]
+    pub fn counters(&self) -> LinkCounters {
+        let mut counters = self.counters;
+        self.flows
+            .values()
+            .for_each(|flow| flow.count(&mut counters));
+        if let Some(caches) = &self.caches {
+            counters.sent.layers = caches.sender.delivered();
+        }
+        counters.events.unlearnt_chunks =
+            self.history.as_ref().map_or(0, |history| history.unlearnt);
+        counters
+    }
+
     /// The link as it stands.
     #[must_use]
     pub fn status(&self, now: Moment) -> LinkStatus {
-        let mut sent = DirectionStatus {
-            link_bytes: self.totals.link_bytes_sent,
-            ..DirectionStatus::default()
-        };
-        let mut received = DirectionStatus {
-            layers: self.totals.received,
-            link_bytes: self.totals.link_bytes_received,
-            ..DirectionStatus::default()
-        };
+        let (mut sent, mut received) = <(DirectionStatus, DirectionStatus)>::default();
         let (mut holes, mut allocated_bytes) = (0, 0);
         if let Some(caches) = &self.caches {
             let bytes =
                 |cache: Option<CacheGeometry>| cache.map_or(0, |cache| cache.cache_bytes() as u64);
-            sent.layers = caches.sender.delivered();
             sent.cache_bytes = bytes(caches.send_geometry);
             sent.cache_filled_bytes = caches.sender.cache_filled_bytes().min(sent.cache_bytes);
             sent.outstanding_bytes = caches.sender.books().outstanding_bytes();
@@ -212,23 +194,13 @@ impl Link {
                 .collect(),
             sent,
             received,
-            offers_taken: self.totals.offers_taken,
-            offers_made: self.totals.offers_made,
+            counters: self.counters(),
             targets: self.targets.clone(),
             offers_heeded: self.offers_heeded(),
             effort: self.effort.effort(),
             effort_reason: self.effort.reason(),
             round_trip: self.round_trip,
-            flows_opened: self.totals.flows_opened,
-            flows_reset: self.totals.flows_reset,
-            strands_added: self.totals.strands_added,
             holes,
-            holes_made: self.totals.holes_made,
-            lanes_lost: self.totals.lanes_lost,
-            lanes_settled: self.totals.lanes_settled,
-            unlearnt_chunks: self.history.as_ref().map_or(0, |history| history.unlearnt),
-            misconfirmed: self.totals.misconfirmed,
-            flows_driven: self.totals.flows_driven,
             offered_bytes_held: self.history.as_ref().map_or(0, LinkHistory::held_bytes),
             offers_kept: self.offers_kept,
             allocated_bytes,

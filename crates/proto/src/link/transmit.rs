@@ -7,7 +7,7 @@ use super::{Caches, Event, Link, WindowWait, lanes::Lane};
 use crate::{
     by_receiver::sender::Step,
     by_sender::sender::{Counted, Passage},
-    counters::LayerCounters,
+    counters::{Count, LayerCounters},
     effort::Effort,
     fault::Violation,
     flow::{Flow, SendHalf, Verdict, strand_on},
@@ -61,7 +61,7 @@ impl Link {
             self.wake_writers();
         }
         let sent = (out.len() - start) as u64;
-        self.totals.link_bytes_sent += sent;
+        self.counters.sent.link_bytes += sent;
         if let Some(state) = self.lanes.get_mut(&lane) {
             state.sent_bytes += sent;
             state.is_writing = sent > 0;
@@ -416,7 +416,7 @@ impl Link {
             out,
             &mut counted,
         );
-        self.totals.strands_added += (strands.len() - known_strands) as u64;
+        self.counters.events.strands_added += (strands.len() - known_strands) as u64;
         flow.send.pending.take(len);
         flow.send.lane = lane;
         self.pending_bytes -= len;

@@ -110,7 +110,7 @@ fn what_a_history_does_not_take_is_not_kept_for_it() {
     pair.near_memory.is_stuck = true;
     let flow = pair.open("a:1");
     assert!(pair.bring(flow, &content) == content, "the same bytes");
-    assert!(pair.near.status(pair.now).unlearnt_chunks > 0);
+    assert!(pair.near.status(pair.now).counters.events.unlearnt_chunks > 0);
     let requests = core::iter::from_fn(|| pair.near.poll_history());
     let kept: usize = requests
         .map(|request| match request {

@@ -142,7 +142,7 @@ fn a_cache_full_of_media_takes_further_media() {
             assert_eq!(pair.send(flow, &media), media);
         }
     }
-    let layers = pair.near.status(pair.now).sent.layers;
+    let layers = pair.near.status(pair.now).counters.sent.layers;
     assert_eq!(layers.bypassed_blocks, 0);
     assert!(layers.region_bytes > 4 * (2 << 20) * 98 / 100, "{layers:?}");
 }
@@ -151,9 +151,12 @@ fn a_cache_full_of_media_takes_further_media() {
 #[track_caller]
 fn assert_nothing_is_kept(pair: &Pair, why: Exclusion) {
     for status in [pair.near.status(pair.now), pair.far.status(pair.now)] {
-        for direction in [&status.sent, &status.received] {
+        let counters = &status.counters;
+        for (direction, layers) in [
+            (&status.sent, &counters.sent.layers),
+            (&status.received, &counters.received.layers),
+        ] {
             assert_eq!(direction.cache_filled_bytes, 0);
-            let layers = direction.layers;
             assert!(layers.blocks > 0 && layers.blocks == layers.bypassed_blocks);
             assert_eq!((layers.region_bytes, layers.confirmed_bytes), (0, 0));
             // Nothing is compressed with what others wrote, either.

@@ -79,16 +79,37 @@ fn what_is_excluded_is_not_confirmed_whatever_was_offered_before() {
     for (is_excluded, request) in [rule, tls, neither] {
         let mut pair = predicting(1, Predict::Window);
         sent_of(&mut pair, "a:1", &content);
-        let before = pair.far.status(pair.now).sent.layers.confirmed_bytes;
+        let before = pair
+            .far
+            .status(pair.now)
+            .counters
+            .sent
+            .layers
+            .confirmed_bytes;
         let opened = pair.near.open_flow(pair.now, "a:1", false);
         let flow = opened.expect("there is room for flows");
         pair.settle();
-        assert!(pair.near.status(pair.now).offers_made.offers > 0);
+        assert!(
+            pair.near
+                .status(pair.now)
+                .counters
+                .received
+                .predictions
+                .offers
+                > 0
+        );
         pair.far.accept_flow(flow, is_excluded);
         pair.settle();
         pair.send(flow, request);
         assert!(pair.bring(flow, &content) == content, "the same bytes");
-        let confirmed = pair.far.status(pair.now).sent.layers.confirmed_bytes - before;
+        let confirmed = pair
+            .far
+            .status(pair.now)
+            .counters
+            .sent
+            .layers
+            .confirmed_bytes
+            - before;
         let expects_some = !is_excluded && request == b"x";
         assert_eq!(confirmed > 0, expects_some, "{is_excluded} {request:?}");
     }

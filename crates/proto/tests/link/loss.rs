@@ -60,7 +60,7 @@ fn a_free_lane_takes_flows_over_where_loss_was_seen_and_their_bytes_stay_in_orde
     pair.far.take_ready(flows[1], &mut buffer);
     assert_eq!(buffer, data);
     assert!(pair.far.take_end(flows[1]));
-    assert_eq!(pair.near.status(pair.now).strands_added, 1);
+    assert_eq!(pair.near.status(pair.now).counters.events.strands_added, 1);
     pair.settle();
 }
 

@@ -68,8 +68,8 @@ fn the_table_of_modes_says_what_pairs_do() {
     for near in Mode::ALL {
         for far in Mode::ALL {
             let pair = carried(near, far, [true, false], &content());
-            let [down, up] =
-                [&pair.far, &pair.near].map(|end| words(&end.status(pair.now).sent.layers));
+            let [down, up] = [&pair.far, &pair.near]
+                .map(|end| words(&end.status(pair.now).counters.sent.layers));
             let learns = match pair.near_memory.chunks.is_empty() {
                 true => "no",
                 false => "yes",
@@ -87,7 +87,7 @@ fn carries_what_both_want(near: Mode, far: Mode, histories: [bool; 2]) {
     let pair = carried(near, far, histories, &content());
 
     let status = pair.near.status(pair.now);
-    let (down, up) = (status.received.layers, status.sent.layers);
+    let (down, up) = (status.counters.received.layers, status.counters.sent.layers);
     let both_predict = near.predicts() && far.predicts();
     let both_cache = near.keeps_caches() && far.keeps_caches();
     for (direction, has_history) in [(&down, near_history), (&up, far_history)] {
@@ -169,7 +169,7 @@ fn an_end_of_before_offers_is_heard_out() {
         assert!(pair.fetch("a:1", &content) == content);
     }
     let status = pair.near.status(pair.now);
-    assert_eq!(status.offers_made.offers, 0);
+    assert_eq!(status.counters.received.predictions.offers, 0);
     assert!(
         !pair.near_memory.chunks.is_empty(),
         "it learns all the same"

@@ -209,7 +209,13 @@ impl Offered {
             .map(|digest| memory.chunks[digest].to_vec())
             .collect();
         let flow = pair.open("a:1");
-        let offered = pair.near.status(pair.now).offers_made.offers;
+        let offered = pair
+            .near
+            .status(pair.now)
+            .counters
+            .received
+            .predictions
+            .offers;
         assert_eq!(offered, chunks.len() as u64);
         Self { pair, flow, chunks }
     }

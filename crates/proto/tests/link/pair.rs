@@ -205,7 +205,7 @@ impl Pair {
     }
 
     pub fn link_bytes_sent(&self) -> u64 {
-        self.near.status(self.now).sent.link_bytes
+        self.near.status(self.now).counters.sent.link_bytes
     }
 }
 

@@ -54,15 +54,15 @@ pub fn sent_of(pair: &mut Pair, target: &str, content: &[u8]) -> usize {
 fn counted(pair: &Pair) -> [u64; 4] {
     let [near, far] = [&pair.near, &pair.far].map(|link| link.status(pair.now));
     [
-        near.received.layers.confirmed_bytes,
-        near.offers_made.confirmed_bytes,
-        far.sent.layers.confirmed_bytes,
-        far.offers_taken.confirmed_bytes,
+        near.counters.received.layers.confirmed_bytes,
+        near.counters.received.predictions.confirmed_bytes,
+        far.counters.sent.layers.confirmed_bytes,
+        far.counters.sent.predictions.confirmed_bytes,
     ]
 }
 
 pub fn made(pair: &Pair) -> PredictionCounters {
-    pair.near.status(pair.now).offers_made
+    pair.near.status(pair.now).counters.received.predictions
 }
 
 /// Carries what the far end has to say to the near one, and its history nothing.
@@ -262,7 +262,7 @@ fn what_a_history_lies_about_is_never_confirmed() {
         let sent = sent_of(&mut pair, "a:1", &content);
         assert!(made(&pair).offers > 0);
         assert_eq!(sent, content.len(), "{predict:?}");
-        assert_eq!(pair.near.status(pair.now).misconfirmed, 0);
+        assert_eq!(pair.near.status(pair.now).counters.events.misconfirmed, 0);
         pair.near_memory.lies = false;
         let sent = sent_of(&mut pair, "a:1", &content);
         assert!(sent < content.len() / 2, "{predict:?}: {sent}");

@@ -27,10 +27,23 @@ fn a_recipe_that_is_still_written_is_read_once_for_all_that_comes() {
     // What the first brings is predicted for the second all the same.
     pair.bring(second, &content[..250_000]);
     pair.bring(first, &noise(100_000, 2));
-    let before = pair.far.status(pair.now).sent.layers.confirmed_bytes;
+    let before = pair
+        .far
+        .status(pair.now)
+        .counters
+        .sent
+        .layers
+        .confirmed_bytes;
     pair.bring(second, &content[250_000..]);
     pair.bring(second, &noise(100_000, 2));
-    let confirmed = pair.far.status(pair.now).sent.layers.confirmed_bytes - before;
+    let confirmed = pair
+        .far
+        .status(pair.now)
+        .counters
+        .sent
+        .layers
+        .confirmed_bytes
+        - before;
     assert!(confirmed > 80_000, "{confirmed}");
 }
 
@@ -81,7 +94,15 @@ fn without_offers_left_the_history_is_not_read_for_nothing() {
     let content = noise(6 << 20, 7);
     assert!(pair.fetch("a:1", &content) == content);
     let mut served_last = 0;
-    while pair.near.status(pair.now).offers_made.offers < OFFERS_LINK_MAX as u64 / 2 {
+    while pair
+        .near
+        .status(pair.now)
+        .counters
+        .received
+        .predictions
+        .offers
+        < OFFERS_LINK_MAX as u64 / 2
+    {
         let opened = pair.near.open_flow(pair.now, "a:1", false);
         opened.expect("there is room for flows");
         while pair.near_memory.serve(&mut pair.near) {}

@@ -52,7 +52,12 @@ fn responses_one_after_the_other_are_known_but_for_their_heads() {
 }
 
 fn confirmed(pair: &Pair) -> u64 {
-    pair.near.status(pair.now).offers_made.confirmed_bytes
+    pair.near
+        .status(pair.now)
+        .counters
+        .received
+        .predictions
+        .confirmed_bytes
 }
 
 #[test]
@@ -64,6 +69,6 @@ fn heads_that_many_responses_have_lead_to_no_chain() {
         let target = format!("{seed}:1");
         sent_of(&mut pair, &target, &response);
     }
-    let made = pair.near.status(pair.now).offers_made;
+    let made = pair.near.status(pair.now).counters.received.predictions;
     assert_eq!(made.offers, 0, "{made:?}");
 }

@@ -184,7 +184,7 @@ impl World {
         };
         let is_first = side.link.lanes_up() == 1;
         if core::mem::replace(&mut side.had_lanes, true) && is_first {
-            let regions = side.link.status(now).sent.layers.region_bytes;
+            let regions = side.link.status(now).counters.sent.layers.region_bytes;
             side.region_bytes_at_reunion = Some(regions);
             self.kinds.note(Kind::Reunion);
         }
@@ -321,12 +321,18 @@ impl World {
             return;
         };
         let status = side.link.status(now);
-        self.kinds.note_many(Kind::Hole, status.holes_made);
         self.kinds
-            .note_many(Kind::StrandAdded, status.strands_added);
+            .note_many(Kind::Hole, status.counters.events.holes_made);
         self.kinds
-            .note_many(Kind::BypassedBlock, status.sent.layers.bypassed_blocks);
-        let (made, taken) = (status.offers_made, status.offers_taken);
+            .note_many(Kind::StrandAdded, status.counters.events.strands_added);
+        self.kinds.note_many(
+            Kind::BypassedBlock,
+            status.counters.sent.layers.bypassed_blocks,
+        );
+        let (made, taken) = (
+            status.counters.received.predictions,
+            status.counters.sent.predictions,
+        );
         self.kinds.note_many(Kind::OfferMade, made.offers);
         self.kinds.note_many(Kind::OfferConfirmed, taken.confirmed);
         let overtaken = u64::from(made.overtaken_bytes > 0);
@@ -334,15 +340,15 @@ impl World {
         let wasted = u64::from(made.wasted_bytes > 0);
         self.kinds.note_many(Kind::OfferWithdrawn, wasted);
         self.kinds
-            .note_many(Kind::Misconfirmed, status.misconfirmed);
+            .note_many(Kind::Misconfirmed, status.counters.events.misconfirmed);
         self.kinds
-            .note_many(Kind::DrivenBySender, status.flows_driven);
+            .note_many(Kind::DrivenBySender, status.counters.events.flows_driven);
         let wrapped = status.sent.cache_bytes > 0
             && status.sent.cache_filled_bytes == status.sent.cache_bytes;
         self.kinds.note_many(Kind::CacheWrapped, u64::from(wrapped));
         let hit = side
             .region_bytes_at_reunion
-            .is_some_and(|before| status.sent.layers.region_bytes > before);
+            .is_some_and(|before| status.counters.sent.layers.region_bytes > before);
         self.kinds.note_many(Kind::ReunionHit, u64::from(hit));
         for transport in side.transports.into_values() {
             self.close_transport(transport, end);

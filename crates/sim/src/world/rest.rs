@@ -138,10 +138,10 @@ impl World {
                     status.offered_bytes_held, status.offers_kept
                 ));
             }
-            if status.lanes_settled < status.lanes_lost {
+            if status.counters.events.lanes_settled < status.counters.events.lanes_lost {
                 return Err(format!(
                     "the {end} end lost {} lanes and settled {}",
-                    status.lanes_lost, status.lanes_settled
+                    status.counters.events.lanes_lost, status.counters.events.lanes_settled
                 ));
             }
         }
@@ -161,8 +161,8 @@ impl World {
             return Err("what targets carried is not what the link carried".to_owned());
         }
         for (end, sent, received) in [
-            (End::Near, &near.sent, &far.received),
-            (End::Far, &far.sent, &near.received),
+            (End::Near, &near.counters.sent, &far.counters.received),
+            (End::Far, &far.counters.sent, &near.counters.received),
         ] {
             if let Some((counter, sent, received)) = disagreement(&sent.layers, &received.layers) {
                 return Err(format!(

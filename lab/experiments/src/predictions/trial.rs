@@ -142,24 +142,24 @@ impl Trial {
                 Predicted::Aligned | Predicted::Window => "target.example:80".to_owned(),
             };
             took += pair.fetch(&target, b"fetch it", object);
-            let confirmed = pair.near_status().received.layers.confirmed_bytes;
+            let confirmed = pair.near_status().counters.received.layers.confirmed_bytes;
             confirmed_each.push((confirmed - confirmed_before) as f64 / object.len() as f64);
             confirmed_before = confirmed;
         }
         let (near, far) = (pair.near_status(), pair.far_status());
         Ok(Outcome {
-            app_bytes: near.received.layers.app_bytes,
+            app_bytes: near.counters.received.layers.app_bytes,
             learnt_bytes: pair.history.learnt_bytes,
             known_bytes: pair.history.known_bytes,
-            confirmed_bytes: near.received.layers.confirmed_bytes,
-            down_bytes: near.received.link_bytes,
-            up_bytes: far.received.link_bytes,
-            offer_frame_bytes: near.offers_made.offer_frame_bytes,
-            offers: near.offers_made.offers,
-            offered_bytes: near.offers_made.offered_bytes,
-            wasted_bytes: near.offers_made.wasted_bytes,
-            hashed_true_bytes: far.offers_taken.hashed_true_bytes,
-            hashed_false_bytes: far.offers_taken.hashed_false_bytes,
+            confirmed_bytes: near.counters.received.layers.confirmed_bytes,
+            down_bytes: near.counters.received.link_bytes,
+            up_bytes: far.counters.received.link_bytes,
+            offer_frame_bytes: near.counters.received.predictions.offer_frame_bytes,
+            offers: near.counters.received.predictions.offers,
+            offered_bytes: near.counters.received.predictions.offered_bytes,
+            wasted_bytes: near.counters.received.predictions.wasted_bytes,
+            hashed_true_bytes: far.counters.sent.predictions.hashed_true_bytes,
+            hashed_false_bytes: far.counters.sent.predictions.hashed_false_bytes,
             took_s: took.as_secs_f64(),
             confirmed_each,
         })
