@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf, str::FromStr, time::Duration};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::{Request, body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
@@ -178,12 +178,8 @@ fn get(admin: &Target, token: Option<&str>) -> anyhow::Result<(u16, String)> {
         ..RemoteOptions::default()
     };
     let host = Host::new(&format!("http://{admin}/"), options)?;
-    match host.get("status") {
-        Ok(Some(body)) => {
-            let page = body.read_all(STATUS_BYTES_MAX as u64)?;
-            let page = page.context("it answered with too many bytes")?;
-            Ok((200, String::from_utf8(page)?))
-        }
+    match host.get("status", STATUS_BYTES_MAX as u64) {
+        Ok(Some(page)) => Ok((200, String::from_utf8(page)?)),
         Ok(None) => Ok((404, String::new())),
         Err(RemoteError::Status { status, .. }) => Ok((status, String::new())),
         Err(error) => Err(error.into()),

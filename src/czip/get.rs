@@ -14,8 +14,8 @@ use anyhow::{Context, ensure};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use indicatif::ProgressBar;
 use refrain_czip::get::{
-    CacheOptions, ChunkCount, FetchBy, GetError, GetOptions, GetProgress, GetReport, NamedReport,
-    Phase, StoredReport, Transfer, get, partial,
+    CacheOptions, ChunkCount, GetError, GetOptions, GetProgress, GetReport, NamedReport, Phase,
+    StoredReport, Transfer, get, partial,
 };
 use refrain_gateway::units::{ByteSize, TimeSpan};
 use serde::Serialize;
@@ -74,19 +74,11 @@ pub struct GetArguments {
     /// there is without keys
     #[arg(long, value_name = "FILE|DIR", num_args = 1.., value_parser = OsStringValueParser::new().try_map(parse_seed))]
     seed: Vec<PathBuf>,
-    /// A cache in front of a server that knows chunks by name, such as `refrain czip serve`; may be given
-    /// several times. Each is asked for its share of the chunks, `URL/.czip/chunk/NAME`, and what no edge
-    /// has comes from the archive's server
+    /// A server that knows chunks by name, such as `refrain czip serve`, or a cache in front of it; may be
+    /// given several times. Each is asked for its share of the chunks, `URL/.czip/chunk/NAME`, up to 256 at a
+    /// time. Chunks that no edge has come from the archive's server
     #[arg(long = "edge", value_name = "URL", value_parser = bounded::web_address)]
     edges: Vec<String>,
-    /// How to ask for what is missing, where there are no edges
-    #[arg(
-        long,
-        value_name = "WAY",
-        default_value = "range",
-        conflicts_with = "edges"
-    )]
-    by: By,
     /// Requests for all, and one more a MiB that has to come: what is missing in more places is joined
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = bounded::count)]
     requests: usize,
@@ -116,17 +108,6 @@ pub struct GetArguments {
     json: bool,
 }
 
-/// Ways to ask for what is missing.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum By {
-    /// By few single ranges of the archive, of any web server
-    Range,
-    /// Each chunk by its name, of a server that knows them; in profile `shared`
-    Name,
-    /// Thousands of chunks by their names in a request, of `refrain czip serve`; in profile `shared`
-    Batch,
-}
-
 /// What was fetched.
 #[derive(Serialize)]
 struct Report {
@@ -150,7 +131,7 @@ struct Report {
     /// Of an archive that is kept as it is.
     stored: Option<StoredReport>,
     by_name: ChunkCount,
-    /// What each edge did, or the server if it was asked for chunks by name.
+    /// What each edge did.
     edges: Vec<Edge>,
     /// Why no edge was asked, although there are some.
     not_by_name: Option<String>,
@@ -314,11 +295,6 @@ fn options(arguments: &GetArguments, bar: &ProgressBar) -> anyhow::Result<GetOpt
             folder,
             bytes_max: arguments.cache_size.0,
         }),
-        by: match arguments.by {
-            By::Range => FetchBy::Range,
-            By::Name => FetchBy::Name,
-            By::Batch => FetchBy::Batch,
-        },
         edges: arguments.edges.clone(),
         keeps_archive: arguments.archive,
         joins_files: arguments.joined,

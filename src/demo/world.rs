@@ -67,9 +67,8 @@ impl World {
 
     /// Fetches an object through the pair.
     pub fn fetch(&self, index: usize) -> anyhow::Result<Vec<u8>> {
-        let body = self.client.get(&index.to_string())?;
-        let body = body.context("it is served")?.read_all(u64::MAX)?;
-        body.context("it has an end")
+        let body = self.client.get(&index.to_string(), u64::MAX)?;
+        body.context("it is served")
     }
 
     /// The near gateway's status.

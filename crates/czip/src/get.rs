@@ -11,7 +11,7 @@
 //! 3  parts           those that digests do not tell are known       `table`
 //!                    of edges, if there are any                     `named`
 //! 4  chunks          out of `FILE.part`, seeds and cache            `local`, `chunks`, `cache`
-//! 5  frames          of the missing ones: by name, if wanted        `named`
+//! 5  frames          of the missing ones: by name, of edges          `named`
 //!                    the others in few single ranges                `frames`
 //! 6  plain content   put together, checked, renamed                 `finish`
 //! ```
@@ -22,7 +22,7 @@
 //! - Deviation: the paper's client fetches the header with all names. Here parts of the table whose
 //!   names are known are not fetched.
 //! - Deviation: it asks for chunks one by one. Here those that lie close together come with one request,
-//!   unless they are asked for by name.
+//!   unless there are edges.
 
 mod cache;
 mod chunks;
@@ -47,7 +47,6 @@ mod whole;
 pub use cache::CacheOptions;
 pub use error::GetError;
 pub use keys::{KeySource, Keys};
-pub use named::FetchBy;
 pub use part_folder::{Partial, partial};
 pub use report::{
     ChunkCount, FrameCount, GetReport, NamedReport, NotByName, ServerProblem, StoredReport,
@@ -92,11 +91,12 @@ pub struct GetOptions {
     pub seeds: Vec<PathBuf>,
     /// Chunks of earlier downloads.
     pub cache: Option<CacheOptions>,
-    /// How missing chunks are asked for. In profile `shared` alone: others come by ranges.
-    pub by: FetchBy,
-    /// URLs of caches in front of servers that know chunks by name: then they are asked, by name, before
-    /// the archive's server. `URL/.czip/chunk/NAME` is a chunk.
+    /// URLs of servers that know chunks by name, and of caches in front of them: in profile `shared` they
+    /// are asked, by name, before the archive's server is for ranges. `URL/.czip/chunk/NAME` is a chunk.
+    /// The archive's server may be among them.
     pub edges: Vec<String>,
+    /// Requests for chunks that may be in flight at a time, to all edges together, but for one each.
+    pub edge_requests_max: usize,
     /// Whether the archive is to be the output, as it is. Then it takes no keys.
     pub keeps_archive: bool,
     /// Whether the content of an archive with several entries is written all the same, one file behind the
@@ -119,8 +119,8 @@ impl Default for GetOptions {
             requests_max: 20,
             seeds: Vec::new(),
             cache: None,
-            by: FetchBy::default(),
             edges: Vec::new(),
+            edge_requests_max: 256,
             keeps_archive: false,
             joins_files: true,
             keys: None,
@@ -229,9 +229,9 @@ fn get_once(
     // What is wrong with it shows before anything is fetched.
     let cache = options.cache.as_ref();
     let cache = cache.map(|cache| Cache::open(cache, index)).transpose()?;
-    let first_bytes = match options.edges.is_empty() {
-        true => opening::FIRST_BYTES,
-        false => opening::FIRST_BYTES_WITH_EDGES,
+    let first_bytes = match named.is_some_and(Named::has_caches) {
+        true => opening::FIRST_BYTES_WITH_CACHES,
+        false => opening::FIRST_BYTES,
     };
     let remote = Remote::open(
         url,

@@ -71,15 +71,15 @@ use std::{
 pub use address::check_address;
 pub use counters::Counters;
 pub use error::{ConnectionError, Lie, ProxyProblem, RedirectProblem, RemoteError, UrlProblem};
-pub use host::{Host, HostBody};
+pub use host::Host;
 pub use options::{ProxyChoice, RemoteOptions};
 pub use ranges::{join, split, union};
 pub use retry::{OnRetry, Retry};
 pub(crate) use {
-    attempts::Attempts,
     connector::Connector,
     error::causes,
     http1::{FIELDS_MAX, HEAD_BYTES_MAX},
+    runtime::block_on,
 };
 
 pub(crate) use address::parse as parse_address;

@@ -21,7 +21,6 @@
 mod answer;
 mod body;
 mod cache;
-mod chunks;
 mod conditions;
 mod connection;
 mod counters;

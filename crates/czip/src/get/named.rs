@@ -1,18 +1,21 @@
-//! Chunks by their names (CZIP, sections 4.3 and 6.2): of servers that know them, and of caches in front
-//! of those.
+//! Chunks by their names (CZIP, sections 4.3 and 6.2), from *edges*: caches in front of a server that knows
+//! them, or that server itself.
 //!
 //! ```text
-//! missing chunks ─▶ queue ─▶ rendezvous ─▶ servers, a few threads each ─▶ checked ─▶ queue ─▶ put
+//! missing chunks ─▶ queue ─▶ rendezvous ─▶ servers, many requests each ─▶ checked ─▶ put
 //!                     ▲                        │
 //!                     └──── a server is left ──┘     what nobody has: ranges of the archive (`frames`)
 //! ```
+//!
+//! A request for a chunk waits a round trip for its answer, so many are in flight together, each on a
+//! connection of its own that is used again. Their number and the bytes that they may bring are bounded.
 //!
 //! A chunk is used if it is what its name says, whoever sent it and however it is compressed: so frame
 //! parts of the table are not needed here, and a server can do no more harm than waste time. One that
 //! refuses, does not answer or sends something else is left for the rest of the get. That a chunk is not
 //! there is no failure: it comes by a range.
 //!
-//! Edges are asked for parts of the table as well, which digests in the root vouch for: by ranges of the
+//! Caches are asked for parts of the table as well, which digests in the root vouch for: by ranges of the
 //! archive, at its path below the edge's own (`parts`). Header and root come from the archive's server.
 //!
 //! Profile `shared` alone, and not encrypted: chunks of profile `small` have no frames of their own, and
@@ -23,8 +26,9 @@ mod parts;
 mod queue;
 mod rendezvous;
 
-use std::{mem, thread};
+use std::io;
 
+use tokio::task::JoinSet;
 use url::Url;
 
 use super::{
@@ -33,17 +37,14 @@ use super::{
 };
 use crate::{
     format::{ChunkName, Stream, header::Profile},
-    remote::{Host, RemoteError, RemoteOptions},
+    remote::{RemoteError, RemoteOptions, block_on, parse_address},
 };
-use asking::Server;
+use asking::{Asked, Server};
 use queue::Queue;
 use rendezvous::Rendezvous;
 
 /// Missing chunks that are worked on together.
 const ROUND_CHUNKS: usize = 1 << 18;
-
-/// Threads for all servers together, but for one each.
-const THREADS_MAX: usize = 64;
 
 /// Caches that are too slow, or gone, are noticed sooner than the one server that has the archive: there
 /// are others to ask.
@@ -53,18 +54,6 @@ mod edge {
     pub(super) const RETRIES_MAX: u32 = 2;
     pub(super) const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(5);
     pub(super) const PROGRESS_TIMEOUT_MAX: Duration = Duration::from_secs(10);
-}
-
-/// How missing chunks are asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FetchBy {
-    /// By ranges of the archive, from any web server.
-    #[default]
-    Range,
-    /// Each by its name, from a server that knows them.
-    Name,
-    /// Many by their names in a request, from such a server.
-    Batch,
 }
 
 /// A chunk that is missing.
@@ -86,60 +75,44 @@ struct Cursor {
     row: usize,
 }
 
-/// Who is asked for chunks by name.
+/// The servers that are asked for chunks by name.
 pub(super) struct Named {
     servers: Vec<Server>,
     rendezvous: Rendezvous,
-    by: FetchBy,
-    connections: usize,
+    /// Requests that may be in flight to a server.
+    requests_max: usize,
     window_bytes: u64,
-    /// How edges are asked for files. None if the one server is that of the archive.
-    edges: Option<Edges>,
-}
-
-/// Caches in front of the archive's server, in the order in which they were named.
-struct Edges {
-    /// The archive's address.
-    url: Url,
-    options: Vec<RemoteOptions>,
 }
 
 impl Named {
-    /// The edges; without any the server of the archive at `url`; nobody if ranges are asked for.
+    /// The edges for the archive at `url`, if there are any.
     pub(super) fn new(url: &str, options: &GetOptions) -> Result<Option<Self>, GetError> {
-        let remote = &options.remote;
-        let mut hosts: Vec<Host> = Vec::new();
-        let mut edges = Vec::new();
-        for edge in &options.edges {
-            let options = edge_options(url, edge, remote);
-            let host = Host::new(edge, options.clone())?;
-            // One that is named twice is one.
-            if hosts.iter().all(|other| other.url() != host.url()) {
-                hosts.push(host);
-                edges.push(options);
-            }
-        }
-        let by = match hosts.is_empty() {
-            true => options.by,
-            false => FetchBy::Name,
-        };
-        if hosts.is_empty() && by != FetchBy::Range {
-            hosts.push(Host::new(&root_of(url), remote.clone())?);
-        }
-        if hosts.is_empty() {
+        if options.edges.is_empty() {
             return Ok(None);
         }
+        let (url, remote) = (parse_address(url)?, &options.remote);
+        let mut servers: Vec<Server> = Vec::new();
+        for edge in &options.edges {
+            let of_edge = edge_options(&url, edge, remote);
+            let server = Server::new(&url, edge, of_edge, options.edge_requests_max)?;
+            // One that is named twice is one.
+            if servers.iter().all(|other| other.url() != server.url()) {
+                servers.push(server);
+            }
+        }
         Ok(Some(Self {
-            rendezvous: Rendezvous::new(hosts.iter().map(|host| host.url().to_owned())),
-            connections: remote.connections.min(THREADS_MAX / hosts.len()).max(1),
-            servers: hosts.into_iter().map(Server::new).collect(),
-            by,
+            rendezvous: Rendezvous::new(servers.iter().map(|server| server.url().to_owned())),
+            requests_max: (options.edge_requests_max / servers.len()).max(1),
+            servers,
             window_bytes: remote.window_bytes as u64,
-            edges: (Url::parse(url).ok().filter(|_| !edges.is_empty())).map(|url| Edges {
-                url,
-                options: edges,
-            }),
         }))
+    }
+
+    /// Whether there are caches, and not the archive's own server alone.
+    pub(super) fn has_caches(&self) -> bool {
+        self.servers
+            .iter()
+            .any(|server| server.archive_url().is_some())
     }
 
     /// What each server did.
@@ -149,26 +122,18 @@ impl Named {
 }
 
 /// Caches get no headers that are meant for the archive's server, unless they are there.
-fn edge_options(url: &str, edge: &str, remote: &RemoteOptions) -> RemoteOptions {
+fn edge_options(url: &Url, edge: &str, remote: &RemoteOptions) -> RemoteOptions {
     let mut options = RemoteOptions {
         retries: remote.retries.min(edge::RETRIES_MAX),
         connect_timeout: remote.connect_timeout.min(edge::CONNECT_TIMEOUT_MAX),
         progress_timeout: remote.progress_timeout.min(edge::PROGRESS_TIMEOUT_MAX),
         ..remote.clone()
     };
-    let origin = |url: &str| Url::parse(url).map(|url| url.origin());
-    if origin(url) != origin(edge) {
+    if Url::parse(edge).map(|edge| edge.origin()) != Ok(url.origin()) {
         options.headers.clear();
         options.bearer = None;
     }
     options
-}
-
-/// The address on the server of `url` that chunks' addresses are below. What is none is left for others
-/// to refuse.
-fn root_of(url: &str) -> String {
-    let root = Url::parse(url).and_then(|url| url.join("/"));
-    root.map_or_else(|_| url.to_owned(), String::from)
 }
 
 impl Getting<'_> {
@@ -190,13 +155,10 @@ impl Getting<'_> {
         let mut cursor = Cursor::default();
         loop {
             let wanted = self.next_wanted(&mut cursor)?;
-            let is_there: Vec<bool> = named.servers.iter().map(Server::is_there).collect();
-            if wanted.is_empty() || !is_there.contains(&true) {
+            if wanted.is_empty() || !named.servers.iter().any(Server::is_there) {
                 return Ok(());
             }
-            let window_bytes = named.window_bytes;
-            let queue = Queue::new(&wanted, &named.rendezvous, &is_there, window_bytes);
-            self.ask_all(named, &wanted, &queue)?;
+            self.ask_all(named, wanted)?;
         }
     }
 
@@ -234,74 +196,52 @@ impl Getting<'_> {
         Ok(wanted)
     }
 
-    /// Has all servers asked, in threads, and takes what comes.
-    fn ask_all(
-        &mut self,
-        named: &Named,
-        wanted: &[Wanted],
-        queue: &Queue<'_>,
-    ) -> Result<(), GetError> {
-        thread::scope(|threads| {
-            // Also when this panics: the scope waits for who asks, and they for room.
-            let _stop = Stop(queue);
-            for (number, server) in named.servers.iter().enumerate() {
-                for started in 0..named.connections.min(wanted.len()) {
-                    let builder = thread::Builder::new().name("chunks".to_owned());
-                    let work = move || {
-                        let stop = Stop(queue);
-                        server.ask(number, named.by, wanted, queue);
-                        // Reached without a panic: the others go on.
-                        mem::forget(stop);
-                    };
-                    match builder.spawn_scoped(threads, work) {
-                        Ok(_) => {}
-                        Err(source) if started == 0 => {
-                            server.leave(RemoteError::Thread { source }.into());
-                            queue.leave(number, &[]);
-                            break;
-                        }
-                        // Fewer do it too.
-                        Err(_) => break,
-                    }
-                }
-            }
-            let taken = self.take_all(wanted, queue);
-            if taken.is_err() {
-                queue.stop();
-                named.servers.iter().for_each(Server::close);
-            }
-            taken
-        })
-    }
-
-    fn take_all(&mut self, wanted: &[Wanted], queue: &Queue<'_>) -> Result<(), GetError> {
+    /// Asks all servers that are there, and takes what comes.
+    fn ask_all(&mut self, named: &Named, wanted: Vec<Wanted>) -> Result<(), GetError> {
         let total = wanted.iter().map(|wanted| u64::from(wanted.bytes)).sum();
         let mut done = 0;
-        while let Some((number, plain)) = queue.next() {
-            let Wanted {
-                stream,
-                chunk,
-                name,
-                at,
-                ..
-            } = wanted[number];
-            self.put(stream, chunk, at, &plain)?;
-            self.report.by_name.add(plain.len());
-            if let Some(cache) = &mut self.cache {
-                cache.add(name, &plain)?;
+        let is_there = named.servers.iter().map(Server::is_there);
+        let limits = (named.requests_max, named.window_bytes);
+        let mut queue = Queue::new(&named.rendezvous, is_there, limits);
+        wanted.into_iter().for_each(|wanted| queue.push(wanted));
+        // Those in flight end with it.
+        let mut in_flight = JoinSet::new();
+        loop {
+            let answered = block_on(async {
+                while let Some((number, wanted)) = queue.claim() {
+                    in_flight.spawn(named.servers[number].ask(number, wanted));
+                }
+                in_flight.join_next().await
+            });
+            let failed = |source| RemoteError::Thread { source };
+            let Some(answered) = answered.map_err(failed)? else {
+                return Ok(());
+            };
+            let Asked {
+                number,
+                wanted,
+                came,
+            } = answered.map_err(|error| failed(io::Error::other(error)))?;
+            queue.answered(number, &wanted);
+            let has_failed = came.is_err();
+            let server = &named.servers[number];
+            let plain = server.note(came);
+            if !server.is_there() {
+                queue.leave(number);
             }
-            done += plain.len() as u64;
-            self.go_on(Phase::Named, done, total)?;
+            if has_failed {
+                queue.push(wanted);
+            }
+            // What is not there comes by a range.
+            if let Some(plain) = plain {
+                self.put(wanted.stream, wanted.chunk, wanted.at, &plain)?;
+                self.report.by_name.add(plain.len());
+                if let Some(cache) = &mut self.cache {
+                    cache.add(wanted.name, &plain)?;
+                }
+                done += plain.len() as u64;
+                self.go_on(Phase::Named, done, total)?;
+            }
         }
-        Ok(())
-    }
-}
-
-/// Stops a queue when it goes.
-struct Stop<'a>(&'a Queue<'a>);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.stop();
     }
 }

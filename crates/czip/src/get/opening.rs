@@ -9,7 +9,7 @@ use crate::{
 /// What is asked for first: the root of most archives is within, and much of the table.
 pub(super) const FIRST_BYTES: usize = 64 << 10;
 /// The same where the table comes from caches.
-pub(super) const FIRST_BYTES_WITH_EDGES: usize = 16 << 10;
+pub(super) const FIRST_BYTES_WITH_CACHES: usize = 16 << 10;
 
 /// What is at an address.
 pub(super) struct Opened {

@@ -135,16 +135,13 @@ pub enum ServerProblem {
         /// Which chunk.
         name: ChunkName,
     },
-    /// It sent more than the chunks that it was asked for.
-    #[error("it sent more than it was asked for")]
-    TooMany,
     /// Many chunks in a row were not there.
     #[error("it does not know chunks by name, or not these")]
     KnowsNone,
 }
 
 /// What a server that was asked for chunks by name did.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct NamedReport {
     /// Where it is.
     pub url: String,

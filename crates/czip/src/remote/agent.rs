@@ -1,4 +1,4 @@
-//! Requests over connections that can be broken together, in the thread that waits for their answers.
+//! Requests over connections that can be broken together.
 
 use std::{
     collections::HashMap,
@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Empty};
 use hyper::{
     HeaderMap, Request, Response, StatusCode, Uri,
     body::{Body, Incoming},
@@ -43,7 +43,7 @@ pub(super) struct Agents {
 }
 
 /// What requests go out by.
-type Sender = SendRequest<Full<Bytes>>;
+type Sender = SendRequest<Empty<Bytes>>;
 
 /// Connections that wait for their next request, by their servers.
 ///
@@ -125,11 +125,17 @@ impl Agents {
         lock(&self.idle.by_server).clear();
     }
 
+    /// Waits, unless they are broken.
+    pub(super) async fn pause(&self, pause: Duration) {
+        let mut closed = self.closed.subscribe();
+        let _ = timeout(pause, closed.wait_for(|&is_closed| is_closed)).await;
+    }
+
     /// Sends a request to `url`, and waits for the head of its answer.
-    pub(super) fn send(
+    pub(super) async fn send(
         &self,
         url: &Url,
-        mut request: Request<Bytes>,
+        mut request: Request<Empty<Bytes>>,
     ) -> Result<Answer, RemoteError> {
         let failed = |source| RemoteError::Connection {
             url: shown(url),
@@ -139,14 +145,11 @@ impl Agents {
         self.address(url, proxy.as_ref(), &mut request)
             .map_err(failed)?;
         let mut closed = self.closed.subscribe();
-        let asked = block_on(async {
-            tokio::select! {
-                biased;
-                Ok(_) = closed.wait_for(|&is_closed| is_closed) => Err(ConnectionError::Closed),
-                asked = self.exchange(url, proxy.as_ref(), request.map(Full::new)) => asked,
-            }
-        });
-        let asked = asked.map_err(|source| RemoteError::Thread { source })?;
+        let asked = tokio::select! {
+            biased;
+            Ok(_) = closed.wait_for(|&is_closed| is_closed) => Err(ConnectionError::Closed),
+            asked = self.exchange(url, proxy.as_ref(), request) => asked,
+        };
         let (answer, sender) = asked.map_err(failed)?;
         let (head, body) = answer.into_parts();
         let mut body = Receiving {
@@ -172,7 +175,7 @@ impl Agents {
         &self,
         url: &Url,
         proxy: Option<&Proxy>,
-        request: &mut Request<Bytes>,
+        request: &mut Request<Empty<Bytes>>,
     ) -> Result<(), ConnectionError> {
         // A proxy that reads the request has to be told the server. Over a tunnel the server reads it.
         let proxy = proxy.filter(|proxy| proxy.is_http() && url.scheme() == "http");
@@ -202,7 +205,7 @@ impl Agents {
         &self,
         url: &Url,
         proxy: Option<&Proxy>,
-        mut request: Request<Full<Bytes>>,
+        mut request: Request<Empty<Bytes>>,
     ) -> Result<(Response<Incoming>, Sender), ConnectionError> {
         let patience = self.progress_timeout;
         let server = url.origin();
@@ -238,28 +241,33 @@ impl Agents {
 }
 
 impl Receiving {
-    /// Reads some bytes into `buffer`, which has room. 0 is the end.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ConnectionError> {
-        while self.came.is_empty() {
-            let body = &mut self.body;
-            let frame = block_on(async {
-                tokio::select! {
-                    biased;
-                    Ok(_) = self.closed.wait_for(|&is_closed| is_closed) => Err(ConnectionError::Closed),
-                    frame = timeout(self.progress_timeout, body.frame()) => match frame {
-                        Ok(frame) => frame.transpose().map_err(|error| ConnectionError::of(&error)),
-                        Err(_) => Err(ConnectionError::Silence),
-                    },
-                }
-            });
-            match frame.map_err(ConnectionError::of_io)?? {
+    /// The next bytes. None are the end.
+    pub(super) async fn next(&mut self) -> Result<Bytes, ConnectionError> {
+        loop {
+            let frame = tokio::select! {
+                biased;
+                Ok(_) = self.closed.wait_for(|&is_closed| is_closed) => Err(ConnectionError::Closed),
+                frame = timeout(self.progress_timeout, self.body.frame()) => match frame {
+                    Ok(frame) => frame.transpose().map_err(|error| ConnectionError::of(&error)),
+                    Err(_) => Err(ConnectionError::Silence),
+                },
+            };
+            match frame?.map(|frame| frame.into_data().unwrap_or_default()) {
                 // Trailers promise nothing.
-                Some(frame) => self.came = frame.into_data().unwrap_or_default(),
+                Some(came) if came.is_empty() => {}
+                Some(came) => return Ok(came),
                 None => {
                     self.end();
-                    return Ok(0);
+                    return Ok(Bytes::new());
                 }
             }
+        }
+    }
+
+    /// Reads some bytes into `buffer`, which has room, and waits for them in this thread. 0 is the end.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ConnectionError> {
+        if self.came.is_empty() {
+            self.came = block_on(self.next()).map_err(ConnectionError::of_io)??;
         }
         let read = buffer.len().min(self.came.len());
         buffer[..read].copy_from_slice(&self.came[..read]);

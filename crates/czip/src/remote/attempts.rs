@@ -41,7 +41,7 @@ impl Attempts {
     }
 
     /// Bytes came.
-    pub(crate) fn gained(&mut self, bytes: u64) {
+    pub(super) fn gained(&mut self, bytes: u64) {
         self.gained_bytes = self.gained_bytes.saturating_add(bytes);
         if self.gained_bytes >= WORTHWHILE_BYTES {
             self.fruitless = 0;

@@ -39,16 +39,8 @@ impl Body {
         }
     }
 
-    pub(super) fn url(&self) -> &str {
-        &self.url
-    }
-
     pub(super) fn position(&self) -> u64 {
         self.position
-    }
-
-    pub(super) fn end(&self) -> Option<u64> {
-        self.end
     }
 
     /// Reads some bytes, at most to the body's end. 0 is the end, where none was announced.

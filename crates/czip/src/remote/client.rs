@@ -2,14 +2,15 @@
 
 use std::{
     sync::{Arc, Mutex},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
-use bytes::Bytes;
+use http_body_util::Empty;
 use hyper::{
     HeaderMap, Method, Request,
     header::{self, HeaderName, HeaderValue},
 };
+use tokio::time::timeout;
 use url::Url;
 
 use super::{
@@ -82,18 +83,17 @@ impl Client {
     }
 
     /// One request, with `more` headers.
-    pub(super) fn send(
+    async fn send(
         &self,
         agents: &Agents,
-        method: Method,
+        method: &Method,
         url: &Url,
-        more: HeaderMap,
-        body: Bytes,
+        more: &HeaderMap,
     ) -> Result<Answer, RemoteError> {
-        let mut request = Request::new(body);
-        *request.method_mut() = method;
+        let mut request = Request::new(Empty::new());
+        *request.method_mut() = method.clone();
         let headers = request.headers_mut();
-        *headers = more;
+        *headers = more.clone();
         headers.insert(
             header::ACCEPT_ENCODING,
             HeaderValue::from_static("identity"),
@@ -105,25 +105,25 @@ impl Client {
             }
         }
         self.tally.request();
-        agents.send(url, request)
+        agents.send(url, request).await
     }
 
-    /// A request without a body to `url`, and those to which it is redirected. Gives the last answer, and
-    /// from where it came. `more` gives headers.
-    pub(super) fn follow(
+    /// A request to `url` with `more` headers, and those to which it is redirected. Gives the last answer,
+    /// and from where it came.
+    pub(super) async fn follow(
         &self,
         agents: &Agents,
         method: &Method,
         mut url: Url,
-        more: &dyn Fn() -> HeaderMap,
+        more: &HeaderMap,
     ) -> Result<(Url, Answer), RemoteError> {
         for _ in 0..=self.options.redirects_max {
-            let answer = self.send(agents, method.clone(), &url, more(), Bytes::new())?;
+            let answer = self.send(agents, method, &url, more).await?;
             if !matches!(answer.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
                 return Ok((url, answer));
             }
             let location = answer.headers.get(header::LOCATION).cloned();
-            answer.skip();
+            answer.skip().await;
             let location = location.as_ref().map(HeaderValue::as_bytes);
             url = redirected(&url, location).map_err(|problem| RemoteError::Redirect {
                 url: shown(&url),
@@ -141,15 +141,17 @@ impl Client {
 
 impl Answer {
     /// Reads over a short one: its connection is used again only when its end was seen.
-    pub(super) fn skip(mut self) {
-        let (begun, mut skipped) = (Instant::now(), 0);
-        let mut block = [0; 4 << 10];
-        while begun.elapsed() < UNWANTED_FOR && skipped < UNWANTED_BYTES_MAX {
-            match self.body.read(&mut block) {
-                Ok(read) if read > 0 => skipped += read,
-                _ => break,
+    pub(super) async fn skip(mut self) {
+        let mut skipped = 0;
+        let skip = async {
+            while skipped < UNWANTED_BYTES_MAX {
+                match self.body.next().await {
+                    Ok(came) if !came.is_empty() => skipped += came.len(),
+                    _ => break,
+                }
             }
-        }
+        };
+        let _ = timeout(UNWANTED_FOR, skip).await;
     }
 
     /// What a status that brings nothing is.

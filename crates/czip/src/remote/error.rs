@@ -90,6 +90,14 @@ pub enum RemoteError {
         /// In what time.
         taken: Duration,
     },
+    /// A body is longer than what was asked for can be.
+    #[error("{url}: its answer is longer than {bytes_max} bytes")]
+    TooLong {
+        /// What was asked for.
+        url: String,
+        /// How long it can be.
+        bytes_max: u64,
+    },
     /// The server refuses.
     #[error(
         "{url} answers with status {status}{}",

@@ -9,42 +9,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
-use hyper::{
-    HeaderMap, Method,
-    header::{self, HeaderValue},
-};
+use hyper::{HeaderMap, Method};
 use url::Url;
 
 use super::{
     address::{checked_base, parse, shown},
     agent::{Agents, Answer},
     attempts::Attempts,
-    body::Body,
     client::Client,
     counters::Counters,
     error::RemoteError,
     options::RemoteOptions,
+    runtime::block_on,
 };
 
 /// A body that comes more slowly than this, beyond a first wait, does not come.
 const BYTES_PER_SECOND_MIN: u64 = 1 << 10;
 
 /// A web server, and an address of it.
-///
-/// Its methods wait in the thread that calls them, which must not be one that runs futures.
 pub struct Host {
     /// The path of its address ends with a slash.
     client: Client,
     agents: Agents,
     was_reached: AtomicBool,
-}
-
-/// What is left of a thing that comes.
-pub struct HostBody {
-    body: Body,
-    begun: Instant,
-    patience: Duration,
 }
 
 impl Host {
@@ -94,60 +81,84 @@ impl Host {
         self.agents.close();
     }
 
-    /// Asks for what is at `path`. None if there is nothing.
+    /// Waits, unless connections are broken.
+    pub(crate) async fn pause(&self, pause: Duration) {
+        self.agents.pause(pause).await;
+    }
+
+    /// What is at `path`, if there is something. Waits in the thread that calls it, which must not be one
+    /// that runs futures.
     ///
     /// # Errors
-    /// If the server cannot be asked, or answers with a status that brings nothing.
-    pub fn get(&self, path: &str) -> Result<Option<HostBody>, RemoteError> {
-        let (method, url) = (&Method::GET, self.below(path));
-        let (url, answer) = self
-            .client
-            .follow(&self.agents, method, url, &HeaderMap::new)?;
-        self.body(&url, answer)
+    /// If the server cannot be asked, answers with a status that brings nothing, sends more than
+    /// `bytes_max`, or sends too slowly.
+    pub fn get(&self, path: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, RemoteError> {
+        let got = block_on(self.fetch(path, bytes_max));
+        got.map_err(|source| RemoteError::Thread { source })?
     }
 
-    /// Sends `body` to what is at `path`. None if there is nothing. Redirects are not followed.
-    pub(crate) fn post(&self, path: &str, body: &[u8]) -> Result<Option<HostBody>, RemoteError> {
-        let url = self.below(path);
-        let media_type = HeaderValue::from_static("application/octet-stream");
-        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, media_type)]);
-        let body = Bytes::copy_from_slice(body);
-        let answer = (self.client).send(&self.agents, Method::POST, &url, headers, body)?;
-        self.body(&url, answer)
-    }
-
-    fn below(&self, path: &str) -> Url {
+    /// The same, for those who run futures.
+    pub(crate) async fn fetch(
+        &self,
+        path: &str,
+        bytes_max: u64,
+    ) -> Result<Option<Vec<u8>>, RemoteError> {
         let mut url = self.client.url().clone();
         url.set_path(&format!("{}{path}", url.path()));
-        url
-    }
-
-    fn body(&self, url: &Url, answer: Answer) -> Result<Option<HostBody>, RemoteError> {
-        match answer.status.as_u16() {
-            200 => {}
-            404 | 410 => {
-                self.was_reached.store(true, Relaxed);
-                answer.skip();
-                return Ok(None);
-            }
-            _ => {
-                let error = answer.refusal(url);
-                answer.skip();
-                return Err(error);
-            }
+        let no_more = HeaderMap::new();
+        let asked = (self.client).follow(&self.agents, &Method::GET, url, &no_more);
+        let (url, answer) = asked.await?;
+        let status = answer.status.as_u16();
+        if status != 200 {
+            let refusal = answer.refusal(&url);
+            answer.skip().await;
+            return match status {
+                404 | 410 => {
+                    self.was_reached.store(true, Relaxed);
+                    Ok(None)
+                }
+                _ => Err(refusal),
+            };
         }
         self.was_reached.store(true, Relaxed);
         if let Some(encoding) = answer.encoding() {
-            let url = shown(url);
+            let url = shown(&url);
             return Err(RemoteError::Encoded { url, encoding });
         }
-        let announced = answer.length();
-        let tally = self.client.tally.clone();
-        Ok(Some(HostBody {
-            body: Body::new(answer.body, tally, shown(url), 0, announced),
-            begun: Instant::now(),
-            patience: self.client.options.progress_timeout,
-        }))
+        self.read(&url, answer, bytes_max).await.map(Some)
+    }
+
+    async fn read(
+        &self,
+        url: &Url,
+        mut answer: Answer,
+        bytes_max: u64,
+    ) -> Result<Vec<u8>, RemoteError> {
+        let begun = Instant::now();
+        let announced = answer.length().unwrap_or(0);
+        let mut all = Vec::new();
+        loop {
+            if announced.max(all.len() as u64) > bytes_max {
+                let url = shown(url);
+                return Err(RemoteError::TooLong { url, bytes_max });
+            }
+            let came = answer.body.next().await;
+            let came = came.map_err(|source| RemoteError::Connection {
+                url: shown(url),
+                source: Box::new(source),
+            })?;
+            if came.is_empty() {
+                return Ok(all);
+            }
+            self.client.tally.received(came.len());
+            all.extend_from_slice(&came);
+            let (bytes, taken) = (all.len() as u64, begun.elapsed());
+            let worth = Duration::from_secs(bytes / BYTES_PER_SECOND_MIN);
+            if taken > self.client.options.progress_timeout + worth {
+                let url = shown(url);
+                return Err(RemoteError::Slow { url, bytes, taken });
+            }
+        }
     }
 }
 
@@ -156,86 +167,6 @@ impl fmt::Debug for Host {
         f.debug_tuple("Host")
             .field(&shown(self.client.url()))
             .finish()
-    }
-}
-
-impl fmt::Debug for HostBody {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostBody")
-            .field("url", &self.body.url())
-            .field("read_bytes", &self.body.position())
-            .finish_non_exhaustive()
-    }
-}
-
-impl HostBody {
-    /// Reads some bytes. 0 is the end.
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, RemoteError> {
-        let read = self.body.read(buffer)?;
-        let bytes = self.body.position();
-        let taken = self.begun.elapsed();
-        let worth = Duration::from_secs(bytes / BYTES_PER_SECOND_MIN);
-        if taken > self.patience + worth {
-            return Err(RemoteError::Slow {
-                url: self.body.url().to_owned(),
-                bytes,
-                taken,
-            });
-        }
-        Ok(read)
-    }
-
-    /// Fills `buffer`.
-    pub(crate) fn read_exact(&mut self, buffer: &mut [u8]) -> Result<(), RemoteError> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.read(&mut buffer[filled..])? {
-                0 => {
-                    return Err(RemoteError::Truncated {
-                        url: self.body.url().to_owned(),
-                        at: self.body.position(),
-                        missing: (buffer.len() - filled) as u64,
-                    });
-                }
-                read => filled += read,
-            }
-        }
-        Ok(())
-    }
-
-    /// All that is left, if it is at most `bytes_max`.
-    ///
-    /// # Errors
-    /// If it does not come, or too slowly.
-    pub fn read_all(mut self, bytes_max: u64) -> Result<Option<Vec<u8>>, RemoteError> {
-        if self.body.end().is_some_and(|bytes| bytes > bytes_max) {
-            return Ok(None);
-        }
-        let mut all = Vec::new();
-        let mut block = [0; 16 << 10];
-        loop {
-            match self.read(&mut block)? {
-                0 => break,
-                read => all.extend_from_slice(&block[..read]),
-            }
-            if all.len() as u64 > bytes_max {
-                return Ok(None);
-            }
-        }
-        match self.body.end() {
-            // Its end is seen, so that its connection is used again.
-            Some(_) => self.body.finish().map(|()| Some(all)),
-            None => Ok(Some(all)),
-        }
-    }
-
-    /// Whether nothing follows.
-    pub(crate) fn ends(mut self) -> Result<bool, RemoteError> {
-        match self.body.end() {
-            Some(bytes) if bytes != self.body.position() => Ok(false),
-            Some(_) => self.body.finish().map(|()| true),
-            None => Ok(self.read(&mut [0])? == 0),
-        }
     }
 }
 

@@ -18,7 +18,7 @@ static RUNTIME: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
 });
 
 /// Waits for `future` in this thread, which must not be one that runs futures.
-pub(super) fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
+pub(crate) fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
     match &*RUNTIME {
         Ok(runtime) => Ok(runtime.handle().block_on(future)),
         Err(error) => Err(io::Error::new(error.kind(), error.to_string())),

@@ -26,6 +26,7 @@ use super::{
     error::{Lie, RemoteError},
     lock,
     options::RemoteOptions,
+    runtime::block_on,
     validator::Validator,
 };
 
@@ -231,7 +232,8 @@ impl Server {
                 _ => return false,
             }
         }
-        answer.skip();
+        // It is the file, whatever becomes of the connection.
+        let _ = block_on(answer.skip());
         true
     }
 
@@ -282,19 +284,17 @@ impl Server {
         asked: &Asked,
         version: Option<&str>,
     ) -> Result<(Url, agent::Answer), RemoteError> {
-        let more = || {
-            let mut headers = HeaderMap::new();
-            if *asked != Asked::All {
-                let range = asked.to_string().try_into();
-                headers.insert(header::RANGE, range.expect("it has no other characters"));
-                // It came as a header's value.
-                if let Some(version) = version.and_then(|it| HeaderValue::from_str(it).ok()) {
-                    headers.insert(header::IF_RANGE, version);
-                }
+        let mut headers = HeaderMap::new();
+        if *asked != Asked::All {
+            let range = asked.to_string().try_into();
+            headers.insert(header::RANGE, range.expect("it has no other characters"));
+            // It came as a header's value.
+            if let Some(version) = version.and_then(|it| HeaderValue::from_str(it).ok()) {
+                headers.insert(header::IF_RANGE, version);
             }
-            headers
-        };
-        (self.client).follow(agents, method, self.current(), &more)
+        }
+        let answer = (self.client).follow(agents, method, self.current(), &headers);
+        block_on(answer).map_err(|source| RemoteError::Thread { source })?
     }
 
     /// Whether what an answer says of the file's version is what was said of it before.

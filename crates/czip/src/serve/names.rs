@@ -107,6 +107,19 @@ impl ArchiveNames {
     }
 }
 
+/// A name in hexadecimal.
+pub(super) fn parse_name(text: &str) -> Option<ChunkName> {
+    let mut name = [0; ChunkName::BYTES];
+    if text.len() != 2 * name.len() {
+        return None;
+    }
+    for (byte, digits) in name.iter_mut().zip(text.as_bytes().chunks(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        *byte = (digit(digits[0])? << 4 | digit(digits[1])?) as u8;
+    }
+    Some(ChunkName(name))
+}
+
 fn beginning(name: ChunkName) -> u32 {
     u32::from_be_bytes([name.0[0], name.0[1], name.0[2], name.0[3]])
 }
@@ -115,19 +128,18 @@ fn beginning(name: ChunkName) -> u32 {
 pub(super) type Located = Option<(Arc<Opened>, FrameUnit)>;
 
 impl Names {
-    /// Finds chunks, in the order of their names.
+    /// Finds a chunk.
     pub(super) async fn find(
         &self,
         site: &Arc<Site>,
-        names: Vec<ChunkName>,
-    ) -> Result<Vec<Located>, ServeError> {
+        name: ChunkName,
+    ) -> Result<Located, ServeError> {
         let mut known = self.known.lock().await.clone();
         for is_again in [false, true] {
-            let (site_then, names_then) = (site.clone(), names.clone());
-            let found =
-                in_thread(move || find_in(&site_then, &known.archives, &names_then)).await?;
-            let is_all_there = found.iter().all(Option::is_some);
-            if is_all_there || is_again {
+            let site_then = site.clone();
+            let found = in_thread(move || Ok(find_in(&site_then, &known.archives, name)));
+            let found = found.await?;
+            if found.is_some() || is_again {
                 return Ok(found);
             }
             known = self.look_over(site).await?;
@@ -150,19 +162,8 @@ impl Names {
     }
 }
 
-fn find_in(
-    site: &Site,
-    archives: &[Arc<ArchiveNames>],
-    names: &[ChunkName],
-) -> Result<Vec<Located>, ReadError> {
-    let mut found = vec![None; names.len()];
-    for archive in archives {
-        let wanted: Vec<usize> = (0..names.len())
-            .filter(|&place| found[place].is_none() && archive.may_have(names[place]))
-            .collect();
-        if wanted.is_empty() {
-            continue;
-        }
+fn find_in(site: &Site, archives: &[Arc<ArchiveNames>], name: ChunkName) -> Located {
+    for archive in archives.iter().filter(|archive| archive.may_have(name)) {
         // An archive that went, changed or is damaged has no chunks; another one may have them.
         let Ok(Some(opened)) = site.open_archive(&archive.path) else {
             continue;
@@ -170,19 +171,16 @@ fn find_in(
         if opened.digest != archive.digest {
             continue;
         }
-        for place in wanted {
-            match archive.find(&opened, names[place]) {
-                Ok(Some(unit)) => found[place] = Some((opened.clone(), unit)),
-                Ok(None) => {}
-                Err(error) => {
-                    let path = String::from_utf8_lossy(&archive.path.join(&b'/')).into_owned();
-                    tracing::error!(path, %error, "an archive is damaged");
-                    break;
-                }
+        match archive.find(&opened, name) {
+            Ok(Some(unit)) => return Some((opened, unit)),
+            Ok(None) => {}
+            Err(error) => {
+                let path = String::from_utf8_lossy(&archive.path.join(&b'/')).into_owned();
+                tracing::error!(path, %error, "an archive is damaged");
             }
         }
     }
-    Ok(found)
+    None
 }
 
 /// The names of all archives, of which those in `before` that did not change need not be read.

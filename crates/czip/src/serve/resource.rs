@@ -70,14 +70,6 @@ pub(super) fn not_allowed(methods: &str) -> Answer {
     answer
 }
 
-/// An answer after which the connection ends: what is left of the request is not read.
-pub(super) fn closing(status: StatusCode) -> Answer {
-    let mut answer = text(status);
-    let close = HeaderValue::from_static("close");
-    answer.headers_mut().insert(header::CONNECTION, close);
-    answer
-}
-
 /// Answers with what a path leads to. `cache_control` is what whoever has it says of it.
 pub(super) async fn answer_with(
     shared: &Arc<Shared>,

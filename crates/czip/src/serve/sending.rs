@@ -18,7 +18,7 @@ use super::{
     counters::Counters,
     file::{PIECE_BYTES, read_from_page_cache},
     opened::Opened,
-    plan::{Plan, Slice, Unit, View},
+    plan::{Plan, Slice, View},
 };
 use crate::{
     archive::{ReadError, Source},
@@ -42,8 +42,8 @@ pub(super) enum Sent {
     Archive(Arc<Opened>, View),
     /// A file that is none.
     File(Arc<File>),
-    /// What a plan says, whose units are these archives'.
-    Units(Arc<Plan>, Vec<Arc<Opened>>),
+    /// What a plan says, whose units are this archive's. None if it has none.
+    Units(Arc<Plan>, Option<Arc<Opened>>),
 }
 
 enum Loaded {
@@ -296,8 +296,8 @@ impl Sending {
         let first = index as usize;
         let opened = match &self.sent {
             Sent::Archive(opened, _) => opened.clone(),
-            Sent::Units(_, opened) => opened[first].clone(),
-            Sent::File(_) => unreachable!("a file has no units"),
+            Sent::Units(_, Some(opened)) => opened.clone(),
+            Sent::Units(_, None) | Sent::File(_) => unreachable!("it has no units"),
         };
         // Those that follow in the same archive may be read with it.
         let beyond = match (&opened.supply, &self.sent) {
@@ -305,12 +305,7 @@ impl Sending {
             (Some(_), Sent::Archive(..)) => plan.units_within(self.end - plan.begin).max(first + 1),
             _ => plan.units.len().min(first + UNITS_AHEAD),
         };
-        let is_here = |index: &usize| match &self.sent {
-            Sent::Units(_, all) => Arc::ptr_eq(&all[*index], &opened),
-            Sent::Archive(..) | Sent::File(_) => true,
-        };
-        let here = (first..beyond).take_while(is_here);
-        let units: Vec<Unit> = here.map(|index| plan.units[index]).collect();
+        let units = plan.units[first..beyond].to_vec();
         let cache = self.shared.cache.clone();
         self.load(async move {
             let bytes = cache.load_units(opened, units).await?;

@@ -1,6 +1,5 @@
-//! Chunks by name: of edges, of the server itself, one by one and in batches.
+//! Chunks by name: of edges, and of the server itself.
 
-mod batches;
 mod caches;
 mod edges;
 mod lies;
@@ -13,7 +12,7 @@ use proptest::prelude::*;
 use refrain_czip::{
     archive::{Archive, CacheBytes},
     format::{Stream, header::Profile},
-    get::{FetchBy, GetError, GetOptions, GetReport, NotByName, get},
+    get::{GetError, GetOptions, GetReport, NotByName, get},
     serve::{ServeOptions, Server as ChunkServer, Status},
 };
 use running::Running;
@@ -58,20 +57,6 @@ impl Chunks {
         }
     }
 
-    /// What a server answers to a list of names.
-    fn batch(&self, request: &Request) -> Vec<u8> {
-        let (names, rest) = request.body.as_chunks::<20>();
-        assert!(request.method == "POST" && rest.is_empty() && names.len() <= 4096);
-        let mut batch = Vec::new();
-        for name in names {
-            let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
-            let stored = self.find(&name).unwrap_or_default();
-            batch.extend_from_slice(&(stored.len() as u32).to_le_bytes());
-            batch.extend_from_slice(stored);
-        }
-        batch
-    }
-
     /// An edge that has them all.
     fn edge(&self) -> Server {
         let chunks = self.clone();
@@ -83,9 +68,14 @@ fn base(server: &Server) -> String {
     format!("http://{}", server.address)
 }
 
+/// Requests that may be in flight to an edge.
+const PER_EDGE: usize = 4;
+
 fn with_edges<'a>(edges: impl IntoIterator<Item = &'a Server>) -> GetOptions {
+    let edges: Vec<_> = edges.into_iter().map(base).collect();
     GetOptions {
-        edges: edges.into_iter().map(base).collect(),
+        edge_requests_max: PER_EDGE * edges.len(),
+        edges,
         ..options()
     }
 }
@@ -150,40 +140,28 @@ fn get_url(place: &Place, url: &str, options: &GetOptions) -> Result<GetReport, 
 }
 
 #[test]
-fn the_server_that_knows_chunks_is_asked_in_each_way() {
+fn the_server_that_knows_chunks_may_be_an_edge() {
     let serving = Serving::start();
     serving.folder.with("a.czip", &shared(2));
     let mut table = Vec::new();
-    for (by, has_seed) in [
-        (FetchBy::Range, true),
-        (FetchBy::Name, true),
-        (FetchBy::Batch, true),
-        (FetchBy::Name, false),
-        (FetchBy::Batch, false),
-    ] {
+    for (is_edge, has_seed) in [(false, true), (true, true), (true, false)] {
         let place = Place::new();
         let mut options = options();
-        options.by = by;
+        if is_edge {
+            options.edges = vec![serving.url("")];
+        }
         if has_seed {
             options.seeds = vec![place.with("seed", &release(1))];
         }
         let report = get_url(&place, &serving.url("a.czip"), &options).expect("a file");
         place.assert_is(&release(2));
         table.push(report.table.bytes);
-        match by {
-            FetchBy::Range => {
-                assert_eq!((report.by_name.chunks, report.named.len()), (0, 0));
-                assert!(report.from_server.chunks > 0);
-                continue;
-            }
-            FetchBy::Name => {
-                assert_eq!(report.named[0].transfer.requests, report.by_name.chunks);
-            }
-            FetchBy::Batch => {
-                let batches = report.by_name.bytes.div_ceil(1 << 20) + 1;
-                assert!(report.named[0].transfer.requests <= batches, "{report:?}");
-            }
+        if !is_edge {
+            assert_eq!((report.by_name.chunks, report.named.len()), (0, 0));
+            assert!(report.from_server.chunks > 0);
+            continue;
         }
+        assert_eq!(report.named[0].transfer.requests, report.by_name.chunks);
         assert!(report.by_name.chunks > 0, "{report:?}");
         assert_eq!(report.from_server.chunks, 0);
         assert_eq!(report.frames.requests, 0);
@@ -198,6 +176,28 @@ fn the_server_that_knows_chunks_is_asked_in_each_way() {
     }
     assert!(table[1] <= table[0], "{table:?}");
     assert_eq!(serving.status().requests_failed, 0);
+}
+
+/// Each answer takes a while, which they do together.
+#[test]
+fn many_requests_are_in_flight_together() {
+    let archive = shared(2);
+    let chunks = Chunks::of(&archive);
+    let all = chunks.len();
+    let pause = Duration::from_millis(100);
+    let edge = Server::start(move |request| {
+        std::thread::sleep(pause);
+        chunks.reply(request)
+    });
+    let place = Place::new();
+    let mut options = with_edges([&edge]);
+    options.edge_requests_max = GetOptions::default().edge_requests_max;
+    let began = std::time::Instant::now();
+    let report = place.get(&serve(archive), &options).expect("a file");
+    place.assert_is(&release(2));
+    assert_eq!(report.by_name.chunks, all);
+    let one_by_one = pause * all as u32;
+    assert!(began.elapsed() < one_by_one / 4, "{:?}", began.elapsed());
 }
 
 #[test]
@@ -221,23 +221,20 @@ fn who_asks_by_name_fetches_no_frame_parts() {
 
 #[test]
 fn a_server_that_knows_no_chunks_is_asked_for_ranges() {
-    for by in [FetchBy::Name, FetchBy::Batch] {
-        let archive = shared(2);
-        let file = crate::file(archive);
-        let server = Server::start(move |request| match request.path.starts_with("/.czip/") {
-            true => Reply::new(404, "Not Found\n"),
-            false => file.reply(request),
-        });
-        let place = Place::new();
-        let mut options = options();
-        options.by = by;
-        let report = place.get(&server, &options).expect("a file");
-        place.assert_is(&release(2));
-        assert!(report.named[0].problem.is_some(), "{report:?}");
-        assert_eq!(report.by_name.chunks, 0);
-        // It is not asked for ever.
-        assert!(server.requests().len() < 100, "{}", server.requests().len());
-    }
+    let archive = shared(2);
+    let file = crate::file(archive);
+    let server = Server::start(move |request| match request.path.starts_with("/.czip/") {
+        true => Reply::new(404, "Not Found\n"),
+        false => file.reply(request),
+    });
+    let place = Place::new();
+    let report = place.get(&server, &with_edges([&server]));
+    let report = report.expect("a file");
+    place.assert_is(&release(2));
+    assert!(report.named[0].problem.is_some(), "{report:?}");
+    assert_eq!(report.by_name.chunks, 0);
+    // It is not asked for ever.
+    assert!(server.requests().len() < 100, "{}", server.requests().len());
 }
 
 #[test]

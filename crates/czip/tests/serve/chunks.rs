@@ -12,18 +12,6 @@ use refrain_czip::{
 
 use super::world::{World, letters, options};
 
-/// Cuts a batch into frames.
-fn frames(mut body: &[u8]) -> Vec<&[u8]> {
-    let mut frames = Vec::new();
-    while let Some((length, rest)) = body.split_first_chunk() {
-        let (frame, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
-        frames.push(frame);
-        body = rest;
-    }
-    assert!(body.is_empty());
-    frames
-}
-
 /// The chunks of an archive: names, and frames as stored.
 fn chunks(world: &World, name: &str) -> Vec<(ChunkName, Vec<u8>)> {
     let file = fs::File::open(world.path(name)).expect("it is there");
@@ -67,74 +55,6 @@ fn a_chunk_is_at_its_name_for_ever() {
     }
     let none = format!("/.czip/chunk/{}", "0".repeat(40));
     assert_eq!(world.get(&none, &[]).status, 404);
-}
-
-#[test]
-fn a_batch_has_the_frames_in_the_order_of_the_names() {
-    let world = World::new();
-    world.archive("a.czip", &letters(1, 1_000_000), &options(Profile::Shared));
-    fs::create_dir(world.path("sub")).expect("a new folder");
-    world.archive(
-        "sub/b.czip",
-        &letters(2, 1_000_000),
-        &options(Profile::Shared),
-    );
-    let mut chunks = [chunks(&world, "a.czip"), chunks(&world, "sub/b.czip")].concat();
-    fastrand::Rng::with_seed(1).shuffle(&mut chunks);
-    let absent = ChunkName([7; 20]);
-    chunks.insert(3, (absent, Vec::new()));
-    let expected: Vec<_> = chunks.iter().map(|(_, stored)| &stored[..]).collect();
-
-    let names: Vec<u8> = chunks.iter().flat_map(|(name, _)| name.0).collect();
-    let mut client = world.client();
-    client.ask("POST", "/.czip/chunks", &[], &names);
-    let answer = client.answer(false).expect("an answer");
-    assert_eq!(answer.status, 200);
-    assert!(frames(&answer.body) == expected);
-
-    let names: Vec<_> = chunks.iter().map(|(name, _)| name.to_string()).collect();
-    let query = |names: &[String]| format!("/.czip/chunks?names={}", names.join(","));
-    let answer = world.get(&query(&names), &[]);
-    assert!(frames(&answer.body) == expected);
-    assert_eq!(
-        answer.header("cache-control"),
-        Some("no-store"),
-        "one was not there"
-    );
-    let answer = world.get(&query(&names[4..]), &[]);
-    assert!(
-        answer
-            .header("cache-control")
-            .expect("it is there")
-            .contains("immutable")
-    );
-}
-
-#[test]
-fn lists_that_are_none_or_too_long_are_refused() {
-    let world = World::new();
-    let mut client = world.client();
-    for (body, status) in [(21, 400), (19, 400), (20 * 4096, 200), (20 * 4097, 413)] {
-        let mut client = world.client();
-        client.ask("POST", "/.czip/chunks", &[], &vec![7; body]);
-        let answer = client.answer(false).expect("an answer");
-        assert_eq!(answer.status, status, "{body}");
-    }
-    client.ask("POST", "/.czip/chunks", &[("Content-Length", "0")], b"");
-    assert_eq!(client.answer(false).expect("an answer").status, 400);
-    let name = "07".repeat(20);
-    for (query, status) in [
-        (String::new(), 400),
-        ("?names=".to_owned(), 400),
-        (format!("?names={name}"), 200),
-        (format!("?names={name},"), 400),
-        (format!("?names={}", [&name[..]; 64].join(",")), 200),
-        (format!("?names={}", [&name[..]; 65].join(",")), 400),
-        (format!("?names={}", "é0".repeat(20)), 400),
-    ] {
-        let answer = world.get(&format!("/.czip/chunks{query}"), &[]);
-        assert_eq!(answer.status, status, "{query}");
-    }
 }
 
 #[test]

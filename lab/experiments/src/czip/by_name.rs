@@ -1,5 +1,5 @@
 //! Who knows chunks at both ends (the paper's section 4.3): version N+1 from `refrain czip serve` to a
-//! client that has N, by ranges, by names and by batches of names, nearby and far away.
+//! client that has N, by ranges and by names, nearby and far away.
 
 use std::{fmt::Write, path::Path, time::Duration};
 
@@ -17,7 +17,7 @@ use super::{
 
 /// One way, in milliseconds.
 const DELAYS_MS: [u64; 2] = [0, 50];
-const WAYS: [&str; 3] = ["range", "name", "batch"];
+const WAYS: [&str; 2] = ["range", "name"];
 
 /// What it took.
 #[derive(Serialize, Deserialize)]
@@ -48,7 +48,7 @@ struct Run {
 
 impl Figures for ByName {
     const NAME: &'static str = "by-name";
-    const TITLE: &'static str = "Ranges, names and batches";
+    const TITLE: &'static str = "Ranges and names";
 
     fn measure(setup: &Setup<'_>) -> anyhow::Result<Self> {
         let files = || {
@@ -83,8 +83,8 @@ impl Figures for ByName {
         write!(
             page,
             "Django 4.2.11 (`--profile shared`) from `refrain czip serve` over a link without a rate (`refrain-relay`), to a \
-             client\nthat has 4.2.10 (`--seed`), and to one that has nothing; by `--by range|name|batch`, over 4 connections. \
-             Bytes both\nways, with heads. Medians of {} runs in which the ways took turns.\n\n\
+             client\nthat has 4.2.10 (`--seed`), and to one that has nothing; by ranges over 4 connections, and by names with the \
+             server as `--edge`. Bytes both\nways, with heads. Medians of {} runs in which the ways took turns.\n\n\
              | delay each way | the client has | by | MB | of it sent by the client | requests | s | CPU, s |\n\
              |--:|---|---|--:|--:|--:|--:|--:|\n",
             self.runs
@@ -105,8 +105,7 @@ impl Figures for ByName {
             )?;
         }
         *page += "\nBy name the table of where frames are is not needed, and no gaps between them are fetched; each chunk \
-                  costs a request's\nand an answer's head, and with 4 connections a round trip for every four. Batches have \
-                  neither cost.\n";
+                  costs a request's\nand an answer's head. Up to 256 requests are in flight together.\n";
         Ok(())
     }
 }
@@ -142,10 +141,12 @@ fn of_delay(
         for row in &mut rows {
             let before = origin.left()?;
             let seed = if has_seed { r#"--seed "$OLD""# } else { "" };
-            let get = format!(
-                r#""$REFRAIN" czip get "$URL" {seed} --by {} -o out"#,
-                row.way
-            );
+            let edge = if row.way == "name" {
+                r#"--edge "${URL%new.czip}""#
+            } else {
+                ""
+            };
+            let get = format!(r#""$REFRAIN" czip get "$URL" {seed} {edge} -o out"#);
             let (cost, _) = run(&get, &url)?;
             run(r#"cmp "$NEW" out && rm out"#, "")?;
             let left = origin.left()?.since(before);

@@ -4,9 +4,7 @@
 //! checked as if it came from there. An edge that does not have the archive, or another one, is no
 //! failure: the next is asked, and in the end the archive's server.
 
-use url::Url;
-
-use super::{Edges, Named};
+use super::{Named, asking::Server};
 use crate::{
     format::{ChunkName, limits::HEADER_BYTES},
     get::{GetError, Getting, Phase, table::Part},
@@ -20,16 +18,15 @@ impl Getting<'_> {
         named: &Named,
         parts: &[Part],
     ) -> Result<(), GetError> {
-        let Some(edges) = &named.edges else {
-            return Ok(());
-        };
         let name = ChunkName::of(&self.archive.header().to_bytes());
         let mut were_asked = vec![false; named.servers.len()];
         loop {
             let is_missing = |part: &&Part| !part.is_here(self.archive);
             let missing: Vec<_> = parts.iter().filter(is_missing).collect();
-            let may_be_asked =
-                |number: usize| !were_asked[number] && named.servers[number].is_there();
+            let may_be_asked = |number: usize| {
+                let server = &named.servers[number];
+                !were_asked[number] && server.is_there() && server.archive_url().is_some()
+            };
             let Some(number) = named.rendezvous.choose(name, may_be_asked) else {
                 return Ok(());
             };
@@ -37,28 +34,23 @@ impl Getting<'_> {
                 return Ok(());
             }
             were_asked[number] = true;
-            match self.ask_edge(named, edges, number, &missing) {
+            match self.ask_edge(&named.servers[number], &missing) {
                 Ok(()) | Err(GetError::Remote(_)) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn ask_edge(
-        &mut self,
-        named: &Named,
-        edges: &Edges,
-        number: usize,
-        parts: &[&Part],
-    ) -> Result<(), GetError> {
-        let server = &named.servers[number];
+    fn ask_edge(&mut self, server: &Server, parts: &[&Part]) -> Result<(), GetError> {
+        let Some(url) = server.archive_url() else {
+            return Ok(());
+        };
         let options = RemoteOptions {
             first_bytes: HEADER_BYTES,
             has_digests: true,
-            ..edges.options[number].clone()
+            ..server.options().clone()
         };
-        let url = below(server.url(), &edges.url);
-        let remote = match Remote::open(&url, options) {
+        let remote = match Remote::open(url, options) {
             Ok(remote) => remote,
             Err(error) => {
                 // One that cannot be reached need not be tried again for chunks.
@@ -90,26 +82,7 @@ impl Getting<'_> {
     }
 }
 
-/// Where an edge has the file at `url`.
-fn below(edge: &str, url: &Url) -> String {
-    let path = url.path().trim_start_matches('/');
-    let query = url.query().map(|query| format!("?{query}"));
-    format!("{edge}{path}{}", query.unwrap_or_default())
-}
-
 /// Whether an edge can be reached, and says that it does not have a file.
 fn is_answer(error: &RemoteError) -> bool {
     matches!(error, RemoteError::Status { status, .. } if *status < 500)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_is_at_its_path_below_the_edge() {
-        let at = |edge: &str, url: &str| below(edge, &Url::parse(url).expect("an address"));
-        assert_eq!(at("http://e/", "https://o/a/b.czip"), "http://e/a/b.czip");
-        assert_eq!(at("http://e/x/", "http://o/b?v=1"), "http://e/x/b?v=1");
-    }
 }

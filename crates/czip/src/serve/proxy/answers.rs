@@ -21,8 +21,8 @@ use crate::{
         ServeError, Shared,
         answer::{CHUNK_PATH, STATUS_PATH, json},
         cache::in_thread,
-        chunks,
         conditions::Validators,
+        names::parse_name,
         opened::Contents,
         plan::{Plan, Slice},
         resource::{Answer, IMMUTABLE, Resource, answer_with, not_allowed, send, tag},
@@ -53,7 +53,7 @@ impl Origin {
             return Ok(json(&self.status(shared)));
         }
         if is_read
-            && let Some(name) = path.strip_prefix(CHUNK_PATH).and_then(chunks::parse_name)
+            && let Some(name) = path.strip_prefix(CHUNK_PATH).and_then(parse_name)
             && let Some(answer) = self.chunk(shared, &head, name).await?
         {
             return Ok(answer);
@@ -199,7 +199,7 @@ impl Origin {
             ..Plan::default()
         };
         let resource = Resource {
-            sent: Sent::Units(Arc::new(plan), Vec::new()),
+            sent: Sent::Units(Arc::new(plan), None),
             offset: 0,
             bytes,
             validators: Validators {
