@@ -106,7 +106,7 @@ pub fn run(arguments: &CostArguments) -> anyhow::Result<()> {
         false => reckon(arguments)?,
     };
     if let Some(path) = &arguments.plot {
-        std::fs::write(path, plot::svg(&report)).with_context(|| path.display().to_string())?;
+        std::fs::write(path, plot::svg(&report)?).with_context(|| path.display().to_string())?;
     }
     match arguments.json {
         true => writeln!(out, "{}", serde_json::to_string(&report)?)?,
