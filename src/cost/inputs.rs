@@ -239,8 +239,8 @@ struct Shares {
 /// What each way eliminates. Where one is not known another stands for it: the paper's Figure 11
 /// does the same.
 fn shares(given: &Given, measured: Option<&Measured>) -> Result<Shares, InputError> {
-    let predicted = measured.and_then(Measured::predicted_share);
-    let matched = measured.and_then(Measured::matched_share);
+    let predicted = measured.map(Measured::predicted_share);
+    let matched = measured.map(Measured::matched_share);
     let by_both = measured.and_then(Measured::both_share);
     let receiver = match (given.redundancy, predicted) {
         (Some(share), _) => Some(Sourced::new(share, "--redundancy")),

@@ -25,10 +25,6 @@ pub struct Report {
     pub inputs: Inputs,
     /// How long the run was, if there was one.
     pub measured_s: Option<f64>,
-    /// Whether links that were over by then, as after a restart of the other end, are not in it.
-    pub is_of_present_links: bool,
-    /// Fields that the status does not have.
-    pub missing: Vec<&'static str>,
     /// Share that zstd saved in the run, which is in no column.
     pub zstd_share_not_counted: Option<f64>,
     /// No elimination.
@@ -73,9 +69,7 @@ impl Report {
             currency: currency.to_owned(),
             inputs,
             measured_s: run.map(|run| run.uptime_s),
-            is_of_present_links: run.is_some_and(|run| run.is_of_present_links),
-            missing: run.map_or_else(Vec::new, |run| run.missing.clone()),
-            zstd_share_not_counted: run.and_then(Measured::zstd_share),
+            zstd_share_not_counted: run.map(Measured::zstd_share),
             none: column(bills.none),
             receiver_driven: column(bills.receiver),
             sender_driven: column(bills.sender),
@@ -102,18 +96,6 @@ impl Report {
         }
         writeln!(out)?;
         self.sources().print(out)?;
-        if !self.missing.is_empty() {
-            let missing = self.missing.join(", ");
-            writeln!(out, "\nthe status does not have: {missing}")?;
-        }
-        if self.is_of_present_links {
-            writeln!(
-                out,
-                "\nthe status has no total, as of an older program: what links carried that are over, as \
-                 after a restart of the other\nend, is not in it, while the time is that since the \
-                 gateway started"
-            )?;
-        }
         let inputs = &self.inputs;
         if let Some((least, both)) = inputs.sender_share_least.zip(inputs.both_share.as_ref()) {
             let [least, most] = [least, both.value].map(|share| percent(share, 1.0));
