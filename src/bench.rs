@@ -1,40 +1,28 @@
-//! `refrain bench`: how fast this machine does what a gateway does, and beside it what
-//! everybody knows: reading and copying memory, compressors, hashes, chunkers, files, and our own
-//! kernels without vectors. Where a CUDA device can be used, how fast that finds anchors, too.
+//! `refrain bench`: how fast this machine does the work of gateways and archives, in ten rows.
 //!
-//! Single core, but for the pair's rows at the end. All of a row take turns, so that a busy
-//! machine slows all of them; speeds and ratios are medians over the turns. A row is printed once
-//! it was measured, but JSON at the end; Ctrl-C brings the end forward.
+//! A row is printed as soon as it is measured, JSON at the end; Ctrl-C keeps the finished rows.
+//! `lab/speed` measures the same code beside other programs, and on each set of instructions.
 
-mod contests;
-mod machine;
-mod measure;
 mod pair;
-mod progress;
-mod report;
-mod targets;
-mod text;
+mod rows;
 
 use std::{
-    collections::HashSet,
+    fs,
     io::{self, Write},
-    path::{Path, PathBuf},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::ensure;
 use clap::Args;
-use indicatif::ProgressBar;
-use refrain_codec::simd::{Backend, BackendChoice, InstructionSet};
+use refrain_codec::simd::Backend;
+use serde::Serialize;
 
-use crate::{demo::content, interrupt::Interrupt};
-use contests::{Contest, Inputs, RowName};
-use machine::{Machine, Steadiness};
-use report::{Report, Row};
-use text::RunningTable;
+use crate::interrupt::Interrupt;
+use rows::{CHUNK_BYTES, ROWS, Row};
 
-/// Where the project's developers have the real content.
-const DEVELOPERS_DATA: &str = "../shared/data";
+/// Turns that are measured at least, however little time there is.
+const TURNS_MIN: usize = 3;
 
 /// What `bench` measures, and for how long.
 #[derive(Args)]
@@ -43,177 +31,154 @@ pub struct BenchArguments {
     #[arg(long)]
     json: bool,
 
-    /// Time for each row, in seconds
+    /// Measure each row for this time, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
     seconds: Duration,
 
-    /// Only rows whose names have this text in them, in capitals or not
+    /// Measure only the rows whose names contain this text, in upper or lower case
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
-
-    /// Only kernels for these instructions: portable, avx2, avx512 or neon; with auto, the fastest
-    /// that this machine has, and its others beside them
-    #[arg(long, value_name = "SET", env = "REFRAIN_SIMD", default_value = "auto")]
-    simd: BackendChoice,
-
-    /// Folder with real content: `linux-2.0.1-2.0.40.tar.zst`, a tar of the releases' tars, and
-    /// `silesia/NAME.zst`, the corpus' files; without it the demo's content is taken
-    #[arg(long, value_name = "DIR", env = "REFRAIN_DATA")]
-    data: Option<PathBuf>,
 }
 
-impl BenchArguments {
-    fn wants(&self, name: &RowName) -> bool {
-        let name = name.to_string().to_lowercase();
-        name.contains(&self.filter.to_lowercase())
-    }
+#[derive(Serialize)]
+struct Report {
+    machine: Machine,
+    /// The instructions that the kernels use.
+    backend: String,
+    seconds_a_row: f64,
+    /// Whether all rows that were asked for are there.
+    complete: bool,
+    rows: Vec<Speed>,
 }
 
-/// Measures everything and prints it.
+#[derive(Serialize)]
+struct Machine {
+    processor: String,
+    cores: usize,
+    /// Processes that wanted to run in the minute before; `None` if unknown.
+    load: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Speed {
+    name: &'static str,
+    /// Plain bytes, 10^9 of them, in a second: the median of all turns.
+    gb_per_s: f64,
+    /// The same in chunks, where the row is about them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunks_per_s: Option<f64>,
+}
+
+/// Measures all rows that are asked for, and prints them.
 ///
 /// # Errors
-/// [`Interrupted`](crate::interrupt::Interrupted), among others, once all is printed that was measured.
+/// [`Interrupted`](crate::interrupt::Interrupted), among others, after the finished rows are printed.
 pub fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
-    let backends = backends(arguments.simd);
-    let progress = progress::line("making content");
-    let machine = Machine::this();
-    let inputs = match &arguments.data {
-        Some(folder) => Inputs::read(folder)?,
-        None => Inputs::read(Path::new(DEVELOPERS_DATA))
-            .or_else(|_| content::archive().map(Inputs::of_demo))?,
-    };
-    let mut contests = contests::all(&inputs, &backends);
-    let kernels = kernels(&contests);
-    contests.retain(|contest| arguments.wants(&contest.name));
-    let of_pair = pair::NAMES.into_iter().filter(|name| arguments.wants(name));
-    let of_pair: Vec<_> = of_pair.collect();
-    let planned = contests.len() + of_pair.len();
+    let filter = arguments.filter.to_lowercase();
+    let rows: Vec<&Row> = ROWS
+        .iter()
+        .filter(|row| row.name.contains(&filter))
+        .collect();
     ensure!(
-        planned > 0,
-        "no row's name has `{}` in it; they begin with {kernels}; and with GPU, where a CUDA device can be used",
-        arguments.filter
+        !rows.is_empty(),
+        "no row has \"{}\" in its name; the rows are: {}",
+        arguments.filter,
+        ROWS.map(|row| row.name).join(", ")
     );
-
-    let instructions = backends[0].instruction_set();
-    let report = Report {
-        machine,
-        backend: instructions.to_string(),
+    let mut report = Report {
+        machine: Machine::this(),
+        backend: Backend::best().instruction_set().to_string(),
         seconds_a_row: arguments.seconds.as_secs_f64(),
-        data: inputs.note.clone(),
-        unsteadiness: 1.0,
         complete: false,
         rows: Vec::new(),
     };
-    let table = match arguments.json {
-        true => None,
-        false => {
-            let names = names(&contests, &of_pair);
-            let begin = || RunningTable::begin(&report, names, &mut io::stdout());
-            Some(progress.suspend(begin)?)
+    let mut out = io::stdout();
+    if !arguments.json {
+        report.print_head(&mut out)?;
+    }
+    let interrupt = Interrupt::listen()?;
+    let measured = rows.into_iter().try_for_each(|row| {
+        let speed = measure(row, arguments.seconds, &interrupt)?;
+        if !arguments.json {
+            speed.print(&mut out)?;
         }
+        report.rows.push(speed);
+        Ok(())
+    });
+    report.complete = measured.is_ok();
+    let printed = match (arguments.json, report.complete) {
+        (true, _) => serde_json::to_writer_pretty(&mut out, &report)
+            .map_err(io::Error::from)
+            .and_then(|()| writeln!(out)),
+        (false, true) => Ok(()),
+        (false, false) => writeln!(out, "NOT COMPLETE: the other rows were not measured"),
     };
-    progress::count(&progress, planned);
-    let mut measuring = Measuring {
-        arguments,
-        instructions,
-        steadiness: Steadiness::default(),
-        // Until here there was nothing to lose.
-        interrupt: Interrupt::listen()?,
-        progress,
-        table,
-        report,
-    };
-    let ended = measuring.measure_all(contests);
-    let finished = measuring.finish(ended.is_ok());
-    // Who reads the output may have gone by Ctrl-C too: the exit code says that it was pressed.
-    ended.and(finished)
+    // After Ctrl-C the exit code says so, even if nobody reads the output any more.
+    measured.and(printed.map_err(Into::into))
 }
 
-/// What was measured so far, and where it is shown.
-struct Measuring<'a> {
-    arguments: &'a BenchArguments,
-    instructions: InstructionSet,
-    steadiness: Steadiness,
-    interrupt: Interrupt,
-    progress: ProgressBar,
-    /// `None` where JSON is wanted, which is written at the end.
-    table: Option<RunningTable>,
-    report: Report,
+/// Lets a row take turns for `time`. The first turn warms up and does not count.
+fn measure(row: &Row, time: Duration, interrupt: &Interrupt) -> anyhow::Result<Speed> {
+    interrupt.check()?;
+    let mut work = (row.make)()?;
+    (work.turn)()?;
+    let mut speeds = Vec::new();
+    let start = Instant::now();
+    while speeds.len() < TURNS_MIN || start.elapsed() < time {
+        interrupt.check()?;
+        speeds.push(work.bytes as f64 / (work.turn)()?.as_secs_f64() / 1e9);
+    }
+    speeds.sort_by(f64::total_cmp);
+    let gb_per_s = speeds[speeds.len() / 2];
+    Ok(Speed {
+        name: row.name,
+        gb_per_s,
+        chunks_per_s: row
+            .is_of_chunks
+            .then(|| gb_per_s * 1e9 / CHUNK_BYTES as f64),
+    })
 }
 
-impl Measuring<'_> {
-    fn measure_all(&mut self, contests: Vec<Contest<'_>>) -> anyhow::Result<()> {
-        for contest in contests {
-            self.measure(contest)?;
-        }
-        if pair::NAMES.iter().any(|name| self.arguments.wants(name)) {
-            pair::measure(self)?;
-        }
-        Ok(())
-    }
-
-    /// Measures `contest`, if its name is wanted, and shows its row.
-    fn measure(&mut self, mut contest: Contest<'_>) -> anyhow::Result<()> {
-        if !self.arguments.wants(&contest.name) {
-            return Ok(());
-        }
-        self.progress.set_message(contest.name.to_string());
-        self.steadiness.sample();
-        let speeds = measure::measure(&mut contest, self.arguments.seconds, &self.interrupt)?;
-        let row = Row::new(contest.name, contest.chunk_bytes, speeds, self.instructions);
-        if let Some(table) = &self.table {
-            let show = || table.row(&row, &mut io::stdout());
-            self.progress.suspend(show)?;
-        }
-        self.report.rows.push(row);
-        self.progress.inc(1);
-        Ok(())
-    }
-
-    /// Prints what was not printed yet.
-    fn finish(mut self, complete: bool) -> anyhow::Result<()> {
-        self.progress.finish_and_clear();
-        self.report.complete = complete;
-        self.report.unsteadiness = self.steadiness.slowest_over_fastest();
-        let mut out = io::stdout().lock();
-        match self.table {
-            Some(table) => table.end(&self.report, &mut out)?,
-            None => {
-                serde_json::to_writer_pretty(&mut out, &self.report).map_err(io::Error::from)?;
-                writeln!(out)?;
-            }
-        }
-        Ok(())
+impl Report {
+    fn print_head(&self, out: &mut impl Write) -> io::Result<()> {
+        let Machine {
+            processor,
+            cores,
+            load,
+        } = &self.machine;
+        let load = load.unwrap_or(f64::NAN);
+        writeln!(
+            out,
+            "{processor}, {cores} cores, {} instructions; load before: {load:.1}\n\n\
+             Speeds are of plain data, medians. Archives and pairs use all cores, the other rows one. A\n\
+             pair is both gateways, a server and a client on this machine.\n\n\
+             {:36}{:>8}{:>9}",
+            self.backend, "", "GB/s", "Gbit/s"
+        )
     }
 }
 
-/// The backend to measure, and then those to set beside it.
-fn backends(choice: BackendChoice) -> Vec<Backend> {
-    match choice {
-        BackendChoice::Auto => {
-            let mut available: Vec<Backend> = Backend::available().collect();
-            available.reverse();
-            available
-        }
-        BackendChoice::Only(backend) => vec![backend],
+impl Speed {
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let Self { name, gb_per_s, .. } = self;
+        writeln!(out, "{name:36}{gb_per_s:8.2}{:9.1}", 8.0 * gb_per_s)?;
+        out.flush()
     }
 }
 
-/// What rows' names begin with.
-fn kernels(contests: &[Contest<'_>]) -> String {
-    let names = contests.iter().map(|contest| &contest.name);
-    let mut kernels: Vec<_> = names.chain(&pair::NAMES).map(|name| name.kernel).collect();
-    let mut seen = HashSet::new();
-    kernels.retain(|kernel| seen.insert(*kernel));
-    kernels.join("; ")
-}
-
-/// What stands in the table's first column.
-fn names(contests: &[Contest<'_>], of_pair: &[RowName]) -> Vec<String> {
-    let peers = contests.iter().flat_map(|contest| &contest.contestants);
-    let peers = peers.map(|peer| text::indented(&peer.name));
-    let rows = contests.iter().map(|contest| &contest.name).chain(of_pair);
-    rows.map(ToString::to_string).chain(peers).collect()
+impl Machine {
+    fn this() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpuinfo
+            .lines()
+            .find_map(|line| Some(line.strip_prefix("model name")?.split_once(": ")?.1));
+        let loads = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        Self {
+            processor: model.unwrap_or("unknown processor").trim().to_owned(),
+            cores: thread::available_parallelism().map_or(1, usize::from),
+            load: loads.split(' ').next().and_then(|load| load.parse().ok()),
+        }
+    }
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
@@ -226,6 +191,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interrupt::Interrupted;
 
     #[test]
     fn seconds_are_above_zero() {
@@ -236,11 +202,26 @@ mod tests {
     }
 
     #[test]
-    fn the_best_backend_comes_first_unless_another_is_wanted() {
-        let all = backends(BackendChoice::Auto);
-        assert_eq!(all[0], Backend::best());
-        assert_eq!(all.len(), Backend::available().count());
-        let portable = BackendChoice::Only(Backend::PORTABLE);
-        assert_eq!(backends(portable), [Backend::PORTABLE]);
+    fn the_median_of_the_turns_counts() {
+        let row = Row {
+            name: "row",
+            is_of_chunks: true,
+            make: || {
+                let mut turns = [9, 4, 1, 2].into_iter();
+                Ok(rows::Work::new(8_192_000, move || {
+                    Ok(Duration::from_millis(turns.next().unwrap_or(2)))
+                }))
+            },
+        };
+        let interrupt = Interrupt::default();
+        let speed = measure(&row, Duration::ZERO, &interrupt).expect("no error");
+        assert_eq!(
+            (speed.gb_per_s, speed.chunks_per_s),
+            (4.096, Some(500_000.0))
+        );
+        interrupt.set(130);
+        let error = measure(&row, Duration::ZERO, &interrupt).err();
+        let interrupted = error.and_then(|error| error.downcast::<Interrupted>().ok());
+        assert_eq!(interrupted, Some(Interrupted { exit_code: 130 }));
     }
 }

@@ -39,7 +39,6 @@ Examples:
       --cpu-none 4.1 --cpu-receiver 4.3 --cpu-sender 5.2 --plot cost.svg
   refrain cost --print-prices > my-prices.toml
   refrain cost --traffic 40TB --redundancy 30% --prices my-prices.toml --egress gcp_premium_na
-  refrain cost --paper
 
 The prices that are built in are list prices with a date: check them before you rely on one.";
 
@@ -47,19 +46,16 @@ The prices that are built in are list prices with a date: check them before you 
 #[command(after_help = EXAMPLES)]
 pub struct CostArguments {
     /// What `refrain status --json` printed of a run: a file, or - for standard input
-    #[arg(value_name = "STATUS", conflicts_with = "paper")]
+    #[arg(value_name = "STATUS")]
     status: Option<PathBuf>,
     #[command(flatten)]
     given: Given,
     /// A file of prices, instead of the list that is built in
-    #[arg(long, value_name = "FILE", conflicts_with = "paper")]
+    #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
     /// Print the prices, as a file to edit, and nothing else
-    #[arg(long, conflicts_with_all = ["json", "plot", "paper", "status"])]
+    #[arg(long, conflicts_with_all = ["json", "plot", "status"])]
     print_prices: bool,
-    /// Print Table 3 of the PACK paper (SIGCOMM 2011) from the inputs printed there
-    #[arg(long)]
-    paper: bool,
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
@@ -101,12 +97,9 @@ pub fn run(arguments: &CostArguments) -> anyhow::Result<()> {
         let (text, _) = price_list(arguments)?;
         return Ok(write!(out, "{text}")?);
     }
-    let report = match arguments.paper {
-        true => Report::of_paper(),
-        false => reckon(arguments)?,
-    };
+    let report = reckon(arguments)?;
     if let Some(path) = &arguments.plot {
-        std::fs::write(path, plot::svg(&report)).with_context(|| path.display().to_string())?;
+        std::fs::write(path, plot::svg(&report)?).with_context(|| path.display().to_string())?;
     }
     match arguments.json {
         true => writeln!(out, "{}", serde_json::to_string(&report)?)?,

@@ -80,7 +80,7 @@ enum Command {
     Check(check::CheckArguments),
     /// Reckon what elimination saves on the bill for traffic, and costs on the one for servers
     Cost(cost::CostArguments),
-    /// Measure this machine's speed, beside that of others' programs
+    /// Measure how fast this machine encodes, decodes, keeps, archives and carries data
     Bench(bench::BenchArguments),
 }
 

@@ -34,47 +34,24 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    pub fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let columns = self.columns();
-        for row in &self.rows {
-            columns.print(row, out)?;
-        }
-        Ok(())
-    }
-
-    /// The columns that these rows need, for rows that are printed one by one.
-    pub fn columns(&self) -> Columns {
+    pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let head = self.rows[0].iter().enumerate();
         let columns = head.map(|(index, head)| {
             let width = self.rows.iter().map(|row| row[index].chars().count());
-            Column {
-                width: width.max().unwrap_or(0),
-                is_left: index == 0 || self.words.contains(&head.as_str()),
-            }
+            let is_left = index == 0 || self.words.contains(&head.as_str());
+            (width.max().unwrap_or(0), is_left)
         });
-        Columns(columns.collect())
-    }
-}
-
-/// Where the cells of a row stand.
-pub struct Columns(Vec<Column>);
-
-struct Column {
-    width: usize,
-    is_left: bool,
-}
-
-impl Columns {
-    pub fn print(&self, cells: &[impl AsRef<str>], out: &mut impl Write) -> std::io::Result<()> {
-        let cells = cells.iter().zip(&self.0).map(|(cell, column)| {
-            let (cell, width) = (cell.as_ref(), column.width);
-            match column.is_left {
+        let columns: Vec<_> = columns.collect();
+        for row in &self.rows {
+            let cells = row.iter().zip(&columns);
+            let cells = cells.map(|(cell, &(width, is_left))| match is_left {
                 true => format!("{cell:<width$}"),
                 false => format!("{cell:>width$}"),
-            }
-        });
-        let line = cells.collect::<Vec<_>>().join("  ");
-        writeln!(out, "{}", line.trim_end())
+            });
+            let line = cells.collect::<Vec<_>>().join("  ");
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        Ok(())
     }
 }
 

@@ -1,5 +1,4 @@
-//! The whole pair on loopback, beside a plain TCP relay: origin, far and near gateway,
-//! client, all on this machine and its cores.
+//! A pair of gateways on loopback, with a server of noise beyond them.
 
 use std::{
     io::{self, Read, Write},
@@ -9,144 +8,103 @@ use std::{
 };
 
 use anyhow::ensure;
-use refrain_gateway::{loopback::Keys, status::Status};
-
-use super::{
-    Measuring,
-    contests::{Contest, Noise, Place, RowName},
+use refrain_gateway::{
+    far::Far,
+    loopback::{Keys, Running},
+    near::Near,
+    status::Status,
 };
+use tempfile::TempDir;
 
-/// Bytes of one turn: a stream long enough that its start does not matter.
-const TURN_BYTES: usize = 32 << 20;
+use super::rows::Noise;
 
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The pair's rows.
-pub const NAMES: [RowName; 2] = [
-    RowName {
-        kernel: "pair",
-        data: "random",
-        place: Place::Loopback,
-    },
-    RowName {
-        kernel: "pair",
-        data: "redundant",
-        place: Place::Loopback,
-    },
-];
-
-/// Measures the pair's rows.
-pub fn measure(measuring: &mut Measuring<'_>) -> anyhow::Result<()> {
-    let origin = serve_noise()?;
-    let relay = serve_relay(origin)?;
-    let keys = Keys::new()?;
-    let simd = measuring.instructions.to_string();
-    let far = keys.far(&["--simd", &simd])?;
-    let forward = format!("127.0.0.1:0={origin}");
-    let near = keys.near(
-        far.gateway.listening()[0].address,
-        &["--forward", &forward, "--simd", &simd],
-    )?;
-    let entrance = near.gateway.listening()[0].address;
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !Status::of(&*near.gateway).peers[0].up {
-        ensure!(
-            Instant::now() <= deadline,
-            "the two gateways did not find each other"
-        );
-        thread::sleep(Duration::from_millis(5));
-    }
-
-    let mut seeds = 1..;
-    let mut relay_seeds = 1..;
-    let [random, redundant] = NAMES;
-    let contest = Contest::new(random)
-        .turn("refrain", TURN_BYTES, || {
-            fetch(entrance, seeds.next().expect("without end"))
-        })
-        .turn("TCP relay", TURN_BYTES, || {
-            fetch(relay, relay_seeds.next().expect("without end"))
-        });
-    measuring.measure(contest)?;
-    let contest = Contest::new(redundant)
-        .turn("refrain", TURN_BYTES, || fetch(entrance, 0))
-        .turn("TCP relay", TURN_BYTES, || fetch(relay, 0));
-    measuring.measure(contest)
+/// Both gateways; the near one has a store.
+pub struct Pair {
+    /// Where the near end listens.
+    entrance: SocketAddr,
+    _near: Running<Near>,
+    _far: Running<Far>,
+    _store: TempDir,
 }
 
-/// Reads one turn of the noise of `seed`; how long that took.
-fn fetch(address: SocketAddr, seed: u64) -> Duration {
-    let start = Instant::now();
-    let fetching = || -> io::Result<usize> {
-        let mut stream = TcpStream::connect(address)?;
+impl Pair {
+    /// Long enough that its start does not matter.
+    pub const DOWNLOAD_BYTES: usize = 32 << 20;
+
+    pub fn start() -> anyhow::Result<Self> {
+        let (keys, store) = (Keys::new()?, tempfile::tempdir()?);
+        let forward = format!("127.0.0.1:0={}", serve_noise()?);
+        let folder = store.path().join("store").display().to_string();
+        let far = keys.far(&[])?;
+        let near = keys.near(
+            far.gateway.listening()[0].address,
+            &[
+                "--forward",
+                &forward,
+                "--store",
+                &folder,
+                "--store-size",
+                "1GiB",
+            ],
+        )?;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !Status::of(&*near.gateway).peers[0].up {
+            ensure!(
+                Instant::now() < deadline,
+                "the two gateways did not find each other"
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(Self {
+            entrance: near.gateway.listening()[0].address,
+            _near: near,
+            _far: far,
+            _store: store,
+        })
+    }
+
+    /// Downloads the noise of `seed`.
+    pub fn fetch(&self, seed: u64) -> anyhow::Result<()> {
+        let mut stream = TcpStream::connect(self.entrance)?;
         stream.write_all(&seed.to_le_bytes())?;
-        let mut piece = vec![0; PIECE_BYTES];
-        let mut received = 0;
+        let (mut received, mut piece) = (0, vec![0; PIECE_BYTES]);
         loop {
             match stream.read(&mut piece)? {
-                0 => return Ok(received),
+                0 => break,
                 read => received += read,
             }
         }
-    };
-    let received = fetching().expect("loopback connections do not fail");
-    assert_eq!(received, TURN_BYTES, "a connection ended early");
-    start.elapsed()
-}
-
-/// Answers each connection's 8 bytes, a seed, with one turn of its noise.
-fn serve_noise() -> io::Result<SocketAddr> {
-    serve(|mut stream| {
-        let mut seed = [0; 8];
-        stream.read_exact(&mut seed)?;
-        let mut noise = Noise::new(u64::from_le_bytes(seed));
-        let mut piece = vec![0; PIECE_BYTES];
-        for _ in 0..TURN_BYTES / PIECE_BYTES {
-            noise.fill(&mut piece);
-            stream.write_all(&piece)?;
-        }
-        stream.shutdown(Shutdown::Both)
-    })
-}
-
-/// Passes connections on to `target`, bytes as they come.
-fn serve_relay(target: SocketAddr) -> io::Result<SocketAddr> {
-    serve(move |stream| {
-        let upstream = TcpStream::connect(target)?;
-        let (mut from, mut to) = (stream.try_clone()?, upstream.try_clone()?);
-        let requests = thread::spawn(move || {
-            pass(&mut from, &mut to)?;
-            to.shutdown(Shutdown::Write)
-        });
-        let (mut from, mut to) = (upstream, stream);
-        pass(&mut from, &mut to)?;
-        to.shutdown(Shutdown::Both)?;
-        let _ = requests.join();
+        ensure!(
+            received == Self::DOWNLOAD_BYTES,
+            "a download through the pair ended early"
+        );
         Ok(())
-    })
-}
-
-fn pass(from: &mut TcpStream, to: &mut TcpStream) -> io::Result<()> {
-    let mut piece = vec![0; PIECE_BYTES];
-    loop {
-        match from.read(&mut piece)? {
-            0 => return Ok(()),
-            read => to.write_all(&piece[..read])?,
-        }
     }
 }
 
-fn serve(
-    answer: impl Fn(TcpStream) -> io::Result<()> + Clone + Send + 'static,
-) -> io::Result<SocketAddr> {
+/// Answers each connection's 8 bytes, a seed, with its noise.
+fn serve_noise() -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let answer = answer.clone();
-            // A client that leaves early is its own affair.
+            // A client that leaves early finds out itself.
             thread::spawn(move || answer(stream).ok());
         }
     });
     Ok(address)
+}
+
+fn answer(mut stream: TcpStream) -> io::Result<()> {
+    let mut seed = [0; 8];
+    stream.read_exact(&mut seed)?;
+    let mut noise = Noise::new(u64::from_le_bytes(seed));
+    let mut piece = vec![0; PIECE_BYTES];
+    for _ in 0..Pair::DOWNLOAD_BYTES / PIECE_BYTES {
+        noise.fill(&mut piece);
+        stream.write_all(&piece)?;
+    }
+    stream.shutdown(Shutdown::Both)
 }

@@ -7,7 +7,6 @@ use super::tiers::{AMOUNT_MAX, is_amount};
 
 /// What users give by hand.
 #[derive(Args, Debug, Default)]
-#[group(id = "given", conflicts_with = "paper")]
 #[command(group(ArgGroup::new("cpu_driven").multiple(true)))]
 pub struct Given {
     /// What the service sends in a month without elimination, such as 9.1TB

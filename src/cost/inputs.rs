@@ -163,34 +163,6 @@ impl Inputs {
         }
     }
 
-    /// The setting of the paper's Table 3.
-    pub fn of_paper() -> Self {
-        let table = |value| Sourced::new(value, "the paper, Table 3");
-        let scenario = paper::scenario();
-        let server = Server {
-            per_hour: scenario.server_hour_price,
-            cores: 2,
-        };
-        let prices = "the paper, section 5.3: traffic : server-hours = 7 : 3";
-        Self {
-            traffic_gb: table(scenario.traffic_gb),
-            is_scaled: false,
-            receiver_share: table(scenario.receiver.share),
-            sender_share: table(scenario.sender.share),
-            sender_share_least: None,
-            both_share: None,
-            receiver_load: table(scenario.receiver.load),
-            sender_load: table(scenario.sender.load),
-            both_load: None,
-            server_mbit_per_s: Sourced::new(
-                paper::SERVER_OUTPUT_BITS_PER_S / 1e6,
-                "the paper, section 5.3",
-            ),
-            egress: Sourced::new(scenario.egress, prices),
-            server: Sourced::new(server, prices),
-        }
-    }
-
     /// What the model takes.
     pub fn scenario(&self) -> Scenario {
         Scenario {
@@ -239,8 +211,8 @@ struct Shares {
 /// What each way eliminates. Where one is not known another stands for it: the paper's Figure 11
 /// does the same.
 fn shares(given: &Given, measured: Option<&Measured>) -> Result<Shares, InputError> {
-    let predicted = measured.and_then(Measured::predicted_share);
-    let matched = measured.and_then(Measured::matched_share);
+    let predicted = measured.map(Measured::predicted_share);
+    let matched = measured.map(Measured::matched_share);
     let by_both = measured.and_then(Measured::both_share);
     let receiver = match (given.redundancy, predicted) {
         (Some(share), _) => Some(Sourced::new(share, "--redundancy")),

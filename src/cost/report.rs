@@ -9,7 +9,6 @@ use super::{
     inputs::Inputs,
     measured::Measured,
     model::{Bill, CurvePoint},
-    paper::{self, Agreement},
 };
 use crate::table::{Table, age, bytes, percent};
 
@@ -25,10 +24,6 @@ pub struct Report {
     pub inputs: Inputs,
     /// How long the run was, if there was one.
     pub measured_s: Option<f64>,
-    /// Whether links that were over by then, as after a restart of the other end, are not in it.
-    pub is_of_present_links: bool,
-    /// Fields that the status does not have.
-    pub missing: Vec<&'static str>,
     /// Share that zstd saved in the run, which is in no column.
     pub zstd_share_not_counted: Option<f64>,
     /// No elimination.
@@ -41,9 +36,6 @@ pub struct Report {
     pub both: Option<Column>,
     /// Totals by redundancy.
     pub curve: Vec<CurvePoint>,
-    /// The paper's totals beside ours, receiver-driven and sender-driven.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub paper: Option<[Agreement; 2]>,
 }
 
 /// A column of Table 3 and of the ledger, for a month. Shares are of what there is without
@@ -73,47 +65,20 @@ impl Report {
             currency: currency.to_owned(),
             inputs,
             measured_s: run.map(|run| run.uptime_s),
-            is_of_present_links: run.is_some_and(|run| run.is_of_present_links),
-            missing: run.map_or_else(Vec::new, |run| run.missing.clone()),
-            zstd_share_not_counted: run.and_then(Measured::zstd_share),
+            zstd_share_not_counted: run.map(Measured::zstd_share),
             none: column(bills.none),
             receiver_driven: column(bills.receiver),
             sender_driven: column(bills.sender),
             both: bills.both.map(column),
             curve: scenario.curve(),
-            paper: None,
-        }
-    }
-
-    /// Reckons the paper's Table 3.
-    pub fn of_paper() -> Self {
-        Self {
-            paper: Some(paper::agreement()),
-            ..Self::new("% of none", Inputs::of_paper(), None)
         }
     }
 
     /// Writes the tables.
     pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
         self.costs().print(out)?;
-        if let Some(agreements) = self.paper {
-            writeln!(out)?;
-            beside_paper(agreements).print(out)?;
-        }
         writeln!(out)?;
         self.sources().print(out)?;
-        if !self.missing.is_empty() {
-            let missing = self.missing.join(", ");
-            writeln!(out, "\nthe status does not have: {missing}")?;
-        }
-        if self.is_of_present_links {
-            writeln!(
-                out,
-                "\nthe status has no total, as of an older program: what links carried that are over, as \
-                 after a restart of the other\nend, is not in it, while the time is that since the \
-                 gateway started"
-            )?;
-        }
         let inputs = &self.inputs;
         if let Some((least, both)) = inputs.sender_share_least.zip(inputs.both_share.as_ref()) {
             let [least, most] = [least, both.value].map(|share| percent(share, 1.0));
@@ -264,32 +229,6 @@ impl Column {
     }
 }
 
-fn beside_paper(agreements: [Agreement; 2]) -> Table {
-    let mut table = Table::new(&[
-        "total, beside the paper's Table 3",
-        "receiver-driven",
-        "sender-driven",
-    ]);
-    let mut row = |what: &str, cell: &dyn Fn(&Agreement) -> String| {
-        table.row(
-            [what.to_owned()]
-                .into_iter()
-                .chain(agreements.iter().map(cell)),
-        );
-    };
-    row("printed there", &|it| percent(it.printed, 1.0));
-    row("from the inputs printed there, 7 : 3", &|it| {
-        percent(it.computed, 1.0)
-    });
-    row("from any that round to these", &|it| {
-        format!("{} to {}", percent(it.least, 1.0), percent(it.most, 1.0))
-    });
-    row("from those printed, at 70.6 : 29.4", &|it| {
-        percent(it.at_ratio_that_fits, 1.0)
-    });
-    table
-}
-
 /// GB, with the unit that fits.
 pub fn volume(gb: f64) -> String {
     bytes((gb * 1e9).round() as u64)
@@ -312,38 +251,6 @@ fn money(amount: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_papers_table_is_printed() {
-        let mut out = Vec::new();
-        Report::of_paper().print(&mut out).expect("memory");
-        let text = String::from_utf8(out).expect("text");
-        let (tables, _) = text.split_once("\nreckoned from").expect("sources");
-        assert_eq!(
-            tables,
-            "\
-a month                                none  receiver-driven  sender-driven
-traffic volume                      9.10 TB          6.37 TB        6.19 TB
-traffic cost, % of none               70.00            49.00          47.60
-traffic cost reduction                0.0 %           30.0 %         32.0 %
-server-hours                          57.78            61.30          68.76
-server-hours cost, % of none          30.00            31.83          35.70
-server-hours cost increase            0.0 %            6.1 %         19.0 %
-total cost, % of none                100.00            80.83          83.30
-total, of that without elimination  100.0 %           80.8 %         83.3 %
-
-saved on traffic, % of none            0.00            21.00          22.40
-spent on servers, % of none            0.00             1.83           5.70
-left, % of none                        0.00            19.17          16.70
-
-total, beside the paper's Table 3      receiver-driven     sender-driven
-printed there                                   80.6 %            83.0 %
-from the inputs printed there, 7 : 3            80.8 %            83.3 %
-from any that round to these          80.5 % to 81.2 %  82.9 % to 83.7 %
-from those printed, at 70.6 : 29.4              80.6 %            83.0 %
-"
-        );
-    }
 
     #[test]
     fn what_vanishes_has_four_digits() {

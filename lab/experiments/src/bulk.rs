@@ -8,7 +8,6 @@ mod keeping;
 mod media;
 mod methods;
 mod page;
-mod plot;
 mod program;
 mod sets;
 mod threads;

@@ -15,7 +15,6 @@ mod predictions;
 mod processes;
 mod savings;
 mod sender_cpu;
-mod speed;
 mod ways;
 mod writes;
 
@@ -34,18 +33,6 @@ struct Arguments {
 enum Experiment {
     /// What a pair saves, against zstd on its own, on several corpora
     Savings {
-        /// The folder of test data
-        #[arg(long, env = "REFRAIN_DATA", default_value = "../shared/data")]
-        data: PathBuf,
-        /// Write the page to this file instead of standard output
-        #[arg(long)]
-        write: Option<PathBuf>,
-    },
-    /// How fast the parts and the whole pair are
-    Speed {
-        /// The program to measure
-        #[arg(long, default_value = "target/release/refrain")]
-        refrain: PathBuf,
         /// The folder of test data
         #[arg(long, env = "REFRAIN_DATA", default_value = "../shared/data")]
         data: PathBuf,
@@ -140,11 +127,6 @@ enum Experiment {
 fn main() -> ExitCode {
     let (page, write) = match Arguments::parse().experiment {
         Experiment::Savings { data, write } => (savings::run(&data), write),
-        Experiment::Speed {
-            refrain,
-            data,
-            write,
-        } => (speed::run(&refrain, &data), write),
         Experiment::Markers { data, write } => (markers::run(&data, write.as_deref()), write),
         Experiment::Predictions { data, json, write } => (predictions::run(&data, json), write),
         Experiment::Lossy { write } => (lossy::run(), write),

@@ -18,7 +18,7 @@ fn given(redundancy: Option<f64>) -> Given {
     }
 }
 
-fn run(predicted_bytes: Option<f64>, matching_saved_bytes: Option<f64>) -> Measured {
+fn run(predicted_bytes: f64, matching_saved_bytes: f64) -> Measured {
     Measured {
         uptime_s: 73.0,
         app_bytes: 1e9,
@@ -110,32 +110,30 @@ fn shares_are_given_measured_or_those_of_the_other_way() {
     let none = given(None);
     for (predicted, matched, shares) in [
         // Matching behind predictions is not matching alone: it may find all that both found.
-        (Some(5e8), Some(1e8), [0.5, 0.6]),
-        (Some(1e6), Some(5e8), [0.001, 0.501]),
-        (Some(5e8), Some(-1e8), [0.5, 0.5]),
-        (Some(0.0), Some(1e8), [0.0, 0.1]),
-        (None, Some(1e8), [0.1, 0.1]),
-        (None, Some(-1e8), [0.0, 0.0]),
+        (5e8, 1e8, [0.5, 0.6]),
+        (1e6, 5e8, [0.001, 0.501]),
+        (5e8, -1e8, [0.5, 0.5]),
+        (0.0, 1e8, [0.0, 0.1]),
     ] {
         let resolved = resolve(&none, predicted, matched).expect("enough");
         assert_eq!(resolved, shares, "{predicted:?} {matched:?}");
     }
     assert!(matches!(
-        resolve(&none, None, None),
+        Inputs::resolve(&none, None, &prices()),
         Err(InputError::NoRedundancy)
     ));
     let both = Given {
         redundancy_sender: Some(0.8),
         ..given(Some(0.7))
     };
-    let resolved = resolve(&both, Some(5e8), Some(1e8)).expect("enough");
+    let resolved = resolve(&both, 5e8, 1e8).expect("enough");
     assert_eq!(resolved, [0.7, 0.8]);
 }
 
 #[test]
 fn both_have_a_column_where_both_did_something() {
     let resolve = |given: &Given, predicted, matched| {
-        let run = run(Some(predicted), Some(matched));
+        let run = run(predicted, matched);
         Inputs::resolve(given, Some(&run), &prices()).expect("enough")
     };
     let inputs = resolve(&given(None), 5e8, 1e8);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Plot, Setup, plot, sets::Sets};
+use super::{Plot, Setup, sets::Sets};
 use crate::czip::median;
 
 /// Averages, in KiB.
@@ -76,8 +76,8 @@ impl Sizes {
 
     pub fn plots(&self) -> anyhow::Result<[Plot; 2]> {
         let names = SIZES.map(|kib| format!("{kib} KiB"));
-        let throughput = plot::lines(
-            &plot::Words {
+        let throughput = refrain_plot::lines(
+            &refrain_plot::Words {
                 title: "Throughput by chunk size (the paper's Figure 5)",
                 across: "average chunk",
                 up: "GB/s",
@@ -85,8 +85,8 @@ impl Sizes {
             &names,
             &self.series(|(speed, _)| speed),
         )?;
-        let redundancy = plot::lines(
-            &plot::Words {
+        let redundancy = refrain_plot::lines(
+            &refrain_plot::Words {
                 title: "Redundancy by chunk size (the paper's Figure 6)",
                 across: "average chunk",
                 up: "redundant, %",

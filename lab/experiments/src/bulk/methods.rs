@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::ensure;
 
 use super::{
-    Plot, Setup, mean_and_deviation, plot,
+    Plot, Setup, mean_and_deviation,
     program::{Report, Stage},
     sets::Sets,
 };
@@ -148,8 +148,8 @@ impl Methods {
         });
         Ok(Plot {
             name: "bulk-methods.svg",
-            svg: plot::lines(
-                &plot::Words {
+            svg: refrain_plot::lines(
+                &refrain_plot::Words {
                     title: "Throughput of the methods (the paper's Figure 7)",
                     across: "data",
                     up: "GB/s",

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Plot, Setup, plot, sets::Sets};
+use super::{Plot, Setup, sets::Sets};
 use crate::czip::median;
 
 const HASHERS: [usize; 5] = [1, 2, 4, 8, 16];
@@ -50,8 +50,8 @@ impl Threads {
         let series = series.map(|(hashers, row)| (format!("hashers: {hashers}"), row.to_vec()));
         Ok(Plot {
             name: "bulk-threads.svg",
-            svg: plot::lines(
-                &plot::Words {
+            svg: refrain_plot::lines(
+                &refrain_plot::Words {
                     title: "Throughput by hashers and matchers (the paper's Figure 4)",
                     across: "matchers",
                     up: "GB/s",

@@ -1,5 +1,5 @@
-//! Finding anchors and markers: each algorithm beside a scalar twin and a plain read, and
-//! anchors beside others' chunkers.
+//! Finding anchors and markers: each algorithm beside a plain read, and anchors beside
+//! others' chunkers.
 
 use std::{hint::black_box, rc::Rc};
 
@@ -12,7 +12,7 @@ use refrain_codec::{
 };
 
 use super::{
-    Contest, Inputs, PERIOD, Place, RowName, name_of, peers, period, twins,
+    Contest, Inputs, PERIOD, Place, RowName, name_of, peers, period,
     walk::{Circle, Pass, Work},
 };
 
@@ -21,7 +21,6 @@ struct Scanner {
     /// The table's name.
     kernel: &'static str,
     ours: fn(Backend) -> Find,
-    twin: fn() -> Find,
 }
 
 /// Finds what there is in a block.
@@ -38,41 +37,24 @@ const ANCHORS: Scanner = Scanner {
             black_box(&found);
         })
     },
-    twin: || {
-        let mut found = Vec::new();
-        Box::new(move |block| {
-            twins::anchors(block, PackMask::DEFAULT, &mut found);
-            black_box(&found);
-        })
-    },
 };
 
 const MARKERS: [Scanner; 4] = [
     Scanner {
         kernel: "SAMPLEBYTE p = 64",
         ours: |backend| ours(MarkerAlgorithm::SampleByte, backend),
-        twin: || {
-            let table = SampleByteTable::default();
-            listing(move |block, found| twins::samplebyte(block, PERIOD, &table, found))
-        },
     },
     Scanner {
         kernel: "MODP p = 64",
         ours: |backend| ours(MarkerAlgorithm::Modp, backend),
-        twin: || {
-            let modp = twins::Modp::new(WindowBytes::DEFAULT.bytes());
-            listing(move |block, found| modp.find(block, PERIOD, found))
-        },
     },
     Scanner {
         kernel: "MAXP bytes",
         ours: |backend| ours(MarkerAlgorithm::MaxpBytes, backend),
-        twin: || listing(|block, found| twins::maxp_of_bytes(block, PERIOD, found)),
     },
     Scanner {
         kernel: "MAXP 8-byte values",
         ours: |backend| ours(MarkerAlgorithm::Maxp, backend),
-        twin: || listing(|block, found| twins::maxp(block, PERIOD, found)),
     },
 ];
 
@@ -97,9 +79,7 @@ impl Scanner {
         let mut contests = Vec::new();
         for (data, bytes) in [("random", inputs.random()), ("text", inputs.text())] {
             let circle = Circle::again(bytes);
-            let twin = self.twin;
             let contest = self.contest(data, Place::Hot, &circle, backends);
-            let contest = contest.with_slow("scalar", &circle, move || on_blocks(twin()));
             contests.push((contest, circle));
         }
         for (data, bytes) in [("random", inputs.random()), ("real", inputs.real())] {

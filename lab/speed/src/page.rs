@@ -1,73 +1,23 @@
-//! How fast: what `refrain bench` measures, as a page.
+//! What was measured, as a page.
 
-use std::{fmt::Write, path::Path, process::Command};
+use std::{fmt::Write, process::Command};
 
-use anyhow::{Context, ensure};
-use serde::Deserialize;
+use crate::{
+    contests::Place,
+    machine::Machine,
+    report::{Beside, Report, Row},
+};
 
-/// What `refrain bench --json` prints.
-#[derive(Deserialize)]
-struct Report {
-    machine: Machine,
-    backend: String,
-    seconds_a_row: f64,
-    data: String,
-    unsteadiness: f64,
-    rows: Vec<Row>,
-}
-
-#[derive(Deserialize)]
-struct Machine {
-    processor: String,
-    cores: usize,
-    instructions: Vec<String>,
-    #[serde(default)]
-    gpus: Vec<String>,
-    gpu_driver: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Row {
-    kernel: String,
-    data: String,
-    place: String,
-    gb_per_s: f64,
-    chunks_per_s: Option<f64>,
-    target_gb_per_s: Option<f64>,
-    beside: Vec<Beside>,
-}
-
-#[derive(Deserialize)]
-struct Beside {
-    peer: String,
-    gb_per_s: f64,
-    ratio: f64,
-    /// Of our own on other instructions.
-    target_gb_per_s: Option<f64>,
-    target_ratio: Option<f64>,
-}
-
-/// The page of results, from the program at `refrain`.
-pub fn run(refrain: &Path, data: &Path) -> anyhow::Result<String> {
-    let output = Command::new(refrain)
-        .args(["bench", "--json", "--seconds", "2", "--data"])
-        .arg(data)
-        .output()
-        .with_context(|| format!("cannot run {}", refrain.display()))?;
-    ensure!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let report: Report = serde_json::from_slice(&output.stdout)?;
-    Ok([
-        introduction(&report),
-        overview(&report),
-        chunks(&report),
-        gpus(&report),
-        peers(&report),
+/// The page of results.
+pub fn page(report: &Report) -> String {
+    [
+        introduction(report),
+        overview(report),
+        chunks(report),
+        gpus(report),
+        peers(report),
     ]
-    .concat())
+    .concat()
 }
 
 fn introduction(report: &Report) -> String {
@@ -76,9 +26,9 @@ fn introduction(report: &Report) -> String {
     } = &report.machine;
     format!(
         "# How fast it is\n\n\
-         Written by `cargo run --release -p refrain-experiments -- speed --write \
-         docs/performance.md`,\nfrom `refrain bench --json --seconds {}`. {processor}, {cores} \
-         cores (virtual). A fixed loop's slowest\nrun took {:.2} times its fastest.\n\n\
+         Written by `cargo run --release -p refrain-speed -- --write docs/performance.md`, with \
+         {} s for each row.\n{processor}, {cores} cores (virtual). A fixed loop's slowest run took {:.2} times its \
+         fastest.\n\n\
          GB/s = 10^9 plain bytes a second, on one core but for the pair's rows, where origin, both \
          gateways,\nclient and relay share the machine. All in a row of the second table took turns \
          in one run, and so\ndid a row's backends; speeds and ratios are medians.\n\n\
@@ -88,8 +38,8 @@ fn introduction(report: &Report) -> String {
          - *To reach*: the targets for AVX-512, and a third of them for AVX2.\n\
          - *File*: each byte read once from memory, the caches filled with others before; the log \
          has 64 MiB.\n\
-         - *memcpy* copies the same blocks into a ring as large as the log. *scalar* and *naive \
-         twin* are\n  our algorithms as programs without vectors.\n\
+         - *memcpy* copies the same blocks into a ring as large as the log. *naive twin* is\n  \
+         Max-Match by the book.\n\
          - *random* is new, *redundant* was seen before;\n  {}.\n\n",
         report.seconds_a_row, report.unsteadiness, report.data,
     )
@@ -119,19 +69,15 @@ fn overview(report: &Report) -> String {
     page += "\n|---|---|";
     page += &"---|".repeat(2 * sets.len() + 3);
     page.push('\n');
-    for row in report.rows.iter().filter(|row| row.place == "hot") {
+    for row in report.rows.iter().filter(|row| row.place == Place::Hot) {
         // Text is too little to be streamed past the larger log.
-        let data = if row.data == "text" {
-            "real"
-        } else {
-            &row.data
-        };
+        let data = if row.data == "text" { "real" } else { row.data };
         let file = report.rows.iter().find(|other| {
-            other.kernel == row.kernel && other.place == "file" && other.data == data
+            other.kernel == row.kernel && other.place == Place::File && other.data == data
         });
         let label = match file {
             Some(file) if file.data != row.data => format!("{}; {}", row.data, file.data),
-            _ => row.data.clone(),
+            _ => row.data.to_owned(),
         };
         let share = |peer: &str| {
             let ratio = file
@@ -184,7 +130,8 @@ fn gpus(report: &Report) -> String {
     let mut page = "\n## GPUs\n\n\
         Finding the anchors that `refrain bulk --method harens` cuts at, on average 2 KiB apart, in noise: \
         256 MiB\nthat the GPU has (*device*), and batches of 16 MiB that come from memory, with their \
-        anchors back in it (*file*).\n\n"
+        anchors back in it (*file*). A machine\nwith a GPU prints these rows with \
+        `cargo run --release -p refrain-speed -- --filter GPU`.\n\n"
         .to_owned();
     let mut rows = report
         .rows

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::contests::{Contest, Contestant};
-use crate::interrupt::{Interrupt, Interrupted};
+use crate::contests::{Contest, Contestant};
 
 /// Turns that are measured at least, however little time there is.
 const TURNS_MIN: usize = 5;
@@ -19,24 +18,15 @@ pub struct Speed {
 }
 
 /// Lets all of the contest take turns for `time`.
-///
-/// # Errors
-/// After Ctrl-C: what has only been measured in part is not told.
-pub fn measure(
-    contest: &mut Contest<'_>,
-    time: Duration,
-    interrupt: &Interrupt,
-) -> Result<Vec<Speed>, Interrupted> {
+pub fn measure(contest: &mut Contest<'_>, time: Duration) -> Vec<Speed> {
     // The first turn warms up what a turn needs.
     for contestant in &mut contest.contestants {
-        interrupt.check()?;
         (contestant.turn)();
     }
     let mut turns = vec![Vec::new(); contest.contestants.len()];
     let start = Instant::now();
     while turns[0].len() < TURNS_MIN || start.elapsed() < time {
         for (contestant, speeds) in contest.contestants.iter_mut().zip(&mut turns) {
-            interrupt.check()?;
             speeds.push(gb_per_s(contestant));
         }
     }
@@ -49,7 +39,7 @@ pub fn measure(
             ratio: median(&ratios),
         }
     });
-    Ok(speeds.collect())
+    speeds.collect()
 }
 
 fn gb_per_s(contestant: &mut Contestant<'_>) -> f64 {
@@ -66,8 +56,8 @@ fn median(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::contests::{Place, RowName};
-    use std::cell::{Cell, RefCell};
+    use crate::contests::{Place, RowName};
+    use std::cell::RefCell;
 
     const NAME: RowName = RowName {
         kernel: "kernel",
@@ -89,8 +79,7 @@ mod tests {
             .turn("ours", 3000, turn("ours"))
             .turn("a", 1500, turn("a"))
             .turn("b", 6000, turn("b"));
-        let speeds = measure(&mut contest, Duration::ZERO, &Interrupt::default());
-        let speeds = speeds.expect("nobody interrupts");
+        let speeds = measure(&mut contest, Duration::ZERO);
         assert_eq!(
             *order.borrow(),
             ["ours", "a", "b"].repeat(1 + TURNS_MIN),
@@ -98,27 +87,6 @@ mod tests {
         );
         let speeds = speeds.iter().map(|speed| (speed.gb_per_s, speed.ratio));
         assert!(speeds.eq([(3.0, 1.0), (1.5, 2.0), (6.0, 0.5)]));
-    }
-
-    #[test]
-    fn nobody_takes_a_turn_after_an_interrupt() {
-        let interrupt = Interrupt::default();
-        let turns = Cell::new(0);
-        let mut contest = Contest::new(NAME)
-            .turn("ours", 1, || {
-                turns.set(turns.get() + 1);
-                if turns.get() == 3 {
-                    interrupt.set(130);
-                }
-                Duration::from_micros(1)
-            })
-            .turn("a", 1, || {
-                interrupt.check().expect("no turn after it");
-                Duration::from_micros(1)
-            });
-        let speeds = measure(&mut contest, Duration::MAX, &interrupt);
-        assert_eq!(speeds.err(), Some(Interrupted { exit_code: 130 }));
-        assert_eq!(turns.get(), 3);
     }
 
     #[test]

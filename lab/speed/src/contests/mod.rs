@@ -1,7 +1,6 @@
 //! What is measured, and beside what: one [`Contest`] for each line of the report.
 //!
 //! A contest's names are those of the targets: kernel, data, and where the bytes come from.
-//! `benches/` takes this folder in as well, so that both measure the same.
 
 mod chunks;
 mod decode;
@@ -14,7 +13,6 @@ mod markers;
 mod peers;
 mod predictions;
 mod store;
-mod twins;
 mod walk;
 
 use std::{fmt, rc::Rc, time::Duration};

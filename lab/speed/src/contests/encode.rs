@@ -5,8 +5,9 @@ use std::{hint::black_box, rc::Rc, time::Duration};
 use refrain_codec::{
     EncodedBlock, Encoder, EncoderConfig, SourceCursor,
     geometry::CacheGeometry,
-    marker::MarkerAlgorithm,
+    marker::{MarkerAlgorithm, MarkerFinder},
     matching::{Everything, MatchingAlgorithm},
+    reference::max_match::MaxMatch,
     simd::Backend,
 };
 
@@ -15,7 +16,6 @@ use super::{
     markers::finder,
     name_of,
     peers::{self, Lz4, Lz4Flex, Zstd},
-    twins::NaiveMaxMatch,
     walk::{Circle, Pass, Work},
 };
 
@@ -191,6 +191,47 @@ impl<'a> Work<'a> for Encoding {
         for (_, block) in pass.blocks() {
             black_box(self.encode(block));
         }
+    }
+}
+
+/// Max-Match by the book. It forgets nothing, so it starts anew when it holds a few logs' bytes.
+pub struct NaiveMaxMatch<'a> {
+    finder: MarkerFinder,
+    /// What it has seen before it is measured.
+    known: &'a [u8],
+    reference: MaxMatch,
+    room: usize,
+}
+
+impl<'a> NaiveMaxMatch<'a> {
+    const HISTORY_BYTES_MAX: usize = 64 << 20;
+
+    pub fn new(finder: MarkerFinder, known: &'a [u8]) -> Self {
+        Self {
+            reference: MaxMatch::new(finder.clone()),
+            finder,
+            known,
+            room: 0,
+        }
+    }
+}
+
+impl<'a> Work<'a> for NaiveMaxMatch<'a> {
+    fn prepare(&mut self) {
+        if self.room == 0 {
+            self.reference = MaxMatch::new(self.finder.clone());
+            for block in self.known.chunks(BLOCK_BYTES) {
+                self.reference.encode(block);
+            }
+            self.room = Self::HISTORY_BYTES_MAX;
+        }
+    }
+
+    fn run(&mut self, pass: Pass<'a>) {
+        for (_, block) in pass.blocks() {
+            black_box(self.reference.encode(block));
+        }
+        self.room = self.room.saturating_sub(pass.bytes.len());
     }
 }
 

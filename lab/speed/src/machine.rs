@@ -9,13 +9,12 @@ use std::{
 };
 
 use refrain_codec::simd::Backend;
-use serde::Serialize;
 
 /// Where NVIDIA's driver says what it has.
 const NVIDIA: &str = "/proc/driver/nvidia";
 
 /// What has to stand beside any figure.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Machine {
     pub processor: String,
     pub cores: usize,
@@ -23,10 +22,7 @@ pub struct Machine {
     pub instructions: Vec<String>,
     /// NVIDIA's GPUs, and their driver.
     pub gpus: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_driver: Option<String>,
-    /// Processes that wanted to run in the last minute, before ours; `None` if unknown.
-    pub load: Option<f64>,
 }
 
 impl Machine {
@@ -38,7 +34,6 @@ impl Machine {
             instructions: available.collect(),
             gpus: gpus(),
             gpu_driver: gpu_driver(),
-            load: load(),
         }
     }
 }
@@ -74,11 +69,6 @@ fn gpu_driver() -> Option<String> {
 fn in_line(text: &str, name: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.split_whitespace().collect::<Vec<_>>().join(" "))
-}
-
-fn load() -> Option<f64> {
-    let loads = fs::read_to_string("/proc/loadavg").ok()?;
-    loads.split(' ').next()?.parse().ok()
 }
 
 /// Whether the processor's clock, and others' work, left ours alone: the time that the same

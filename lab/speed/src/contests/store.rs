@@ -13,9 +13,7 @@ use std::{
 };
 
 use refrain_codec::chunk::hash::{ChunkDigest, ChunkHasher};
-use refrain_store::{
-    ChunkSource, ChunkStore, DiskStore, MemoryStore, Place as StorePlace, Realm, StoreConfig,
-};
+use refrain_store::{ChunkSource, ChunkStore, DiskStore, Place as StorePlace, Realm, StoreConfig};
 
 use super::{CHUNK_BYTES, Contest, Inputs, Noise, Place, RowName};
 
@@ -77,12 +75,6 @@ fn insert(inputs: &Inputs) -> Contest<'_> {
             },
             move |(store, numbers)| append_all(&mut store.store, bytes, numbers),
         )
-        .lazily(
-            "in memory",
-            bytes.len(),
-            || (MemoryStore::new(FULL_STORE_BYTES as usize), 0),
-            move |(store, numbers)| append_all(store, bytes, numbers),
-        )
         .lazily("write", bytes.len(), temporary_file, move |file| {
             clocked(|| {
                 file.set_len(0).expect(DISK);
@@ -95,7 +87,7 @@ fn insert(inputs: &Inputs) -> Contest<'_> {
 }
 
 /// Appends a flow of chunks that are new: their numbers name them.
-fn append_all(store: &mut impl ChunkStore, bytes: &[u8], numbers: &mut u64) -> Duration {
+fn append_all(store: &mut DiskStore, bytes: &[u8], numbers: &mut u64) -> Duration {
     let chunks = bytes.chunks(CHUNK_BYTES);
     let named: Vec<_> = chunks
         .map(|chunk| {

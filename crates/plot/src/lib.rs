@@ -1,4 +1,5 @@
-//! Plots of figures over a few named places.
+//! Plots of figures over named places, for reports of the program and of the lab.
+#![forbid(unsafe_code)]
 
 use anyhow::anyhow;
 use plotters::prelude::SVGBackend;
@@ -12,6 +13,12 @@ use plotters::{
 };
 
 const SIZE: (u32, u32) = (760, 440);
+
+/// A line with more figures has no dots.
+const DOTS_MAX: usize = 20;
+
+/// More places have no names of their own.
+const PLACE_NAMES_MAX: usize = 11;
 
 /// Of what is shown, so that the names of lines do not lie on them.
 const ROOM: f64 = 1.5;
@@ -29,12 +36,20 @@ const COLOURS: [RGBColor; 7] = [
 
 /// What stands around a plot.
 pub struct Words<'a> {
+    /// Above it.
     pub title: &'a str,
+    /// What places are.
     pub across: &'a str,
+    /// What figures are.
     pub up: &'a str,
 }
 
-/// A line for each of `series`, which have a figure for each of `places`, of which there is one.
+/// Draws a line for each of `series`, as an SVG.
+///
+/// `places` are one or more, and each of the series has a figure for each of them: NaN where there is none.
+///
+/// # Errors
+/// If plotters cannot draw it.
 pub fn lines(
     words: &Words<'_>,
     places: &[String],
@@ -67,7 +82,7 @@ fn draw(
         .configure_mesh()
         .disable_x_mesh()
         .light_line_style(WHITE)
-        .x_labels(places.len())
+        .x_labels(places.len().min(PLACE_NAMES_MAX))
         .x_label_formatter(&|place| match place {
             SegmentValue::CenterOf(place) => places.get(*place).cloned().unwrap_or_default(),
             SegmentValue::Exact(_) | SegmentValue::Last => String::new(),
@@ -79,13 +94,16 @@ fn draw(
     for (colour, (name, figures)) in COLOURS.iter().cycle().zip(series) {
         let points = || {
             let numbered = figures.iter().enumerate();
-            numbered.map(|(place, &figure)| (SegmentValue::CenterOf(place), figure))
+            let known = numbered.filter(|(_, figure)| figure.is_finite());
+            known.map(|(place, &figure)| (SegmentValue::CenterOf(place), figure))
         };
         chart
             .draw_series(LineSeries::new(points(), colour.stroke_width(2)))?
             .label(name)
             .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
-        chart.draw_series(points().map(|point| Circle::new(point, 3, colour.filled())))?;
+        if points().count() <= DOTS_MAX {
+            chart.draw_series(points().map(|point| Circle::new(point, 3, colour.filled())))?;
+        }
     }
     chart
         .configure_series_labels()
@@ -124,5 +142,22 @@ mod tests {
         let alone = [("one".to_owned(), vec![1.0])];
         let svg = lines(&words, &places[..1], &alone).expect("a plot");
         assert_eq!(svg.matches("<circle").count(), 1);
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_drawn() {
+        let words = Words {
+            title: "<&>",
+            across: "share",
+            up: "cost",
+        };
+        let places: Vec<_> = (0..=100).map(|share| format!("{share} %")).collect();
+        let mut dot = vec![f64::NAN; 101];
+        dot[60] = 0.5;
+        let series = [("all".to_owned(), vec![1.0; 101]), ("dot".to_owned(), dot)];
+        let svg = lines(&words, &places, &series).expect("a plot");
+        assert_eq!(svg.matches("<circle").count(), 1);
+        assert!(svg.contains("&lt;&amp;&gt;") && !svg.contains("NaN"));
+        assert!(svg.contains("50 %") && !svg.contains("53 %"));
     }
 }
