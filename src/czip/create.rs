@@ -40,7 +40,7 @@ use crate::{
 /// No frame of an archive may be longer than 16 MiB, and its last chunk has up to 8.
 const FRAME_BYTES_MAX: u64 = 8 << 20;
 
-/// With less, all that is done is reading temporary files.
+/// With less, hardly anything is remembered.
 const INDEX_BYTES_MIN: usize = 1_000_000;
 
 /// Of more files that cannot be read, or that change, the report has their number alone.
@@ -106,8 +106,9 @@ pub struct CreateArguments {
     /// Do not take tar, cpio, zip and ar archives apart
     #[arg(long)]
     no_containers: bool,
-    /// Memory for the names of chunks, 1MB or more; names that find no room go to temporary files
-    #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = parse_index_memory)]
+    /// Memory for the names of chunks, 1MB or more. Beyond it the names that were not seen for longest are
+    /// forgotten, and their chunks stored again where they repeat. A name takes at most 48 bytes
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_index_memory)]
     index_memory: usize,
     #[command(flatten)]
     encrypt: EncryptArguments,
@@ -130,6 +131,8 @@ struct Report {
     entries: u64,
     chunks: u64,
     references: u64,
+    /// With some, chunks may be stored more than once.
+    forgotten_chunks: u64,
     /// Sockets, pipes and devices.
     special_files: u64,
     /// Files and folders that could not be read, and the first of them.
@@ -256,9 +259,7 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
     });
     bar.finish_and_clear();
     let created = interrupt.or(created.map_err(|error| match error {
-        CreateError::Output(_) | CreateError::Index(_) => {
-            anyhow::Error::from(error).context(called)
-        }
+        CreateError::Output(_) => anyhow::Error::from(error).context(called),
         CreateError::SameName { .. } | CreateError::OutputIsInput { .. } | CreateError::Nothing => {
             WrongArguments(error.into()).into()
         }
@@ -472,7 +473,11 @@ impl Expected<'_> {
 
 impl Report {
     fn new(created: &Created, left_out: AllLeftOut) -> Self {
-        let Created { header, summary } = created;
+        let Created {
+            header,
+            summary,
+            forgotten_chunks,
+        } = created;
         Self {
             plain_bytes: summary.plain_bytes,
             archive_bytes: header.archive_bytes,
@@ -481,6 +486,7 @@ impl Report {
             entries: summary.entries,
             chunks: header.chunks,
             references: header.references,
+            forgotten_chunks: *forgotten_chunks,
             special_files: left_out.special_files,
             unread_files: left_out.unread_files,
             unread: left_out.unread,
@@ -514,6 +520,13 @@ impl Report {
                 format!("{}, {} with repeats", self.chunks, self.references),
             ),
         ];
+        if self.forgotten_chunks > 0 {
+            let what = count(self.forgotten_chunks, "chunk name", "chunk names");
+            lines.push((
+                "forgotten",
+                format!("{what}: repeats of them are stored again; raise --index-memory"),
+            ));
+        }
         if self.special_files > 0 {
             let what = count(self.special_files, "special file", "special files");
             lines.push(("passed over", what));

@@ -22,6 +22,7 @@
 //! | encode blocks against a cache, and decode them | [`Encoder`], [`Decoder`], [`SourceCursor`] a flow |
 //! | say what may be referred to, where blocks may be lost | [`matching::Reach`] |
 //! | find chunks in a stream that is fed in pieces | [`chunk::stream::StreamChunks`], [`chunk::hash::ChunkHasher`] |
+//! | know chunks again, in bounded memory | [`chunk::recent::RecentChunks`] |
 //! | see that two ends hold the same bytes | [`universal::UniversalHasher`] |
 //! | cut a file into longer chunks, by PACK or by Rabin fingerprints | [`chunk::stream::StreamChunks::by`] |
 //! | find markers or anchors alone | [`marker::MarkerFinder`], [`marker::AnchorFinder`], [`marker::SparseAnchorFinder`], [`marker::ModpAnchorFinder`] |

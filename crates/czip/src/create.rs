@@ -5,8 +5,9 @@
 //!                                                              └────▶ references, rows ─▶ table
 //! ```
 //!
-//! All is read once and written once. Memory is bounded: what grows with the input, the index of
-//! names and the table, goes to temporary files past its bound.
+//! All is read once and written once. Memory is bounded: past its bound the table goes to temporary files,
+//! and the index forgets the names that were not seen for longest. Their chunks are stored once more if
+//! they come again.
 
 mod assemble;
 #[cfg(test)]
@@ -59,7 +60,6 @@ use crate::{
         part::{POINTS_MAX, PartKind, encode_points},
         root::Root,
     },
-    index::NameIndex,
     method::{Compression, Method},
 };
 use frames::FrameMaker;
@@ -99,7 +99,8 @@ pub struct CreateOptions {
     pub earlier: Vec<PathBuf>,
     /// Whether containers are taken apart.
     pub is_woven: bool,
-    /// Memory for the index of names; beyond, it goes to temporary files.
+    /// Memory for the names of chunks, of all streams together. Beyond, those that were not seen for
+    /// longest are forgotten.
     pub index_bytes: usize,
     /// Memory for frames that wait until it is known how long the table before them is; beyond,
     /// that is estimated.
@@ -131,7 +132,7 @@ impl Default for CreateOptions {
             has_bases: true,
             earlier: Vec::new(),
             is_woven: true,
-            index_bytes: 128 << 20,
+            index_bytes: 256 << 20,
             waiting_bytes: 64 << 20,
             expected_bytes: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -199,6 +200,8 @@ pub struct Created {
     pub header: Header,
     /// What is in it, which the header of an encrypted archive does not say.
     pub summary: PlainSummary,
+    /// Names of chunks that were forgotten, as often as that happened: without any, no chunk is stored twice.
+    pub forgotten_chunks: u64,
 }
 
 /// Makes an archive of `inputs`. `progress` is told how far it came, and says whether to go on.
@@ -285,7 +288,7 @@ impl<'a> Creator<'a> {
         frames.frames.begin(&advisory.to_bytes())?;
         let mut makers = Stream::ALL.map(|stream| {
             let (chunking, index_bytes) = match stream {
-                Stream::Content => (options.chunking, options.index_bytes),
+                Stream::Content => (options.chunking, options.index_bytes / 8 * 7),
                 _ => (
                     options.chunking.at_most(SMALL_CHUNK_BYTES),
                     options.index_bytes / 32,
@@ -301,19 +304,14 @@ impl<'a> Creator<'a> {
             StreamMaker::new(
                 stream,
                 Chunker::new(chunking),
-                NameIndex::new(index_bytes, &options.temporary),
+                index_bytes,
                 Packer::new(frame_bytes, has_bases),
                 is_shared,
                 &options.temporary,
                 seal.as_ref(),
             )
         });
-        if !options.earlier.is_empty() {
-            let earlier = earlier::names(options, &advisory)?;
-            for (maker, names) in makers.iter_mut().zip(earlier) {
-                maker.keep_apart(names);
-            }
-        }
+        earlier::tell_names(&mut makers, options, &advisory)?;
         Ok(Self {
             options,
             digest: blake3::Hasher::new(),
@@ -473,6 +471,7 @@ impl<'a> Creator<'a> {
         Ok(Created {
             header: table::write(frames, lists, header, &root, seal)?,
             summary,
+            forgotten_chunks: sums.forgotten_chunks,
         })
     }
 }
@@ -483,6 +482,7 @@ struct Sums {
     chunks: u64,
     references: u64,
     unique_bytes: u64,
+    forgotten_chunks: u64,
 }
 
 impl Streams {
@@ -514,6 +514,7 @@ impl Streams {
             sums.chunks += maker.chunks();
             sums.references += maker.references();
             sums.unique_bytes += maker.unique_bytes();
+            sums.forgotten_chunks += maker.forgotten();
         }
         let end = [
             Stream::Weave,

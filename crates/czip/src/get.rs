@@ -104,7 +104,8 @@ pub struct GetOptions {
     pub joins_files: bool,
     /// What opens the archive, if it is encrypted.
     pub keys: Option<KeySource>,
-    /// Memory for names of chunks of seeds and cache; beyond, they go to temporary files.
+    /// Memory for names of chunks of seeds and cache. Beyond, those that were not seen for longest are
+    /// forgotten, and their chunks fetched.
     pub index_bytes: usize,
     /// Threads that put the plain content together.
     pub threads: usize,
@@ -124,7 +125,7 @@ impl Default for GetOptions {
             keeps_archive: false,
             joins_files: true,
             keys: None,
-            index_bytes: 64 << 20,
+            index_bytes: 256 << 20,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             temporary: std::env::temp_dir(),
         }

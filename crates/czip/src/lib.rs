@@ -12,7 +12,6 @@ pub mod crypt;
 pub mod extract;
 pub mod format;
 pub mod get;
-mod index;
 pub mod method;
 pub mod mount;
 mod plain_file;
@@ -21,5 +20,3 @@ mod segments;
 pub mod serve;
 pub mod verify;
 pub mod weave;
-
-pub use index::{BEYOND_BUDGET_BYTES, IndexError, NAME_BYTES, NameIndex, Numbered};

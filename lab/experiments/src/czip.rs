@@ -8,6 +8,7 @@ mod by_name;
 mod cdn;
 mod chapters;
 mod data;
+mod forgetting;
 mod measured;
 mod options;
 mod origin;

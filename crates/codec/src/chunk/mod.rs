@@ -6,13 +6,14 @@
 //! markers are further apart, a new chunk begins every 256 bytes after the last marker.
 //!
 //! Those of a stream, longer ones, are in [`stream`], what a user may ask of them in [`chunking`];
-//! [`cuts`] finds where they may begin.
+//! [`cuts`] finds where they may begin. [`recent`] remembers those that came.
 
 mod bounds;
 pub mod chunking;
 pub mod cuts;
 pub mod fixed;
 pub mod hash;
+pub mod recent;
 pub mod stream;
 
 use core::ops::Range;

@@ -4,28 +4,19 @@
 
 use std::{fs::File, path::Path};
 
-use super::{CreateError, CreateOptions};
+use super::{CreateError, CreateOptions, stream::StreamMaker};
 use crate::{
     archive::{Archive, CacheBytes, FileSource, ReadError},
     format::{Stream, header::Header},
-    index::NameIndex,
 };
 
-/// The names of all chunks of the earlier archives, stream by stream. `header` is that of the archive
-/// that is made.
-pub(super) fn names(
+/// Tells the streams the names of all chunks of the earlier archives. `header` is that of the archive that
+/// is made.
+pub(super) fn tell_names(
+    makers: &mut [StreamMaker; 5],
     options: &CreateOptions,
     header: &Header,
-) -> Result<[NameIndex; 5], CreateError> {
-    // Beside the index of the archive's own names, which is in use at the same time.
-    let index_bytes = options.index_bytes / 4;
-    let mut names = Stream::ALL.map(|stream| {
-        let share = match stream {
-            Stream::Content => index_bytes,
-            _ => index_bytes / 32,
-        };
-        NameIndex::new(share, &options.temporary)
-    });
+) -> Result<(), CreateError> {
     for path in &options.earlier {
         let unread = |error| CreateError::Earlier {
             path: path.clone(),
@@ -38,12 +29,12 @@ pub(super) fn names(
         for stream in Stream::ALL {
             for row in 0..archive.root().stream(stream).chunks.rows().len() {
                 for name in archive.chunk_names(stream, row).map_err(unread)? {
-                    names[stream.index()].find_or_insert(&name.0)?;
+                    makers[stream.index()].keep_apart(name);
                 }
             }
         }
     }
-    Ok(names)
+    Ok(())
 }
 
 fn open(path: &Path) -> Result<Archive<FileSource>, ReadError> {

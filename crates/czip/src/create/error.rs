@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use thiserror::Error;
 
 use super::SealError;
-use crate::{archive::ReadError, index::IndexError};
+use crate::archive::ReadError;
 
 /// Why an archive could not be made.
 #[derive(Debug, Error)]
@@ -41,9 +41,6 @@ pub enum CreateError {
     /// It cannot be encrypted.
     #[error("the archive cannot be encrypted: {0}")]
     Seal(#[from] SealError),
-    /// Names do not find room.
-    #[error("the index of chunk names failed: {0}")]
-    Index(#[from] IndexError),
     /// Two arguments have the same name.
     #[error(
         "two of the files and folders given are called {name}; rename one, or give the folder that holds both"

@@ -9,7 +9,10 @@ use std::{
 };
 
 use refrain_codec::{
-    chunk::hash::{ChunkHash, ChunkHasher},
+    chunk::{
+        hash::{ChunkHash, ChunkHasher},
+        recent::RecentChunks,
+    },
     simd::Backend,
 };
 
@@ -28,11 +31,13 @@ use crate::{
         ChunkName, Stream,
         part::{self, ChunkPlace, PartKind, encode_lengths, encode_names, ends_part},
     },
-    index::{NameIndex, Numbered},
 };
 
 /// Bytes that are cut but not yet named: many chunks are hashed at once much faster than one by one.
 const UNNAMED_BYTES_MAX: usize = 1 << 20;
+
+/// In the place of a number: an earlier archive has the chunk, and this one does not yet.
+const EARLIER: u64 = u64::MAX;
 
 /// The lists of a stream, as parts.
 pub(super) struct StreamParts {
@@ -51,7 +56,8 @@ pub(super) struct StreamMaker {
     /// Where chunks in them end.
     ends: Vec<u64>,
     hashes: Vec<ChunkHash>,
-    index: NameIndex,
+    /// The numbers of chunks, by name.
+    numbers: RecentChunks<u64>,
     rows: Rows,
     references: References,
     packer: Packer,
@@ -59,8 +65,6 @@ pub(super) struct StreamMaker {
     written: VecDeque<(u64, i64)>,
     /// Of the chunk that was named last.
     cohort: Cohort,
-    /// Names of chunks that earlier archives have.
-    earlier: Option<NameIndex>,
     is_shared: bool,
     seal: Option<Arc<Seal>>,
     /// Chunks in the part of names to come.
@@ -74,7 +78,7 @@ impl StreamMaker {
     pub(super) fn new(
         stream: Stream,
         chunker: Chunker,
-        index: NameIndex,
+        index_bytes: usize,
         packer: Packer,
         is_shared: bool,
         folder: &Path,
@@ -88,7 +92,7 @@ impl StreamMaker {
             unnamed_start: 0,
             ends: Vec::new(),
             hashes: Vec::new(),
-            index,
+            numbers: RecentChunks::within(index_bytes),
             rows: Rows::new(),
             references: References::new(PartSpool::new(
                 PartKind::References,
@@ -99,7 +103,6 @@ impl StreamMaker {
             packer,
             written: VecDeque::new(),
             cohort: Cohort::default(),
-            earlier: None,
             is_shared,
             seal: seal.cloned(),
             part_chunks: 0,
@@ -109,9 +112,17 @@ impl StreamMaker {
         }
     }
 
-    /// Chunks with these names are kept apart from others.
-    pub(super) fn keep_apart(&mut self, earlier: NameIndex) {
-        self.earlier = Some(earlier);
+    /// An earlier archive has a chunk of this name: it is kept apart from others.
+    pub(super) fn keep_apart(&mut self, name: ChunkName) {
+        let hash = ChunkHash(name.0);
+        if self.numbers.find(&hash).is_none() {
+            self.numbers.insert(&hash, EARLIER);
+        }
+    }
+
+    /// Names that found no room, as often as one was forgotten.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.numbers.forgotten()
     }
 
     pub(super) fn chunks(&self) -> u64 {
@@ -220,9 +231,17 @@ impl StreamMaker {
         let bytes = chunk.len() as u32;
         self.bytes += u64::from(bytes);
         self.reference_count += 1;
-        let number = match self.index.find_or_insert(&name.0)? {
-            Numbered::Known(number) => return Ok(self.references.push(number, bytes)?),
-            Numbered::New(number) => number,
+        let (hash, number) = (ChunkHash(name.0), self.rows.len());
+        self.cohort.is_earlier = match self.numbers.find(&hash) {
+            Some(earlier) if *earlier == EARLIER => {
+                *earlier = number;
+                true
+            }
+            Some(&mut known) => return Ok(self.references.push(known, bytes)?),
+            None => {
+                self.numbers.insert(&hash, number);
+                false
+            }
         };
         self.rows.push(name, bytes, &self.folder)?;
         self.references.push(number, bytes)?;
@@ -231,9 +250,6 @@ impl StreamMaker {
         let ends_part = ends_part(name, number, self.part_chunks);
         if ends_part {
             self.part_chunks = 0;
-        }
-        if let Some(earlier) = &mut self.earlier {
-            self.cohort.is_earlier = earlier.find(&name.0)?.is_some();
         }
         if let Some(pack) = self.packer.push(number, chunk, self.cohort) {
             self.frame(pack, self.is_shared && ends_part, frames)?;

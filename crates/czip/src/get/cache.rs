@@ -72,7 +72,7 @@ struct Segment {
 }
 
 impl Cache {
-    /// Opens the cache; names that `index_bytes` are too few for go to files in `temporary`.
+    /// Opens the cache; names that `index_bytes` are too few for are forgotten. Places go to files in `temporary`.
     pub(super) fn open(
         options: &CacheOptions,
         (index_bytes, temporary): (usize, &Path),

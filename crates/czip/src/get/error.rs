@@ -8,7 +8,6 @@ use crate::{
     archive::ReadError,
     crypt::UnwrapError,
     format::{FormatError, Stream},
-    index::IndexError,
     remote::RemoteError,
 };
 
@@ -112,9 +111,6 @@ pub enum GetError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// Names do not find room.
-    #[error("the index of chunk names failed: {0}")]
-    Index(#[from] IndexError),
     /// It was told to stop.
     #[error("interrupted: the same command goes on from here")]
     Interrupted,

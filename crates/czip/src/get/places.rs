@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
+use refrain_codec::chunk::{hash::ChunkHash, recent::RecentChunks};
+
 use super::{GetError, records::Records};
-use crate::{
-    format::ChunkName,
-    index::{NameIndex, Numbered},
-};
+use crate::format::ChunkName;
 
 /// Where a chunk is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,17 +36,19 @@ impl Place {
     }
 }
 
-/// Names and places. Names have numbers, in the order in which they came first.
+/// Names and places. Names have numbers, in the order in which they came first. One that was forgotten has
+/// another number when it comes again.
 pub(super) struct Places {
-    index: NameIndex,
+    numbers: RecentChunks<u64>,
     places: Records<{ Place::BYTES }>,
 }
 
 impl Places {
-    /// None yet; beyond `index_bytes` names go to files in `folder`.
+    /// None yet. Beyond `index_bytes` the names that were not seen for longest are forgotten; places go to
+    /// a file in `folder`.
     pub(super) fn new(index_bytes: usize, folder: &Path) -> Self {
         Self {
-            index: NameIndex::new(index_bytes, folder),
+            numbers: RecentChunks::within(index_bytes),
             places: Records::new(folder),
         }
     }
@@ -56,26 +57,29 @@ impl Places {
         self.places.len()
     }
 
-    /// The number of a name. It is at `place` if it is new.
-    pub(super) fn add(&mut self, name: ChunkName, place: Place) -> Result<Numbered, GetError> {
-        let numbered = self.index.find_or_insert(&name.0)?;
-        if let Numbered::New(_) = numbered {
-            self.places.push(place.to_bytes())?;
+    /// The number that a name has already. If it has none, it has the next one from now on, and is at `place`.
+    pub(super) fn add(&mut self, name: ChunkName, place: Place) -> Result<Option<u64>, GetError> {
+        let hash = ChunkHash(name.0);
+        if let Some(&mut number) = self.numbers.find(&hash) {
+            return Ok(Some(number));
         }
-        Ok(numbered)
+        let number = self.places.len();
+        self.numbers.insert(&hash, number);
+        self.places.push(place.to_bytes())?;
+        Ok(None)
     }
 
     /// A name is at `place` now, wherever it was.
     pub(super) fn put(&mut self, name: ChunkName, place: Place) -> Result<(), GetError> {
         match self.add(name, place)? {
-            Numbered::New(_) => Ok(()),
-            Numbered::Known(number) => Ok(self.places.set(number, place.to_bytes())?),
+            None => Ok(()),
+            Some(number) => Ok(self.places.set(number, place.to_bytes())?),
         }
     }
 
     pub(super) fn find(&mut self, name: ChunkName) -> Result<Option<(u64, Place)>, GetError> {
-        match self.index.find(&name.0)? {
-            Some(number) => Ok(Some((number, self.place(number)?))),
+        match self.numbers.find(&ChunkHash(name.0)) {
+            Some(&mut number) => Ok(Some((number, self.place(number)?))),
             None => Ok(None),
         }
     }

@@ -86,7 +86,7 @@ pub(super) struct Seeds {
 
 impl Seeds {
     /// Reads `paths` and names their chunks as those of the archive with `header` are, by `naming`. `index_bytes`
-    /// bounds the names in memory, those beyond are in `folder`; `go_on` is told how many bytes were
+    /// bounds the names that are remembered, files of their places are in `folder`; `go_on` is told how many bytes were
     /// read, `unread` what could not be.
     pub(super) fn name(
         paths: &[PathBuf],

@@ -68,7 +68,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// None yet; what memory is too small for goes to files in a folder.
+    /// None yet; places that memory is too small for go to files in a folder.
     pub(super) fn new((index_bytes, folder): (usize, &Path)) -> Self {
         Self {
             archives: Vec::new(),

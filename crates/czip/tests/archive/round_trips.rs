@@ -20,19 +20,24 @@ fn any_options() -> impl Strategy<Value = CreateOptions> {
         any::<bool>(),
         any::<bool>(),
         1_usize..4,
+        // Some of them for a few names only.
+        select(vec![0, 4 << 10, 32 << 10, 256 << 20]),
     )
         .prop_map(
-            |(is_shared, compression, frame_bytes, has_bases, is_woven, threads)| CreateOptions {
-                profile: match is_shared {
-                    true => Profile::Shared,
-                    false => Profile::Small,
-                },
-                compression: compression.parse().expect("one that there is"),
-                frame_bytes,
-                has_bases,
-                is_woven,
-                threads,
-                ..options()
+            |(is_shared, compression, frame_bytes, has_bases, is_woven, threads, index_bytes)| {
+                CreateOptions {
+                    profile: match is_shared {
+                        true => Profile::Shared,
+                        false => Profile::Small,
+                    },
+                    compression: compression.parse().expect("one that there is"),
+                    frame_bytes,
+                    has_bases,
+                    is_woven,
+                    threads,
+                    index_bytes,
+                    ..options()
+                }
             },
         )
 }
@@ -280,15 +285,28 @@ fn the_root_is_in_front_if_it_was_known_how_much_would_come() {
 }
 
 #[test]
-fn the_index_of_names_may_be_far_smaller_than_the_names() {
-    let release = noise(3, 24 << 20);
+fn names_that_are_forgotten_cost_bytes_and_no_names_within_the_bound_are() {
+    let release = noise(3, 4 << 20);
     let content = [&release[..], &release].concat();
-    let options = CreateOptions {
-        chunking: Chunking::default().at_most(1 << 10),
-        index_bytes: 16 << 10,
-        ..options()
+    let archive = |index_bytes| {
+        let options = CreateOptions {
+            chunking: Chunking::default().at_most(1 << 10),
+            index_bytes,
+            // Chunks that are stored again are similar to themselves.
+            has_bases: false,
+            ..options()
+        };
+        let archive = archive_of(&content, &options);
+        assert_eq!(archive, archive_of(&content, &options));
+        assert_eq!(
+            read_all(&open(archive.clone())).expect("sound"),
+            content,
+            "{index_bytes}"
+        );
+        archive
     };
-    let archive = archive_of(&content, &options);
-    assert!(archive.len() < release.len() * 11 / 10, "{}", archive.len());
-    assert_eq!(read_all(&open(archive)).expect("sound"), content);
+    let remembered = archive(1 << 20);
+    assert_eq!(remembered, archive(256 << 20));
+    assert!(remembered.len() < release.len() * 11 / 10);
+    assert!(archive(16 << 10).len() > content.len());
 }

@@ -8,18 +8,19 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    Setup, by_name::ByName, cdn::Cdn, options::Options, serving::Servings, sizes::Sizes,
-    speed::Speeds, targets::Target, transfer::Transfers,
+    Setup, by_name::ByName, cdn::Cdn, forgetting::Forgetting, options::Options, serving::Servings,
+    sizes::Sizes, speed::Speeds, targets::Target, transfer::Transfers,
 };
 
 /// All chapters, in the order of the page. A new one is added here and nowhere else.
-pub const ALL: [Chapter; 7] = [
+pub const ALL: [Chapter; 8] = [
     Chapter::of::<Sizes>(),
     Chapter::of::<Options>(),
     Chapter::of::<Transfers>(),
     Chapter::of::<ByName>(),
     Chapter::of::<Cdn>(),
     Chapter::of::<Speeds>(),
+    Chapter::of::<Forgetting>(),
     Chapter::of::<Servings>(),
 ];
 

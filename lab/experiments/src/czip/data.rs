@@ -117,6 +117,11 @@ impl Data {
         &self.folder
     }
 
+    /// Where stored data is.
+    pub fn shared(&self) -> &Path {
+        &self.shared
+    }
+
     /// The set's files, made where they are missing.
     pub fn files(&self, set: DataSet) -> anyhow::Result<Vec<PathBuf>> {
         let recipe = set.recipe();

@@ -18,7 +18,6 @@ use crate::{
     archive,
     chunker::{Chunker, Chunking},
     format::{ChunkName, Stream},
-    index::Numbered,
 };
 
 /// Bytes that are cut but not yet named: many chunks are hashed at once much faster than one by one.
@@ -103,11 +102,11 @@ impl NamedStream {
                 of: unit,
             };
             let is_new_in_unit = match self.places.add(name, place)? {
-                Numbered::New(_) => {
+                None => {
                     self.targets.push(Target::none(name))?;
                     true
                 }
-                Numbered::Known(number) => {
+                Some(number) => {
                     let place = self.places.place(number)?;
                     let is_new = place.of != unit;
                     if is_new {
