@@ -66,7 +66,7 @@ enum Command {
     Near(run::NearArguments),
     /// Show a running gateway: its peers, flows and savings
     Status(status::StatusArguments),
-    /// Look after a near end's chunk store: add files to its history, show, verify, compact it
+    /// Manage a near end's chunk store: add files to its history, show it, verify it
     Store(store::StoreArguments),
     /// Archives that share chunks: make, extract, read and check them
     Czip(czip::CzipArguments),

@@ -1,7 +1,7 @@
 //! `refrain store`: looks after the chunk store of a near gateway.
 //!
-//! What only reads, `stat` and `verify`, works beside a gateway that has the store open; what
-//! writes, `add` and `compact`, needs it for itself, and says which process has it.
+//! `stat` and `verify` only read, and work while a gateway has the store open. `add` writes, needs the
+//! store for itself, and reports which process has it.
 
 mod print;
 
@@ -19,7 +19,7 @@ use refrain_codec::{
 use refrain_gateway::{config::Mismatch, units::ByteSize};
 use refrain_store::{
     AddOptions, ChunkSource, Chunking, DiskStore, ReadOnlyStore, Realm, RealmStat, StoreConfig,
-    StoreStat, VerifyReport,
+    StoreStat,
 };
 use serde::Serialize;
 
@@ -47,9 +47,6 @@ enum StoreCommand {
     Stat(StoreOptions),
     /// Read and check all that a store holds; the exit code is 1 if something is damaged
     Verify(StoreOptions),
-    /// Read and check all that a store holds, drop what is damaged, give back the room of what is
-    /// dead, from an eighth of a segment on, and join small segments
-    Compact(StoreOptions),
 }
 
 #[derive(clap::Args)]
@@ -133,7 +130,6 @@ pub fn run(arguments: &StoreArguments) -> anyhow::Result<()> {
             options.print(&stat, |out| print::stat(&stat, out))
         }
         StoreCommand::Verify(options) => verify(options),
-        StoreCommand::Compact(options) => compact(options),
     }
 }
 
@@ -150,13 +146,6 @@ impl StoreOptions {
             false => table(&mut out)?,
         }
         Ok(())
-    }
-
-    /// The store, for this process alone.
-    fn open(&self) -> anyhow::Result<DiskStore> {
-        let config = StoreConfig::of(&self.store)?;
-        let config = config.with_context(|| format!("{} holds no store", self.store.display()))?;
-        Ok(DiskStore::open(&self.store, config)?)
     }
 }
 
@@ -249,12 +238,6 @@ fn other_realms(stat: &StoreStat, realm: &str) -> Option<String> {
     Some(names.collect::<Vec<_>>().join(", "))
 }
 
-fn tell_unreadable(report: &VerifyReport) {
-    for error in &report.told {
-        tell(error);
-    }
-}
-
 fn verify(options: &StoreOptions) -> anyhow::Result<()> {
     let mut store = ReadOnlyStore::inspect(&options.store)?;
     let bar = bar("{bar:30} {pos} of {len} chunks");
@@ -263,36 +246,18 @@ fn verify(options: &StoreOptions) -> anyhow::Result<()> {
         bar.set_position(progress.chunks);
     });
     bar.finish_and_clear();
-    tell_unreadable(&report);
+    for error in &report.told {
+        tell(error);
+    }
     options.print(&report, |out| print::verified(&report, out))?;
     if !report.is_whole() {
         bail!(
-            "the store {} is damaged: what is damaged is never delivered; `refrain store compact` \
-             drops it",
+            "the store {} is damaged: damaged data is never delivered, and is deleted with its \
+             segment; `refrain store add` replaces damaged lists of added files",
             options.store.display()
         );
     }
     Ok(())
-}
-
-fn compact(options: &StoreOptions) -> anyhow::Result<()> {
-    let mut store = options.open()?;
-    let checking = bar("{bar:30} {pos} of {len} chunks checked");
-    let verified = store.verify(&mut |progress| {
-        checking.set_length(progress.chunks_total);
-        checking.set_position(progress.chunks);
-    });
-    checking.finish_and_clear();
-    tell_unreadable(&verified);
-    let bar = bar("{bar:30} {pos} of {len} segments");
-    let report = store.compact(&mut |done, total| {
-        bar.set_length(total.into());
-        bar.set_position(done.into());
-    });
-    bar.finish_and_clear();
-    let report = report?;
-    store.close()?;
-    options.print(&report, |out| print::compacted(&report, out))
 }
 
 fn parse_folder(path: &str) -> Result<PathBuf, Mismatch> {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use refrain_store::{AddReport, CompactReport, StoreStat, VerifyReport};
+use refrain_store::{AddReport, StoreStat, VerifyReport};
 
 use crate::table::{bytes, lines, percent, printable};
 
@@ -74,6 +74,7 @@ pub fn added(report: &AddReport, out: &mut dyn Write) -> io::Result<()> {
     ];
     for (name, count) in [
         ("changed or gone", report.dropped_files),
+        ("in damaged lists", report.damaged_files),
         ("empty", report.empty_files),
         ("symbolic links", report.symlinks),
         ("special files", report.special_files),
@@ -104,35 +105,4 @@ pub fn verified(report: &VerifyReport, out: &mut dyn Write) -> io::Result<()> {
         ],
         out,
     )
-}
-
-pub fn compacted(report: &CompactReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut all = vec![
-        ("freed", bytes(report.freed_bytes)),
-        (
-            "moved",
-            format!(
-                "{} chunks, {}, of {} segments",
-                report.moved_chunks,
-                bytes(report.moved_bytes),
-                report.segments
-            ),
-        ),
-        (
-            "dropped",
-            format!("{} damaged chunks", report.damaged_chunks),
-        ),
-    ];
-    if report.dropped_files > 0 {
-        let what = format!(
-            "{}: what was known of them was damaged",
-            report.dropped_files
-        );
-        all.push(("files to add again", what));
-    }
-    if report.left_segments > 0 {
-        let why = format!("{} segments, for want of room", report.left_segments);
-        all.push(("left as they are", why));
-    }
-    lines(&all, out)
 }

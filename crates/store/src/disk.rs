@@ -13,10 +13,8 @@
 //! | keeping within the bound | [`evict`] |
 //! | what a lower bound will cost | [`lowered`] |
 //! | files of others as history | [`add`] |
-//! | giving back the room of what is dead | [`compact`] |
 
 mod add;
-mod compact;
 mod evict;
 mod head;
 mod lock;
@@ -42,10 +40,8 @@ use crate::{
     key::IndexKey,
     layout::{CHUNK_BYTES_MAX, index_file::Record},
     names,
-    verify::{self, VerifyProgress, VerifyReport},
 };
 pub use add::{AddOptions, AddProgress, AddReport};
-pub use compact::CompactReport;
 use head::Head;
 use lock::Lock;
 pub use lowered::Lowered;
@@ -142,9 +138,6 @@ pub struct DiskStore {
     counted: Counted,
     /// Whether the disk stayed full after history had gone for it: no more goes, then.
     gave_way_in_vain: bool,
-    /// Whether nothing gives way to a full disk: while compacting, and once that has failed, until
-    /// something new comes.
-    keeps_all: bool,
     lock: Option<Lock>,
 }
 
@@ -280,19 +273,6 @@ impl DiskStore {
         names::add(&*self.history.folder, name)
     }
 
-    /// Reads and checks all that there is; `progress` learns how far it is. What is damaged, or
-    /// cannot be read, is found no more, and [`compact`](Self::compact) drops it.
-    pub fn verify(&mut self, progress: &mut dyn FnMut(&VerifyProgress)) -> VerifyReport {
-        let report = verify::verify(&self.history, progress);
-        for &key in &report.damaged_keys {
-            self.history.forget(key);
-        }
-        for &number in &report.damaged_segments {
-            self.history.segment_mut(number).is_damaged = true;
-        }
-        report
-    }
-
     fn settle(&mut self) -> Result<(), StoreError> {
         self.sync()?;
         self.head.write_mark(&self.history)
@@ -329,7 +309,7 @@ impl DiskStore {
             error.is_some_and(StoreError::is_full_disk)
         };
         let mut done = attempt(self);
-        if is_full(&done) && !self.keeps_all && !self.gave_way_in_vain && self.give_way()? {
+        if is_full(&done) && !self.gave_way_in_vain && self.give_way()? {
             done = attempt(self);
             self.gave_way_in_vain = is_full(&done);
         }
@@ -438,7 +418,6 @@ impl ChunkStore for DiskStore {
         digest: &ChunkDigest,
         bytes: &[u8],
     ) -> Result<Appended, StoreError> {
-        self.keeps_all = false;
         let appended = self.giving_way(|store| store.try_append(recipe, digest, bytes));
         if matches!(appended, Ok(Appended::Stored)) {
             self.gave_way_in_vain = false;

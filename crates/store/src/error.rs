@@ -125,20 +125,6 @@ pub enum StoreError {
         /// The bound.
         size_bytes: u64,
     },
-    /// Too little room on the disk to copy what lives in a segment before its own is given back.
-    #[error(
-        "compacting the store {} needs {needed_bytes} bytes of room on its disk, which has \
-         {free_bytes} free: make room there, and compact again; nothing of it is lost",
-        path.display()
-    )]
-    NoRoomToCompact {
-        /// The store.
-        path: PathBuf,
-        /// What is needed at once.
-        needed_bytes: u64,
-        /// What is free.
-        free_bytes: u64,
-    },
     /// All segment numbers were used: tens of terabytes were written.
     #[error("the store has no more segment numbers: move it away to start afresh")]
     WornOut,
@@ -152,12 +138,8 @@ impl StoreError {
             let error = Errno::from_io_error(source);
             matches!(error, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
         };
-        matches!(self, Self::Io { source, .. } if !passes(source)) && !self.is_forbidden()
-    }
-
-    /// Whether the system does not let this user read it.
-    pub(crate) fn is_forbidden(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+        let is_forbidden = |source: &io::Error| source.kind() == io::ErrorKind::PermissionDenied;
+        matches!(self, Self::Io { source, .. } if !passes(source) && !is_forbidden(source))
     }
 
     /// Whether the disk has no room left.

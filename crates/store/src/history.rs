@@ -329,30 +329,6 @@ impl History {
         }
     }
 
-    /// The realms that a segment declares, as records.
-    pub(crate) fn declared(&self, number: u32) -> Vec<Record> {
-        let slots = self.segment(number).realms.iter().enumerate();
-        let declared = slots.filter(|&(_, &realm)| realm != NO_REALM);
-        declared
-            .map(|(slot, &realm)| Record::Realm {
-                realm: self.realms.realm(realm),
-                slot: slot as u8,
-            })
-            .collect()
-    }
-
-    /// A segment has these records now, and no chunks.
-    pub(crate) fn empty_segment(&mut self, number: u32, realms: &[Record]) {
-        let segment = self.segment_mut(number);
-        segment.block_starts.clear();
-        segment.records = 0;
-        segment.chunk_bytes = 0;
-        segment.chunks_by_slot.fill(0);
-        for record in realms {
-            self.push_record(number, record);
-        }
-    }
-
     /// The piece `to` continues the piece `from`. Links lead onward only, so none goes in a ring.
     pub(crate) fn link(&mut self, from: PieceId, to: PieceId) {
         let onward = to.0.checked_sub(from.0).and_then(|n| u16::try_from(n).ok());

@@ -59,9 +59,7 @@ pub use chunk_store::{
     Appended, Chain, ChunkSource, ChunkStore, OpeningKey, Place, Places, Realm, RecipeId,
     StoredChunk,
 };
-pub use disk::{
-    AddOptions, AddProgress, AddReport, CompactReport, DiskStore, Lowered, Room, StoreConfig,
-};
+pub use disk::{AddOptions, AddProgress, AddReport, DiskStore, Lowered, Room, StoreConfig};
 pub use error::StoreError;
 pub use format::Chunking;
 pub use memory::MemoryStore;

@@ -1,6 +1,6 @@
 //! Verifying: everything that a store has is read and checked.
 
-use std::collections::BTreeSet;
+use std::mem;
 
 use serde::Serialize;
 
@@ -43,12 +43,6 @@ pub struct VerifyReport {
     pub damaged_metadata: u64,
     /// What the disk said of segments that it could not read; no more than a few.
     pub told: Vec<String>,
-    /// What is to be found no more.
-    #[serde(skip)]
-    pub(crate) damaged_keys: Vec<IndexKey>,
-    /// Segments of which something is damaged.
-    #[serde(skip)]
-    pub(crate) damaged_segments: BTreeSet<u32>,
 }
 
 impl VerifyReport {
@@ -84,9 +78,10 @@ fn verify_segment(
     progress: &mut dyn FnMut(&VerifyProgress),
 ) {
     let segment = history.segment(number);
-    let tell = |report: &mut VerifyReport, error: StoreError| {
-        // Of one segment more is the same again.
-        if report.damaged_segments.insert(number) && report.told.len() < TOLD_MAX {
+    let mut is_told = false;
+    let mut tell = |report: &mut VerifyReport, error: StoreError| {
+        // One error per segment: the others say the same.
+        if !mem::replace(&mut is_told, true) && report.told.len() < TOLD_MAX {
             report.told.push(error.to_string());
         }
     };
@@ -120,18 +115,10 @@ fn verify_segment(
             }
             Ok(None) if history.is_in_changed_file(at, found.offset) => {
                 report.changed_chunks += 1;
-                report.damaged_keys.push(key);
             }
-            Ok(None) => {
-                report.damaged_chunks += 1;
-                report.damaged_keys.push(key);
-                report.damaged_segments.insert(number);
-            }
+            Ok(None) => report.damaged_chunks += 1,
             Err(error) => {
                 report.damaged_chunks += 1;
-                if !error.is_forbidden() {
-                    report.damaged_keys.push(key);
-                }
                 tell(report, error);
             }
         }

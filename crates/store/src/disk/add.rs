@@ -2,7 +2,8 @@
 //!
 //! A folder enters; what it holds is cut and hashed, and only digests, lengths and the files'
 //! states are kept. Each file is a recipe. What was added before and is as it was is passed over;
-//! what changed or went is replaced: its segment is written anew without it.
+//! what changed or went is replaced: its segment is written anew without it. A damaged segment goes
+//! whole, and the files in it that are met are added again: no eviction takes these segments.
 //!
 //! A file that changes while it is read has another state than was noted, so nothing is ever taken
 //! from it, and the next call adds it again.
@@ -73,6 +74,9 @@ pub struct AddReport {
     pub unchanged_files: u64,
     /// Files that were added before and changed or went since.
     pub dropped_files: u64,
+    /// Files whose metadata was in damaged segments, which were removed. Those in this folder were
+    /// added again; others have to be.
+    pub damaged_files: u64,
     /// Files without a byte: there is nothing to know of them.
     pub empty_files: u64,
     /// Symbolic links, which are not followed.
@@ -144,7 +148,8 @@ impl DiskStore {
         })?;
         let store = self.history.folder.path().canonicalize().ok();
         let found = walk::files(&root, store.as_deref(), options, &mut report)?;
-        let mut known = self.known_files(realm)?;
+        let damaged = self.damaged_files(&mut report);
+        let mut known = self.known_files(realm, &damaged)?;
         let mut fresh = Vec::new();
         let mut dropped = BTreeSet::new();
         for (path, state) in found {
@@ -206,13 +211,27 @@ impl DiskStore {
             self.carry_over(&mut builder, segment, &dropped)?;
         }
         self.finish_files(&mut builder)?;
-        self.drop_files(stale)?;
+        self.drop_files(&stale | &damaged)?;
         self.history.sweep();
         Ok(report)
     }
 
+    /// The damaged segments of others' files.
+    fn damaged_files(&self, report: &mut AddReport) -> BTreeSet<u32> {
+        let mut damaged = BTreeSet::new();
+        for &number in self.of_files.segments.keys() {
+            let segment = self.history.segment(number);
+            if segment.is_damaged {
+                damaged.insert(number);
+                report.damaged_files +=
+                    segment.files.as_ref().map_or(0, |files| files.len() as u64);
+            }
+        }
+        damaged
+    }
+
     /// Removes segments of others' files. The index still finds what they had.
-    pub(super) fn drop_files(&mut self, numbers: BTreeSet<u32>) -> Result<(), StoreError> {
+    fn drop_files(&mut self, numbers: BTreeSet<u32>) -> Result<(), StoreError> {
         let highest = self.history.segments.keys().next_back();
         if highest.is_some_and(|highest| numbers.contains(highest)) {
             // Numbers are not used again.
@@ -226,10 +245,15 @@ impl DiskStore {
         Ok(())
     }
 
-    /// The files that are history of a realm.
-    fn known_files(&self, realm: Realm) -> Result<BTreeMap<PathBuf, Known>, StoreError> {
+    /// The files that are history of a realm, damaged segments aside.
+    fn known_files(
+        &self,
+        realm: Realm,
+        damaged: &BTreeSet<u32>,
+    ) -> Result<BTreeMap<PathBuf, Known>, StoreError> {
         let mut known: BTreeMap<PathBuf, Known> = BTreeMap::new();
-        for &number in self.of_files.segments.keys() {
+        let numbers = self.of_files.segments.keys();
+        for &number in numbers.filter(|number| !damaged.contains(number)) {
             self.history.for_each_part(number, |of, _, part| {
                 if of != realm {
                     return;
@@ -360,10 +384,7 @@ impl DiskStore {
             }
             builder.begin_part(part);
             for record in part.first_record..end {
-                let found = self.history.record(ChunkAt { segment, record })?;
-                // Behind the last part may lie those whose part is damaged.
-                let is_of_it = |offset: u64| offset - part.start < part.part_bytes;
-                let Some(found) = found.filter(|found| is_of_it(found.offset)) else {
+                let Some(found) = self.history.record(ChunkAt { segment, record })? else {
                     continue;
                 };
                 if builder.is_full() {

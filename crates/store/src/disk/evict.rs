@@ -58,9 +58,7 @@ impl DiskStore {
         {
             match self.evict(oldest, &mut copied_max) {
                 // It has to go, and nothing can be copied.
-                Err(error) if error.is_full_disk() && !self.keeps_all => {
-                    self.evict(oldest, &mut 0)?
-                }
+                Err(error) if error.is_full_disk() => self.evict(oldest, &mut 0)?,
                 evicted => evicted?,
             }
         }

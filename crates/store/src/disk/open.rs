@@ -73,14 +73,7 @@ impl DiskStore {
                 continue;
             }
             segment.shrink();
-            let mut size = sizes.get(&number).copied().unwrap_or_default();
-            if segment.chunk_bytes == 0 && size.chunks > 0 && !segment.is_damaged {
-                // It was compacted, and then came a crash.
-                let name = FileKind::Chunks.file_name(number);
-                let removed = history.folder.remove(&name);
-                removed.map_err(error_at(&*history.folder, "remove", &name))?;
-                size.chunks = 0;
-            }
+            let size = sizes.get(&number).copied().unwrap_or_default();
             match segment.files {
                 Some(_) => of_files.insert(number, size),
                 None => sealed.insert(number, size),
@@ -97,7 +90,6 @@ impl DiskStore {
             next_recipe: 0,
             counted: Counted::default(),
             gave_way_in_vain: false,
-            keeps_all: false,
             lock,
         };
         // The bound may be less than it was.

@@ -232,7 +232,7 @@ impl History {
                 at += 1;
                 continue;
             };
-            // Zeros are what compacting left of damaged pieces.
+            // Zeros are no damage: earlier versions wrote them over damaged pieces.
             if std::mem::take(&mut is_torn) {
                 self.note_damage(number);
             }

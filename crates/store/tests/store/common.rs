@@ -7,7 +7,8 @@ use refrain_codec::chunk::{
     stream::ChunkBounds,
 };
 use refrain_store::{
-    Appended, ChunkSource, ChunkStore, Chunking, DiskStore, OpeningKey, Place, Realm, StoreConfig,
+    Appended, ChunkSource, ChunkStore, Chunking, DiskStore, OpeningKey, Place, ReadOnlyStore,
+    Realm, StoreConfig, VerifyReport,
     folder::{Folder, MemoryFolder},
 };
 
@@ -65,6 +66,16 @@ pub fn open_any(
 ) -> Result<DiskStore, refrain_store::StoreError> {
     let folder: Arc<dyn Folder> = Arc::new(folder.clone());
     DiskStore::open_in(folder, config(segments))
+}
+
+/// What is written of the store, as another process reads it.
+pub fn reader(folder: &MemoryFolder) -> ReadOnlyStore {
+    let folder: Arc<dyn Folder> = Arc::new(folder.clone());
+    ReadOnlyStore::open_in(folder, chunking()).expect("it opens")
+}
+
+pub fn verify(folder: &MemoryFolder) -> VerifyReport {
+    reader(folder).verify(&mut |_| ())
 }
 
 /// A flow of these chunks, from its beginning to its end.

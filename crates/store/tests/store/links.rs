@@ -263,7 +263,6 @@ fn root_writes_to_no_file_that_may_be_anothers() {
 
         chown(&path, Some(OF_A_GATEWAY), Some(OF_A_GATEWAY)).expect("this is root");
         let mut store = DiskStore::open(&fixture.store, config(8)).expect("it opens");
-        store.compact(&mut |_, _| ()).expect("compacted");
         store
             .add_files(
                 &fixture.elsewhere,

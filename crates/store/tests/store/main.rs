@@ -2,17 +2,15 @@
 
 mod bound;
 mod common;
-mod compact;
 mod conformance;
 mod crash;
+mod damage;
 mod files;
 mod folder;
 mod format;
 mod hashes;
-mod interrupt;
 mod kill;
 mod links;
 mod model;
 mod read_only;
 mod unreadable;
-mod watched;
