@@ -7,7 +7,6 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 
 use clap::{Args, Command};
 use libfuzzer_sys::fuzz_target;
@@ -17,15 +16,16 @@ use refrain_gateway::options::{FarOptions, NearOptions, Role};
 use refrain_gateway::settings::{ConfigError, Settings};
 
 fuzz_target!(|text: &str| {
-    let ends = &*ENDS;
-    if parses(text, Role::Near) {
-        fs::write(&ends.file, text).expect("the folder is there");
-        check(ends.near.resolve().map(|config| config.common));
-    }
-    if parses(text, Role::Far) {
-        fs::write(&ends.file, text).expect("the folder is there");
-        check(ends.far.resolve().map(|config| config.common));
-    }
+    ENDS.with(|ends| {
+        if parses(text, Role::Near) {
+            fs::write(&ends.file, text).expect("the folder is there");
+            check(ends.near.resolve().map(|config| config.common));
+        }
+        if parses(text, Role::Far) {
+            fs::write(&ends.file, text).expect("the folder is there");
+            check(ends.far.resolve().map(|config| config.common));
+        }
+    });
 });
 
 fn parses(text: &str, role: Role) -> bool {
@@ -58,7 +58,9 @@ struct Ends {
     far: FarOptions,
 }
 
-static ENDS: LazyLock<Ends> = LazyLock::new(|| {
+thread_local! { static ENDS: Ends = ends(); }
+
+fn ends() -> Ends {
     let name = format!("configuration-{}", std::process::id());
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("target")
@@ -82,7 +84,7 @@ static ENDS: LazyLock<Ends> = LazyLock::new(|| {
         far: options(&flags),
         file,
     }
-});
+}
 
 fn options<O: Args>(flags: &[OsString]) -> O {
     let matches = O::augment_args(Command::new("refrain")).get_matches_from(flags);
