@@ -3,7 +3,7 @@
 //! A slow link gets all the effort, a saturated processor sheds it (EndRE, section 5.1,
 //! adapts p to the server's load; ours adapts zstd's level as well). The caller reports
 //! for each write how long the processor worked and how long the link kept it waiting; the
-//! balance of the two decides whether to climb or descend the [`LADDER`].
+//! balance of the two decides whether to climb or descend the ladder.
 //!
 //! What is shed too soon costs a few bytes, what is shed too late costs time: so a short press
 //! of the processor is enough to descend, and climbing takes a long one of the link.

@@ -148,7 +148,7 @@ impl Lane {
 
 impl Link {
     /// Begins a lane whose transport was just connected (near end). `None` when the link
-    /// may have no more lanes: when it had [`LANES_EVER_MAX`], begin a new link.
+    /// may have no more lanes: when it had `LANES_EVER_MAX`, begin a new link.
     pub fn dial_lane(&mut self, now: Moment) -> Option<LaneId> {
         let lane = LaneId(self.next_lane);
         if self.next_lane >= LANES_EVER_MAX
