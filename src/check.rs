@@ -8,8 +8,9 @@ use std::{
 
 use anyhow::bail;
 use refrain_gateway::{
+    arguments::CheckOptions,
     check::{self, CheckReport},
-    options::{CheckOptions, Role},
+    options::Role,
     status::Peer,
 };
 

@@ -12,9 +12,9 @@ use refrain_gateway::{
     config::{CommonConfig, FarConfig, HistoryOptions, NearConfig},
     history::History,
     keys::{PeerKeys, PublicKey},
-    listeners::Service,
     memory::MemoryBudget,
     options::OptionSpec,
+    service::Service,
 };
 
 use refrain_proto::{by_receiver::history::HistoryConfig, effort::EffortMode};

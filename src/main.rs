@@ -31,8 +31,9 @@ use std::{io, process::ExitCode};
 use clap::{Parser, Subcommand};
 use interrupt::Interrupted;
 use refrain_gateway::{
+    arguments::FarOptions,
     near::NotPaired,
-    options::{FarOptions, Role},
+    options::Role,
     settings::{ConfigError, environment::UnreadVariable},
 };
 use wrong::WrongArguments;

@@ -9,13 +9,14 @@ use std::{future::Future, sync::Arc, time::Duration};
 use anyhow::Context;
 use refrain_gateway::{
     admin,
+    arguments::{FarOptions, NearOptions},
     config::{AdminConfig, CommonConfig, HistoryOptions},
     far::Far,
     gateway::{Gateway, Tasks, drain},
     listeners,
     local_socket::{self, SocketFile},
     near::Near,
-    options::{FarOptions, NearOptions, Role},
+    options::Role,
     settings::ConfigError,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Command};
 use libfuzzer_sys::fuzz_target;
+use refrain_gateway::arguments::{FarOptions, NearOptions};
 use refrain_gateway::config::{CommonConfig, Timeouts};
 use refrain_gateway::keys::PrivateKey;
-use refrain_gateway::options::{FarOptions, NearOptions, Role};
+use refrain_gateway::options::Role;
 use refrain_gateway::settings::{ConfigError, Settings};
 
 fuzz_target!(|text: &str| {

@@ -31,7 +31,7 @@ mod history;
 mod listeners;
 mod mismatch;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::str::FromStr;
@@ -50,9 +50,9 @@ use tracing::level_filters::LevelFilter;
 
 use crate::access::Access;
 use crate::address;
+use crate::arguments::*;
 use crate::keys::{PeerKeys, PrivateKey, PublicKey};
 use crate::machine;
-use crate::memory::MEMORY_BYTES_MIN;
 use crate::options::*;
 use crate::pace;
 use crate::rules::{AllowRules, ExcludeRules};
@@ -62,6 +62,9 @@ use crate::units::{BitRate, ByteSize, TimeSpan};
 pub use admin::{AdminConfig, AdminToken};
 pub use history::HistoryOptions;
 pub use mismatch::Mismatch;
+
+/// The least that `--memory` may be: one link with the smallest caches and one lane.
+pub(crate) const MEMORY_BYTES_MIN: u64 = 40 << 20;
 
 /// Finds the peer that a forward names.
 type FindPeer<'a> = &'a dyn Fn(&str) -> Result<PublicKey, Mismatch>;
@@ -458,10 +461,6 @@ fn resolve_cache(settings: &Settings, memory: ByteSize) -> Result<ByteSize, Conf
         true => Err(settings.wrong(&CACHE, Mismatch::CacheAboveMemory(cache, memory))),
         false => Ok(ByteSize(memory.0 / 2)),
     }
-}
-
-pub(crate) fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
 }
 
 fn parse_rate(text: &str) -> Result<BitRate, BoxedError> {

@@ -27,8 +27,8 @@ use crate::{
     keys::{PublicKey, SharedPeerKeys},
     lane::{self, LaneEnd},
     last_error::LastError,
-    link::{LaneSignals, SharedLink},
-    listeners::{self, Acceptor, BoxFuture, Links, Listener, Listening, Service},
+    link::{Counted, LaneSignals, SharedLink, Totals},
+    listeners::{self, Acceptor, BoxFuture, Links, Listener, Listening},
     lookups::Lookups,
     memory::MemoryBudget,
     offered::{self, Targets},
@@ -36,8 +36,8 @@ use crate::{
     policy::{OwnAddresses, SharedPolicy},
     rate_limited_log::RateLimitedLog,
     refusal::Refusal,
+    service::Service,
     tls::{ServerTls, TlsError},
-    totals::{Counted, Totals},
     wire::LaneStream,
 };
 

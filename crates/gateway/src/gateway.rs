@@ -15,9 +15,8 @@ use crate::{
     history::{HistoryError, HistoryReport},
     keys::PublicKey,
     last_error::LastError,
-    link::SharedLink,
+    link::{Counted, SharedLink},
     listeners::BindError,
-    totals::Counted,
 };
 
 /// Why a gateway does not start.

@@ -37,6 +37,9 @@ const HEAD_KIB_MAX: usize = 64;
 /// The greatest length of a head, in bytes.
 pub const HEAD_BYTES_MAX: usize = HEAD_KIB_MAX << 10;
 
+/// The one protocol that an upgrade may lead to.
+const WEBSOCKET: &str = "websocket";
+
 /// The answer to CONNECT once the flow is open.
 pub const TUNNEL_OPEN: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 

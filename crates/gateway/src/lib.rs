@@ -6,6 +6,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod arguments;
 pub mod options;
 pub mod settings;
 pub mod text_file;
@@ -22,9 +23,11 @@ pub mod rules;
 pub mod target;
 
 mod descriptors;
+mod door;
 pub mod http_proxy;
 pub mod listeners;
 mod refusal;
+pub mod service;
 pub mod socks5;
 
 mod crumbs;
@@ -44,7 +47,6 @@ pub mod history;
 mod last_error;
 pub mod near;
 mod rate_limited_log;
-mod totals;
 
 pub mod admin;
 pub mod check;

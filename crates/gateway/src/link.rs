@@ -3,6 +3,8 @@
 //! [`SharedLink::with`] is the only way in: it locks the engine, calls it with the present
 //! moment, and turns the events that come out into wake-ups. No task sleeps with the lock.
 
+mod totals;
+
 use std::{
     collections::HashMap,
     sync::{
@@ -28,9 +30,9 @@ use crate::{
     keys::{PublicKey, SharedPeerKeys},
     memory::Reservation,
     refusal::Refusal,
-    totals::{Counted, Totals},
     wire::WireCounts,
 };
+pub use totals::{Counted, Totals};
 
 /// So many flows may be closing at once, however few may be open.
 const CLOSING_MIN: usize = 64;

@@ -26,13 +26,14 @@ use tokio::{
 };
 
 use crate::{
-    access::{Door, Visitor},
     descriptors::{Descriptors, FlowDescriptor, UNPROVEN_CLIENTS_MAX},
+    door::{Door, Visitor},
     flow::FlowHandle,
     link::{SharedLink, Standing},
     policy::SharedPolicy,
     rate_limited_log::RateLimitedLog,
     refusal::Refusal,
+    service::Service,
     target::Target,
 };
 
@@ -54,33 +55,6 @@ pub trait Links: Send + Sync + 'static {
 
 /// A future that a trait object returns.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// What a listener speaks with its clients.
-#[derive(Debug, Clone)]
-pub enum Service {
-    /// Every connection goes to one target.
-    Forward(Target),
-    /// SOCKS5.
-    Socks5,
-    /// An HTTP proxy.
-    HttpProxy,
-}
-
-impl Service {
-    /// Its name in the log.
-    pub(crate) fn kind(&self) -> &'static str {
-        match self {
-            Service::Forward(_) => "forward",
-            Service::Socks5 => "socks5",
-            Service::HttpProxy => "http proxy",
-        }
-    }
-
-    /// Whether its clients name the target, and can be asked for a password.
-    pub(crate) fn is_proxy(&self) -> bool {
-        matches!(self, Service::Socks5 | Service::HttpProxy)
-    }
-}
 
 /// An address that a gateway listens on, and the purpose of it.
 #[derive(Debug, Clone)]

@@ -9,12 +9,12 @@ use clap::{Args, Command, FromArgMatches};
 use tokio::runtime::Runtime;
 
 use crate::{
+    arguments::{FarOptions, NearOptions},
     config::FarConfig,
     far::Far,
     gateway::{StartError, Tasks},
     keys::{KeyError, PrivateKey},
     near::Near,
-    options::{FarOptions, NearOptions},
     settings::ConfigError,
 };
 

@@ -28,7 +28,7 @@ use refrain_proto::{
     planted::Bug,
 };
 
-use crate::config::CommonConfig;
+use crate::config::{CommonConfig, MEMORY_BYTES_MIN};
 use crate::keys::PublicKey;
 
 /// What a flow takes before it has any share of the pools: what its opener may send at
@@ -37,9 +37,6 @@ const FLOW_BYTES: u64 = CREDIT_BYTES_INITIAL + (12 << 10);
 
 /// Buffers grow by doubling, so they may hold twice what is in them.
 const BUFFER_GROWTH: u64 = 2;
-
-/// The least that `--memory` may be: one link with the smallest caches and one lane.
-pub const MEMORY_BYTES_MIN: u64 = 40 << 20;
 
 /// What `--memory` has left.
 #[derive(Debug, Clone)]

@@ -8,8 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use refrain_gateway::arguments::{FarOptions, NearOptions};
 use refrain_gateway::keys::PrivateKey;
-use refrain_gateway::options::{DefaultValue, FarOptions, NearOptions, OPTIONS, OptionSpec, Role};
+use refrain_gateway::options::{DefaultValue, OPTIONS, OptionSpec, Role};
 use tempfile::TempDir;
 
 const BEGIN: &str = "<!-- options: begin -->\n";

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::{BoxedError, CommonConfig, Mismatch, NearConfig};
 use crate::access::{Access, Users, parse_client};
-use crate::listeners::Service;
 use crate::options::{CLIENTS, FORWARD, HTTP_PROXY, OPEN_TO_ALL, OptionSpec, PROXY_AUTH, SOCKS5};
+use crate::service::Service;
 use crate::settings::{ConfigError, Settings};
 
 /// A listener for applications, with the option that names it.

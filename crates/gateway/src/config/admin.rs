@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::{BoxedError, Mismatch, is_loopback};
+use super::{BoxedError, Mismatch};
+use crate::address::is_loopback;
 use crate::keys::read_secret_file;
 use crate::options::{ADMIN, ADMIN_HOST, ADMIN_TOKEN, ADMIN_TOKEN_FILE};
 use crate::settings::{ConfigError, Settings};

@@ -8,7 +8,8 @@ use refrain_codec::simd::InstructionSet;
 use tempfile::TempDir;
 
 use super::*;
-use crate::options::{CheckOptions, FarOptions, NearOptions, Role, STORE};
+use crate::arguments::{CheckOptions, FarOptions, NearOptions};
+use crate::options::{Role, STORE};
 
 #[derive(Parser)]
 enum Program {
@@ -807,8 +808,8 @@ proptest! {
     ) {
         let find = |_: &str| Ok(PublicKey([0; 32]));
         let address = |is_v6: bool| match is_v6 {
-            true => IpAddr::from(v6),
-            false => IpAddr::from(v4),
+            true => std::net::IpAddr::from(v6),
+            false => std::net::IpAddr::from(v4),
         };
         let listen = SocketAddr::new(address(form & 1 != 0), port);
         let target = match form & 2 != 0 {

@@ -6,9 +6,7 @@
 
 use httparse::{Header, Response};
 
-use super::{
-    Body, HEAD_BYTES_MAX, HEAD_KIB_MAX, end_of_head, fields, request::WEBSOCKET, response,
-};
+use super::{Body, HEAD_BYTES_MAX, HEAD_KIB_MAX, WEBSOCKET, end_of_head, fields, response};
 
 /// What of a request its answer depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,9 @@
 
 use httparse::{Header, Status};
 
-use super::{AnswerTerms, Body, Exchange, HEAD_BYTES_MAX, HEAD_KIB_MAX, fields, response};
+use super::{
+    AnswerTerms, Body, Exchange, HEAD_BYTES_MAX, HEAD_KIB_MAX, WEBSOCKET, fields, response,
+};
 use crate::target::Target;
 
 /// A request to a proxy.
@@ -106,9 +108,6 @@ impl HttpProxyError {
         response(status, &self.to_string())
     }
 }
-
-/// The one protocol that an upgrade may lead to.
-pub const WEBSOCKET: &str = "websocket";
 
 const MAX_FORWARDS: &str = "Max-Forwards";
 

@@ -13,7 +13,8 @@ use refrain_proto::{
     targets::TargetCounts,
 };
 
-use crate::{keys::PublicKey, link::SharedLink};
+use super::SharedLink;
+use crate::keys::PublicKey;
 
 /// What links counted, by their peers, and what they carried by target and class.
 pub type Counted = (BTreeMap<PublicKey, LinkCounters>, TargetCounts);
