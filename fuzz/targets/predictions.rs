@@ -16,15 +16,13 @@ use refrain_codec::{
 };
 use refrain_proto::{
     Event, FlowId, LaneId, Link, LinkConfig, Mode, Moment, Role,
-    by_receiver::{
-        history::{
-            Found, FoundChunk, HistoryConfig, HistoryPlace, HistoryRequest, Predict, Wanted,
-        },
-        terms::{Hint, OfferKey, RunDigest, Signature},
+    by_receiver::history::{
+        Found, FoundChunk, HistoryConfig, HistoryPlace, HistoryRequest, Predict, Wanted,
     },
     frame::{ConfirmFrame, Frame, Offer, OfferFrame, OfferList},
     hello::Hello,
     limits::{OFFERED_BYTES_LINK, OFFERS_LINK_MAX},
+    terms::{Hint, OfferKey, RunDigest, Signature},
 };
 
 /// The chunks of either end's history, of which each follows the one before.

@@ -4,10 +4,10 @@ use std::{io, net::SocketAddr, path::Path, sync::OnceLock, time::Duration};
 
 use refrain_proto::{
     FlowId,
-    by_receiver::terms::{Hint, OfferTerms, Signature},
     frame::{BlockFrame, Frame, Offer, OfferFrame, OfferList, Stream},
     hello::Hello,
     limits::{BLOCK_BYTES_MAX, OFFER_BYTES_MAX, OFFERS_FRAME_MAX, PADDING_BYTES_MAX},
+    terms::{Hint, OfferTerms, Signature},
 };
 use tokio::time::{Instant, sleep, timeout};
 

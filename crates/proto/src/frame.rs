@@ -19,12 +19,12 @@ pub use block::{BlockFrame, Stream};
 pub use offers::{ConfirmFrame, Offer, OfferFrame, OfferList};
 
 use crate::{
-    by_receiver::terms::RunDigest,
     codes::frame::*,
     limits::{
         FRAME_BYTES_MAX, LANES_EVER_MAX, LANES_MAX, PADDING_BYTES_MAX, REASON_BYTES_MAX,
         TARGET_BYTES_MAX,
     },
+    terms::RunDigest,
 };
 
 /// Number of a flow: even ones are opened by the end that dials lanes, odd ones by the

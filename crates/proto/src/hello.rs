@@ -29,9 +29,9 @@ use refrain_codec::{
 };
 
 use crate::{
-    by_receiver::terms::OfferTerms,
     codes::feature::*,
     limits::{HELLO_BYTES_MAX, LANES_EVER_MAX},
+    terms::OfferTerms,
 };
 
 /// Newest wire version that this program speaks.

@@ -11,6 +11,7 @@
 //! link                lanes and flows of one link, at one end
 //! fault               what can end a lane or a link
 //! by_receiver         predictions: sender and receiver, offers, learning
+//! terms               hints, signatures and digests of predictions, which both ends compute
 //! by_sender           the mirrored cache: sender and receiver, books, second stage
 //! flow, in_order      one flow, and its bytes from several lanes
 //! credit              how much may be sent on a flow
@@ -43,6 +44,7 @@ mod moment;
 mod pending;
 pub mod planted;
 pub mod targets;
+pub mod terms;
 mod traffic;
 
 pub use fault::{CacheViolation, Fault, LaneFault, LinkFault, Violation};

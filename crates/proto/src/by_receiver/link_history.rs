@@ -6,11 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    history::{FoundChunk, HistoryConfig, HistoryRequest, RecipeNumber},
-    terms::{OfferKey, OfferTerms},
-};
+use super::history::{FoundChunk, HistoryConfig, HistoryRequest, RecipeNumber};
 use crate::limits::{OFFERS_LINK_MAX, OPENING_KEYS_MAX, QUESTIONS_LINK_MAX};
+use crate::terms::{OfferKey, OfferTerms};
 
 /// See the module.
 #[derive(Debug)]

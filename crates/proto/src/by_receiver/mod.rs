@@ -8,7 +8,6 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `terms` | hints, signatures and digests, which both ends compute |
 //! | `sender` | what a flow's sender was offered, and what of its bytes it need not send |
 //! | `receiver` | what a flow's receiver expects: offers, confirmations, withdrawals |
 //! | `offers` | the offers that a receiver still holds |
@@ -37,5 +36,4 @@ pub(crate) mod opening;
 pub(crate) mod receiver;
 pub(crate) mod response_head;
 pub(crate) mod sender;
-pub mod terms;
 pub(crate) mod window;

@@ -8,14 +8,12 @@ use std::collections::{BTreeSet, VecDeque};
 
 use refrain_codec::{chunk::hash::ChunkDigest, universal::UniversalHash};
 
-use super::{
-    history::FoundChunk,
-    terms::{Hint, OfferKey, RunDigest},
-};
+use super::history::FoundChunk;
 use crate::{
     frame::{ConfirmFrame, Offer},
     limits::OFFERS_FRAME_MAX,
     planted::Bug,
+    terms::{Hint, OfferKey, RunDigest},
 };
 
 /// The offers of a flow, in the order in which they were made.

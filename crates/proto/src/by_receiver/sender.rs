@@ -28,10 +28,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use refrain_codec::universal::UniversalHash;
 
-use super::{
-    response_head::HeadEnd,
-    terms::{OfferKey, OfferTerms, PREFIX_BYTES, RunDigest},
-};
+use super::response_head::HeadEnd;
 use crate::{
     counters::PredictionCounters,
     fault::Violation,
@@ -40,6 +37,7 @@ use crate::{
         FALSE_HASH_BYTES_MAX, HOLD_AFTER_LAST, HOLD_MAX, OFFERS_FLOW_MAX, VAIN_SEARCH_BYTES_MAX,
     },
     moment::Moment,
+    terms::{OfferKey, OfferTerms, PREFIX_BYTES, RunDigest},
 };
 use alignment::{Alignment, Unmoved};
 use judgement::Verdict;

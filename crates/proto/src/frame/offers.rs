@@ -4,8 +4,8 @@ use refrain_codec::token::{push_varint, take_varint};
 
 use super::{FlowId, array, byte, varint_bytes};
 use crate::{
-    by_receiver::terms::{Hint, RunDigest, Signature},
     limits::OFFER_BYTES_MAX,
+    terms::{Hint, RunDigest, Signature},
 };
 
 /// The frame of offers.

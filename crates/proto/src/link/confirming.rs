@@ -3,16 +3,14 @@
 
 use super::{Link, predictions::is_at_home};
 use crate::{
-    by_receiver::{
-        sender::{Expectations, Step, Waiting},
-        terms::RunDigest,
-    },
+    by_receiver::sender::{Expectations, Step, Waiting},
     by_sender::sender::{Counted, Outstanding},
     fault::{Fault, Violation},
     flow::{SendHalf, strand_on},
     frame::{ConfirmFrame, FlowId, Frame, LaneId, OfferFrame},
     limits::OFFERS_LINK_MAX,
     moment::Moment,
+    terms::RunDigest,
     traffic::TrafficClass,
 };
 

@@ -50,11 +50,7 @@ pub use status::{DirectionStatus, FlowPredictions, FlowStatus, LaneStatus, LinkS
 pub use timers::smoothed_round_trip;
 
 use crate::{
-    by_receiver::{
-        history::HistoryConfig,
-        link_history::LinkHistory,
-        terms::{OfferKey, OfferTerms},
-    },
+    by_receiver::{history::HistoryConfig, link_history::LinkHistory},
     by_sender::{receiver::Receiver, sender::Sender, unproven::Unproven},
     counters::LinkCounters,
     credit::CreditPool,
@@ -66,6 +62,7 @@ use crate::{
     mode::Mode,
     moment::Moment,
     targets::TargetCounts,
+    terms::{OfferKey, OfferTerms},
 };
 use lanes::{DeadLane, Lane};
 

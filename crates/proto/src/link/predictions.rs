@@ -8,7 +8,6 @@ use crate::{
         link_history::LinkHistory,
         offers::Unconfirmed,
         receiver::Predictions,
-        terms::OfferKey,
     },
     codes::reset,
     fault::{Fault, Violation},
@@ -18,6 +17,7 @@ use crate::{
     limits::CREDIT_BYTES_MAX,
     moment::Moment,
     targets::Carried,
+    terms::OfferKey,
     traffic::TrafficClass,
 };
 

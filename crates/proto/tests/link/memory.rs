@@ -9,10 +9,8 @@ use std::{
 use refrain_codec::chunk::hash::ChunkDigest;
 use refrain_proto::{
     Link,
-    by_receiver::{
-        history::{Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted},
-        terms::Hint,
-    },
+    by_receiver::history::{Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted},
+    terms::Hint,
 };
 
 /// What one end has received.

@@ -6,12 +6,10 @@ use refrain_codec::{
 };
 use refrain_proto::{
     Event, Fault, FlowId, LaneFault, LaneId, LinkConfig, Mode, ResetReason,
-    by_receiver::{
-        history::{HistoryConfig, HistoryRequest},
-        terms::{Hint, OfferKey, RunDigest, Signature},
-    },
+    by_receiver::history::{HistoryConfig, HistoryRequest},
     frame::{ConfirmFrame, Frame, Offer, OfferFrame, OfferList},
     limits::{OFFERS_FLOW_MAX, OFFERS_LINK_MAX},
+    terms::{Hint, OfferKey, RunDigest, Signature},
 };
 
 use crate::pair::{Pair, noise, transmit};

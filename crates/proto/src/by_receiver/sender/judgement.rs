@@ -4,9 +4,9 @@ use refrain_codec::universal::UniversalHash;
 
 use super::{Expectations, Expected, Waiting};
 use crate::{
-    by_receiver::terms::{Hint, PREFIX_BYTES},
     limits::CANDIDATES_MAX,
     planted::Bug,
+    terms::{Hint, PREFIX_BYTES},
 };
 
 /// What an offer is at some place.

@@ -7,9 +7,9 @@ use refrain_codec::marker::{AnchorFinder, PackMask};
 
 use super::*;
 use crate::{
-    by_receiver::terms::Hint,
     frame::{FlowId, OfferList},
     limits::CANDIDATES_MAX,
+    terms::Hint,
 };
 
 fn key() -> OfferKey {
