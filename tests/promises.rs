@@ -329,7 +329,7 @@ fn hellos_and_streams_beyond_their_bounds_are_refused_at_once() {
     })
     .write(&mut frames);
     peers.send(&mut lane, &frames);
-    peers.far.wait_for_log(&["a damaged second stage"]);
+    peers.far.wait_for_log(&["DamagedSecondStage"]);
     peers.until_closed(lane);
 }
 
