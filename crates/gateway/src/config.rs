@@ -83,9 +83,9 @@ config! {
         pub socks5: Option<SocketAddr> = settings.optional_listener(&SOCKS5)?;
         /// Where to serve as an HTTP proxy.
         pub http_proxy: Option<SocketAddr> = settings.optional_listener(&HTTP_PROXY)?;
-        /// Where to keep what comes, and how to predict from it.
+        /// Where to keep received data, and how to predict from it.
         pub history: Option<HistoryOptions> = HistoryOptions::resolve(settings, &peer_key)?;
-        /// What both ends are told.
+        /// The configuration that both ends have.
         pub common: CommonConfig = CommonConfig::read(settings, key, AllowRules::new(Vec::new()), find_peer)?;
     }
 }
@@ -94,7 +94,7 @@ config! {
     /// What `refrain far` is to do.
     #[derive(Debug, Clone)]
     pub struct FarConfig(settings, peers: PeerKeys, key: PrivateKey, find_peer: FindPeer<'_>) {
-        /// What both ends are told.
+        /// The configuration that both ends have.
         pub common: CommonConfig = CommonConfig::read(settings, key, AllowRules::loopback(), find_peer)?;
         /// Where to take lanes, at least one address.
         pub listen: Vec<SocketAddr> = match settings.many_with(&LISTEN, address::parse_lanes)? {
@@ -107,7 +107,7 @@ config! {
 }
 
 config! {
-    /// What both ends are told.
+    /// The configuration that both ends have.
     #[derive(Debug, Clone)]
     pub struct CommonConfig(settings, key: PrivateKey, default_allow: AllowRules, find_peer: FindPeer<'_>) {
         /// This end's key.

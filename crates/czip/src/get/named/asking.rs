@@ -29,7 +29,7 @@ pub(super) struct Server {
     report: RefCell<NamedReport>,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 pub(super) struct Asked {
     /// Of which server.
     pub(super) number: usize,
