@@ -4,10 +4,8 @@
 //! all that lies between a store and its disk. Files are read and written at offsets, never
 //! mapped, so that a folder may be one of another machine.
 
-mod memory;
 mod real;
 
-pub use memory::{Fault, MemoryFolder};
 pub use real::RealFolder;
 pub(crate) use real::{open_or_create, open_to_read};
 

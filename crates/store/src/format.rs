@@ -190,7 +190,7 @@ pub(crate) fn error_at(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::MemoryFolder;
+    use crate::folder::RealFolder;
 
     fn format() -> Format {
         Format {
@@ -205,14 +205,15 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let folder = MemoryFolder::new();
+        let scratch = tempfile::tempdir().expect("a folder");
+        let folder = RealFolder::new(scratch.path());
         assert_eq!(read(&folder).expect("nothing is no error"), None);
         let by_default = Format {
             chunking: Chunking::default(),
             size_bytes: 0,
         };
         for format in [by_default, format()] {
-            write(&folder, format).expect("memory");
+            write(&folder, format).expect("it is written");
             assert_eq!(read(&folder).expect("whole"), Some(format));
         }
     }

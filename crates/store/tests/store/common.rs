@@ -8,9 +8,10 @@ use refrain_codec::chunk::{
 };
 use refrain_store::{
     Appended, ChunkSource, ChunkStore, Chunking, DiskStore, OpeningKey, Place, ReadOnlyStore,
-    Realm, StoreConfig, VerifyReport,
-    folder::{Folder, MemoryFolder},
+    Realm, StoreConfig, VerifyReport, folder::Folder,
 };
+
+use crate::memory_folder::MemoryFolder;
 
 /// A process that is being started has all that is open here, and so the locks of stores, until it
 /// runs its own program. Who closes a store and opens it again has nobody start one meanwhile.

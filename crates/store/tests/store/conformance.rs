@@ -2,10 +2,12 @@
 
 use refrain_store::{
     Appended, ChunkSource, ChunkStore, DiskStore, MemoryStore, OpeningKey, StoreError,
-    folder::MemoryFolder,
 };
 
-use crate::common::{chunk, chunks, digest, flow, has, open, read_after, read_all, realm};
+use crate::{
+    common::{chunk, chunks, digest, flow, has, open, read_after, read_all, realm},
+    memory_folder::MemoryFolder,
+};
 
 /// Makes the tests for a kind of store, from what opens an empty one.
 macro_rules! conformance {

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use refrain_codec::chunk::hash::ChunkHasher;
 use refrain_store::{
     Appended, ChunkSource, ChunkStore, Chunking, DiskStore, ReadOnlyStore, StoreConfig, StoreError,
-    folder::MemoryFolder,
 };
 
-use crate::common::{chunk, chunking, chunks, config, realm};
+use crate::{
+    common::{chunk, chunking, chunks, config, realm},
+    memory_folder::MemoryFolder,
+};
 
 fn named_by(hasher: ChunkHasher) -> Chunking {
     Chunking {

@@ -2,11 +2,12 @@
 //! often it is opened again.
 
 use proptest::prelude::*;
-use refrain_store::{
-    ChunkSource, ChunkStore, MemoryStore, OpeningKey, RecipeId, folder::MemoryFolder,
-};
+use refrain_store::{ChunkSource, ChunkStore, MemoryStore, OpeningKey, RecipeId};
 
-use crate::common::{chunk, chunks, digest, open, read_all, realm};
+use crate::{
+    common::{chunk, chunks, digest, open, read_all, realm},
+    memory_folder::MemoryFolder,
+};
 
 #[derive(Clone, Debug)]
 enum Operation {
