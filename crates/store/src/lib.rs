@@ -9,7 +9,6 @@
 //! | to | take |
 //! |---|---|
 //! | keep history on disk, within a bound | [`DiskStore`] |
-//! | keep it in memory: tests, the simulator | [`MemoryStore`] |
 //! | use a store by either | [`ChunkStore`], and [`ChunkSource`] for what only reads |
 //! | read the store of another process, also while that one writes | [`ReadOnlyStore`] |
 //! | put another disk below, a lying one for example | [`folder::Folder`] |
@@ -19,9 +18,10 @@
 //!
 //! ```
 //! use refrain_codec::chunk::hash::ChunkHasher;
-//! use refrain_store::{ChunkSource, ChunkStore, MemoryStore, Realm, StoreError};
+//! use refrain_store::{ChunkSource, ChunkStore, DiskStore, Realm, StoreConfig};
 //!
-//! let mut store = MemoryStore::new(1 << 20);
+//! let folder = tempfile::tempdir()?;
+//! let mut store = DiskStore::open(folder.path(), StoreConfig::new(64 << 20))?;
 //! let realm = Realm::named("https://example.org");
 //! let digest = |chunk: &[u8]| ChunkHasher::default().digest(chunk);
 //!
@@ -35,7 +35,7 @@
 //! let places = store.places_after(realm, &digest(b"refrain  "));
 //! let chain = store.read(places[0], 16, 1 << 20)?;
 //! assert_eq!(&chain.chunks[0].bytes[..], b"verse two");
-//! # Ok::<(), StoreError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
 
@@ -48,7 +48,6 @@ mod history;
 mod index;
 mod key;
 mod layout;
-mod memory;
 mod names;
 pub mod private;
 mod read_only;
@@ -62,7 +61,6 @@ pub use chunk_store::{
 pub use disk::{AddOptions, AddProgress, AddReport, DiskStore, Lowered, Room, StoreConfig};
 pub use error::StoreError;
 pub use format::Chunking;
-pub use memory::MemoryStore;
 pub use read_only::ReadOnlyStore;
 pub use stat::{DiskBytes, RealmStat, StoreStat};
 pub use verify::{VerifyProgress, VerifyReport};
