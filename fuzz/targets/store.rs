@@ -12,7 +12,7 @@ use std::sync::Arc;
 use libfuzzer_sys::fuzz_target;
 use refrain_codec::chunk::hash::ChunkHasher;
 use refrain_store::{
-    ChunkSource, ChunkStore, Chunking, DiskStore, OpeningKey, ReadOnlyStore, Realm, StoreConfig,
+    ChunkSource, Chunking, DiskStore, OpeningKey, ReadOnlyStore, Realm, StoreConfig,
 };
 
 #[allow(dead_code)]

@@ -9,8 +9,8 @@
 //! | to | take |
 //! |---|---|
 //! | keep history on disk, within a bound | [`DiskStore`] |
-//! | use a store by either | [`ChunkStore`], and [`ChunkSource`] for what only reads |
 //! | read the store of another process, also while that one writes | [`ReadOnlyStore`] |
+//! | read either | [`ChunkSource`] |
 //! | put another disk below, a lying one for example | [`folder::Folder`] |
 //!
 //! History is kept apart by [`Realm`]: nothing that was learned in one answers in another, and a
@@ -18,7 +18,7 @@
 //!
 //! ```
 //! use refrain_codec::chunk::hash::ChunkHasher;
-//! use refrain_store::{ChunkSource, ChunkStore, DiskStore, Realm, StoreConfig};
+//! use refrain_store::{ChunkSource, DiskStore, Realm, StoreConfig};
 //!
 //! let folder = tempfile::tempdir()?;
 //! let mut store = DiskStore::open(folder.path(), StoreConfig::new(64 << 20))?;
@@ -55,8 +55,7 @@ mod stat;
 mod verify;
 
 pub use chunk_store::{
-    Appended, Chain, ChunkSource, ChunkStore, OpeningKey, Place, Places, Realm, RecipeId,
-    StoredChunk,
+    Appended, Chain, ChunkSource, OpeningKey, Place, Places, Realm, RecipeId, StoredChunk,
 };
 pub use disk::{AddOptions, AddProgress, AddReport, DiskStore, Lowered, Room, StoreConfig};
 pub use error::StoreError;

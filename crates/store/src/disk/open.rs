@@ -46,10 +46,10 @@ impl DiskStore {
                 Loaded::Cut => was_cut = true,
             }
         };
-        Self::begin(history, youngest, config, segment_bytes, lock)
+        Self::of_history(history, youngest, config, segment_bytes, lock)
     }
 
-    fn begin(
+    fn of_history(
         mut history: History,
         youngest: Youngest,
         config: StoreConfig,

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use refrain_store::{
-    ChunkSource, ChunkStore, DiskStore, OpeningKey, StoreConfig, StoreError, folder::Folder,
-};
+use refrain_store::{ChunkSource, DiskStore, OpeningKey, StoreConfig, StoreError, folder::Folder};
 
 use crate::{
     common::{chunk, config, digest, flow, has, open, open_any, read_after, realm},

@@ -7,8 +7,8 @@ use refrain_codec::chunk::{
     stream::ChunkBounds,
 };
 use refrain_store::{
-    Appended, ChunkSource, ChunkStore, Chunking, DiskStore, OpeningKey, Place, ReadOnlyStore,
-    Realm, StoreConfig, VerifyReport, folder::Folder,
+    Appended, ChunkSource, Chunking, DiskStore, OpeningKey, Place, ReadOnlyStore, Realm,
+    StoreConfig, VerifyReport, folder::Folder,
 };
 
 use crate::memory_folder::MemoryFolder;
@@ -81,7 +81,7 @@ pub fn verify(folder: &MemoryFolder) -> VerifyReport {
 
 /// A flow of these chunks, from its beginning to its end.
 pub fn flow(
-    store: &mut impl ChunkStore,
+    store: &mut DiskStore,
     realm: Realm,
     opening: Option<OpeningKey>,
     chunks: impl IntoIterator<Item = u32>,

@@ -3,9 +3,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use refrain_store::{
-    Appended, ChunkSource, ChunkStore, DiskStore, OpeningKey, Realm, RecipeId, StoreError,
-};
+use refrain_store::{Appended, ChunkSource, DiskStore, OpeningKey, Realm, RecipeId, StoreError};
 
 use crate::{
     common::{self, chunk, chunks, digest, has, open, read_after, read_all, realm},
@@ -69,7 +67,7 @@ fn flow(
     opening: Option<OpeningKey>,
     chunks: impl IntoIterator<Item = u32>,
 ) -> Vec<Appended> {
-    let appended = common::flow(&mut **store, realm, opening, chunks);
+    let appended = common::flow(store, realm, opening, chunks);
     store.reopen_if_idle().expect("it is closed");
     appended
 }

@@ -1,7 +1,7 @@
 //! What a store on disk endures: kills, power cuts, damage, full disks.
 
 use proptest::prelude::*;
-use refrain_store::{ChunkSource, ChunkStore, folder::Folder};
+use refrain_store::{ChunkSource, folder::Folder};
 
 use crate::{
     common::{chunk, chunks, digest, flow, has, open, open_any, read_after, read_all, realm},

@@ -1,6 +1,6 @@
 //! Damage: found by verifying, and gone with its segment.
 
-use refrain_store::{Appended, ChunkSource, ChunkStore, OpeningKey};
+use refrain_store::{Appended, ChunkSource, OpeningKey};
 
 use crate::{
     common::{chunk, chunks, flow, has, open, read_all, reader, realm, verify},

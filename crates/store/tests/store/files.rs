@@ -5,8 +5,8 @@ use std::{fs, io::Write, os::unix::fs::symlink, path::Path};
 use refrain_codec::chunk::{hash::ChunkHasher, stream::StreamChunks};
 use refrain_codec::marker::PackMask;
 use refrain_store::{
-    AddOptions, AddProgress, AddReport, Appended, ChunkSource, ChunkStore, DiskStore,
-    ReadOnlyStore, StoreConfig, StoreError, VerifyReport, folder::Folder,
+    AddOptions, AddProgress, AddReport, Appended, ChunkSource, DiskStore, ReadOnlyStore,
+    StoreConfig, StoreError, VerifyReport, folder::Folder,
 };
 
 use crate::{

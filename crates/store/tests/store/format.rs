@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use refrain_store::{ChunkSource, ChunkStore, DiskStore, OpeningKey, Realm, StoreConfig};
+use refrain_store::{ChunkSource, DiskStore, OpeningKey, Realm, StoreConfig};
 
 use crate::{
     common::{digest, read_all},

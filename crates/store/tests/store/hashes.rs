@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use refrain_codec::chunk::hash::ChunkHasher;
 use refrain_store::{
-    Appended, ChunkSource, ChunkStore, Chunking, DiskStore, ReadOnlyStore, StoreConfig, StoreError,
+    Appended, ChunkSource, Chunking, DiskStore, ReadOnlyStore, StoreConfig, StoreError,
 };
 
 use crate::{

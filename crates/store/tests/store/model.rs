@@ -2,7 +2,7 @@
 //! again.
 
 use proptest::prelude::*;
-use refrain_store::{Appended, ChunkSource, ChunkStore, OpeningKey, RecipeId};
+use refrain_store::{Appended, ChunkSource, OpeningKey, RecipeId};
 
 use crate::{
     common::{chunk, chunks, digest, open, read_all, realm},

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use refrain_store::{ChunkSource, ChunkStore, Chunking, OpeningKey, ReadOnlyStore, StoreError};
+use refrain_store::{ChunkSource, Chunking, OpeningKey, ReadOnlyStore, StoreError};
 
 use crate::{
     common::{chunk, chunking, chunks, digest, flow, has, open, read_after, read_all, realm},

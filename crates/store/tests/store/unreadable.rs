@@ -1,6 +1,6 @@
 //! Bad sectors: what the disk cannot read is given up, and no more than that.
 
-use refrain_store::{ChunkSource, ChunkStore};
+use refrain_store::ChunkSource;
 
 use crate::{
     common::{chunk, chunks, digest, flow, has, open, open_any, read_all, realm, verify},
