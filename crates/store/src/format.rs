@@ -69,8 +69,8 @@ impl fmt::Display for Chunking {
 /// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
-    pub chunking: Chunking,
-    pub size_bytes: u64,
+    pub(crate) chunking: Chunking,
+    pub(crate) size_bytes: u64,
 }
 
 impl Format {

@@ -175,7 +175,6 @@ impl PieceInfo {
     }
 }
 
-/// A piece that grows.
 pub(crate) struct GrowingPiece {
     pub(crate) realm: RealmNumber,
     pub(crate) piece: Piece,

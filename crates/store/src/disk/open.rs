@@ -179,7 +179,6 @@ fn check_files_fit(folder: &dyn Folder, config: &StoreConfig) -> Result<(), Stor
     }
 }
 
-/// Sees to the file `format`.
 fn settle_format(folder: &dyn Folder, config: &StoreConfig) -> Result<(), StoreError> {
     match check_format(folder, config)? {
         FormatIs::AsAsked => return Ok(()),

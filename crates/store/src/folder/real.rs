@@ -83,7 +83,6 @@ impl Folder for RealFolder {
     }
 }
 
-/// Opens a file to read it.
 pub(crate) fn open_to_read(folder: &Path, name: &str) -> io::Result<File> {
     open_plain(CWD, &folder.join(name), OFlags::RDONLY)
 }

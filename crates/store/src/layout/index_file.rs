@@ -39,11 +39,11 @@ pub(crate) fn position_of(record: u32) -> u64 {
 /// What an index file begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    pub segment: u32,
+    pub(crate) segment: u32,
     /// Seconds since 1970.
-    pub created_s: u64,
+    pub(crate) created_s: u64,
     /// Records before this one were synced, and their chunks before them.
-    pub mark: u32,
+    pub(crate) mark: u32,
 }
 
 impl Header {

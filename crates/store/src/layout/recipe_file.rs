@@ -36,22 +36,20 @@ pub(crate) fn encode_header(segment: u32) -> [u8; HEADER_BYTES] {
     bytes
 }
 
-/// Where a piece lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PieceAt {
-    pub segment: u32,
+    pub(crate) segment: u32,
     /// In the segment's recipe file.
-    pub offset: u32,
+    pub(crate) offset: u32,
 }
 
-/// A piece of a recipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    pub realm_slot: u8,
-    pub opening: Option<OpeningKey>,
-    pub previous: Option<PieceAt>,
+    pub(crate) realm_slot: u8,
+    pub(crate) opening: Option<OpeningKey>,
+    pub(crate) previous: Option<PieceAt>,
     /// 1 to [`ENTRIES_MAX`]
-    pub keys: Vec<IndexKey>,
+    pub(crate) keys: Vec<IndexKey>,
 }
 
 impl Piece {
