@@ -4,7 +4,13 @@
 //! each chunk the store remembers the last two [`Place`]s in recipes where it was seen, and a
 //! recipe read onward from there, a *chain*, tells what comes next. What leaves was read and
 //! checked against its full digest first, so that a prediction which is confirmed can always be
-//! delivered.
+//! delivered. In the order in which a chunk travels:
+//!
+//! ```text
+//! in   words ─▶ disk ─┬─▶ layout ─▶ folder
+//!                     └─▶ key ─▶ index
+//! out  words ─▶ key ─▶ index ─▶ history ◀─ layout ◀─ folder
+//! ```
 //!
 //! | to | take |
 //! |---|---|
@@ -39,27 +45,33 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod chunk_store;
+mod words;
+
 mod disk;
-mod error;
-pub mod folder;
-mod format;
+pub mod private;
+
 mod history;
 mod index;
 mod key;
+
+mod format;
 mod layout;
 mod names;
-pub mod private;
+
+pub mod folder;
+
 mod read_only;
-mod stat;
 mod verify;
 
-pub use chunk_store::{
-    Appended, Chain, ChunkSource, OpeningKey, Place, Places, Realm, RecipeId, StoredChunk,
-};
+mod error;
+mod stat;
+
 pub use disk::{AddOptions, AddProgress, AddReport, DiskStore, Lowered, Room, StoreConfig};
 pub use error::StoreError;
-pub use format::Chunking;
+pub use history::ChunkSource;
 pub use read_only::ReadOnlyStore;
 pub use stat::{DiskBytes, RealmStat, StoreStat};
 pub use verify::{VerifyProgress, VerifyReport};
+pub use words::{
+    Appended, Chain, Chunking, OpeningKey, Place, Places, Realm, RecipeId, StoredChunk,
+};

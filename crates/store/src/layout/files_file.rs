@@ -7,8 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::take;
-use crate::{Realm, format::FORMAT_VERSION, key::check};
+use super::{FORMAT_VERSION, take};
+use crate::{Realm, key::check};
 
 pub(crate) const HEADER_BYTES: usize = 32;
 

@@ -6,8 +6,8 @@
 
 use refrain_codec::chunk::hash::ChunkDigest;
 
-use super::{CHUNK_BYTES_MAX, REALMS_MAX, take};
-use crate::{Realm, format::FORMAT_VERSION, key::check};
+use super::{CHUNK_BYTES_MAX, FORMAT_VERSION, REALMS_MAX, take};
+use crate::{Realm, key::check};
 
 pub(crate) const HEADER_BYTES: usize = 64;
 pub(crate) const RECORD_BYTES: usize = 35;

@@ -4,10 +4,9 @@
 //! it looked like at its opening; a later one says where the one before it lies, in this segment
 //! or an older one.
 
-use super::take;
+use super::{FORMAT_VERSION, take};
 use crate::{
     OpeningKey,
-    format::FORMAT_VERSION,
     key::{IndexKey, KEY_BYTES, check},
 };
 

@@ -1,10 +1,11 @@
-//! What every chunk store does, and the words in which it is asked.
+//! The words in which a chunk store is asked, and answers.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
-use refrain_codec::chunk::hash::ChunkDigest;
-
-use crate::{StoreError, StoreStat};
+use refrain_codec::chunk::{
+    hash::{ChunkDigest, ChunkHasher},
+    stream::ChunkBounds,
+};
 
 /// The service whose history may answer a flow. History is kept apart by realm.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,35 +138,37 @@ pub enum Appended {
     Known,
 }
 
-/// History that can be read: one's own, or that of another process.
-///
-/// Calls block.
-pub trait ChunkSource {
-    /// The places behind a chunk, where it was seen last: reading there gives what followed.
-    fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Places;
+/// How the chunks of a store are cut and named. All of a store are cut alike, since chunks that
+/// were cut otherwise never meet again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunking {
+    /// Bits of the anchors' mask.
+    pub mask_bits: u8,
+    /// The shortest and the longest chunk.
+    pub bounds: ChunkBounds,
+    /// The hash behind their digests.
+    pub hasher: ChunkHasher,
+}
 
-    /// The beginnings of the latest flows of this kind.
-    fn openings(&self, realm: Realm, key: OpeningKey) -> Places;
+impl Default for Chunking {
+    fn default() -> Self {
+        Self {
+            mask_bits: 13,
+            bounds: ChunkBounds::DEFAULT,
+            hasher: ChunkHasher::default(),
+        }
+    }
+}
 
-    /// Reads onward from a place: up to `chunks_max` chunks of `bytes_max` bytes in all. Chunks
-    /// that are gone are passed over; damaged ones too, and the store forgets them.
-    ///
-    /// # Errors
-    /// If the disk fails. A stale place is none: the chain is empty.
-    fn read(
-        &mut self,
-        place: Place,
-        chunks_max: usize,
-        bytes_max: usize,
-    ) -> Result<Chain, StoreError>;
-
-    /// Whether the realm has the chunk.
-    fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool;
-
-    /// Finds a chunk no more, until it is appended again or the store is opened again: chains
-    /// pass over it. Of one that is unknown nothing is changed.
-    fn forget(&mut self, realm: Realm, digest: &ChunkDigest);
-
-    /// Counters and sizes.
-    fn stat(&self) -> StoreStat;
+impl fmt::Display for Chunking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "--chunk-size {} --chunk-min {} --chunk-max {} --chunk-hash {}",
+            1_u64 << self.mask_bits,
+            self.bounds.bytes_min(),
+            self.bounds.bytes_max(),
+            self.hasher
+        )
+    }
 }
