@@ -13,7 +13,7 @@ use refrain_codec::{
     chunk::hash::ChunkHasher,
     simd::{Backend, InstructionSet},
 };
-use refrain_store::{ChunkStore, DiskStore, Realm, StoreConfig};
+use refrain_store::{DiskStore, Realm, StoreConfig};
 
 #[test]
 fn sighup_names_what_only_a_restart_applies_and_reloads_the_rest() {

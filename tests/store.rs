@@ -11,7 +11,7 @@ use std::{
 
 use common::command::{command, keygen, refrain, refrain_fails};
 use refrain_codec::chunk::hash::ChunkHasher;
-use refrain_store::{ChunkSource, ChunkStore, DiskStore, Realm, StoreConfig};
+use refrain_store::{ChunkSource, DiskStore, Realm, StoreConfig};
 use serde_json::Value;
 
 fn content(seed: u32, bytes: u32) -> Vec<u8> {

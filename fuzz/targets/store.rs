@@ -12,9 +12,14 @@ use std::sync::Arc;
 use libfuzzer_sys::fuzz_target;
 use refrain_codec::chunk::hash::ChunkHasher;
 use refrain_store::{
-    ChunkSource, ChunkStore, Chunking, DiskStore, OpeningKey, ReadOnlyStore, Realm, StoreConfig,
-    folder::MemoryFolder,
+    ChunkSource, Chunking, DiskStore, OpeningKey, ReadOnlyStore, Realm, StoreConfig,
 };
+
+#[allow(dead_code)]
+#[path = "../../crates/store/tests/store/memory_folder.rs"]
+mod memory_folder;
+
+use memory_folder::MemoryFolder;
 
 const SEGMENT: u32 = 1;
 const HEADER_BYTES: usize = 64;

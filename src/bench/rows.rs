@@ -21,7 +21,7 @@ use refrain_czip::{
     create::{CreateOptions, Input, Output, create},
     extract::{ExtractOptions, extract},
 };
-use refrain_store::{ChunkSource, ChunkStore, DiskStore, Realm, StoreConfig};
+use refrain_store::{ChunkSource, DiskStore, Realm, StoreConfig};
 use tempfile::TempDir;
 
 use super::pair::Pair;

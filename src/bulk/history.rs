@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use refrain_bulk::{Chunks, Failed, Item, Sink};
 use refrain_codec::chunk::chunking::{self, ChunkingMethod};
 use refrain_store::{
-    Appended, ChunkSource, ChunkStore, DiskStore, Realm, RecipeId, StoreConfig, StoreError,
+    Appended, ChunkSource, DiskStore, Realm, RecipeId, StoreConfig, StoreError,
     private::{KEY, STORE, begins_like_a_key, is_named_like_a_key, is_store},
 };
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use refrain_codec::chunk::hash::ChunkHasher;
-use refrain_store::{ChunkStore, DiskStore, Realm, StoreConfig};
+use refrain_store::{DiskStore, Realm, StoreConfig};
 
 use super::{
     FILE_BYTES, RECEIVER, assert_predicted, assert_whole,

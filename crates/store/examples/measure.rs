@@ -14,7 +14,7 @@ use std::{
 
 use refrain_codec::chunk::hash::{ChunkDigest, ChunkHasher};
 use refrain_store::{
-    ChunkSource, ChunkStore, DiskStore, OpeningKey, Realm, StoreConfig, StoreError,
+    ChunkSource, DiskStore, OpeningKey, Realm, StoreConfig, StoreError,
     folder::{Folder, FolderFile, RealFolder},
 };
 

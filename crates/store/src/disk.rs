@@ -31,8 +31,8 @@ use std::{
 use refrain_codec::chunk::hash::ChunkDigest;
 
 use crate::{
-    Appended, Chain, ChunkSource, ChunkStore, Chunking, DiskBytes, OpeningKey, Place, Places,
-    Realm, RecipeId, StoreError, StoreStat,
+    Appended, Chain, ChunkSource, Chunking, DiskBytes, OpeningKey, Place, Places, Realm, RecipeId,
+    StoreError, StoreStat,
     folder::{Folder, RealFolder},
     format,
     history::{History, PieceId, RealmNumber},
@@ -255,6 +255,66 @@ impl DiskStore {
         Self::open_folder(folder, config, None)
     }
 
+    /// Begins the recipe of a flow.
+    ///
+    /// It has to be ended once, or it takes a little memory for good.
+    pub fn begin(&mut self, realm: Realm, opening: Option<OpeningKey>) -> RecipeId {
+        let number = self.next_recipe;
+        self.next_recipe += 1;
+        let recipe = OpenRecipe {
+            realm,
+            opening,
+            last: None,
+        };
+        self.recipes.insert(number, recipe);
+        RecipeId(number)
+    }
+
+    /// The next chunk of the flow. It is stored once a realm; a place behind it is remembered
+    /// either way, so who wants the places up to now asks before.
+    ///
+    /// `digest` is that of `bytes`, as the caller has computed it: the store checks it when it
+    /// reads, not when it writes.
+    ///
+    /// # Errors
+    /// If the chunk is empty or too long, the recipe is unknown, or the disk fails. The chunk is
+    /// then not in the recipe, what was there is unharmed, and the next call tries again.
+    pub fn append(
+        &mut self,
+        recipe: RecipeId,
+        digest: &ChunkDigest,
+        bytes: &[u8],
+    ) -> Result<Appended, StoreError> {
+        let appended = self.giving_way(|store| store.try_append(recipe, digest, bytes));
+        if matches!(appended, Ok(Appended::Stored)) {
+            self.gave_way_in_vain = false;
+        }
+        appended
+    }
+
+    /// Ends a recipe. To end one that is unknown does nothing.
+    ///
+    /// # Errors
+    /// If the disk fails: the recipe has ended all the same, and [`sync`](Self::sync) tries to
+    /// write its end again.
+    pub fn end(&mut self, recipe: RecipeId) -> Result<(), StoreError> {
+        let ended = self.recipes.remove(&recipe.0);
+        let Some(last) = ended.and_then(|recipe| recipe.last) else {
+            return Ok(());
+        };
+        self.history.open_ends.remove(&last);
+        self.giving_way(|store| store.head.flush_piece(&mut store.history, last))
+    }
+
+    /// Makes all that was appended up to now survive a power cut. To be called every few seconds
+    /// while chunks come.
+    ///
+    /// # Errors
+    /// If the disk fails; the next call tries again.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        self.giving_way(|store| store.head.sync(&mut store.history))
+    }
+
     /// Ends all that is being written and makes it survive a power cut. Dropping a store does
     /// the same, and tells nobody if that fails.
     ///
@@ -396,46 +456,6 @@ impl DiskStore {
         }
         self.history.open_ends.insert(id);
         Ok(id)
-    }
-}
-
-impl ChunkStore for DiskStore {
-    fn begin(&mut self, realm: Realm, opening: Option<OpeningKey>) -> RecipeId {
-        let number = self.next_recipe;
-        self.next_recipe += 1;
-        let recipe = OpenRecipe {
-            realm,
-            opening,
-            last: None,
-        };
-        self.recipes.insert(number, recipe);
-        RecipeId(number)
-    }
-
-    fn append(
-        &mut self,
-        recipe: RecipeId,
-        digest: &ChunkDigest,
-        bytes: &[u8],
-    ) -> Result<Appended, StoreError> {
-        let appended = self.giving_way(|store| store.try_append(recipe, digest, bytes));
-        if matches!(appended, Ok(Appended::Stored)) {
-            self.gave_way_in_vain = false;
-        }
-        appended
-    }
-
-    fn end(&mut self, recipe: RecipeId) -> Result<(), StoreError> {
-        let ended = self.recipes.remove(&recipe.0);
-        let Some(last) = ended.and_then(|recipe| recipe.last) else {
-            return Ok(());
-        };
-        self.history.open_ends.remove(&last);
-        self.giving_way(|store| store.head.flush_piece(&mut store.history, last))
-    }
-
-    fn sync(&mut self) -> Result<(), StoreError> {
-        self.giving_way(|store| store.head.sync(&mut store.history))
     }
 }
 

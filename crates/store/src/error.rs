@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use rustix::io::Errno;
 
-use crate::{Chunking, format::FORMAT_VERSION};
+use crate::{Chunking, layout::FORMAT_VERSION};
 
 /// Why a store could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]

@@ -4,12 +4,10 @@
 //! all that lies between a store and its disk. Files are read and written at offsets, never
 //! mapped, so that a folder may be one of another machine.
 
-mod memory;
 mod real;
 
-pub use memory::{Fault, MemoryFolder};
 pub use real::RealFolder;
-pub(crate) use real::{open_or_create, open_to_read};
+pub(crate) use real::{free_bytes, open_or_create, open_to_read};
 
 use std::{fmt::Debug, io, path::PathBuf};
 

@@ -11,15 +11,11 @@
 //! size_bytes = 100000000000
 //! ```
 
-use std::{fmt, io};
+use std::io;
 
-use refrain_codec::chunk::{hash::ChunkHasher, stream::ChunkBounds};
+use refrain_codec::chunk::stream::ChunkBounds;
 
-use crate::{StoreError, folder::Folder};
-
-/// The version that this program reads and writes, of all files. The first had longer records and
-/// keys.
-pub(crate) const FORMAT_VERSION: u32 = 2;
+use crate::{Chunking, StoreError, folder::Folder, layout::FORMAT_VERSION};
 
 /// The file's name, and that of its successor until it is whole.
 pub(crate) const FORMAT_FILE: &str = "format";
@@ -31,46 +27,11 @@ pub(crate) const TITLE: &str = "refrain chunk store";
 /// A file that is longer is none of ours.
 const FORMAT_BYTES_MAX: usize = 4096;
 
-/// How the chunks of a store are cut and named. All of a store are cut alike, since chunks that
-/// were cut otherwise never meet again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunking {
-    /// Bits of the anchors' mask.
-    pub mask_bits: u8,
-    /// The shortest and the longest chunk.
-    pub bounds: ChunkBounds,
-    /// The hash behind their digests.
-    pub hasher: ChunkHasher,
-}
-
-impl Default for Chunking {
-    fn default() -> Self {
-        Self {
-            mask_bits: 13,
-            bounds: ChunkBounds::DEFAULT,
-            hasher: ChunkHasher::default(),
-        }
-    }
-}
-
-impl fmt::Display for Chunking {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "--chunk-size {} --chunk-min {} --chunk-max {} --chunk-hash {}",
-            1_u64 << self.mask_bits,
-            self.bounds.bytes_min(),
-            self.bounds.bytes_max(),
-            self.hasher
-        )
-    }
-}
-
 /// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
-    pub chunking: Chunking,
-    pub size_bytes: u64,
+    pub(crate) chunking: Chunking,
+    pub(crate) size_bytes: u64,
 }
 
 impl Format {
@@ -190,7 +151,8 @@ pub(crate) fn error_at(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::MemoryFolder;
+    use crate::folder::RealFolder;
+    use refrain_codec::chunk::hash::ChunkHasher;
 
     fn format() -> Format {
         Format {
@@ -205,14 +167,15 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let folder = MemoryFolder::new();
+        let scratch = tempfile::tempdir().expect("a folder");
+        let folder = RealFolder::new(scratch.path());
         assert_eq!(read(&folder).expect("nothing is no error"), None);
         let by_default = Format {
             chunking: Chunking::default(),
             size_bytes: 0,
         };
         for format in [by_default, format()] {
-            write(&folder, format).expect("memory");
+            write(&folder, format).expect("it is written");
             assert_eq!(read(&folder).expect("whole"), Some(format));
         }
     }

@@ -25,7 +25,7 @@ use std::{
 use refrain_codec::chunk::hash::{ChunkDigest, ChunkHasher};
 
 use crate::{
-    DiskBytes, OpeningKey, Place, Places, Realm, RealmStat, StoreError, StoreStat,
+    Chain, DiskBytes, OpeningKey, Place, Places, Realm, RealmStat, StoreError, StoreStat,
     folder::Folder,
     index::{ChunkAt, Entry, Index, RecipeAt},
     key::{IndexKey, KEY_BYTES},
@@ -49,6 +49,39 @@ pub(crate) type PieceId = (u32, u16);
 
 /// A realm, by its number while the store is open.
 pub(crate) type RealmNumber = u16;
+
+/// History that can be read: one's own, or that of another process.
+///
+/// Calls block.
+pub trait ChunkSource {
+    /// The places behind a chunk, where it was seen last: reading there gives what followed.
+    fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Places;
+
+    /// The beginnings of the latest flows of this kind.
+    fn openings(&self, realm: Realm, key: OpeningKey) -> Places;
+
+    /// Reads onward from a place: up to `chunks_max` chunks of `bytes_max` bytes in all. Chunks
+    /// that are gone are passed over; damaged ones too, and the store forgets them.
+    ///
+    /// # Errors
+    /// If the disk fails. A stale place is none: the chain is empty.
+    fn read(
+        &mut self,
+        place: Place,
+        chunks_max: usize,
+        bytes_max: usize,
+    ) -> Result<Chain, StoreError>;
+
+    /// Whether the realm has the chunk.
+    fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool;
+
+    /// Finds a chunk no more, until it is appended again or the store is opened again: chains
+    /// pass over it. Of one that is unknown nothing is changed.
+    fn forget(&mut self, realm: Realm, digest: &ChunkDigest);
+
+    /// Counters and sizes.
+    fn stat(&self) -> StoreStat;
+}
 
 pub(crate) struct History {
     pub(crate) folder: Arc<dyn Folder>,
@@ -175,7 +208,6 @@ impl PieceInfo {
     }
 }
 
-/// A piece that grows.
 pub(crate) struct GrowingPiece {
     pub(crate) realm: RealmNumber,
     pub(crate) piece: Piece,

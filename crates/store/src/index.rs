@@ -20,16 +20,16 @@ const NOTHING: [u8; 6] = [0xff; 6];
 /// Where a chunk lies: both numbers are below [`NUMBER_END`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkAt {
-    pub segment: u32,
-    pub record: u32,
+    pub(crate) segment: u32,
+    pub(crate) record: u32,
 }
 
 /// A position in a recipe: before the entry `entry` of a piece, or behind its last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecipeAt {
-    pub segment: u32,
-    pub piece: u16,
-    pub entry: u8,
+    pub(crate) segment: u32,
+    pub(crate) piece: u16,
+    pub(crate) entry: u8,
 }
 
 impl ChunkAt {
@@ -101,7 +101,6 @@ impl Entry {
     }
 }
 
-/// Finds entries by key.
 pub(crate) struct Index {
     shards: Vec<Shard>,
 }
@@ -124,7 +123,6 @@ impl Index {
         }
     }
 
-    /// Bytes that it has allocated.
     pub(crate) fn memory_bytes(&self) -> usize {
         let shards: usize = self.shards.iter().map(Shard::memory_bytes).sum();
         shards + self.shards.capacity() * size_of::<Shard>()

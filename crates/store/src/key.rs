@@ -9,15 +9,12 @@ use refrain_codec::chunk::hash::ChunkDigest;
 
 use crate::{OpeningKey, Realm};
 
-/// Bytes of a key.
 pub(crate) const KEY_BYTES: usize = 5;
 
-/// A key of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct IndexKey(pub [u8; KEY_BYTES]);
+pub(crate) struct IndexKey(pub(crate) [u8; KEY_BYTES]);
 
 impl IndexKey {
-    /// That of a chunk.
     pub(crate) fn of_chunk(realm: Realm, digest: &ChunkDigest) -> Self {
         let mut input = [0; 48];
         input[..16].copy_from_slice(&realm.0);

@@ -16,6 +16,10 @@ use refrain_codec::chunk::stream::ChunkBounds;
 
 use crate::index::NUMBER_END;
 
+/// The version that this program reads and writes, of all files. The first had longer records and
+/// keys.
+pub(crate) const FORMAT_VERSION: u32 = 2;
+
 /// The longest chunk: its length, less one, has 16 bits.
 pub(crate) const CHUNK_BYTES_MAX: usize = 1 << 16;
 

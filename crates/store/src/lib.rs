@@ -4,14 +4,19 @@
 //! each chunk the store remembers the last two [`Place`]s in recipes where it was seen, and a
 //! recipe read onward from there, a *chain*, tells what comes next. What leaves was read and
 //! checked against its full digest first, so that a prediction which is confirmed can always be
-//! delivered.
+//! delivered. In the order in which a chunk travels:
+//!
+//! ```text
+//! in   words ─▶ disk ─┬─▶ layout ─▶ folder
+//!                     └─▶ key ─▶ index
+//! out  words ─▶ key ─▶ index ─▶ history ◀─ layout ◀─ folder
+//! ```
 //!
 //! | to | take |
 //! |---|---|
 //! | keep history on disk, within a bound | [`DiskStore`] |
-//! | keep it in memory: tests, the simulator | [`MemoryStore`] |
-//! | use a store by either | [`ChunkStore`], and [`ChunkSource`] for what only reads |
 //! | read the store of another process, also while that one writes | [`ReadOnlyStore`] |
+//! | read either | [`ChunkSource`] |
 //! | put another disk below, a lying one for example | [`folder::Folder`] |
 //!
 //! History is kept apart by [`Realm`]: nothing that was learned in one answers in another, and a
@@ -19,9 +24,10 @@
 //!
 //! ```
 //! use refrain_codec::chunk::hash::ChunkHasher;
-//! use refrain_store::{ChunkSource, ChunkStore, MemoryStore, Realm, StoreError};
+//! use refrain_store::{ChunkSource, DiskStore, Realm, StoreConfig};
 //!
-//! let mut store = MemoryStore::new(1 << 20);
+//! let folder = tempfile::tempdir()?;
+//! let mut store = DiskStore::open(folder.path(), StoreConfig::new(64 << 20))?;
 //! let realm = Realm::named("https://example.org");
 //! let digest = |chunk: &[u8]| ChunkHasher::default().digest(chunk);
 //!
@@ -35,34 +41,37 @@
 //! let places = store.places_after(realm, &digest(b"refrain  "));
 //! let chain = store.read(places[0], 16, 1 << 20)?;
 //! assert_eq!(&chain.chunks[0].bytes[..], b"verse two");
-//! # Ok::<(), StoreError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
 
-mod chunk_store;
+mod words;
+
 mod disk;
-mod error;
-pub mod folder;
-mod format;
+pub mod private;
+
 mod history;
 mod index;
 mod key;
+
+mod format;
 mod layout;
-mod memory;
 mod names;
-pub mod private;
+
+pub mod folder;
+
 mod read_only;
-mod stat;
 mod verify;
 
-pub use chunk_store::{
-    Appended, Chain, ChunkSource, ChunkStore, OpeningKey, Place, Places, Realm, RecipeId,
-    StoredChunk,
-};
+mod error;
+mod stat;
+
 pub use disk::{AddOptions, AddProgress, AddReport, DiskStore, Lowered, Room, StoreConfig};
 pub use error::StoreError;
-pub use format::Chunking;
-pub use memory::MemoryStore;
+pub use history::ChunkSource;
 pub use read_only::ReadOnlyStore;
 pub use stat::{DiskBytes, RealmStat, StoreStat};
 pub use verify::{VerifyProgress, VerifyReport};
+pub use words::{
+    Appended, Chain, Chunking, OpeningKey, Place, Places, Realm, RecipeId, StoredChunk,
+};

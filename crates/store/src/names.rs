@@ -57,18 +57,19 @@ pub(crate) fn add(folder: &dyn Folder, name: &str) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::MemoryFolder;
+    use crate::folder::RealFolder;
 
     #[test]
     fn names_are_read_back_and_bounded() {
-        let folder = MemoryFolder::new();
+        let scratch = tempfile::tempdir().expect("a folder");
+        let folder = RealFolder::new(scratch.path());
         for name in ["b", "a name", "b", "no\nline", ""] {
-            add(&folder, name).expect("memory");
+            add(&folder, name).expect("a disk");
         }
-        let names = read(&folder).expect("memory");
+        let names = read(&folder).expect("a disk");
         assert_eq!(names.len(), 2);
         assert_eq!(names[&Realm::named("a name")], "a name");
-        add(&folder, &"x".repeat(NAMES_BYTES_MAX)).expect("memory");
-        assert_eq!(read(&folder).expect("memory").len(), 2);
+        add(&folder, &"x".repeat(NAMES_BYTES_MAX)).expect("a disk");
+        assert_eq!(read(&folder).expect("a disk").len(), 2);
     }
 }

@@ -10,7 +10,7 @@ use crate::format::{FORMAT_FILE, TITLE};
 const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// In which a private key in PEM says what it is.
-pub const HEAD_BYTES: usize = 64;
+pub(crate) const HEAD_BYTES: usize = 64;
 
 /// What a chunk store is called, where it is said that it was passed over.
 pub const STORE: &str = "a chunk store";

@@ -2,7 +2,7 @@
 //! else allocates.
 
 use refrain_codec::chunk::hash::ChunkHasher;
-use refrain_store::{ChunkSource, ChunkStore, DiskStore, OpeningKey, Realm, StoreConfig};
+use refrain_store::{ChunkSource, DiskStore, OpeningKey, Realm, StoreConfig};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;

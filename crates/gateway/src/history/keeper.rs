@@ -14,9 +14,7 @@ use refrain_proto::by_receiver::history::{
     Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted,
 };
 use refrain_proto::planted::Bug;
-use refrain_store::{
-    Chain, ChunkSource, ChunkStore, OpeningKey, Place, Realm, RecipeId, StoreError,
-};
+use refrain_store::{Chain, ChunkSource, OpeningKey, Place, Realm, RecipeId, StoreError};
 
 use super::{
     HistoryError, NeighbourReport, Request, Shared, damage::DamageTold, neighbour::Neighbour,

@@ -46,10 +46,10 @@ impl DiskStore {
                 Loaded::Cut => was_cut = true,
             }
         };
-        Self::begin(history, youngest, config, segment_bytes, lock)
+        Self::of_history(history, youngest, config, segment_bytes, lock)
     }
 
-    fn begin(
+    fn of_history(
         mut history: History,
         youngest: Youngest,
         config: StoreConfig,
@@ -179,7 +179,6 @@ fn check_files_fit(folder: &dyn Folder, config: &StoreConfig) -> Result<(), Stor
     }
 }
 
-/// Sees to the file `format`.
 fn settle_format(folder: &dyn Folder, config: &StoreConfig) -> Result<(), StoreError> {
     match check_format(folder, config)? {
         FormatIs::AsAsked => return Ok(()),

@@ -2,7 +2,11 @@
 
 use std::{fs, io, path::Path};
 
-use crate::{StoreError, folder::Folder, format::list};
+use crate::{
+    StoreError,
+    folder::{self, Folder},
+    format::list,
+};
 
 /// What there is on the disk of a store, as bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +23,7 @@ impl Room {
     /// # Errors
     /// If the system does not tell.
     pub fn of(path: &Path) -> io::Result<Self> {
-        let there = path.ancestors().find(|folder| folder.exists());
-        // Of a relative path whose first folder is yet to make.
-        let there = there.filter(|folder| !folder.as_os_str().is_empty());
-        let disk = rustix::fs::statvfs(there.unwrap_or(Path::new(".")))?;
+        let free_bytes = folder::free_bytes(path)?;
         let used_bytes = match fs::read_dir(path) {
             Ok(files) => files
                 .filter_map(|file| Some(file.ok()?.metadata().ok()?.len()))
@@ -30,7 +31,7 @@ impl Room {
             Err(_) => 0,
         };
         Ok(Self {
-            free_bytes: disk.f_bavail.saturating_mul(disk.f_frsize),
+            free_bytes,
             used_bytes,
         })
     }

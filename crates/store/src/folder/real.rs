@@ -21,7 +21,6 @@ use rustix::{
 };
 
 use super::{Folder, FolderFile};
-use crate::Room;
 
 /// A folder of the system's.
 #[derive(Clone, Debug)]
@@ -79,11 +78,19 @@ impl Folder for RealFolder {
     }
 
     fn free_bytes(&self) -> Option<u64> {
-        Room::of(&self.path).ok().map(|room| room.free_bytes)
+        free_bytes(&self.path).ok()
     }
 }
 
-/// Opens a file to read it.
+/// What is free for this user on the disk of a folder, which may be yet to make.
+pub(crate) fn free_bytes(folder: &Path) -> io::Result<u64> {
+    let there = folder.ancestors().find(|folder| folder.exists());
+    // Of a relative path whose first folder is yet to make.
+    let there = there.filter(|folder| !folder.as_os_str().is_empty());
+    let disk = rustix::fs::statvfs(there.unwrap_or(Path::new(".")))?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
 pub(crate) fn open_to_read(folder: &Path, name: &str) -> io::Result<File> {
     open_plain(CWD, &folder.join(name), OFlags::RDONLY)
 }

@@ -31,7 +31,6 @@ pub(crate) struct Files {
     parts: Vec<PartAt>,
 }
 
-/// A part of a file.
 struct PartAt {
     first_record: u32,
     /// In the files file.

@@ -46,18 +46,18 @@ const RESYNC_OFFSETS_MAX: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoadedIndex {
     /// Whether its last block has a trailer although it is not full.
-    pub is_sealed: bool,
+    pub(crate) is_sealed: bool,
     /// Whether bytes are left that are no records.
-    pub has_rest: bool,
+    pub(crate) has_rest: bool,
 }
 
 /// What the recipe file of a segment had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoadedRecipes {
     /// Whether bytes are left that are no piece.
-    pub has_rest: bool,
+    pub(crate) has_rest: bool,
     /// Whether a piece is of a realm that no record declares.
-    pub has_undeclared: bool,
+    pub(crate) has_undeclared: bool,
 }
 
 impl History {

@@ -7,8 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::take;
-use crate::{Realm, format::FORMAT_VERSION, key::check};
+use super::{FORMAT_VERSION, take};
+use crate::{Realm, key::check};
 
 pub(crate) const HEADER_BYTES: usize = 32;
 
@@ -42,26 +42,26 @@ pub(crate) fn parse_header(segment: u32, bytes: &[u8]) -> Option<Realm> {
 /// By which a file is known to be as it was: what the system says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileState {
-    pub bytes: u64,
-    pub modified_s: i64,
-    pub modified_ns: u32,
-    pub inode: u64,
-    pub device: u64,
+    pub(crate) bytes: u64,
+    pub(crate) modified_s: i64,
+    pub(crate) modified_ns: u32,
+    pub(crate) inode: u64,
+    pub(crate) device: u64,
 }
 
 /// A part of a file, or all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FilePart {
-    pub first_record: u32,
+    pub(crate) first_record: u32,
     /// Where in the segment's chunks, all files one after the other, the part begins.
-    pub start: u64,
+    pub(crate) start: u64,
     /// Where in the file.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// How long it is.
-    pub part_bytes: u64,
-    pub state: FileState,
+    pub(crate) part_bytes: u64,
+    pub(crate) state: FileState,
     /// Absolute.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl FilePart {

@@ -6,8 +6,8 @@
 
 use refrain_codec::chunk::hash::ChunkDigest;
 
-use super::{CHUNK_BYTES_MAX, REALMS_MAX, take};
-use crate::{Realm, format::FORMAT_VERSION, key::check};
+use super::{CHUNK_BYTES_MAX, FORMAT_VERSION, REALMS_MAX, take};
+use crate::{Realm, key::check};
 
 pub(crate) const HEADER_BYTES: usize = 64;
 pub(crate) const RECORD_BYTES: usize = 35;
@@ -39,11 +39,11 @@ pub(crate) fn position_of(record: u32) -> u64 {
 /// What an index file begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    pub segment: u32,
+    pub(crate) segment: u32,
     /// Seconds since 1970.
-    pub created_s: u64,
+    pub(crate) created_s: u64,
     /// Records before this one were synced, and their chunks before them.
-    pub mark: u32,
+    pub(crate) mark: u32,
 }
 
 impl Header {

@@ -4,10 +4,9 @@
 //! it looked like at its opening; a later one says where the one before it lies, in this segment
 //! or an older one.
 
-use super::take;
+use super::{FORMAT_VERSION, take};
 use crate::{
     OpeningKey,
-    format::FORMAT_VERSION,
     key::{IndexKey, KEY_BYTES, check},
 };
 
@@ -36,22 +35,20 @@ pub(crate) fn encode_header(segment: u32) -> [u8; HEADER_BYTES] {
     bytes
 }
 
-/// Where a piece lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PieceAt {
-    pub segment: u32,
+    pub(crate) segment: u32,
     /// In the segment's recipe file.
-    pub offset: u32,
+    pub(crate) offset: u32,
 }
 
-/// A piece of a recipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    pub realm_slot: u8,
-    pub opening: Option<OpeningKey>,
-    pub previous: Option<PieceAt>,
+    pub(crate) realm_slot: u8,
+    pub(crate) opening: Option<OpeningKey>,
+    pub(crate) previous: Option<PieceAt>,
     /// 1 to [`ENTRIES_MAX`]
-    pub keys: Vec<IndexKey>,
+    pub(crate) keys: Vec<IndexKey>,
 }
 
 impl Piece {

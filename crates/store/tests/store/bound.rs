@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use refrain_store::{
-    ChunkSource, ChunkStore, DiskStore, OpeningKey, StoreConfig, StoreError,
-    folder::{Fault, Folder, MemoryFolder},
-};
+use refrain_store::{ChunkSource, DiskStore, OpeningKey, StoreConfig, StoreError, folder::Folder};
 
-use crate::common::{chunk, config, digest, flow, has, open, open_any, read_after, realm};
+use crate::{
+    common::{chunk, config, digest, flow, has, open, open_any, read_after, realm},
+    memory_folder::{Fault, MemoryFolder},
+};
 
 #[test]
 fn the_bound_holds_at_every_moment() {

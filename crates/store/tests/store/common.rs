@@ -7,10 +7,11 @@ use refrain_codec::chunk::{
     stream::ChunkBounds,
 };
 use refrain_store::{
-    Appended, ChunkSource, ChunkStore, Chunking, DiskStore, OpeningKey, Place, ReadOnlyStore,
-    Realm, StoreConfig, VerifyReport,
-    folder::{Folder, MemoryFolder},
+    Appended, ChunkSource, Chunking, DiskStore, OpeningKey, Place, ReadOnlyStore, Realm,
+    StoreConfig, VerifyReport, folder::Folder,
 };
+
+use crate::memory_folder::MemoryFolder;
 
 /// A process that is being started has all that is open here, and so the locks of stores, until it
 /// runs its own program. Who closes a store and opens it again has nobody start one meanwhile.
@@ -80,7 +81,7 @@ pub fn verify(folder: &MemoryFolder) -> VerifyReport {
 
 /// A flow of these chunks, from its beginning to its end.
 pub fn flow(
-    store: &mut impl ChunkStore,
+    store: &mut DiskStore,
     realm: Realm,
     opening: Option<OpeningKey>,
     chunks: impl IntoIterator<Item = u32>,

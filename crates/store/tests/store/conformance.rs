@@ -1,76 +1,16 @@
-//! What every chunk store does: one suite, run for each.
+//! What the store on disk does when it is closed and opened again wherever that may make no
+//! difference: when no recipe is being written.
 
-use refrain_store::{
-    Appended, ChunkSource, ChunkStore, DiskStore, MemoryStore, OpeningKey, StoreError,
-    folder::MemoryFolder,
+use std::ops::{Deref, DerefMut};
+
+use refrain_store::{Appended, ChunkSource, DiskStore, OpeningKey, Realm, RecipeId, StoreError};
+
+use crate::{
+    common::{self, chunk, chunks, digest, has, open, read_after, read_all, realm},
+    memory_folder::MemoryFolder,
 };
 
-use crate::common::{chunk, chunks, digest, flow, has, open, read_after, read_all, realm};
-
-/// Makes the tests for a kind of store, from what opens an empty one.
-macro_rules! conformance {
-    ($name:ident, $open:expr) => {
-        mod $name {
-            use super::*;
-
-            #[test]
-            fn a_chain_is_what_followed() {
-                super::a_chain_is_what_followed($open);
-            }
-
-            #[test]
-            fn the_latest_places_come_first() {
-                super::the_latest_places_come_first($open);
-            }
-
-            #[test]
-            fn openings_are_the_beginnings_of_the_latest_flows() {
-                super::openings_are_the_beginnings_of_the_latest_flows($open);
-            }
-
-            #[test]
-            fn a_chunk_is_stored_once_a_realm() {
-                super::a_chunk_is_stored_once_a_realm($open);
-            }
-
-            #[test]
-            fn nothing_crosses_realms() {
-                super::nothing_crosses_realms($open);
-            }
-
-            #[test]
-            fn a_recipe_is_read_while_it_is_written() {
-                super::a_recipe_is_read_while_it_is_written($open);
-            }
-
-            #[test]
-            fn limits_stop_a_chain_and_next_goes_on() {
-                super::limits_stop_a_chain_and_next_goes_on($open);
-            }
-
-            #[test]
-            fn flows_at_the_same_time_do_not_mix() {
-                super::flows_at_the_same_time_do_not_mix($open);
-            }
-
-            #[test]
-            fn what_is_forgotten_is_passed_over_until_it_comes_again() {
-                super::what_is_forgotten_is_passed_over_until_it_comes_again($open);
-            }
-
-            #[test]
-            fn bad_calls_are_errors() {
-                super::bad_calls_are_errors($open);
-            }
-        }
-    };
-}
-
-conformance!(memory, MemoryStore::new(8 << 20));
-conformance!(disk, OnDisk::new());
-
-/// A store on disk that is synced, closed and opened again wherever it may be without a
-/// difference: before it is read.
+/// A store that is closed and opened again when the last recipe ends.
 struct OnDisk {
     store: Option<DiskStore>,
     folder: MemoryFolder,
@@ -87,118 +27,84 @@ impl OnDisk {
         }
     }
 
-    fn store(&mut self) -> &mut DiskStore {
-        self.store.as_mut().expect("there is always one")
-    }
-}
-
-impl ChunkSource for OnDisk {
-    fn places_after(
-        &self,
-        realm: refrain_store::Realm,
-        digest: &refrain_codec::chunk::hash::ChunkDigest,
-    ) -> refrain_store::Places {
-        self.store
-            .as_ref()
-            .expect("one")
-            .places_after(realm, digest)
-    }
-
-    fn openings(&self, realm: refrain_store::Realm, key: OpeningKey) -> refrain_store::Places {
-        self.store.as_ref().expect("one").openings(realm, key)
-    }
-
-    fn read(
-        &mut self,
-        place: refrain_store::Place,
-        chunks_max: usize,
-        bytes_max: usize,
-    ) -> Result<refrain_store::Chain, StoreError> {
-        self.store().read(place, chunks_max, bytes_max)
-    }
-
-    fn contains(
-        &self,
-        realm: refrain_store::Realm,
-        digest: &refrain_codec::chunk::hash::ChunkDigest,
-    ) -> bool {
-        self.store.as_ref().expect("one").contains(realm, digest)
-    }
-
-    fn forget(
-        &mut self,
-        realm: refrain_store::Realm,
-        digest: &refrain_codec::chunk::hash::ChunkDigest,
-    ) {
-        self.store().forget(realm, digest);
-    }
-
-    fn stat(&self) -> refrain_store::StoreStat {
-        self.store.as_ref().expect("one").stat()
-    }
-}
-
-impl ChunkStore for OnDisk {
-    fn begin(
-        &mut self,
-        realm: refrain_store::Realm,
-        opening: Option<OpeningKey>,
-    ) -> refrain_store::RecipeId {
+    fn begin(&mut self, realm: Realm, opening: Option<OpeningKey>) -> RecipeId {
         self.begun += 1;
-        self.store().begin(realm, opening)
+        (**self).begin(realm, opening)
     }
 
-    fn append(
-        &mut self,
-        recipe: refrain_store::RecipeId,
-        digest: &refrain_codec::chunk::hash::ChunkDigest,
-        bytes: &[u8],
-    ) -> Result<Appended, StoreError> {
-        self.store().append(recipe, digest, bytes)
-    }
-
-    fn end(&mut self, recipe: refrain_store::RecipeId) -> Result<(), StoreError> {
-        self.store().end(recipe)?;
+    fn end(&mut self, recipe: RecipeId) -> Result<(), StoreError> {
+        (**self).end(recipe)?;
         self.begun = self.begun.saturating_sub(1);
+        self.reopen_if_idle()
+    }
+
+    fn reopen_if_idle(&mut self) -> Result<(), StoreError> {
         if self.begun == 0 {
             self.store.take().expect("one").close()?;
             self.store = Some(open(&self.folder, 100));
         }
         Ok(())
     }
+}
 
-    fn sync(&mut self) -> Result<(), StoreError> {
-        self.store().sync()
+impl Deref for OnDisk {
+    type Target = DiskStore;
+
+    fn deref(&self) -> &DiskStore {
+        self.store.as_ref().expect("there is always one")
     }
 }
 
-fn a_chain_is_what_followed(mut store: impl ChunkStore) {
+impl DerefMut for OnDisk {
+    fn deref_mut(&mut self) -> &mut DiskStore {
+        self.store.as_mut().expect("there is always one")
+    }
+}
+
+fn flow(
+    store: &mut OnDisk,
+    realm: Realm,
+    opening: Option<OpeningKey>,
+    chunks: impl IntoIterator<Item = u32>,
+) -> Vec<Appended> {
+    let appended = common::flow(store, realm, opening, chunks);
+    store.reopen_if_idle().expect("it is closed");
+    appended
+}
+
+#[test]
+fn a_chain_is_what_followed() {
+    let mut store = OnDisk::new();
     flow(&mut store, realm(0), None, 0..1000);
     for number in [0, 1, 126, 127, 128, 129, 500, 998] {
-        let followed = read_after(&mut store, realm(0), number);
+        let followed = read_after(&mut *store, realm(0), number);
         assert_eq!(followed, chunks(number + 1..1000), "after {number}");
     }
-    assert_eq!(read_after(&mut store, realm(0), 999), chunks([]));
+    assert_eq!(read_after(&mut *store, realm(0), 999), chunks([]));
     assert!(store.places_after(realm(0), &digest(b"unknown")).is_empty());
 }
 
-fn the_latest_places_come_first(mut store: impl ChunkStore) {
+#[test]
+fn the_latest_places_come_first() {
+    let mut store = OnDisk::new();
     for follower in [10, 20, 30] {
         flow(&mut store, realm(0), None, [1, follower, 2]);
     }
     let places = store.places_after(realm(0), &digest(&chunk(1)));
     assert_eq!(places.len(), 2);
-    assert_eq!(read_all(&mut store, places[0]), chunks([30, 2]));
-    assert_eq!(read_all(&mut store, places[1]), chunks([20, 2]));
+    assert_eq!(read_all(&mut *store, places[0]), chunks([30, 2]));
+    assert_eq!(read_all(&mut *store, places[1]), chunks([20, 2]));
 
     // Twice in one flow.
     flow(&mut store, realm(0), None, [5, 6, 5, 7]);
     let places = store.places_after(realm(0), &digest(&chunk(5)));
-    assert_eq!(read_all(&mut store, places[0]), chunks([7]));
-    assert_eq!(read_all(&mut store, places[1]), chunks([6, 5, 7]));
+    assert_eq!(read_all(&mut *store, places[0]), chunks([7]));
+    assert_eq!(read_all(&mut *store, places[1]), chunks([6, 5, 7]));
 }
 
-fn openings_are_the_beginnings_of_the_latest_flows(mut store: impl ChunkStore) {
+#[test]
+fn openings_are_the_beginnings_of_the_latest_flows() {
+    let mut store = OnDisk::new();
     let key = OpeningKey(7);
     for first in [10, 20, 30] {
         flow(&mut store, realm(0), Some(key), first..first + 3);
@@ -207,13 +113,15 @@ fn openings_are_the_beginnings_of_the_latest_flows(mut store: impl ChunkStore) {
     flow(&mut store, realm(0), Some(OpeningKey(9)), []);
     let openings = store.openings(realm(0), key);
     assert_eq!(openings.len(), 2);
-    assert_eq!(read_all(&mut store, openings[0]), chunks(30..33));
-    assert_eq!(read_all(&mut store, openings[1]), chunks(20..23));
+    assert_eq!(read_all(&mut *store, openings[0]), chunks(30..33));
+    assert_eq!(read_all(&mut *store, openings[1]), chunks(20..23));
     assert!(store.openings(realm(0), OpeningKey(9)).is_empty());
     assert_eq!(store.stat().openings, 2);
 }
 
-fn a_chunk_is_stored_once_a_realm(mut store: impl ChunkStore) {
+#[test]
+fn a_chunk_is_stored_once_a_realm() {
+    let mut store = OnDisk::new();
     use Appended::{Known, Stored};
     let appended = flow(&mut store, realm(0), None, [1, 2, 1]);
     assert_eq!(appended, [Stored, Stored, Known]);
@@ -223,25 +131,31 @@ fn a_chunk_is_stored_once_a_realm(mut store: impl ChunkStore) {
     assert_eq!((stat.chunks, stat.recipe_entries), (4, 6));
 }
 
-fn nothing_crosses_realms(mut store: impl ChunkStore) {
+#[test]
+fn nothing_crosses_realms() {
+    let mut store = OnDisk::new();
     let key = OpeningKey(7);
     flow(&mut store, realm(0), Some(key), [1, 2, 3]);
     flow(&mut store, realm(1), Some(key), [1, 9]);
-    assert!(has(&store, realm(0), 2) && !has(&store, realm(1), 2));
+    assert!(has(&*store, realm(0), 2) && !has(&*store, realm(1), 2));
     assert!(store.openings(realm(2), key).is_empty());
     assert!(store.places_after(realm(2), &digest(&chunk(1))).is_empty());
-    assert_eq!(read_after(&mut store, realm(0), 1), chunks([2, 3]));
-    assert_eq!(read_after(&mut store, realm(1), 1), chunks([9]));
+    assert_eq!(read_after(&mut *store, realm(0), 1), chunks([2, 3]));
+    assert_eq!(read_after(&mut *store, realm(1), 1), chunks([9]));
     let openings = store.openings(realm(1), key);
     assert_eq!(openings.len(), 1);
-    assert_eq!(read_all(&mut store, openings[0]), chunks([1, 9]));
+    assert_eq!(read_all(&mut *store, openings[0]), chunks([1, 9]));
 }
 
-fn a_recipe_is_read_while_it_is_written(mut store: impl ChunkStore) {
+#[test]
+fn a_recipe_is_read_while_it_is_written() {
+    let mut store = OnDisk::new();
     let recipe = store.begin(realm(0), None);
-    let append = |store: &mut _, number| {
+    let append = |store: &mut DiskStore, number| {
         let bytes = chunk(number);
-        ChunkStore::append(store, recipe, &digest(&bytes), &bytes).expect("appended");
+        store
+            .append(recipe, &digest(&bytes), &bytes)
+            .expect("appended");
     };
     append(&mut store, 0);
     let place = store.places_after(realm(0), &digest(&chunk(0)))[0];
@@ -261,11 +175,13 @@ fn a_recipe_is_read_while_it_is_written(mut store: impl ChunkStore) {
             .collect();
         assert_eq!(read, chunks([number]));
     }
-    assert_eq!(read_all(&mut store, place), chunks(1..300));
+    assert_eq!(read_all(&mut *store, place), chunks(1..300));
     store.end(recipe).expect("ended");
 }
 
-fn limits_stop_a_chain_and_next_goes_on(mut store: impl ChunkStore) {
+#[test]
+fn limits_stop_a_chain_and_next_goes_on() {
+    let mut store = OnDisk::new();
     flow(&mut store, realm(0), None, 0..10);
     let place = store.places_after(realm(0), &digest(&chunk(0)))[0];
     let chain = store.read(place, 3, 1 << 20).expect("read");
@@ -284,7 +200,9 @@ fn limits_stop_a_chain_and_next_goes_on(mut store: impl ChunkStore) {
     assert_eq!(store.read(next, 0, 1 << 20).expect("read").next, Some(next));
 }
 
-fn flows_at_the_same_time_do_not_mix(mut store: impl ChunkStore) {
+#[test]
+fn flows_at_the_same_time_do_not_mix() {
+    let mut store = OnDisk::new();
     let recipes: Vec<_> = (0..20).map(|n| (n, store.begin(realm(0), None))).collect();
     for step in 0..150 {
         for &(n, recipe) in &recipes {
@@ -298,12 +216,14 @@ fn flows_at_the_same_time_do_not_mix(mut store: impl ChunkStore) {
         store.end(recipe).expect("ended");
     }
     for (n, _) in recipes {
-        let followed = read_after(&mut store, realm(0), n * 1000);
+        let followed = read_after(&mut *store, realm(0), n * 1000);
         assert_eq!(followed, chunks(n * 1000 + 1..n * 1000 + 150));
     }
 }
 
-fn what_is_forgotten_is_passed_over_until_it_comes_again(mut store: impl ChunkStore) {
+#[test]
+fn what_is_forgotten_is_passed_over_until_it_comes_again() {
+    let mut store = OnDisk::new();
     flow(&mut store, realm(1), None, [2]);
     flow(&mut store, realm(0), None, 0..5);
     // While a recipe is written the store is not opened again, which would bring it back.
@@ -311,9 +231,9 @@ fn what_is_forgotten_is_passed_over_until_it_comes_again(mut store: impl ChunkSt
     for number in [2, 99, 2] {
         store.forget(realm(0), &digest(&chunk(number)));
     }
-    assert!(!has(&store, realm(0), 2) && has(&store, realm(1), 2));
+    assert!(!has(&*store, realm(0), 2) && has(&*store, realm(1), 2));
     assert!(store.places_after(realm(0), &digest(&chunk(2))).is_empty());
-    assert_eq!(read_after(&mut store, realm(0), 0), chunks([1, 3, 4]));
+    assert_eq!(read_after(&mut *store, realm(0), 0), chunks([1, 3, 4]));
     assert_eq!(store.stat().chunks, 5);
 
     let bytes = chunk(2);
@@ -323,13 +243,15 @@ fn what_is_forgotten_is_passed_over_until_it_comes_again(mut store: impl ChunkSt
         if is_ended {
             store.end(recipe).expect("ended");
         }
-        assert!(has(&store, realm(0), 2));
-        assert_eq!(read_after(&mut store, realm(0), 0), chunks(1..5));
+        assert!(has(&*store, realm(0), 2));
+        assert_eq!(read_after(&mut *store, realm(0), 0), chunks(1..5));
         assert_eq!(store.stat().chunks, 6);
     }
 }
 
-fn bad_calls_are_errors(mut store: impl ChunkStore) {
+#[test]
+fn bad_calls_are_errors() {
+    let mut store = OnDisk::new();
     let recipe = store.begin(realm(0), None);
     let empty = store.append(recipe, &digest(b""), b"");
     assert!(matches!(

@@ -1,13 +1,11 @@
 //! What a store on disk endures: kills, power cuts, damage, full disks.
 
 use proptest::prelude::*;
-use refrain_store::{
-    ChunkSource, ChunkStore,
-    folder::{Fault, Folder, MemoryFolder},
-};
+use refrain_store::{ChunkSource, folder::Folder};
 
-use crate::common::{
-    chunk, chunks, digest, flow, has, open, open_any, read_after, read_all, realm,
+use crate::{
+    common::{chunk, chunks, digest, flow, has, open, open_any, read_after, read_all, realm},
+    memory_folder::{Fault, MemoryFolder},
 };
 
 /// What was synced is there and follows as it did.

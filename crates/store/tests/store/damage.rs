@@ -1,11 +1,11 @@
 //! Damage: found by verifying, and gone with its segment.
 
-use refrain_store::{
-    Appended, ChunkSource, ChunkStore, OpeningKey,
-    folder::{Fault, MemoryFolder},
-};
+use refrain_store::{Appended, ChunkSource, OpeningKey};
 
-use crate::common::{chunk, chunks, flow, has, open, read_all, reader, realm, verify};
+use crate::{
+    common::{chunk, chunks, flow, has, open, read_all, reader, realm, verify},
+    memory_folder::{Fault, MemoryFolder},
+};
 
 fn flip(folder: &MemoryFolder, name: &str, places: impl IntoIterator<Item = usize>) {
     let mut content = folder.content(name).expect("it is there");

@@ -5,12 +5,14 @@ use std::{fs, io::Write, os::unix::fs::symlink, path::Path};
 use refrain_codec::chunk::{hash::ChunkHasher, stream::StreamChunks};
 use refrain_codec::marker::PackMask;
 use refrain_store::{
-    AddOptions, AddProgress, AddReport, Appended, ChunkSource, ChunkStore, DiskStore,
-    ReadOnlyStore, StoreConfig, StoreError, VerifyReport,
-    folder::{Fault, Folder, MemoryFolder},
+    AddOptions, AddProgress, AddReport, Appended, ChunkSource, DiskStore, ReadOnlyStore,
+    StoreConfig, StoreError, VerifyReport, folder::Folder,
 };
 
-use crate::common::{SPAWNING, chunking, config, open, read_all, realm};
+use crate::{
+    common::{SPAWNING, chunking, config, open, read_all, realm},
+    memory_folder::{Fault, MemoryFolder},
+};
 
 /// Bytes that no other seed has.
 fn content(seed: u64, bytes: usize) -> Vec<u8> {

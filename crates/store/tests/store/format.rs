@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use refrain_store::{
-    ChunkSource, ChunkStore, DiskStore, OpeningKey, Realm, StoreConfig, folder::MemoryFolder,
-};
+use refrain_store::{ChunkSource, DiskStore, OpeningKey, Realm, StoreConfig};
 
-use crate::common::{digest, read_all};
+use crate::{
+    common::{digest, read_all},
+    memory_folder::MemoryFolder,
+};
 
 const PAGE: &str = include_str!("../../../../docs/store-format.md");
 

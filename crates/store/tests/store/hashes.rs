@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use refrain_codec::chunk::hash::ChunkHasher;
 use refrain_store::{
-    Appended, ChunkSource, ChunkStore, Chunking, DiskStore, ReadOnlyStore, StoreConfig, StoreError,
-    folder::MemoryFolder,
+    Appended, ChunkSource, Chunking, DiskStore, ReadOnlyStore, StoreConfig, StoreError,
 };
 
-use crate::common::{chunk, chunking, chunks, config, realm};
+use crate::{
+    common::{chunk, chunking, chunks, config, realm},
+    memory_folder::MemoryFolder,
+};
 
 fn named_by(hasher: ChunkHasher) -> Chunking {
     Chunking {

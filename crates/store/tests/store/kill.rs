@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use refrain_store::{ChunkSource, ChunkStore, DiskStore, StoreError};
+use refrain_store::{ChunkSource, DiskStore, StoreError};
 
 use crate::common::{SPAWNING, chunk, chunks, config, digest, has, read_after, realm};
 

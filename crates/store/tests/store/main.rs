@@ -11,6 +11,7 @@ mod format;
 mod hashes;
 mod kill;
 mod links;
+mod memory_folder;
 mod model;
 mod read_only;
 mod unreadable;

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use refrain_store::{
-    ChunkSource, ChunkStore, Chunking, OpeningKey, ReadOnlyStore, StoreError, folder::MemoryFolder,
-};
+use refrain_store::{ChunkSource, Chunking, OpeningKey, ReadOnlyStore, StoreError};
 
-use crate::common::{
-    chunk, chunking, chunks, digest, flow, has, open, read_after, read_all, realm,
+use crate::{
+    common::{chunk, chunking, chunks, digest, flow, has, open, read_after, read_all, realm},
+    memory_folder::MemoryFolder,
 };
 
 fn reader(folder: &MemoryFolder) -> ReadOnlyStore {

@@ -1,11 +1,11 @@
 //! Bad sectors: what the disk cannot read is given up, and no more than that.
 
-use refrain_store::{
-    ChunkSource, ChunkStore,
-    folder::{Fault, MemoryFolder},
-};
+use refrain_store::ChunkSource;
 
-use crate::common::{chunk, chunks, digest, flow, has, open, open_any, read_all, realm, verify};
+use crate::{
+    common::{chunk, chunks, digest, flow, has, open, open_any, read_all, realm, verify},
+    memory_folder::{Fault, MemoryFolder},
+};
 
 /// Where a chunk lies in the first segment.
 fn offset_of(number: u32) -> u64 {

@@ -11,9 +11,7 @@ use refrain_codec::{
     chunk::stream::{ChunkBounds, StreamChunks},
     marker::PackMask,
 };
-use refrain_store::{
-    ChunkSource, ChunkStore, Chunking, DiskStore, OpeningKey, Place, Realm, StoreConfig,
-};
+use refrain_store::{ChunkSource, Chunking, DiskStore, OpeningKey, Place, Realm, StoreConfig};
 use serde::Serialize;
 
 use super::{BREVO, GITHUB, LINUX};

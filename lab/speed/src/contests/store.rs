@@ -13,7 +13,7 @@ use std::{
 };
 
 use refrain_codec::chunk::hash::{ChunkDigest, ChunkHasher};
-use refrain_store::{ChunkSource, ChunkStore, DiskStore, Place as StorePlace, Realm, StoreConfig};
+use refrain_store::{ChunkSource, DiskStore, Place as StorePlace, Realm, StoreConfig};
 
 use super::{CHUNK_BYTES, Contest, Inputs, Noise, Place, RowName};
 

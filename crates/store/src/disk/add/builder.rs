@@ -129,7 +129,6 @@ impl Builder {
         }
     }
 
-    /// Ends the file.
     pub(super) fn end_file(&mut self) {
         self.end_part();
         self.file = None;

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Folder, FolderFile};
+use refrain_store::folder::{Folder, FolderFile};
 
 /// How writes fail from now on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

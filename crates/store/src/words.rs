@@ -1,10 +1,11 @@
-//! What every chunk store does, and the words in which it is asked.
+//! The words in which a chunk store is asked, and answers.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
-use refrain_codec::chunk::hash::ChunkDigest;
-
-use crate::{StoreError, StoreStat};
+use refrain_codec::chunk::{
+    hash::{ChunkDigest, ChunkHasher},
+    stream::ChunkBounds,
+};
 
 /// The service whose history may answer a flow. History is kept apart by realm.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,75 +138,37 @@ pub enum Appended {
     Known,
 }
 
-/// History that can be read: one's own, or that of another process.
-///
-/// Calls block.
-pub trait ChunkSource {
-    /// The places behind a chunk, where it was seen last: reading there gives what followed.
-    fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Places;
-
-    /// The beginnings of the latest flows of this kind.
-    fn openings(&self, realm: Realm, key: OpeningKey) -> Places;
-
-    /// Reads onward from a place: up to `chunks_max` chunks of `bytes_max` bytes in all. Chunks
-    /// that are gone are passed over; damaged ones too, and the store forgets them.
-    ///
-    /// # Errors
-    /// If the disk fails. A stale place is none: the chain is empty.
-    fn read(
-        &mut self,
-        place: Place,
-        chunks_max: usize,
-        bytes_max: usize,
-    ) -> Result<Chain, StoreError>;
-
-    /// Whether the realm has the chunk.
-    fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool;
-
-    /// Finds a chunk no more, until it is appended again or the store is opened again: chains
-    /// pass over it. Of one that is unknown nothing is changed.
-    fn forget(&mut self, realm: Realm, digest: &ChunkDigest);
-
-    /// Counters and sizes.
-    fn stat(&self) -> StoreStat;
+/// How the chunks of a store are cut and named. All of a store are cut alike, since chunks that
+/// were cut otherwise never meet again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunking {
+    /// Bits of the anchors' mask.
+    pub mask_bits: u8,
+    /// The shortest and the longest chunk.
+    pub bounds: ChunkBounds,
+    /// The hash behind their digests.
+    pub hasher: ChunkHasher,
 }
 
-/// History that is written: keeps chunks and recipes, and reads chains.
-///
-/// One thread owns a store.
-pub trait ChunkStore: ChunkSource {
-    /// Begins the recipe of a flow.
-    ///
-    /// It has to be ended once, or it takes a little memory for good.
-    fn begin(&mut self, realm: Realm, opening: Option<OpeningKey>) -> RecipeId;
+impl Default for Chunking {
+    fn default() -> Self {
+        Self {
+            mask_bits: 13,
+            bounds: ChunkBounds::DEFAULT,
+            hasher: ChunkHasher::default(),
+        }
+    }
+}
 
-    /// The next chunk of the flow. It is stored once a realm; a place behind it is remembered
-    /// either way, so who wants the places up to now asks before.
-    ///
-    /// `digest` is that of `bytes`, as the caller has computed it: the store checks it when it
-    /// reads, not when it writes.
-    ///
-    /// # Errors
-    /// If the chunk is empty or too long, the recipe is unknown, or the disk fails. The chunk is
-    /// then not in the recipe, what was there is unharmed, and the next call tries again.
-    fn append(
-        &mut self,
-        recipe: RecipeId,
-        digest: &ChunkDigest,
-        bytes: &[u8],
-    ) -> Result<Appended, StoreError>;
-
-    /// Ends a recipe. To end one that is unknown does nothing.
-    ///
-    /// # Errors
-    /// If the disk fails: the recipe has ended all the same, and [`sync`](Self::sync) tries to
-    /// write its end again.
-    fn end(&mut self, recipe: RecipeId) -> Result<(), StoreError>;
-
-    /// Makes all that was appended up to now survive a power cut. To be called every few seconds
-    /// while chunks come.
-    ///
-    /// # Errors
-    /// If the disk fails; the next call tries again.
-    fn sync(&mut self) -> Result<(), StoreError>;
+impl fmt::Display for Chunking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "--chunk-size {} --chunk-min {} --chunk-max {} --chunk-hash {}",
+            1_u64 << self.mask_bits,
+            self.bounds.bytes_min(),
+            self.bounds.bytes_max(),
+            self.hasher
+        )
+    }
 }
