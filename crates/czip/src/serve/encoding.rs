@@ -11,26 +11,24 @@ use zstd::zstd_safe::CParameter;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
     Zstd,
-    Brotli,
     Gzip,
 }
 
 impl Coding {
     /// In the order in which we would rather have them: what takes least time for what it saves.
-    const ALL: [Self; 3] = [Self::Zstd, Self::Brotli, Self::Gzip];
+    const ALL: [Self; 2] = [Self::Zstd, Self::Gzip];
 
     /// Its name in HTTP.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Zstd => "zstd",
-            Self::Brotli => "br",
             Self::Gzip => "gzip",
         }
     }
 
     /// The coding that a client likes most, of those that are worth the time; `None` is none.
     pub(super) fn choose(accept: &[&str]) -> Option<Self> {
-        let mut weights = [None; 4];
+        let mut weights = [None; 3];
         let mut others = None;
         for element in accept.iter().flat_map(|value| value.split(',')) {
             let mut parameters = element.split(';').map(str::trim);
@@ -42,9 +40,8 @@ impl Coding {
             };
             let index = match &*name.to_ascii_lowercase() {
                 "zstd" => 0,
-                "br" => 1,
-                "gzip" | "x-gzip" => 2,
-                "identity" => 3,
+                "gzip" | "x-gzip" => 1,
+                "identity" => 2,
                 "*" => {
                     others = Some(weight);
                     continue;
@@ -56,7 +53,7 @@ impl Coding {
         let of = |index: usize| weights[index].or(others).unwrap_or(0);
         // Not to encode is as good as any other, unless somebody says less of it: then it costs
         // bytes, and encoding time.
-        let identity = weights[3].unwrap_or(0);
+        let identity = weights[2].unwrap_or(0);
         let mut best = None;
         let mut most = identity.max(1) - 1;
         for (index, coding) in Self::ALL.into_iter().enumerate() {
@@ -93,11 +90,10 @@ fn thousandths(value: &str) -> Option<u16> {
 /// Encodes.
 pub(super) enum Encoder {
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
-    Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
     Gzip(GzEncoder<Vec<u8>>),
 }
 
-/// Windows have 256 KiB.
+/// zstd's window has 256 KiB.
 const WINDOW_LOG: u32 = 18;
 
 impl Encoder {
@@ -108,12 +104,6 @@ impl Encoder {
                 encoder.set_parameter(CParameter::WindowLog(WINDOW_LOG))?;
                 Self::Zstd(encoder)
             }
-            Coding::Brotli => {
-                let (buffer_bytes, quality) = (64 << 10, 3);
-                let encoder =
-                    brotli::CompressorWriter::new(Vec::new(), buffer_bytes, quality, WINDOW_LOG);
-                Self::Brotli(Box::new(encoder))
-            }
             Coding::Gzip => Self::Gzip(GzEncoder::new(Vec::new(), Compression::new(4))),
         })
     }
@@ -122,10 +112,6 @@ impl Encoder {
     pub(super) fn encode(&mut self, plain: &[u8]) -> io::Result<Vec<u8>> {
         Ok(match self {
             Self::Zstd(encoder) => {
-                encoder.write_all(plain)?;
-                std::mem::take(encoder.get_mut())
-            }
-            Self::Brotli(encoder) => {
                 encoder.write_all(plain)?;
                 std::mem::take(encoder.get_mut())
             }
@@ -140,7 +126,6 @@ impl Encoder {
     pub(super) fn finish(self) -> io::Result<Vec<u8>> {
         match self {
             Self::Zstd(encoder) => encoder.finish(),
-            Self::Brotli(encoder) => Ok(encoder.into_inner()),
             Self::Gzip(encoder) => encoder.finish(),
         }
     }
@@ -157,8 +142,8 @@ mod tests {
             ("identity", None),
             ("gzip", Some(Coding::Gzip)),
             ("gzip, br, zstd", Some(Coding::Zstd)),
-            ("GZIP;q=0.5, br;q=0.8", Some(Coding::Brotli)),
-            ("zstd;q=0, *", Some(Coding::Brotli)),
+            ("GZIP;q=0.8, zstd;q=0.5", Some(Coding::Gzip)),
+            ("zstd;q=0, *", Some(Coding::Gzip)),
             ("*;q=0", None),
             ("gzip;q=0.3, identity;q=0.9", None),
             ("gzip;q=0", None),
