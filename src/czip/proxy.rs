@@ -20,7 +20,7 @@ use super::{
 const AFTER_HELP: &str = "\
 A request for /x is answered with the content of the origin's /x.czip, if there is one: its chunks come \
 out of the cache, or from the origin by ranges, once for all files that have them; an origin without ranges \
-sends the archive once, as a whole. An archive of a folder is a folder at /x/, with an index. All else is \
+sends the archive once, as a whole. An archive of a folder is a folder at /x/, listed in JSON. All else is \
 passed on as it is, and so is /x where the archive cannot be used, or is encrypted. /.czip/status says what came from where.";
 
 #[derive(clap::Args)]

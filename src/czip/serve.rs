@@ -14,7 +14,7 @@ use super::{
 #[derive(clap::Args)]
 pub struct ServeArguments {
     /// The folder: `x.czip` in it is served as it is at `/x.czip`, and its content at `/x`: a file, or a
-    /// folder with an index, in HTML or JSON. An encrypted one is served as it is alone
+    /// folder that is listed in JSON. An encrypted one is served only as it is
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     #[command(flatten)]

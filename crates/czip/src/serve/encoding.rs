@@ -67,7 +67,7 @@ impl Coding {
 }
 
 /// What `q=0.5` says, in thousandths; one that cannot be read is 0. None if the parameter is another.
-pub(super) fn weight(parameter: &str) -> Option<u16> {
+fn weight(parameter: &str) -> Option<u16> {
     let value = parameter
         .strip_prefix("q=")
         .or_else(|| parameter.strip_prefix("Q="))?;

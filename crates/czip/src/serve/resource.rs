@@ -83,16 +83,7 @@ pub(super) async fn answer_with(
         Target::Slash => return Ok(redirect(path)),
         Target::Folder(listed) => {
             let builder = with(Response::builder(), header::CACHE_CONTROL, "no-cache");
-            let builder = with(builder, header::VARY, "Accept");
-            let accepts = values(&head.headers, header::ACCEPT);
-            return Ok(match listing::is_json_wanted(&accepts) {
-                true => whole(builder, "application/json", listing::json(&listed)),
-                false => {
-                    let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
-                    let page = listing::html(&path, &listed);
-                    whole(builder, "text/html; charset=utf-8", page)
-                }
-            });
+            return Ok(whole(builder, "application/json", listing::json(&listed)));
         }
         Target::File(file, identity) => Resource {
             sent: Sent::File(Arc::new(file)),
