@@ -181,7 +181,10 @@ pub fn get(
     let named = Named::new(url, options)?;
     let output = target::target(output)?;
     let folder = PartFolder::open(&output)?;
-    let mut report = GetReport::default();
+    let mut report = GetReport {
+        has_ranges: true,
+        ..GetReport::default()
+    };
     loop {
         report.begin_anew();
         let places = (output.as_path(), &folder);
@@ -205,7 +208,7 @@ pub fn get(
     // The file is there. What was beside it is of no use any more, and may as well stay.
     folder.remove();
     report.named = named.map_or_else(Vec::new, Named::reports);
-    report.elapsed = begun.elapsed();
+    report.seconds = begun.elapsed().as_secs_f64();
     Ok(report)
 }
 
@@ -286,7 +289,7 @@ fn get_once(
     getting.choose_names(keeps_archive);
     let mut seeds = getting.look_at_seeds((output, folder), options, index)?;
     let fetched = getting.fetch_all(folder, keeps_archive, &mut old, &mut seeds);
-    getting.report.is_without_ranges |= !remote.has_ranges();
+    getting.report.has_ranges &= remote.has_ranges();
     // What came is of use for the next get, whatever became of this one.
     if let Some(cache) = getting.cache.take() {
         getting.report.cache_damaged += cache.damaged();
