@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, anyhow, bail, ensure};
 use refrain_czip::{
     archive::{Archive, ReadError},
-    extract::{Damaged, ExtractError, ExtractOptions, Extracted, extract},
+    extract::{ExtractError, ExtractOptions, Extracted, extract},
     format::catalog::{self, Entry, EntryKind},
 };
 use serde::Serialize;
@@ -18,7 +18,8 @@ use serde::Serialize;
 use super::{
     bounded, cat,
     open::{self, AccessArguments, AnySource, STANDARD},
-    report, threads,
+    report::{self, ReportedPath},
+    threads,
 };
 use crate::{
     interrupt::Interrupt,
@@ -74,28 +75,17 @@ pub struct ExtractArguments {
 /// What was extracted.
 #[derive(Serialize)]
 struct Report {
-    files: u64,
-    folders: u64,
-    links: u64,
-    plain_bytes: u64,
-    /// Hard links that the file system refused: files of their own have the same content.
-    copied_links: u64,
-    /// Whether the digest of the whole content was checked, not only those of frames.
-    is_whole: bool,
-    /// Files and other names of them that were left out, and the first of them.
-    damaged_files: u64,
+    #[serde(flatten)]
+    extracted: Extracted,
+    /// The first of what is damaged.
     damaged: Vec<DamagedFile>,
-    /// Files, folders and links whose mode or time could not be set.
-    unset: u64,
 }
 
 /// What is damaged.
 #[derive(Serialize)]
 struct DamagedFile {
-    path: String,
-    /// The path's bytes in hexadecimal, if they are no UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path_hex: Option<String>,
+    #[serde(flatten)]
+    path: ReportedPath,
     error: String,
 }
 
@@ -104,59 +94,40 @@ pub fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
         return to_standard_output(arguments);
     }
     let interrupt = Interrupt::listen()?;
-    let mut named = Vec::new();
-    let extracted = to_folder(arguments, &interrupt, &mut named);
-    let Extracted {
-        files,
-        folders,
-        links,
-        plain_bytes,
-        copied_links,
-        is_whole,
-        damaged,
-        unset,
-    } = interrupt.or(extracted)?;
+    let mut damaged = Vec::new();
+    let extracted = to_folder(arguments, &interrupt, &mut damaged);
+    let extracted = interrupt.or(extracted)?;
     let lines = [
         (
             "extracted",
             format!(
                 "{} in {}",
-                bytes(plain_bytes),
-                count(files, "file", "files")
+                bytes(extracted.plain_bytes),
+                count(extracted.files, "file", "files")
             ),
         ),
-        ("folders", folders.to_string()),
-        ("links", links.to_string()),
+        ("folders", extracted.folders.to_string()),
+        ("links", extracted.links.to_string()),
     ];
-    if copied_links > 0 {
+    if extracted.copied_links > 0 {
         tell(format_args!(
             "the file system refused {}: the content was written again for each",
-            count(copied_links, "hard link", "hard links")
+            count(extracted.copied_links, "hard link", "hard links")
         ));
     }
-    if unset > 0 {
+    if extracted.unset > 0 {
         tell(format_args!(
             "modes or times could not be set of {}: the file system has none, or they are somebody else's",
-            count(unset, "path", "paths")
+            count(extracted.unset, "path", "paths")
         ));
     }
-    let report = Report {
-        files,
-        folders,
-        links,
-        plain_bytes,
-        copied_links,
-        is_whole,
-        damaged_files: damaged,
-        damaged: named,
-        unset,
-    };
+    let report = Report { extracted, damaged };
     // Who reads no more of it, such as `head`, has the exit code still.
     let printed = report::to_stdout(arguments.json, &report, &lines);
     ensure!(
-        damaged == 0,
+        extracted.damaged == 0,
         "all but what is damaged is extracted; left out: {}",
-        count(damaged, "file", "files")
+        count(extracted.damaged, "file", "files")
     );
     printed
 }
@@ -194,7 +165,10 @@ fn to_folder(
             let path = printable_path(OsStr::from_bytes(now.path));
             bar.suspend(|| tell(format_args!("left out: {path}: {}", now.error)));
             if damaged.len() < DAMAGED_NAMED_MAX {
-                damaged.push(DamagedFile::new(now));
+                damaged.push(DamagedFile {
+                    path: ReportedPath::new(now.path),
+                    error: now.error.to_string(),
+                });
             }
         }
         interrupt.flow()
@@ -208,16 +182,6 @@ fn to_folder(
             error => error.into(),
         })
         .with_context(|| open::called(&arguments.archive))
-}
-
-impl DamagedFile {
-    fn new(damaged: Damaged<'_>) -> Self {
-        Self {
-            path: String::from_utf8_lossy(damaged.path).into_owned(),
-            path_hex: report::path_hex(damaged.path),
-            error: damaged.error.to_string(),
-        }
-    }
 }
 
 fn paths(archive: &Archive<AnySource>, asked: &[OsString]) -> Result<Vec<Vec<u8>>, ReadError> {

@@ -14,7 +14,8 @@ use time::OffsetDateTime;
 
 use super::{
     open::{self, AccessArguments},
-    report, standard_io,
+    report::{self, ReportedPath},
+    standard_io,
 };
 use crate::{interrupt::Interrupt, table::printable_path};
 
@@ -38,10 +39,8 @@ struct Report {
 #[derive(Serialize)]
 struct EntryReport {
     kind: &'static str,
-    path: String,
-    /// The path's bytes in hexadecimal, if they are no UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path_hex: Option<String>,
+    #[serde(flatten)]
+    path: ReportedPath,
     mode: u16,
     mtime_s: i64,
     mtime_ns: u32,
@@ -139,7 +138,6 @@ fn time(seconds: i64) -> String {
 
 impl EntryReport {
     fn new(entry: &Entry, position: u64) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (kind, bytes, target) = match &entry.kind {
             EntryKind::File { bytes } => ("file", Some(*bytes), None),
             EntryKind::Folder => ("folder", None, None),
@@ -148,14 +146,13 @@ impl EntryReport {
         };
         Self {
             kind,
-            path: text(&entry.path),
-            path_hex: report::path_hex(&entry.path),
+            path: ReportedPath::new(&entry.path),
             mode: entry.mode,
             mtime_s: entry.mtime_s,
             mtime_ns: entry.mtime_ns,
             bytes,
             offset: bytes.map(|_| position),
-            target: target.map(|target| text(target)),
+            target: target.map(|target| String::from_utf8_lossy(target).into_owned()),
             target_hex: target.and_then(|target| report::path_hex(target)),
         }
     }

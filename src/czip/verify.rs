@@ -16,7 +16,8 @@ use serde::Serialize;
 use super::{
     bounded,
     open::{self, AccessArguments},
-    report, threads,
+    report::{self, ReportedPath},
+    threads,
 };
 use crate::{
     interrupt::Interrupt,
@@ -58,9 +59,9 @@ const FRAMES_MAX: usize = 1 << 20;
 #[derive(Default, Serialize)]
 struct Report {
     is_whole: bool,
-    /// Those that are whole, and their bytes.
-    frames: u64,
-    stored_bytes: u64,
+    /// Those that are whole.
+    #[serde(flatten)]
+    verified: Verified,
     /// Of the plain content, if it was asked for and frames are whole.
     plain_bytes: Option<u64>,
     /// Chunks whose names were checked, if it was asked for and they can be: those of an encrypted archive
@@ -71,7 +72,7 @@ struct Report {
     damaged: Vec<DamagedPart>,
     /// Files that have bytes of damaged frames, if they can be told, and the first of them.
     damaged_files: Option<u64>,
-    files: Vec<DamagedFile>,
+    files: Vec<ReportedPath>,
 }
 
 /// A frame, or a part of the table.
@@ -80,14 +81,6 @@ struct DamagedPart {
     stream: Option<String>,
     frame: Option<u64>,
     error: String,
-}
-
-#[derive(Serialize)]
-struct DamagedFile {
-    path: String,
-    /// The path's bytes in hexadecimal, if they are no UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path_hex: Option<String>,
 }
 
 pub fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
@@ -111,8 +104,8 @@ impl Report {
             "whole",
             format!(
                 "{}, {}",
-                count(self.frames, "frame", "frames"),
-                bytes(self.stored_bytes)
+                count(self.verified.frames, "frame", "frames"),
+                bytes(self.verified.stored_bytes)
             ),
         )];
         if let Some(plain_bytes) = self.plain_bytes {
@@ -189,13 +182,9 @@ fn stored(
         interrupt.flow()
     });
     bar.finish_and_clear();
-    let Verified {
-        frames,
-        stored_bytes,
-    } = unless_stopped(verified?, interrupt)?;
+    let verified = unless_stopped(verified?, interrupt)?;
     let (report, numbers) = found.into_inner().expect("no thread panics");
-    report.frames = frames;
-    report.stored_bytes = stored_bytes;
+    report.verified = verified;
     if report.damaged_parts > 0 {
         // Threads found it in any order.
         let place = |part: &DamagedPart| (part.stream.clone(), part.frame);
@@ -281,10 +270,7 @@ impl Report {
             };
             if named.len() < NAMED_MAX {
                 bar.suspend(|| tell(format_args!("damaged: {shown}")));
-                named.push(DamagedFile {
-                    path: String::from_utf8_lossy(&path).into_owned(),
-                    path_hex: report::path_hex(&path),
-                });
+                named.push(ReportedPath::new(&path));
             }
         };
         let looked = files_in_frames(archive, numbers, &mut found, &mut |position| {
