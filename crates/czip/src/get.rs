@@ -36,7 +36,6 @@ mod opening;
 mod part_folder;
 mod places;
 mod presence;
-mod records;
 mod report;
 mod seeds;
 mod stored;
