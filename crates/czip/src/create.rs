@@ -24,7 +24,7 @@ mod packer;
 mod parts;
 mod pool;
 mod references;
-mod rows;
+mod row;
 mod seal;
 mod similarity;
 mod spool;
