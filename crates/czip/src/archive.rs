@@ -451,10 +451,7 @@ impl<S: Source> Archive<S> {
     }
 
     /// Reads a frame as stored, and checks it.
-    ///
-    /// # Errors
-    /// If it cannot be read or is damaged.
-    pub fn stored_frame(
+    pub(crate) fn stored_frame(
         &self,
         stream: Stream,
         number: u64,

@@ -75,16 +75,15 @@ use stored::Stored;
 /// A file that changes on the server again and again is given up.
 const CHANGES_MAX: u32 = 3;
 
-/// So many needed bytes allow another request.
-pub const BYTES_PER_REQUEST: u64 = 1 << 20;
+/// So many needed bytes are worth another request, whatever a request costs.
+const BYTES_PER_REQUEST: u64 = 1 << 20;
 
 /// How a file is fetched.
 #[derive(Clone, Debug)]
 pub struct GetOptions {
     /// Where from, and how patiently.
     pub remote: RemoteOptions,
-    /// Requests in all, and one more for each [`BYTES_PER_REQUEST`] that are needed: that many bytes
-    /// are worth one, whatever a request costs. Retries are not counted.
+    /// Requests in all, and one more for each MiB that is needed. Retries are not counted.
     pub requests_max: usize,
     /// Files, folders and archives that may hold chunks of it.
     pub seeds: Vec<PathBuf>,

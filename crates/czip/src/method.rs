@@ -85,11 +85,8 @@ impl Compression {
         Self { method, level }
     }
 
-    /// The same at another level.
-    ///
-    /// # Errors
-    /// If the method has no such level.
-    pub fn with_level(self, level: i32) -> Result<Self, InvalidCompression> {
+    /// The same at another level, if the method has it.
+    pub(crate) fn with_level(self, level: i32) -> Result<Self, InvalidCompression> {
         let levels = match self.method {
             Method::None => 0..=0,
             Method::Zstd => -7..=22,
