@@ -1,7 +1,8 @@
 //! Serving until the program is told to stop.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr};
 
+use refrain_czip::serve::ServeOptions;
 use refrain_gateway::{address::parse_listen, listeners, units::TimeSpan};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
@@ -27,6 +28,9 @@ pub struct ListenArguments {
     /// off. Told again, it ends at once
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = bounded::time)]
     drain: TimeSpan,
+    /// Connections at once; others wait
+    #[arg(long, value_name = "N", default_value_t = ServeOptions::default().connections_max, value_parser = bounded::count)]
+    connections: usize,
     #[command(flatten)]
     log: LogArguments,
 }
@@ -54,9 +58,14 @@ impl Signals {
 }
 
 impl ListenArguments {
-    /// How long answers have to reach their ends when the program is told to stop.
-    pub fn drain_timeout(&self) -> Duration {
-        self.drain.0
+    /// With so many bytes of memory for chunks.
+    pub fn options(&self, cache_bytes: u64) -> ServeOptions {
+        ServeOptions {
+            cache_bytes,
+            connections_max: self.connections,
+            drain_timeout: self.drain.0,
+            ..ServeOptions::default()
+        }
     }
 
     /// Has `make` make what serves, and that serve until SIGTERM or Ctrl-C. `what` is for the log.
@@ -67,6 +76,7 @@ impl ListenArguments {
         run: impl AsyncFnOnce(&S, TcpListener, Stop, Stop) -> io::Result<()>,
     ) -> anyhow::Result<()> {
         let _log = self.log.begin();
+        allow_open_files(self.connections);
         let server = make()?;
         let runtime = Builder::new_multi_thread()
             .enable_all()
@@ -109,7 +119,7 @@ fn sent(stop: oneshot::Receiver<()>) -> Stop {
 
 /// Lets the process have as many files open as its connections need, as far as the system allows: by
 /// default a process may have a few hundred.
-pub fn allow_open_files(connections: usize) {
+fn allow_open_files(connections: usize) {
     let limit = getrlimit(Resource::Nofile);
     // Each has its socket and a file; archives stay open.
     let needed = connections as u64 * 2 + 256;
