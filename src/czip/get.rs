@@ -17,14 +17,13 @@ use refrain_czip::get::{
     CacheOptions, GetError, GetOptions, GetProgress, GetReport, Phase, StoredReport, Transfer, get,
     partial,
 };
-use refrain_gateway::units::{ByteSize, TimeSpan};
+use refrain_gateway::units::ByteSize;
 use serde::Serialize;
 
 use super::{
     bounded,
-    headers::HeaderArguments,
-    keys::UnlockArguments,
-    open::{self, STANDARD},
+    create::temporary_for,
+    open::{self, AccessArguments, STANDARD},
     report, retry, threads,
 };
 use crate::{
@@ -76,7 +75,7 @@ pub struct GetArguments {
     seed: Vec<PathBuf>,
     /// A server that knows chunks by name, such as `refrain czip serve`, or a cache in front of it; may be
     /// given several times. Each is asked for its share of the chunks, `URL/.czip/chunk/NAME`, up to 256 at a
-    /// time. Chunks that no edge has come from the archive's server
+    /// time, and has up to 10s to answer. Chunks that no edge has come from the archive's server
     #[arg(long = "edge", value_name = "URL", value_parser = bounded::web_address)]
     edges: Vec<String>,
     /// Requests for all, and one more a MiB that has to come: what is missing in more places is joined
@@ -85,15 +84,11 @@ pub struct GetArguments {
     /// Requests at a time, up to 64
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = bounded::requests_at_a_time())]
     connections: usize,
-    /// The server's answers begin within this, and their pieces follow each other so; else they are asked
-    /// for again, up to 5 times in a row. Edges get up to 10s
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = bounded::time_to_wait)]
-    timeout: TimeSpan,
     /// Threads that put the file together [default: one a processor]
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     threads: Option<usize>,
     #[command(flatten)]
-    headers: HeaderArguments,
+    access: AccessArguments,
     /// Keep the archive as it is, instead of what is in it. Takes no keys. Of an archive in profile
     /// `small` that was made with --after OLD.czip, that is of little use as a seed
     #[arg(long)]
@@ -101,8 +96,6 @@ pub struct GetArguments {
     /// Write one file, also if the archive has several: their content, one behind the other
     #[arg(long, conflicts_with = "archive")]
     joined: bool,
-    #[command(flatten)]
-    keys: UnlockArguments,
     /// Report as one JSON object
     #[arg(long)]
     json: bool,
@@ -158,7 +151,7 @@ pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
             bytes(report.transferred().bytes)
         ));
     }
-    if report.plain_bytes.is_none() && arguments.keys.are_given() {
+    if report.plain_bytes.is_none() && arguments.access.keys.are_given() {
         tell(format_args!(
             "the archive is kept as it is, which takes no keys: none was used"
         ));
@@ -243,6 +236,7 @@ fn shell_word(path: &Path) -> String {
 
 fn options(arguments: &GetArguments, bar: &ProgressBar) -> anyhow::Result<GetOptions> {
     let mut options = GetOptions {
+        remote: arguments.access.remote(retry::told_above(bar))?,
         requests_max: arguments.requests,
         seeds: arguments.seed.clone(),
         cache: arguments.cache.clone().map(|folder| CacheOptions {
@@ -252,22 +246,12 @@ fn options(arguments: &GetArguments, bar: &ProgressBar) -> anyhow::Result<GetOpt
         edges: arguments.edges.clone(),
         keeps_archive: arguments.archive,
         joins_files: arguments.joined,
-        keys: arguments.keys.source(),
+        keys: arguments.access.keys.source(),
         threads: threads(arguments.threads),
+        temporary: temporary_for(&arguments.output),
         ..GetOptions::default()
     };
     options.remote.connections = arguments.connections;
-    options.remote.headers = arguments.headers.read()?;
-    retry::wait(&mut options.remote, arguments.timeout);
-    options.remote.on_retry = retry::told_above(bar);
-    if std::env::var_os("TMPDIR").is_none() {
-        // It has more room than a folder in memory.
-        let folder = arguments.output.parent().unwrap_or(Path::new(""));
-        options.temporary = match folder.as_os_str().is_empty() {
-            true => PathBuf::from("."),
-            false => folder.to_owned(),
-        };
-    }
     Ok(options)
 }
 

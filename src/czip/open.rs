@@ -12,7 +12,7 @@ use anyhow::Context;
 use refrain_czip::{
     archive::{Archive, CacheBytes, FileSource, RemoteSource, RemoteSourceError, Source},
     format::{FormatError, catalog::Entry},
-    remote::{RemoteError, RemoteOptions},
+    remote::{OnRetry, RemoteError, RemoteOptions},
 };
 use refrain_gateway::units::TimeSpan;
 
@@ -34,13 +34,28 @@ pub const STANDARD: &str = "-";
 #[derive(clap::Args)]
 pub struct AccessArguments {
     #[command(flatten)]
-    keys: UnlockArguments,
+    pub keys: UnlockArguments,
     #[command(flatten)]
     headers: HeaderArguments,
     /// A server's answers begin within this, and their pieces follow each other so; else they are asked
     /// for again, up to 5 times in a row
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = bounded::time_to_wait)]
     timeout: TimeSpan,
+}
+
+impl AccessArguments {
+    /// How a server is asked.
+    pub fn remote(&self, on_retry: OnRetry) -> anyhow::Result<RemoteOptions> {
+        let defaults = RemoteOptions::default();
+        let TimeSpan(timeout) = self.timeout;
+        Ok(RemoteOptions {
+            headers: self.headers.read()?,
+            progress_timeout: timeout,
+            connect_timeout: timeout.min(defaults.connect_timeout),
+            on_retry,
+            ..defaults
+        })
+    }
 }
 
 /// A file, or a URL.
@@ -107,12 +122,7 @@ fn source(
 ) -> anyhow::Result<AnySource> {
     let called = || called(path);
     if let Some(url) = url(path) {
-        let mut options = RemoteOptions {
-            headers: access.headers.read()?,
-            on_retry: retry::told(),
-            ..RemoteOptions::default()
-        };
-        retry::wait(&mut options, access.timeout);
+        let options = access.remote(retry::told())?;
         let source = RemoteSource::open(url, options, RemoteSource::CACHE_BYTES);
         let source = source.map_err(|error| match error {
             RemoteSourceError::Remote(error) => failed(error),
