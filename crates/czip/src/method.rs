@@ -44,7 +44,8 @@ impl Method {
     }
 
     /// The method of a number, if there is one.
-    pub(crate) fn of_number(number: u8) -> Option<Self> {
+    #[must_use]
+    pub fn of_number(number: u8) -> Option<Self> {
         let all = [Self::None, Self::Zstd, Self::Gzip, Self::Bzip2];
         all.into_iter().find(|method| method.number() == number)
     }
