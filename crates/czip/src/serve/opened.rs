@@ -3,9 +3,12 @@
 use std::{
     collections::BTreeMap,
     ops::{Bound, Range},
+    sync::Arc,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::SystemTime,
 };
+
+use quick_cache::{Weighter, sync::Cache};
 
 use super::{plan::SPAN_BYTES, proxy::supply::Supply};
 use crate::{
@@ -45,6 +48,18 @@ pub(super) struct Opened {
     /// Where the first frame of each frame part is, in order of that.
     parts_by_place: Vec<(u64, Stream, usize)>,
     has_failed: AtomicBool,
+}
+
+/// Archives that are open, by `K`.
+pub(super) type OpenedCache<K> = Cache<K, Arc<Opened>, OpenedWeight>;
+
+#[derive(Clone)]
+pub(super) struct OpenedWeight;
+
+impl<K> Weighter<K, Arc<Opened>> for OpenedWeight {
+    fn weight(&self, _: &K, opened: &Arc<Opened>) -> u64 {
+        opened.weight()
+    }
 }
 
 /// What is in an archive.

@@ -9,12 +9,12 @@ use std::{
     },
 };
 
-use quick_cache::{Weighter, sync::Cache};
+use quick_cache::sync::Cache;
 
 use super::{
     counters::Counters,
     file::ArchiveFile,
-    opened::{self, Contents, Inner, Opened},
+    opened::{self, Contents, Inner, Opened, OpenedCache, OpenedWeight},
     tree::{Components, Found, Identity, Listed, SafePath, Tree, http_time},
 };
 use crate::{archive::ReadError, format::FormatError};
@@ -24,20 +24,11 @@ const OPENED_BYTES: u64 = 128 << 20;
 /// The end of an archive's name.
 const SUFFIX: &[u8] = b".czip";
 
-#[derive(Clone)]
-struct Weight;
-
-impl Weighter<Identity, Arc<Opened>> for Weight {
-    fn weight(&self, _: &Identity, opened: &Arc<Opened>) -> u64 {
-        opened.weight()
-    }
-}
-
 /// The folder, and the archives of it that are open.
 pub(super) struct Site {
     tree: Tree,
     counters: Arc<Counters>,
-    opened: Cache<Identity, Arc<Opened>, Weight>,
+    opened: OpenedCache<Identity>,
     next_id: AtomicU64,
 }
 
@@ -64,7 +55,7 @@ impl Site {
         Self {
             tree,
             counters,
-            opened: Cache::with_weighter(64, OPENED_BYTES, Weight),
+            opened: Cache::with_weighter(64, OPENED_BYTES, OpenedWeight),
             next_id: AtomicU64::new(0),
         }
     }
@@ -176,7 +167,7 @@ impl Site {
     }
 }
 
-fn shown(components: &[Vec<u8>]) -> String {
+pub(super) fn shown(components: &[Vec<u8>]) -> String {
     String::from_utf8_lossy(&components.join(&b'/')).into_owned()
 }
 

@@ -41,15 +41,8 @@ impl SafePath {
             Some(rest) => (rest, true),
             None => (target, target.is_empty()),
         };
-        if target.is_empty() {
-            let components = Vec::new();
-            return Some(Self {
-                components,
-                has_slash,
-            });
-        }
         let mut components = Vec::new();
-        for component in target.split('/') {
+        for component in target.split('/').filter(|_| !target.is_empty()) {
             let component: Vec<u8> = percent_decode(component.as_bytes()).collect();
             let is_safe = !matches!(&component[..], b"" | b"." | b"..")
                 && !component.iter().any(|byte| matches!(byte, 0 | b'/'));
