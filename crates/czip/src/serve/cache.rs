@@ -5,10 +5,7 @@
 //! checked against its key when it was read, so that no archive can pass its bytes off as another's.
 //! Who asks for what somebody is reading waits for that.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use memmap2::MmapMut;
@@ -269,7 +266,7 @@ impl ChunkCache {
         };
         let guard = match self.cache.get_value_or_guard_async(&first.key).await {
             Ok(Value::Bytes(bytes)) => {
-                self.counters.cache_hits.fetch_add(1, Ordering::Relaxed);
+                Counters::add(&self.counters.cache_hits, 1);
                 return Ok(bytes);
             }
             Ok(Value::Plan(_)) => unreachable!("the key says its kind"),

@@ -93,7 +93,7 @@ pub(super) async fn answer_with(
 ) -> Result<Answer, ServeError> {
     let path = head.uri.path();
     let resource = match target {
-        Target::Nothing | Target::Locked => return Ok(text(StatusCode::NOT_FOUND)),
+        Target::Nothing => return Ok(text(StatusCode::NOT_FOUND)),
         Target::Slash => return Ok(redirect(path)),
         Target::Folder(listed) => {
             let builder = with(Response::builder(), header::CACHE_CONTROL, "no-cache");

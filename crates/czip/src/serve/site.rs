@@ -45,8 +45,6 @@ pub(super) enum Target {
         offset: u64,
         bytes: u64,
     },
-    /// The content of an archive that is encrypted.
-    Locked,
     Folder(Vec<Listed>),
 }
 
@@ -174,7 +172,6 @@ pub(super) fn shown(components: &[Vec<u8>]) -> String {
 /// What a path within an archive leads to.
 pub(super) fn within(opened: Arc<Opened>, inner: &[Vec<u8>], path: &SafePath) -> Target {
     let entries = match &opened.contents {
-        Contents::Locked => return Target::Locked,
         Contents::Single if inner.is_empty() && !path.has_slash => {
             let bytes = opened.archive.plain_bytes();
             return Target::Content {
@@ -183,7 +180,7 @@ pub(super) fn within(opened: Arc<Opened>, inner: &[Vec<u8>], path: &SafePath) ->
                 bytes,
             };
         }
-        Contents::Single => return Target::Nothing,
+        Contents::Single | Contents::Locked => return Target::Nothing,
         Contents::Several(entries) => entries,
     };
     let inner = inner.join(&b'/');
