@@ -38,7 +38,7 @@ pub use assemble::{Assembler, Begun};
 pub use error::CreateError;
 pub use exclude::{Exclude, ExcludeError};
 pub use output::Output;
-pub use seal::{EncryptOptions, SealError};
+pub use seal::EncryptOptions;
 pub(crate) use walk::{Bounds, Found, Visited, walk};
 pub use walk::{FileId, Input, name_of};
 
