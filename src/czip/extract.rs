@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::{
     bounded, cat,
-    open::{self, AccessArguments, AnySource, STANDARD},
+    open::{AnySource, ArchiveArguments, STANDARD, meant},
     report::{self, ReportedPath},
     threads,
 };
@@ -49,11 +49,8 @@ A pipe is kept in a temporary file without a name ($TMPDIR) first, since an arch
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct ExtractArguments {
-    /// The archive, or its http or https address; `-` is standard input
-    #[arg(value_name = "IN.czip|URL")]
-    archive: PathBuf,
     #[command(flatten)]
-    access: AccessArguments,
+    archive: ArchiveArguments,
     /// Files and folders in it, as `list` names them; `./` in front of them is nothing, and `.` is all [default: all]
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
@@ -138,14 +135,14 @@ fn to_folder(
     damaged: &mut Vec<DamagedFile>,
 ) -> anyhow::Result<Extracted> {
     let open = match arguments.skip_damaged {
-        true => open::open_damaged,
-        false => open::open_unlocked,
+        true => ArchiveArguments::open_damaged,
+        false => ArchiveArguments::open_unlocked,
     };
-    let archive = open(&arguments.archive, &arguments.access, interrupt)?;
+    let archive = open(&arguments.archive, interrupt)?;
     let paths = paths(&archive, &arguments.paths);
     let options = ExtractOptions {
-        paths: paths.with_context(|| open::called(&arguments.archive))?,
-        name: open::stream_name(&arguments.archive),
+        paths: paths.with_context(|| arguments.archive.called())?,
+        name: arguments.archive.stream_name(),
         threads: threads(arguments.threads),
         is_damage_left_out: arguments.skip_damaged,
     };
@@ -181,7 +178,7 @@ fn to_folder(
             }
             error => error.into(),
         })
-        .with_context(|| open::called(&arguments.archive))
+        .with_context(|| arguments.archive.called())
 }
 
 fn paths(archive: &Archive<AnySource>, asked: &[OsString]) -> Result<Vec<Vec<u8>>, ReadError> {
@@ -190,7 +187,7 @@ fn paths(archive: &Archive<AnySource>, asked: &[OsString]) -> Result<Vec<Vec<u8>
         true => archive.entries()?,
         false => Vec::new(),
     };
-    let paths = asked.iter().map(|path| open::meant(&entries, path));
+    let paths = asked.iter().map(|path| meant(&entries, path));
     Ok(paths.collect())
 }
 
@@ -200,13 +197,12 @@ fn to_standard_output(arguments: &ExtractArguments) -> anyhow::Result<()> {
         !arguments.skip_damaged,
         "--skip-damaged leaves files out of a folder, and standard output takes one file"
     );
-    let archive =
-        open::open_unlocked(&arguments.archive, &arguments.access, &Interrupt::default())?;
-    let called = open::called(&arguments.archive);
-    let entries = open::entries(&archive, &arguments.archive)?;
+    let archive = arguments.archive.open_unlocked(&Interrupt::default())?;
+    let called = arguments.archive.called();
+    let entries = arguments.archive.entries(&archive)?;
     let range = match &arguments.paths[..] {
         [] => the_file(&entries).with_context(|| called.clone())?,
-        [path] => catalog::content_of(&entries, &open::meant(&entries, path))
+        [path] => catalog::content_of(&entries, &meant(&entries, path))
             .with_context(|| format!("{called}: {}", path.display()))?,
         paths => bail!(
             "standard output takes one file; {} were asked for",

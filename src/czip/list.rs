@@ -4,7 +4,6 @@ use std::{
     ffi::OsStr,
     io::{self, BufWriter, Write},
     os::unix::ffi::OsStrExt,
-    path::PathBuf,
 };
 
 use anyhow::Context;
@@ -13,7 +12,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 
 use super::{
-    open::{self, AccessArguments},
+    open::ArchiveArguments,
     report::{self, ReportedPath},
     standard_io,
 };
@@ -21,11 +20,8 @@ use crate::{interrupt::Interrupt, table::printable_path};
 
 #[derive(clap::Args)]
 pub struct ListArguments {
-    /// The archive, or its http or https address; `-` is standard input
-    #[arg(value_name = "IN.czip|URL")]
-    archive: PathBuf,
     #[command(flatten)]
-    access: AccessArguments,
+    archive: ArchiveArguments,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -57,10 +53,9 @@ struct EntryReport {
 }
 
 pub fn run(arguments: &ListArguments) -> anyhow::Result<()> {
-    let archive =
-        open::open_unlocked(&arguments.archive, &arguments.access, &Interrupt::default())?;
+    let archive = arguments.archive.open_unlocked(&Interrupt::default())?;
     if !arguments.json {
-        let entries = open::entries(&archive, &arguments.archive)?;
+        let entries = arguments.archive.entries(&archive)?;
         let mut out = BufWriter::new(io::stdout().lock());
         let written = entries.iter().try_for_each(|entry| line(entry, &mut out));
         return written
@@ -68,7 +63,7 @@ pub fn run(arguments: &ListArguments) -> anyhow::Result<()> {
             .map_err(standard_io::output_failed);
     }
     let entries = archive.entries();
-    let entries = entries.with_context(|| open::called(&arguments.archive))?;
+    let entries = entries.with_context(|| arguments.archive.called())?;
     let mut offset = 0;
     let entries = entries.iter().map(|entry| {
         let report = EntryReport::new(entry, offset);

@@ -1,7 +1,5 @@
 //! `refrain czip stat`: how an archive is made, and what its chunks save.
 
-use std::path::PathBuf;
-
 use anyhow::Context;
 use refrain_czip::{
     archive::{Archive, ReadError},
@@ -11,7 +9,7 @@ use refrain_czip::{
 use serde::Serialize;
 
 use super::{
-    open::{self, AccessArguments},
+    open::{AnySource, ArchiveArguments},
     report,
 };
 use crate::{
@@ -22,11 +20,8 @@ use crate::{
 
 #[derive(clap::Args)]
 pub struct StatArguments {
-    /// The archive, or its http or https address; `-` is standard input
-    #[arg(value_name = "IN.czip|URL")]
-    archive: PathBuf,
     #[command(flatten)]
-    access: AccessArguments,
+    archive: ArchiveArguments,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -102,19 +97,19 @@ struct StreamReport {
 }
 
 pub fn run(arguments: &StatArguments) -> anyhow::Result<()> {
-    let archive = open::open_with(&arguments.archive, &arguments.access, &Interrupt::default())?;
+    let archive = arguments.archive.open_with(&Interrupt::default())?;
     if archive.is_locked() {
         tell(format_args!(
             "the archive is encrypted: what only its recipients can know is not shown; \
              --identity opens it"
         ));
     }
-    let report = Report::new(&archive).with_context(|| open::called(&arguments.archive))?;
+    let report = Report::new(&archive).with_context(|| arguments.archive.called())?;
     report::to_stdout(arguments.json, &report, &report.lines())
 }
 
 impl PrivateReport {
-    fn new(archive: &Archive<open::AnySource>) -> Self {
+    fn new(archive: &Archive<AnySource>) -> Self {
         let (header, root) = (archive.header(), archive.root());
         let streams = Stream::ALL.map(|stream| root.stream(stream));
         let references = streams.iter().map(|it| it.references.stored_bytes());
@@ -140,7 +135,7 @@ impl PrivateReport {
 }
 
 impl Report {
-    fn new(archive: &Archive<open::AnySource>) -> Result<Self, ReadError> {
+    fn new(archive: &Archive<AnySource>) -> Result<Self, ReadError> {
         let (header, root) = (archive.header(), archive.root());
         let streams = Stream::ALL.map(|stream| (stream, root.stream(stream)));
         let known = |number: u64| (!archive.is_locked()).then_some(number);
@@ -274,7 +269,7 @@ fn unknown() -> String {
 }
 
 impl EncryptionReport {
-    fn new(archive: &Archive<open::AnySource>) -> Result<Option<Self>, ReadError> {
+    fn new(archive: &Archive<AnySource>) -> Result<Option<Self>, ReadError> {
         let Some(how) = archive.header().encryption else {
             return Ok(None);
         };

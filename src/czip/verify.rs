@@ -1,6 +1,6 @@
 //! `refrain czip verify`: whether an archive is what it was when it was made.
 
-use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::Mutex};
+use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt, sync::Mutex};
 
 use anyhow::{Context, ensure};
 use refrain_czip::{
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::{
     bounded,
-    open::{self, AccessArguments},
+    open::{AnySource, ArchiveArguments},
     report::{self, ReportedPath},
     threads,
 };
@@ -33,11 +33,8 @@ damage to what the archive says of itself (header, root, keys) the first is.";
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct VerifyArguments {
-    /// The archive, or its http or https address; `-` is standard input
-    #[arg(value_name = "IN.czip|URL")]
-    archive: PathBuf,
     #[command(flatten)]
-    access: AccessArguments,
+    archive: ArchiveArguments,
     /// Decompress all of it as well, and check the digest of the whole content and the names of chunks
     #[arg(long)]
     content: bool,
@@ -92,7 +89,7 @@ pub fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
     ensure!(
         report.is_whole,
         "{}: it is damaged, {}; `extract --skip-damaged` has the files that are not",
-        open::called(&arguments.archive),
+        arguments.archive.called(),
         report.damage()
     );
     printed
@@ -132,13 +129,13 @@ impl Report {
 }
 
 fn check(arguments: &VerifyArguments, interrupt: &Interrupt) -> anyhow::Result<Report> {
-    let called = || open::called(&arguments.archive);
+    let called = || arguments.archive.called();
     // What cannot be asked of it is said before all is read.
     let open = match arguments.content {
-        true => open::open_unlocked,
-        false => open::open_with,
+        true => ArchiveArguments::open_unlocked,
+        false => ArchiveArguments::open_with,
     };
-    let archive = open(&arguments.archive, &arguments.access, interrupt)?;
+    let archive = open(&arguments.archive, interrupt)?;
     let threads = threads(arguments.threads);
     let mut report = Report::default();
     stored(&archive, &called(), threads, interrupt, &mut report).with_context(called)?;
@@ -154,7 +151,7 @@ fn check(arguments: &VerifyArguments, interrupt: &Interrupt) -> anyhow::Result<R
 }
 
 fn stored(
-    archive: &Archive<open::AnySource>,
+    archive: &Archive<AnySource>,
     called: &str,
     threads: usize,
     interrupt: &Interrupt,
@@ -195,7 +192,7 @@ fn stored(
 }
 
 fn content(
-    archive: &Archive<open::AnySource>,
+    archive: &Archive<AnySource>,
     threads: usize,
     interrupt: &Interrupt,
 ) -> anyhow::Result<()> {
@@ -211,7 +208,7 @@ fn content(
 }
 
 fn names(
-    archive: &Archive<open::AnySource>,
+    archive: &Archive<AnySource>,
     threads: usize,
     interrupt: &Interrupt,
 ) -> anyhow::Result<u64> {
@@ -251,7 +248,7 @@ impl Report {
     /// more is damaged or it is locked, is told what is damaged.
     fn find_files(
         &mut self,
-        archive: &Archive<open::AnySource>,
+        archive: &Archive<AnySource>,
         numbers: &BTreeSet<u64>,
         interrupt: &Interrupt,
     ) {
