@@ -35,6 +35,9 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Of more paths, or damaged parts, a report has only the number.
+pub const NAMED_MAX: usize = 1000;
+
 /// A path in a report.
 #[derive(Serialize)]
 pub struct ReportedPath {

@@ -25,7 +25,7 @@ use super::{
     bounded,
     keys::EncryptArguments,
     open::STANDARD,
-    report::{self, ReportedPath},
+    report::{self, NAMED_MAX, ReportedPath},
     standard_io::{self, EndableInput},
     threads,
 };
@@ -42,9 +42,6 @@ const FRAME_BYTES_MAX: u64 = 8 << 20;
 
 /// With less, hardly anything is remembered.
 const INDEX_BYTES_MIN: usize = 1_000_000;
-
-/// Of more files that cannot be read, or that change, the report has their number alone.
-const NAMED_MAX: usize = 1000;
 
 /// What is the same in the help of all that writes a file.
 const AFTER_HELP: &str = "\

@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::{
     bounded, cat,
     open::{AnySource, ArchiveArguments, STANDARD, meant},
-    report::{self, ReportedPath},
+    report::{self, NAMED_MAX, ReportedPath},
     threads,
 };
 use crate::{
@@ -27,9 +27,6 @@ use crate::{
     table::{bytes, count, printable_path},
     told::tell,
 };
-
-/// Damaged files that a report names.
-const DAMAGED_NAMED_MAX: usize = 1000;
 
 const AFTER_HELP: &str = "\
 All is extracted under temporary names (.refrain-…), checked against the archive's digest, and then renamed: \
@@ -161,7 +158,7 @@ fn to_folder(
         if let Some(now) = now.damaged {
             let path = printable_path(OsStr::from_bytes(now.path));
             bar.suspend(|| tell(format_args!("left out: {path}: {}", now.error)));
-            if damaged.len() < DAMAGED_NAMED_MAX {
+            if damaged.len() < NAMED_MAX {
                 damaged.push(DamagedFile {
                     path: ReportedPath::new(now.path),
                     error: now.error.to_string(),

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::{
     bounded,
     open::{AnySource, ArchiveArguments},
-    report::{self, ReportedPath},
+    report::{self, NAMED_MAX, ReportedPath},
     threads,
 };
 use crate::{
@@ -45,9 +45,6 @@ pub struct VerifyArguments {
     #[arg(long)]
     json: bool,
 }
-
-/// Damaged frames and parts, and files, that a report names.
-const NAMED_MAX: usize = 1000;
 
 /// Damaged frames whose files are looked for: of more, that takes too much memory.
 const FRAMES_MAX: usize = 1 << 20;
