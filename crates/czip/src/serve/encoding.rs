@@ -15,9 +15,6 @@ pub(super) enum Coding {
 }
 
 impl Coding {
-    /// In the order in which we would rather have them: what takes least time for what it saves.
-    const ALL: [Self; 2] = [Self::Zstd, Self::Gzip];
-
     /// Its name in HTTP.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -28,53 +25,40 @@ impl Coding {
 
     /// The coding that a client likes most, of those that are worth the time; `None` is none.
     pub(super) fn choose(accept: &[&str]) -> Option<Self> {
-        let mut weights = [None; 3];
-        let mut others = None;
+        let [mut zstd, mut gzip, mut identity, mut others] = [None; 4];
         for element in accept.iter().flat_map(|value| value.split(',')) {
             let mut parameters = element.split(';').map(str::trim);
             let name = parameters.next().unwrap_or_default();
-            let weight = match parameters.next() {
+            let said = match &*name.to_ascii_lowercase() {
+                "zstd" => &mut zstd,
+                "gzip" | "x-gzip" => &mut gzip,
+                "identity" => &mut identity,
+                "*" => &mut others,
+                _ => continue,
+            };
+            *said = Some(match parameters.next() {
                 None => 1000,
                 // What is no weight is taken as a refusal: it may be one.
                 Some(parameter) => weight(parameter).unwrap_or(0),
-            };
-            let index = match &*name.to_ascii_lowercase() {
-                "zstd" => 0,
-                "gzip" | "x-gzip" => 1,
-                "identity" => 2,
-                "*" => {
-                    others = Some(weight);
-                    continue;
-                }
-                _ => continue,
-            };
-            weights[index] = Some(weight);
+            });
         }
-        let of = |index: usize| weights[index].or(others).unwrap_or(0);
+        let [zstd, gzip] = [zstd, gzip].map(|said| said.or(others).unwrap_or(0));
         // Not to encode is as good as any other, unless somebody says less of it: then it costs
         // bytes, and encoding time.
-        let identity = weights[2].unwrap_or(0);
-        let mut best = None;
-        let mut most = identity.max(1) - 1;
-        for (index, coding) in Self::ALL.into_iter().enumerate() {
-            if of(index) > most {
-                most = of(index);
-                best = Some(coding);
-            }
+        let enough = identity.unwrap_or(0).max(1);
+        // zstd takes less time for what it saves.
+        match zstd >= gzip {
+            true => Some(Self::Zstd).filter(|_| zstd >= enough),
+            false => Some(Self::Gzip).filter(|_| gzip >= enough),
         }
-        best
     }
 }
 
-/// What `q=0.5` says, in thousandths; one that cannot be read is 0. None if the parameter is another.
+/// What `q=0.5` says, in thousandths. None if it cannot be read, or is another parameter.
 fn weight(parameter: &str) -> Option<u16> {
     let value = parameter
         .strip_prefix("q=")
         .or_else(|| parameter.strip_prefix("Q="))?;
-    Some(thousandths(value).unwrap_or(0))
-}
-
-fn thousandths(value: &str) -> Option<u16> {
     let (whole, fraction) = value.split_once('.').unwrap_or((value, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
