@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     net::TcpListener,
     runtime::Builder,
-    signal::unix::{Signal, SignalKind, signal},
+    signal::unix::{SignalKind, signal},
     sync::oneshot,
 };
 
@@ -33,28 +33,6 @@ pub struct ListenArguments {
     connections: usize,
     #[command(flatten)]
     log: LogArguments,
-}
-
-/// What tells the program to stop.
-struct Signals {
-    terminated: Signal,
-    interrupted: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            terminated: signal(SignalKind::terminate())?,
-            interrupted: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminated.recv() => {}
-            _ = self.interrupted.recv() => {}
-        }
-    }
 }
 
 impl ListenArguments {
@@ -83,7 +61,14 @@ impl ListenArguments {
             .max_blocking_threads(READERS_MAX)
             .build()?;
         let served = runtime.block_on(async {
-            let mut signals = Signals::new()?;
+            let mut terminated = signal(SignalKind::terminate())?;
+            let mut interrupted = signal(SignalKind::interrupt())?;
+            let mut told = async move || {
+                tokio::select! {
+                    _ = terminated.recv() => {}
+                    _ = interrupted.recv() => {}
+                }
+            };
             let listener = listeners::bind(self.listen, "listen")?;
             // With port 0 this alone says which one it is.
             let address = listener.local_addr()?;
@@ -92,12 +77,12 @@ impl ListenArguments {
             let (end, ended) = oneshot::channel();
             let drain = self.drain;
             tokio::spawn(async move {
-                signals.next().await;
+                told().await;
                 tracing::info!(
                     "stopping: what is being sent has {drain} to reach its end; a second signal cuts it off"
                 );
                 let _ = stop.send(());
-                signals.next().await;
+                told().await;
                 tracing::info!("told again to stop: ending at once");
                 let _ = end.send(());
             });
