@@ -64,18 +64,16 @@ impl Site {
         match self.tree.open(components)? {
             Found::File(..) if path.has_slash => return Ok(Target::Nothing),
             Found::File(file, identity) => {
-                let is_archive = components.last().is_some_and(|name| name.ends_with(SUFFIX));
-                return Ok(match is_archive {
-                    true => match self.archive(file, identity) {
-                        Ok(opened) => Target::Archive(opened),
+                if components.last().is_some_and(|name| name.ends_with(SUFFIX)) {
+                    match self.archive(&file, identity) {
+                        Ok(opened) => return Ok(Target::Archive(opened)),
                         Err(error) => {
                             let path = shown(components);
                             tracing::debug!(path, %error, "served as it is, though it cannot be opened");
-                            self.as_it_is(components)?
                         }
-                    },
-                    false => Target::File(file, identity),
-                });
+                    }
+                }
+                return Ok(Target::File(file, identity));
             }
             Found::Folder(_) if !path.has_slash => return Ok(Target::Slash),
             Found::Folder(folder) => return Ok(Target::Folder(self.tree.list(&folder)?)),
@@ -102,28 +100,22 @@ impl Site {
         Ok(Target::Nothing)
     }
 
-    fn as_it_is(&self, components: &[Vec<u8>]) -> io::Result<Target> {
-        Ok(match self.tree.open(components)? {
-            Found::File(file, identity) => Target::File(file, identity),
-            Found::Folder(_) | Found::Nothing => Target::Nothing,
-        })
-    }
-
     /// Opens an archive, if there is a file.
     pub(super) fn open_archive(
         &self,
         components: &[Vec<u8>],
     ) -> Result<Option<Arc<Opened>>, ReadError> {
         match self.tree.open(components)? {
-            Found::File(file, identity) => Ok(Some(self.archive(file, identity)?)),
+            Found::File(file, identity) => Ok(Some(self.archive(&file, identity)?)),
             Found::Folder(_) | Found::Nothing => Ok(None),
         }
     }
 
-    fn archive(&self, file: File, identity: Identity) -> Result<Arc<Opened>, ReadError> {
+    fn archive(&self, file: &File, identity: Identity) -> Result<Arc<Opened>, ReadError> {
         self.opened.get_or_insert_with(&identity, || {
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-            let source = ArchiveFile::new(file, identity.bytes, self.counters.clone());
+            let (file, bytes) = (file.try_clone()?, identity.bytes);
+            let source = ArchiveFile::new(file, bytes, self.counters.clone());
             let modified = Some(identity.modified());
             let opened = Opened::open(id, Box::new(source), modified, None, |_| Ok(()))?;
             Ok(Arc::new(opened))

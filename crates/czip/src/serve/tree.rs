@@ -168,12 +168,6 @@ impl Tree {
             if is_hidden(name) {
                 continue;
             }
-            if !matches!(
-                found.file_type(),
-                FileType::RegularFile | FileType::Directory | FileType::Unknown
-            ) {
-                continue;
-            }
             let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
             let Ok(stat) = rustix::fs::statat(folder, found.file_name(), flags) else {
                 continue;
