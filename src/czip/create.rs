@@ -117,7 +117,6 @@ pub struct CreateArguments {
     json: bool,
 }
 
-/// What was made.
 #[derive(Serialize)]
 struct Report {
     plain_bytes: u64,

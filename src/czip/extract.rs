@@ -66,7 +66,6 @@ pub struct ExtractArguments {
     json: bool,
 }
 
-/// What was extracted.
 #[derive(Serialize)]
 struct Report {
     #[serde(flatten)]
@@ -75,7 +74,6 @@ struct Report {
     damaged: Vec<DamagedFile>,
 }
 
-/// What is damaged.
 #[derive(Serialize)]
 struct DamagedFile {
     #[serde(flatten)]

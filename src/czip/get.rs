@@ -101,7 +101,6 @@ pub struct GetArguments {
     json: bool,
 }
 
-/// What was fetched.
 #[derive(Serialize)]
 struct Report<'a> {
     fetched: Transfer,

@@ -49,7 +49,6 @@ pub struct VerifyArguments {
 /// Damaged frames whose files are looked for: of more, that takes too much memory.
 const FRAMES_MAX: usize = 1 << 20;
 
-/// What was checked.
 #[derive(Default, Serialize)]
 struct Report {
     is_whole: bool,

@@ -17,7 +17,6 @@ use super::{
 pub(super) const CHUNK_PATH: &str = "/.czip/chunk/";
 pub(super) const STATUS_PATH: &str = "/.czip/status";
 
-/// Answers a request.
 pub(super) async fn answer(
     shared: &Arc<Shared>,
     client: SocketAddr,

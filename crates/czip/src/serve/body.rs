@@ -20,7 +20,6 @@ use super::{
     socket::Answering,
 };
 
-/// A body.
 pub(super) struct AnswerBody {
     kind: Kind,
     record: Option<Record>,

@@ -40,14 +40,12 @@ const PAGES_BYTES_MIN: usize = 128 << 10;
 /// Frames that are read and decompressed at a time: enough for any disk, and memory for no more.
 const READS_AT_A_TIME: usize = 24;
 
-/// What is in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     /// The plain bytes of a chunk that stands alone.
     Chunk(ChunkName),
     /// The plain bytes of a frame, by its digest and its base's.
     Frame([u8; 12], Option<[u8; 12]>),
-    /// A frame as stored.
     Stored([u8; 12]),
     /// What an opening is made of from a place on.
     Plan(u64, View, u64),
@@ -72,7 +70,6 @@ impl Weighter<Key, Value> for Weight {
     }
 }
 
-/// The cache.
 pub(super) struct ChunkCache {
     cache: Cache<Key, Value, Weight>,
     counters: Arc<Counters>,

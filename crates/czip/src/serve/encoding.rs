@@ -7,7 +7,6 @@ use std::io::{self, Write};
 use flate2::{Compression, write::GzEncoder};
 use zstd::zstd_safe::CParameter;
 
-/// A content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
     Zstd,
@@ -71,7 +70,6 @@ fn weight(parameter: &str) -> Option<u16> {
     }
 }
 
-/// Encodes.
 pub(super) enum Encoder {
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
     Gzip(GzEncoder<Vec<u8>>),

@@ -128,7 +128,6 @@ fn beginning(name: ChunkName) -> u32 {
 pub(super) type Located = Option<(Arc<Opened>, FrameUnit)>;
 
 impl Names {
-    /// Finds a chunk.
     pub(super) async fn find(
         &self,
         site: &Arc<Site>,

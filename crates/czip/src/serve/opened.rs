@@ -31,11 +31,9 @@ const CACHE: CacheBytes = CacheBytes {
 /// A frame of a file: of which stream, its number there, and what the table says of it.
 pub(super) type FoundFrame = (Stream, u64, StoredFrame);
 
-/// An archive that is open.
 pub(super) struct Opened {
     /// Not that of any other, the same file's before included.
     pub(super) id: u64,
-    /// Bytes of the archive.
     pub(super) bytes: u64,
     /// When it was changed last, if that is known.
     pub(super) modified: Option<SystemTime>,
@@ -62,7 +60,6 @@ impl<K> Weighter<K, Arc<Opened>> for OpenedWeight {
     }
 }
 
-/// What is in an archive.
 #[derive(Debug)]
 pub(super) enum Contents {
     /// It is encrypted.
@@ -73,7 +70,6 @@ pub(super) enum Contents {
     Several(BTreeMap<Vec<u8>, Inner>),
 }
 
-/// Something in an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Inner {
     File {

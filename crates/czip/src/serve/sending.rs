@@ -35,7 +35,6 @@ const KEPT_PER_PIECE: usize = 4;
 /// Units that a read may take at once, at most.
 const UNITS_AHEAD: usize = 16;
 
-/// What is sent.
 #[derive(Clone)]
 pub(super) enum Sent {
     /// Of an archive.
@@ -54,7 +53,6 @@ enum Loaded {
 
 type Loading = Pin<Box<dyn Future<Output = Result<Loaded, ServeError>> + Send>>;
 
-/// A range that is being sent.
 pub(super) struct Sending {
     shared: Arc<Shared>,
     sent: Sent,

@@ -32,7 +32,6 @@ pub(super) struct Site {
     next_id: AtomicU64,
 }
 
-/// What a path leads to.
 pub(super) enum Target {
     Nothing,
     /// The same with a slash behind it.

@@ -99,7 +99,6 @@ pub(super) fn http_time(seconds: i64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds.clamp(0, 253_402_300_799) as u64)
 }
 
-/// What a path leads to.
 #[derive(Debug)]
 pub(super) enum Found {
     File(File, Identity),
@@ -116,7 +115,6 @@ pub(super) struct Listed {
     pub(super) modified: Option<SystemTime>,
 }
 
-/// The folder.
 #[derive(Debug)]
 pub(super) struct Tree {
     folder: OwnedFd,

@@ -51,7 +51,6 @@ const FIRST_BYTES: usize = 64 << 10;
 /// The end of an archive's name.
 pub(super) const SUFFIX: &str = ".czip";
 
-/// The archives of an origin.
 pub(super) struct Archives {
     client: Client,
     supplies: Arc<Supplies>,
@@ -68,7 +67,6 @@ pub(super) struct Archives {
 enum Known {
     #[default]
     Unknown,
-    /// There is no archive.
     Nothing(Instant),
     /// There is one, which is of no use, and why.
     Refused(Instant, Arc<str>),

@@ -64,7 +64,6 @@ const HOP_BY_HOP: [&str; 9] = [
 
 type SentBody = Either<Incoming, Empty<Bytes>>;
 
-/// What asks the origin.
 #[derive(Clone)]
 pub(super) struct Client {
     address: Arc<Address>,

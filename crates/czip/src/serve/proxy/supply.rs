@@ -34,7 +34,6 @@ const BLOCK_BYTES: u64 = 16 << 10;
 
 type OriginArchive = Archive<Box<dyn Source>>;
 
-/// What all supplies share.
 pub(super) struct Supplies {
     store: Store,
     flights: Flights,
@@ -65,14 +64,12 @@ pub(in crate::serve) struct Supply {
     by_frame: OnceLock<Vec<(u32, u32)>>,
 }
 
-/// A chunk that is wanted.
 struct Wanted {
     name: ChunkName,
     frame: u64,
     slot: Slot,
 }
 
-/// A chunk of a frame.
 struct Slot {
     number: u64,
     bytes: u32,
