@@ -57,6 +57,8 @@ enum CzipCommand {
     /// Stand between clients and a web server, and fetch each chunk of its archives once
     Proxy(Box<proxy::ProxyArguments>),
     /// Show an archive, on disk or on a web server, as a folder that can only be read
+    ///
+    /// Of one on a web server no more is fetched than is read.
     Mount(mount::MountArguments),
 }
 

@@ -35,7 +35,28 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of a path in hexadecimal, if they are no text.
+/// Of more paths, or damaged parts, a report has only the number.
+pub const NAMED_MAX: usize = 1000;
+
+/// A path in a report.
+#[derive(Serialize)]
+pub struct ReportedPath {
+    path: String,
+    /// The path's bytes in hexadecimal, if they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
+}
+
+impl ReportedPath {
+    pub fn new(path: &[u8]) -> Self {
+        Self {
+            path: String::from_utf8_lossy(path).into_owned(),
+            path_hex: path_hex(path),
+        }
+    }
+}
+
+/// The bytes of a path in hexadecimal, if they are not UTF-8.
 pub fn path_hex(path: &[u8]) -> Option<String> {
     str::from_utf8(path).is_err().then(|| hex(path))
 }

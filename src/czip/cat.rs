@@ -4,7 +4,6 @@ use std::{
     ffi::OsString,
     io::{self, IsTerminal, Write},
     ops::Range,
-    path::PathBuf,
 };
 
 use anyhow::Context;
@@ -16,7 +15,7 @@ use refrain_czip::{
 
 use super::{
     bounded,
-    open::{self, AccessArguments},
+    open::{AnySource, ArchiveArguments, meant},
     range::ByteRange,
     standard_io, threads,
 };
@@ -24,9 +23,8 @@ use crate::{interrupt::Interrupt, progress};
 
 #[derive(clap::Args)]
 pub struct CatArguments {
-    /// The archive, or its http or https address; `-` is standard input
-    #[arg(value_name = "IN.czip|URL")]
-    archive: PathBuf,
+    #[command(flatten)]
+    archive: ArchiveArguments,
     /// A file in it, as `list` names it; `./` in front of it is nothing [default: all files, one behind the other]
     #[arg(value_name = "PATH")]
     path: Option<OsString>,
@@ -35,23 +33,20 @@ pub struct CatArguments {
     /// archive is read than they need
     #[arg(long, value_name = "START-END", allow_hyphen_values = true)]
     range: Option<ByteRange>,
-    #[command(flatten)]
-    access: AccessArguments,
     /// Threads that decompress [default: one a processor]
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     threads: Option<usize>,
 }
 
 pub fn run(arguments: &CatArguments) -> anyhow::Result<()> {
-    let called = open::called(&arguments.archive);
+    let called = arguments.archive.called();
     // Ctrl-C ends it at once: nothing lies around.
-    let archive =
-        open::open_unlocked(&arguments.archive, &arguments.access, &Interrupt::default())?;
+    let archive = arguments.archive.open_unlocked(&Interrupt::default())?;
     let whole = match &arguments.path {
         None => 0..archive.plain_bytes(),
         Some(path) => {
-            let entries = open::entries(&archive, &arguments.archive)?;
-            catalog::content_of(&entries, &open::meant(&entries, path))
+            let entries = arguments.archive.entries(&archive)?;
+            catalog::content_of(&entries, &meant(&entries, path))
                 .with_context(|| format!("{called}: {}", path.display()))?
         }
     };
@@ -67,7 +62,7 @@ pub fn run(arguments: &CatArguments) -> anyhow::Result<()> {
 
 /// Writes bytes of the plain content to standard output; if they are all, their digest is checked.
 pub fn write(
-    archive: &Archive<open::AnySource>,
+    archive: &Archive<AnySource>,
     called: &str,
     range: Range<u64>,
     threads: usize,

@@ -25,7 +25,7 @@ use super::{
     bounded,
     keys::EncryptArguments,
     open::STANDARD,
-    report,
+    report::{self, NAMED_MAX, ReportedPath},
     standard_io::{self, EndableInput},
     threads,
 };
@@ -42,9 +42,6 @@ const FRAME_BYTES_MAX: u64 = 8 << 20;
 
 /// With less, hardly anything is remembered.
 const INDEX_BYTES_MIN: usize = 1_000_000;
-
-/// Of more files that cannot be read, or that change, the report has their number alone.
-const NAMED_MAX: usize = 1000;
 
 /// What is the same in the help of all that writes a file.
 const AFTER_HELP: &str = "\
@@ -120,7 +117,6 @@ pub struct CreateArguments {
     json: bool,
 }
 
-/// What was made.
 #[derive(Serialize)]
 struct Report {
     plain_bytes: u64,
@@ -133,14 +129,8 @@ struct Report {
     references: u64,
     /// With some, chunks may be stored more than once.
     forgotten_chunks: u64,
-    /// Sockets, pipes and devices.
-    special_files: u64,
-    /// Files and folders that could not be read, and the first of them.
-    unread_files: u64,
-    unread: Vec<Unread>,
-    /// Files that were written to while they were read, and the first of them.
-    changed_files: u64,
-    changed: Vec<Changed>,
+    #[serde(flatten)]
+    left_out: AllLeftOut,
     profile: String,
     /// BLAKE3 of the plain content.
     digest: String,
@@ -149,32 +139,24 @@ struct Report {
 /// What could not be read.
 #[derive(Serialize)]
 struct Unread {
-    path: String,
-    /// The path's bytes in hexadecimal, if they are no UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path_hex: Option<String>,
+    #[serde(flatten)]
+    path: ReportedPath,
     error: String,
     /// The first bytes of a file that failed in its middle: they are in the archive.
     archived_bytes: u64,
 }
 
-/// What may never have been as it is in the archive.
-#[derive(Serialize)]
-struct Changed {
-    path: String,
-    /// The path's bytes in hexadecimal, if they are no UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path_hex: Option<String>,
-}
-
 /// What is not in the archive.
-#[derive(Default)]
+#[derive(Default, Serialize)]
 struct AllLeftOut {
+    /// Sockets, pipes and devices.
     special_files: u64,
+    /// Files and folders that could not be read, and the first of them.
     unread_files: u64,
     unread: Vec<Unread>,
+    /// Files that were written to while they were read, and the first of them.
     changed_files: u64,
-    changed: Vec<Changed>,
+    changed: Vec<ReportedPath>,
 }
 
 impl AllLeftOut {
@@ -194,8 +176,7 @@ impl AllLeftOut {
                 self.unread_files += 1;
                 if self.unread.len() < NAMED_MAX {
                     self.unread.push(Unread {
-                        path: path.display().to_string(),
-                        path_hex: report::path_hex(path.as_os_str().as_bytes()),
+                        path: ReportedPath::new(path.as_os_str().as_bytes()),
                         error: error.to_string(),
                         archived_bytes,
                     });
@@ -209,10 +190,8 @@ impl AllLeftOut {
             LeftOut::Changed { path } => {
                 self.changed_files += 1;
                 if self.changed.len() < NAMED_MAX {
-                    self.changed.push(Changed {
-                        path: path.display().to_string(),
-                        path_hex: report::path_hex(path.as_os_str().as_bytes()),
-                    });
+                    let path = path.as_os_str().as_bytes();
+                    self.changed.push(ReportedPath::new(path));
                 }
                 let path = printable_path(path);
                 format!(
@@ -286,15 +265,15 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
         false => report::to_stdout(arguments.json, &report, &lines),
     };
     ensure!(
-        report.unread_files == 0,
+        report.left_out.unread_files == 0,
         "the archive is made without what could not be read: {}",
-        count(report.unread_files, "path", "paths")
+        count(report.left_out.unread_files, "path", "paths")
     );
     ensure!(
-        report.changed_files == 0,
+        report.left_out.changed_files == 0,
         "the archive is made, with what changed while it was read: {}; archive a snapshot, or while nobody \
          writes",
-        count(report.changed_files, "file", "files")
+        count(report.left_out.changed_files, "file", "files")
     );
     printed
 }
@@ -487,17 +466,14 @@ impl Report {
             chunks: header.chunks,
             references: header.references,
             forgotten_chunks: *forgotten_chunks,
-            special_files: left_out.special_files,
-            unread_files: left_out.unread_files,
-            unread: left_out.unread,
-            changed_files: left_out.changed_files,
-            changed: left_out.changed,
+            left_out,
             profile: header.profile.to_string(),
             digest: report::hex(&summary.digest),
         }
     }
 
     fn lines(&self) -> Vec<(&'static str, String)> {
+        let left_out = &self.left_out;
         let mut lines = vec![
             (
                 "archived",
@@ -527,16 +503,16 @@ impl Report {
                 format!("{what}: repeats of them are stored again; raise --index-memory"),
             ));
         }
-        if self.special_files > 0 {
-            let what = count(self.special_files, "special file", "special files");
+        if left_out.special_files > 0 {
+            let what = count(left_out.special_files, "special file", "special files");
             lines.push(("passed over", what));
         }
-        if self.unread_files > 0 {
-            let what = count(self.unread_files, "path", "paths");
+        if left_out.unread_files > 0 {
+            let what = count(left_out.unread_files, "path", "paths");
             lines.push(("left out", format!("{what} that could not be read")));
         }
-        if self.changed_files > 0 {
-            let what = count(self.changed_files, "file", "files");
+        if left_out.changed_files > 0 {
+            let what = count(left_out.changed_files, "file", "files");
             lines.push(("changed", format!("{what} while being read")));
         }
         lines

@@ -10,15 +10,16 @@ use std::{
 use anyhow::{Context, anyhow, bail, ensure};
 use refrain_czip::{
     archive::{Archive, ReadError},
-    extract::{Damaged, ExtractError, ExtractOptions, Extracted, extract},
+    extract::{ExtractError, ExtractOptions, Extracted, extract},
     format::catalog::{self, Entry, EntryKind},
 };
 use serde::Serialize;
 
 use super::{
     bounded, cat,
-    open::{self, AccessArguments, AnySource, STANDARD},
-    report, threads,
+    open::{AnySource, ArchiveArguments, STANDARD, meant},
+    report::{self, NAMED_MAX, ReportedPath},
+    threads,
 };
 use crate::{
     interrupt::Interrupt,
@@ -26,9 +27,6 @@ use crate::{
     table::{bytes, count, printable_path},
     told::tell,
 };
-
-/// Damaged files that a report names.
-const DAMAGED_NAMED_MAX: usize = 1000;
 
 const AFTER_HELP: &str = "\
 All is extracted under temporary names (.refrain-…), checked against the archive's digest, and then renamed: \
@@ -48,11 +46,8 @@ A pipe is kept in a temporary file without a name ($TMPDIR) first, since an arch
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct ExtractArguments {
-    /// The archive, or its http or https address; `-` is standard input
-    #[arg(value_name = "IN.czip|URL")]
-    archive: PathBuf,
     #[command(flatten)]
-    access: AccessArguments,
+    archive: ArchiveArguments,
     /// Files and folders in it, as `list` names them; `./` in front of them is nothing, and `.` is all [default: all]
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
@@ -71,31 +66,18 @@ pub struct ExtractArguments {
     json: bool,
 }
 
-/// What was extracted.
 #[derive(Serialize)]
 struct Report {
-    files: u64,
-    folders: u64,
-    links: u64,
-    plain_bytes: u64,
-    /// Hard links that the file system refused: files of their own have the same content.
-    copied_links: u64,
-    /// Whether the digest of the whole content was checked, not only those of frames.
-    is_whole: bool,
-    /// Files and other names of them that were left out, and the first of them.
-    damaged_files: u64,
+    #[serde(flatten)]
+    extracted: Extracted,
+    /// The first of what is damaged.
     damaged: Vec<DamagedFile>,
-    /// Files, folders and links whose mode or time could not be set.
-    unset: u64,
 }
 
-/// What is damaged.
 #[derive(Serialize)]
 struct DamagedFile {
-    path: String,
-    /// The path's bytes in hexadecimal, if they are no UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path_hex: Option<String>,
+    #[serde(flatten)]
+    path: ReportedPath,
     error: String,
 }
 
@@ -104,59 +86,40 @@ pub fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
         return to_standard_output(arguments);
     }
     let interrupt = Interrupt::listen()?;
-    let mut named = Vec::new();
-    let extracted = to_folder(arguments, &interrupt, &mut named);
-    let Extracted {
-        files,
-        folders,
-        links,
-        plain_bytes,
-        copied_links,
-        is_whole,
-        damaged,
-        unset,
-    } = interrupt.or(extracted)?;
+    let mut damaged = Vec::new();
+    let extracted = to_folder(arguments, &interrupt, &mut damaged);
+    let extracted = interrupt.or(extracted)?;
     let lines = [
         (
             "extracted",
             format!(
                 "{} in {}",
-                bytes(plain_bytes),
-                count(files, "file", "files")
+                bytes(extracted.plain_bytes),
+                count(extracted.files, "file", "files")
             ),
         ),
-        ("folders", folders.to_string()),
-        ("links", links.to_string()),
+        ("folders", extracted.folders.to_string()),
+        ("links", extracted.links.to_string()),
     ];
-    if copied_links > 0 {
+    if extracted.copied_links > 0 {
         tell(format_args!(
             "the file system refused {}: the content was written again for each",
-            count(copied_links, "hard link", "hard links")
+            count(extracted.copied_links, "hard link", "hard links")
         ));
     }
-    if unset > 0 {
+    if extracted.unset > 0 {
         tell(format_args!(
             "modes or times could not be set of {}: the file system has none, or they are somebody else's",
-            count(unset, "path", "paths")
+            count(extracted.unset, "path", "paths")
         ));
     }
-    let report = Report {
-        files,
-        folders,
-        links,
-        plain_bytes,
-        copied_links,
-        is_whole,
-        damaged_files: damaged,
-        damaged: named,
-        unset,
-    };
+    let report = Report { extracted, damaged };
     // Who reads no more of it, such as `head`, has the exit code still.
     let printed = report::to_stdout(arguments.json, &report, &lines);
     ensure!(
-        damaged == 0,
+        extracted.damaged == 0,
         "all but what is damaged is extracted; left out: {}",
-        count(damaged, "file", "files")
+        count(extracted.damaged, "file", "files")
     );
     printed
 }
@@ -167,14 +130,14 @@ fn to_folder(
     damaged: &mut Vec<DamagedFile>,
 ) -> anyhow::Result<Extracted> {
     let open = match arguments.skip_damaged {
-        true => open::open_damaged,
-        false => open::open_unlocked,
+        true => ArchiveArguments::open_damaged,
+        false => ArchiveArguments::open_unlocked,
     };
-    let archive = open(&arguments.archive, &arguments.access, interrupt)?;
+    let archive = open(&arguments.archive, interrupt)?;
     let paths = paths(&archive, &arguments.paths);
     let options = ExtractOptions {
-        paths: paths.with_context(|| open::called(&arguments.archive))?,
-        name: open::stream_name(&arguments.archive),
+        paths: paths.with_context(|| arguments.archive.called())?,
+        name: arguments.archive.stream_name(),
         threads: threads(arguments.threads),
         is_damage_left_out: arguments.skip_damaged,
     };
@@ -193,8 +156,11 @@ fn to_folder(
         if let Some(now) = now.damaged {
             let path = printable_path(OsStr::from_bytes(now.path));
             bar.suspend(|| tell(format_args!("left out: {path}: {}", now.error)));
-            if damaged.len() < DAMAGED_NAMED_MAX {
-                damaged.push(DamagedFile::new(now));
+            if damaged.len() < NAMED_MAX {
+                damaged.push(DamagedFile {
+                    path: ReportedPath::new(now.path),
+                    error: now.error.to_string(),
+                });
             }
         }
         interrupt.flow()
@@ -207,17 +173,7 @@ fn to_folder(
             }
             error => error.into(),
         })
-        .with_context(|| open::called(&arguments.archive))
-}
-
-impl DamagedFile {
-    fn new(damaged: Damaged<'_>) -> Self {
-        Self {
-            path: String::from_utf8_lossy(damaged.path).into_owned(),
-            path_hex: report::path_hex(damaged.path),
-            error: damaged.error.to_string(),
-        }
-    }
+        .with_context(|| arguments.archive.called())
 }
 
 fn paths(archive: &Archive<AnySource>, asked: &[OsString]) -> Result<Vec<Vec<u8>>, ReadError> {
@@ -226,7 +182,7 @@ fn paths(archive: &Archive<AnySource>, asked: &[OsString]) -> Result<Vec<Vec<u8>
         true => archive.entries()?,
         false => Vec::new(),
     };
-    let paths = asked.iter().map(|path| open::meant(&entries, path));
+    let paths = asked.iter().map(|path| meant(&entries, path));
     Ok(paths.collect())
 }
 
@@ -236,13 +192,12 @@ fn to_standard_output(arguments: &ExtractArguments) -> anyhow::Result<()> {
         !arguments.skip_damaged,
         "--skip-damaged leaves files out of a folder, and standard output takes one file"
     );
-    let archive =
-        open::open_unlocked(&arguments.archive, &arguments.access, &Interrupt::default())?;
-    let called = open::called(&arguments.archive);
-    let entries = open::entries(&archive, &arguments.archive)?;
+    let archive = arguments.archive.open_unlocked(&Interrupt::default())?;
+    let called = arguments.archive.called();
+    let entries = arguments.archive.entries(&archive)?;
     let range = match &arguments.paths[..] {
         [] => the_file(&entries).with_context(|| called.clone())?,
-        [path] => catalog::content_of(&entries, &open::meant(&entries, path))
+        [path] => catalog::content_of(&entries, &meant(&entries, path))
             .with_context(|| format!("{called}: {}", path.display()))?,
         paths => bail!(
             "standard output takes one file; {} were asked for",

@@ -14,17 +14,16 @@ use anyhow::{Context, ensure};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use indicatif::ProgressBar;
 use refrain_czip::get::{
-    CacheOptions, ChunkCount, GetError, GetOptions, GetProgress, GetReport, NamedReport, Phase,
-    StoredReport, Transfer, get, partial,
+    CacheOptions, GetError, GetOptions, GetProgress, GetReport, Phase, StoredReport, Transfer, get,
+    partial,
 };
-use refrain_gateway::units::{ByteSize, TimeSpan};
+use refrain_gateway::units::ByteSize;
 use serde::Serialize;
 
 use super::{
     bounded,
-    headers::HeaderArguments,
-    keys::UnlockArguments,
-    open::{self, STANDARD},
+    create::temporary_for,
+    open::{self, AccessArguments, STANDARD},
     report, retry, threads,
 };
 use crate::{
@@ -76,7 +75,7 @@ pub struct GetArguments {
     seed: Vec<PathBuf>,
     /// A server that knows chunks by name, such as `refrain czip serve`, or a cache in front of it; may be
     /// given several times. Each is asked for its share of the chunks, `URL/.czip/chunk/NAME`, up to 256 at a
-    /// time. Chunks that no edge has come from the archive's server
+    /// time, and has up to 10s to answer. Chunks that no edge has come from the archive's server
     #[arg(long = "edge", value_name = "URL", value_parser = bounded::web_address)]
     edges: Vec<String>,
     /// Requests for all, and one more a MiB that has to come: what is missing in more places is joined
@@ -85,15 +84,11 @@ pub struct GetArguments {
     /// Requests at a time, up to 64
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = bounded::requests_at_a_time())]
     connections: usize,
-    /// The server's answers begin within this, and their pieces follow each other so; else they are asked
-    /// for again, up to 5 times in a row. Edges get up to 10s
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = bounded::time_to_wait)]
-    timeout: TimeSpan,
     /// Threads that put the file together [default: one a processor]
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     threads: Option<usize>,
     #[command(flatten)]
-    headers: HeaderArguments,
+    access: AccessArguments,
     /// Keep the archive as it is, instead of what is in it. Takes no keys. Of an archive in profile
     /// `small` that was made with --after OLD.czip, that is of little use as a seed
     #[arg(long)]
@@ -101,71 +96,18 @@ pub struct GetArguments {
     /// Write one file, also if the archive has several: their content, one behind the other
     #[arg(long, conflicts_with = "archive")]
     joined: bool,
-    #[command(flatten)]
-    keys: UnlockArguments,
     /// Report as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// What was fetched.
 #[derive(Serialize)]
-struct Report {
-    output_bytes: u64,
-    /// What a download of the plain file would have taken, and one of all of the archive.
-    /// The first is not known of an archive that nobody unlocked.
-    plain_bytes: Option<u64>,
-    archive_bytes: u64,
-    /// Files, folders and links. Not known of an archive that nobody unlocked.
-    entries: Option<u64>,
+struct Report<'a> {
     fetched: Transfer,
-    header: Transfer,
-    table: Transfer,
-    frames: Transfer,
-    from_earlier: ChunkCount,
-    from_seeds: ChunkCount,
-    from_cache: ChunkCount,
-    from_server: ChunkCount,
-    /// Those that the cache had damaged.
-    cache_damaged: u64,
     /// Of an archive that is kept as it is.
     stored: Option<StoredReport>,
-    by_name: ChunkCount,
-    /// What each edge did.
-    edges: Vec<Edge>,
-    /// Why no edge was asked, although there are some.
-    not_by_name: Option<String>,
-    /// How often the file changed on the server meanwhile.
-    changes: u32,
-    /// How often what came was damaged, and asked for again.
-    damaged: u32,
-    /// Whether the server sends ranges. If not, the archive came from its beginning on.
-    ranges: bool,
-    seconds: f64,
-}
-
-#[derive(Serialize)]
-struct Edge {
-    url: String,
     #[serde(flatten)]
-    fetched: Transfer,
-    chunks: u64,
-    /// Those that it does not have.
-    absent: u64,
-    /// Why it was asked for no more.
-    left: Option<String>,
-}
-
-impl From<&NamedReport> for Edge {
-    fn from(report: &NamedReport) -> Self {
-        Self {
-            url: report.url.clone(),
-            fetched: report.transfer,
-            chunks: report.chunks.chunks,
-            absent: report.absent,
-            left: report.problem.as_ref().map(ToString::to_string),
-        }
-    }
+    got: &'a GetReport,
 }
 
 pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
@@ -201,19 +143,23 @@ pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
         error => error.into(),
     }))?;
     tell_of(&report);
-    if report.is_without_ranges && (arguments.cache.is_some() || !arguments.seed.is_empty()) {
+    if !report.has_ranges && (arguments.cache.is_some() || !arguments.seed.is_empty()) {
         tell(format_args!(
             "the server sends no ranges, so {} of the archive came from its beginning on: seeds and a cache \
              save little there",
             bytes(report.transferred().bytes)
         ));
     }
-    if report.plain_bytes.is_none() && arguments.keys.are_given() {
+    if report.plain_bytes.is_none() && arguments.access.keys.are_given() {
         tell(format_args!(
             "the archive is kept as it is, which takes no keys: none was used"
         ));
     }
-    let report = Report::new(&report, arguments.archive);
+    let report = Report {
+        fetched: report.transferred(),
+        stored: arguments.archive.then_some(report.stored),
+        got: &report,
+    };
     report::to_stdout(arguments.json, &report, &report.lines())
 }
 
@@ -289,6 +235,7 @@ fn shell_word(path: &Path) -> String {
 
 fn options(arguments: &GetArguments, bar: &ProgressBar) -> anyhow::Result<GetOptions> {
     let mut options = GetOptions {
+        remote: arguments.access.remote(retry::told_above(bar))?,
         requests_max: arguments.requests,
         seeds: arguments.seed.clone(),
         cache: arguments.cache.clone().map(|folder| CacheOptions {
@@ -298,22 +245,12 @@ fn options(arguments: &GetArguments, bar: &ProgressBar) -> anyhow::Result<GetOpt
         edges: arguments.edges.clone(),
         keeps_archive: arguments.archive,
         joins_files: arguments.joined,
-        keys: arguments.keys.source(),
+        keys: arguments.access.keys.source(),
         threads: threads(arguments.threads),
+        temporary: temporary_for(&arguments.output),
         ..GetOptions::default()
     };
     options.remote.connections = arguments.connections;
-    options.remote.headers = arguments.headers.read()?;
-    retry::wait(&mut options.remote, arguments.timeout);
-    options.remote.on_retry = retry::told_above(bar);
-    if std::env::var_os("TMPDIR").is_none() {
-        // It has more room than a folder in memory.
-        let folder = arguments.output.parent().unwrap_or(Path::new(""));
-        options.temporary = match folder.as_os_str().is_empty() {
-            true => PathBuf::from("."),
-            false => folder.to_owned(),
-        };
-    }
     Ok(options)
 }
 
@@ -378,57 +315,32 @@ fn tell_of(report: &GetReport) {
     }
 }
 
-impl Report {
-    fn new(report: &GetReport, keeps_archive: bool) -> Self {
-        Self {
-            output_bytes: report.output_bytes,
-            plain_bytes: report.plain_bytes,
-            archive_bytes: report.archive_bytes,
-            entries: report.entries,
-            fetched: report.transferred(),
-            header: report.header,
-            table: report.table,
-            frames: report.frames,
-            from_earlier: report.from_earlier,
-            from_seeds: report.from_seeds,
-            from_cache: report.from_cache,
-            from_server: report.from_server,
-            cache_damaged: report.cache_damaged,
-            stored: keeps_archive.then_some(report.stored),
-            by_name: report.by_name,
-            edges: report.named.iter().map(Edge::from).collect(),
-            not_by_name: report.not_by_name.map(|reason| reason.to_string()),
-            changes: report.changes,
-            damaged: report.damaged,
-            ranges: !report.is_without_ranges,
-            seconds: report.elapsed.as_secs_f64(),
-        }
-    }
-
+impl Report<'_> {
     fn lines(&self) -> Vec<(&'static str, String)> {
+        let got = self.got;
         let of = |part: &Transfer| format!("{} by {}", bytes(part.bytes), part.requests);
         let requests = count(self.fetched.requests, "request", "requests");
         let mut fetched = format!("{} by {requests}", bytes(self.fetched.bytes));
-        if let Some(plain_bytes) = self.plain_bytes {
+        if let Some(plain_bytes) = got.plain_bytes {
             let share = percent(self.fetched.bytes as f64, plain_bytes as f64);
             fetched += &format!(", {share} of the plain content");
         }
         let parts = format!(
             "header {}, table {}, frames {}",
-            of(&self.header),
-            of(&self.table),
-            of(&self.frames)
+            of(&got.header),
+            of(&got.table),
+            of(&got.frames)
         );
         let mut lines = vec![
             (
                 "output",
-                format!("{} in {:.1} s", bytes(self.output_bytes), self.seconds),
+                format!("{} in {:.1} s", bytes(got.output_bytes), got.seconds),
             ),
             ("fetched", fetched),
             ("of which", parts),
             (
                 "instead of",
-                format!("{}, the archive", bytes(self.archive_bytes)),
+                format!("{}, the archive", bytes(got.archive_bytes)),
             ),
         ];
         match &self.stored {
@@ -445,21 +357,21 @@ impl Report {
             }
             None => {
                 let all = [
-                    ("earlier", self.from_earlier),
-                    ("seeds", self.from_seeds),
-                    ("cache", self.from_cache),
-                    ("by name", self.by_name),
-                    ("server", self.from_server),
+                    ("earlier", got.from_earlier),
+                    ("seeds", got.from_seeds),
+                    ("cache", got.from_cache),
+                    ("by name", got.by_name),
+                    ("server", got.from_server),
                 ];
                 let all = all.map(|(whence, found)| (whence, found.chunks, found.bytes));
                 lines.extend(from(("chunk", "chunks"), all));
             }
         }
-        if self.cache_damaged > 0 {
-            let damaged = count(self.cache_damaged, "chunk", "chunks");
+        if got.cache_damaged > 0 {
+            let damaged = count(got.cache_damaged, "chunk", "chunks");
             lines.push(("damaged", format!("{damaged} of the cache, now kept anew")));
         }
-        for edge in &self.edges {
+        for edge in &got.named {
             let absent = match edge.absent {
                 0 => String::new(),
                 1 => ", 1 was not there".to_owned(),
@@ -467,8 +379,8 @@ impl Report {
             };
             let what = format!(
                 "{}, {}{absent}",
-                count(edge.chunks, "chunk", "chunks"),
-                of(&edge.fetched)
+                count(edge.chunks.chunks, "chunk", "chunks"),
+                of(&edge.transfer)
             );
             lines.push(("from", format!("{}: {what}", printable(&edge.url))));
         }

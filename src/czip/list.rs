@@ -4,7 +4,6 @@ use std::{
     ffi::OsStr,
     io::{self, BufWriter, Write},
     os::unix::ffi::OsStrExt,
-    path::PathBuf,
 };
 
 use anyhow::Context;
@@ -13,18 +12,16 @@ use serde::Serialize;
 use time::OffsetDateTime;
 
 use super::{
-    open::{self, AccessArguments},
-    report, standard_io,
+    open::ArchiveArguments,
+    report::{self, ReportedPath},
+    standard_io,
 };
 use crate::{interrupt::Interrupt, table::printable_path};
 
 #[derive(clap::Args)]
 pub struct ListArguments {
-    /// The archive, or its http or https address; `-` is standard input
-    #[arg(value_name = "IN.czip|URL")]
-    archive: PathBuf,
     #[command(flatten)]
-    access: AccessArguments,
+    archive: ArchiveArguments,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -38,10 +35,8 @@ struct Report {
 #[derive(Serialize)]
 struct EntryReport {
     kind: &'static str,
-    path: String,
-    /// The path's bytes in hexadecimal, if they are no UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path_hex: Option<String>,
+    #[serde(flatten)]
+    path: ReportedPath,
     mode: u16,
     mtime_s: i64,
     mtime_ns: u32,
@@ -58,10 +53,9 @@ struct EntryReport {
 }
 
 pub fn run(arguments: &ListArguments) -> anyhow::Result<()> {
-    let archive =
-        open::open_unlocked(&arguments.archive, &arguments.access, &Interrupt::default())?;
+    let archive = arguments.archive.open_unlocked(&Interrupt::default())?;
     if !arguments.json {
-        let entries = open::entries(&archive, &arguments.archive)?;
+        let entries = arguments.archive.entries(&archive)?;
         let mut out = BufWriter::new(io::stdout().lock());
         let written = entries.iter().try_for_each(|entry| line(entry, &mut out));
         return written
@@ -69,7 +63,7 @@ pub fn run(arguments: &ListArguments) -> anyhow::Result<()> {
             .map_err(standard_io::output_failed);
     }
     let entries = archive.entries();
-    let entries = entries.with_context(|| open::called(&arguments.archive))?;
+    let entries = entries.with_context(|| arguments.archive.called())?;
     let mut offset = 0;
     let entries = entries.iter().map(|entry| {
         let report = EntryReport::new(entry, offset);
@@ -139,7 +133,6 @@ fn time(seconds: i64) -> String {
 
 impl EntryReport {
     fn new(entry: &Entry, position: u64) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (kind, bytes, target) = match &entry.kind {
             EntryKind::File { bytes } => ("file", Some(*bytes), None),
             EntryKind::Folder => ("folder", None, None),
@@ -148,14 +141,13 @@ impl EntryReport {
         };
         Self {
             kind,
-            path: text(&entry.path),
-            path_hex: report::path_hex(&entry.path),
+            path: ReportedPath::new(&entry.path),
             mode: entry.mode,
             mtime_s: entry.mtime_s,
             mtime_ns: entry.mtime_ns,
             bytes,
             offset: bytes.map(|_| position),
-            target: target.map(|target| text(target)),
+            target: target.map(|target| String::from_utf8_lossy(target).into_owned()),
             target_hex: target.and_then(|target| report::path_hex(target)),
         }
     }

@@ -1,13 +1,14 @@
 //! Serving until the program is told to stop.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr};
 
+use refrain_czip::serve::ServeOptions;
 use refrain_gateway::{address::parse_listen, listeners, units::TimeSpan};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     net::TcpListener,
     runtime::Builder,
-    signal::unix::{Signal, SignalKind, signal},
+    signal::unix::{SignalKind, signal},
     sync::oneshot,
 };
 
@@ -27,36 +28,22 @@ pub struct ListenArguments {
     /// off. Told again, it ends at once
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = bounded::time)]
     drain: TimeSpan,
+    /// Connections at once; others wait
+    #[arg(long, value_name = "N", default_value_t = ServeOptions::default().connections_max, value_parser = bounded::count)]
+    connections: usize,
     #[command(flatten)]
     log: LogArguments,
 }
 
-/// What tells the program to stop.
-struct Signals {
-    terminated: Signal,
-    interrupted: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            terminated: signal(SignalKind::terminate())?,
-            interrupted: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminated.recv() => {}
-            _ = self.interrupted.recv() => {}
-        }
-    }
-}
-
 impl ListenArguments {
-    /// How long answers have to reach their ends when the program is told to stop.
-    pub fn drain_timeout(&self) -> Duration {
-        self.drain.0
+    /// With so many bytes of memory for chunks.
+    pub fn options(&self, cache_bytes: u64) -> ServeOptions {
+        ServeOptions {
+            cache_bytes,
+            connections_max: self.connections,
+            drain_timeout: self.drain.0,
+            ..ServeOptions::default()
+        }
     }
 
     /// Has `make` make what serves, and that serve until SIGTERM or Ctrl-C. `what` is for the log.
@@ -67,13 +54,21 @@ impl ListenArguments {
         run: impl AsyncFnOnce(&S, TcpListener, Stop, Stop) -> io::Result<()>,
     ) -> anyhow::Result<()> {
         let _log = self.log.begin();
+        allow_open_files(self.connections);
         let server = make()?;
         let runtime = Builder::new_multi_thread()
             .enable_all()
             .max_blocking_threads(READERS_MAX)
             .build()?;
         let served = runtime.block_on(async {
-            let mut signals = Signals::new()?;
+            let mut terminated = signal(SignalKind::terminate())?;
+            let mut interrupted = signal(SignalKind::interrupt())?;
+            let mut told = async move || {
+                tokio::select! {
+                    _ = terminated.recv() => {}
+                    _ = interrupted.recv() => {}
+                }
+            };
             let listener = listeners::bind(self.listen, "listen")?;
             // With port 0 this alone says which one it is.
             let address = listener.local_addr()?;
@@ -82,12 +77,12 @@ impl ListenArguments {
             let (end, ended) = oneshot::channel();
             let drain = self.drain;
             tokio::spawn(async move {
-                signals.next().await;
+                told().await;
                 tracing::info!(
                     "stopping: what is being sent has {drain} to reach its end; a second signal cuts it off"
                 );
                 let _ = stop.send(());
-                signals.next().await;
+                told().await;
                 tracing::info!("told again to stop: ending at once");
                 let _ = end.send(());
             });
@@ -109,7 +104,7 @@ fn sent(stop: oneshot::Receiver<()>) -> Stop {
 
 /// Lets the process have as many files open as its connections need, as far as the system allows: by
 /// default a process may have a few hundred.
-pub fn allow_open_files(connections: usize) {
+fn allow_open_files(connections: usize) {
     let limit = getrlimit(Resource::Nofile);
     // Each has its socket and a file; archives stay open.
     let needed = connections as u64 * 2 + 256;

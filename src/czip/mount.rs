@@ -4,17 +4,15 @@ use std::path::PathBuf;
 
 use tracing::level_filters::LevelFilter;
 
-use super::open::AccessArguments;
+use super::open::ArchiveArguments;
 use crate::log::{self, LogForm};
 
 #[derive(clap::Args)]
 // Elsewhere it is only taken, and refused.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub struct MountArguments {
-    /// The archive; one on a web server by its http or https address, of which no more is fetched
-    /// than is read; `-` is standard input
-    #[arg(value_name = "IN.czip|URL")]
-    archive: PathBuf,
+    #[command(flatten)]
+    archive: ArchiveArguments,
     /// The folder to mount it on. What is in it is hidden meanwhile
     #[arg(value_name = "DIR")]
     folder: PathBuf,
@@ -25,8 +23,6 @@ pub struct MountArguments {
     /// where /etc/fuse.conf says `user_allow_other`
     #[arg(long)]
     allow_other: bool,
-    #[command(flatten)]
-    access: AccessArguments,
     /// How much is logged, to stderr
     #[arg(
         long = "log",
@@ -45,7 +41,7 @@ pub fn run(arguments: &MountArguments) -> anyhow::Result<()> {
     anyhow::bail!(
         "{} cannot be mounted on {}: that needs Linux and its FUSE; `refrain czip cat` and `refrain \
          czip extract` read it anywhere",
-        arguments.archive.display(),
+        arguments.archive.called(),
         arguments.folder.display()
     )
 }
@@ -71,7 +67,7 @@ mod linux {
         time::timeout,
     };
 
-    use super::{super::open, MountArguments};
+    use super::MountArguments;
     use crate::{
         interrupt::{Interrupt, Signals},
         table::count,
@@ -84,10 +80,9 @@ mod linux {
     const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
     pub fn run(arguments: &MountArguments) -> anyhow::Result<()> {
-        let called = open::called(&arguments.archive);
+        let called = arguments.archive.called();
         // Until it is mounted, Ctrl-C ends it at once.
-        let archive =
-            open::open_unlocked(&arguments.archive, &arguments.access, &Interrupt::default())?;
+        let archive = arguments.archive.open_unlocked(&Interrupt::default())?;
         let _log = arguments.log.begin(arguments.level);
         let asked = Asked::listen()?;
         let options = MountOptions {

@@ -5,14 +5,14 @@ use std::{
     fs::File,
     io::{self, Seek, Write},
     os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use anyhow::Context;
 use refrain_czip::{
     archive::{Archive, CacheBytes, FileSource, RemoteSource, RemoteSourceError, Source},
     format::{FormatError, catalog::Entry},
-    remote::{RemoteError, RemoteOptions},
+    remote::{OnRetry, RemoteError, RemoteOptions},
 };
 use refrain_gateway::units::TimeSpan;
 
@@ -34,7 +34,7 @@ pub const STANDARD: &str = "-";
 #[derive(clap::Args)]
 pub struct AccessArguments {
     #[command(flatten)]
-    keys: UnlockArguments,
+    pub keys: UnlockArguments,
     #[command(flatten)]
     headers: HeaderArguments,
     /// A server's answers begin within this, and their pieces follow each other so; else they are asked
@@ -43,90 +43,118 @@ pub struct AccessArguments {
     timeout: TimeSpan,
 }
 
+impl AccessArguments {
+    /// How a server is asked.
+    pub fn remote(&self, on_retry: OnRetry) -> anyhow::Result<RemoteOptions> {
+        let defaults = RemoteOptions::default();
+        let TimeSpan(timeout) = self.timeout;
+        Ok(RemoteOptions {
+            headers: self.headers.read()?,
+            progress_timeout: timeout,
+            connect_timeout: timeout.min(defaults.connect_timeout),
+            on_retry,
+            ..defaults
+        })
+    }
+}
+
 /// A file, or a URL.
 pub type AnySource = Box<dyn Source>;
 
-/// Opens the archive at `path`, or at a URL: that is read block by block. A pipe on standard input goes
-/// to a temporary file without a name first: an archive is not read in order.
-fn open(
-    path: &Path,
-    access: &AccessArguments,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Archive<AnySource>> {
-    let source = source(path, access, interrupt)?;
-    Archive::open(source, CacheBytes::default()).with_context(|| called(path))
+/// An archive that is read.
+#[derive(clap::Args)]
+pub struct ArchiveArguments {
+    /// The archive, or its http or https address; `-` is standard input
+    #[arg(value_name = "IN.czip|URL")]
+    archive: PathBuf,
+    #[command(flatten)]
+    access: AccessArguments,
 }
 
-/// The same, unlocked if it is encrypted.
-pub fn open_unlocked(
-    path: &Path,
-    access: &AccessArguments,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Archive<AnySource>> {
-    let mut archive = open(path, access, interrupt)?;
-    let unlocked = access.keys.unlock(&mut archive);
-    unlocked.with_context(|| called(path))?;
-    Ok(archive)
-}
-
-/// The same of one that may be shorter or longer than it should be: that is told.
-pub fn open_damaged(
-    path: &Path,
-    access: &AccessArguments,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Archive<AnySource>> {
-    let called = || called(path);
-    let source = source(path, access, interrupt)?;
-    let found = source.bytes().with_context(called)?;
-    let archive = Archive::open_damaged(source, CacheBytes::default());
-    let mut archive = archive.with_context(called)?;
-    let expected = archive.header().archive_bytes;
-    if expected != found {
-        tell(FormatError::Length { expected, found });
+impl ArchiveArguments {
+    /// Opens the archive: one at a URL is read block by block. A pipe on standard input goes to a temporary
+    /// file without a name first: an archive is not read in order.
+    fn open(&self, interrupt: &Interrupt) -> anyhow::Result<Archive<AnySource>> {
+        let source = self.source(interrupt)?;
+        Archive::open(source, CacheBytes::default()).with_context(|| self.called())
     }
-    access.keys.unlock(&mut archive).with_context(called)?;
-    Ok(archive)
-}
 
-/// The same, unlocked if it is encrypted and keys were given.
-pub fn open_with(
-    path: &Path,
-    access: &AccessArguments,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Archive<AnySource>> {
-    match access.keys.are_given() {
-        true => open_unlocked(path, access, interrupt),
-        false => open(path, access, interrupt),
+    /// The same, unlocked if it is encrypted.
+    pub fn open_unlocked(&self, interrupt: &Interrupt) -> anyhow::Result<Archive<AnySource>> {
+        let mut archive = self.open(interrupt)?;
+        let unlocked = self.access.keys.unlock(&mut archive);
+        unlocked.with_context(|| self.called())?;
+        Ok(archive)
     }
-}
 
-fn source(
-    path: &Path,
-    access: &AccessArguments,
-    interrupt: &Interrupt,
-) -> anyhow::Result<AnySource> {
-    let called = || called(path);
-    if let Some(url) = url(path) {
-        let mut options = RemoteOptions {
-            headers: access.headers.read()?,
-            on_retry: retry::told(),
-            ..RemoteOptions::default()
+    /// The same of one that may be shorter or longer than it should be: that is told.
+    pub fn open_damaged(&self, interrupt: &Interrupt) -> anyhow::Result<Archive<AnySource>> {
+        let called = || self.called();
+        let source = self.source(interrupt)?;
+        let found = source.bytes().with_context(called)?;
+        let archive = Archive::open_damaged(source, CacheBytes::default());
+        let mut archive = archive.with_context(called)?;
+        let expected = archive.header().archive_bytes;
+        if expected != found {
+            tell(FormatError::Length { expected, found });
+        }
+        self.access.keys.unlock(&mut archive).with_context(called)?;
+        Ok(archive)
+    }
+
+    /// The same, unlocked if it is encrypted and keys were given.
+    pub fn open_with(&self, interrupt: &Interrupt) -> anyhow::Result<Archive<AnySource>> {
+        match self.access.keys.are_given() {
+            true => self.open_unlocked(interrupt),
+            false => self.open(interrupt),
+        }
+    }
+
+    fn source(&self, interrupt: &Interrupt) -> anyhow::Result<AnySource> {
+        let called = || self.called();
+        if let Some(url) = url(&self.archive) {
+            let options = self.access.remote(retry::told())?;
+            let source = RemoteSource::open(url, options, RemoteSource::CACHE_BYTES);
+            let source = source.map_err(|error| match error {
+                RemoteSourceError::Remote(error) => failed(error),
+                error => error.into(),
+            });
+            return Ok(Box::new(source.with_context(called)?));
+        }
+        let file = match self.archive.as_os_str() == STANDARD {
+            true => standard_input(interrupt),
+            false => File::open(&self.archive),
         };
-        retry::wait(&mut options, access.timeout);
-        let source = RemoteSource::open(url, options, RemoteSource::CACHE_BYTES);
-        let source = source.map_err(|error| match error {
-            RemoteSourceError::Remote(error) => failed(error),
-            error => error.into(),
-        });
-        let source = source.with_context(called)?;
-        return Ok(Box::new(source));
+        let source = file.and_then(FileSource::new).with_context(called)?;
+        Ok(Box::new(source))
     }
-    let file = match path.as_os_str() == STANDARD {
-        true => standard_input(interrupt),
-        false => File::open(path),
-    };
-    let source = file.and_then(FileSource::new).with_context(called)?;
-    Ok(Box::new(source))
+
+    /// What messages call it. What follows a `?` in an address is often a signature that opens the door.
+    pub fn called(&self) -> String {
+        match url(&self.archive).and_then(|url| url.split_once('?')) {
+            Some((address, _)) => format!("{address}?..."),
+            None if self.archive.as_os_str() == STANDARD => "standard input".to_owned(),
+            None => self.archive.display().to_string(),
+        }
+    }
+
+    /// Its entries. Standard input's only file has the name that it is extracted by, if there is one.
+    pub fn entries(&self, archive: &Archive<AnySource>) -> anyhow::Result<Vec<Entry>> {
+        let mut entries = archive.entries().with_context(|| self.called())?;
+        if let [entry] = &mut entries[..]
+            && entry.path.is_empty()
+        {
+            entry.path = self.stream_name().unwrap_or_default();
+        }
+        Ok(entries)
+    }
+
+    /// What the file of an archive of standard input is called: as the archive, without `.czip`.
+    pub fn stream_name(&self) -> Option<Vec<u8>> {
+        let name = self.archive.file_name()?.as_bytes();
+        let name = name.strip_suffix(b".czip")?;
+        (!name.is_empty()).then(|| name.to_vec())
+    }
 }
 
 /// A proxy variable that cannot be used is as arguments that cannot be.
@@ -147,27 +175,6 @@ pub fn url(path: &Path) -> Option<&str> {
     is_url.then_some(text)
 }
 
-/// What messages call it. What follows a `?` in an address is often a signature that opens the door.
-pub fn called(path: &Path) -> String {
-    match url(path).and_then(|url| url.split_once('?')) {
-        Some((address, _)) => format!("{address}?..."),
-        None if path.as_os_str() == STANDARD => "standard input".to_owned(),
-        None => path.display().to_string(),
-    }
-}
-
-/// The entries of the archive at `path`. Standard input's only file has the name that it is extracted by, if
-/// there is one.
-pub fn entries(archive: &Archive<AnySource>, path: &Path) -> anyhow::Result<Vec<Entry>> {
-    let mut entries = archive.entries().with_context(|| called(path))?;
-    if let [entry] = &mut entries[..]
-        && entry.path.is_empty()
-    {
-        entry.path = stream_name(path).unwrap_or_default();
-    }
-    Ok(entries)
-}
-
 /// The path of the entry that `asked` means: as it is, or as `list` shows one that has bytes which it
 /// escapes.
 pub fn meant(entries: &[Entry], asked: &OsStr) -> Vec<u8> {
@@ -180,13 +187,6 @@ pub fn meant(entries: &[Entry], asked: &OsStr) -> Vec<u8> {
         true => bytes.to_vec(),
         false => shown().map_or_else(|| bytes.to_vec(), |entry| entry.path.clone()),
     }
-}
-
-/// What the file of an archive of standard input is called: as the archive, without `.czip`.
-pub fn stream_name(archive: &Path) -> Option<Vec<u8>> {
-    let name = archive.file_name()?.as_bytes();
-    let name = name.strip_suffix(b".czip")?;
-    (!name.is_empty()).then(|| name.to_vec())
 }
 
 fn standard_input(interrupt: &Interrupt) -> io::Result<File> {

@@ -5,22 +5,16 @@ use std::{fs, path::PathBuf};
 use anyhow::ensure;
 use refrain_czip::{
     get::CacheOptions,
-    serve::{
-        ServeOptions,
-        proxy::{Proxy, ProxyOptions},
-    },
+    serve::proxy::{Proxy, ProxyOptions},
 };
 use refrain_gateway::units::{ByteSize, TimeSpan};
 
-use super::{
-    bounded,
-    listen::{ListenArguments, allow_open_files},
-};
+use super::{bounded, listen::ListenArguments};
 
 const AFTER_HELP: &str = "\
 A request for /x is answered with the content of the origin's /x.czip, if there is one: its chunks come \
 out of the cache, or from the origin by ranges, once for all files that have them; an origin without ranges \
-sends the archive once, as a whole. An archive of a folder is a folder at /x/, with an index. All else is \
+sends the archive once, as a whole. An archive of a folder is a folder at /x/, listed in JSON. All else is \
 passed on as it is, and so is /x where the archive cannot be used, or is encrypted. /.czip/status says what came from where.";
 
 #[derive(clap::Args)]
@@ -52,9 +46,6 @@ pub struct ProxyArguments {
     /// Certificates to trust instead of the system's, in PEM
     #[arg(long, value_name = "FILE")]
     roots: Option<PathBuf>,
-    /// Connections at once; others wait
-    #[arg(long, value_name = "N", default_value_t = ServeOptions::default().connections_max, value_parser = bounded::count)]
-    connections: usize,
 }
 
 pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
@@ -70,21 +61,13 @@ pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
             bytes_max: arguments.cache_size.0,
             ..defaults.cache
         },
-        serve: ServeOptions {
-            cache_bytes: arguments.memory.0,
-            connections_max: arguments.connections,
-            drain_timeout: arguments.listen.drain_timeout(),
-            ..defaults.serve
-        },
+        serve: arguments.listen.options(arguments.memory.0),
         remembered: arguments.recheck.0,
         origin_timeout: arguments.timeout.0,
         roots: arguments.roots.clone(),
         ..defaults
     };
-    let make = || {
-        allow_open_files(arguments.connections);
-        Ok(Proxy::new(&options)?)
-    };
+    let make = || Ok(Proxy::new(&options)?);
     (arguments.listen).serve(
         &arguments.origin,
         make,

@@ -1,9 +1,7 @@
-//! Tells of requests that failed and are made again: whoever waits learns what for, on a terminal or
-//! not. And how long they wait.
+//! Tells of requests that failed and are made again: whoever waits learns what for, on a terminal or not.
 
 use indicatif::ProgressBar;
-use refrain_czip::remote::{OnRetry, RemoteOptions, Retry};
-use refrain_gateway::units::TimeSpan;
+use refrain_czip::remote::{OnRetry, Retry};
 
 use crate::{table::printable, told};
 
@@ -16,12 +14,6 @@ pub fn told_above(bar: &ProgressBar) -> OnRetry {
 /// The same where no bar is known.
 pub fn told() -> OnRetry {
     OnRetry::new(tell)
-}
-
-/// Has requests wait so long for a server, and no longer for a connection to it.
-pub fn wait(options: &mut RemoteOptions, TimeSpan(timeout): TimeSpan) {
-    options.progress_timeout = timeout;
-    options.connect_timeout = timeout.min(options.connect_timeout);
 }
 
 fn tell(retry: Retry<'_>) {

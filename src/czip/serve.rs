@@ -6,15 +6,12 @@ use anyhow::Context;
 use refrain_czip::serve::{ServeOptions, Server};
 use refrain_gateway::units::ByteSize;
 
-use super::{
-    bounded,
-    listen::{ListenArguments, allow_open_files},
-};
+use super::{bounded, listen::ListenArguments};
 
 #[derive(clap::Args)]
 pub struct ServeArguments {
     /// The folder: `x.czip` in it is served as it is at `/x.czip`, and its content at `/x`: a file, or a
-    /// folder with an index, in HTML or JSON. An encrypted one is served as it is alone
+    /// folder that is listed in JSON. An encrypted one is served only as it is
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     #[command(flatten)]
@@ -22,21 +19,12 @@ pub struct ServeArguments {
     /// Memory for chunks, which all files share. MiB are 2^20 bytes, MB or M a million
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(ServeOptions::default().cache_bytes), value_parser = bounded::size)]
     cache: ByteSize,
-    /// Connections at once; others wait
-    #[arg(long, value_name = "N", default_value_t = ServeOptions::default().connections_max, value_parser = bounded::count)]
-    connections: usize,
 }
 
 pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
-    let options = ServeOptions {
-        cache_bytes: arguments.cache.0,
-        connections_max: arguments.connections,
-        drain_timeout: arguments.listen.drain_timeout(),
-        ..ServeOptions::default()
-    };
+    let options = arguments.listen.options(arguments.cache.0);
     let folder = arguments.folder.display().to_string();
     let make = || {
-        allow_open_files(arguments.connections);
         Server::new(&arguments.folder, options)
             .with_context(|| format!("{folder} cannot be served"))
     };

@@ -1,7 +1,5 @@
 //! `refrain czip stat`: how an archive is made, and what its chunks save.
 
-use std::path::PathBuf;
-
 use anyhow::Context;
 use refrain_czip::{
     archive::{Archive, ReadError},
@@ -11,7 +9,7 @@ use refrain_czip::{
 use serde::Serialize;
 
 use super::{
-    open::{self, AccessArguments},
+    open::{AnySource, ArchiveArguments},
     report,
 };
 use crate::{
@@ -22,11 +20,8 @@ use crate::{
 
 #[derive(clap::Args)]
 pub struct StatArguments {
-    /// The archive, or its http or https address; `-` is standard input
-    #[arg(value_name = "IN.czip|URL")]
-    archive: PathBuf,
     #[command(flatten)]
-    access: AccessArguments,
+    archive: ArchiveArguments,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -102,19 +97,19 @@ struct StreamReport {
 }
 
 pub fn run(arguments: &StatArguments) -> anyhow::Result<()> {
-    let archive = open::open_with(&arguments.archive, &arguments.access, &Interrupt::default())?;
+    let archive = arguments.archive.open_with(&Interrupt::default())?;
     if archive.is_locked() {
         tell(format_args!(
             "the archive is encrypted: what only its recipients can know is not shown; \
              --identity opens it"
         ));
     }
-    let report = Report::new(&archive).with_context(|| open::called(&arguments.archive))?;
+    let report = Report::new(&archive).with_context(|| arguments.archive.called())?;
     report::to_stdout(arguments.json, &report, &report.lines())
 }
 
 impl PrivateReport {
-    fn new(archive: &Archive<open::AnySource>) -> Self {
+    fn new(archive: &Archive<AnySource>) -> Self {
         let (header, root) = (archive.header(), archive.root());
         let streams = Stream::ALL.map(|stream| root.stream(stream));
         let references = streams.iter().map(|it| it.references.stored_bytes());
@@ -140,14 +135,10 @@ impl PrivateReport {
 }
 
 impl Report {
-    fn new(archive: &Archive<open::AnySource>) -> Result<Self, ReadError> {
+    fn new(archive: &Archive<AnySource>) -> Result<Self, ReadError> {
         let (header, root) = (archive.header(), archive.root());
         let streams = Stream::ALL.map(|stream| (stream, root.stream(stream)));
         let known = |number: u64| (!archive.is_locked()).then_some(number);
-        let methods = [Method::None, Method::Zstd, Method::Gzip, Method::Bzip2];
-        let method = methods
-            .iter()
-            .find(|method| method.number() == header.method);
         let stream_report = |&(stream, it): &(Stream, &StreamRoot)| {
             Ok(StreamReport {
                 name: stream.to_string(),
@@ -171,7 +162,10 @@ impl Report {
             chunk_bytes_min: header.chunk_bytes_min,
             chunk_bytes_max: header.chunk_bytes_max,
             frame_bytes_max: header.frame_bytes_max,
-            method: method.map_or(format!("unknown: {}", header.method), ToString::to_string),
+            method: Method::of_number(header.method).map_or_else(
+                || format!("unknown: {}", header.method),
+                |method| method.to_string(),
+            ),
             archive_bytes: header.archive_bytes,
             stored_bytes: streams.iter().map(|(_, it)| it.stored_bytes()).sum(),
             chunks: header.chunks,
@@ -275,7 +269,7 @@ fn unknown() -> String {
 }
 
 impl EncryptionReport {
-    fn new(archive: &Archive<open::AnySource>) -> Result<Option<Self>, ReadError> {
+    fn new(archive: &Archive<AnySource>) -> Result<Option<Self>, ReadError> {
         let Some(how) = archive.header().encryption else {
             return Ok(None);
         };

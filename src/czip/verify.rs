@@ -1,6 +1,6 @@
 //! `refrain czip verify`: whether an archive is what it was when it was made.
 
-use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::Mutex};
+use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt, sync::Mutex};
 
 use anyhow::{Context, ensure};
 use refrain_czip::{
@@ -15,8 +15,9 @@ use serde::Serialize;
 
 use super::{
     bounded,
-    open::{self, AccessArguments},
-    report, threads,
+    open::{AnySource, ArchiveArguments},
+    report::{self, NAMED_MAX, ReportedPath},
+    threads,
 };
 use crate::{
     interrupt::Interrupt,
@@ -32,11 +33,8 @@ damage to what the archive says of itself (header, root, keys) the first is.";
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct VerifyArguments {
-    /// The archive, or its http or https address; `-` is standard input
-    #[arg(value_name = "IN.czip|URL")]
-    archive: PathBuf,
     #[command(flatten)]
-    access: AccessArguments,
+    archive: ArchiveArguments,
     /// Decompress all of it as well, and check the digest of the whole content and the names of chunks
     #[arg(long)]
     content: bool,
@@ -48,19 +46,15 @@ pub struct VerifyArguments {
     json: bool,
 }
 
-/// Damaged frames and parts, and files, that a report names.
-const NAMED_MAX: usize = 1000;
-
 /// Damaged frames whose files are looked for: of more, that takes too much memory.
 const FRAMES_MAX: usize = 1 << 20;
 
-/// What was checked.
 #[derive(Default, Serialize)]
 struct Report {
     is_whole: bool,
-    /// Those that are whole, and their bytes.
-    frames: u64,
-    stored_bytes: u64,
+    /// Those that are whole.
+    #[serde(flatten)]
+    verified: Verified,
     /// Of the plain content, if it was asked for and frames are whole.
     plain_bytes: Option<u64>,
     /// Chunks whose names were checked, if it was asked for and they can be: those of an encrypted archive
@@ -71,7 +65,7 @@ struct Report {
     damaged: Vec<DamagedPart>,
     /// Files that have bytes of damaged frames, if they can be told, and the first of them.
     damaged_files: Option<u64>,
-    files: Vec<DamagedFile>,
+    files: Vec<ReportedPath>,
 }
 
 /// A frame, or a part of the table.
@@ -80,14 +74,6 @@ struct DamagedPart {
     stream: Option<String>,
     frame: Option<u64>,
     error: String,
-}
-
-#[derive(Serialize)]
-struct DamagedFile {
-    path: String,
-    /// The path's bytes in hexadecimal, if they are no UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path_hex: Option<String>,
 }
 
 pub fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
@@ -99,7 +85,7 @@ pub fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
     ensure!(
         report.is_whole,
         "{}: it is damaged, {}; `extract --skip-damaged` has the files that are not",
-        open::called(&arguments.archive),
+        arguments.archive.called(),
         report.damage()
     );
     printed
@@ -111,8 +97,8 @@ impl Report {
             "whole",
             format!(
                 "{}, {}",
-                count(self.frames, "frame", "frames"),
-                bytes(self.stored_bytes)
+                count(self.verified.frames, "frame", "frames"),
+                bytes(self.verified.stored_bytes)
             ),
         )];
         if let Some(plain_bytes) = self.plain_bytes {
@@ -139,13 +125,13 @@ impl Report {
 }
 
 fn check(arguments: &VerifyArguments, interrupt: &Interrupt) -> anyhow::Result<Report> {
-    let called = || open::called(&arguments.archive);
+    let called = || arguments.archive.called();
     // What cannot be asked of it is said before all is read.
     let open = match arguments.content {
-        true => open::open_unlocked,
-        false => open::open_with,
+        true => ArchiveArguments::open_unlocked,
+        false => ArchiveArguments::open_with,
     };
-    let archive = open(&arguments.archive, &arguments.access, interrupt)?;
+    let archive = open(&arguments.archive, interrupt)?;
     let threads = threads(arguments.threads);
     let mut report = Report::default();
     stored(&archive, &called(), threads, interrupt, &mut report).with_context(called)?;
@@ -161,7 +147,7 @@ fn check(arguments: &VerifyArguments, interrupt: &Interrupt) -> anyhow::Result<R
 }
 
 fn stored(
-    archive: &Archive<open::AnySource>,
+    archive: &Archive<AnySource>,
     called: &str,
     threads: usize,
     interrupt: &Interrupt,
@@ -189,13 +175,9 @@ fn stored(
         interrupt.flow()
     });
     bar.finish_and_clear();
-    let Verified {
-        frames,
-        stored_bytes,
-    } = unless_stopped(verified?, interrupt)?;
+    let verified = unless_stopped(verified?, interrupt)?;
     let (report, numbers) = found.into_inner().expect("no thread panics");
-    report.frames = frames;
-    report.stored_bytes = stored_bytes;
+    report.verified = verified;
     if report.damaged_parts > 0 {
         // Threads found it in any order.
         let place = |part: &DamagedPart| (part.stream.clone(), part.frame);
@@ -206,7 +188,7 @@ fn stored(
 }
 
 fn content(
-    archive: &Archive<open::AnySource>,
+    archive: &Archive<AnySource>,
     threads: usize,
     interrupt: &Interrupt,
 ) -> anyhow::Result<()> {
@@ -222,7 +204,7 @@ fn content(
 }
 
 fn names(
-    archive: &Archive<open::AnySource>,
+    archive: &Archive<AnySource>,
     threads: usize,
     interrupt: &Interrupt,
 ) -> anyhow::Result<u64> {
@@ -262,7 +244,7 @@ impl Report {
     /// more is damaged or it is locked, is told what is damaged.
     fn find_files(
         &mut self,
-        archive: &Archive<open::AnySource>,
+        archive: &Archive<AnySource>,
         numbers: &BTreeSet<u64>,
         interrupt: &Interrupt,
     ) {
@@ -281,10 +263,7 @@ impl Report {
             };
             if named.len() < NAMED_MAX {
                 bar.suspend(|| tell(format_args!("damaged: {shown}")));
-                named.push(DamagedFile {
-                    path: String::from_utf8_lossy(&path).into_owned(),
-                    path_hex: report::path_hex(&path),
-                });
+                named.push(ReportedPath::new(&path));
             }
         };
         let looked = files_in_frames(archive, numbers, &mut found, &mut |position| {

@@ -451,10 +451,7 @@ impl<S: Source> Archive<S> {
     }
 
     /// Reads a frame as stored, and checks it.
-    ///
-    /// # Errors
-    /// If it cannot be read or is damaged.
-    pub fn stored_frame(
+    pub(crate) fn stored_frame(
         &self,
         stream: Stream,
         number: u64,
@@ -492,7 +489,7 @@ impl<S: Source> Archive<S> {
     /// The same of a frame by its number.
     ///
     /// # Errors
-    /// As [`stored_frame`](Self::stored_frame), and if there is no such frame.
+    /// If it is not there, cannot be read or is damaged.
     pub fn stored_frame_at(&self, stream: Stream, number: u64) -> Result<Vec<u8>, ReadError> {
         let frame = self.frame_row(stream, number)?;
         self.stored_frame(stream, number, &frame)

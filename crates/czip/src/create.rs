@@ -24,7 +24,7 @@ mod packer;
 mod parts;
 mod pool;
 mod references;
-mod rows;
+mod row;
 mod seal;
 mod similarity;
 mod spool;
@@ -38,7 +38,7 @@ pub use assemble::{Assembler, Begun};
 pub use error::CreateError;
 pub use exclude::{Exclude, ExcludeError};
 pub use output::Output;
-pub use seal::{EncryptOptions, SealError};
+pub use seal::EncryptOptions;
 pub(crate) use walk::{Bounds, Found, Visited, walk};
 pub use walk::{FileId, Input, name_of};
 

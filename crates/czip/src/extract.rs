@@ -32,6 +32,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::{
@@ -79,7 +80,7 @@ pub struct Damaged<'a> {
 }
 
 /// What was extracted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Extracted {
     /// Files.
     pub files: u64,
@@ -94,6 +95,7 @@ pub struct Extracted {
     /// Whether the digest of the whole content was checked, and not only those of frames.
     pub is_whole: bool,
     /// Files and other names of them that were left out, since they are damaged.
+    #[serde(rename = "damaged_files")]
     pub damaged: u64,
     /// Those whose mode or time could not be set: they are on a file system that has none, or are folders
     /// that are somebody else's.

@@ -36,7 +36,6 @@ mod opening;
 mod part_folder;
 mod places;
 mod presence;
-mod records;
 mod report;
 mod seeds;
 mod stored;
@@ -76,16 +75,15 @@ use stored::Stored;
 /// A file that changes on the server again and again is given up.
 const CHANGES_MAX: u32 = 3;
 
-/// So many needed bytes allow another request.
-pub const BYTES_PER_REQUEST: u64 = 1 << 20;
+/// So many needed bytes are worth another request, whatever a request costs.
+const BYTES_PER_REQUEST: u64 = 1 << 20;
 
 /// How a file is fetched.
 #[derive(Clone, Debug)]
 pub struct GetOptions {
     /// Where from, and how patiently.
     pub remote: RemoteOptions,
-    /// Requests in all, and one more for each [`BYTES_PER_REQUEST`] that are needed: that many bytes
-    /// are worth one, whatever a request costs. Retries are not counted.
+    /// Requests in all, and one more for each MiB that is needed. Retries are not counted.
     pub requests_max: usize,
     /// Files, folders and archives that may hold chunks of it.
     pub seeds: Vec<PathBuf>,
@@ -181,7 +179,10 @@ pub fn get(
     let named = Named::new(url, options)?;
     let output = target::target(output)?;
     let folder = PartFolder::open(&output)?;
-    let mut report = GetReport::default();
+    let mut report = GetReport {
+        has_ranges: true,
+        ..GetReport::default()
+    };
     loop {
         report.begin_anew();
         let places = (output.as_path(), &folder);
@@ -205,7 +206,7 @@ pub fn get(
     // The file is there. What was beside it is of no use any more, and may as well stay.
     folder.remove();
     report.named = named.map_or_else(Vec::new, Named::reports);
-    report.elapsed = begun.elapsed();
+    report.seconds = begun.elapsed().as_secs_f64();
     Ok(report)
 }
 
@@ -286,7 +287,7 @@ fn get_once(
     getting.choose_names(keeps_archive);
     let mut seeds = getting.look_at_seeds((output, folder), options, index)?;
     let fetched = getting.fetch_all(folder, keeps_archive, &mut old, &mut seeds);
-    getting.report.is_without_ranges |= !remote.has_ranges();
+    getting.report.has_ranges &= remote.has_ranges();
     // What came is of use for the next get, whatever became of this one.
     if let Some(cache) = getting.cache.take() {
         getting.report.cache_damaged += cache.damaged();

@@ -15,6 +15,7 @@ pub mod get;
 pub mod method;
 pub mod mount;
 mod plain_file;
+mod records;
 pub mod remote;
 mod segments;
 pub mod serve;

@@ -44,7 +44,8 @@ impl Method {
     }
 
     /// The method of a number, if there is one.
-    pub(crate) fn of_number(number: u8) -> Option<Self> {
+    #[must_use]
+    pub fn of_number(number: u8) -> Option<Self> {
         let all = [Self::None, Self::Zstd, Self::Gzip, Self::Bzip2];
         all.into_iter().find(|method| method.number() == number)
     }
@@ -85,11 +86,8 @@ impl Compression {
         Self { method, level }
     }
 
-    /// The same at another level.
-    ///
-    /// # Errors
-    /// If the method has no such level.
-    pub fn with_level(self, level: i32) -> Result<Self, InvalidCompression> {
+    /// The same at another level, if the method has it.
+    pub(crate) fn with_level(self, level: i32) -> Result<Self, InvalidCompression> {
         let levels = match self.method {
             Method::None => 0..=0,
             Method::Zstd => -7..=22,

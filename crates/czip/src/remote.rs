@@ -73,7 +73,8 @@ pub use counters::Counters;
 pub use error::{ConnectionError, Lie, ProxyProblem, RedirectProblem, RemoteError, UrlProblem};
 pub use host::Host;
 pub use options::{ProxyChoice, RemoteOptions};
-pub use ranges::{join, split, union};
+pub(crate) use ranges::union;
+pub use ranges::{join, split};
 pub use retry::{OnRetry, Retry};
 pub(crate) use {
     connector::Connector,
@@ -253,11 +254,7 @@ impl Remote {
 
     /// As [`fetch`](Self::fetch), by at most `requests_max` requests, at least one: ranges are joined
     /// until there are no more. Retries come on top.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`fetch`](Self::fetch).
-    pub fn fetch_within<E: From<RemoteError>>(
+    pub(crate) fn fetch_within<E: From<RemoteError>>(
         &self,
         ranges: &[Range<u64>],
         requests_max: usize,

@@ -13,6 +13,8 @@ use std::{
     thread,
 };
 
+use serde::Serialize;
+
 use crate::{
     archive::{Archive, Naming, ReadError, Source, copy},
     format::{
@@ -25,7 +27,7 @@ use crate::{
 const READ_BYTES: u64 = 4 << 20;
 
 /// What was checked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
     /// Frames.
     pub frames: u64,

@@ -4,8 +4,10 @@ use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
-use super::SealError;
-use crate::archive::ReadError;
+use crate::{
+    archive::ReadError,
+    crypt::{NoRandomness, WrapError},
+};
 
 /// Why an archive could not be made.
 #[derive(Debug, Error)]
@@ -38,9 +40,12 @@ pub enum CreateError {
     /// It cannot be written.
     #[error("the archive cannot be written: {0}")]
     Output(#[from] io::Error),
-    /// It cannot be encrypted.
+    /// There is no key to encrypt it with.
     #[error("the archive cannot be encrypted: {0}")]
-    Seal(#[from] SealError),
+    Random(#[from] NoRandomness),
+    /// Nobody could read it if it were encrypted.
+    #[error("the archive cannot be encrypted: {0}")]
+    Wrap(#[from] WrapError),
     /// Two arguments have the same name.
     #[error(
         "two of the files and folders given are called {name}; rename one, or give the folder that holds both"

@@ -2,10 +2,9 @@
 
 use std::{fmt, sync::Arc};
 
+use super::CreateError;
 use crate::{
-    crypt::{
-        ArchiveKey, GroupKeys, GroupSecret, NoRandomness, PrivateKey, Recipients, WrapError, wrap,
-    },
+    crypt::{ArchiveKey, GroupKeys, GroupSecret, PrivateKey, Recipients, wrap},
     format::header::Encryption,
 };
 
@@ -37,7 +36,7 @@ pub(super) struct Seal {
 }
 
 impl Seal {
-    pub(super) fn new(options: &EncryptOptions) -> Result<Arc<Self>, SealError> {
+    pub(super) fn new(options: &EncryptOptions) -> Result<Arc<Self>, CreateError> {
         let archive_key = ArchiveKey::generate()?;
         Ok(Arc::new(Self {
             group: GroupKeys::new(options.group_secret.as_ref()),
@@ -49,15 +48,4 @@ impl Seal {
             keys: wrap(&archive_key, &options.recipients)?,
         }))
     }
-}
-
-/// Why an archive cannot be encrypted.
-#[derive(Debug, thiserror::Error)]
-pub enum SealError {
-    /// There is no key for it.
-    #[error(transparent)]
-    Random(#[from] NoRandomness),
-    /// Nobody could read it.
-    #[error(transparent)]
-    Wrap(#[from] WrapError),
 }

@@ -22,7 +22,7 @@ use super::{
     packer::{Cohort, Pack, Packer},
     parts::PartSpool,
     references::References,
-    rows::{Row, Rows},
+    row::Row,
     seal::Seal,
 };
 use crate::{
@@ -31,6 +31,7 @@ use crate::{
         ChunkName, Stream,
         part::{self, ChunkPlace, PartKind, encode_lengths, encode_names, ends_part},
     },
+    records::Records,
 };
 
 /// Bytes that are cut but not yet named: many chunks are hashed at once much faster than one by one.
@@ -58,7 +59,7 @@ pub(super) struct StreamMaker {
     hashes: Vec<ChunkHash>,
     /// The numbers of chunks, by name.
     numbers: RecentChunks<u64>,
-    rows: Rows,
+    rows: Records<{ Row::BYTES }>,
     references: References,
     packer: Packer,
     /// From where on in the stream what was written when, of what is not yet named.
@@ -93,7 +94,7 @@ impl StreamMaker {
             ends: Vec::new(),
             hashes: Vec::new(),
             numbers: RecentChunks::within(index_bytes),
-            rows: Rows::new(),
+            rows: Records::new(folder),
             references: References::new(PartSpool::new(
                 PartKind::References,
                 Some(stream),
@@ -243,7 +244,9 @@ impl StreamMaker {
                 false
             }
         };
-        self.rows.push(name, bytes, &self.folder)?;
+        // Its place is not known yet.
+        let place = ChunkPlace::default();
+        self.rows.push(Row { name, bytes, place }.to_bytes())?;
         self.references.push(number, bytes)?;
         self.unique_bytes += u64::from(bytes);
         self.part_chunks += 1;
@@ -266,7 +269,9 @@ impl StreamMaker {
         let plain = std::mem::take(&mut pack.plain);
         let frame = frames.make(self.stream, plain, pack.base, ends_part)?;
         for &(number, offset) in &pack.chunks {
-            self.rows.set_place(number, ChunkPlace { frame, offset })?;
+            let mut row = Row::from_bytes(self.rows.get(number)?);
+            row.place = ChunkPlace { frame, offset };
+            self.rows.set(number, row.to_bytes())?;
         }
         self.packer.became(&pack, frame);
         Ok(())
@@ -292,7 +297,7 @@ impl StreamMaker {
         loop {
             if rows.len() < part::CHUNKS_MAX && read < count {
                 let more = (read + 4096).min(count);
-                rows.extend(self.rows.read(read..more)?);
+                rows.extend(self.rows.read(read..more)?.into_iter().map(Row::from_bytes));
                 read = more;
             }
             let first = read - rows.len() as u64;

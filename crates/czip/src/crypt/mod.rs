@@ -55,4 +55,4 @@ pub use recipients::{RECIPIENTS_MAX, RecipientError, RecipientProblem, Recipient
 pub use secrets::{ArchiveKey, GroupSecret, GroupSecretError, NoRandomness};
 
 /// What a seal adds to what it seals: the tag of AES-256-GCM-SIV.
-pub const SEAL_BYTES: usize = 16;
+pub(crate) const SEAL_BYTES: usize = 16;

@@ -98,7 +98,7 @@ pub struct Header {
     /// Whether the header at the end is the one that counts.
     pub has_footer: bool,
     /// Whether this is the header at the end.
-    pub is_trailer: bool,
+    pub(crate) is_trailer: bool,
     /// What the archive is made for.
     pub profile: Profile,
     /// Whether the plain content is woven from streams.
@@ -198,10 +198,7 @@ impl Header {
     }
 
     /// Parses the last 256 bytes of an archive whose first are [advisory](Self::is_advisory).
-    ///
-    /// # Errors
-    /// As [`parse_first`](Self::parse_first).
-    pub fn parse_last(bytes: &[u8; limits::HEADER_BYTES]) -> Result<Self, FormatError> {
+    pub(crate) fn parse_last(bytes: &[u8; limits::HEADER_BYTES]) -> Result<Self, FormatError> {
         const NO_FOOTER: FormatError = FormatError::Truncated { what: "footer" };
         match Self::parse(bytes) {
             Err(FormatError::NotAnArchive) => Err(NO_FOOTER),
@@ -370,8 +367,7 @@ impl Header {
     }
 
     /// Whether the header at the archive's end has what this one does not.
-    #[must_use]
-    pub fn is_advisory(&self) -> bool {
+    pub(crate) fn is_advisory(&self) -> bool {
         self.has_footer && !self.is_trailer
     }
 

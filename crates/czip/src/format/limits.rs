@@ -14,16 +14,16 @@ pub const SMALL_ROOT_BYTES: usize = 1 << 20;
 
 /// And how many times as many as are stored. Digests, which do not compress, are a third of a row and
 /// more: only who repeats equal parts over and over comes near.
-pub const ROOT_RATIO_MAX: usize = 8;
+const ROOT_RATIO_MAX: usize = 8;
 
 /// Bytes that a catalog may have however short the archive is.
-pub const SMALL_CATALOG_BYTES: u64 = 64 << 20;
+const SMALL_CATALOG_BYTES: u64 = 64 << 20;
 
 /// And how many times as many as the archive.
-pub const CATALOG_RATIO_MAX: u64 = 256;
+const CATALOG_RATIO_MAX: u64 = 256;
 
 /// What lies between two restart points, of the plain content and of each stream.
-pub const STRETCH_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const STRETCH_BYTES_MAX: u64 = 16 << 20;
 
 /// Plain bytes of a chunk.
 pub const CHUNK_BYTES_MAX: usize = 8 << 20;
@@ -33,16 +33,16 @@ pub const FRAME_BYTES_MAX: usize = 16 << 20;
 
 /// What a frame as stored may have beyond the plain bytes of the largest frame: the worst of all
 /// methods on what does not compress, the method itself, and what sealing and padding add.
-pub const STORED_FRAME_EXTRA_BYTES: usize = FRAME_BYTES_MAX / 8 + (64 << 10);
+pub(crate) const STORED_FRAME_EXTRA_BYTES: usize = FRAME_BYTES_MAX / 8 + (64 << 10);
 
 /// The window of a frame's decompressor, and what a prefix before it takes.
-pub const WINDOW_LOG_MAX: u32 = 25;
+pub(crate) const WINDOW_LOG_MAX: u32 = 25;
 
 /// Bytes of the keys of an encrypted archive.
 pub const KEYS_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of a record of the catalog.
-pub const RECORD_BYTES_MAX: usize = 64 << 10;
+pub(crate) const RECORD_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes of a path in the catalog, and of a link's target.
 pub const PATH_BYTES_MAX: usize = 4096;

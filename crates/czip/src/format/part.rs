@@ -58,11 +58,10 @@ impl PartKind {
 
 /// Where a chunk lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ChunkPlace {
-    /// Number of its frame.
-    pub frame: u64,
-    /// Where in the frame's plain bytes it begins.
-    pub offset: u32,
+pub(crate) struct ChunkPlace {
+    pub(crate) frame: u64,
+    /// In the frame's plain bytes.
+    pub(crate) offset: u32,
 }
 
 /// A frame, as the table knows it.

@@ -151,10 +151,7 @@ impl Root {
 
     /// Parses what everybody may know: all of chunks and frames, and where sealed parts are. It is what a
     /// cache needs, which has no key.
-    ///
-    /// # Errors
-    /// If it is no root.
-    pub fn parse_public(
+    pub(crate) fn parse_public(
         bytes: &[u8],
         is_shared: bool,
         is_encrypted: bool,
@@ -182,11 +179,12 @@ impl Root {
         Ok(root)
     }
 
-    /// Adds what the private root says.
-    ///
-    /// # Errors
-    /// If it is none, or contradicts the root.
-    pub fn parse_private(&mut self, bytes: &[u8], is_encrypted: bool) -> Result<(), FormatError> {
+    /// Adds what the private root says. It is an error if that contradicts the root.
+    pub(crate) fn parse_private(
+        &mut self,
+        bytes: &[u8],
+        is_encrypted: bool,
+    ) -> Result<(), FormatError> {
         let mut input = Input::new("private root", bytes);
         for stream in &mut self.streams {
             for &kind in private_of_streams(is_encrypted) {

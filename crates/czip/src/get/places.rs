@@ -4,8 +4,8 @@ use std::path::Path;
 
 use refrain_codec::chunk::{hash::ChunkHash, recent::RecentChunks};
 
-use super::{GetError, records::Records};
-use crate::format::ChunkName;
+use super::GetError;
+use crate::{format::ChunkName, records::Records};
 
 /// Where a chunk is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! What a get did, and what it cost.
 
-use std::{io, ops::AddAssign, path::PathBuf, time::Duration};
+use std::{fmt::Display, io, ops::AddAssign, path::PathBuf};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use thiserror::Error;
 
 use crate::{format::ChunkName, remote::RemoteError};
@@ -141,18 +141,29 @@ pub enum ServerProblem {
 }
 
 /// What a server that was asked for chunks by name did.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct NamedReport {
     /// Where it is.
     pub url: String,
     /// What it was asked, and sent: chunks, and of an edge also parts of the table.
+    #[serde(flatten)]
     pub transfer: Transfer,
-    /// Chunks that it sent and that were right.
+    /// Chunks that it sent and that were right. Serialized without their bytes.
+    #[serde(serialize_with = "number")]
     pub chunks: ChunkCount,
     /// Chunks that it does not have.
     pub absent: u64,
     /// Why it was left, if it was. What it was still to be asked for came from elsewhere.
+    #[serde(rename = "left", serialize_with = "as_text")]
     pub problem: Option<ServerProblem>,
+}
+
+fn number<S: Serializer>(count: &ChunkCount, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(count.chunks)
+}
+
+fn as_text<S: Serializer>(reason: &Option<impl Display>, to: S) -> Result<S::Ok, S::Error> {
+    reason.as_ref().map(ToString::to_string).serialize(to)
 }
 
 /// Why no chunks were asked for by name, although that was wanted.
@@ -171,7 +182,7 @@ pub enum NotByName {
 }
 
 /// What a get did.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct GetReport {
     /// Bytes of the output.
     pub output_bytes: u64,
@@ -199,27 +210,34 @@ pub struct GetReport {
     /// Chunks that the server sent in ranges of the archive.
     pub from_server: ChunkCount,
     /// Frames of an archive that is kept as it is.
+    #[serde(skip)]
     pub stored: StoredReport,
     /// What servers did that were asked for chunks by name.
+    #[serde(rename = "edges")]
     pub named: Vec<NamedReport>,
     /// Why they were not, although that was wanted.
+    #[serde(serialize_with = "as_text")]
     pub not_by_name: Option<NotByName>,
     /// How often the file changed on the server meanwhile, so that all began anew.
     pub changes: u32,
     /// How often what came was damaged, and asked for again.
     pub damaged: u32,
-    /// Whether the server sends no ranges, so that the archive came from its beginning on.
-    pub is_without_ranges: bool,
+    /// Whether the server sends ranges. If not, the archive came from its beginning on.
+    #[serde(rename = "ranges")]
+    pub has_ranges: bool,
     /// How long it took.
-    pub elapsed: Duration,
+    pub seconds: f64,
     /// Seeds that could not be read, or not whole, and why.
+    #[serde(skip)]
     pub unread_seeds: Vec<(PathBuf, io::Error)>,
     /// Seeds that could not be of use, and why.
+    #[serde(skip)]
     pub unused_seeds: Vec<(PathBuf, UnusedSeed)>,
     /// Chunks that the cache had damaged, parts of tables and stored frames among them: they came from
     /// elsewhere, and are kept anew.
     pub cache_damaged: u64,
     /// Why the cache does not have all that came.
+    #[serde(skip)]
     pub cache_failure: Option<io::Error>,
 }
 
@@ -233,7 +251,7 @@ impl GetReport {
             frames: self.frames,
             changes: self.changes,
             damaged: self.damaged,
-            is_without_ranges: self.is_without_ranges,
+            has_ranges: self.has_ranges,
             cache_damaged: self.cache_damaged,
             ..Self::default()
         };

@@ -12,7 +12,7 @@ use std::ops::Range;
 /// What is in any of `ranges`: sorted, and no two overlap or touch.
 ///
 /// A range that ends where it starts, or before, is left out.
-pub fn union(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+pub(crate) fn union(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut sorted: Vec<_> = ranges.iter().filter(|r| !r.is_empty()).cloned().collect();
     sorted.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<Range<u64>> = Vec::with_capacity(sorted.len());

@@ -8,20 +8,15 @@ use super::{
     Content, Folder, ServeError, Shared,
     body::AnswerBody,
     cache::in_thread,
-    conditions::Validators,
     names::parse_name,
-    plan::{Plan, Slice, Unit},
-    resource::{
-        Answer, IMMUTABLE, Resource, answer_with, not_allowed, send, tag, text, whole, with,
-    },
-    sending::Sent,
+    plan::Unit,
+    resource::{Answer, Resource, answer_with, not_allowed, send, tag, text, whole, with},
     tree::SafePath,
 };
 
 pub(super) const CHUNK_PATH: &str = "/.czip/chunk/";
 pub(super) const STATUS_PATH: &str = "/.czip/status";
 
-/// Answers a request.
 pub(super) async fn answer(
     shared: &Arc<Shared>,
     client: SocketAddr,
@@ -85,24 +80,7 @@ async fn chunk(shared: &Arc<Shared>, folder: &Folder, head: &Parts) -> Result<An
     };
     let tag = tag(&blake3::hash(&unit.frame.digest));
     let modified = opened.modified;
-    let bytes = unit.frame.stored_bytes;
-    let plan = Plan {
-        slices: vec![Slice::Unit {
-            index: 0,
-            offset: 0,
-            bytes,
-        }],
-        units: vec![Unit::Frame(unit)],
-        ..Plan::default()
-    };
-    let resource = Resource {
-        sent: Sent::Units(Arc::new(plan), Some(opened)),
-        offset: 0,
-        bytes: bytes.into(),
-        validators: Validators { tag, modified },
-        media_type: "application/octet-stream",
-        compresses: false,
-        cache_control: Some(IMMUTABLE.to_owned()),
-    };
-    send(shared, head, resource).await
+    let loading = shared.cache.clone();
+    let frame = loading.load_units(opened, vec![Unit::Frame(unit)]).await?;
+    send(shared, head, Resource::of_chunk(frame, tag, modified)).await
 }

@@ -20,14 +20,12 @@ use super::{
     socket::Answering,
 };
 
-/// A body.
 pub(super) struct AnswerBody {
     kind: Kind,
     record: Option<Record>,
 }
 
 enum Kind {
-    Empty,
     Bytes(Bytes),
     Sending(Box<Sending>, u64),
     Encoding(Box<Encoding>),
@@ -36,7 +34,7 @@ enum Kind {
 
 impl AnswerBody {
     pub(super) fn empty() -> Self {
-        Self::of(Kind::Empty)
+        Self::bytes(Bytes::new())
     }
 
     pub(super) fn bytes(bytes: impl Into<Bytes>) -> Self {
@@ -86,7 +84,6 @@ impl Body for AnswerBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ServeError>>> {
         let polled = match &mut self.kind {
-            Kind::Empty => Ok(None),
             Kind::Bytes(bytes) => Ok(Some(bytes.split_off(0)).filter(|bytes| !bytes.is_empty())),
             Kind::Sending(sending, left) => match ready!(sending.poll_piece(context)) {
                 Ok(Some(piece)) => {
@@ -100,7 +97,7 @@ impl Body for AnswerBody {
         };
         let is_over = !matches!(polled, Ok(Some(_)));
         if is_over {
-            self.kind = Kind::Empty;
+            self.kind = Kind::Bytes(Bytes::new());
         }
         if let Some(record) = &mut self.record {
             match &polled {
@@ -114,7 +111,6 @@ impl Body for AnswerBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Empty => true,
             Kind::Bytes(bytes) => bytes.is_empty(),
             Kind::Sending(_, left) => *left == 0,
             Kind::Encoding(_) => false,
@@ -124,7 +120,6 @@ impl Body for AnswerBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Empty => SizeHint::with_exact(0),
             Kind::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Sending(_, left) => SizeHint::with_exact(*left),
             Kind::Encoding(_) => SizeHint::default(),

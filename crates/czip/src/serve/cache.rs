@@ -5,10 +5,7 @@
 //! checked against its key when it was read, so that no archive can pass its bytes off as another's.
 //! Who asks for what somebody is reading waits for that.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use memmap2::MmapMut;
@@ -43,14 +40,12 @@ const PAGES_BYTES_MIN: usize = 128 << 10;
 /// Frames that are read and decompressed at a time: enough for any disk, and memory for no more.
 const READS_AT_A_TIME: usize = 24;
 
-/// What is in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     /// The plain bytes of a chunk that stands alone.
     Chunk(ChunkName),
     /// The plain bytes of a frame, by its digest and its base's.
     Frame([u8; 12], Option<[u8; 12]>),
-    /// A frame as stored.
     Stored([u8; 12]),
     /// What an opening is made of from a place on.
     Plan(u64, View, u64),
@@ -75,7 +70,6 @@ impl Weighter<Key, Value> for Weight {
     }
 }
 
-/// The cache.
 pub(super) struct ChunkCache {
     cache: Cache<Key, Value, Weight>,
     counters: Arc<Counters>,
@@ -269,7 +263,7 @@ impl ChunkCache {
         };
         let guard = match self.cache.get_value_or_guard_async(&first.key).await {
             Ok(Value::Bytes(bytes)) => {
-                self.counters.cache_hits.fetch_add(1, Ordering::Relaxed);
+                Counters::add(&self.counters.cache_hits, 1);
                 return Ok(bytes);
             }
             Ok(Value::Plan(_)) => unreachable!("the key says its kind"),

@@ -38,13 +38,11 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// keeps others out.
 type Idle = Arc<Notify>;
 
-/// What connections do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Serving,
     /// Answers are sent to their ends, and no more begin.
     Draining,
-    /// All end at once.
     Ending,
 }
 

@@ -42,13 +42,11 @@ pub struct Status {
     /// Bytes of bodies sent.
     pub sent_bytes: u64,
     /// What was found in the cache: chunks, frames and plans.
-    pub cache_hits: u64,
-    /// What was not.
-    pub cache_misses: u64,
+    cache_hits: u64,
+    cache_misses: u64,
     /// Bytes in the cache.
     pub cache_bytes: u64,
-    /// Its bound.
-    pub cache_bytes_max: u64,
+    cache_bytes_max: u64,
     /// Bytes read of files.
     pub disk_bytes: u64,
 }

@@ -7,77 +7,57 @@ use std::io::{self, Write};
 use flate2::{Compression, write::GzEncoder};
 use zstd::zstd_safe::CParameter;
 
-/// A content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
     Zstd,
-    Brotli,
     Gzip,
 }
 
 impl Coding {
-    /// In the order in which we would rather have them: what takes least time for what it saves.
-    const ALL: [Self; 3] = [Self::Zstd, Self::Brotli, Self::Gzip];
-
     /// Its name in HTTP.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Zstd => "zstd",
-            Self::Brotli => "br",
             Self::Gzip => "gzip",
         }
     }
 
     /// The coding that a client likes most, of those that are worth the time; `None` is none.
     pub(super) fn choose(accept: &[&str]) -> Option<Self> {
-        let mut weights = [None; 4];
-        let mut others = None;
+        let [mut zstd, mut gzip, mut identity, mut others] = [None; 4];
         for element in accept.iter().flat_map(|value| value.split(',')) {
             let mut parameters = element.split(';').map(str::trim);
             let name = parameters.next().unwrap_or_default();
-            let weight = match parameters.next() {
+            let said = match &*name.to_ascii_lowercase() {
+                "zstd" => &mut zstd,
+                "gzip" | "x-gzip" => &mut gzip,
+                "identity" => &mut identity,
+                "*" => &mut others,
+                _ => continue,
+            };
+            *said = Some(match parameters.next() {
                 None => 1000,
                 // What is no weight is taken as a refusal: it may be one.
                 Some(parameter) => weight(parameter).unwrap_or(0),
-            };
-            let index = match &*name.to_ascii_lowercase() {
-                "zstd" => 0,
-                "br" => 1,
-                "gzip" | "x-gzip" => 2,
-                "identity" => 3,
-                "*" => {
-                    others = Some(weight);
-                    continue;
-                }
-                _ => continue,
-            };
-            weights[index] = Some(weight);
+            });
         }
-        let of = |index: usize| weights[index].or(others).unwrap_or(0);
+        let [zstd, gzip] = [zstd, gzip].map(|said| said.or(others).unwrap_or(0));
         // Not to encode is as good as any other, unless somebody says less of it: then it costs
         // bytes, and encoding time.
-        let identity = weights[3].unwrap_or(0);
-        let mut best = None;
-        let mut most = identity.max(1) - 1;
-        for (index, coding) in Self::ALL.into_iter().enumerate() {
-            if of(index) > most {
-                most = of(index);
-                best = Some(coding);
-            }
+        let enough = identity.unwrap_or(0).max(1);
+        // zstd takes less time for what it saves.
+        match zstd >= gzip {
+            true => Some(Self::Zstd).filter(|_| zstd >= enough),
+            false => Some(Self::Gzip).filter(|_| gzip >= enough),
         }
-        best
     }
 }
 
-/// What `q=0.5` says, in thousandths; one that cannot be read is 0. None if the parameter is another.
-pub(super) fn weight(parameter: &str) -> Option<u16> {
+/// What `q=0.5` says, in thousandths. None if it cannot be read, or is another parameter.
+fn weight(parameter: &str) -> Option<u16> {
     let value = parameter
         .strip_prefix("q=")
         .or_else(|| parameter.strip_prefix("Q="))?;
-    Some(thousandths(value).unwrap_or(0))
-}
-
-fn thousandths(value: &str) -> Option<u16> {
     let (whole, fraction) = value.split_once('.').unwrap_or((value, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -90,14 +70,12 @@ fn thousandths(value: &str) -> Option<u16> {
     }
 }
 
-/// Encodes.
 pub(super) enum Encoder {
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
-    Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
     Gzip(GzEncoder<Vec<u8>>),
 }
 
-/// Windows have 256 KiB.
+/// zstd's window has 256 KiB.
 const WINDOW_LOG: u32 = 18;
 
 impl Encoder {
@@ -108,12 +86,6 @@ impl Encoder {
                 encoder.set_parameter(CParameter::WindowLog(WINDOW_LOG))?;
                 Self::Zstd(encoder)
             }
-            Coding::Brotli => {
-                let (buffer_bytes, quality) = (64 << 10, 3);
-                let encoder =
-                    brotli::CompressorWriter::new(Vec::new(), buffer_bytes, quality, WINDOW_LOG);
-                Self::Brotli(Box::new(encoder))
-            }
             Coding::Gzip => Self::Gzip(GzEncoder::new(Vec::new(), Compression::new(4))),
         })
     }
@@ -122,10 +94,6 @@ impl Encoder {
     pub(super) fn encode(&mut self, plain: &[u8]) -> io::Result<Vec<u8>> {
         Ok(match self {
             Self::Zstd(encoder) => {
-                encoder.write_all(plain)?;
-                std::mem::take(encoder.get_mut())
-            }
-            Self::Brotli(encoder) => {
                 encoder.write_all(plain)?;
                 std::mem::take(encoder.get_mut())
             }
@@ -140,7 +108,6 @@ impl Encoder {
     pub(super) fn finish(self) -> io::Result<Vec<u8>> {
         match self {
             Self::Zstd(encoder) => encoder.finish(),
-            Self::Brotli(encoder) => Ok(encoder.into_inner()),
             Self::Gzip(encoder) => encoder.finish(),
         }
     }
@@ -157,8 +124,8 @@ mod tests {
             ("identity", None),
             ("gzip", Some(Coding::Gzip)),
             ("gzip, br, zstd", Some(Coding::Zstd)),
-            ("GZIP;q=0.5, br;q=0.8", Some(Coding::Brotli)),
-            ("zstd;q=0, *", Some(Coding::Brotli)),
+            ("GZIP;q=0.8, zstd;q=0.5", Some(Coding::Gzip)),
+            ("zstd;q=0, *", Some(Coding::Gzip)),
             ("*;q=0", None),
             ("gzip;q=0.3, identity;q=0.9", None),
             ("gzip;q=0", None),

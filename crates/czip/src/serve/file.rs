@@ -16,7 +16,6 @@ use bytes::Bytes;
 use super::counters::Counters;
 use crate::archive::Source;
 
-/// An archive's file.
 #[derive(Debug)]
 pub(super) struct ArchiveFile {
     file: File,

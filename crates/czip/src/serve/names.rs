@@ -16,7 +16,7 @@ use super::{
     cache::in_thread,
     opened::Opened,
     plan::FrameUnit,
-    site::Site,
+    site::{Site, shown},
     tree::{Components, Identity},
 };
 use crate::{
@@ -128,7 +128,6 @@ fn beginning(name: ChunkName) -> u32 {
 pub(super) type Located = Option<(Arc<Opened>, FrameUnit)>;
 
 impl Names {
-    /// Finds a chunk.
     pub(super) async fn find(
         &self,
         site: &Arc<Site>,
@@ -175,8 +174,7 @@ fn find_in(site: &Site, archives: &[Arc<ArchiveNames>], name: ChunkName) -> Loca
             Ok(Some(unit)) => return Some((opened, unit)),
             Ok(None) => {}
             Err(error) => {
-                let path = String::from_utf8_lossy(&archive.path.join(&b'/')).into_owned();
-                tracing::error!(path, %error, "an archive is damaged");
+                tracing::error!(path = shown(&archive.path), %error, "an archive is damaged");
             }
         }
     }
@@ -203,8 +201,7 @@ fn look_over(
         match read {
             Ok(names) => archives.push(Arc::new(names)),
             Err(error) => {
-                let path = String::from_utf8_lossy(&path.join(&b'/')).into_owned();
-                tracing::error!(path, %error, "an archive is damaged");
+                tracing::error!(path = shown(&path), %error, "an archive is damaged");
             }
         }
     }

@@ -3,9 +3,12 @@
 use std::{
     collections::BTreeMap,
     ops::{Bound, Range},
+    sync::Arc,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::SystemTime,
 };
+
+use quick_cache::{Weighter, sync::Cache};
 
 use super::{plan::SPAN_BYTES, proxy::supply::Supply};
 use crate::{
@@ -28,11 +31,9 @@ const CACHE: CacheBytes = CacheBytes {
 /// A frame of a file: of which stream, its number there, and what the table says of it.
 pub(super) type FoundFrame = (Stream, u64, StoredFrame);
 
-/// An archive that is open.
 pub(super) struct Opened {
     /// Not that of any other, the same file's before included.
     pub(super) id: u64,
-    /// Bytes of the archive.
     pub(super) bytes: u64,
     /// When it was changed last, if that is known.
     pub(super) modified: Option<SystemTime>,
@@ -47,7 +48,18 @@ pub(super) struct Opened {
     has_failed: AtomicBool,
 }
 
-/// What is in an archive.
+/// Archives that are open, by `K`.
+pub(super) type OpenedCache<K> = Cache<K, Arc<Opened>, OpenedWeight>;
+
+#[derive(Clone)]
+pub(super) struct OpenedWeight;
+
+impl<K> Weighter<K, Arc<Opened>> for OpenedWeight {
+    fn weight(&self, _: &K, opened: &Arc<Opened>) -> u64 {
+        opened.weight()
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum Contents {
     /// It is encrypted.
@@ -58,7 +70,6 @@ pub(super) enum Contents {
     Several(BTreeMap<Vec<u8>, Inner>),
 }
 
-/// Something in an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Inner {
     File {

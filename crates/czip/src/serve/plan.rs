@@ -66,7 +66,6 @@ pub(super) struct FrameUnit {
 }
 
 impl FrameUnit {
-    /// A frame as stored.
     pub(super) fn stored(stream: Stream, number: u64, frame: StoredFrame) -> Self {
         Self {
             key: Key::Stored(frame.digest),
@@ -154,7 +153,6 @@ impl Slice {
 /// What a span is made of, or the part of one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
-    /// Where it begins.
     pub(super) begin: u64,
     /// Bytes of all slices, where that matters.
     pub(super) bytes: u64,

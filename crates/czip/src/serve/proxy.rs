@@ -104,7 +104,6 @@ pub enum ProxyError {
     },
 }
 
-/// Where the origin is.
 #[derive(Clone, Debug)]
 struct Address {
     is_https: bool,

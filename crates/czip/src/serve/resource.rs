@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
+use bytes::Bytes;
 use hyper::{
     HeaderMap, Method, Response, StatusCode,
     header::{self, HeaderName, HeaderValue},
@@ -22,8 +23,6 @@ use super::{
 /// What is shorter is not worth encoding.
 const ENCODED_BYTES_MIN: u64 = 512;
 
-pub(super) const IMMUTABLE: &str = "public, max-age=31536000, immutable";
-
 pub(super) type Answer = Response<AnswerBody>;
 
 /// A resource that is sent, or a part of it.
@@ -39,6 +38,21 @@ pub(super) struct Resource {
     pub(super) cache_control: Option<String>,
 }
 
+impl Resource {
+    /// A frame as stored, which is a chunk by its name.
+    pub(super) fn of_chunk(frame: Bytes, tag: String, modified: Option<SystemTime>) -> Self {
+        Self {
+            offset: 0,
+            bytes: frame.len() as u64,
+            sent: Sent::Bytes(frame),
+            validators: Validators { tag, modified },
+            media_type: "application/octet-stream",
+            compresses: false,
+            cache_control: Some("public, max-age=31536000, immutable".to_owned()),
+        }
+    }
+}
+
 pub(super) fn with(mut builder: Builder, name: HeaderName, value: impl AsRef<str>) -> Builder {
     // What comes from files was made printable before.
     if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
@@ -47,7 +61,7 @@ pub(super) fn with(mut builder: Builder, name: HeaderName, value: impl AsRef<str
     builder
 }
 
-pub(super) fn whole(builder: Builder, media_type: &str, body: impl Into<bytes::Bytes>) -> Answer {
+pub(super) fn whole(builder: Builder, media_type: &str, body: impl Into<Bytes>) -> Answer {
     let body = body.into();
     let builder = with(builder, header::CONTENT_TYPE, media_type);
     let builder = with(builder, header::CONTENT_LENGTH, body.len().to_string());
@@ -79,20 +93,11 @@ pub(super) async fn answer_with(
 ) -> Result<Answer, ServeError> {
     let path = head.uri.path();
     let resource = match target {
-        Target::Nothing | Target::Locked => return Ok(text(StatusCode::NOT_FOUND)),
+        Target::Nothing => return Ok(text(StatusCode::NOT_FOUND)),
         Target::Slash => return Ok(redirect(path)),
         Target::Folder(listed) => {
             let builder = with(Response::builder(), header::CACHE_CONTROL, "no-cache");
-            let builder = with(builder, header::VARY, "Accept");
-            let accepts = values(&head.headers, header::ACCEPT);
-            return Ok(match listing::is_json_wanted(&accepts) {
-                true => whole(builder, "application/json", listing::json(&listed)),
-                false => {
-                    let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
-                    let page = listing::html(&path, &listed);
-                    whole(builder, "text/html; charset=utf-8", page)
-                }
-            });
+            return Ok(whole(builder, "application/json", listing::json(&listed)));
         }
         Target::File(file, identity) => Resource {
             sent: Sent::File(Arc::new(file)),

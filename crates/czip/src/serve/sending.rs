@@ -35,15 +35,14 @@ const KEPT_PER_PIECE: usize = 4;
 /// Units that a read may take at once, at most.
 const UNITS_AHEAD: usize = 16;
 
-/// What is sent.
 #[derive(Clone)]
 pub(super) enum Sent {
     /// Of an archive.
     Archive(Arc<Opened>, View),
     /// A file that is none.
     File(Arc<File>),
-    /// What a plan says, whose units are this archive's. None if it has none.
-    Units(Arc<Plan>, Option<Arc<Opened>>),
+    /// What is in memory.
+    Bytes(Bytes),
 }
 
 enum Loaded {
@@ -54,7 +53,6 @@ enum Loaded {
 
 type Loading = Pin<Box<dyn Future<Output = Result<Loaded, ServeError>> + Send>>;
 
-/// A range that is being sent.
 pub(super) struct Sending {
     shared: Arc<Shared>,
     sent: Sent,
@@ -75,24 +73,23 @@ pub(super) struct Sending {
 
 impl Sending {
     pub(super) fn new(shared: Arc<Shared>, sent: Sent, begin: u64, end: u64) -> Self {
-        let mut sending = Self {
+        let (position, primed) = match &sent {
+            Sent::Bytes(bytes) => (end, Some(bytes.slice(begin as usize..end as usize))),
+            Sent::Archive(..) | Sent::File(_) => (begin, None),
+        };
+        Self {
             shared,
             sent,
-            position: begin,
+            position,
             end,
             plan: None,
             slice: 0,
             within: 0,
             unit: None,
             gathered: BytesMut::new(),
-            primed: None,
+            primed,
             loading: None,
-        };
-        if let Sent::Units(plan, _) = &sending.sent {
-            let plan = plan.clone();
-            sending.take_plan(plan, begin);
         }
-        sending
     }
 
     /// Loads the first piece: whether there is anything to send shows before it is promised.
@@ -149,12 +146,7 @@ impl Sending {
         let Some(&slice) = plan.slices.get(self.slice) else {
             // Another plan goes on where this one ends.
             self.plan = None;
-            return match &self.sent {
-                Sent::Archive(..) | Sent::File(_) => Ok(None),
-                Sent::Units(..) => {
-                    Err(ReadError::from(FormatError::Truncated { what: "table" }).into())
-                }
-            };
+            return Ok(None);
         };
         let left = u64::from(slice.bytes() - self.within);
         let count = left.min(self.end - self.position) as u32;
@@ -228,7 +220,7 @@ impl Sending {
                     }
                 }
             }
-            Sent::File(_) | Sent::Units(..) => {
+            Sent::File(_) | Sent::Bytes(_) => {
                 let bytes = self.end - self.position;
                 let slice = Slice::File {
                     offset: self.position,
@@ -261,12 +253,7 @@ impl Sending {
             // What goes wrong shows again when it is wanted.
             tokio::spawn(async { drop(ahead.await) });
         }
-        let left = self.position - plan.begin;
-        self.take_plan(plan, left);
-    }
-
-    /// Goes on with a plan, from `left` bytes behind its beginning.
-    fn take_plan(&mut self, plan: Arc<Plan>, mut left: u64) {
+        let mut left = self.position - plan.begin;
         self.slice = 0;
         for slice in &plan.slices {
             let bytes = u64::from(slice.bytes());
@@ -294,16 +281,15 @@ impl Sending {
 
     fn load_unit(&mut self, plan: &Plan, index: u32) {
         let first = index as usize;
-        let opened = match &self.sent {
-            Sent::Archive(opened, _) => opened.clone(),
-            Sent::Units(_, Some(opened)) => opened.clone(),
-            Sent::Units(_, None) | Sent::File(_) => unreachable!("it has no units"),
+        let Sent::Archive(opened, _) = &self.sent else {
+            unreachable!("only archives have units");
         };
+        let opened = opened.clone();
         // Those that follow in the same archive may be read with it.
-        let beyond = match (&opened.supply, &self.sent) {
+        let beyond = match &opened.supply {
             // What this client does not want is not fetched for it.
-            (Some(_), Sent::Archive(..)) => plan.units_within(self.end - plan.begin).max(first + 1),
-            _ => plan.units.len().min(first + UNITS_AHEAD),
+            Some(_) => plan.units_within(self.end - plan.begin).max(first + 1),
+            None => plan.units.len().min(first + UNITS_AHEAD),
         };
         let units = plan.units[first..beyond].to_vec();
         let cache = self.shared.cache.clone();
@@ -337,7 +323,7 @@ impl Sending {
                     Sent::Archive(opened, _) => {
                         opened.archive.source().read_exact_at(room, offset)?;
                     }
-                    Sent::Units(..) => unreachable!("its plan has no files"),
+                    Sent::Bytes(_) => unreachable!("they are in memory"),
                 }
                 Ok(buffer.filled(bytes))
             });

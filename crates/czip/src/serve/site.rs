@@ -9,12 +9,12 @@ use std::{
     },
 };
 
-use quick_cache::{Weighter, sync::Cache};
+use quick_cache::sync::Cache;
 
 use super::{
     counters::Counters,
     file::ArchiveFile,
-    opened::{self, Contents, Inner, Opened},
+    opened::{self, Contents, Inner, Opened, OpenedCache, OpenedWeight},
     tree::{Components, Found, Identity, Listed, SafePath, Tree, http_time},
 };
 use crate::{archive::ReadError, format::FormatError};
@@ -24,24 +24,14 @@ const OPENED_BYTES: u64 = 128 << 20;
 /// The end of an archive's name.
 const SUFFIX: &[u8] = b".czip";
 
-#[derive(Clone)]
-struct Weight;
-
-impl Weighter<Identity, Arc<Opened>> for Weight {
-    fn weight(&self, _: &Identity, opened: &Arc<Opened>) -> u64 {
-        opened.weight()
-    }
-}
-
 /// The folder, and the archives of it that are open.
 pub(super) struct Site {
     tree: Tree,
     counters: Arc<Counters>,
-    opened: Cache<Identity, Arc<Opened>, Weight>,
+    opened: OpenedCache<Identity>,
     next_id: AtomicU64,
 }
 
-/// What a path leads to.
 pub(super) enum Target {
     Nothing,
     /// The same with a slash behind it.
@@ -54,8 +44,6 @@ pub(super) enum Target {
         offset: u64,
         bytes: u64,
     },
-    /// The content of an archive that is encrypted.
-    Locked,
     Folder(Vec<Listed>),
 }
 
@@ -64,7 +52,7 @@ impl Site {
         Self {
             tree,
             counters,
-            opened: Cache::with_weighter(64, OPENED_BYTES, Weight),
+            opened: Cache::with_weighter(64, OPENED_BYTES, OpenedWeight),
             next_id: AtomicU64::new(0),
         }
     }
@@ -75,18 +63,16 @@ impl Site {
         match self.tree.open(components)? {
             Found::File(..) if path.has_slash => return Ok(Target::Nothing),
             Found::File(file, identity) => {
-                let is_archive = components.last().is_some_and(|name| name.ends_with(SUFFIX));
-                return Ok(match is_archive {
-                    true => match self.archive(file, identity) {
-                        Ok(opened) => Target::Archive(opened),
+                if components.last().is_some_and(|name| name.ends_with(SUFFIX)) {
+                    match self.archive(&file, identity) {
+                        Ok(opened) => return Ok(Target::Archive(opened)),
                         Err(error) => {
                             let path = shown(components);
                             tracing::debug!(path, %error, "served as it is, though it cannot be opened");
-                            self.as_it_is(components)?
                         }
-                    },
-                    false => Target::File(file, identity),
-                });
+                    }
+                }
+                return Ok(Target::File(file, identity));
             }
             Found::Folder(_) if !path.has_slash => return Ok(Target::Slash),
             Found::Folder(folder) => return Ok(Target::Folder(self.tree.list(&folder)?)),
@@ -113,28 +99,22 @@ impl Site {
         Ok(Target::Nothing)
     }
 
-    fn as_it_is(&self, components: &[Vec<u8>]) -> io::Result<Target> {
-        Ok(match self.tree.open(components)? {
-            Found::File(file, identity) => Target::File(file, identity),
-            Found::Folder(_) | Found::Nothing => Target::Nothing,
-        })
-    }
-
     /// Opens an archive, if there is a file.
     pub(super) fn open_archive(
         &self,
         components: &[Vec<u8>],
     ) -> Result<Option<Arc<Opened>>, ReadError> {
         match self.tree.open(components)? {
-            Found::File(file, identity) => Ok(Some(self.archive(file, identity)?)),
+            Found::File(file, identity) => Ok(Some(self.archive(&file, identity)?)),
             Found::Folder(_) | Found::Nothing => Ok(None),
         }
     }
 
-    fn archive(&self, file: File, identity: Identity) -> Result<Arc<Opened>, ReadError> {
+    fn archive(&self, file: &File, identity: Identity) -> Result<Arc<Opened>, ReadError> {
         self.opened.get_or_insert_with(&identity, || {
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-            let source = ArchiveFile::new(file, identity.bytes, self.counters.clone());
+            let (file, bytes) = (file.try_clone()?, identity.bytes);
+            let source = ArchiveFile::new(file, bytes, self.counters.clone());
             let modified = Some(identity.modified());
             let opened = Opened::open(id, Box::new(source), modified, None, |_| Ok(()))?;
             Ok(Arc::new(opened))
@@ -176,14 +156,13 @@ impl Site {
     }
 }
 
-fn shown(components: &[Vec<u8>]) -> String {
+pub(super) fn shown(components: &[Vec<u8>]) -> String {
     String::from_utf8_lossy(&components.join(&b'/')).into_owned()
 }
 
 /// What a path within an archive leads to.
 pub(super) fn within(opened: Arc<Opened>, inner: &[Vec<u8>], path: &SafePath) -> Target {
     let entries = match &opened.contents {
-        Contents::Locked => return Target::Locked,
         Contents::Single if inner.is_empty() && !path.has_slash => {
             let bytes = opened.archive.plain_bytes();
             return Target::Content {
@@ -192,7 +171,7 @@ pub(super) fn within(opened: Arc<Opened>, inner: &[Vec<u8>], path: &SafePath) ->
                 bytes,
             };
         }
-        Contents::Single => return Target::Nothing,
+        Contents::Single | Contents::Locked => return Target::Nothing,
         Contents::Several(entries) => entries,
     };
     let inner = inner.join(&b'/');

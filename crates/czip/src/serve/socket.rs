@@ -70,7 +70,6 @@ impl Drop for Answering {
     }
 }
 
-/// A client's socket.
 pub(super) struct Socket {
     connection: TcpStream,
     stall_timeout: Duration,

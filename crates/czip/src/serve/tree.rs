@@ -41,15 +41,8 @@ impl SafePath {
             Some(rest) => (rest, true),
             None => (target, target.is_empty()),
         };
-        if target.is_empty() {
-            let components = Vec::new();
-            return Some(Self {
-                components,
-                has_slash,
-            });
-        }
         let mut components = Vec::new();
-        for component in target.split('/') {
+        for component in target.split('/').filter(|_| !target.is_empty()) {
             let component: Vec<u8> = percent_decode(component.as_bytes()).collect();
             let is_safe = !matches!(&component[..], b"" | b"." | b"..")
                 && !component.iter().any(|byte| matches!(byte, 0 | b'/'));
@@ -106,7 +99,6 @@ pub(super) fn http_time(seconds: i64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds.clamp(0, 253_402_300_799) as u64)
 }
 
-/// What a path leads to.
 #[derive(Debug)]
 pub(super) enum Found {
     File(File, Identity),
@@ -123,7 +115,6 @@ pub(super) struct Listed {
     pub(super) modified: Option<SystemTime>,
 }
 
-/// The folder.
 #[derive(Debug)]
 pub(super) struct Tree {
     folder: OwnedFd,
@@ -173,12 +164,6 @@ impl Tree {
             let found = found?;
             let name = found.file_name().to_bytes();
             if is_hidden(name) {
-                continue;
-            }
-            if !matches!(
-                found.file_type(),
-                FileType::RegularFile | FileType::Directory | FileType::Unknown
-            ) {
                 continue;
             }
             let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;

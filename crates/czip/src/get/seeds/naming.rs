@@ -8,7 +8,6 @@ use super::{
     super::{
         GetError,
         places::{Place, Places},
-        records::Records,
     },
     Target,
     part_runs::PartRuns,
@@ -18,6 +17,7 @@ use crate::{
     archive,
     chunker::{Chunker, Chunking},
     format::{ChunkName, Stream},
+    records::Records,
 };
 
 /// Bytes that are cut but not yet named: many chunks are hashed at once much faster than one by one.

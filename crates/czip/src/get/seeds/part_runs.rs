@@ -6,11 +6,13 @@ use std::path::Path;
 use super::super::{
     GetError,
     places::{Place, Places},
-    records::Records,
 };
-use crate::format::{
-    ChunkName,
-    part::{encode_names, ends_part},
+use crate::{
+    format::{
+        ChunkName,
+        part::{encode_names, ends_part},
+    },
+    records::Records,
 };
 
 /// Chunk parts of a stream, by digest.

@@ -21,12 +21,9 @@ use crate::{
         ServeError, Shared,
         answer::{CHUNK_PATH, STATUS_PATH, json},
         cache::in_thread,
-        conditions::Validators,
         names::parse_name,
         opened::Contents,
-        plan::{Plan, Slice},
-        resource::{Answer, IMMUTABLE, Resource, answer_with, not_allowed, send, tag},
-        sending::Sent,
+        resource::{Answer, Resource, answer_with, not_allowed, send, tag},
         site::{Target, within},
         tree::SafePath,
     },
@@ -188,28 +185,8 @@ impl Origin {
         let Some(frame) = frame.await? else {
             return Ok(None);
         };
-        let bytes = frame.len() as u64;
-        let digest = blake3::hash(&frame);
-        let plan = Plan {
-            slices: vec![Slice::Literal {
-                offset: 0,
-                bytes: frame.len() as u32,
-            }],
-            literals: frame.into(),
-            ..Plan::default()
-        };
-        let resource = Resource {
-            sent: Sent::Units(Arc::new(plan), None),
-            offset: 0,
-            bytes,
-            validators: Validators {
-                tag: tag(&digest),
-                modified: None,
-            },
-            media_type: "application/octet-stream",
-            compresses: false,
-            cache_control: Some(IMMUTABLE.to_owned()),
-        };
+        let tag = tag(&blake3::hash(&frame));
+        let resource = Resource::of_chunk(frame.into(), tag, None);
         send(shared, head, resource).await.map(Some)
     }
 }

@@ -16,13 +16,13 @@ use hyper::{
     HeaderMap, StatusCode,
     header::{self, HeaderName, HeaderValue, ToStrError},
 };
-use quick_cache::{Weighter, sync::Cache};
+use quick_cache::sync::Cache;
 use tokio::sync::Mutex;
 
 use super::{
     ProxyOptions,
     counters::FileCounters,
-    pass::{Client, Head},
+    pass::Client,
     supply::{Supplies, Supply},
     wholes::Wholes,
 };
@@ -32,7 +32,7 @@ use crate::{
     remote::{ProxyChoice, Remote, RemoteOptions},
     serve::{
         cache::in_thread,
-        opened::{Contents, Opened},
+        opened::{Contents, Opened, OpenedCache, OpenedWeight},
     },
 };
 
@@ -51,16 +51,6 @@ const FIRST_BYTES: usize = 64 << 10;
 /// The end of an archive's name.
 pub(super) const SUFFIX: &str = ".czip";
 
-#[derive(Clone)]
-struct Weight;
-
-impl Weighter<String, Arc<Opened>> for Weight {
-    fn weight(&self, _: &String, opened: &Arc<Opened>) -> u64 {
-        opened.weight()
-    }
-}
-
-/// The archives of an origin.
 pub(super) struct Archives {
     client: Client,
     supplies: Arc<Supplies>,
@@ -68,7 +58,7 @@ pub(super) struct Archives {
     remote: RemoteOptions,
     remembered: Duration,
     paths: Cache<String, Arc<Mutex<Known>>>,
-    opened: Cache<String, Arc<Opened>, Weight>,
+    opened: OpenedCache<String>,
     next_id: AtomicU64,
 }
 
@@ -77,7 +67,6 @@ pub(super) struct Archives {
 enum Known {
     #[default]
     Unknown,
-    /// There is no archive.
     Nothing(Instant),
     /// There is one, which is of no use, and why.
     Refused(Instant, Arc<str>),
@@ -144,7 +133,7 @@ impl Archives {
             },
             remembered: options.remembered,
             paths: Cache::new(PATHS_MAX),
-            opened: Cache::with_weighter(64, OPENED_BYTES, Weight),
+            opened: Cache::with_weighter(64, OPENED_BYTES, OpenedWeight),
             next_id: AtomicU64::new(0),
         }
     }
@@ -235,16 +224,16 @@ impl Archives {
 
     async fn ask(&self, path: &str) -> Asked {
         match self.client.head(&format!("{path}{SUFFIX}")).await {
-            Head::Nothing => Asked::Silence,
-            Head::Answer(StatusCode::OK, headers) => {
+            None => Asked::Silence,
+            Some((StatusCode::OK, headers)) => {
                 let version = Version::of(&headers);
                 match version.may_be_shared {
                     true => Asked::Version(version),
                     false => Asked::Nothing,
                 }
             }
-            Head::Answer(status, _) if status.is_server_error() => Asked::Silence,
-            Head::Answer(..) => Asked::Nothing,
+            Some((status, _)) if status.is_server_error() => Asked::Silence,
+            Some(_) => Asked::Nothing,
         }
     }
 
@@ -361,16 +350,8 @@ impl Version {
     /// Whether an archive of which this is said is the one of which `before` was said.
     fn tells_the_same_as(&self, before: &Self) -> bool {
         let is_told = self.tag.is_some() || self.modified.is_some();
-        let same = |version: &Self| {
-            let Self {
-                tag,
-                modified,
-                bytes,
-                ..
-            } = version.clone();
-            (tag, modified, bytes)
-        };
-        is_told && same(self) == same(before)
+        let said = (&self.tag, &self.modified, &self.bytes);
+        is_told && said == (&before.tag, &before.modified, &before.bytes)
     }
 
     fn modified(&self) -> Option<SystemTime> {

@@ -57,7 +57,7 @@ pub struct ProxyStatus {
     /// Those among them for which there was an archive that could not be used.
     pub answers_fell_back: u64,
     /// Chunks that were found in the folder.
-    pub chunks_kept: u64,
+    chunks_kept: u64,
     /// Chunks that came from the origin.
     pub chunks_fetched: u64,
     /// Chunks in the folder.

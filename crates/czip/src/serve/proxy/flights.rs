@@ -11,7 +11,6 @@ const FLIGHTS_MAX: usize = 8;
 /// A frame, by its archive's number and its own.
 type FrameKey = (u64, u64);
 
-/// Frames that are on their way.
 #[derive(Default)]
 pub(super) struct Flights {
     flying: Mutex<Flying>,
@@ -28,7 +27,6 @@ struct Flying {
 pub(super) struct Flight<'a> {
     flights: &'a Flights,
     archive: u64,
-    /// Their numbers.
     pub(super) frames: BTreeSet<u64>,
 }
 

@@ -64,20 +64,12 @@ const HOP_BY_HOP: [&str; 9] = [
 
 type SentBody = Either<Incoming, Empty<Bytes>>;
 
-/// What asks the origin.
 #[derive(Clone)]
 pub(super) struct Client {
     address: Arc<Address>,
     client: legacy::Client<Connector, SentBody>,
     timeout: Duration,
     counters: Arc<OriginCounters>,
-}
-
-/// What comes of a question without a body.
-pub(super) enum Head {
-    /// No answer.
-    Nothing,
-    Answer(StatusCode, HeaderMap),
 }
 
 impl Client {
@@ -115,11 +107,9 @@ impl Client {
         self.address.url(path_and_query)
     }
 
-    /// Asks for the head of what is at `path`.
-    pub(super) async fn head(&self, path: &str) -> Head {
-        let Some(uri) = self.address.uri(path) else {
-            return Head::Nothing;
-        };
+    /// Asks for the head of what is at `path`. None if there is no answer.
+    pub(super) async fn head(&self, path: &str) -> Option<(StatusCode, HeaderMap)> {
+        let uri = self.address.uri(path)?;
         let mut request = Request::new(Either::Right(Empty::new()));
         *request.method_mut() = Method::HEAD;
         *request.uri_mut() = uri;
@@ -135,13 +125,13 @@ impl Client {
         match asked.await {
             Ok(Ok(answer)) => {
                 let (head, _) = answer.into_parts();
-                Head::Answer(head.status, head.headers)
+                Some((head.status, head.headers))
             }
             Ok(Err(error)) => {
                 tracing::debug!(path, error = causes(&error), "the origin does not answer");
-                Head::Nothing
+                None
             }
-            Err(_) => Head::Nothing,
+            Err(_) => None,
         }
     }
 

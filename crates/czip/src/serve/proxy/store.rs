@@ -28,7 +28,6 @@ const CHUNKS_MAX: usize = 8 << 20;
 /// A folder that could not be written is left alone for so long.
 const FAILED_FOR: Duration = Duration::from_secs(30);
 
-/// Chunks on disk.
 pub(super) struct Store {
     options: CacheOptions,
     counters: Arc<Counters>,

@@ -18,11 +18,7 @@ use super::{
 };
 use crate::{
     archive::{Archive, READS_MAX, ReadError, RemoteSource, Source},
-    format::{
-        ChunkName, FormatError, Stream, digest,
-        header::Profile,
-        part::{ChunkPlace, StoredFrame},
-    },
+    format::{ChunkName, FormatError, Stream, digest, header::Profile, part::StoredFrame},
     remote::Remote,
 };
 
@@ -38,7 +34,6 @@ const BLOCK_BYTES: u64 = 16 << 10;
 
 type OriginArchive = Archive<Box<dyn Source>>;
 
-/// What all supplies share.
 pub(super) struct Supplies {
     store: Store,
     flights: Flights,
@@ -69,15 +64,12 @@ pub(in crate::serve) struct Supply {
     by_frame: OnceLock<Vec<(u32, u32)>>,
 }
 
-/// A chunk that is wanted.
 struct Wanted {
     name: ChunkName,
-    number: u64,
-    bytes: u32,
-    place: ChunkPlace,
+    frame: u64,
+    slot: Slot,
 }
 
-/// A chunk of a frame.
 struct Slot {
     number: u64,
     bytes: u32,
@@ -142,9 +134,12 @@ impl Supply {
             all.push(wanted.len());
             wanted.push(Wanted {
                 name,
-                number,
-                bytes,
-                place,
+                frame: place.frame,
+                slot: Slot {
+                    number,
+                    bytes,
+                    offset: place.offset,
+                },
             });
         }
         let mut bringing = Bringing {
@@ -326,7 +321,7 @@ impl Supply {
         for slot in self.slots(archive, frame)?.unwrap_or_default() {
             let name = archive.name(Stream::Content, slot.number)?;
             if let Some(chunk) = slot.of(plain).filter(|chunk| ChunkName::of(chunk) == name) {
-                kept.push((name, chunk));
+                kept.push((name, plain.slice_ref(chunk)));
             }
         }
         let wanted_here = bringing.in_frame.get(&frame);
@@ -335,13 +330,13 @@ impl Supply {
             if brought.is_some() {
                 continue;
             }
-            let chunk = wanted.slot().of(plain).ok_or_else(damaged)?;
-            if ChunkName::of(&chunk) != wanted.name {
+            let chunk = wanted.slot.of(plain).ok_or_else(damaged)?;
+            if ChunkName::of(chunk) != wanted.name {
                 return Err(damaged());
             }
-            kept.push((wanted.name, chunk.clone()));
+            kept.push((wanted.name, plain.slice_ref(chunk)));
             // A slice would keep all of the frame in memory.
-            *brought = Some(Bytes::copy_from_slice(&chunk));
+            *brought = Some(Bytes::copy_from_slice(chunk));
             self.all.counters.chunks_fetched.fetch_add(1, Relaxed);
         }
         self.all.store.add(&kept);
@@ -356,10 +351,11 @@ impl Supply {
         plain: &[u8],
     ) -> Result<bool, ReadError> {
         for slot in self.slots(archive, frame)?.unwrap_or_default() {
-            let begin = slot.offset as usize;
-            let chunk = plain.get(begin..begin + slot.bytes as usize);
             let name = archive.name(Stream::Content, slot.number)?;
-            if chunk.is_none_or(|chunk| ChunkName::of(chunk) != name) {
+            if slot
+                .of(plain)
+                .is_none_or(|chunk| ChunkName::of(chunk) != name)
+            {
                 return Ok(false);
             }
         }
@@ -433,7 +429,7 @@ impl Bringing<'_> {
         let missing = self.wanted.iter().zip(&self.brought);
         missing
             .filter(|(_, brought)| brought.is_none())
-            .map(|(wanted, _)| wanted.place.frame)
+            .map(|(wanted, _)| wanted.frame)
             .collect()
     }
 
@@ -449,21 +445,10 @@ impl Bringing<'_> {
     }
 }
 
-impl Wanted {
-    fn slot(&self) -> Slot {
-        Slot {
-            number: self.number,
-            bytes: self.bytes,
-            offset: self.place.offset,
-        }
-    }
-}
-
 impl Slot {
     /// Its bytes of a plain frame, if that has so many.
-    fn of(&self, plain: &Bytes) -> Option<Bytes> {
+    fn of<'a>(&self, plain: &'a [u8]) -> Option<&'a [u8]> {
         let begin = self.offset as usize;
-        let end = begin.checked_add(self.bytes as usize)?;
-        (end <= plain.len()).then(|| plain.slice(begin..end))
+        plain.get(begin..begin.checked_add(self.bytes as usize)?)
     }
 }

@@ -71,7 +71,6 @@ impl Drop for Room {
     }
 }
 
-/// A whole archive.
 struct Whole {
     file: ArchiveFile,
     _room: Room,

@@ -12,7 +12,7 @@ use std::{
 const IN_MEMORY_MAX: usize = 1 << 16;
 
 /// Records of `N` bytes.
-pub(super) struct Records<const N: usize> {
+pub(crate) struct Records<const N: usize> {
     folder: PathBuf,
     /// Those from `written` on.
     recent: Vec<[u8; N]>,
@@ -22,7 +22,7 @@ pub(super) struct Records<const N: usize> {
 
 impl<const N: usize> Records<N> {
     /// None yet; those that memory is too small for go to a file in `folder`.
-    pub(super) fn new(folder: &Path) -> Self {
+    pub(crate) fn new(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
             recent: Vec::new(),
@@ -31,11 +31,11 @@ impl<const N: usize> Records<N> {
         }
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.written + self.recent.len() as u64
     }
 
-    pub(super) fn push(&mut self, record: [u8; N]) -> io::Result<()> {
+    pub(crate) fn push(&mut self, record: [u8; N]) -> io::Result<()> {
         if self.recent.len() == IN_MEMORY_MAX {
             let file = match &self.file {
                 Some(file) => file,
@@ -51,7 +51,7 @@ impl<const N: usize> Records<N> {
 
     /// # Panics
     /// If there is no such record.
-    pub(super) fn set(&mut self, number: u64, record: [u8; N]) -> io::Result<()> {
+    pub(crate) fn set(&mut self, number: u64, record: [u8; N]) -> io::Result<()> {
         match (number.checked_sub(self.written), &self.file) {
             (Some(recent), _) => self.recent[recent as usize] = record,
             (None, Some(file)) => file.write_all_at(&record, number * N as u64)?,
@@ -62,7 +62,7 @@ impl<const N: usize> Records<N> {
 
     /// # Panics
     /// If there is no such record.
-    pub(super) fn get(&self, number: u64) -> io::Result<[u8; N]> {
+    pub(crate) fn get(&self, number: u64) -> io::Result<[u8; N]> {
         match (number.checked_sub(self.written), &self.file) {
             (Some(recent), _) => Ok(self.recent[recent as usize]),
             (None, Some(file)) => {
@@ -76,7 +76,7 @@ impl<const N: usize> Records<N> {
 
     /// # Panics
     /// If there are no such records.
-    pub(super) fn read(&self, numbers: Range<u64>) -> io::Result<Vec<[u8; N]>> {
+    pub(crate) fn read(&self, numbers: Range<u64>) -> io::Result<Vec<[u8; N]>> {
         let mut records = vec![[0; N]; (numbers.end - numbers.start) as usize];
         let from_file = numbers.end.min(self.written).saturating_sub(numbers.start) as usize;
         let (first, rest) = records.split_at_mut(from_file);
