@@ -75,7 +75,8 @@ pub struct WrongInput(String);
 impl WrongInput {
     /// What is wrong, in words that do a terminal no harm.
     fn new(error: impl Display) -> Self {
-        let text = error.to_string();
+        // With the causes of an error that has some.
+        let text = format!("{error:#}");
         let harmless = text.chars().map(|sign| match sign.is_control() {
             true => ' ',
             false => sign,
@@ -85,8 +86,8 @@ impl WrongInput {
 
     fn of_file(path: &Path, error: impl Display) -> Self {
         match is_standard_input(path) {
-            true => Self::new(format_args!("standard input: {error}")),
-            false => Self::new(format_args!("{}: {error}", path.display())),
+            true => Self::new(format_args!("standard input: {error:#}")),
+            false => Self::new(format_args!("{}: {error:#}", path.display())),
         }
     }
 }

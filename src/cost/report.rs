@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     inputs::Inputs,
     measured::Measured,
-    model::{Bill, CurvePoint},
+    model::{Bill, CurvePoint, Driven},
 };
 use crate::table::{Table, age, bytes, percent};
 
@@ -27,50 +27,31 @@ pub struct Report {
     /// Share that zstd saved in the run, which is in no column.
     pub zstd_share_not_counted: Option<f64>,
     /// No elimination.
-    pub none: Column,
+    pub none: Bill,
     /// Receiver-driven.
-    pub receiver_driven: Column,
+    pub receiver_driven: Bill,
     /// Sender-driven.
-    pub sender_driven: Column,
+    pub sender_driven: Bill,
     /// Predictions first, and the sender in what they leave, where that is known.
-    pub both: Option<Column>,
+    pub both: Option<Bill>,
     /// Totals by redundancy.
     pub curve: Vec<CurvePoint>,
-}
-
-/// A column of Table 3 and of the ledger, for a month. Shares are of what there is without
-/// elimination, and `null` where that is nothing; the total never is.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct Column {
-    pub traffic_gb: f64,
-    pub traffic_cost: f64,
-    pub traffic_cost_reduction: Option<f64>,
-    pub server_hours: f64,
-    pub server_cost: f64,
-    pub server_hours_increase: Option<f64>,
-    pub total_cost: f64,
-    pub total_of_none: f64,
-    pub saved_on_traffic: f64,
-    pub spent_on_servers: f64,
-    pub left: f64,
 }
 
 impl Report {
     /// Reckons.
     pub fn new(currency: &str, inputs: Inputs, run: Option<&Measured>) -> Self {
-        let scenario = inputs.scenario();
-        let bills = scenario.compare();
-        let column = |bill| Column::new(bill, bills.none);
+        let bill = |driven| inputs.bill(driven);
         Self {
             currency: currency.to_owned(),
-            inputs,
             measured_s: run.map(|run| run.uptime_s),
             zstd_share_not_counted: run.map(Measured::zstd_share),
-            none: column(bills.none),
-            receiver_driven: column(bills.receiver),
-            sender_driven: column(bills.sender),
-            both: bills.both.map(column),
-            curve: scenario.curve(),
+            none: bill(Driven::NONE),
+            receiver_driven: bill(inputs.receiver()),
+            sender_driven: bill(inputs.sender()),
+            both: inputs.both().map(bill),
+            curve: inputs.curve(),
+            inputs,
         }
     }
 
@@ -117,7 +98,7 @@ impl Report {
         heads.extend(self.both.map(|_| "both (auto)"));
         let mut table = Table::new(&heads);
         let currency = &self.currency;
-        let mut row = |what: &str, cell: &dyn Fn(&Column) -> String| {
+        let mut row = |what: &str, cell: &dyn Fn(&Bill) -> String| {
             let cells = self.columns().into_iter().map(cell);
             table.row([what.to_owned()].into_iter().chain(cells));
         };
@@ -152,7 +133,7 @@ impl Report {
         table
     }
 
-    fn columns(&self) -> Vec<&Column> {
+    fn columns(&self) -> Vec<&Bill> {
         let mut columns = vec![&self.none, &self.receiver_driven, &self.sender_driven];
         columns.extend(&self.both);
         columns
@@ -205,27 +186,6 @@ impl Report {
             &server.from,
         );
         table
-    }
-}
-
-impl Column {
-    fn new(bill: Bill, none: Bill) -> Self {
-        let of = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
-        let saved_on_traffic = none.traffic_cost - bill.traffic_cost;
-        let spent_on_servers = bill.server_cost - none.server_cost;
-        Self {
-            traffic_gb: bill.traffic_gb,
-            traffic_cost: bill.traffic_cost,
-            traffic_cost_reduction: of(saved_on_traffic, none.traffic_cost),
-            server_hours: bill.server_hours,
-            server_cost: bill.server_cost,
-            server_hours_increase: of(bill.server_hours - none.server_hours, none.server_hours),
-            total_cost: bill.total(),
-            total_of_none: bill.total() / none.total(),
-            saved_on_traffic,
-            spent_on_servers,
-            left: saved_on_traffic - spent_on_servers,
-        }
     }
 }
 
