@@ -16,6 +16,7 @@ use refrain_proto::{
     Event, FlowId, LaneFault, LaneId, Link, LinkFault, Moment, ResetReason,
     by_receiver::history::HistoryRequest,
     codes::refusal,
+    counters::LinkCounters,
     link::{LinkStatus, OpenError},
 };
 use tokio::{
@@ -268,16 +269,15 @@ impl SharedLink {
         // Its counters stand, whatever panicked.
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut status = state.link.status(Moment(self.now()));
-        let wire = state.wire();
-        status.counters.sent.link_bytes = wire.sent();
-        status.counters.received.link_bytes = wire.received();
+        status.counters = state.counters();
         status
     }
 
     /// What it has counted so far.
     pub fn counts(&self) -> Counted {
-        let status = self.status();
-        ([(self.peer, status.counters)].into(), status.targets)
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let targets = state.link.targets().clone();
+        ([(self.peer, state.counters())].into(), targets)
     }
 
     /// A lane ended since bytes were damaged on the way.
@@ -445,11 +445,14 @@ impl Drop for SharedLink {
 }
 
 impl State {
-    fn wire(&self) -> WireCounts {
-        let sum = WireCounts::default();
-        sum.add(&self.ended_wires);
-        self.wires.values().for_each(|counts| sum.add(counts));
-        sum
+    fn counters(&self) -> LinkCounters {
+        let wire = WireCounts::default();
+        wire.add(&self.ended_wires);
+        self.wires.values().for_each(|counts| wire.add(counts));
+        let mut counters = self.link.counters();
+        counters.sent.link_bytes = wire.sent();
+        counters.received.link_bytes = wire.received();
+        counters
     }
 
     fn change(&mut self, flow: FlowId, standing: Standing) {
