@@ -20,7 +20,7 @@ use crate::{
     machine::resident_bytes,
 };
 pub use store::{Store, StoreAlso};
-pub use targets::{Carried, TargetTraffic};
+pub use targets::{CarriedBytes, TargetTraffic};
 
 /// A gateway as it stands.
 #[derive(Debug, Clone, Serialize, Deserialize)]
