@@ -51,7 +51,7 @@ pub struct SharedLink {
     /// Whether this end or the other takes no new flows.
     draining: watch::Sender<bool>,
     /// Loss holds up lanes: more would help.
-    pub want_lanes: Notify,
+    pub(crate) want_lanes: Notify,
     /// Offers of flows by the other end.
     offers: mpsc::UnboundedSender<FlowOffer>,
     /// What its receivers predict from, if they do.
@@ -219,7 +219,7 @@ impl SharedLink {
     }
 
     /// Begins a lane by `begin`, and registers its signals.
-    pub fn begin_lane<E>(
+    pub(crate) fn begin_lane<E>(
         &self,
         begin: impl FnOnce(&mut Link, Moment) -> Result<LaneId, E>,
     ) -> Result<(LaneId, Arc<LaneSignals>), E> {
@@ -242,7 +242,7 @@ impl SharedLink {
     }
 
     /// The signals of a flow that the other end offered.
-    pub fn offered_flow(&self, flow: FlowId) -> Arc<FlowSignals> {
+    pub(crate) fn offered_flow(&self, flow: FlowId) -> Arc<FlowSignals> {
         Arc::clone(self.lock().flows.entry(flow).or_default())
     }
 
@@ -252,12 +252,12 @@ impl SharedLink {
     }
 
     /// A lane has this connection now.
-    pub fn add_lane(&self, lane: LaneId, counts: Arc<WireCounts>) {
+    pub(crate) fn add_lane(&self, lane: LaneId, counts: Arc<WireCounts>) {
         self.lock().wires.insert(lane, counts);
     }
 
     /// A lane's connection has ended.
-    pub fn remove_lane(&self, lane: LaneId) {
+    pub(crate) fn remove_lane(&self, lane: LaneId) {
         let mut state = self.lock();
         if let Some(counts) = state.wires.remove(&lane) {
             state.ended_wires.add(&counts);
@@ -286,7 +286,7 @@ impl SharedLink {
     }
 
     /// How many lanes ended since bytes were damaged on the way.
-    pub fn damaged_lanes(&self) -> u64 {
+    pub(crate) fn damaged_lanes(&self) -> u64 {
         self.damaged_lanes.load(Ordering::Relaxed)
     }
 
@@ -308,7 +308,7 @@ impl SharedLink {
     }
 
     /// Since when the link has no lane, if it has none.
-    pub fn lanes_gone_at(&self) -> Option<Instant> {
+    pub(crate) fn lanes_gone_at(&self) -> Option<Instant> {
         self.lock().lanes_gone_at
     }
 

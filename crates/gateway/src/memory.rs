@@ -39,7 +39,7 @@ const FLOW_BYTES: u64 = CREDIT_BYTES_INITIAL + (12 << 10);
 const BUFFER_GROWTH: u64 = 2;
 
 /// The least that `--memory` may be: one link with the smallest caches and one lane.
-pub const MEMORY_BYTES_MIN: u64 = 40 << 20;
+pub(crate) const MEMORY_BYTES_MIN: u64 = 40 << 20;
 
 /// What `--memory` has left.
 #[derive(Debug, Clone)]
@@ -96,7 +96,7 @@ impl MemoryBudget {
     }
 
     /// A smaller link, which fits what the peer's other links leave of its share.
-    pub fn further_link(
+    pub(crate) fn further_link(
         &self,
         peer: PublicKey,
         config: &CommonConfig,

@@ -11,7 +11,7 @@ pub struct ProxyRequest {
     /// Where to.
     pub target: Target,
     /// The value of `Proxy-Authorization`, which goes no further than here. Two of them are none.
-    pub credentials: Option<Vec<u8>>,
+    pub(crate) credentials: Option<Vec<u8>>,
     /// What is asked for there.
     pub purpose: Purpose,
 }
@@ -108,7 +108,7 @@ impl HttpProxyError {
 }
 
 /// The one protocol that an upgrade may lead to.
-pub const WEBSOCKET: &str = "websocket";
+pub(crate) const WEBSOCKET: &str = "websocket";
 
 const MAX_FORWARDS: &str = "Max-Forwards";
 
