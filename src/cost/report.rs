@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::{
-    inputs::Inputs,
+    inputs::{Inputs, Sourced},
     measured::Measured,
     model::{Bill, CurvePoint, Driven},
 };
@@ -97,46 +97,38 @@ impl Report {
         let mut heads = vec!["a month", "none", "receiver-driven", sender];
         heads.extend(self.both.map(|_| "both (auto)"));
         let mut table = Table::new(&heads);
-        let currency = &self.currency;
-        let mut row = |what: &str, cell: &dyn Fn(&Bill) -> String| {
-            let cells = self.columns().into_iter().map(cell);
-            table.row([what.to_owned()].into_iter().chain(cells));
-        };
-        row("traffic volume", &|it| volume(it.traffic_gb));
-        row(&format!("traffic cost, {currency}"), &|it| {
-            money(it.traffic_cost)
-        });
-        row("traffic cost reduction", &|it| {
-            share(it.traffic_cost_reduction)
-        });
-        row("server-hours", &|it| money(it.server_hours));
-        row(&format!("server-hours cost, {currency}"), &|it| {
-            money(it.server_cost)
-        });
-        row("server-hours cost increase", &|it| {
-            share(it.server_hours_increase)
-        });
-        row(&format!("total cost, {currency}"), &|it| {
-            money(it.total_cost)
-        });
-        row("total, of that without elimination", &|it| {
-            percent(it.total_of_none, 1.0)
-        });
-        row("", &|_| String::new());
-        row(&format!("saved on traffic, {currency}"), &|it| {
-            money(it.saved_on_traffic)
-        });
-        row(&format!("spent on servers, {currency}"), &|it| {
-            money(it.spent_on_servers)
-        });
-        row(&format!("left, {currency}"), &|it| money(it.left));
+        let columns = [&self.none, &self.receiver_driven, &self.sender_driven];
+        let columns: Vec<_> = columns.into_iter().chain(&self.both).collect();
+        // The currency follows a comma.
+        let rows: [(&str, fn(&Bill) -> String); 12] = [
+            ("traffic volume", |it| volume(it.traffic_gb)),
+            ("traffic cost,", |it| money(it.traffic_cost)),
+            ("traffic cost reduction", |it| {
+                share(it.traffic_cost_reduction)
+            }),
+            ("server-hours", |it| money(it.server_hours)),
+            ("server-hours cost,", |it| money(it.server_cost)),
+            ("server-hours cost increase", |it| {
+                share(it.server_hours_increase)
+            }),
+            ("total cost,", |it| money(it.total_cost)),
+            ("total, of that without elimination", |it| {
+                percent(it.total_of_none, 1.0)
+            }),
+            ("", |_| String::new()),
+            ("saved on traffic,", |it| money(it.saved_on_traffic)),
+            ("spent on servers,", |it| money(it.spent_on_servers)),
+            ("left,", |it| money(it.left)),
+        ];
+        for (name, cell) in rows {
+            let name = match name.ends_with(',') {
+                true => format!("{name} {}", self.currency),
+                false => name.to_owned(),
+            };
+            let cells = columns.iter().map(|bill| cell(bill));
+            table.row([name].into_iter().chain(cells));
+        }
         table
-    }
-
-    fn columns(&self) -> Vec<&Bill> {
-        let mut columns = vec![&self.none, &self.receiver_driven, &self.sender_driven];
-        columns.extend(&self.both);
-        columns
     }
 
     fn sources(&self) -> Table {
@@ -147,26 +139,21 @@ impl Report {
         };
         let traffic = &inputs.traffic_gb;
         row("traffic a month", volume(traffic.value), &traffic.from);
-        let both = inputs.both_share.as_ref();
-        for (what, share) in [
-            ("predictions eliminate", &inputs.receiver_share),
-            ("a sender eliminates", &inputs.sender_share),
-        ]
-        .into_iter()
-        .chain(both.map(|share| ("both eliminate", share)))
-        {
+        let mut share = |what: &str, share: &Sourced<f64>| {
             row(what, percent(share.value, 1.0), &share.from);
+        };
+        share("predictions eliminate", &inputs.receiver_share);
+        share("a sender eliminates", &inputs.sender_share);
+        if let Some(both) = &inputs.both_share {
+            share("both eliminate", both);
         }
-        let both = inputs.both_load.as_ref();
-        for (what, load) in [
-            ("server-hours, receiver-driven", &inputs.receiver_load),
-            ("server-hours, sender-driven", &inputs.sender_load),
-        ]
-        .into_iter()
-        .chain(both.map(|load| ("server-hours, both", load)))
-        {
-            let more = format!("{:+.1} %", 100.0 * load.value);
-            row(what, more, &load.from);
+        let mut load = |what: &str, load: &Sourced<f64>| {
+            row(what, format!("{:+.1} %", 100.0 * load.value), &load.from);
+        };
+        load("server-hours, receiver-driven", &inputs.receiver_load);
+        load("server-hours, sender-driven", &inputs.sender_load);
+        if let Some(both) = &inputs.both_load {
+            load("server-hours, both", both);
         }
         let output = &inputs.server_mbit_per_s;
         row(
