@@ -15,13 +15,12 @@ mod report;
 mod tiers;
 
 use std::{
-    fmt::Display,
     fs::File,
     io::{self, Read, Write},
     path::{Path, PathBuf},
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use given::Given;
 use inputs::Inputs;
 use measured::Measured;
@@ -74,30 +73,27 @@ pub struct WrongInput(String);
 
 impl WrongInput {
     /// What is wrong, in words that do a terminal no harm.
-    fn new(error: impl Display) -> Self {
-        let text = error.to_string();
+    fn new(error: anyhow::Error) -> Self {
+        let text = format!("{error:#}");
         let harmless = text.chars().map(|sign| match sign.is_control() {
             true => ' ',
             false => sign,
         });
         Self(harmless.take(ERROR_CHARS_MAX).collect())
     }
-
-    fn of_file(path: &Path, error: impl Display) -> Self {
-        match is_standard_input(path) {
-            true => Self::new(format_args!("standard input: {error}")),
-            false => Self::new(format_args!("{}: {error}", path.display())),
-        }
-    }
 }
 
 pub fn run(arguments: &CostArguments) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     if arguments.print_prices {
-        let (text, _) = price_list(arguments)?;
+        let (text, _) = price_list(arguments).map_err(WrongInput::new)?;
         return Ok(write!(out, "{text}")?);
     }
-    let report = reckon(arguments)?;
+    let files = [&arguments.status, &arguments.prices].into_iter().flatten();
+    if files.into_iter().any(|path| is_standard_input(path)) {
+        standard_io::input().context("standard input")?;
+    }
+    let report = reckon(arguments).map_err(WrongInput::new)?;
     if let Some(path) = &arguments.plot {
         std::fs::write(path, plot::svg(&report)?).with_context(|| path.display().to_string())?;
     }
@@ -109,54 +105,50 @@ pub fn run(arguments: &CostArguments) -> anyhow::Result<()> {
 }
 
 fn reckon(arguments: &CostArguments) -> anyhow::Result<Report> {
-    let files = [&arguments.status, &arguments.prices].into_iter().flatten();
-    if files.into_iter().any(|path| is_standard_input(path)) {
-        standard_io::input().context("standard input")?;
-    }
     let (_, prices) = price_list(arguments)?;
     let run = arguments.status.as_deref().map(read_status).transpose()?;
-    let inputs =
-        Inputs::resolve(&arguments.given, run.as_ref(), &prices).map_err(WrongInput::new)?;
+    let inputs = Inputs::resolve(&arguments.given, run.as_ref(), &prices)?;
     Ok(Report::new(&prices.currency, inputs, run.as_ref()))
 }
 
 /// The prices that are to be taken, as text and read.
-fn price_list(arguments: &CostArguments) -> Result<(String, PriceList), WrongInput> {
+fn price_list(arguments: &CostArguments) -> anyhow::Result<(String, PriceList)> {
+    let parse = |text: String| PriceList::parse(&text).map(|list| (text, list));
     let Some(path) = &arguments.prices else {
-        let list = PriceList::parse(prices::BUILT_IN).map_err(WrongInput::new)?;
-        return Ok((prices::BUILT_IN.to_owned(), list));
+        return parse(prices::BUILT_IN.to_owned());
     };
-    let wrong = |error: &dyn Display| WrongInput::of_file(path, error);
-    let bytes = read(path, prices::FILE_BYTES_MAX)?;
-    let text = String::from_utf8(bytes).map_err(|error| wrong(&error))?;
-    let list = PriceList::parse(&text).map_err(|error| wrong(&error))?;
-    Ok((text, list))
+    let bytes = read(path, prices::FILE_BYTES_MAX);
+    let text = bytes.and_then(|bytes| Ok(String::from_utf8(bytes)?));
+    text.and_then(parse).with_context(|| name_of(path))
 }
 
-fn read_status(path: &Path) -> Result<Measured, WrongInput> {
-    let bytes = read(path, measured::FILE_BYTES_MAX)?;
-    Measured::parse(&bytes).map_err(|error| WrongInput::of_file(path, error))
+fn read_status(path: &Path) -> anyhow::Result<Measured> {
+    let json = read(path, measured::FILE_BYTES_MAX);
+    let run = json.and_then(|json| Measured::parse(&json));
+    run.with_context(|| name_of(path))
 }
 
 fn is_standard_input(path: &Path) -> bool {
     path == Path::new("-")
 }
 
+fn name_of(path: &Path) -> String {
+    match is_standard_input(path) {
+        true => "standard input".to_owned(),
+        false => path.display().to_string(),
+    }
+}
+
 /// A file, or standard input.
-fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, WrongInput> {
-    let wrong = |error: &dyn Display| WrongInput::of_file(path, error);
+fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
     let input: Box<dyn Read> = match is_standard_input(path) {
-        true => Box::new(standard_io::input().map_err(|error| wrong(&error))?),
-        false => Box::new(File::open(path).map_err(|error| wrong(&error))?),
+        true => Box::new(standard_io::input()?),
+        false => Box::new(File::open(path)?),
     };
     let mut bytes = Vec::new();
-    let read = input.take(bytes_max + 1).read_to_end(&mut bytes);
-    read.map_err(|error| wrong(&error))?;
-    match bytes.len() as u64 > bytes_max {
-        true => Err(wrong(&format!("larger than {} MiB", bytes_max >> 20))),
-        false => {
-            remove_byte_order_mark(&mut bytes);
-            Ok(bytes)
-        }
-    }
+    input.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    let mib_max = bytes_max >> 20;
+    ensure!(bytes.len() as u64 <= bytes_max, "larger than {mib_max} MiB");
+    remove_byte_order_mark(&mut bytes);
+    Ok(bytes)
 }

@@ -347,6 +347,21 @@ fn a_plot_is_an_svg_and_the_table_comes_all_the_same() {
         assert!(svg.contains(line), "{line}");
     }
     assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    // Texts of a price file end no element.
+    let prices = "as_of = '</svg>'\ncurrency = '<'\n[egress]\na = [[inf, 1]]\n[servers]\n\
+                  b = { per_hour = 1, cores = 1 }\n";
+    let prices = write(&dir, "prices.toml", prices);
+    let hostile = [
+        "--traffic",
+        "1TB",
+        "--redundancy",
+        "1%",
+        "--prices",
+        &prices,
+    ];
+    cost(&[&hostile[..], &["--plot", &path.display().to_string()]].concat());
+    let svg = fs::read_to_string(&path).expect("a plot");
+    assert!(svg.contains("&lt;/svg&gt;") && svg.matches("</svg>").count() == 1);
     let nowhere = dir.path().join("no/folder.svg").display().to_string();
     let (code, error) = refrain_fails(&[&["cost"], &PAPERS[..], &["--plot", &nowhere]].concat());
     assert_eq!(code, 1);
@@ -473,7 +488,7 @@ fn hostile_files_are_one_clear_error() {
             "egress a",
         ),
         (
-            run("as_of = 'x'\ncurrency = '</svg>'\n[egress]\n[servers]\n"),
+            run("as_of = 'x'\ncurrency = \"\\u001b[2J\"\n[egress]\n[servers]\n"),
             "currency",
         ),
         (

@@ -4,17 +4,18 @@
 //! Pure: texts were read before, and nothing is printed here.
 
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
+use anyhow::{Context, bail, ensure};
 use serde::Serialize;
 
 use super::{
     given::Given,
     measured::{MONTH_HOURS, Measured},
-    model::{Driven, Scenario, load_of_cpu},
+    model::{Driven, load_of_cpu},
     paper,
-    prices::{PriceError, PriceList, Server},
-    tiers::{Tiers, TiersError},
+    prices::{PriceList, Server},
+    tiers::Tiers,
 };
 use crate::table::{age, bytes};
 
@@ -56,45 +57,8 @@ pub struct Inputs {
     pub server: Sourced<Server>,
 }
 
-/// Why there is nothing to reckon with.
-#[derive(Debug, thiserror::Error)]
-pub enum InputError {
-    /// No volume.
-    #[error("how much traffic a month? Give --traffic, or the status of a run")]
-    NoTraffic,
-    /// No share.
-    #[error(
-        "how much of the traffic is redundant? Give --redundancy, or the status of a run that \
-         counted what it saved"
-    )]
-    NoRedundancy,
-    /// CPU of a column that is not there.
-    #[error(
-        "--cpu-both: what do both eliminate? Give --redundancy-both, or the status of a run in \
-         which both did"
-    )]
-    NoBoth,
-    /// A server cannot do what it is said to do.
-    #[error(
-        "a server of {cores} cores that puts out so much would need {needed_cores:.1} cores at \
-         --cpu-none alone: is --server-output, --cores or --cpu-none wrong?"
-    )]
-    CpuBeyondServer {
-        /// Those it has.
-        cores: u32,
-        /// Those it needs.
-        needed_cores: f64,
-    },
-    /// All of no cost.
-    #[error("with these prices this traffic costs nothing")]
-    Free,
-    /// The price list, or what was asked of it.
-    #[error(transparent)]
-    Price(#[from] PriceError),
-}
-
 impl<T> Sourced<T> {
-    fn new(value: T, from: impl Into<String>) -> Self {
+    pub(super) fn new(value: T, from: impl Into<String>) -> Self {
         let from = from.into();
         Self { value, from }
     }
@@ -102,18 +66,17 @@ impl<T> Sourced<T> {
 
 impl Inputs {
     /// Puts together what was given, measured and assumed.
-    ///
-    /// # Errors
-    /// Where [`InputError`] says.
     pub fn resolve(
         given: &Given,
         measured: Option<&Measured>,
         prices: &PriceList,
-    ) -> Result<Self, InputError> {
+    ) -> anyhow::Result<Self> {
         let traffic_gb = match (given.traffic, measured) {
             (Some(size), _) => Sourced::new(size.0 as f64 / 1e9, "--traffic"),
             (None, Some(run)) => Sourced::new(run.gb_per_month(), scaling(run)),
-            (None, None) => return Err(InputError::NoTraffic),
+            (None, None) => {
+                bail!("how much traffic a month? Give --traffic, or the status of a run")
+            }
         };
         let is_scaled = given.traffic.is_none();
         let Shares {
@@ -140,7 +103,10 @@ impl Inputs {
         let loads = [receiver_load.value, sender_load.value];
         let both_load = match (&both_share, given.cpu_both) {
             (Some(_), _) => Some(cpu.load_of_both(receiver_share.value, loads)),
-            (None, Some(_)) => return Err(InputError::NoBoth),
+            (None, Some(_)) => bail!(
+                "--cpu-both: what do both eliminate? Give --redundancy-both, or the status of a run in \
+                 which both did"
+            ),
             (None, None) => None,
         };
         let inputs = Self {
@@ -157,36 +123,27 @@ impl Inputs {
             egress,
             server,
         };
-        match inputs.scenario().compare().none.total() > 0.0 {
-            true => Ok(inputs),
-            false => Err(InputError::Free),
-        }
+        ensure!(
+            inputs.bill(Driven::NONE).total_cost > 0.0,
+            "with these prices this traffic costs nothing"
+        );
+        Ok(inputs)
     }
 
-    /// What the model takes.
-    pub fn scenario(&self) -> Scenario {
-        Scenario {
-            traffic_gb: self.traffic_gb.value,
-            egress: self.egress.value.clone(),
-            server_hour_price: self.server.value.per_hour,
-            server_gb_per_hour: paper::gb_per_hour(self.server_mbit_per_s.value * 1e6),
-            receiver: Driven {
-                share: self.receiver_share.value,
-                load: self.receiver_load.value,
-            },
-            sender: Driven {
-                share: self.sender_share.value,
-                load: self.sender_load.value,
-            },
-            both: self
-                .both_share
-                .as_ref()
-                .zip(self.both_load.as_ref())
-                .map(|(share, load)| Driven {
-                    share: share.value,
-                    load: load.value,
-                }),
-        }
+    /// Receiver-driven elimination.
+    pub fn receiver(&self) -> Driven {
+        Driven::new(&self.receiver_share, &self.receiver_load)
+    }
+
+    /// Sender-driven elimination.
+    pub fn sender(&self) -> Driven {
+        Driven::new(&self.sender_share, &self.sender_load)
+    }
+
+    /// Predictions first, and the sender in what they leave, where that is known.
+    pub fn both(&self) -> Option<Driven> {
+        let both = self.both_share.as_ref().zip(self.both_load.as_ref());
+        both.map(|(share, load)| Driven::new(share, load))
     }
 }
 
@@ -210,7 +167,7 @@ struct Shares {
 
 /// What each way eliminates. Where one is not known another stands for it: the paper's Figure 11
 /// does the same.
-fn shares(given: &Given, measured: Option<&Measured>) -> Result<Shares, InputError> {
+fn shares(given: &Given, measured: Option<&Measured>) -> anyhow::Result<Shares> {
     let predicted = measured.map(Measured::predicted_share);
     let matched = measured.map(Measured::matched_share);
     let by_both = measured.and_then(Measured::both_share);
@@ -252,7 +209,10 @@ fn shares(given: &Given, measured: Option<&Measured>) -> Result<Shares, InputErr
             let from = "assumed: as much as a sender, as in the paper's Figure 11";
             (Sourced::new(sender.value, from), sender)
         }
-        (None, None) => return Err(InputError::NoRedundancy),
+        (None, None) => bail!(
+            "how much of the traffic is redundant? Give --redundancy, or the status of a run that \
+             counted what it saved"
+        ),
     };
     let is_assumed = given.redundancy_sender.is_none() && by_both.is_some();
     Ok(Shares {
@@ -263,20 +223,17 @@ fn shares(given: &Given, measured: Option<&Measured>) -> Result<Shares, InputErr
     })
 }
 
-fn egress(given: &Given, prices: &PriceList) -> Result<Sourced<Tiers>, InputError> {
+fn egress(given: &Given, prices: &PriceList) -> anyhow::Result<Sourced<Tiers>> {
     let text = given.egress.as_deref();
     if let Some(per_gb) = text.and_then(|text| text.parse().ok()) {
-        let tiers = Tiers::flat(per_gb).map_err(|error: TiersError| PriceError::Tiers {
-            name: "given".to_owned(),
-            error,
-        })?;
+        let tiers = Tiers::flat(per_gb).context("egress given")?;
         return Ok(Sourced::new(tiers, "--egress"));
     }
     let (name, tiers) = prices.egress(text)?;
     Ok(Sourced::new(tiers, format!("{name}, {}", prices.as_of)))
 }
 
-fn server(given: &Given, prices: &PriceList) -> Result<Sourced<Server>, InputError> {
+fn server(given: &Given, prices: &PriceList) -> anyhow::Result<Sourced<Server>> {
     let text = given.server.as_deref();
     let (name, mut server, from) = match text.and_then(|text| text.parse().ok()) {
         Some(per_hour) => {
@@ -303,15 +260,16 @@ struct Cpu<'a> {
 
 impl Cpu<'_> {
     /// Loads of receiver-driven and sender-driven elimination, the former at `share`.
-    fn loads(&self, share: f64) -> Result<(Sourced<f64>, Sourced<f64>), InputError> {
+    fn loads(&self, share: f64) -> anyhow::Result<(Sourced<f64>, Sourced<f64>)> {
         let none_s = self.given.cpu_none.unwrap_or(0.0);
         let busy = self.load(none_s);
-        if busy > 1.0 {
-            return Err(InputError::CpuBeyondServer {
-                cores: self.cores,
-                needed_cores: busy * f64::from(self.cores),
-            });
-        }
+        let cores = self.cores;
+        ensure!(
+            busy <= 1.0,
+            "a server of {cores} cores that puts out so much would need {:.1} cores at --cpu-none \
+             alone: is --server-output, --cores or --cpu-none wrong?",
+            busy * f64::from(cores)
+        );
         let receiver = self.given.cpu_receiver;
         let receiver = receiver.map(|seconds| self.measured(seconds, "--cpu-receiver"));
         let sender = self.given.cpu_sender;

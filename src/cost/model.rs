@@ -13,32 +13,16 @@
 
 use serde::Serialize;
 
-use super::tiers::Tiers;
+use super::{
+    inputs::{Inputs, Sourced},
+    paper,
+};
 
 /// Below this share there is nothing to scale a load by.
 const SHARE_MIN: f64 = 1e-6;
 
 /// Points of a curve: 0, 1, … 100 %.
 const CURVE_STEPS: u32 = 100;
-
-/// A service, its prices, and what elimination does to it.
-#[derive(Debug, Clone)]
-pub struct Scenario {
-    /// Application bytes that leave it in a month, as GB.
-    pub traffic_gb: f64,
-    /// What they cost.
-    pub egress: Tiers,
-    /// Price of a server for an hour.
-    pub server_hour_price: f64,
-    /// What a server puts out in an hour, on average, as GB; above 0.
-    pub server_gb_per_hour: f64,
-    /// Elimination by predictions of the receivers.
-    pub receiver: Driven,
-    /// Elimination by the sender.
-    pub sender: Driven,
-    /// By predictions first, and by the sender in what they leave, where that is known.
-    pub both: Option<Driven>,
-}
 
 /// What one way of elimination saves, and what it asks of the servers.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,30 +33,23 @@ pub struct Driven {
     pub load: f64,
 }
 
-/// A month's bill.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A month's bill: a column of Table 3 and of the ledger. Shares are of what there is without
+/// elimination, and `null` where that is nothing; the total never is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Bill {
     /// What leaves, as GB.
     pub traffic_gb: f64,
-    /// What that costs.
     pub traffic_cost: f64,
+    pub traffic_cost_reduction: Option<f64>,
     /// Servers, times the hours that they run.
     pub server_hours: f64,
-    /// What these cost.
     pub server_cost: f64,
-}
-
-/// The three columns of Table 3, and one that the paper does not have.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Comparison {
-    /// No elimination.
-    pub none: Bill,
-    /// PACK.
-    pub receiver: Bill,
-    /// After EndRE.
-    pub sender: Bill,
-    /// The one, then the other.
-    pub both: Option<Bill>,
+    pub server_hours_increase: Option<f64>,
+    pub total_cost: f64,
+    pub total_of_none: f64,
+    pub saved_on_traffic: f64,
+    pub spent_on_servers: f64,
+    pub left: f64,
 }
 
 /// Total costs at one redundancy, as shares of the total without elimination.
@@ -86,53 +63,68 @@ pub struct CurvePoint {
     pub sender_driven: f64,
 }
 
-impl Scenario {
-    /// The bills.
-    pub fn compare(&self) -> Comparison {
-        Comparison {
-            none: self.bill(Driven::NONE),
-            receiver: self.bill(self.receiver),
-            sender: self.bill(self.sender),
-            both: self.both.map(|both| self.bill(both)),
-        }
-    }
-
+impl Inputs {
     /// Total costs at 0 to 100 % of redundancy, as in Figure 11.
     ///
     /// A sender that predicts nothing hashes all that leaves, so its load stays what it is;
     /// one that checks predictions hashes what is confirmed, so its load grows with that
     /// (section 5.2.1, Figure 7b).
     pub fn curve(&self) -> Vec<CurvePoint> {
-        let none = self.bill(Driven::NONE).total();
         let points = (0..=CURVE_STEPS).map(|step| {
             let share = f64::from(step) / f64::from(CURVE_STEPS);
-            let load = self.sender.load;
+            let load = self.sender().load;
             CurvePoint {
                 redundancy: share,
-                receiver_driven: self.bill(self.receiver.scaled_to(share)).total() / none,
-                sender_driven: self.bill(Driven { share, load }).total() / none,
+                receiver_driven: self.bill(self.receiver().scaled_to(share)).total_of_none,
+                sender_driven: self.bill(Driven { share, load }).total_of_none,
             }
         });
         points.collect()
     }
 
-    fn bill(&self, driven: Driven) -> Bill {
-        let traffic_gb = self.traffic_gb * (1.0 - driven.share);
-        let server_hours = self.traffic_gb / self.server_gb_per_hour * (1.0 + driven.load);
+    /// The bill with such elimination.
+    pub fn bill(&self, driven: Driven) -> Bill {
+        let hour_price = self.server.value.per_hour;
+        let gb_of_none = self.traffic_gb.value;
+        let traffic_cost_of_none = self.egress.value.cost(gb_of_none);
+        let server_gb_per_hour = paper::gb_per_hour(self.server_mbit_per_s.value * 1e6);
+        let hours_of_none = gb_of_none / server_gb_per_hour;
+        let server_cost_of_none = hours_of_none * hour_price;
+        let traffic_gb = gb_of_none * (1.0 - driven.share);
+        let traffic_cost = self.egress.value.cost(traffic_gb);
+        let server_hours = hours_of_none * (1.0 + driven.load);
+        let server_cost = server_hours * hour_price;
+        let of = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
+        let saved_on_traffic = traffic_cost_of_none - traffic_cost;
+        let spent_on_servers = server_cost - server_cost_of_none;
+        let total_cost = traffic_cost + server_cost;
         Bill {
             traffic_gb,
-            traffic_cost: self.egress.cost(traffic_gb),
+            traffic_cost,
+            traffic_cost_reduction: of(saved_on_traffic, traffic_cost_of_none),
             server_hours,
-            server_cost: server_hours * self.server_hour_price,
+            server_cost,
+            server_hours_increase: of(server_hours - hours_of_none, hours_of_none),
+            total_cost,
+            total_of_none: total_cost / (traffic_cost_of_none + server_cost_of_none),
+            saved_on_traffic,
+            spent_on_servers,
+            left: saved_on_traffic - spent_on_servers,
         }
     }
 }
 
 impl Driven {
-    const NONE: Self = Self {
+    /// No elimination.
+    pub const NONE: Self = Self {
         share: 0.0,
         load: 0.0,
     };
+
+    pub fn new(share: &Sourced<f64>, load: &Sourced<f64>) -> Self {
+        let (share, load) = (share.value, load.value);
+        Self { share, load }
+    }
 
     /// The same at another share, the load in proportion, but never less work than none. A load
     /// that was measured where nothing was eliminated stays as it is.
@@ -142,13 +134,6 @@ impl Driven {
             false => (self.load * (share / self.share)).max(-1.0),
         };
         Self { share, load }
-    }
-}
-
-impl Bill {
-    /// All of it.
-    pub fn total(&self) -> f64 {
-        self.traffic_cost + self.server_cost
     }
 }
 
@@ -163,47 +148,46 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::cost::tiers;
+    use crate::cost::{
+        inputs::tests::inputs,
+        tiers::{self, Tiers},
+    };
 
-    fn scenario() -> Scenario {
-        let pairs = [(1.0, 0.10), (f64::INFINITY, 0.05)];
-        Scenario {
-            traffic_gb: 3000.0,
-            egress: Tiers::new(&pairs).expect("tiers"),
-            server_hour_price: 0.5,
-            server_gb_per_hour: 30.0,
-            receiver: Driven {
-                share: 0.5,
-                load: 0.1,
-            },
-            sender: Driven {
-                share: 0.8,
-                load: 0.4,
-            },
-            both: Some(Driven {
-                share: 0.9,
-                load: 0.3,
-            }),
+    fn inputs_with(traffic_gb: f64, egress: Tiers) -> Inputs {
+        let receiver = Driven {
+            share: 0.5,
+            load: 0.1,
+        };
+        let sender = Driven {
+            share: 0.8,
+            load: 0.4,
+        };
+        let inputs = inputs(traffic_gb, egress, 0.5, 30.0, [receiver, sender]);
+        Inputs {
+            both_share: Some(Sourced::new(0.9, "")),
+            both_load: Some(Sourced::new(0.3, "")),
+            ..inputs
         }
+    }
+
+    fn two_tiers() -> Inputs {
+        let pairs = [(1.0, 0.10), (f64::INFINITY, 0.05)];
+        inputs_with(3000.0, Tiers::new(&pairs).expect("tiers"))
     }
 
     #[test]
     fn bills_are_what_they_are_by_hand() {
-        let Comparison {
-            none,
-            receiver,
-            sender,
-            both,
-        } = scenario().compare();
-        for (bill, expected) in [
+        let inputs = two_tiers();
+        for (driven, expected) in [
             // 100 + 2000 × 0.05; 3000 / 30
-            (none, [3000.0, 200.0, 100.0, 50.0]),
+            (Driven::NONE, [3000.0, 200.0, 100.0, 50.0]),
             // 100 + 500 × 0.05: half of the traffic, and not half of its cost
-            (receiver, [1500.0, 125.0, 110.0, 55.0]),
+            (inputs.receiver(), [1500.0, 125.0, 110.0, 55.0]),
             // 600 × 0.1
-            (sender, [600.0, 60.0, 140.0, 70.0]),
-            (both.expect("a column"), [300.0, 30.0, 130.0, 65.0]),
+            (inputs.sender(), [600.0, 60.0, 140.0, 70.0]),
+            (inputs.both().expect("a column"), [300.0, 30.0, 130.0, 65.0]),
         ] {
+            let bill = inputs.bill(driven);
             let bill = [
                 bill.traffic_gb,
                 bill.traffic_cost,
@@ -218,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_curve_has_what_each_way_hashes() {
-        let curve = scenario().curve();
+        let curve = two_tiers().curve();
         assert_eq!(curve.len(), 101);
         let near = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-9, "{value}");
         // Without redundancy predictions cost nothing, and a sender hashes all the same.
@@ -246,23 +230,13 @@ mod tests {
             load in -1.0..1.0f64,
         ) {
             let with = |traffic_gb, share, load| {
-                let scenario = Scenario { traffic_gb, egress: tiers.clone(), ..scenario() };
-                scenario.bill(Driven { share, load }).total()
+                inputs_with(traffic_gb, tiers.clone()).bill(Driven { share, load }).total_cost
             };
             let total = with(traffic_gb, share, load);
             prop_assert!(total.is_finite() && total >= 0.0);
             prop_assert!(with(traffic_gb * more, share, load) >= total);
             prop_assert!(with(traffic_gb, share, load * more) >= total || load < 0.0);
             prop_assert!(with(traffic_gb, share / more, load) >= total);
-        }
-
-        #[test]
-        fn curves_are_finite(share in 0.0..=1.0f64, tiny in 0u32..400, load in -1.0..1e6f64) {
-            let share = share / 10f64.powi(tiny as i32);
-            let receiver = Driven { share, load };
-            let curve = Scenario { receiver, ..scenario() }.curve();
-            let totals = curve.iter().map(|point| point.receiver_driven);
-            prop_assert!(totals.into_iter().all(|total| total.is_finite() && total >= 0.0));
         }
     }
 }

@@ -38,7 +38,10 @@ pub fn sender_to_receiver(share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::{model::Scenario, tiers::Tiers};
+    use crate::cost::{
+        inputs::{Inputs, tests::inputs},
+        tiers::Tiers,
+    };
 
     /// Table 3, "No TRE": traffic volume.
     const TRAFFIC_GB: f64 = 9100.0;
@@ -73,40 +76,23 @@ mod tests {
     }
 
     /// The setting of Table 3; prices are such that all without elimination costs 100.
-    fn scenario() -> Scenario {
-        scenario_at(TRAFFIC_SHARE)
-    }
-
-    fn scenario_at(traffic_share: f64) -> Scenario {
+    fn papers(traffic_share: f64, driven: [Driven; 2]) -> Inputs {
         let server_gb_per_hour = gb_per_hour(SERVER_OUTPUT_BITS_PER_S);
         let server_hours = TRAFFIC_GB / server_gb_per_hour;
-        Scenario {
-            traffic_gb: TRAFFIC_GB,
-            egress: Tiers::flat(100.0 * traffic_share / TRAFFIC_GB).expect("a price"),
-            server_hour_price: 100.0 * (1.0 - traffic_share) / server_hours,
-            server_gb_per_hour,
-            receiver: RECEIVER,
-            sender: SENDER,
-            both: None,
-        }
+        let egress = Tiers::flat(100.0 * traffic_share / TRAFFIC_GB).expect("a price");
+        let hour_price = 100.0 * (1.0 - traffic_share) / server_hours;
+        inputs(TRAFFIC_GB, egress, hour_price, server_gb_per_hour, driven)
     }
 
     /// The totals, receiver-driven and sender-driven, beside those printed.
     fn agreement() -> [Agreement; 2] {
         let totals = |traffic_share: f64, away: f64| {
-            let scenario = scenario_at(traffic_share);
-            let moved = |driven: Driven| Driven {
+            let moved = [RECEIVER, SENDER].map(|driven| Driven {
                 share: driven.share - away * SHARE_ROUNDING,
                 load: driven.load + away * LOAD_ROUNDING,
-            };
-            let (receiver, sender) = (moved(scenario.receiver), moved(scenario.sender));
-            let bills = Scenario {
-                receiver,
-                sender,
-                ..scenario
-            }
-            .compare();
-            [bills.receiver, bills.sender].map(|bill| bill.total() / bills.none.total())
+            });
+            let inputs = papers(traffic_share, moved);
+            moved.map(|driven| inputs.bill(driven).total_of_none)
         };
         [0, 1].map(|column| Agreement {
             printed: PRINTED_TOTALS[column],
@@ -136,13 +122,14 @@ mod tests {
 
     #[test]
     fn the_printed_volumes_follow_too() {
-        let bills = scenario().compare();
-        let tenths_of_tb = |gb: f64| (gb / 100.0).round();
-        assert_eq!(tenths_of_tb(bills.none.traffic_gb), 91.0);
-        assert_eq!(tenths_of_tb(bills.receiver.traffic_gb), 64.0);
-        assert_eq!(tenths_of_tb(bills.sender.traffic_gb), 62.0);
-        assert!((bills.none.total() - 100.0).abs() < 1e-9);
-        assert!((bills.none.traffic_cost - 70.0).abs() < 1e-9);
+        let inputs = papers(TRAFFIC_SHARE, [RECEIVER, SENDER]);
+        let none = inputs.bill(Driven::NONE);
+        let tenths_of_tb = |driven| (inputs.bill(driven).traffic_gb / 100.0).round();
+        assert_eq!(tenths_of_tb(Driven::NONE), 91.0);
+        assert_eq!(tenths_of_tb(RECEIVER), 64.0);
+        assert_eq!(tenths_of_tb(SENDER), 62.0);
+        assert!((none.total_cost - 100.0).abs() < 1e-9);
+        assert!((none.traffic_cost - 70.0).abs() < 1e-9);
     }
 
     #[test]

@@ -10,9 +10,6 @@ use crate::table::percent;
 const PERCENT_MAX: f64 = 300.0;
 
 /// Draws the plot.
-///
-/// # Errors
-/// If plotters cannot draw it.
 pub fn svg(report: &Report) -> anyhow::Result<String> {
     let inputs = &report.inputs;
     let traffic = volume(inputs.traffic_gb.value);

@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::{
-    inputs::Inputs,
+    inputs::{Inputs, Sourced},
     measured::Measured,
-    model::{Bill, CurvePoint},
+    model::{Bill, CurvePoint, Driven},
 };
 use crate::table::{Table, age, bytes, percent};
 
@@ -27,50 +27,31 @@ pub struct Report {
     /// Share that zstd saved in the run, which is in no column.
     pub zstd_share_not_counted: Option<f64>,
     /// No elimination.
-    pub none: Column,
+    pub none: Bill,
     /// Receiver-driven.
-    pub receiver_driven: Column,
+    pub receiver_driven: Bill,
     /// Sender-driven.
-    pub sender_driven: Column,
+    pub sender_driven: Bill,
     /// Predictions first, and the sender in what they leave, where that is known.
-    pub both: Option<Column>,
+    pub both: Option<Bill>,
     /// Totals by redundancy.
     pub curve: Vec<CurvePoint>,
-}
-
-/// A column of Table 3 and of the ledger, for a month. Shares are of what there is without
-/// elimination, and `null` where that is nothing; the total never is.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct Column {
-    pub traffic_gb: f64,
-    pub traffic_cost: f64,
-    pub traffic_cost_reduction: Option<f64>,
-    pub server_hours: f64,
-    pub server_cost: f64,
-    pub server_hours_increase: Option<f64>,
-    pub total_cost: f64,
-    pub total_of_none: f64,
-    pub saved_on_traffic: f64,
-    pub spent_on_servers: f64,
-    pub left: f64,
 }
 
 impl Report {
     /// Reckons.
     pub fn new(currency: &str, inputs: Inputs, run: Option<&Measured>) -> Self {
-        let scenario = inputs.scenario();
-        let bills = scenario.compare();
-        let column = |bill| Column::new(bill, bills.none);
+        let bill = |driven| inputs.bill(driven);
         Self {
             currency: currency.to_owned(),
-            inputs,
             measured_s: run.map(|run| run.uptime_s),
             zstd_share_not_counted: run.map(Measured::zstd_share),
-            none: column(bills.none),
-            receiver_driven: column(bills.receiver),
-            sender_driven: column(bills.sender),
-            both: bills.both.map(column),
-            curve: scenario.curve(),
+            none: bill(Driven::NONE),
+            receiver_driven: bill(inputs.receiver()),
+            sender_driven: bill(inputs.sender()),
+            both: inputs.both().map(bill),
+            curve: inputs.curve(),
+            inputs,
         }
     }
 
@@ -116,46 +97,38 @@ impl Report {
         let mut heads = vec!["a month", "none", "receiver-driven", sender];
         heads.extend(self.both.map(|_| "both (auto)"));
         let mut table = Table::new(&heads);
-        let currency = &self.currency;
-        let mut row = |what: &str, cell: &dyn Fn(&Column) -> String| {
-            let cells = self.columns().into_iter().map(cell);
-            table.row([what.to_owned()].into_iter().chain(cells));
-        };
-        row("traffic volume", &|it| volume(it.traffic_gb));
-        row(&format!("traffic cost, {currency}"), &|it| {
-            money(it.traffic_cost)
-        });
-        row("traffic cost reduction", &|it| {
-            share(it.traffic_cost_reduction)
-        });
-        row("server-hours", &|it| money(it.server_hours));
-        row(&format!("server-hours cost, {currency}"), &|it| {
-            money(it.server_cost)
-        });
-        row("server-hours cost increase", &|it| {
-            share(it.server_hours_increase)
-        });
-        row(&format!("total cost, {currency}"), &|it| {
-            money(it.total_cost)
-        });
-        row("total, of that without elimination", &|it| {
-            percent(it.total_of_none, 1.0)
-        });
-        row("", &|_| String::new());
-        row(&format!("saved on traffic, {currency}"), &|it| {
-            money(it.saved_on_traffic)
-        });
-        row(&format!("spent on servers, {currency}"), &|it| {
-            money(it.spent_on_servers)
-        });
-        row(&format!("left, {currency}"), &|it| money(it.left));
+        let columns = [&self.none, &self.receiver_driven, &self.sender_driven];
+        let columns: Vec<_> = columns.into_iter().chain(&self.both).collect();
+        // The currency follows a comma.
+        let rows: [(&str, fn(&Bill) -> String); 12] = [
+            ("traffic volume", |it| volume(it.traffic_gb)),
+            ("traffic cost,", |it| money(it.traffic_cost)),
+            ("traffic cost reduction", |it| {
+                share(it.traffic_cost_reduction)
+            }),
+            ("server-hours", |it| money(it.server_hours)),
+            ("server-hours cost,", |it| money(it.server_cost)),
+            ("server-hours cost increase", |it| {
+                share(it.server_hours_increase)
+            }),
+            ("total cost,", |it| money(it.total_cost)),
+            ("total, of that without elimination", |it| {
+                percent(it.total_of_none, 1.0)
+            }),
+            ("", |_| String::new()),
+            ("saved on traffic,", |it| money(it.saved_on_traffic)),
+            ("spent on servers,", |it| money(it.spent_on_servers)),
+            ("left,", |it| money(it.left)),
+        ];
+        for (name, cell) in rows {
+            let name = match name.ends_with(',') {
+                true => format!("{name} {}", self.currency),
+                false => name.to_owned(),
+            };
+            let cells = columns.iter().map(|bill| cell(bill));
+            table.row([name].into_iter().chain(cells));
+        }
         table
-    }
-
-    fn columns(&self) -> Vec<&Column> {
-        let mut columns = vec![&self.none, &self.receiver_driven, &self.sender_driven];
-        columns.extend(&self.both);
-        columns
     }
 
     fn sources(&self) -> Table {
@@ -166,26 +139,21 @@ impl Report {
         };
         let traffic = &inputs.traffic_gb;
         row("traffic a month", volume(traffic.value), &traffic.from);
-        let both = inputs.both_share.as_ref();
-        for (what, share) in [
-            ("predictions eliminate", &inputs.receiver_share),
-            ("a sender eliminates", &inputs.sender_share),
-        ]
-        .into_iter()
-        .chain(both.map(|share| ("both eliminate", share)))
-        {
+        let mut share = |what: &str, share: &Sourced<f64>| {
             row(what, percent(share.value, 1.0), &share.from);
+        };
+        share("predictions eliminate", &inputs.receiver_share);
+        share("a sender eliminates", &inputs.sender_share);
+        if let Some(both) = &inputs.both_share {
+            share("both eliminate", both);
         }
-        let both = inputs.both_load.as_ref();
-        for (what, load) in [
-            ("server-hours, receiver-driven", &inputs.receiver_load),
-            ("server-hours, sender-driven", &inputs.sender_load),
-        ]
-        .into_iter()
-        .chain(both.map(|load| ("server-hours, both", load)))
-        {
-            let more = format!("{:+.1} %", 100.0 * load.value);
-            row(what, more, &load.from);
+        let mut load = |what: &str, load: &Sourced<f64>| {
+            row(what, format!("{:+.1} %", 100.0 * load.value), &load.from);
+        };
+        load("server-hours, receiver-driven", &inputs.receiver_load);
+        load("server-hours, sender-driven", &inputs.sender_load);
+        if let Some(both) = &inputs.both_load {
+            load("server-hours, both", both);
         }
         let output = &inputs.server_mbit_per_s;
         row(
@@ -205,27 +173,6 @@ impl Report {
             &server.from,
         );
         table
-    }
-}
-
-impl Column {
-    fn new(bill: Bill, none: Bill) -> Self {
-        let of = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
-        let saved_on_traffic = none.traffic_cost - bill.traffic_cost;
-        let spent_on_servers = bill.server_cost - none.server_cost;
-        Self {
-            traffic_gb: bill.traffic_gb,
-            traffic_cost: bill.traffic_cost,
-            traffic_cost_reduction: of(saved_on_traffic, none.traffic_cost),
-            server_hours: bill.server_hours,
-            server_cost: bill.server_cost,
-            server_hours_increase: of(bill.server_hours - none.server_hours, none.server_hours),
-            total_cost: bill.total(),
-            total_of_none: bill.total() / none.total(),
-            saved_on_traffic,
-            spent_on_servers,
-            left: saved_on_traffic - spent_on_servers,
-        }
     }
 }
 

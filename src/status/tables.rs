@@ -318,7 +318,7 @@ fn change(count: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use refrain_gateway::status::Carried;
+    use refrain_gateway::status::CarriedBytes;
 
     use super::*;
 
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_target_that_saves_nothing_is_said_to() {
-        let carried = |app_bytes, link_bytes| Carried {
+        let carried = |app_bytes, link_bytes| CarriedBytes {
             app_bytes,
             link_bytes,
         };

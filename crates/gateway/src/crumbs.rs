@@ -32,7 +32,7 @@ pub struct Crumbs {
 
 impl Crumbs {
     /// Lets others run if `bytes`, just read and handed on, are one crumb of a stream.
-    pub async fn after_read(&mut self, bytes: usize) {
+    pub(crate) async fn after_read(&mut self, bytes: usize) {
         if !self.is_stream(Instant::now(), bytes) {
             return;
         }

@@ -16,14 +16,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::refusal::Refusal;
 
 /// The most connections that have proved no key yet, at a listener for lanes.
-pub const UNPROVEN_LANES_MAX: usize = 256;
+pub(crate) const UNPROVEN_LANES_MAX: usize = 256;
 
 /// The most connections without a request at a listener for applications, which may keep them for
 /// their next request.
-pub const UNPROVEN_CLIENTS_MAX: usize = 1024;
+pub(crate) const UNPROVEN_CLIENTS_MAX: usize = 1024;
 
 /// The same at the admin listener.
-pub const UNPROVEN_ADMIN_MAX: usize = 64;
+pub(crate) const UNPROVEN_ADMIN_MAX: usize = 64;
 
 /// The least that a listener keeps, however few file descriptors there are.
 const UNPROVEN_MIN: usize = 4;
@@ -66,7 +66,7 @@ pub struct PeerDescriptors {
 impl Descriptors {
     /// Shares out as many as this process may have, among so many listeners. The soft limit is
     /// raised to the hard one: it is low for the sake of programs that use select(2).
-    pub fn of_process(listeners: usize) -> Arc<Descriptors> {
+    pub(crate) fn of_process(listeners: usize) -> Arc<Descriptors> {
         let mut limits = getrlimit(Resource::Nofile);
         limits.current = limits.maximum;
         let _ = setrlimit(Resource::Nofile, limits);
@@ -88,7 +88,7 @@ impl Descriptors {
     }
 
     /// One for a flow, unless flows have all of theirs.
-    pub fn for_flow(&self) -> Result<FlowDescriptor, Refusal> {
+    pub(crate) fn for_flow(&self) -> Result<FlowDescriptor, Refusal> {
         let permit = Arc::clone(&self.flows).try_acquire_owned();
         let permit = permit.map_err(|_| self.refusal())?;
         Ok(FlowDescriptor {
@@ -105,7 +105,7 @@ impl Descriptors {
     }
 
     /// Those of a peer, which shares them with others if it `has_others`.
-    pub fn of_peer(self: &Arc<Descriptors>, has_others: bool) -> PeerDescriptors {
+    pub(crate) fn of_peer(self: &Arc<Descriptors>, has_others: bool) -> PeerDescriptors {
         PeerDescriptors {
             descriptors: Arc::clone(self),
             flows: Arc::default(),
@@ -123,7 +123,7 @@ impl PeerDescriptors {
     /// One for a flow of the peer. A peer never has more than are free (a dynamic threshold:
     /// Choudhury and Hahne, 1998): one that takes all it gets has half, and another half of the
     /// rest, so that each newcomer finds some.
-    pub fn for_flow(&self) -> Result<FlowDescriptor, Refusal> {
+    pub(crate) fn for_flow(&self) -> Result<FlowDescriptor, Refusal> {
         let held = self.flows.load(Ordering::Relaxed);
         if self.has_others && held >= self.descriptors.flows.available_permits() {
             return Err(self.descriptors.refusal());

@@ -86,7 +86,7 @@ impl FlowHandle {
 
     /// Writes bytes that were read before the flow was open. They must be within the
     /// initial credit.
-    pub fn write_first(&self, bytes: &[u8]) -> usize {
+    pub(crate) fn write_first(&self, bytes: &[u8]) -> usize {
         self.link.with(|link, _| link.write(self.id, bytes))
     }
 

@@ -111,7 +111,7 @@ pub async fn drain(gateway: &dyn Gateway, within: Duration) -> usize {
 
 /// A link's instance: never 0, never the same twice, and known to nobody before the hello, since the
 /// keys of hashes are made of both ends' instances.
-pub fn random_instance() -> u64 {
+pub(crate) fn random_instance() -> u64 {
     if Bug::KnownInstance.is_planted() {
         return 1;
     }
@@ -124,7 +124,7 @@ pub fn random_instance() -> u64 {
 }
 
 /// Any number, each as likely as the others.
-pub fn random_number() -> u64 {
+pub(crate) fn random_number() -> u64 {
     let mut bytes = [0; 8];
     SystemRandom::new()
         .fill(&mut bytes)

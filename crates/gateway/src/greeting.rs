@@ -33,7 +33,9 @@ pub enum HelloReadError {
 }
 
 /// The peer's hello, and what came behind it.
-pub async fn read_hello(stream: &mut LaneStream) -> Result<(Hello, Vec<u8>), HelloReadError> {
+pub(crate) async fn read_hello(
+    stream: &mut LaneStream,
+) -> Result<(Hello, Vec<u8>), HelloReadError> {
     let mut received = Vec::new();
     loop {
         let whole = match Hello::read(&received) {
@@ -54,7 +56,7 @@ pub async fn read_hello(stream: &mut LaneStream) -> Result<(Hello, Vec<u8>), Hel
 
 /// Answers a hello with one of no link. The instance is new: a near end that knew another sees
 /// that its link is gone.
-pub async fn answer_and_close(stream: &mut LaneStream, to: Option<&Hello>) {
+pub(crate) async fn answer_and_close(stream: &mut LaneStream, to: Option<&Hello>) {
     let mut hello = Vec::new();
     Hello::of_lane(
         random_instance(),
@@ -66,7 +68,7 @@ pub async fn answer_and_close(stream: &mut LaneStream, to: Option<&Hello>) {
 }
 
 /// Says why there is no lane.
-pub async fn refuse_and_close(stream: &mut LaneStream, reason: &str) {
+pub(crate) async fn refuse_and_close(stream: &mut LaneStream, reason: &str) {
     let mut abort = Vec::new();
     let end = reason.floor_char_boundary(REASON_BYTES_MAX);
     Frame::Abort {

@@ -213,7 +213,7 @@ impl History {
     }
 
     /// A link that will ask.
-    pub fn attach(&self, link: Weak<SharedLink>) -> Attached {
+    pub(crate) fn attach(&self, link: Weak<SharedLink>) -> Attached {
         let number = self.next_link.fetch_add(1, Ordering::Relaxed);
         self.shared.links().insert(number, link);
         Attached {

@@ -41,7 +41,7 @@ pub const HEAD_BYTES_MAX: usize = HEAD_KIB_MAX << 10;
 const WEBSOCKET: &str = "websocket";
 
 /// The answer to CONNECT once the flow is open.
-pub const TUNNEL_OPEN: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
+pub(crate) const TUNNEL_OPEN: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// A request for an origin, and how its answer is framed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Exchange {
     /// Where the request's body ends.
     pub body: Body,
     /// Whether the request may be sent again where no answer came.
-    pub may_repeat: bool,
+    pub(crate) may_repeat: bool,
     /// What its answer depends on.
     pub terms: AnswerTerms,
 }
@@ -68,7 +68,7 @@ pub fn end_of_head(received: &[u8], searched: usize) -> Option<usize> {
 }
 
 /// The response to a request whose flow was refused.
-pub fn refused_response(refusal: Refusal, target: &Target) -> Vec<u8> {
+pub(crate) fn refused_response(refusal: Refusal, target: &Target) -> Vec<u8> {
     let status = match refusal {
         Refusal::NotAllowed | Refusal::OwnAddress => "403 Forbidden",
         Refusal::TimedOut => "504 Gateway Timeout",
@@ -86,7 +86,7 @@ pub fn refused_response(refusal: Refusal, target: &Target) -> Vec<u8> {
 }
 
 /// The response to a client that has to sign in.
-pub fn sign_in_response() -> Vec<u8> {
+pub(crate) fn sign_in_response() -> Vec<u8> {
     response(
         "407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=\"refrain\"",
         "this proxy needs a user name and password",

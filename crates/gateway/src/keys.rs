@@ -24,7 +24,7 @@ mod peers;
 pub use peers::{PeerKeys, SharedPeerKeys};
 
 /// A public key's length in bytes.
-pub const PUBLIC_KEY_BYTES: usize = 32;
+pub(crate) const PUBLIC_KEY_BYTES: usize = 32;
 
 /// A private key file holds some 200 bytes; more than this is another file.
 const PRIVATE_KEY_FILE_BYTES_MAX: u64 = 16 << 10;

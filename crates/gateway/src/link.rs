@@ -18,6 +18,7 @@ use refrain_proto::{
     Event, FlowId, LaneFault, LaneId, Link, LinkFault, Moment, ResetReason,
     by_receiver::history::HistoryRequest,
     codes::refusal,
+    counters::LinkCounters,
     link::{LinkStatus, OpenError},
 };
 use tokio::{
@@ -52,7 +53,7 @@ pub struct SharedLink {
     /// Whether this end or the other takes no new flows.
     draining: watch::Sender<bool>,
     /// Loss holds up lanes: more would help.
-    pub want_lanes: Notify,
+    pub(crate) want_lanes: Notify,
     /// Offers of flows by the other end.
     offers: mpsc::UnboundedSender<FlowOffer>,
     /// What its receivers predict from, if they do.
@@ -220,7 +221,7 @@ impl SharedLink {
     }
 
     /// Begins a lane by `begin`, and registers its signals.
-    pub fn begin_lane<E>(
+    pub(crate) fn begin_lane<E>(
         &self,
         begin: impl FnOnce(&mut Link, Moment) -> Result<LaneId, E>,
     ) -> Result<(LaneId, Arc<LaneSignals>), E> {
@@ -243,7 +244,7 @@ impl SharedLink {
     }
 
     /// The signals of a flow that the other end offered.
-    pub fn offered_flow(&self, flow: FlowId) -> Arc<FlowSignals> {
+    pub(crate) fn offered_flow(&self, flow: FlowId) -> Arc<FlowSignals> {
         Arc::clone(self.lock().flows.entry(flow).or_default())
     }
 
@@ -253,12 +254,12 @@ impl SharedLink {
     }
 
     /// A lane has this connection now.
-    pub fn add_lane(&self, lane: LaneId, counts: Arc<WireCounts>) {
+    pub(crate) fn add_lane(&self, lane: LaneId, counts: Arc<WireCounts>) {
         self.lock().wires.insert(lane, counts);
     }
 
     /// A lane's connection has ended.
-    pub fn remove_lane(&self, lane: LaneId) {
+    pub(crate) fn remove_lane(&self, lane: LaneId) {
         let mut state = self.lock();
         if let Some(counts) = state.wires.remove(&lane) {
             state.ended_wires.add(&counts);
@@ -270,16 +271,15 @@ impl SharedLink {
         // Its counters stand, whatever panicked.
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut status = state.link.status(Moment(self.now()));
-        let wire = state.wire();
-        status.counters.sent.link_bytes = wire.sent();
-        status.counters.received.link_bytes = wire.received();
+        status.counters = state.counters();
         status
     }
 
     /// What it has counted so far.
     pub fn counts(&self) -> Counted {
-        let status = self.status();
-        ([(self.peer, status.counters)].into(), status.targets)
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let targets = state.link.targets().clone();
+        ([(self.peer, state.counters())].into(), targets)
     }
 
     /// A lane ended since bytes were damaged on the way.
@@ -288,7 +288,7 @@ impl SharedLink {
     }
 
     /// How many lanes ended since bytes were damaged on the way.
-    pub fn damaged_lanes(&self) -> u64 {
+    pub(crate) fn damaged_lanes(&self) -> u64 {
         self.damaged_lanes.load(Ordering::Relaxed)
     }
 
@@ -310,7 +310,7 @@ impl SharedLink {
     }
 
     /// Since when the link has no lane, if it has none.
-    pub fn lanes_gone_at(&self) -> Option<Instant> {
+    pub(crate) fn lanes_gone_at(&self) -> Option<Instant> {
         self.lock().lanes_gone_at
     }
 
@@ -447,11 +447,14 @@ impl Drop for SharedLink {
 }
 
 impl State {
-    fn wire(&self) -> WireCounts {
-        let sum = WireCounts::default();
-        sum.add(&self.ended_wires);
-        self.wires.values().for_each(|counts| sum.add(counts));
-        sum
+    fn counters(&self) -> LinkCounters {
+        let wire = WireCounts::default();
+        wire.add(&self.ended_wires);
+        self.wires.values().for_each(|counts| wire.add(counts));
+        let mut counters = self.link.counters();
+        counters.sent.link_bytes = wire.sent();
+        counters.received.link_bytes = wire.received();
+        counters
     }
 
     fn change(&mut self, flow: FlowId, standing: Standing) {

@@ -54,7 +54,7 @@ pub trait Links: Send + Sync + 'static {
 }
 
 /// A future that a trait object returns.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// An address that a gateway listens on, and the purpose of it.
 #[derive(Debug, Clone)]
@@ -166,7 +166,7 @@ pub struct Listener {
     /// Where its flows go.
     pub links: Arc<dyn Links>,
     /// Rules and time-outs.
-    pub policy: Arc<SharedPolicy>,
+    pub(crate) policy: Arc<SharedPolicy>,
     /// The process's file descriptors.
     pub descriptors: Arc<Descriptors>,
 }

@@ -37,7 +37,7 @@ pub struct PeerLookups {
 
 impl Lookups {
     /// By the system's resolver.
-    pub fn of_system() -> Lookups {
+    pub(crate) fn of_system() -> Lookups {
         Lookups::by(|name, port| Ok((name, port).to_socket_addrs()?.collect()))
     }
 
@@ -51,7 +51,7 @@ impl Lookups {
     }
 
     /// Those of a further peer.
-    pub fn of_peer(&self) -> PeerLookups {
+    pub(crate) fn of_peer(&self) -> PeerLookups {
         PeerLookups {
             lookups: self.clone(),
             own: Arc::new(Semaphore::new(LOOKUPS_PEER_MAX)),

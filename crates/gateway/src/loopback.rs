@@ -79,7 +79,7 @@ impl Keys {
     }
 
     /// What [`far`](Self::far) starts a gateway with.
-    pub fn far_config(&self, options: &[&str]) -> Result<FarConfig, LoopbackError> {
+    pub(crate) fn far_config(&self, options: &[&str]) -> Result<FarConfig, LoopbackError> {
         let (key, peer) = (self.path("far.key"), self.near.public().to_string());
         let given = [
             "--listen",

@@ -93,7 +93,7 @@ impl MemoryBudget {
     }
 
     /// A smaller link, which fits what the peer's other links leave of its share.
-    pub fn further_link(
+    pub(crate) fn further_link(
         &self,
         peer: PublicKey,
         config: &CommonConfig,

@@ -21,13 +21,13 @@ pub struct OptionSpec {
     /// Whether several values are taken: flags repeat, the file has an array.
     pub repeats: bool,
     /// Whether a value is never shown, not even in an error.
-    pub is_secret: bool,
+    pub(crate) is_secret: bool,
     /// The programs that it does something for.
     pub roles: &'static [Role],
     /// Those to which SIGHUP applies a change of it; others need a restart.
-    pub reloads: &'static [Role],
+    pub(crate) reloads: &'static [Role],
     /// Whether it is about the store, and an error without one.
-    pub needs_store: bool,
+    pub(crate) needs_store: bool,
 }
 
 /// What holds when an option is not given.

@@ -74,7 +74,7 @@ impl Refusal {
     ];
 
     /// By a limit of this end, such as `at most 64 open connections per link (--flows-max)`.
-    pub fn by_own_limit(text: impl Into<Cow<'static, str>>) -> Refusal {
+    pub(crate) fn by_own_limit(text: impl Into<Cow<'static, str>>) -> Refusal {
         Refusal::Limit(Limit {
             text: text.into(),
             is_own: true,
@@ -82,7 +82,7 @@ impl Refusal {
     }
 
     /// The code on the wire.
-    pub fn wire_code(&self) -> u8 {
+    pub(crate) fn wire_code(&self) -> u8 {
         match self {
             Refusal::Other => refusal::OTHER,
             Refusal::NotAllowed => refusal::NOT_ALLOWED,
@@ -101,7 +101,7 @@ impl Refusal {
     }
 
     /// The text on the wire, in words of the end that asked.
-    pub fn wire_text(&self) -> String {
+    pub(crate) fn wire_text(&self) -> String {
         match self {
             Refusal::Limit(limit) => limit.text.to_string(),
             refusal => refusal.to_string(),
@@ -124,7 +124,7 @@ impl Refusal {
 
     /// In the words of the end that refused, for its own log. Displayed, a refusal is in those
     /// of the end that asked.
-    pub fn in_own_words(&self) -> String {
+    pub(crate) fn in_own_words(&self) -> String {
         self.describe("this end")
     }
 
@@ -160,7 +160,7 @@ impl Refusal {
     }
 
     /// What the reset of a flow means to a client that waits for its target.
-    pub fn from_reset(reason: ResetReason) -> Refusal {
+    pub(crate) fn from_reset(reason: ResetReason) -> Refusal {
         match reason {
             ResetReason::ByPeer(reset::APPLICATION) => Refusal::TargetReset,
             ResetReason::ByPeer(reset::IDLE) => Refusal::TimedOut,
@@ -172,7 +172,7 @@ impl Refusal {
     }
 
     /// What a failed `connect(2)` to the target means to the client.
-    pub fn from_connect_error(error: &io::Error) -> Refusal {
+    pub(crate) fn from_connect_error(error: &io::Error) -> Refusal {
         match error.kind() {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => {
                 Refusal::ConnectionRefused

@@ -47,7 +47,7 @@ impl AllowRules {
 
     /// Whether a flow to `name` may be allowed, whatever the name resolves to. If not, there is no
     /// need to resolve it.
-    pub fn may_allow(&self, name: &str, port: u16) -> bool {
+    pub(crate) fn may_allow(&self, name: &str, port: u16) -> bool {
         let may_cover = |rule: &Rule| match &rule.host {
             HostPattern::Net(_) => rule.ports.contains(&port),
             _ => rule.covers(name, None, port),
@@ -56,7 +56,7 @@ impl AllowRules {
     }
 
     /// Whether a rule names this target and no other: its host and its port, no range.
-    pub fn names_exactly(&self, requested_host: &str, resolved: SocketAddr) -> bool {
+    pub(crate) fn names_exactly(&self, requested_host: &str, resolved: SocketAddr) -> bool {
         let is_exact = |rule: &Rule| {
             let one_host = match &rule.host {
                 HostPattern::Name(_) => true,

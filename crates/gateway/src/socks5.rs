@@ -21,7 +21,7 @@ pub const MESSAGE_BYTES_MAX: usize = 4 + 1 + 255 + 2;
 pub const LOGIN_BYTES_MAX: usize = 1 + 2 * (1 + 255);
 
 /// The answer to a login that is right.
-pub const LOGIN_ACCEPTED: [u8; 2] = [LOGIN_VERSION, GRANTED];
+pub(crate) const LOGIN_ACCEPTED: [u8; 2] = [LOGIN_VERSION, GRANTED];
 
 /// How a listener has its clients prove who they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,12 +159,12 @@ pub fn parse_request(received: &[u8]) -> Result<Option<(Target, usize)>, Socks5E
 
 /// The reply once the flow is open. Where the far end's own address is not known, give
 /// `0.0.0.0:0`: clients ignore it for CONNECT.
-pub fn reply_granted(bound: SocketAddr) -> Vec<u8> {
+pub(crate) fn reply_granted(bound: SocketAddr) -> Vec<u8> {
     reply(GRANTED, bound)
 }
 
 /// The reply to a request whose flow was refused.
-pub fn reply_refused(refusal: Refusal) -> Vec<u8> {
+pub(crate) fn reply_refused(refusal: Refusal) -> Vec<u8> {
     let code = match refusal {
         Refusal::Other
         | Refusal::Limit(_)

@@ -20,7 +20,7 @@ use crate::{
     machine::resident_bytes,
 };
 pub use store::{Store, StoreAlso};
-pub use targets::{Carried, TargetTraffic};
+pub use targets::{CarriedBytes, TargetTraffic};
 
 /// A gateway as it stands.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -113,7 +113,7 @@ pub struct Peer {
     /// Lanes that are up.
     pub lanes: usize,
     /// Lanes that loss holds up.
-    pub lanes_held_up: usize,
+    pub(crate) lanes_held_up: usize,
     /// Smoothed round trip.
     pub round_trip_ms: Option<f64>,
     /// Present effort of this end's sender.
@@ -200,6 +200,7 @@ impl Status {
     /// The gateway as it stands now.
     pub fn of(gateway: &dyn Gateway) -> Status {
         let (counted, targets) = gateway.counted();
+        let (bound_bytes, free_bytes) = gateway.memory();
         let mut sum = LinkCounters::default();
         counted.values().for_each(|of_peer| sum.add(of_peer));
         let mut status = Status {
@@ -208,8 +209,8 @@ impl Status {
             kernels: gateway.kernels().to_string(),
             uptime_s: gateway.started().elapsed().as_secs_f64(),
             memory: Memory {
-                bound_bytes: 0,
-                reserved_bytes: 0,
+                bound_bytes,
+                reserved_bytes: bound_bytes - free_bytes,
                 allocated_bytes: 0,
                 resident_bytes: resident_bytes(),
             },
@@ -224,9 +225,6 @@ impl Status {
             peers: Vec::new(),
             flows: Vec::new(),
         };
-        let (bound_bytes, free_bytes) = gateway.memory();
-        status.memory.bound_bytes = bound_bytes;
-        status.memory.reserved_bytes = bound_bytes - free_bytes;
         for report in gateway.peers() {
             let link = report.link.as_ref().map(|link| link.status());
             let name = report
@@ -319,7 +317,7 @@ impl Peer {
 }
 
 impl Direction {
-    fn add_cache(&mut self, other: &Direction) {
+    pub(crate) fn add_cache(&mut self, other: &Direction) {
         self.cache_bytes += other.cache_bytes;
         self.cache_filled_bytes += other.cache_filled_bytes;
     }

@@ -131,7 +131,7 @@ impl fmt::Display for Target {
 
 impl Host {
     /// A host from a bare name or address, as SOCKS5 gives it: no brackets.
-    pub fn from_name(name: &str) -> Result<Host, TargetError> {
+    pub(crate) fn from_name(name: &str) -> Result<Host, TargetError> {
         // First, or `10.0.0.1.` would be a name that no rule for addresses sees.
         let name = name.strip_suffix('.').unwrap_or(name);
         if let Ok(address) = name.parse::<IpAddr>() {

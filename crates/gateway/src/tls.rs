@@ -218,7 +218,7 @@ impl ClientTls {
     }
 
     /// What an error on a connected stream means; above all that the peer refused this end's key.
-    pub fn explain(&self, error: io::Error, peer: SocketAddr) -> TlsError {
+    pub(crate) fn explain(&self, error: io::Error, peer: SocketAddr) -> TlsError {
         classify(error, peer, self.own)
     }
 }

@@ -136,14 +136,18 @@ counters! {
 
     /// What was carried both ways, as one end counts it.
     pub struct Carried {
-        /// Plain bytes that this end sent.
-        sent_bytes: u64,
-        /// Bytes of their frames on the link.
-        sent_link_bytes: u64,
-        /// Plain bytes that this end received.
-        received_bytes: u64,
-        /// Bytes of their frames on the link.
-        received_link_bytes: u64,
+        /// What this end sent.
+        sent: CarriedBytes,
+        /// What this end received.
+        received: CarriedBytes,
+    }
+
+    /// What was carried in one direction.
+    pub struct CarriedBytes {
+        /// Plain bytes of applications.
+        app_bytes: u64,
+        /// Bytes of their frames on the link, inside of its encryption.
+        link_bytes: u64,
     }
 
     /// What happened to a link's lanes, flows and predictions.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-pub use crate::counters::Carried;
+pub use crate::counters::{Carried, CarriedBytes};
 use crate::{
     counters::Count,
     limits::TARGETS_MAX,
@@ -98,7 +98,7 @@ impl TargetCounts {
 
 impl Carried {
     fn bytes(&self) -> u64 {
-        self.sent_bytes + self.received_bytes
+        self.sent.app_bytes + self.received.app_bytes
     }
 }
 
@@ -120,20 +120,26 @@ mod tests {
     use super::*;
 
     fn sent(bytes: u64) -> Carried {
+        let sent = CarriedBytes {
+            app_bytes: bytes,
+            link_bytes: bytes / 2,
+        };
         Carried {
-            sent_bytes: bytes,
-            sent_link_bytes: bytes / 2,
+            sent,
             ..Carried::default()
         }
     }
 
     fn sum(table: &TargetCounts) -> u64 {
-        table.iter().map(|(.., carried)| carried.sent_bytes).sum()
+        table
+            .iter()
+            .map(|(.., carried)| carried.sent.app_bytes)
+            .sum()
     }
 
     fn of(table: &TargetCounts, wanted: Option<&str>) -> u64 {
         let rows = table.iter().filter(|(target, ..)| *target == wanted);
-        rows.map(|(.., carried)| carried.sent_bytes).sum()
+        rows.map(|(.., carried)| carried.sent.app_bytes).sum()
     }
 
     #[test]
@@ -177,11 +183,7 @@ mod tests {
         one.add(&other);
         let rows: Vec<_> = one.iter().collect();
         let tls = TrafficClass::Excluded(Exclusion::Tls);
-        let sums = Carried {
-            sent_link_bytes: 105,
-            ..sent(210)
-        };
-        assert_eq!(rows[0], (Some("a:1"), tls, sums));
+        assert_eq!(rows[0], (Some("a:1"), tls, sent(210)));
         assert_eq!((rows.len(), of(&one, None)), (2, 2));
     }
 }

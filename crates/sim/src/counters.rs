@@ -2,9 +2,9 @@
 
 use refrain_proto::{
     TrafficClass,
-    counters::{Count, Counter, LayerCounters, LinkCounters},
+    counters::{Count, Counter, DirectionCounters, LayerCounters, LinkCounters},
     link::LinkStatus,
-    targets::Carried,
+    targets::{Carried, CarriedBytes},
 };
 
 /// All counters of a link at one end, with their names.
@@ -27,7 +27,8 @@ impl Counters {
             let mut sum = Carried::default();
             let of_class = status.targets.iter().filter(|(_, of, _)| *of == class);
             of_class.for_each(|(.., carried)| sum.add(&carried));
-            counters.add(&format!("{class:?}"), &sum);
+            counters.add(&format!("sent {class:?}"), &sum.sent);
+            counters.add(&format!("received {class:?}"), &sum.received);
         }
         counters
     }
@@ -53,15 +54,13 @@ pub(crate) fn adds_up(status: &LinkStatus) -> bool {
         .targets
         .iter()
         .for_each(|(.., carried)| sum.add(&carried));
-    let (sent, received) = (
-        &status.counters.sent.layers,
-        &status.counters.received.layers,
-    );
+    let of = |counted: &DirectionCounters| CarriedBytes {
+        app_bytes: counted.layers.app_bytes,
+        link_bytes: counted.layers.block_bytes,
+    };
     sum == Carried {
-        sent_bytes: sent.app_bytes,
-        sent_link_bytes: sent.block_bytes,
-        received_bytes: received.app_bytes,
-        received_link_bytes: received.block_bytes,
+        sent: of(&status.counters.sent),
+        received: of(&status.counters.received),
     }
 }
 

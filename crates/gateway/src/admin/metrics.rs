@@ -1,232 +1,166 @@
 //! The status as Prometheus reads it: its text format, version 0.0.4.
 //!
 //! Names end in their unit, those of counters in `_total`; bytes and seconds are the only units.
+//! A metric is a row of the table below, or a counter of a link with a name
+//! ([`refrain_proto::counters`]). The table of `docs/operations.md` is made of them:
+//! `REFRAIN_BLESS=1 cargo test -p refrain-gateway --lib metrics` writes it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+};
 
-use metrics::{Key, KeyName, Label, Level, Metadata, Recorder};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
+use refrain_proto::counters::{Count, Counter, LinkCounters};
 
-use refrain_proto::counters::{Count, Counter, DirectionCounters, LinkCounters};
-
-use crate::status::{Direction, Peer, Status, Store, TargetTraffic};
+use crate::status::{CarriedBytes, Direction, Peer, Status, Store};
 
 /// What a page is.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// A metric of a `T`.
+struct Metric<T> {
+    name: &'static str,
+    help: &'static str,
+    /// `None` where there is no series.
+    value: fn(&T) -> Option<f64>,
+}
+
+/// Lists of metrics: help, name and value of each. What ends in `_total` is a counter, all else a
+/// gauge.
+macro_rules! metrics {
+    ($(const $list:ident: $type:ty = {
+        $(#[doc = $help:literal] $name:ident = |$of:pat_param| $value:expr;)*
+    })*) => {$(
+        const $list: &[Metric<$type>] = &[$(Metric {
+            name: stringify!($name),
+            help: $help,
+            value: |$of| $value.into(),
+        },)*];
+    )*};
+}
+
+metrics! {
+    const OF_PROGRAM: Status = {
+        /// 1, with the program's role and version and the kernels that it runs with.
+        refrain_info = |_| 1.0;
+    }
+
+    const OF_GATEWAY: Status = {
+        /// Time since the gateway started.
+        refrain_uptime_seconds = |it| it.uptime_s;
+        /// What all links may hold together.
+        refrain_memory_bound_bytes = |it| it.memory.bound_bytes as f64;
+        /// What the links have reserved of the bound.
+        refrain_memory_reserved_bytes = |it| it.memory.reserved_bytes as f64;
+        /// What the links' caches, tables and second stages take now.
+        refrain_memory_allocated_bytes = |it| it.memory.allocated_bytes as f64;
+        /// What the whole process has resident.
+        refrain_memory_resident_bytes = |it| it.memory.resident_bytes.map(|bytes| bytes as f64);
+    }
+
+    const OF_STORE: Store = {
+        /// 1 if the store is open, else 0.
+        refrain_store_open = |it| f64::from(it.is_open);
+        /// 1 from what last went wrong with the store until it goes well again, else 0.
+        refrain_store_failing = |it| f64::from(it.last_error.is_some());
+        /// What the store takes on disk.
+        refrain_store_disk_bytes = |it| it.disk_bytes as f64;
+        /// What it may take.
+        refrain_store_disk_bound_bytes = |it| it.disk_bytes_max as f64;
+        /// Chunks in the store.
+        refrain_store_chunks = |it| it.chunks as f64;
+        /// Bytes of chunks that came since the store was opened.
+        refrain_store_received_bytes_total = |it| it.received_bytes as f64;
+        /// Bytes of chunks that were new to it.
+        refrain_store_stored_bytes_total = |it| it.stored_bytes as f64;
+        /// Chunks that went to make room.
+        refrain_store_evicted_chunks_total = |it| it.evicted_chunks as f64;
+        /// Chunks that were found damaged, and are gone.
+        refrain_store_damaged_chunks_total = |it| it.damaged_chunks as f64;
+    }
+
+    const OF_PEER: Peer = {
+        /// 1 if a lane to the peer is up, else 0.
+        refrain_peer_up = |it| f64::from(it.up);
+        /// Lanes that are up.
+        refrain_lanes = |it| it.lanes as f64;
+        /// Lanes that are up and were held up by loss within 10 s.
+        refrain_lanes_held_up = |it| it.lanes_held_up as f64;
+        /// Flows that are open.
+        refrain_flows_open = |it| it.flows_open as f64;
+        /// Holes in the log of what this end sends.
+        refrain_holes = |it| it.holes as f64;
+        /// Plain bytes that are held in memory for what this end offered.
+        refrain_predictions_held_bytes = |it| it.offered_bytes_held as f64;
+        /// Smoothed round trip over TCP, TLS and both programs.
+        refrain_round_trip_seconds = |it| it.round_trip_ms.map(|time| time / 1e3);
+        /// Sampling period of the moment: less is more effort.
+        refrain_effort_period_bytes = |it| it.effort.as_ref().map(|it| it.period_bytes.into());
+        /// Level of zstd of the moment.
+        refrain_effort_zstd_level = |it| it.effort.as_ref().map(|it| it.zstd_level.into());
+    }
+
+    // Savings of a moment may be negative: gauges.
+    const OF_DIRECTION: Direction = {
+        /// What matching saved, net of its tokens.
+        refrain_matching_saved_bytes = |it| it.matching_saved_bytes as f64;
+        /// What zstd saved of the rest.
+        refrain_zstd_saved_bytes = |it| it.zstd_saved_bytes as f64;
+        /// Size of the cache.
+        refrain_cache_bytes = |it| it.cache_bytes as f64;
+        /// How much of the cache is filled.
+        refrain_cache_filled_bytes = |it| it.cache_filled_bytes as f64;
+    }
+
+    // Gauges: a target that leaves the table, and returns, begins at 0.
+    const OF_TARGET: CarriedBytes = {
+        /// Plain bytes of applications, of the targets that carried most, and of the others.
+        refrain_target_app_bytes = |it| it.app_bytes as f64;
+        /// Bytes of their frames on the link, inside of its encryption.
+        refrain_target_link_bytes = |it| it.link_bytes as f64;
+    }
+}
 
 /// The page of a status.
-pub fn page(status: &Status) -> String {
-    // The engine has the counts; a recorder made for each page turns them into text, so that a
-    // link that ended leaves no stale series.
-    let recorder = PrometheusBuilder::new().build_recorder();
+pub(super) fn page(status: &Status) -> String {
+    let mut page = Page::default();
     let program = [
         ("role", status.role.as_str()),
         ("version", &status.version),
         ("kernels", &status.kernels),
     ];
-    Series::new(&recorder, &program).gauge(
-        "refrain_info",
-        "1, with the program's role and version and the kernels that it runs with.",
-        1.0,
-    );
-    add_gateway(&Series::new(&recorder, &[]), status);
+    page.add(&program, OF_PROGRAM, status);
+    page.add(&[], OF_GATEWAY, status);
     if let Some(store) = &status.store {
-        add_store(&Series::new(&recorder, &[]), store);
+        page.add(&[], OF_STORE, store);
     }
-    for target in &status.targets {
-        add_target(&recorder, target);
+    for traffic in &status.targets {
+        let target = traffic.target.as_deref().unwrap_or("other");
+        for (direction, carried) in [("sent", &traffic.sent), ("received", &traffic.received)] {
+            let labels = [
+                ("target", target),
+                ("class", &traffic.class),
+                ("direction", direction),
+            ];
+            page.add(&labels, OF_TARGET, carried);
+        }
     }
     for (name, (peer, counted)) in by_name(status) {
-        let series = Series::new(&recorder, &[("peer", &name)]);
-        series.counters(&counted.events);
-        add_peer(&series, &peer);
+        let labels = [("peer", name.as_str())];
+        page.add(&labels, OF_PEER, &peer);
+        page.add_counters(&labels, &counted.events);
         for (direction, now, counted) in [
             ("sent", &peer.sent, &counted.sent),
             ("received", &peer.received, &counted.received),
         ] {
             let labels = [("peer", name.as_str()), ("direction", direction)];
-            add_direction(&Series::new(&recorder, &labels), now, counted);
+            let mut of_direction = Direction::of(counted);
+            of_direction.add_cache(now);
+            page.add(&labels, OF_DIRECTION, &of_direction);
+            page.add_counters(&labels, counted);
         }
     }
-    recorder.handle().render()
-}
-
-fn add_gateway(series: &Series<'_>, status: &Status) {
-    let memory = &status.memory;
-    series.gauge(
-        "refrain_uptime_seconds",
-        "Time since the gateway started.",
-        status.uptime_s,
-    );
-    series.gauge(
-        "refrain_memory_bound_bytes",
-        "What all links may hold together.",
-        memory.bound_bytes as f64,
-    );
-    series.gauge(
-        "refrain_memory_reserved_bytes",
-        "What the links have reserved of the bound.",
-        memory.reserved_bytes as f64,
-    );
-    series.gauge(
-        "refrain_memory_allocated_bytes",
-        "What the links' caches, tables and second stages take now.",
-        memory.allocated_bytes as f64,
-    );
-    if let Some(resident) = memory.resident_bytes {
-        series.gauge(
-            "refrain_memory_resident_bytes",
-            "What the whole process has resident.",
-            resident as f64,
-        );
-    }
-}
-
-fn add_store(series: &Series<'_>, store: &Store) {
-    series.gauge(
-        "refrain_store_open",
-        "1 if the store is open, else 0.",
-        f64::from(u8::from(store.is_open)),
-    );
-    series.gauge(
-        "refrain_store_failing",
-        "1 from what last went wrong with the store until it goes well again, else 0.",
-        f64::from(u8::from(store.last_error.is_some())),
-    );
-    series.gauge(
-        "refrain_store_disk_bytes",
-        "What the store takes on disk.",
-        store.disk_bytes as f64,
-    );
-    series.gauge(
-        "refrain_store_disk_bound_bytes",
-        "What it may take.",
-        store.disk_bytes_max as f64,
-    );
-    series.gauge(
-        "refrain_store_chunks",
-        "Chunks in the store.",
-        store.chunks as f64,
-    );
-    series.counter(
-        "refrain_store_received_bytes_total",
-        "Bytes of chunks that came since the store was opened.",
-        store.received_bytes,
-    );
-    series.counter(
-        "refrain_store_stored_bytes_total",
-        "Bytes of chunks that were new to it.",
-        store.stored_bytes,
-    );
-    series.counter(
-        "refrain_store_evicted_chunks_total",
-        "Chunks that went to make room.",
-        store.evicted_chunks,
-    );
-    series.counter(
-        "refrain_store_damaged_chunks_total",
-        "Chunks that were found damaged, and are gone.",
-        store.damaged_chunks,
-    );
-}
-
-/// A peer as it stands now.
-fn add_peer(series: &Series<'_>, peer: &Peer) {
-    series.gauge(
-        "refrain_peer_up",
-        "1 if a lane to the peer is up, else 0.",
-        f64::from(u8::from(peer.up)),
-    );
-    series.gauge("refrain_lanes", "Lanes that are up.", peer.lanes as f64);
-    series.gauge(
-        "refrain_lanes_held_up",
-        "Lanes that are up and were held up by loss within 10 s.",
-        peer.lanes_held_up as f64,
-    );
-    series.gauge(
-        "refrain_flows_open",
-        "Flows that are open.",
-        peer.flows_open as f64,
-    );
-    series.gauge(
-        "refrain_holes",
-        "Holes in the log of what this end sends.",
-        peer.holes as f64,
-    );
-    series.gauge(
-        "refrain_predictions_held_bytes",
-        "Plain bytes that are held in memory for what this end offered.",
-        peer.offered_bytes_held as f64,
-    );
-    if let Some(time) = peer.round_trip_ms {
-        series.gauge(
-            "refrain_round_trip_seconds",
-            "Smoothed round trip over TCP, TLS and both programs.",
-            time / 1e3,
-        );
-    }
-    if let Some(effort) = &peer.effort {
-        series.gauge(
-            "refrain_effort_period_bytes",
-            "Sampling period of the moment: less is more effort.",
-            effort.period_bytes.into(),
-        );
-        series.gauge(
-            "refrain_effort_zstd_level",
-            "Level of zstd of the moment.",
-            effort.zstd_level.into(),
-        );
-    }
-}
-
-/// Gauges: a target that leaves the table, and returns, begins at 0.
-fn add_target(recorder: &PrometheusRecorder, traffic: &TargetTraffic) {
-    let target = traffic.target.as_deref().unwrap_or("other");
-    for (direction, carried) in [("sent", &traffic.sent), ("received", &traffic.received)] {
-        let labels = [
-            ("target", target),
-            ("class", &traffic.class),
-            ("direction", direction),
-        ];
-        let series = Series::new(recorder, &labels);
-        series.gauge(
-            "refrain_target_app_bytes",
-            "Plain bytes of applications, of the targets that carried most, and of the others.",
-            carried.app_bytes as f64,
-        );
-        series.gauge(
-            "refrain_target_link_bytes",
-            "Bytes of their frames on the link, inside of its encryption.",
-            carried.link_bytes as f64,
-        );
-    }
-}
-
-/// One direction as it stands now, and what was counted of it.
-fn add_direction(series: &Series<'_>, now: &Direction, counters: &DirectionCounters) {
-    series.counters(counters);
-    let counts = Direction::of(counters);
-    // Savings of a moment may be negative: gauges.
-    series.gauge(
-        "refrain_matching_saved_bytes",
-        "What matching saved, net of its tokens.",
-        counts.matching_saved_bytes as f64,
-    );
-    series.gauge(
-        "refrain_zstd_saved_bytes",
-        "What zstd saved of the rest.",
-        counts.zstd_saved_bytes as f64,
-    );
-    series.gauge(
-        "refrain_cache_bytes",
-        "Size of the cache.",
-        now.cache_bytes as f64,
-    );
-    series.gauge(
-        "refrain_cache_filled_bytes",
-        "How much of the cache is filled.",
-        now.cache_filled_bytes as f64,
-    );
+    page.text()
 }
 
 /// Several links of one peer are one series: as they stand now, and what was counted.
@@ -252,48 +186,62 @@ fn by_name(status: &Status) -> BTreeMap<String, (Peer, LinkCounters)> {
     peers.into_iter().map(with_counters).collect()
 }
 
-/// Series of a page with the same labels.
-struct Series<'a> {
-    recorder: &'a PrometheusRecorder,
-    labels: Vec<Label>,
-}
+/// Help and series of metrics, by their names.
+#[derive(Default)]
+struct Page(BTreeMap<&'static str, (&'static str, String)>);
 
-impl Series<'_> {
-    fn new<'a>(recorder: &'a PrometheusRecorder, labels: &[(&'static str, &str)]) -> Series<'a> {
-        let label = |&(name, value): &(&'static str, &str)| Label::new(name, value.to_owned());
-        Series {
-            recorder,
-            labels: labels.iter().map(label).collect(),
+impl Page {
+    fn add<T>(&mut self, labels: &[(&str, &str)], metrics: &[Metric<T>], of: &T) {
+        for metric in metrics {
+            if let Some(value) = (metric.value)(of) {
+                self.series(metric.name, metric.help, labels, value);
+            }
         }
     }
 
-    fn gauge(&self, name: &'static str, help: &'static str, value: f64) {
-        let described = KeyName::from_const_str(name);
-        self.recorder.describe_gauge(described, None, help.into());
-        let gauge = self.recorder.register_gauge(&self.key(name), &METADATA);
-        gauge.set(value);
-    }
-
-    fn counter(&self, name: &'static str, help: &'static str, value: u64) {
-        let described = KeyName::from_const_str(name);
-        self.recorder.describe_counter(described, None, help.into());
-        let counter = self.recorder.register_counter(&self.key(name), &METADATA);
-        counter.absolute(value);
-    }
-
     /// All of `counters` that have a name here.
-    fn counters(&self, counters: &impl Count) {
+    fn add_counters(&mut self, labels: &[(&str, &str)], counters: &impl Count) {
         counters.each(Counter::default(), &mut |counter, value| {
             if let Some(name) = counter.metric {
-                self.counter(name, counter.help[0].trim(), value);
+                self.series(name, counter.help[0], labels, value);
             }
         });
     }
 
-    fn key(&self, name: &'static str) -> Key {
-        Key::from_parts(name, self.labels.clone())
+    fn series(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        labels: &[(&str, &str)],
+        value: impl Display,
+    ) {
+        let labels = labels.iter();
+        let labels = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(value)));
+        let labels: Vec<_> = labels.collect();
+        let (_, series) = self.0.entry(name).or_insert((help.trim(), String::new()));
+        *series += &match labels.is_empty() {
+            true => format!("{name} {value}\n"),
+            false => format!("{name}{{{}}} {value}\n", labels.join(",")),
+        };
+    }
+
+    fn text(self) -> String {
+        let families = self.0.iter().map(|(name, (help, series))| {
+            let kind = match name.ends_with("_total") {
+                true => "counter",
+                false => "gauge",
+            };
+            format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{series}\n")
+        });
+        families.collect()
     }
 }
 
-const METADATA: Metadata<'static> =
-    Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
+/// A label's value between its quotes.
+fn escaped(value: &str) -> String {
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+    value.replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests;

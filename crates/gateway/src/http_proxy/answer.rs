@@ -182,12 +182,12 @@ impl Answer {
     }
 
     /// Whether anything came of it.
-    pub fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         self.has_begun
     }
 
     /// Whether the origin has sent more than its answer, which is complete.
-    pub fn has_excess(&self) -> bool {
+    pub(crate) fn has_excess(&self) -> bool {
         self.has_excess
     }
 

@@ -59,7 +59,7 @@ impl Body {
     pub const NONE: Body = Body::Counted(0);
 
     /// A chunked body from its first byte.
-    pub const CHUNKED: Body = Body::Chunked(Chunk::SIZE);
+    pub(crate) const CHUNKED: Body = Body::Chunked(Chunk::SIZE);
 
     /// Whether all of it was taken.
     pub fn has_ended(&self) -> bool {
@@ -76,7 +76,7 @@ impl Body {
     }
 
     /// The same, and leaves in `bytes` only the content of what was taken.
-    pub fn take_content(&mut self, bytes: &mut Vec<u8>) -> usize {
+    pub(crate) fn take_content(&mut self, bytes: &mut Vec<u8>) -> usize {
         let (mut taken, mut kept) = (0, 0);
         while let Some(piece) = self.next_piece(&bytes[taken..]) {
             if piece.is_content {
@@ -90,7 +90,7 @@ impl Body {
     }
 
     /// How much to read at once, so that little of what follows the body comes with it.
-    pub fn readable_bytes(&self) -> usize {
+    pub(crate) fn readable_bytes(&self) -> usize {
         match *self {
             Body::Counted(left) => usize::try_from(left).unwrap_or(usize::MAX),
             Body::Chunked(Chunk::Data(left)) => {

@@ -10,7 +10,10 @@ const USUAL_FIELDS: usize = 64;
 
 /// Calls `parse` with room for every field that `head` may have, which is one per line. So the
 /// limit on a head's bytes is the only one.
-pub fn with_room<'head, R>(head: &'head [u8], parse: impl FnOnce(&mut [Header<'head>]) -> R) -> R {
+pub(crate) fn with_room<'head, R>(
+    head: &'head [u8],
+    parse: impl FnOnce(&mut [Header<'head>]) -> R,
+) -> R {
     let lines = head.iter().filter(|&&byte| byte == b'\n').count();
     match lines <= USUAL_FIELDS {
         true => parse(&mut [EMPTY_HEADER; USUAL_FIELDS]),
@@ -29,7 +32,7 @@ pub fn push(head: &mut Vec<u8>, name: &str, value: &[u8]) {
 /// Appends those of `fields` that are for the other end, but for those named by `without`, and the
 /// `Via` that says who passed them on (RFC 9110, section 7.6); `minor` is the version that they
 /// came in.
-pub fn push_end_to_end(head: &mut Vec<u8>, fields: &[Header], without: &[&str], minor: u8) {
+pub(crate) fn push_end_to_end(head: &mut Vec<u8>, fields: &[Header], without: &[&str], minor: u8) {
     let listed = listed_names(fields);
     for field in fields {
         if is_one_of(&HOP_BY_HOP, field.name.as_bytes())
@@ -53,7 +56,7 @@ pub fn values<'a>(fields: &'a [Header], name: &'a str) -> impl Iterator<Item = &
 
 /// The elements of the comma-separated lists that all fields of that name are together. Empty ones
 /// do not count (RFC 9110, section 5.6.1).
-pub fn elements<'a>(fields: &'a [Header], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+pub(crate) fn elements<'a>(fields: &'a [Header], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     values(fields, name)
         .flat_map(|value| value.split(|&byte| byte == b','))
         .map(<[u8]>::trim_ascii)
@@ -67,7 +70,7 @@ pub fn lists(fields: &[Header], name: &str, element: &str) -> bool {
 
 /// Whether who sent these fields, in HTTP/1.`minor`, keeps its connection open for another
 /// message (RFC 9112, section 9.3).
-pub fn keep_open(fields: &[Header], minor: u8) -> bool {
+pub(crate) fn keep_open(fields: &[Header], minor: u8) -> bool {
     let closes = lists(fields, "Connection", "close");
     !closes && (minor == 1 || lists(fields, "Connection", "keep-alive"))
 }

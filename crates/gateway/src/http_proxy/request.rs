@@ -13,7 +13,7 @@ pub struct ProxyRequest {
     /// Where to.
     pub target: Target,
     /// The value of `Proxy-Authorization`, which goes no further than here. Two of them are none.
-    pub credentials: Option<Vec<u8>>,
+    pub(crate) credentials: Option<Vec<u8>>,
     /// What is asked for there.
     pub purpose: Purpose,
 }

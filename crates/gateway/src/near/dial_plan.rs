@@ -64,13 +64,13 @@ impl DialPlan {
 
     /// The link is over, and its lanes do not count any more. The peer may end the next one
     /// just as fast, so there is a rest between them.
-    pub fn begin_link(&mut self, now: Instant) {
+    pub(crate) fn begin_link(&mut self, now: Instant) {
         *self = DialPlan::new(self.lanes);
         self.lane_ended(now, Dial::FIRST, Ending::Failed);
     }
 
     /// So many lanes are up. Says whether that is more than before.
-    pub fn note_lanes_up(&mut self, lanes_up: usize) -> bool {
+    pub(crate) fn note_lanes_up(&mut self, lanes_up: usize) -> bool {
         let before = core::mem::replace(&mut self.lanes_up, lanes_up);
         if before == 0 && lanes_up > 0 {
             // They failed for want of a peer, and there is one now, which may take more than before.
@@ -81,12 +81,12 @@ impl DialPlan {
     }
 
     /// Loss holds lanes up.
-    pub fn want_all_lanes(&mut self, now: Instant) {
+    pub(crate) fn want_all_lanes(&mut self, now: Instant) {
         self.wants_all_lanes = Some(now);
     }
 
     /// A lane has ended.
-    pub fn lane_ended(&mut self, now: Instant, dial: Dial, ending: Ending) {
+    pub(crate) fn lane_ended(&mut self, now: Instant, dial: Dial, ending: Ending) {
         if ending == Ending::Lived {
             return;
         }
@@ -104,7 +104,7 @@ impl DialPlan {
 
     /// Somebody waits for a lane: each that failed is dialled again as soon as after its first
     /// failure.
-    pub fn shorten_rests(&mut self) {
+    pub(crate) fn shorten_rests(&mut self) {
         for failure in &mut self.failures {
             failure.rests_until = failure.rests_until.min(failure.failed_at + REST_MIN);
         }
@@ -112,7 +112,7 @@ impl DialPlan {
 
     /// What to dial now that `alive` lanes are up or being dialled, and the link may have
     /// `lanes_max`.
-    pub fn next_dials(&mut self, now: Instant, alive: usize, lanes_max: usize) -> Vec<Dial> {
+    pub(crate) fn next_dials(&mut self, now: Instant, alive: usize, lanes_max: usize) -> Vec<Dial> {
         let is_resting = |failure: &&Failure| failure.rests_until > now;
         let resting = self.failures.iter().filter(is_resting).count();
         let wanted = self.wanted_lanes(now, lanes_max);
@@ -121,7 +121,7 @@ impl DialPlan {
     }
 
     /// When a lane will have rested enough, if one rests.
-    pub fn next_rested(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn next_rested(&self, now: Instant) -> Option<Instant> {
         let rests = self.failures.iter().map(|failure| failure.rests_until);
         rests.filter(|&until| until > now).min()
     }

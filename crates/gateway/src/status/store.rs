@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{history::HistoryReport, last_error::LastError};
 
 /// A store of what was received.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Store {
     /// Its folder.
     pub path: String,

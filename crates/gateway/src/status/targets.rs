@@ -1,6 +1,10 @@
 //! What was carried to and from which target, and of which class.
 
-use refrain_proto::{Exclusion, TrafficClass, targets::TargetCounts};
+pub use refrain_proto::targets::CarriedBytes;
+use refrain_proto::{
+    Exclusion, TrafficClass,
+    targets::{Carried, TargetCounts},
+};
 use serde::{Deserialize, Serialize};
 
 /// What was carried of one class for one target.
@@ -12,36 +16,19 @@ pub struct TargetTraffic {
     /// `excluded by a rule`.
     pub class: String,
     /// What this end sent.
-    pub sent: Carried,
+    pub sent: CarriedBytes,
     /// What this end received.
-    pub received: Carried,
-}
-
-/// Bytes of one direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Carried {
-    /// Plain bytes of applications.
-    pub app_bytes: u64,
-    /// Bytes of their frames on the link, inside of its encryption.
-    pub link_bytes: u64,
+    pub received: CarriedBytes,
 }
 
 impl TargetTraffic {
     /// The rows of a table, those that carried most first, and last those of the other targets.
     pub(crate) fn rows(counts: &TargetCounts) -> Vec<TargetTraffic> {
-        let row = |(target, class, carried): (Option<&str>, _, refrain_proto::targets::Carried)| {
-            TargetTraffic {
-                target: target.map(str::to_owned),
-                class: class_name(class).to_owned(),
-                sent: Carried {
-                    app_bytes: carried.sent_bytes,
-                    link_bytes: carried.sent_link_bytes,
-                },
-                received: Carried {
-                    app_bytes: carried.received_bytes,
-                    link_bytes: carried.received_link_bytes,
-                },
-            }
+        let row = |(target, class, carried): (Option<&str>, _, Carried)| TargetTraffic {
+            target: target.map(str::to_owned),
+            class: class_name(class).to_owned(),
+            sent: carried.sent,
+            received: carried.received,
         };
         let mut rows: Vec<_> = counts.iter().map(row).collect();
         rows.sort_by_key(|row| (row.target.is_none(), core::cmp::Reverse(row.app_bytes())));

@@ -23,7 +23,7 @@ use crate::{
     frame::{BlockFrame, FlowId, LaneId, Stream},
     limits::OUTSTANDING_BLOCKS_MAX,
     planted::Bug,
-    targets::{Carried, RowId, TargetCounts},
+    targets::{Carried, CarriedBytes, RowId, TargetCounts},
     traffic::TrafficClass,
 };
 
@@ -380,13 +380,13 @@ impl Outstanding {
 
     fn count(&self, delivered: &mut LayerCounters, targets: &mut TargetCounts) {
         delivered.add(&self.layers());
-        let carried = Carried {
-            sent_bytes: self.plain_bytes.into(),
-            sent_link_bytes: self.frame_bytes.into(),
-            ..Carried::default()
+        let sent = CarriedBytes {
+            app_bytes: self.plain_bytes.into(),
+            link_bytes: self.frame_bytes.into(),
         };
         let Counted { row, class } = self.counted;
-        targets.count(Some(row), class, &carried);
+        let received = CarriedBytes::default();
+        targets.count(Some(row), class, &Carried { sent, received });
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     limits::{ACK_DELAY, ACK_WINDOW_SHARE, OUTSTANDING_BLOCKS_MAX, PADDING_BYTES_MAX},
     moment::Moment,
     planted::Bug,
-    targets::Carried,
+    targets::{Carried, CarriedBytes},
     traffic::Exclusion,
 };
 
@@ -356,11 +356,12 @@ impl Link {
             None => Verdict::without_flow(&elsewhere),
         };
         let row = flow.as_ref().map(|flow| self.targets.row(&flow.target));
-        let carried = Carried {
-            received_bytes: counted.app_bytes,
-            received_link_bytes: counted.block_bytes,
-            ..Carried::default()
+        let received = CarriedBytes {
+            app_bytes: counted.app_bytes,
+            link_bytes: counted.block_bytes,
         };
+        let sent = CarriedBytes::default();
+        let carried = Carried { sent, received };
         self.targets.count(row, verdict.class, &carried);
         if let Some(flow) = flow {
             flow.received(verdict);

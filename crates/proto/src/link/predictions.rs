@@ -16,7 +16,7 @@ use crate::{
     hello::Hello,
     limits::CREDIT_BYTES_MAX,
     moment::Moment,
-    targets::Carried,
+    targets::{Carried, CarriedBytes},
     terms::OfferKey,
     traffic::TrafficClass,
 };
@@ -157,11 +157,12 @@ impl Link {
             .as_ref()
             .map_or(TrafficClass::Unknown, |flow| flow.receive.class);
         let row = flow.map(|flow| self.targets.row(&flow.target));
-        let carried = Carried {
-            received_bytes: frame.len,
-            received_link_bytes: frame_bytes as u64,
-            ..Carried::default()
+        let received = CarriedBytes {
+            app_bytes: frame.len,
+            link_bytes: frame_bytes as u64,
         };
+        let sent = CarriedBytes::default();
+        let carried = Carried { sent, received };
         self.targets.count(row, class, &carried);
         if self.counts_confirmations
             && let Some(caches) = &mut self.caches

@@ -133,6 +133,12 @@ impl Link {
         counters
     }
 
+    /// What was carried, by target and class.
+    #[must_use]
+    pub fn targets(&self) -> &TargetCounts {
+        &self.targets
+    }
+
     /// The link as it stands.
     #[must_use]
     pub fn status(&self, now: Moment) -> LinkStatus {

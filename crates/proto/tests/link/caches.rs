@@ -271,19 +271,17 @@ fn what_was_carried_is_counted_by_target_and_class_at_both_ends() {
     );
     assert_eq!(*tls, TrafficClass::Excluded(Exclusion::Tls));
     assert_eq!(*ordinary, TrafficClass::Ordinary);
-    let bytes = |carried: &Carried| (carried.sent_bytes, carried.received_bytes);
+    let bytes = |carried: &Carried| (carried.sent.app_bytes, carried.received.app_bytes);
     assert_eq!(bytes(of_db), (hello.len() as u64, hello.len() as u64));
     assert_eq!(bytes(of_web), (page.len() as u64, page.len() as u64));
-    assert!(of_db.sent_link_bytes > hello.len() as u64, "nothing saved");
-    assert!(of_web.sent_link_bytes < page.len() as u64 / 2, "{of_web:?}");
+    assert!(of_db.sent.link_bytes > hello.len() as u64, "nothing saved");
+    assert!(of_web.sent.link_bytes < page.len() as u64 / 2, "{of_web:?}");
     // The other end counts the same, the other way.
     for ((target, class, near), (of_target, of_class, far)) in near.iter().zip(&far) {
         assert_eq!((target, class), (of_target, of_class));
         let other_way = Carried {
-            sent_bytes: near.received_bytes,
-            sent_link_bytes: near.received_link_bytes,
-            received_bytes: near.sent_bytes,
-            received_link_bytes: near.sent_link_bytes,
+            sent: near.received,
+            received: near.sent,
         };
         assert_eq!(*far, other_way);
     }
