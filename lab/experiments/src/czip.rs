@@ -27,11 +27,11 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use chapters::{Chapter, Kept};
 use data::Data;
-pub use measured::{SUBCOMMAND as MEASURED, median, run as run_measured};
+pub(crate) use measured::{SUBCOMMAND as MEASURED, median, run as run_measured};
 
 /// What to measure, and with what.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The program to measure
     #[arg(long, default_value = "target/release/refrain")]
     refrain: PathBuf,
@@ -78,7 +78,7 @@ fn chapter_names() -> PossibleValuesParser {
 }
 
 /// Measures, and gives the page.
-pub fn run(arguments: &Arguments) -> anyhow::Result<String> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
     anyhow::ensure!(arguments.runs > 0, "no run, no median");
     let refrain = arguments.refrain.canonicalize();
     let refrain = refrain.with_context(|| {

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// All chapters, in the order of the page. A new one is added here and nowhere else.
-pub const ALL: [Chapter; 8] = [
+pub(super) const ALL: [Chapter; 8] = [
     Chapter::of::<Sizes>(),
     Chapter::of::<Options>(),
     Chapter::of::<Transfers>(),
@@ -25,7 +25,7 @@ pub const ALL: [Chapter; 8] = [
 ];
 
 /// A chapter's figures, and what they say.
-pub trait Figures: Serialize + DeserializeOwned {
+pub(super) trait Figures: Serialize + DeserializeOwned {
     /// What `--only` calls the chapter.
     const NAME: &'static str;
     const TITLE: &'static str;
@@ -41,7 +41,7 @@ pub trait Figures: Serialize + DeserializeOwned {
 }
 
 /// A chapter, whatever its figures are.
-pub struct Chapter {
+pub(super) struct Chapter {
     pub name: &'static str,
     pub title: &'static str,
     measure: fn(&Setup<'_>) -> anyhow::Result<Value>,
@@ -50,7 +50,7 @@ pub struct Chapter {
 
 /// A chapter's figures as a file holds them, and where they come from.
 #[derive(Serialize, Deserialize)]
-pub struct Kept {
+pub(super) struct Kept {
     machine: String,
     /// The commit, as far as git knows.
     pub version: String,
@@ -61,7 +61,7 @@ pub struct Kept {
 }
 
 /// A chapter in Markdown.
-pub struct Written {
+pub(super) struct Written {
     pub targets: Vec<Target>,
     /// Empty if nothing was measured.
     pub text: String,
@@ -91,7 +91,7 @@ impl Chapter {
     }
 
     /// What was measured last.
-    pub fn kept(&self, setup: &Setup<'_>) -> anyhow::Result<Option<Kept>> {
+    pub(super) fn kept(&self, setup: &Setup<'_>) -> anyhow::Result<Option<Kept>> {
         let file = self.file(setup);
         if !file.exists() {
             return Ok(None);
@@ -102,7 +102,7 @@ impl Chapter {
     }
 
     /// Measures it, and keeps what came out.
-    pub fn measured(&self, setup: &Setup<'_>) -> anyhow::Result<Kept> {
+    pub(super) fn measured(&self, setup: &Setup<'_>) -> anyhow::Result<Kept> {
         let (load, began) = (load(), Instant::now());
         let figures = (self.measure)(setup).with_context(|| self.name)?;
         let kept = Kept {
@@ -118,7 +118,7 @@ impl Chapter {
     }
 
     /// The chapter, from figures.
-    pub fn written(&self, kept: &Kept) -> anyhow::Result<Written> {
+    pub(super) fn written(&self, kept: &Kept) -> anyhow::Result<Written> {
         let Kept {
             machine,
             version,
@@ -137,13 +137,13 @@ impl Chapter {
     }
 
     /// The chapter, without any.
-    pub fn unmeasured(&self) -> anyhow::Result<Written> {
+    pub(super) fn unmeasured(&self) -> anyhow::Result<Written> {
         (self.write)(None)
     }
 }
 
 /// The commit that is checked out, and whether anything but pages is not as it says.
-pub fn version() -> String {
+pub(super) fn version() -> String {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
