@@ -1,7 +1,99 @@
-//! The two numbers that every marker algorithm shares: p and w of EndRE, section 5.1; and the one
-//! that anchors have instead.
+//! The numbers that say which positions are markers or anchors; finders and their kernels share
+//! them: p and w of EndRE, section 5.1, the modulus of Rabin fingerprints, PACK's masks, and the
+//! distance between anchors.
 
 use core::fmt;
+
+/// The modulus, without its x^64: the first irreducible polynomial of degree 64 from the
+/// first 64 bits of pi's fraction on.
+pub(crate) const POLYNOMIAL: u64 = 0x243f_6a88_85a3_0907;
+
+/// Length of the window that an anchor depends on.
+pub const WINDOW_BYTES: usize = 48;
+
+/// The bits that are set in the rolling value of an anchor: 6 to 15 of them, each of which
+/// halves the number of anchors.
+///
+/// ```
+/// use refrain_codec::marker::PackMask;
+///
+/// let mask = PackMask::default();
+/// assert_eq!(mask, PackMask::with_bits(13).expect("6 to 15"));
+/// assert_eq!(mask.bits(), 0x8A31_1058_3080);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PackMask {
+    /// 6 <= count <= 15
+    count: u8,
+}
+
+impl PackMask {
+    /// The paper's: 13 bits, of one window in 8192.
+    pub const DEFAULT: Self = Self { count: 13 };
+
+    /// The mask with `count` bits.
+    ///
+    /// # Errors
+    /// If `count` is not 6 to 15.
+    pub fn with_bits(count: u8) -> Result<Self, InvalidPackMask> {
+        match count {
+            6..=15 => Ok(Self { count }),
+            _ => Err(InvalidPackMask { count }),
+        }
+    }
+
+    /// The mask itself.
+    #[must_use]
+    pub fn bits(self) -> u64 {
+        Self::mask_of(self.count)
+    }
+
+    /// How many bits it has: in random data, one window in 2 to the power of this is an anchor.
+    #[must_use]
+    pub fn count(self) -> u8 {
+        self.count
+    }
+
+    pub(crate) const fn mask_of(count: u8) -> u64 {
+        MASKS[count as usize - 6]
+    }
+}
+
+/// The masks of 6 to 15 bits.
+const MASKS: [u64; 10] = [
+    0x0010_1048_2080,
+    0x0810_1048_2080,
+    0x8210_1048_2080,
+    0x8211_1048_2080,
+    0x8231_1048_2080,
+    0x8A31_1048_2080,
+    0x8A31_1048_3080,
+    0x8A31_1058_3080,
+    0x8A31_1058_3280,
+    0x8A31_1458_3280,
+];
+
+impl Default for PackMask {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// A number of mask bits that is not 6 to 15.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidPackMask {
+    /// What was asked for.
+    pub count: u8,
+}
+
+impl fmt::Display for InvalidPackMask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { count } = self;
+        write!(f, "a PACK mask has 6 to 15 bits, not {count}")
+    }
+}
+
+impl core::error::Error for InvalidPackMask {}
 
 /// p: about one window in this many is chosen. A power of two from 32 to 512.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
