@@ -28,7 +28,7 @@ pub struct StoreStat {
     /// When the oldest segment was begun, in seconds since 1970.
     pub oldest_s: Option<u64>,
     /// When the youngest was begun.
-    pub(crate) youngest_s: Option<u64>,
+    pub youngest_s: Option<u64>,
     /// Chunks that were appended, known ones included.
     pub received_chunks: u64,
     /// Their bytes.
@@ -44,7 +44,7 @@ pub struct StoreStat {
     /// Chunks that were appended anew instead of being evicted.
     pub rewritten_chunks: u64,
     /// Their bytes.
-    pub(crate) rewritten_bytes: u64,
+    pub rewritten_bytes: u64,
     /// Chunks, blocks of records and pieces of recipes that were found damaged.
     pub damaged: u64,
     /// Files of others that changed after they were added.
