@@ -16,7 +16,7 @@ use refrain_gateway::{
 };
 use tempfile::TempDir;
 
-use super::rows::Noise;
+use super::noise::Noise;
 
 const PIECE_BYTES: usize = 64 << 10;
 
