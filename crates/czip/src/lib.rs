@@ -5,19 +5,16 @@
 #![forbid(unsafe_code)]
 
 pub mod archive;
-pub mod chunker;
-pub mod container;
 pub mod create;
 pub mod crypt;
 pub mod extract;
-pub mod format;
 pub mod get;
-pub mod method;
 pub mod mount;
 mod plain_file;
 mod records;
-pub mod remote;
 mod segments;
 pub mod serve;
 pub mod verify;
-pub mod weave;
+
+pub use refrain_czip_format::{self as format, chunker, container, method, weave};
+pub use refrain_http_ranges as remote;
