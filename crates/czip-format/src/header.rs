@@ -1,7 +1,6 @@
 //! The header: what a planning tool needs, and where the root is (CZIP, section 3.1).
 
-use crate::{FormatError, digest, limits};
-use crate::{chunker::ChunkingMethod, method::Method};
+use crate::{FormatError, chunker::ChunkingMethod, digest, limits, method::Method};
 
 const MAGIC: [u8; 8] = *b"\x89CZIP\r\n\x1a";
 const VERSION: u16 = 1;

@@ -4,8 +4,7 @@
 
 mod list;
 
-pub use list::{Further, digest_bytes};
-pub use list::{PartList, PartPlace, PartRow};
+pub use list::{Further, PartList, PartPlace, PartRow, digest_bytes};
 
 use crate::{
     FormatError, Input, Stream,
@@ -68,13 +67,11 @@ impl StreamRoot {
             PartKind::WeaveIndex => unreachable!("the weave index is no stream's"),
         }
     }
-}
 
-impl StreamRoot {
-    /// The lists of `kind`, to be filled.
+    /// The list of this kind, to be filled.
     ///
     /// # Panics
-    /// If `kind` is the weave index: no stream has it.
+    /// For the weave index, which is no stream's.
     pub fn list_mut(&mut self, kind: PartKind) -> &mut PartList {
         match kind {
             PartKind::Chunks => &mut self.chunks,
