@@ -22,13 +22,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use refrain_proto::by_receiver::history::HistoryRequest;
+use refrain_proto::by_receiver::history::{Found, HistoryRequest, Wanted};
 use refrain_store::{ChunkSource, DiskStore, ReadOnlyStore, StoreError, StoreStat};
 
 use crate::{
     config::HistoryOptions,
     last_error::{LastError, Trouble},
-    link::SharedLink,
 };
 use keeper::Keeper;
 use neighbour::Neighbour;
@@ -60,7 +59,16 @@ struct Shared {
     also: Mutex<Vec<NeighbourReport>>,
     /// The thread had no room: it is to look again at the links.
     has_refused: AtomicBool,
-    links: Mutex<HashMap<u64, Weak<SharedLink>>>,
+    links: Mutex<HashMap<u64, Weak<dyn Asker>>>,
+}
+
+/// A link, as the history sees it.
+pub(crate) trait Asker: Send + Sync {
+    /// What was found for it.
+    fn answer(&self, wanted: Wanted, found: Found);
+
+    /// There is room again for what it wants to ask.
+    fn ask_again(&self);
 }
 
 /// A link that asks the history; detached when dropped.
@@ -213,7 +221,7 @@ impl History {
     }
 
     /// A link that will ask.
-    pub(crate) fn attach(&self, link: Weak<SharedLink>) -> Attached {
+    pub(crate) fn attach(&self, link: Weak<dyn Asker>) -> Attached {
         let number = self.next_link.fetch_add(1, Ordering::Relaxed);
         self.shared.links().insert(number, link);
         Attached {
@@ -274,7 +282,7 @@ impl Shared {
         }
     }
 
-    fn links(&self) -> MutexGuard<'_, HashMap<u64, Weak<SharedLink>>> {
+    fn links(&self) -> MutexGuard<'_, HashMap<u64, Weak<dyn Asker>>> {
         self.links.lock().expect("held for a moment")
     }
 

@@ -16,7 +16,7 @@ use std::{
 
 use refrain_proto::{
     Event, FlowId, LaneFault, LaneId, Link, LinkFault, Moment, ResetReason,
-    by_receiver::history::HistoryRequest,
+    by_receiver::history::{Found, HistoryRequest, Wanted},
     codes::refusal,
     counters::LinkCounters,
     link::{LinkStatus, OpenError},
@@ -27,7 +27,7 @@ use tokio::{
 };
 
 use crate::{
-    history::{Attached, History},
+    history::{Asker, Attached, History},
     keys::{PublicKey, SharedPeerKeys},
     memory::Reservation,
     refusal::Refusal,
@@ -138,10 +138,10 @@ impl SharedLink {
         totals: Arc<Totals>,
     ) -> (Arc<SharedLink>, mpsc::UnboundedReceiver<FlowOffer>) {
         let (offers, offered) = mpsc::unbounded_channel();
-        let shared = Arc::new_cyclic(|shared| SharedLink {
+        let shared = Arc::new_cyclic(|shared: &Weak<SharedLink>| SharedLink {
             peer,
             labels,
-            history: history.map(|history| history.attach(Weak::clone(shared))),
+            history: history.map(|history| history.attach(shared.clone() as Weak<dyn Asker>)),
             state: Mutex::new(State {
                 link,
                 lanes: HashMap::new(),
@@ -437,6 +437,16 @@ impl SharedLink {
             (1.., 0) => tracing::info!(peer = %self.label(), "the link is down: it has no lane"),
             _ => {}
         }
+    }
+}
+
+impl Asker for SharedLink {
+    fn answer(&self, wanted: Wanted, found: Found) {
+        self.with(|link, _| link.history_answered(wanted.flow, wanted.request, found));
+    }
+
+    fn ask_again(&self) {
+        self.with(|_, _| ());
     }
 }
 

@@ -311,7 +311,7 @@ impl Keeper {
     fn say(&self, link: u64, wanted: Wanted, found: Found) {
         let link = self.shared.links().get(&link).and_then(Weak::upgrade);
         if let Some(link) = link {
-            link.with(|link, _| link.history_answered(wanted.flow, wanted.request, found));
+            link.answer(wanted, found);
         }
     }
 
@@ -324,7 +324,7 @@ impl Keeper {
             .filter_map(Weak::upgrade)
             .collect();
         for link in links {
-            link.with(|_, _| ());
+            link.ask_again();
         }
     }
 
