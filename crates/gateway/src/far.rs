@@ -438,8 +438,8 @@ impl BegunLane {
         let end = match received {
             Err(Fault::Lane(fault)) => LaneEnd::Lane(fault),
             _ => {
-                let pace = far.pace.clone();
-                lane::run(Arc::clone(&link), lane, signals, self.stream, pace).await
+                let (counts, pace) = (self.stream.get_ref().0.counts(), far.pace.clone());
+                lane::run(Arc::clone(&link), lane, signals, self.stream, counts, pace).await
             }
         };
         match end {

@@ -156,7 +156,9 @@ async fn keep_lane(near: Arc<Near>, link: Arc<SharedLink>) -> EndedLane {
     let began = Instant::now();
     let mut lanes_up = link.lanes_up();
     let had_lanes = *lanes_up.borrow_and_update() > 0;
-    let end = lane::run(Arc::clone(&link), lane, signals, stream, near.pace.clone()).await;
+    let counts = stream.get_ref().0.counts();
+    let pace = near.pace.clone();
+    let end = lane::run(Arc::clone(&link), lane, signals, stream, counts, pace).await;
     let came_up = had_lanes || lanes_up.has_changed().unwrap_or(true);
     let outlook = match end {
         LaneEnd::Lane(LaneFault::Silent) => Some(Outlook::Silent),
@@ -198,7 +200,7 @@ async fn dial(
     let (stream, address) = connect_noting(&peer, &near.tls, within, answered).await?;
     near.peer_is_back_from(|outlook| *outlook == Outlook::Silent);
     lane::prepare(
-        stream.get_ref().0.tcp(),
+        stream.get_ref().0.inner(),
         near.config.common.timeouts.dead_after,
     )
     .map_err(|source| TlsError::Io {
