@@ -14,7 +14,6 @@ use refrain_gateway::{
     keys::{PeerKeys, PublicKey},
     memory::MemoryBudget,
     options::OptionSpec,
-    service::Service,
 };
 
 use refrain_proto::{by_receiver::history::HistoryConfig, effort::EffortMode};
@@ -43,16 +42,6 @@ pub fn near(config: &NearConfig, given: &Given, out: &mut impl Write) -> anyhow:
         None => format!("{}, {key}", config.peer),
     };
     line("peer", peer)?;
-    let proxies = [
-        ("socks5", Service::Socks5, config.socks5),
-        ("http_proxy", Service::HttpProxy, config.http_proxy),
-    ];
-    for (key, service, address) in proxies {
-        if let Some(address) = address {
-            let access = config.common.access.describe(&service, address);
-            line(key, format!("{address}, {access}"))?;
-        }
-    }
     match &config.history {
         Some(history) => {
             let size = bytes(history.size.0);
@@ -115,16 +104,16 @@ fn common(
     line: &mut impl FnMut(&str, String) -> io::Result<()>,
 ) -> io::Result<()> {
     line("key", format!("{}, its public part", config.key.public()))?;
-    for forward in &config.forwards {
-        let (listen, target) = (forward.listen, &forward.target);
-        let behind = match peers.len() {
-            1 => "the peer".to_owned(),
-            _ => peers.label(&forward.peer),
+    for way_in in &config.ways_in {
+        let behind = match way_in.peer.filter(|_| peers.len() > 1) {
+            None => "the peer".to_owned(),
+            Some(peer) => peers.label(&peer),
         };
-        let service = Service::Forward(target.clone());
-        let access = config.access.describe(&service, listen);
-        let way = format!("{listen} to {target} behind {behind}, {access}");
-        line("forward", way)?;
+        let target = way_in.target.as_ref();
+        let leads = target.map(|target| format!(" to {target} behind {behind}"));
+        let (listen, access) = (way_in.listen, config.access.describe(way_in));
+        let leads = leads.unwrap_or_default();
+        line(way_in.option.key, format!("{listen}{leads}, {access}"))?;
     }
     if let Some(admin) = &config.admin {
         let token = match admin.token {

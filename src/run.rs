@@ -234,9 +234,7 @@ async fn serve_admin(
     gateway: Arc<dyn Gateway>,
 ) -> anyhow::Result<impl Future<Output = ()>> {
     let listener = listeners::bind(config.listen, "admin")?;
-    if let Ok(address) = listener.local_addr() {
-        tracing::info!(kind = "admin", %address, "listening");
-    }
+    tracing::info!(kind = "admin", address = %listener.1, "listening");
     let descriptors = gateway.descriptors();
     Ok(admin::serve(listener, config, gateway, descriptors))
 }

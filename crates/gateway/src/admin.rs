@@ -12,7 +12,7 @@
 mod host;
 mod metrics;
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -75,7 +75,7 @@ struct Admin {
 
 /// Serves the admin pages until the task is aborted.
 pub async fn serve(
-    listener: TcpListener,
+    (listener, address): (TcpListener, SocketAddr),
     config: AdminConfig,
     gateway: Arc<dyn Gateway>,
     descriptors: Arc<Descriptors>,
@@ -85,9 +85,7 @@ pub async fn serve(
         token: config.token.map(Arc::new),
         hosts: Arc::new(AdminHosts::new(config.hosts)),
     });
-    let Some(acceptor) = Acceptor::new(listener, &descriptors, UNPROVEN_ADMIN_MAX) else {
-        return;
-    };
+    let acceptor = Acceptor::new(listener, address, &descriptors, UNPROVEN_ADMIN_MAX);
     loop {
         let (tcp, visit, ()) = acceptor.accept(|_| Some(())).await;
         let pages = pages.clone();

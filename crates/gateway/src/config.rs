@@ -49,7 +49,7 @@ use refrain_proto::{LinkConfig, Mode, limits};
 use tracing::level_filters::LevelFilter;
 
 use crate::access::Access;
-use crate::address;
+use crate::address::{self, ListenError};
 use crate::arguments::*;
 use crate::keys::{PeerKeys, PrivateKey, PublicKey};
 use crate::machine;
@@ -59,6 +59,7 @@ use crate::rules::{AllowRules, ExcludeRules};
 use crate::settings::{ConfigError, OptionValue, Readings, Settings, read_text};
 use crate::target::{LANES_PORT, Target};
 use crate::units::{BitRate, ByteSize, TimeSpan};
+use crate::way_in::WayIn;
 pub use admin::{AdminConfig, AdminToken};
 pub use history::HistoryOptions;
 pub use mismatch::Mismatch;
@@ -67,7 +68,7 @@ pub use mismatch::Mismatch;
 pub(crate) const MEMORY_BYTES_MIN: u64 = 40 << 20;
 
 /// Finds the peer that a forward names.
-type FindPeer<'a> = &'a dyn Fn(&str) -> Result<PublicKey, Mismatch>;
+type FindPeer<'a> = &'a dyn Fn(&str) -> Result<Option<PublicKey>, Mismatch>;
 
 config! {
     /// What `refrain near` is to do.
@@ -79,10 +80,6 @@ config! {
         pub peer_key: PublicKey = only_peer(settings, peers)?;
         /// The far end's name, if it was given one.
         pub peer_name: Option<String> = peers.name(&peer_key).map(str::to_owned);
-        /// Where to serve SOCKS5.
-        pub socks5: Option<SocketAddr> = settings.optional_listener(&SOCKS5)?;
-        /// Where to serve as an HTTP proxy.
-        pub http_proxy: Option<SocketAddr> = settings.optional_listener(&HTTP_PROXY)?;
         /// Where to keep received data, and how to predict from it.
         pub history: Option<HistoryOptions> = HistoryOptions::resolve(settings, &peer_key)?;
         /// The configuration that both ends have.
@@ -121,8 +118,8 @@ config! {
             lanes if lanes > lanes_max => return Err(settings.wrong(&LANES, Mismatch::LanesAboveMax(lanes_max))),
             lanes => lanes,
         };
-        /// Listeners whose connections go to one target behind a peer.
-        pub forwards: Vec<Forward> = settings.many_with(&FORWARD, |text| parse_forward(text, find_peer))?;
+        /// Listeners for applications, in the order of their options.
+        pub ways_in: Vec<WayIn> = read_ways_in(settings, find_peer)?;
         /// The targets that this end connects to for its peer.
         pub allow: AllowRules = match settings.many(&ALLOW)? {
             _ if !settings.is_given(&ALLOW) => default_allow,
@@ -203,17 +200,6 @@ config! {
     }
 }
 
-/// A listener whose connections go to one target behind a peer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Forward {
-    /// Where to listen.
-    pub listen: SocketAddr,
-    /// Where the peer connects to.
-    pub target: Target,
-    /// The peer.
-    pub peer: PublicKey,
-}
-
 impl Options<Near> {
     /// The near end's configuration.
     pub fn resolve(&self) -> Result<NearConfig, ConfigError> {
@@ -225,15 +211,13 @@ impl NearConfig {
     fn resolve(settings: Settings) -> Result<NearConfig, ConfigError> {
         let key = load_key(&settings)?;
         let peers = load_peers(&settings, &key)?;
-        let peer_key = only_peer(&settings, &peers)?;
         let find_peer = |name: &str| match name {
-            "" => Ok(peer_key),
-            name => peers.find(name).ok_or(Mismatch::UnknownPeer),
+            "" => Ok(None),
+            name => peers.find(name).map(Some).ok_or(Mismatch::UnknownPeer),
         };
         let mut config = NearConfig::read(&settings, &peers, key, &find_peer)?;
         listeners::check_distinct(&config.listeners(), &settings)?;
-        config.check_users_are_asked(&settings)?;
-        config.common.check_access(&config.ways_in(), &settings)?;
+        config.common.check_access(&settings)?;
         config.common.readings = settings.into_readings();
         Ok(config)
     }
@@ -247,7 +231,7 @@ impl NearConfig {
 
     /// What is allowed, and hardly meant.
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.common.access_warnings(&self.ways_in());
+        let mut warnings = self.common.access_warnings();
         let mode = self.common.mode;
         let idle = match self.history.is_some() {
             true if !mode.predicts() => format!(
@@ -268,8 +252,7 @@ impl NearConfig {
 impl FarConfig {
     /// What is allowed, and hardly meant.
     pub fn warnings(&self) -> Vec<String> {
-        let ways_in: Vec<_> = self.common.ways_in().collect();
-        self.common.access_warnings(&ways_in)
+        self.common.access_warnings()
     }
 }
 
@@ -280,14 +263,13 @@ impl Options<Far> {
         let key = load_key(&settings)?;
         let peers = load_peers(&settings, &key)?;
         let find_peer = |name: &str| match (name, peers.len()) {
-            ("", 1) => Ok(peers.iter().next().expect("a set of one")),
+            ("", 1) => Ok(peers.iter().next()),
             ("", _) => Err(Mismatch::WhichPeer),
-            (name, _) => peers.find(name).ok_or(Mismatch::UnknownPeer),
+            (name, _) => peers.find(name).map(Some).ok_or(Mismatch::UnknownPeer),
         };
         let mut config = FarConfig::read(&settings, peers.clone(), key, &find_peer)?;
         listeners::check_distinct(&config.listeners(), &settings)?;
-        let ways_in: Vec<_> = config.common.ways_in().collect();
-        config.common.check_access(&ways_in, &settings)?;
+        config.common.check_access(&settings)?;
         config.common.readings = settings.into_readings();
         Ok(config)
     }
@@ -363,13 +345,6 @@ const CACHE_BYTES: RangeInclusive<u64> = 1 << 20..=4 << 30;
 const MEMORY_BYTES_FALLBACK: u64 = 1 << 30;
 
 impl Settings {
-    fn optional_listener(
-        &self,
-        spec: &'static OptionSpec,
-    ) -> Result<Option<SocketAddr>, ConfigError> {
-        self.optional_with(spec, address::parse_listen)
-    }
-
     fn count<T>(
         &self,
         spec: &'static OptionSpec,
@@ -470,18 +445,30 @@ fn parse_rate(text: &str) -> Result<BitRate, BoxedError> {
     }
 }
 
+fn read_ways_in(settings: &Settings, find_peer: FindPeer<'_>) -> Result<Vec<WayIn>, ConfigError> {
+    let read = |spec: &'static OptionSpec| match spec.entrance {
+        Some(Entrance::Forward) => settings.many_with(spec, |text| parse_forward(text, find_peer)),
+        _ => settings.many_with(spec, |text| {
+            Ok::<_, ListenError>(WayIn::proxy(spec, address::parse_listen(text)?))
+        }),
+    };
+    let ways_in = ways_in().map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok(ways_in.concat())
+}
+
 /// `LISTEN=TARGET` or, as ssh has it, `LISTEN:TARGET`; with `@PEER` or without.
 fn parse_forward(
     text: &str,
-    find_peer: impl Fn(&str) -> Result<PublicKey, Mismatch>,
-) -> Result<Forward, BoxedError> {
+    find_peer: impl Fn(&str) -> Result<Option<PublicKey>, Mismatch>,
+) -> Result<WayIn, BoxedError> {
     // First, for a key has equals signs.
     let (ends, peer) = text.split_once('@').unwrap_or((text, ""));
     let ends = ends.split_once('=').or_else(|| split_at_target(ends));
     let (listen, target) = ends.ok_or(Mismatch::Forward)?;
-    Ok(Forward {
+    Ok(WayIn {
+        option: &FORWARD,
         listen: address::parse_listen(listen)?,
-        target: target.parse()?,
+        target: Some(target.parse()?),
         peer: find_peer(peer)?,
     })
 }

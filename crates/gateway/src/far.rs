@@ -36,7 +36,6 @@ use crate::{
     policy::{OwnAddresses, SharedPolicy},
     rate_limited_log::RateLimitedLog,
     refusal::Refusal,
-    service::Service,
     tls::{ServerTls, TlsError},
     wire::LaneStream,
 };
@@ -83,16 +82,16 @@ impl Far {
             for_lanes.push(listeners::bind(address, "listen")?);
         }
         let common = &config.common;
-        let mut for_forwards = Vec::new();
-        for forward in &common.forwards {
-            let listener = listeners::bind(forward.listen, "forward")?;
-            let service = Service::Forward(forward.target.clone());
-            for_forwards.push((listener, service, forward.peer));
+        let mut bound = Vec::new();
+        for mut way_in in common.ways_in.clone() {
+            let (socket, address) = listeners::bind(way_in.listen, way_in.option.key)?;
+            way_in.listen = address;
+            bound.push((socket, way_in));
         }
-        let lanes = for_lanes.iter().filter_map(Listening::lanes);
-        let forwards = for_forwards.iter();
-        let forwards =
-            forwards.filter_map(|(listener, service, _)| Listening::of(listener, service));
+        let lanes = for_lanes
+            .iter()
+            .map(|&(_, address)| Listening::lanes(address));
+        let forwards = bound.iter().map(|(_, way_in)| Listening::of(way_in));
         let peers = Arc::new(SharedPeerKeys::new(config.peers.clone()));
         let listening: Vec<Listening> = lanes.chain(forwards).collect();
         let own = OwnAddresses::new(listening.iter().map(|listening| listening.address), common);
@@ -115,19 +114,15 @@ impl Far {
             peers,
             config,
         });
-        for (listener, service, peer) in for_forwards {
+        for (socket, way_in) in bound {
             let links = Arc::new(LinkOf {
                 far: Arc::clone(&far),
-                peer,
+                peer: way_in.peer.expect("a far end's forward names its peer"),
             });
-            let listener = Listener {
-                socket: listener,
-                service,
-                links,
-                policy: Arc::clone(&far.policy),
-                descriptors: Arc::clone(&far.descriptors),
-            };
-            tasks.listeners.spawn(listener.serve());
+            let (policy, descriptors) = (&far.policy, &far.descriptors);
+            let listener =
+                Listener::new(way_in, links, Arc::clone(policy), Arc::clone(descriptors));
+            tasks.listeners.spawn(listener.serve(socket));
         }
         tracing::info!("allows its peers {}", far.config.common.allow.describe());
         for listener in for_lanes {
@@ -148,10 +143,8 @@ impl Far {
         self.policy.replace(&config.common);
     }
 
-    async fn accept(self: Arc<Self>, listener: TcpListener) {
-        let Some(acceptor) = Acceptor::new(listener, &self.descriptors, UNPROVEN_LANES_MAX) else {
-            return;
-        };
+    async fn accept(self: Arc<Self>, (listener, address): (TcpListener, SocketAddr)) {
+        let acceptor = Acceptor::new(listener, address, &self.descriptors, UNPROVEN_LANES_MAX);
         loop {
             let (tcp, visit, ()) = acceptor.accept(|_| Some(())).await;
             let far = Arc::clone(&self);

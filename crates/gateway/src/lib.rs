@@ -21,13 +21,13 @@ pub mod memory;
 mod policy;
 pub mod rules;
 pub mod target;
+pub mod way_in;
 
 mod descriptors;
 mod door;
 pub mod http_proxy;
 pub mod listeners;
 mod refusal;
-pub mod service;
 pub mod socks5;
 
 mod crumbs;

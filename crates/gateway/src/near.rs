@@ -33,7 +33,6 @@ use crate::{
     pace::Pace,
     policy::{OwnAddresses, SharedPolicy},
     refusal::Refusal,
-    service::Service,
     tls::{ClientTls, TlsError},
     wire::LaneStream,
 };
@@ -66,25 +65,18 @@ impl Near {
     /// Binds the listeners and starts to dial. They run in `tasks`.
     pub async fn start(config: NearConfig, tasks: &mut Tasks) -> Result<Arc<Near>, StartError> {
         let mut bound = Vec::new();
-        for forward in &config.common.forwards {
-            let listener = listeners::bind(forward.listen, "forward")?;
-            bound.push((listener, Service::Forward(forward.target.clone())));
-        }
-        if let Some(address) = config.socks5 {
-            bound.push((listeners::bind(address, "socks5")?, Service::Socks5));
-        }
-        if let Some(address) = config.http_proxy {
-            bound.push((listeners::bind(address, "http_proxy")?, Service::HttpProxy));
+        for mut way_in in config.common.ways_in.clone() {
+            let (socket, address) = listeners::bind(way_in.listen, way_in.option.key)?;
+            way_in.listen = address;
+            bound.push((socket, way_in));
         }
         let common = &config.common;
         let history = match &config.history {
             Some(options) => Some(History::open(options).await?),
             None => None,
         };
-        let listening: Vec<Listening> = bound
-            .iter()
-            .filter_map(|(listener, service)| Listening::of(listener, service))
-            .collect();
+        let listening = bound.iter().map(|(_, way_in)| Listening::of(way_in));
+        let listening: Vec<Listening> = listening.collect();
         let own = OwnAddresses::new(listening.iter().map(|listening| listening.address), common);
         let policy = Arc::new(SharedPolicy::new(common, own));
         // The admin page too.
@@ -110,15 +102,14 @@ impl Near {
             config,
         });
         near.trouble.note("not connected yet".to_owned());
-        for (listener, service) in bound {
-            let listener = Listener {
-                socket: listener,
-                service,
-                links: Arc::clone(&near) as Arc<dyn Links>,
-                policy: Arc::clone(&near.policy),
-                descriptors: Arc::clone(&near.descriptors),
-            };
-            tasks.listeners.spawn(listener.serve());
+        for (socket, way_in) in bound {
+            let listener = Listener::new(
+                way_in,
+                Arc::clone(&near) as Arc<dyn Links>,
+                Arc::clone(&near.policy),
+                Arc::clone(&near.descriptors),
+            );
+            tasks.listeners.spawn(listener.serve(socket));
         }
         tasks.services.spawn(Dialer::new(Arc::clone(&near)).run());
         Ok(near)

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::access::WayIn;
 use super::{CommonConfig, FarConfig, Mismatch, NearConfig};
 use crate::options::{ADMIN, LISTEN, OptionSpec};
 use crate::settings::{ConfigError, Settings};
+use crate::way_in::WayIn;
 
 /// An option and an address that it has the gateway listen on.
 pub type Listener = (&'static OptionSpec, SocketAddr);
@@ -13,8 +13,7 @@ pub type Listener = (&'static OptionSpec, SocketAddr);
 impl NearConfig {
     /// Where applications and the admin page's clients connect.
     pub fn listeners(&self) -> Vec<Listener> {
-        let ways_in = self.ways_in().into_iter();
-        ways_in.map(listener).chain(self.common.admin()).collect()
+        self.common.listeners().collect()
     }
 }
 
@@ -22,19 +21,21 @@ impl FarConfig {
     /// Where peers, applications and the admin page's clients connect.
     pub fn listeners(&self) -> Vec<Listener> {
         let own = self.listen.iter().map(|&address| (&LISTEN, address));
-        let ways_in = self.common.ways_in().map(listener);
-        own.chain(ways_in).chain(self.common.admin()).collect()
+        own.chain(self.common.listeners()).collect()
     }
 }
 
 impl CommonConfig {
-    fn admin(&self) -> impl Iterator<Item = Listener> {
-        self.admin.iter().map(|admin| (&ADMIN, admin.listen))
+    /// Proxies first: of two at one address, an error is about the forward.
+    fn listeners(&self) -> impl Iterator<Item = Listener> {
+        let those = |is_proxy| move |way_in: &&WayIn| way_in.is_proxy() == is_proxy;
+        let proxies = self.ways_in.iter().filter(those(true));
+        let ways_in = proxies.chain(self.ways_in.iter().filter(those(false)));
+        let admin = self.admin.iter().map(|admin| (&ADMIN, admin.listen));
+        ways_in
+            .map(|way_in| (way_in.option, way_in.listen))
+            .chain(admin)
     }
-}
-
-fn listener((spec, _, address): WayIn) -> Listener {
-    (spec, address)
 }
 
 /// Each address is listened on once; port 0 is another port each time.

@@ -68,6 +68,16 @@ impl Fixture {
     }
 }
 
+/// A forward of a near end with one peer.
+fn forward(listen: &str, target: &str) -> WayIn {
+    WayIn {
+        option: &FORWARD,
+        listen: listen.parse().unwrap(),
+        target: Some(target.parse().unwrap()),
+        peer: None,
+    }
+}
+
 #[test]
 fn instructions_that_this_machine_lacks_are_named_with_those_it_has() {
     let fixture = Fixture::new();
@@ -109,7 +119,7 @@ fn the_defaults_are_those_of_the_documentation() {
     assert_eq!(common.effort, EffortMode::Auto);
     assert_eq!(common.allow, AllowRules::loopback());
     assert_eq!(common.rate, None);
-    assert!(common.admin.is_none() && common.forwards.is_empty());
+    assert!(common.admin.is_none() && common.ways_in.is_empty());
     let matching = MatchingConfig {
         algorithm: MatchingAlgorithm::MaxMatch,
         marker: MarkerAlgorithm::SampleByte,
@@ -134,13 +144,9 @@ fn a_near_end_serves_what_it_is_told_and_allows_nothing_by_itself() {
     ];
     let config = fixture.near(&flags).unwrap();
     assert_eq!(config.peer_key, fixture.peer);
-    assert_eq!(config.socks5, Some("127.0.0.1:1080".parse().unwrap()));
-    let forward = Forward {
-        listen: "127.0.0.1:8080".parse().unwrap(),
-        target: "intranet:80".parse().unwrap(),
-        peer: fixture.peer,
-    };
-    assert_eq!(config.common.forwards, [forward]);
+    let forward = forward("127.0.0.1:8080", "intranet:80");
+    let socks5 = WayIn::proxy(&SOCKS5, "127.0.0.1:1080".parse().unwrap());
+    assert_eq!(config.common.ways_in, [forward, socks5]);
     assert_eq!(config.common.allow, AllowRules::new(Vec::new()));
     assert!(
         fixture
@@ -223,17 +229,17 @@ fn a_forward_of_a_far_end_names_one_of_several_peers() {
     let peers = fixture.write("peers", &format!("{office} office\n"));
     let forward = |flag: &str| fixture.far(&["--peer-key", &peers, "--forward", flag]);
     let config = forward("127.0.0.1:80=a:80@office").unwrap();
-    assert_eq!(config.common.forwards[0].peer, office);
+    assert_eq!(config.common.ways_in[0].peer, Some(office));
     let by_key = forward(&format!("127.0.0.1:80=a:80@{}", fixture.peer)).unwrap();
-    assert_eq!(by_key.common.forwards[0].peer, fixture.peer);
+    assert_eq!(by_key.common.ways_in[0].peer, Some(fixture.peer));
     let by_key = forward(&format!("80:a:80@{}", fixture.peer)).unwrap();
-    assert_eq!(by_key.common.forwards[0].peer, fixture.peer);
+    assert_eq!(by_key.common.ways_in[0].peer, Some(fixture.peer));
     let unnamed = forward("127.0.0.1:80=a:80").unwrap_err();
     assert!(unnamed.to_string().contains("8080:intranet:80@PEER"));
     let unknown = forward("127.0.0.1:80=a:80@depot").unwrap_err();
     assert!(unknown.to_string().contains("no peer of this name"));
     let alone = fixture.far(&["--forward", "127.0.0.1:80=a:80"]).unwrap();
-    assert_eq!(alone.common.forwards[0].peer, fixture.peer);
+    assert_eq!(alone.common.ways_in[0].peer, Some(fixture.peer));
 }
 
 #[test]
@@ -636,12 +642,7 @@ fn a_forward_is_written_as_ssh_has_it_or_with_an_equals_sign() {
         ("8080:10.0.0.1:80", "127.0.0.1:8080", "10.0.0.1:80"),
     ] {
         let config = fixture.near(&["--forward", text]).unwrap();
-        let forward = Forward {
-            listen: listen.parse().unwrap(),
-            target: target.parse().unwrap(),
-            peer: fixture.peer,
-        };
-        assert_eq!(config.common.forwards, [forward], "{text}");
+        assert_eq!(config.common.ways_in, [forward(listen, target)], "{text}");
     }
     for text in [
         "",
@@ -796,7 +797,7 @@ fn an_error_never_shows_a_password_or_its_hash() {
 proptest! {
     #[test]
     fn any_forward_parses_or_fails(text in any::<String>(), target in "[a-z:0-9@=\\[\\]]{0,20}") {
-        let find = |_: &str| Ok(PublicKey([0; 32]));
+        let find = |_: &str| Ok(Some(PublicKey([0; 32])));
         let _ = parse_forward(&text, find);
         let _ = parse_forward(&target, find);
         let _ = parse_forward(&format!("127.0.0.1:80={target}"), find);
@@ -806,7 +807,7 @@ proptest! {
     fn both_ways_to_write_a_forward_mean_the_same(
         v4: [u8; 4], v6: [u16; 8], port: u16, target_port in 1u16.., name in "[a-z]{1,9}", form in 0..8
     ) {
-        let find = |_: &str| Ok(PublicKey([0; 32]));
+        let find = |_: &str| Ok(Some(PublicKey([0; 32])));
         let address = |is_v6: bool| match is_v6 {
             true => std::net::IpAddr::from(v6),
             false => std::net::IpAddr::from(v4),
@@ -816,9 +817,11 @@ proptest! {
             true => Target::from(SocketAddr::new(address(form & 4 != 0), target_port)),
             false => format!("{name}:{target_port}").parse().unwrap(),
         };
-        let expected = Forward { listen, target, peer: PublicKey([0; 32]) };
+        let (target, peer) = (Some(target), Some(PublicKey([0; 32])));
+        let expected = WayIn { option: &FORWARD, listen, target, peer };
         for sign in ['=', ':'] {
-            let text = format!("{}{sign}{}", expected.listen, expected.target);
+            let target = expected.target.as_ref().unwrap();
+            let text = format!("{}{sign}{target}", expected.listen);
             prop_assert_eq!(&parse_forward(&text, find).unwrap(), &expected);
             let with_peer = format!("{text}@AAAA=");
             prop_assert_eq!(&parse_forward(&with_peer, find).unwrap(), &expected);
