@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{gateway::random_instance, wire::ByteStream};
+use crate::{random::random_instance, wire::ByteStream};
 
 /// How long the last words on a connection may take.
 const LAST_WORDS: Duration = Duration::from_secs(1);

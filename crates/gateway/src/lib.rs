@@ -41,11 +41,10 @@ mod pace;
 pub mod tls;
 pub mod wire;
 
-pub mod far;
 pub mod gateway;
 pub mod history;
 mod last_error;
-pub mod near;
+mod random;
 mod rate_limited_log;
 
 pub mod admin;

@@ -29,6 +29,7 @@ use crate::{
     descriptors::{Descriptors, FlowDescriptor, UNPROVEN_CLIENTS_MAX},
     door::{Door, Visitor},
     flow::FlowHandle,
+    keys::PublicKey,
     link::{SharedLink, Standing},
     options::OptionSpec,
     policy::SharedPolicy,
@@ -49,9 +50,14 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where a listener's flows go.
 pub trait Links: Send + Sync + 'static {
-    /// The link, once it has a lane. While the peer may still be reached, this waits; it fails as
-    /// soon as the peer is known to be gone now.
-    fn link(&self) -> BoxFuture<'_, Result<Arc<SharedLink>, Refusal>>;
+    /// The link for a flow to `target`: to the peer that the listener names, or to the first that may
+    /// have it and is up. While any may still be reached, this waits; it fails as soon as all are
+    /// known to be gone now.
+    fn link<'a>(
+        &'a self,
+        target: &'a Target,
+        named: Option<PublicKey>,
+    ) -> BoxFuture<'a, Result<Arc<SharedLink>, Refusal>>;
 }
 
 /// A future that a trait object returns.
@@ -363,7 +369,8 @@ impl Client {
     async fn open(&self, target: &Target) -> Result<FlowHandle, Refusal> {
         self.request_came()?;
         let within = self.listener.policy.load().timeouts.connect;
-        let link = timeout(within, self.listener.links.link()).await;
+        let Listener { links, way_in, .. } = &*self.listener;
+        let link = timeout(within, links.link(target, way_in.peer)).await;
         let link = link.map_err(|_| Refusal::LinkDown)??;
         let excluded = self.listener.policy.load().exclude.excludes(
             &target.host.to_string(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{BoxedError, CommonConfig, Mismatch};
+use super::{BoxedError, Config, Mismatch};
 use crate::access::{Access, Users, parse_client};
 use crate::options::{CLIENTS, OPEN_TO_ALL, PROXY_AUTH};
 use crate::settings::{ConfigError, Settings};
@@ -45,7 +45,7 @@ fn load_users(settings: &Settings) -> Result<Arc<Users>, ConfigError> {
     Ok(Arc::new(users))
 }
 
-impl CommonConfig {
+impl Config {
     /// A listener beyond loopback says who may use it, if only that all may; and a password that
     /// nobody is asked for protects nothing.
     pub(super) fn check_access(&self, settings: &Settings) -> Result<(), ConfigError> {
