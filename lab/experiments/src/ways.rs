@@ -8,9 +8,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use refrain_gateway::{
-    far::Far,
     loopback::{Keys, Running},
-    near::Near,
     status::{Peer, Status},
 };
 use refrain_relay::{LinkConfig, Relay, RelayConfig};
@@ -24,8 +22,8 @@ pub(crate) struct Ways {
     pub direct: SocketAddr,
     /// Where they connect to go through the pair, and over the link between its ends.
     pub pair: SocketAddr,
-    near: Running<Near>,
-    _far: Running<Far>,
+    near: Running,
+    _far: Running,
     _relays: [Relay; 2],
     _runtime: Runtime,
 }

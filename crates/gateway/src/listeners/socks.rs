@@ -4,8 +4,23 @@ use std::io;
 
 use tokio::io::AsyncWriteExt;
 
-use super::Client;
-use crate::socks5::{self, Method, Socks5Error};
+use super::{BoxFuture, Client, Serve};
+use crate::{
+    options::{OptionSpec, SOCKS5},
+    socks5::{self, Method, Socks5Error},
+};
+
+pub(super) struct Socks;
+
+impl Serve for Socks {
+    fn option(&self) -> &'static OptionSpec {
+        &SOCKS5
+    }
+
+    fn serve(&self, client: Client) -> BoxFuture<'static, io::Result<()>> {
+        Box::pin(client.socks5())
+    }
+}
 
 impl Client {
     /// The part between the greeting and the request, if the method has one.
@@ -29,7 +44,7 @@ impl Client {
         Ok(Ok(()))
     }
 
-    pub(super) async fn socks5(mut self) -> io::Result<()> {
+    async fn socks5(mut self) -> io::Result<()> {
         let mut received = Vec::new();
         let method = match self.visitor.is_asked() {
             true => Method::Password,
@@ -61,7 +76,8 @@ impl Client {
             Err(error) => {
                 // The visitor has logged a wrong login, as often as is good for the log.
                 if error != Socks5Error::Login {
-                    self.refuse(format!("refused a SOCKS5 client: {error}"));
+                    self.listener
+                        .refuse(format!("refused a SOCKS5 client: {error}"));
                 }
                 return match error.reply() {
                     Some(reply) => self.tcp.write_all(&reply).await,
@@ -77,7 +93,7 @@ impl Client {
                 Ok(())
             }
             Err(refusal) => {
-                self.refuse(format!(
+                self.listener.refuse(format!(
                     "refused a SOCKS5 connection to {target}: {refusal}"
                 ));
                 self.tcp.write_all(&socks5::reply_refused(refusal)).await

@@ -1,4 +1,4 @@
-//! Keeps a near end's link: dials its lanes, and dials again those that end.
+//! Keeps the link to a peer: dials its lanes, and dials again those that end.
 
 use std::{
     net::SocketAddr,
@@ -13,8 +13,10 @@ use tokio::{
 };
 
 use super::{
-    ConnectError, Near, Outlook, connect_noting,
+    Gateway,
+    dial::{ConnectError, connect_noting},
     dial_plan::{Dial, DialPlan, Ending},
+    peer::{Dialled, Outlook, Peer},
 };
 use crate::{
     lane::{self, LaneEnd},
@@ -31,12 +33,19 @@ const MEMORY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Keeps a link, and its lanes, for as long as the gateway runs.
 pub(super) struct Dialer {
-    near: Arc<Near>,
+    peer: DialledPeer,
     /// Not held, so that a link which is over gives its memory to the next.
     link: Option<Weak<SharedLink>>,
     /// The tasks of the link's lanes.
     lanes: JoinSet<(Dial, EndedLane)>,
     plan: DialPlan,
+}
+
+/// A peer that is dialled, and the gateway that dials it.
+#[derive(Clone)]
+struct DialledPeer {
+    gateway: Arc<Gateway>,
+    peer: Arc<Peer>,
 }
 
 /// What a lane that is over says of the next.
@@ -47,10 +56,10 @@ struct EndedLane {
 }
 
 impl Dialer {
-    pub(super) fn new(near: Arc<Near>) -> Dialer {
+    pub(super) fn new(gateway: Arc<Gateway>, peer: Arc<Peer>) -> Dialer {
         Dialer {
-            plan: DialPlan::new(near.config.common.lanes.into()),
-            near,
+            plan: DialPlan::new(gateway.config.lanes.into()),
+            peer: DialledPeer { gateway, peer },
             link: None,
             lanes: JoinSet::new(),
         }
@@ -58,10 +67,10 @@ impl Dialer {
 
     pub(super) async fn run(mut self) {
         loop {
-            let Some(link) = self.near.present_link(!self.lanes.is_empty()) else {
+            let Some(link) = self.peer.present_link(!self.lanes.is_empty()) else {
                 if !self.last_link_is_held() {
                     let error = "not enough memory for even the smallest caches: raise --memory";
-                    self.near.note_error(error.to_owned(), false);
+                    self.peer.note_error(error.to_owned(), false);
                 }
                 sleep(MEMORY_INTERVAL).await;
                 continue;
@@ -72,7 +81,7 @@ impl Dialer {
             let now = Instant::now();
             let lanes_max = link.with(|link, _| link.lanes_max());
             for dial in self.plan.next_dials(now, self.lanes.len(), lanes_max) {
-                let lane = keep_lane(Arc::clone(&self.near), Arc::clone(&link));
+                let lane = keep_lane(self.peer.clone(), Arc::clone(&link));
                 self.lanes.spawn(async move { (dial, lane.await) });
             }
             let look = now + LOOK_INTERVAL;
@@ -85,27 +94,27 @@ impl Dialer {
                     self.note_lanes_up(lanes_up);
                     self.plan.lane_ended(Instant::now(), dial, ended.ending);
                     if let (0, Some(outlook)) = (lanes_up, ended.outlook) {
-                        self.near.note_outlook(outlook);
+                        self.peer.note_outlook(outlook);
                     }
                 }
                 // Both are looked at above.
                 Ok(()) = lanes_up.changed() => {}
                 () = sleep_until(wake) => {}
                 () = link.want_lanes.notified() => self.plan.want_all_lanes(Instant::now()),
-                () = self.near.dial_wanted.notified() => self.plan.shorten_rests(),
+                () = self.peer.dialled().wanted.notified() => self.plan.shorten_rests(),
             }
         }
     }
 
     fn note_lanes_up(&mut self, lanes_up: usize) {
-        let outlook = *self.near.outlook.borrow();
+        let outlook = self.peer.dialled().outlook();
         match (lanes_up, outlook) {
-            (0, Outlook::Up) => self.near.note_outlook(Outlook::Dialling),
-            (1.., _) => self.near.note_outlook(Outlook::Up),
+            (0, Outlook::Up) => self.peer.note_outlook(Outlook::Dialling),
+            (1.., _) => self.peer.note_outlook(Outlook::Up),
             (0, _) => {}
         }
         if self.plan.note_lanes_up(lanes_up) {
-            self.near.clear_error();
+            self.peer.peer.trouble.clear();
         }
     }
 
@@ -135,14 +144,14 @@ impl EndedLane {
 }
 
 /// Dials a lane and carries it until it ends.
-async fn keep_lane(near: Arc<Near>, link: Arc<SharedLink>) -> EndedLane {
+async fn keep_lane(peer: DialledPeer, link: Arc<SharedLink>) -> EndedLane {
     let has_left = |link: &SharedLink| link.with(|link, _| link.peer_is_draining());
-    let (stream, address, lane, signals) = match dial(&near, &link).await {
+    let (stream, address, lane, signals) = match dial(&peer, &link).await {
         Ok(dialled) => dialled,
         Err(error) => {
             let announced = error.is_absence() && has_left(&link);
-            near.note_error(error.to_string(), announced);
-            let outlook = match *near.outlook.borrow() {
+            peer.note_error(error.to_string(), announced);
+            let outlook = match peer.dialled().outlook() {
                 _ if error.is_definite() => Some(Outlook::Refused(Instant::now())),
                 Outlook::Refused(_) => Some(Outlook::Silent),
                 _ => None,
@@ -156,7 +165,9 @@ async fn keep_lane(near: Arc<Near>, link: Arc<SharedLink>) -> EndedLane {
     let began = Instant::now();
     let mut lanes_up = link.lanes_up();
     let had_lanes = *lanes_up.borrow_and_update() > 0;
-    let end = lane::run(Arc::clone(&link), lane, signals, stream, near.pace.clone()).await;
+    let counts = stream.get_ref().0.counts();
+    let pace = peer.gateway.pace.clone();
+    let end = lane::run(Arc::clone(&link), lane, signals, stream, counts, pace).await;
     let came_up = had_lanes || lanes_up.has_changed().unwrap_or(true);
     let outlook = match end {
         LaneEnd::Lane(LaneFault::Silent) => Some(Outlook::Silent),
@@ -171,7 +182,7 @@ async fn keep_lane(near: Arc<Near>, link: Arc<SharedLink>) -> EndedLane {
     };
     let (text, is_absence) = match end {
         LaneEnd::Io(error) => {
-            let error = near.tls.explain(error, address);
+            let error = peer.dialled().tls.explain(error, address);
             (error.to_string(), error.is_absence())
         }
         LaneEnd::Damaged(_) => {
@@ -182,26 +193,24 @@ async fn keep_lane(near: Arc<Near>, link: Arc<SharedLink>) -> EndedLane {
         other => (other.to_string(), other.is_departure()),
     };
     let announced = is_absence && has_left(&link);
-    near.note_error(format!("a lane ended: {text}"), announced);
+    peer.note_error(format!("a lane ended: {text}"), announced);
     EndedLane { ending, outlook }
 }
 
 /// Connects, and begins a lane of the link on it.
 async fn dial(
-    near: &Near,
+    peer: &DialledPeer,
     link: &SharedLink,
 ) -> Result<(LaneStream, SocketAddr, LaneId, Arc<LaneSignals>), ConnectError> {
-    let within = near.policy.load().timeouts.connect;
-    let peer = near.config.peer.to_string();
-    let is_refused = |outlook: &Outlook| matches!(outlook, Outlook::Refused(_));
-    let answered = || near.peer_is_back_from(is_refused);
-    let (stream, address) = connect_noting(&peer, &near.tls, within, answered).await?;
-    near.peer_is_back_from(|outlook| *outlook == Outlook::Silent);
-    lane::prepare(
-        stream.get_ref().0.tcp(),
-        near.config.common.timeouts.dead_after,
-    )
-    .map_err(|source| TlsError::Io {
+    let within = peer.gateway.policy.load().timeouts.connect;
+    let dialled = peer.dialled();
+    let is_refused = |outlook| matches!(outlook, Outlook::Refused(_));
+    let answered = || peer.is_back_from(is_refused);
+    let (stream, address) =
+        connect_noting(&dialled.address, &dialled.tls, within, answered).await?;
+    peer.is_back_from(|outlook| outlook == Outlook::Silent);
+    let dead_after = peer.gateway.config.timeouts.dead_after;
+    lane::prepare(stream.get_ref().0.inner(), dead_after).map_err(|source| TlsError::Io {
         peer: address,
         source,
     })?;
@@ -210,10 +219,48 @@ async fn dial(
     Ok((stream, address, lane, signals))
 }
 
-impl Near {
-    /// The far end gave a sign of life that ends such an outlook.
-    fn peer_is_back_from(&self, ends: impl Fn(&Outlook) -> bool) {
-        if ends(&self.outlook.borrow()) {
+impl DialledPeer {
+    fn dialled(&self) -> &Dialled {
+        let dialled = self.peer.dialled.as_ref();
+        dialled.expect("it has an address")
+    }
+
+    /// The link, a new one if the last is over. One of which lanes live or are dialled (`in_use`)
+    /// is over only by a fault: a lane that came up on a link that is forgotten would hold its
+    /// memory, and carry nothing.
+    fn present_link(&self, in_use: bool) -> Option<Arc<SharedLink>> {
+        let keep = self.gateway.policy.load().timeouts.keep_link;
+        let mut links = self.peer.lock_links();
+        if let Some(link) = links.last() {
+            let (has_fault, out_of_lanes) =
+                link.with(|link, _| (link.fault().is_some(), link.is_out_of_lanes()));
+            let gone_at = link.lanes_gone_at();
+            let expired = gone_at.is_some_and(|at| at.elapsed() > keep);
+            if !has_fault && (in_use || !(out_of_lanes || expired)) {
+                return Some(Arc::clone(link));
+            }
+            // Its memory goes to its successor.
+            links.clear();
+        }
+        let memory = self.gateway.memory_for(&self.peer)?;
+        let link = self.gateway.begin_link(&self.peer, memory);
+        links.push(Arc::clone(&link));
+        Some(link)
+    }
+
+    fn note_outlook(&self, outlook: Outlook) {
+        if self.dialled().set_outlook(outlook) {
+            self.gateway.changes.send_replace(());
+        }
+    }
+
+    fn note_error(&self, error: String, announced: bool) {
+        self.gateway.note_error(&self.peer, error, announced);
+    }
+
+    /// The peer gave a sign of life that ends such an outlook.
+    fn is_back_from(&self, ends: impl Fn(Outlook) -> bool) {
+        if ends(self.dialled().outlook()) {
             self.note_outlook(Outlook::Dialling);
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use refrain_proto::limits::LOSS_REMEMBERED;
 use tokio::time::Instant;
 
-use crate::gateway::random_number;
+use crate::random::random_number;
 
 /// What a near end knows that decides about its next dials.
 pub struct DialPlan {
