@@ -10,7 +10,7 @@
 //!                    stored frames, where those are of use          `stored`
 //! 3  parts           those that digests do not tell are known       `table`
 //!                    of edges, if there are any                     `named`
-//! 4  chunks          out of `FILE.part`, seeds and cache            `local`, `chunks`, `cache`
+//! 4  chunks          out of `FILE.part`, seeds and cache            `local`, `chunks`
 //! 5  frames          of the missing ones: by name, of edges          `named`
 //!                    the others in few single ranges                `frames`
 //! 6  plain content   put together, checked, renamed                 `finish`
@@ -24,7 +24,6 @@
 //! - Deviation: it asks for chunks one by one. Here those that lie close together come with one request,
 //!   unless there are edges.
 
-mod cache;
 mod chunks;
 mod error;
 mod finish;
@@ -43,7 +42,7 @@ mod table;
 mod target;
 mod whole;
 
-pub use cache::CacheOptions;
+pub use crate::cache::CacheOptions;
 pub use error::GetError;
 pub use keys::{KeySource, Keys};
 pub use part_folder::{Partial, partial};
@@ -53,6 +52,7 @@ pub use report::{
 };
 
 use std::{
+    io,
     ops::{ControlFlow, Range},
     path::{Path, PathBuf},
     time::Instant,
@@ -60,10 +60,10 @@ use std::{
 
 use crate::{
     archive::{Archive, Naming, READS_MAX, ReadError},
+    cache::Cache,
     format::FormatError,
     remote::{Counters, Remote, RemoteError, RemoteOptions, union},
 };
-use cache::Cache;
 use local::{Begun, Local};
 use named::Named;
 use opening::{IfEncrypted, Opened};
@@ -229,8 +229,7 @@ fn get_once(
 ) -> Result<(), GetError> {
     let index = (options.index_bytes / 3, options.temporary.as_path());
     // What is wrong with it shows before anything is fetched.
-    let cache = options.cache.as_ref();
-    let cache = cache.map(|cache| Cache::open(cache, index)).transpose()?;
+    let cache = open_cache(options, index.0, report)?;
     let first_bytes = match named.is_some_and(Named::has_caches) {
         true => opening::FIRST_BYTES_WITH_CACHES,
         false => opening::FIRST_BYTES,
@@ -290,11 +289,35 @@ fn get_once(
     getting.report.has_ranges &= remote.has_ranges();
     // What came is of use for the next get, whatever became of this one.
     if let Some(cache) = getting.cache.take() {
+        cache.flush();
         getting.report.cache_damaged += cache.damaged();
-        getting.report.cache_failure = cache.finish();
+        getting.report.cache_failure = cache.take_failure().or(getting.report.cache_failure.take());
     }
     fetched?;
     getting.finish(folder, options)
+}
+
+/// The cache. One of another format is reported, and not used.
+fn open_cache(
+    options: &GetOptions,
+    index_bytes: usize,
+    report: &mut GetReport,
+) -> Result<Option<Cache>, GetError> {
+    let Some(options) = &options.cache else {
+        return Ok(None);
+    };
+    let cache = Cache::open_within(options, index_bytes, |_, _| ());
+    match cache.take_failure() {
+        None => Ok(Some(cache)),
+        Some(error) if error.kind() == io::ErrorKind::Unsupported => {
+            report.cache_failure = Some(error);
+            Ok(None)
+        }
+        Some(error) => Err(GetError::Local {
+            path: options.folder.clone(),
+            error,
+        }),
+    }
 }
 
 /// A get at work.
@@ -365,7 +388,7 @@ impl Getting<'_> {
             return self.fetch_archive();
         }
         let asks_by_name = self.named.is_some();
-        let unknown = table::unknown(self.archive, seeds, &mut self.cache, asks_by_name)?;
+        let unknown = table::unknown(self.archive, seeds, self.cache.as_ref(), asks_by_name)?;
         if !unknown.is_empty() {
             self.fetch_parts(&unknown)?;
         }

@@ -17,6 +17,8 @@
 )]
 
 pub mod archive;
+#[cfg(feature = "remote")]
+mod cache;
 pub mod create;
 pub mod crypt;
 pub mod extract;

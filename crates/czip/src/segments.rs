@@ -3,7 +3,8 @@
 //! A *segment* is only ever appended to, by the one process that made it: so two do not disturb each
 //! other. The oldest go first. `NAME.chunks` holds bytes, `NAME.index` an entry of 32 bytes for each
 //! chunk: its name, its length and where it begins. NAME begins with the time, so that segments are in
-//! order of age. Nothing is believed: whoever reads a chunk makes its name anew.
+//! order of age. Nothing is believed: whoever reads a chunk makes its name anew. A directory of another format
+//! than this one, which is 1, has an empty file `format-N`: it is neither read nor written.
 //!
 //! Whoever may write to the folder may be somebody else. So no link in it is followed, nothing that is there is
 //! written to, no pipe is waited for, and of an index no more is read than an honest one may have.
@@ -26,6 +27,8 @@ use crate::{
 const CHUNKS: &str = "chunks";
 const INDEX: &str = "index";
 const LOCK: &str = "lock";
+/// Begins the name of the file that says which format the directory has, if it is not this one.
+const FORMAT: &str = "format-";
 
 const ENTRY_BYTES: usize = 32;
 /// Entries that are written together.
@@ -82,6 +85,14 @@ pub(crate) fn list(folder: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let mut found = Vec::new();
     for file in fs::read_dir(folder)? {
         let path = file?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        if let Some(format) = name.and_then(|name| name.strip_prefix(FORMAT)) {
+            let error = format!(
+                "it is a cache of format {format:?}, and this version of refrain uses format 1 (name another \
+                 directory, or remove it)"
+            );
+            return Err(io::Error::new(io::ErrorKind::Unsupported, error));
+        }
         let is_chunks = path
             .extension()
             .is_some_and(|extension| extension == CHUNKS);
@@ -308,6 +319,17 @@ mod tests {
                 drop(scratch);
             });
         }
+    }
+
+    #[test]
+    fn a_folder_of_another_format_is_neither_read_nor_written() {
+        let (_scratch, path) = folder();
+        let folder = path.parent().expect("it has one");
+        fs::write(folder.join("format-0"), "").expect("written");
+        let error = list(folder).expect_err("refused");
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        assert!(error.to_string().contains("format \"0\""), "{error}");
+        assert!(Writing::begin(folder, BYTES_MAX).is_err());
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Chunks that are here: of an earlier get, of seeds or of the cache. They are put where they belong,
 //! and checked before.
 
-use super::{GetError, Getting, Phase, cache::Cache, local::OldChunks, seeds::Seeds};
+use super::{GetError, Getting, Phase, local::OldChunks, seeds::Seeds};
 use crate::{
     archive::Naming,
+    cache::Cache,
     format::{ChunkName, Stream},
 };
 
@@ -34,7 +35,7 @@ impl Getting<'_> {
                         self.put(stream, chunk, at, &plain)?;
                     } else if seeds.want(stream, name, chunk, (at, bytes))? {
                         // It comes with the second reading.
-                    } else if let Some(plain) = find_cached(&mut self.cache, name, bytes)? {
+                    } else if let Some(plain) = find_cached(self.cache.as_ref(), name, bytes) {
                         self.report.from_cache.add(plain.len());
                         self.put(stream, chunk, at, &plain)?;
                     }
@@ -114,14 +115,6 @@ fn find_old(
     Ok(found.filter(|plain| plain.len() == bytes as usize))
 }
 
-fn find_cached(
-    cache: &mut Option<Cache>,
-    name: ChunkName,
-    bytes: u32,
-) -> Result<Option<Vec<u8>>, GetError> {
-    let found = match cache {
-        Some(cache) => cache.find(name)?,
-        None => None,
-    };
-    Ok(found.filter(|plain| plain.len() == bytes as usize))
+fn find_cached(cache: Option<&Cache>, name: ChunkName, bytes: u32) -> Option<Vec<u8>> {
+    (cache?.find(name)).filter(|plain| plain.len() == bytes as usize)
 }

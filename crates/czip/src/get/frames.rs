@@ -10,8 +10,11 @@ use std::{
     ops::Range,
 };
 
-use super::{GetError, Getting, Kind, Phase, cache::short_name, report::Origin};
-use crate::format::{ChunkName, Stream, part::StoredFrame};
+use super::{GetError, Getting, Kind, Phase, report::Origin};
+use crate::{
+    cache::short_name,
+    format::{ChunkName, Stream, part::StoredFrame},
+};
 
 /// Missing chunks of a round.
 const ROUND_CHUNKS: u64 = 1 << 18;
@@ -248,10 +251,9 @@ impl Getting<'_> {
         let (stream, number) = wanted.key;
         let stored = self.archive.stored_frame(stream, number, &wanted.frame)?;
         let is_encrypted = self.archive.header().encryption.is_some();
-        if let (true, Origin::Server, Some(cache)) = (is_encrypted, wanted.origin, &mut self.cache)
-        {
+        if let (true, Origin::Server, Some(cache)) = (is_encrypted, wanted.origin, &self.cache) {
             // As it is: the cache is not the place for what somebody encrypted.
-            cache.add(short_name(wanted.frame.digest), &stored)?;
+            cache.add(short_name(wanted.frame.digest), &stored);
         }
         let base = match wanted.frame.base {
             Some(base) => match self.rebuilt(stream, &round.bases[&(stream, base)])? {
@@ -312,10 +314,9 @@ impl Getting<'_> {
             }
             self.put(stream, slot.chunk, slot.at, chunk)?;
             self.report.chunks_from(wanted.origin).add(chunk.len());
-            if let (false, Origin::Server, Some(cache)) =
-                (is_encrypted, wanted.origin, &mut self.cache)
+            if let (false, Origin::Server, Some(cache)) = (is_encrypted, wanted.origin, &self.cache)
             {
-                cache.add(slot.name, chunk)?;
+                cache.add(slot.name, chunk);
             }
         }
         Ok(None)

@@ -236,8 +236,8 @@ impl Getting<'_> {
             if let Some(plain) = plain {
                 self.put(wanted.stream, wanted.chunk, wanted.at, &plain)?;
                 self.report.by_name.add(plain.len());
-                if let Some(cache) = &mut self.cache {
-                    cache.add(wanted.name, &plain)?;
+                if let Some(cache) = &self.cache {
+                    cache.add(wanted.name, &plain);
                 }
                 done += plain.len() as u64;
                 self.go_on(Phase::Named, done, total)?;

@@ -16,7 +16,6 @@ use std::{
 
 use super::{
     GetError, GetOptions, GetProgress, Getting, Phase,
-    cache::short_name,
     part_folder::PartFolder,
     places::{Place, Places},
     report::{Origin, UnusedSeed},
@@ -25,6 +24,7 @@ use super::{
 };
 use crate::{
     archive::{Archive, FileSource, Naming},
+    cache::short_name,
     create::{Bounds, CreateError, Input, Visited, walk},
     format::{
         ChunkName, Stream, digest,
@@ -289,10 +289,7 @@ impl Getting<'_> {
             let plain = unpack_part(&stored, place.plain_bytes as usize);
             return Ok(plain.ok());
         }
-        match &mut self.cache {
-            Some(cache) => cache.find(name),
-            None => Ok(None),
-        }
+        Ok(self.cache.as_ref().and_then(|cache| cache.find(name)))
     }
 
     /// Puts a frame where it belongs, if it is here: then where it came from.
@@ -316,8 +313,8 @@ impl Getting<'_> {
             .stored
             .find(name)?
             .filter(|(stored, _)| is(frame, stored));
-        if let (None, Some(cache)) = (&found, &mut self.cache) {
-            let cached = cache.find(name)?.filter(|stored| is(frame, stored));
+        if let (None, Some(cache)) = (&found, &self.cache) {
+            let cached = cache.find(name).filter(|stored| is(frame, stored));
             found = cached.map(|stored| (stored, Origin::Cache));
         }
         let Some((stored, origin)) = found else {

@@ -6,9 +6,10 @@
 
 use std::{collections::HashSet, ops::Range};
 
-use super::{GetError, Getting, Phase, cache::Cache, local::Local, seeds::Seeds};
+use super::{GetError, Getting, Phase, local::Local, seeds::Seeds};
 use crate::{
     archive::{Archive, ReadError},
+    cache::Cache,
     format::{
         ChunkName, Stream, digest,
         header::Profile,
@@ -95,7 +96,7 @@ impl Part {
 pub(super) fn unknown(
     archive: &Archive<Local>,
     seeds: &mut Seeds,
-    cache: &mut Option<Cache>,
+    cache: Option<&Cache>,
     asks_by_name: bool,
 ) -> Result<Vec<Part>, GetError> {
     let root = archive.root();
@@ -195,16 +196,12 @@ fn put_known(
     part: &Part,
     stream: Stream,
     seeds: &mut Seeds,
-    cache: &mut Option<Cache>,
+    cache: Option<&Cache>,
 ) -> Result<bool, GetError> {
     if let Some(names) = seeds.part(stream, part.place.digest)? {
         return part.put(archive, &encode_names(&names));
     }
-    let cached = match cache {
-        Some(cache) => cache.find(ChunkName(part.place.digest))?,
-        None => None,
-    };
-    match cached {
+    match cache.and_then(|cache| cache.find(ChunkName(part.place.digest))) {
         Some(plain) => part.put(archive, &plain),
         None => Ok(false),
     }
@@ -215,14 +212,12 @@ fn lengths_of(
     names: &[ChunkName],
     stream: Stream,
     seeds: &mut Seeds,
-    cache: &mut Option<Cache>,
+    cache: Option<&Cache>,
 ) -> Result<Option<Vec<u32>>, GetError> {
     let mut lengths = Vec::with_capacity(names.len());
     for &name in names {
         let mut bytes = seeds.chunk_bytes(stream, name)?;
-        if let (None, Some(cache)) = (bytes, cache.as_mut()) {
-            bytes = cache.chunk_bytes(name)?;
-        }
+        bytes = bytes.or_else(|| cache?.chunk_bytes(name));
         match bytes {
             Some(bytes) => lengths.push(bytes),
             None => return Ok(None),
@@ -280,18 +275,18 @@ impl Getting<'_> {
 
     /// Keeps all chunk parts in the cache: a next version of the archive has most of them.
     pub(super) fn keep_parts(&mut self) -> Result<(), GetError> {
-        let Some(cache) = &mut self.cache else {
+        let Some(cache) = &self.cache else {
             return Ok(());
         };
         for stream in Stream::ALL {
             let rows = self.archive.root().stream(stream).chunks.rows();
             for (row, place) in rows.iter().map(|row| row.place).enumerate() {
                 let digest = ChunkName(place.digest);
-                if cache.chunk_bytes(digest)?.is_none() {
+                if cache.chunk_bytes(digest).is_none() {
                     let plain = self
                         .archive
                         .part_bytes(PartKind::Chunks, Some(stream), row)?;
-                    cache.add(digest, &plain)?;
+                    cache.add(digest, &plain);
                 }
             }
         }

@@ -7,8 +7,9 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::{GetError, Getting, Phase, cache::short_name, table::all_parts};
+use super::{GetError, Getting, Phase, table::all_parts};
 use crate::{
+    cache::short_name,
     format::{Stream, digest, header::Profile, part::StoredFrame},
     method::{Compression, Compressor, Method},
     verify::verify,
@@ -72,10 +73,10 @@ impl Getting<'_> {
         } = missing;
         let stored = self.archive.stored_frame(*stream, *number, frame)?;
         self.report.stored.from_server.add(frame.stored_bytes);
-        match &mut self.cache {
-            Some(cache) => cache.add(short_name(frame.digest), &stored),
-            None => Ok(()),
+        if let Some(cache) = &self.cache {
+            cache.add(short_name(frame.digest), &stored);
         }
+        Ok(())
     }
 
     /// The frames that have to be fetched. The others are where they belong when it returns.

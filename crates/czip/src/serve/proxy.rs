@@ -20,7 +20,6 @@ mod archives;
 mod counters;
 mod flights;
 mod pass;
-mod store;
 pub(super) mod supply;
 mod wholes;
 
@@ -36,13 +35,12 @@ use url::Url;
 
 use super::{Content, ServeOptions, Shared, cache::ChunkCache, connection, counters::Counters};
 use crate::{
-    get::CacheOptions,
+    cache::{Cache, CacheOptions},
     remote::{RemoteError, parse_address},
 };
 use archives::Archives;
 use counters::OriginCounters;
 use pass::Client;
-use store::Store;
 use supply::Supplies;
 use wholes::Wholes;
 
@@ -172,7 +170,10 @@ impl Origin {
     ) -> Result<Self, ProxyError> {
         let counters = Arc::new(OriginCounters::default());
         let supplies = Arc::new(Supplies::new(
-            Store::open(&options.cache, served.clone()),
+            Cache::open(&options.cache, |folder, error| {
+                let folder = folder.display();
+                tracing::warn!(%folder, %error, "chunks cannot be kept; they are fetched each time");
+            }),
             counters.clone(),
         ));
         let client = Client::new(address, options, counters.clone())?;

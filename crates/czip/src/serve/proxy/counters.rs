@@ -71,8 +71,10 @@ impl Origin {
         let count = |counter: &AtomicU64| counter.load(Relaxed);
         let counters = &self.counters;
         let store = self.supplies.store();
+        let mut clients = shared.status();
+        clients.disk_bytes += store.read_bytes();
         ProxyStatus {
-            clients: shared.status(),
+            clients,
             origin_requests: count(&counters.requests),
             origin_bytes: count(&counters.bytes),
             answers_from_archives: count(&counters.from_archives),

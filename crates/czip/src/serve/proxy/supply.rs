@@ -14,10 +14,10 @@ use bytes::Bytes;
 use super::{
     counters::OriginCounters,
     flights::{Flight, Flights},
-    store::Store,
 };
 use crate::{
     archive::{Archive, READS_MAX, ReadError, RemoteSource, Source},
+    cache::Cache,
     format::{ChunkName, FormatError, Stream, digest, header::Profile, part::StoredFrame},
     remote::Remote,
 };
@@ -35,13 +35,13 @@ const BLOCK_BYTES: u64 = 16 << 10;
 type OriginArchive = Archive<Box<dyn Source>>;
 
 pub(super) struct Supplies {
-    store: Store,
+    store: Cache,
     flights: Flights,
     counters: Arc<OriginCounters>,
 }
 
 impl Supplies {
-    pub(super) fn new(store: Store, counters: Arc<OriginCounters>) -> Self {
+    pub(super) fn new(store: Cache, counters: Arc<OriginCounters>) -> Self {
         Self {
             store,
             flights: Flights::default(),
@@ -49,7 +49,7 @@ impl Supplies {
         }
     }
 
-    pub(super) fn store(&self) -> &Store {
+    pub(super) fn store(&self) -> &Cache {
         &self.store
     }
 }
@@ -339,7 +339,10 @@ impl Supply {
             *brought = Some(Bytes::copy_from_slice(chunk));
             self.all.counters.chunks_fetched.fetch_add(1, Relaxed);
         }
-        self.all.store.add(&kept);
+        for (name, chunk) in kept {
+            self.all.store.add(name, &chunk);
+        }
+        self.all.store.flush();
         Ok(())
     }
 
@@ -437,7 +440,7 @@ impl Bringing<'_> {
     fn look_up(&mut self, all: &Supplies) {
         for (wanted, brought) in self.wanted.iter().zip(&mut self.brought) {
             if brought.is_none() {
-                *brought = all.store.find(wanted.name);
+                *brought = all.store.find(wanted.name).map(Bytes::from);
                 let found = u64::from(brought.is_some());
                 all.counters.chunks_kept.fetch_add(found, Relaxed);
             }

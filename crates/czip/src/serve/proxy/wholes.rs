@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     archive::Source,
-    get::CacheOptions,
+    cache::CacheOptions,
     remote::{Remote, RemoteError},
     serve::{counters::Counters, file::ArchiveFile},
 };
