@@ -16,10 +16,10 @@ use std::{
 
 use refrain_proto::{
     Event, FlowId, LaneFault, LaneId, Link, LinkFault, Moment, ResetReason,
-    by_receiver::history::{Found, HistoryRequest, Wanted},
     codes::refusal,
     counters::LinkCounters,
     link::{LinkStatus, OpenError},
+    predictions::history::{Found, HistoryRequest, Wanted},
 };
 use tokio::{
     sync::{Notify, mpsc, watch},

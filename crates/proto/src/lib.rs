@@ -10,9 +10,9 @@
 //! codes               every number on the wire that stands for something
 //! link                lanes and flows of one link, at one end
 //! fault               what can end a lane or a link
-//! by_receiver         predictions: sender and receiver, offers, learning
+//! predictions         predictions: sender and receiver, offers, learning
 //! terms               hints, signatures and digests of predictions, which both ends compute
-//! by_sender           the mirrored cache: sender and receiver, books, second stage
+//! matching            the mirrored cache: sender and receiver, books, second stage
 //! flow, in_order      one flow, and its bytes from several lanes
 //! credit              how much may be sent on a flow
 //! mode                which end finds what repeats
@@ -30,8 +30,6 @@ pub mod hello;
 pub mod link;
 
 mod arrivals;
-pub mod by_receiver;
-mod by_sender;
 pub mod counters;
 mod credit;
 pub mod effort;
@@ -39,10 +37,12 @@ mod fault;
 mod flow;
 mod in_order;
 pub mod limits;
+mod matching;
 mod mode;
 mod moment;
 mod pending;
 pub mod planted;
+pub mod predictions;
 pub mod targets;
 pub mod terms;
 mod traffic;
