@@ -81,6 +81,7 @@ pub(super) struct DeadLane {
 
 /// Why a lane is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LaneRefused {
     /// It belongs to a link that this end does not know.
     #[error("the lane belongs to another instance of the link")]
