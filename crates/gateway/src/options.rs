@@ -6,6 +6,7 @@
 //! everywhere; [`config`](crate::config) turns the texts into valid types.
 
 use clap::{Arg, ArgAction};
+use refrain_codec::marker::MarkerAlgorithm;
 
 /// One option: what it is called, who has it, and what it means.
 #[derive(Debug)]
@@ -317,7 +318,7 @@ options! {
     MATCHING = OptionSpec::new(BOTH, "matching", "max|chunk", Value("max"),
         "How repeats are found: Max-Match finds the most, Chunk-Match keeps no payload at the \
          sender.");
-    MARKER = OptionSpec::new(BOTH, "marker", "samplebyte|modp|maxp|maxp-bytes|fixed", Value("samplebyte"),
+    MARKER = OptionSpec::new(BOTH, "marker", MarkerAlgorithm::NAMES, Value("samplebyte"),
         "How the positions are chosen at which repeats are looked for.");
     MARKER_TABLE = OptionSpec::new(BOTH, "marker_table", "FILE",
         Described("the eight bytes of the paper"),
