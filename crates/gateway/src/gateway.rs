@@ -26,7 +26,7 @@ use crate::{
     config::{Config, HistoryOptions},
     descriptors::Descriptors,
     history::{History, HistoryError, HistoryReport},
-    keys::{PublicKey, SharedPeerKeys},
+    keys::{PeerKeys, PublicKey, SharedPeerKeys},
     last_error::LastError,
     link::{Counted, SharedLink, Totals},
     listeners::{self, BindError, BoxFuture, Links, Listener, Listening},
@@ -42,7 +42,8 @@ use crate::{
     tls::{ClientTls, ServerTls},
 };
 use accepting::{UnknownPeerLog, accept, sweep};
-use choice::{Choice, candidates, choose};
+pub use choice::Turn;
+use choice::{Choice, candidates, choose, turns};
 pub use dial::{ConnectError, connect};
 use dialler::Dialer;
 use peer::Peer;
@@ -113,6 +114,8 @@ pub struct PeerReport {
     pub link: Option<Arc<SharedLink>>,
     /// The last thing that went wrong, until it goes well again.
     pub last_error: Option<LastError>,
+    /// Whether a near end's new flows go there, and why.
+    pub turn: Option<Turn>,
 }
 
 impl Gateway {
@@ -273,25 +276,28 @@ impl Gateway {
     /// Its peers, a row for each link; those that it dials in their order.
     pub fn peers(&self) -> Vec<PeerReport> {
         let keys = self.keys.load();
+        let order = self.order(&keys);
+        let links = order.iter().map(|key| self.known_peer(key));
+        let links: Vec<_> = links
+            .map(|peer| peer.map_or_else(Vec::new, |peer| peer.links()))
+            .collect();
+        let up = links
+            .iter()
+            .map(|links| links.iter().any(|link| link.is_up()));
         let mut reports = Vec::new();
-        for key in self.order(&keys) {
-            let known = self
-                .peers
-                .lock()
-                .expect("held for a moment")
-                .get(&key)
-                .cloned();
+        for ((key, links), turn) in order.into_iter().zip(&links).zip(turns(up)) {
+            let peer = self.known_peer(&key);
             let report = |link| PeerReport {
                 key,
                 name: keys.name(&key).map(str::to_owned),
                 address: self.address(&key).map(Target::to_string),
                 link,
-                last_error: known.as_ref().and_then(|peer| peer.trouble.last()),
+                last_error: peer.as_ref().and_then(|peer| peer.trouble.last()),
+                turn: self.address(&key).map(|_| turn),
             };
-            let links = known.as_ref().map_or_else(Vec::new, |peer| peer.links());
             match links.is_empty() {
                 true => reports.push(report(None)),
-                false => reports.extend(links.into_iter().map(|link| report(Some(link)))),
+                false => reports.extend(links.iter().map(|link| report(Some(Arc::clone(link))))),
             }
         }
         reports
@@ -322,7 +328,7 @@ impl Gateway {
         }
     }
 
-    fn order(&self, keys: &crate::keys::PeerKeys) -> Vec<PublicKey> {
+    fn order(&self, keys: &PeerKeys) -> Vec<PublicKey> {
         match self.config.role {
             Role::Far => keys.iter().collect(),
             _ => self.config.dials.iter().map(|dial| dial.key).collect(),
@@ -335,6 +341,11 @@ impl Gateway {
         dials
             .find(|dial| dial.key == *key)
             .map(|dial| &dial.address)
+    }
+
+    fn known_peer(&self, key: &PublicKey) -> Option<Arc<Peer>> {
+        let peers = self.peers.lock().expect("held for a moment");
+        peers.get(key).cloned()
     }
 
     /// What is known of the peer.

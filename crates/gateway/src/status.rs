@@ -14,7 +14,7 @@ use refrain_proto::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    gateway::{Gateway, PeerReport},
+    gateway::{Gateway, PeerReport, Turn},
     keys::PublicKey,
     last_error::LastError,
     machine::resident_bytes,
@@ -104,6 +104,12 @@ pub struct Peer {
     pub key: String,
     /// Whether a lane is up.
     pub up: bool,
+    /// Whether a near end's new flows go there, where nothing names another peer for them.
+    #[serde(default)]
+    pub serves: Option<bool>,
+    /// Why.
+    #[serde(default)]
+    pub serves_reason: Option<String>,
     /// Seconds since its link lost its last lane; `None` while it is up, or without a link.
     pub down_s: Option<f64>,
     /// What last went wrong, until it goes well again.
@@ -248,6 +254,8 @@ impl Peer {
         let mut peer = Peer {
             name: report.name.clone(),
             address: report.address.clone(),
+            serves: report.turn.map(Turn::serves),
+            serves_reason: report.turn.map(|turn| turn.to_string()),
             key: report.key.to_string(),
             last_error: report.last_error.as_ref().map(|last| last.text.clone()),
             last_error_s: report.last_error.as_ref().map(LastError::age_s),
