@@ -28,6 +28,7 @@ mod door;
 pub mod http_proxy;
 pub mod listeners;
 mod refusal;
+pub mod socks4;
 pub mod socks5;
 
 mod crumbs;

@@ -229,8 +229,8 @@ options! {
          Of the peers of several matching rules, the first that is up is used, in the order of the \
          rules. Reloaded on SIGHUP.").repeats().reloads(NEAR);
     SOCKS5 = OptionSpec::new(NEAR, "socks5", "[HOST:]PORT", Nothing,
-        "Serves SOCKS5 at this address, on loopback unless a host is given. Names are resolved \
-         at the far end. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.")
+        "Serves SOCKS5, 4 and 4a at this address, on loopback unless a host is given. Names are \
+         resolved at the far end. With `proxy_auth`, only SOCKS5: the others have no password. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.")
         .entrance(Entrance::Proxy);
     HTTP_PROXY = OptionSpec::new(NEAR, "http_proxy", "[HOST:]PORT", Nothing,
         "Serves as an HTTP proxy (CONNECT and http: URLs) at this address, on loopback unless a \

@@ -1,4 +1,4 @@
-//! Connections of SOCKS5 clients.
+//! Connections of SOCKS clients: of version 5, and of 4 and 4a, whose first byte is another.
 
 use std::io;
 
@@ -7,6 +7,7 @@ use tokio::io::AsyncWriteExt;
 use super::{BoxFuture, Client, Serve};
 use crate::{
     options::{OptionSpec, SOCKS5},
+    socks4::{self, Socks4Error},
     socks5::{self, Method, Socks5Error},
 };
 
@@ -18,7 +19,7 @@ impl Serve for Socks {
     }
 
     fn serve(&self, client: Client) -> BoxFuture<'static, io::Result<()>> {
-        Box::pin(client.socks5())
+        Box::pin(client.socks())
     }
 }
 
@@ -44,7 +45,7 @@ impl Client {
         Ok(Ok(()))
     }
 
-    async fn socks5(mut self) -> io::Result<()> {
+    async fn socks(mut self) -> io::Result<()> {
         let mut received = Vec::new();
         let method = match self.visitor.is_asked() {
             true => Method::Password,
@@ -58,6 +59,7 @@ impl Client {
                 self.tcp.write_all(&method.accepted()).await?;
                 self.signs_in(method, &mut received).await?
             }
+            Err(Socks5Error::Version(socks4::VERSION)) => return self.socks4(received).await,
             Err(error) => Err(error),
         };
         let request = match signed_in {
@@ -99,5 +101,29 @@ impl Client {
                 self.tcp.write_all(&socks5::reply_refused(refusal)).await
             }
         }
+    }
+
+    async fn socks4(mut self, mut received: Vec<u8>) -> io::Result<()> {
+        let request = match self.visitor.is_asked() {
+            true => Err(Socks4Error::NoPassword),
+            false => {
+                let bytes_max = socks4::REQUEST_BYTES_MAX;
+                self.request(&mut received, bytes_max, socks4::parse_request)
+                    .await?
+            }
+        };
+        let reason = match request {
+            Ok(target) => match self.open_and_wait(&target, &[]).await {
+                Ok((flow, _)) => {
+                    self.tcp.write_all(&socks4::reply(true)).await?;
+                    self.run(flow, received).await;
+                    return Ok(());
+                }
+                Err(refusal) => format!("refused a SOCKS4 connection to {target}: {refusal}"),
+            },
+            Err(error) => format!("refused a SOCKS4 client: {error}"),
+        };
+        self.listener.refuse(reason);
+        self.tcp.write_all(&socks4::reply(false)).await
     }
 }
