@@ -359,6 +359,15 @@ options! {
 }
 
 impl Role {
+    /// `near`, `far` or `check`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Near => "near",
+            Role::Far => "far",
+            Role::Check => "check",
+        }
+    }
+
     /// The options that this program takes.
     pub fn options(self) -> impl Iterator<Item = &'static OptionSpec> {
         let role = match self {

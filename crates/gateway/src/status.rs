@@ -205,23 +205,24 @@ pub struct Flow {
 impl Status {
     /// The gateway as it stands now.
     pub fn of(gateway: &Gateway) -> Status {
-        let (counted, targets) = gateway.counted();
-        let (bound_bytes, free_bytes) = gateway.memory();
+        let (counted, targets) = gateway.totals.sum();
+        let config = &gateway.config;
+        let bound_bytes = config.memory.0;
         let mut sum = LinkCounters::default();
         counted.values().for_each(|of_peer| sum.add(of_peer));
         let mut status = Status {
-            role: gateway.role().to_owned(),
+            role: config.role.name().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            kernels: gateway.kernels().to_string(),
-            uptime_s: gateway.started().elapsed().as_secs_f64(),
+            kernels: config.matching.backend.instruction_set().to_string(),
+            uptime_s: gateway.started.elapsed().as_secs_f64(),
             memory: Memory {
                 bound_bytes,
-                reserved_bytes: bound_bytes - free_bytes,
+                reserved_bytes: bound_bytes - gateway.budget.free_bytes(),
                 allocated_bytes: 0,
                 resident_bytes: resident_bytes(),
             },
-            mode: gateway.mode().to_string(),
-            store: gateway.history().map(Store::of),
+            mode: config.mode.to_string(),
+            store: gateway.history.as_ref().map(|it| Store::of(it.report())),
             targets: TargetTraffic::rows(&targets),
             total: Total {
                 sent: Direction::of(&sum.sent),

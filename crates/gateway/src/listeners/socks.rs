@@ -25,7 +25,7 @@ impl Serve for Socks {
 
 impl Client {
     /// The part between the greeting and the request, if the method has one.
-    async fn signs_in(
+    async fn logs_in(
         &mut self,
         method: Method,
         received: &mut Vec<u8>,
@@ -38,7 +38,7 @@ impl Client {
             Ok(login) => login,
             Err(error) => return Ok(Err(error)),
         };
-        if !self.visitor.signs_in(login).await {
+        if !self.signs_in(login).await {
             return Ok(Err(Socks5Error::Login));
         }
         self.tcp.write_all(&socks5::LOGIN_ACCEPTED).await?;
@@ -47,7 +47,7 @@ impl Client {
 
     async fn socks(mut self) -> io::Result<()> {
         let mut received = Vec::new();
-        let method = match self.visitor.is_asked() {
+        let method = match self.is_asked() {
             true => Method::Password,
             false => Method::NoAuthentication,
         };
@@ -57,7 +57,7 @@ impl Client {
         let signed_in = match greeting.await? {
             Ok(()) => {
                 self.tcp.write_all(&method.accepted()).await?;
-                self.signs_in(method, &mut received).await?
+                self.logs_in(method, &mut received).await?
             }
             Err(Socks5Error::Version(socks4::VERSION)) => return self.socks4(received).await,
             Err(error) => Err(error),
@@ -76,7 +76,7 @@ impl Client {
         let target = match request {
             Ok(target) => target,
             Err(error) => {
-                // The visitor has logged a wrong login, as often as is good for the log.
+                // A wrong login is logged already, as often as is good for the log.
                 if error != Socks5Error::Login {
                     self.listener
                         .refuse(format!("refused a SOCKS5 client: {error}"));
@@ -104,7 +104,7 @@ impl Client {
     }
 
     async fn socks4(mut self, mut received: Vec<u8>) -> io::Result<()> {
-        let request = match self.visitor.is_asked() {
+        let request = match self.is_asked() {
             true => Err(Socks4Error::NoPassword),
             false => {
                 let bytes_max = socks4::REQUEST_BYTES_MAX;
