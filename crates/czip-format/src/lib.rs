@@ -72,7 +72,7 @@ pub mod part;
 pub mod root;
 pub mod weave;
 
-pub use error::FormatError;
+pub use error::{FormatError, Portion, Violation};
 pub(crate) use input::{Input, put_varint, put_zigzag};
 
 use std::fmt;

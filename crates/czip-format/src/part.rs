@@ -50,17 +50,18 @@ impl PartKind {
             Self::WeaveIndex => POINTS_MAX,
         }
     }
+}
 
-    /// For errors.
-    pub fn what(self) -> &'static str {
-        match self {
+impl std::fmt::Display for PartKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
             Self::Chunks => "chunk part",
             Self::Frames => "frame part",
             Self::Lengths => "length part",
             Self::References => "reference part",
             Self::Keys => "key part",
             Self::WeaveIndex => "weave index part",
-        }
+        })
     }
 }
 

@@ -79,7 +79,9 @@ use std::{
 pub use address::check_address;
 pub use attempts::Attempts;
 pub use counters::Counters;
-pub use error::{ConnectionError, Lie, ProxyProblem, RedirectProblem, RemoteError, UrlProblem};
+pub use error::{
+    ConnectionError, Lie, ProxyProblem, RedirectProblem, RemoteError, UrlProblem, VersionField,
+};
 pub use host::Host;
 pub use options::{ProxyChoice, RemoteOptions};
 pub use ranges::union;
