@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::{Stream, part::PartKind};
+use crate::{Stream, kind::PartKind};
 
 /// Why bytes are no archive, or none that can be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

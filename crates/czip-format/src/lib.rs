@@ -66,6 +66,7 @@ pub mod container;
 mod error;
 pub mod header;
 mod input;
+mod kind;
 pub mod limits;
 pub mod method;
 pub mod part;

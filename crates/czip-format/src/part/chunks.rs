@@ -1,7 +1,10 @@
 //! Chunk parts and length parts: what chunks are called, how long they are, and where they lie in frames.
 
-use super::{CHUNKS_MAX, PartKind};
-use crate::{ChunkName, FormatError, Input, Portion, Violation, put_varint, put_zigzag};
+use crate::{
+    ChunkName, FormatError, Input, Portion, Violation,
+    kind::{CHUNKS_MAX, PartKind},
+    put_varint, put_zigzag,
+};
 
 /// Where a chunk lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

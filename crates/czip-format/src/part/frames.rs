@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::PartKind;
-use crate::{FormatError, Input, Portion, Violation, put_varint};
+use crate::{FormatError, Input, Portion, Violation, kind::PartKind, put_varint};
 
 /// A frame, as the table knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Parts of the weave index: where the weave may be entered.
 
-use super::PartKind;
-use crate::{FormatError, Input, Portion, Violation, limits, put_varint};
+use crate::{FormatError, Input, Portion, Violation, kind::PartKind, limits, put_varint};
 
 /// Restart points as a part: where each begins, in plain content, weave, content, fields and times,
 /// and where the last ends.

@@ -1,7 +1,6 @@
 //! Reference parts: which chunks make up a stream.
 
-use super::PartKind;
-use crate::{FormatError, Input, Portion, Violation, put_varint};
+use crate::{FormatError, Input, Portion, Violation, kind::PartKind, put_varint};
 
 /// Which chunks follow each other in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
