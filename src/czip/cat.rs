@@ -8,10 +8,8 @@ use std::{
 
 use anyhow::Context;
 use indicatif::ProgressBar;
-use refrain_czip::{
-    archive::{Archive, ReadError, copy},
-    format::{FormatError, Portion, catalog},
-};
+use refrain_czip::archive::{Archive, ReadError, copy};
+use refrain_czip_format::{FormatError, Portion, catalog};
 
 use super::{
     bounded,

@@ -5,9 +5,9 @@ use refrain_czip::{
     archive::ReadError,
     create::{CreateOptions, EncryptOptions},
     crypt::{GroupSecret, Identities, PrivateKey, Recipients, unwrap},
-    format::{FormatError, Stream, Violation, header::Profile},
     verify::verify,
 };
+use refrain_czip_format::{FormatError, Stream, Violation, header::Profile};
 
 use crate::{archive_of, noise, open, options, piped_archive_of, read_all, tar_of};
 

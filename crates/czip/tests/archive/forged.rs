@@ -5,16 +5,16 @@ use std::ops::ControlFlow;
 
 use refrain_czip::{
     archive::{Archive, CacheBytes, ReadError},
-    chunker::{Chunking, ChunkingMethod},
     create::CreateOptions,
     crypt::{GroupKeys, Identities},
-    format::{
-        FormatError, Portion, Stream,
-        header::Profile,
-        part::PartKind,
-        root::{PartPlace, StreamRoot},
-    },
     verify::verify_names,
+};
+use refrain_czip_format::{
+    FormatError, Portion, Stream,
+    chunker::{Chunking, ChunkingMethod},
+    header::Profile,
+    part::PartKind,
+    root::{PartPlace, StreamRoot},
 };
 
 use crate::{
