@@ -9,12 +9,12 @@ use std::{
 };
 
 use anyhow::Context;
-use refrain_czip::{
-    archive::{Archive, CacheBytes, FileSource, RemoteSource, RemoteSourceError, Source},
-    format::{FormatError, catalog::Entry},
-    remote::{OnRetry, RemoteError, RemoteOptions},
+use refrain_czip::archive::{
+    Archive, CacheBytes, FileSource, RemoteSource, RemoteSourceError, Source,
 };
+use refrain_czip_format::{FormatError, catalog::Entry};
 use refrain_gateway::units::TimeSpan;
+use refrain_http_ranges::{OnRetry, RemoteError, RemoteOptions};
 
 use super::{
     bounded,

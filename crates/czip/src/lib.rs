@@ -34,6 +34,6 @@ mod segments;
 pub mod serve;
 pub mod verify;
 
-pub use refrain_czip_format::{self as format, chunker, container, method, weave};
+use refrain_czip_format::{self as format, chunker, container, method, weave};
 #[cfg(feature = "remote")]
-pub use refrain_http_ranges as remote;
+use refrain_http_ranges as remote;

@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::{
     archive::{Archive, Naming, ReadError, Source, copy},
     format::{
-        FormatError, Stream, digest,
+        FormatError, Portion, Stream, Violation, digest,
         part::{PartKind, StoredFrame},
     },
 };
@@ -289,7 +289,7 @@ pub fn verify_content<S: Source>(
     )?;
     match *hasher.finalize().as_bytes() == archive.root().summary.digest {
         true => Ok(()),
-        false => Err(FormatError::Digest { what: "content" }.into()),
+        false => Err(FormatError::Digest(Portion::Content).into()),
     }
 }
 
@@ -336,9 +336,7 @@ fn check_names<S: Source>(
         let frame = archive.frame(stream, place.frame)?;
         let begin = place.offset as usize;
         let chunk = frame.get(begin..begin + bytes as usize);
-        let chunk = chunk.ok_or(FormatError::Invalid {
-            what: "a chunk lies beyond its frame",
-        })?;
+        let chunk = chunk.ok_or(FormatError::Invalid(Violation::ChunkBeyondFrame))?;
         if naming.name(chunk) != name {
             return Err(ReadError::Name { stream, number });
         }

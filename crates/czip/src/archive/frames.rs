@@ -7,7 +7,7 @@ use quick_cache::Weighter;
 use super::{Archive, ReadError, Source};
 use crate::{
     crypt::{self, FrameKey, open_frame},
-    format::{FormatError, Stream, header::Profile},
+    format::{FormatError, Stream, Violation, header::Profile},
     method::{FrameError, decompress},
 };
 
@@ -36,10 +36,7 @@ impl<S: Source> Archive<S> {
         let base = match frame.base {
             Some(base) => {
                 if self.frame_row(stream, base)?.base.is_some() {
-                    return Err(FormatError::Invalid {
-                        what: "a frame's base has a base",
-                    }
-                    .into());
+                    return Err(FormatError::Invalid(Violation::BaseOfBase).into());
                 }
                 Some(self.frame(stream, base)?)
             }
@@ -73,10 +70,7 @@ impl<S: Source> Archive<S> {
         if self.header().profile == Profile::Shared
             && plain.len() as u64 != self.chunk_bytes(stream, number)?
         {
-            return Err(FormatError::Invalid {
-                what: "a frame is not as long as its chunk, which is all of it",
-            }
-            .into());
+            return Err(FormatError::Invalid(Violation::FrameAndChunk).into());
         }
         Ok(plain)
     }

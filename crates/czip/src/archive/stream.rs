@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Archive, ReadError, Source, table::ReferenceRun};
-use crate::format::{FormatError, Stream};
+use crate::format::{FormatError, Stream, Violation};
 
 /// Reads a stream from any place on.
 pub struct StreamReader<'a, S> {
@@ -76,10 +76,7 @@ impl<'a, S: Source> StreamReader<'a, S> {
             let begin = piece.offset as usize;
             let plain = self.frame(piece.frame)?;
             let Some(bytes) = plain.get(begin..begin + count) else {
-                return Err(FormatError::Invalid {
-                    what: "a chunk lies beyond its frame",
-                }
-                .into());
+                return Err(FormatError::Invalid(Violation::ChunkBeyondFrame).into());
             };
             buffer[filled..filled + count].copy_from_slice(bytes);
             filled += count;

@@ -11,8 +11,8 @@ use std::{
 use refrain_czip::{
     archive::{Archive, CacheBytes, RemoteSource},
     create::Input,
-    remote::{ProxyChoice, RemoteOptions},
 };
+use refrain_http_ranges::{ProxyChoice, RemoteOptions};
 
 use crate::{
     mounting::{Mount, archive_of, noise, read},

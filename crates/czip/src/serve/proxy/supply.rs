@@ -18,7 +18,9 @@ use super::{
 use crate::{
     archive::{Archive, READS_MAX, ReadError, RemoteSource, Source},
     cache::Cache,
-    format::{ChunkName, FormatError, Stream, digest, header::Profile, part::StoredFrame},
+    format::{
+        ChunkName, FormatError, Stream, Violation, digest, header::Profile, part::StoredFrame,
+    },
     remote::Remote,
 };
 
@@ -220,8 +222,8 @@ impl Supply {
             let unpacked = match frame.base {
                 None => unpack(None, bytes)?,
                 Some(base) => {
-                    let what = "a frame's base has a base";
-                    let missing = ReadError::from(FormatError::Invalid { what });
+                    let violation = Violation::BaseOfBase;
+                    let missing = ReadError::from(FormatError::Invalid(violation));
                     let base_bytes = plain.get(&base).ok_or(missing)?;
                     match unpack(Some(base_bytes), bytes.clone()) {
                         Ok(unpacked) if self.is_right(archive, number, &unpacked)? => unpacked,
