@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod archive;
-mod cache;
+pub mod cache;
 pub mod chunker;
 pub mod container;
 pub mod create;
