@@ -3,6 +3,7 @@
 //! A row is printed as soon as it is measured, JSON at the end; Ctrl-C keeps the finished rows.
 //! `lab/speed` measures the same code beside other programs, and on each set of instructions.
 
+mod noise;
 mod pair;
 mod rows;
 

@@ -31,7 +31,7 @@ pub struct CheckArguments {
     #[arg(long, value_name = "SECONDS", default_value = "0", hide_default_value = true,
           value_parser = bounded::seconds)]
     wait: Duration,
-    /// Print one JSON object, with `error` if the check cannot be made
+    /// Print one JSON object for each peer, with `error` if the check cannot be made
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -45,31 +45,38 @@ pub fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
         return ask_near_end(admin.as_ref(), arguments.wait, arguments.json);
     }
     let config = options.resolve()?;
-    let _log = arguments.log.begin(config.common.log);
+    let _log = arguments.log.begin(config.log);
     crate::warn_of_unread_variables(Role::Check);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let report = runtime.block_on(check::check_within(&config, arguments.wait));
-    let report = report.map_err(|error| failed(error.into(), arguments.json))?;
-    let mut out = io::stdout().lock();
-    match arguments.json {
-        true => writeln!(out, "{}", serde_json::to_string(&report)?)?,
-        false => print(&report, &mut out)?,
+    let mut result = Ok(());
+    for dial in &config.dials {
+        let report = runtime.block_on(check::check_within(&config, dial, arguments.wait));
+        let mut out = io::stdout().lock();
+        match report {
+            Ok(report) if arguments.json => writeln!(out, "{}", serde_json::to_string(&report)?)?,
+            Ok(report) => print(&report, &mut out)?,
+            Err(error) => {
+                drop(out);
+                result = result.and(Err(failed(error.into(), arguments.json)));
+            }
+        }
     }
-    Ok(())
+    result
 }
 
-/// Reports the link of the near end that runs here; an error if it is down.
+/// Reports the links of the near end that runs here; an error if one is down.
 fn ask_near_end(admin: Option<&Place>, wait: Duration, json: bool) -> anyhow::Result<()> {
     let began = Instant::now();
     loop {
         let is_late = began.elapsed() >= wait;
         match near_end(admin) {
             Ok(found) => {
-                let peer = found.status.peers.first();
-                if let Some(peer) = peer.filter(|peer| peer.up || is_late) {
-                    return report(&found.place, peer, json);
+                let peers = &found.status.peers;
+                if is_late || peers.iter().all(|peer| peer.up) {
+                    let mut reports = peers.iter();
+                    return reports.try_for_each(|peer| report(&found.place, peer, json));
                 }
             }
             Err(error) if is_late => return Err(failed(error, json)),

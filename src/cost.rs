@@ -10,9 +10,7 @@ mod measured;
 mod model;
 mod paper;
 mod plot;
-mod prices;
 mod report;
-mod tiers;
 
 use std::{
     fs::File,
@@ -24,7 +22,6 @@ use anyhow::{Context, ensure};
 use given::Given;
 use inputs::Inputs;
 use measured::Measured;
-use prices::PriceList;
 use refrain_gateway::text_file::remove_byte_order_mark;
 use report::Report;
 
@@ -36,10 +33,7 @@ Examples:
   refrain status --admin 127.0.0.1:9002 --json | refrain cost -
   refrain cost run.json --redundancy-sender 25% --server-output 80Mbit \\
       --cpu-none 4.1 --cpu-receiver 4.3 --cpu-sender 5.2 --plot cost.svg
-  refrain cost --print-prices > my-prices.toml
-  refrain cost --traffic 40TB --redundancy 30% --prices my-prices.toml --egress gcp_premium_na
-
-The prices that are built in are list prices with a date: check them before you rely on one.";
+  refrain cost --traffic 40TB --redundancy 30% --egress 0.05 --server 0.08 --cores 2";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -49,12 +43,6 @@ pub struct CostArguments {
     status: Option<PathBuf>,
     #[command(flatten)]
     given: Given,
-    /// A file of prices, instead of the list that is built in
-    #[arg(long, value_name = "FILE")]
-    prices: Option<PathBuf>,
-    /// Print the prices, as a file to edit, and nothing else
-    #[arg(long, conflicts_with_all = ["json", "plot", "status"])]
-    print_prices: bool,
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
@@ -85,12 +73,7 @@ impl WrongInput {
 
 pub fn run(arguments: &CostArguments) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    if arguments.print_prices {
-        let (text, _) = price_list(arguments).map_err(WrongInput::new)?;
-        return Ok(write!(out, "{text}")?);
-    }
-    let files = [&arguments.status, &arguments.prices].into_iter().flatten();
-    if files.into_iter().any(|path| is_standard_input(path)) {
+    if arguments.status.as_deref().is_some_and(is_standard_input) {
         standard_io::input().context("standard input")?;
     }
     let report = reckon(arguments).map_err(WrongInput::new)?;
@@ -105,21 +88,9 @@ pub fn run(arguments: &CostArguments) -> anyhow::Result<()> {
 }
 
 fn reckon(arguments: &CostArguments) -> anyhow::Result<Report> {
-    let (_, prices) = price_list(arguments)?;
     let run = arguments.status.as_deref().map(read_status).transpose()?;
-    let inputs = Inputs::resolve(&arguments.given, run.as_ref(), &prices)?;
-    Ok(Report::new(&prices.currency, inputs, run.as_ref()))
-}
-
-/// The prices that are to be taken, as text and read.
-fn price_list(arguments: &CostArguments) -> anyhow::Result<(String, PriceList)> {
-    let parse = |text: String| PriceList::parse(&text).map(|list| (text, list));
-    let Some(path) = &arguments.prices else {
-        return parse(prices::BUILT_IN.to_owned());
-    };
-    let bytes = read(path, prices::FILE_BYTES_MAX);
-    let text = bytes.and_then(|bytes| Ok(String::from_utf8(bytes)?));
-    text.and_then(parse).with_context(|| name_of(path))
+    let inputs = Inputs::resolve(&arguments.given, run.as_ref())?;
+    Ok(Report::new(inputs, run.as_ref()))
 }
 
 fn read_status(path: &Path) -> anyhow::Result<Measured> {

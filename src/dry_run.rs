@@ -9,15 +9,13 @@ use std::{
 };
 
 use refrain_gateway::{
-    config::{CommonConfig, FarConfig, HistoryOptions, NearConfig},
+    config::{Config, Dial, HistoryOptions},
     history::History,
-    keys::{PeerKeys, PublicKey},
     memory::MemoryBudget,
-    options::OptionSpec,
-    service::Service,
+    options::{OptionSpec, Role},
 };
 
-use refrain_proto::{by_receiver::history::HistoryConfig, effort::EffortMode};
+use refrain_proto::effort::EffortMode;
 use refrain_store::{DiskStore, StoreError};
 
 use crate::table::bytes;
@@ -25,35 +23,39 @@ use crate::table::bytes;
 /// The options that were given, with their values.
 type Given = [(&'static OptionSpec, String)];
 
-/// What a near end would do.
-pub fn near(config: &NearConfig, given: &Given, out: &mut impl Write) -> anyhow::Result<()> {
-    let neighbours = config.history.as_ref().map(History::check).transpose()?;
-    if let Some(warning) = config.history.as_ref().and_then(History::unknown_realm) {
+/// What a gateway would do.
+pub fn run(config: &Config, given: &Given, out: &mut impl Write) -> anyhow::Result<()> {
+    let history = config.history.as_ref();
+    let neighbours = history.map(History::check).transpose()?;
+    for warning in history.map(History::unknown_realms).unwrap_or_default() {
         tracing::warn!("{warning}");
     }
-    writeln!(out, "refrain near: the configuration is good")?;
+    let (name, is_near) = match config.role {
+        Role::Far => ("far", false),
+        _ => ("near", true),
+    };
+    writeln!(out, "refrain {name}: the configuration is good")?;
     let mut shown = BTreeSet::new();
     let mut line = |key: &str, value: String| {
         shown.insert(key.to_owned());
         writeln!(out, "  {key:<17}{value}")
     };
-    let key = config.peer_key.fingerprint();
-    let peer = match &config.peer_name {
-        Some(name) => format!("{name} at {}, {key}", config.peer),
-        None => format!("{}, {key}", config.peer),
-    };
-    line("peer", peer)?;
-    let proxies = [
-        ("socks5", Service::Socks5, config.socks5),
-        ("http_proxy", Service::HttpProxy, config.http_proxy),
-    ];
-    for (key, service, address) in proxies {
-        if let Some(address) = address {
-            let access = config.common.access.describe(&service, address);
-            line(key, format!("{address}, {access}"))?;
+    for Dial { key, name, address } in &config.dials {
+        let name = name.as_ref().map(|name| format!("{name} at "));
+        let (name, key) = (name.unwrap_or_default(), key.fingerprint());
+        line("peer", format!("{name}{address}, {key}"))?;
+    }
+    for address in &config.listen {
+        line("listen", address.to_string())?;
+    }
+    if !is_near {
+        for key in config.peers.iter() {
+            let name = config.peers.name(&key).map(|name| format!("{name}, "));
+            let (name, key) = (name.unwrap_or_default(), key.fingerprint());
+            line("peer_key", format!("{name}{key}"))?;
         }
     }
-    match &config.history {
+    match history {
         Some(history) => {
             let size = bytes(history.size.0);
             let store = history.store.display();
@@ -65,9 +67,10 @@ pub fn near(config: &NearConfig, given: &Given, out: &mut impl Write) -> anyhow:
                 }
                 _ => String::new(),
             };
+            let realms = Vec::from_iter(history.realm_names()).join(", ");
             line(
                 "store",
-                format!("{store}, at most {size}, realm {}{in_use}", history.realm),
+                format!("{store}, at most {size}, realm {realms}{in_use}"),
             )?;
             for (folder, looked) in history.also.iter().zip(neighbours.into_iter().flatten()) {
                 let folder = folder.display();
@@ -76,55 +79,38 @@ pub fn near(config: &NearConfig, given: &Given, out: &mut impl Write) -> anyhow:
                 line("store_also", format!("{folder}{is_there}"))?;
             }
         }
-        None => line("store", "none: nothing is predicted".to_owned())?,
+        None if is_near => line("store", "none: nothing is predicted".to_owned())?,
+        None => {}
     }
-    let peers = [config.peer_key].into_iter().collect();
-    let engine = config.history.as_ref().map(HistoryOptions::engine);
-    common(&config.common, engine, &peers, &mut line)?;
-    others(given, &shown, out)?;
-    writeln!(
-        out,
-        "nothing was started; `refrain check` tries the way to the peer"
-    )?;
+    common(config, &mut line)?;
+    let mut others = given.iter().filter(|(spec, _)| !shown.contains(spec.key));
+    others.try_for_each(|(spec, value)| writeln!(out, "  {:<17}{value}", spec.key))?;
+    match is_near {
+        true => writeln!(
+            out,
+            "nothing was started; `refrain check` tries the way to the peer"
+        )?,
+        false => writeln!(out, "nothing was started")?,
+    }
     Ok(())
 }
 
-/// What a far end would do.
-pub fn far(config: &FarConfig, given: &Given, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "refrain far: the configuration is good")?;
-    let mut shown = BTreeSet::new();
-    let mut line = |key: &str, value: String| {
-        shown.insert(key.to_owned());
-        writeln!(out, "  {key:<17}{value}")
-    };
-    for address in &config.listen {
-        line("listen", address.to_string())?;
-    }
-    for key in config.peers.iter() {
-        line("peer_key", named(&config.peers, &key))?;
-    }
-    common(&config.common, None, &config.peers, &mut line)?;
-    others(given, &shown, out)?;
-    writeln!(out, "nothing was started")
-}
-
 fn common(
-    config: &CommonConfig,
-    history: Option<HistoryConfig>,
-    peers: &PeerKeys,
+    config: &Config,
     line: &mut impl FnMut(&str, String) -> io::Result<()>,
 ) -> io::Result<()> {
+    let peers = &config.peers;
     line("key", format!("{}, its public part", config.key.public()))?;
-    for forward in &config.forwards {
-        let (listen, target) = (forward.listen, &forward.target);
-        let behind = match peers.len() {
-            1 => "the peer".to_owned(),
-            _ => peers.label(&forward.peer),
+    for way_in in &config.ways_in {
+        let behind = match way_in.peer.filter(|_| peers.len() > 1) {
+            None => "the peer".to_owned(),
+            Some(peer) => peers.label(&peer),
         };
-        let service = Service::Forward(target.clone());
-        let access = config.access.describe(&service, listen);
-        let way = format!("{listen} to {target} behind {behind}, {access}");
-        line("forward", way)?;
+        let target = way_in.target.as_ref();
+        let leads = target.map(|target| format!(" to {target} behind {behind}"));
+        let (listen, access) = (way_in.listen, config.access.describe(way_in));
+        let leads = leads.unwrap_or_default();
+        line(way_in.option.key, format!("{listen}{leads}, {access}"))?;
     }
     if let Some(admin) = &config.admin {
         let token = match admin.token {
@@ -135,7 +121,7 @@ fn common(
     }
     line("allow", config.allow.describe())?;
     line("exclude", config.exclude.describe())?;
-    let [memory, lanes, flows] = memory_and_lanes(config, history, peers.len());
+    let [memory, lanes, flows] = memory_and_lanes(config);
     line("memory", memory)?;
     line("lanes", lanes)?;
     line("flows_max", flows)?;
@@ -169,11 +155,9 @@ fn common(
 }
 
 /// What a link gets of the memory, as it would when it begins, and how many lanes and flows in it.
-fn memory_and_lanes(
-    config: &CommonConfig,
-    history: Option<HistoryConfig>,
-    peers: usize,
-) -> [String; 3] {
+fn memory_and_lanes(config: &Config) -> [String; 3] {
+    let peers = config.peers.len();
+    let history = config.history.as_ref().map(HistoryOptions::engine);
     let budget = MemoryBudget::new(config.memory.0, peers);
     let whole = bytes(config.memory.0);
     let Some((link, _reserved)) = budget.link(config.key.public(), config, history) else {
@@ -213,17 +197,4 @@ fn memory_and_lanes(
         format!("{lanes}, at most {}{fewer}", link.lanes_max),
         format!("{} per link{fewer_flows}", link.flows_max),
     ]
-}
-
-/// The options that were given and have no line yet.
-fn others(given: &Given, shown: &BTreeSet<String>, out: &mut impl Write) -> io::Result<()> {
-    let mut others = given.iter().filter(|(spec, _)| !shown.contains(spec.key));
-    others.try_for_each(|(spec, value)| writeln!(out, "  {:<17}{value}", spec.key))
-}
-
-fn named(peers: &PeerKeys, key: &PublicKey) -> String {
-    match peers.name(key) {
-        Some(name) => format!("{name}, {}", key.fingerprint()),
-        None => key.fingerprint(),
-    }
 }

@@ -32,7 +32,7 @@ use clap::{Parser, Subcommand};
 use interrupt::Interrupted;
 use refrain_gateway::{
     arguments::FarOptions,
-    near::NotPaired,
+    gateway::NotPaired,
     options::Role,
     settings::{ConfigError, environment::UnreadVariable},
 };

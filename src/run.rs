@@ -9,14 +9,11 @@ use std::{future::Future, sync::Arc, time::Duration};
 use anyhow::Context;
 use refrain_gateway::{
     admin,
-    arguments::{FarOptions, NearOptions},
-    config::{AdminConfig, CommonConfig, HistoryOptions},
-    far::Far,
-    gateway::{Gateway, Tasks, drain},
+    arguments::{FarOptions, NearOptions, Options, Program},
+    config::{AdminConfig, Config, HistoryOptions},
+    gateway::{Gateway, Tasks},
     listeners,
     local_socket::{self, SocketFile},
-    near::Near,
-    options::Role,
     settings::ConfigError,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -70,11 +67,21 @@ impl NearArguments {
 }
 
 pub fn near(arguments: &NearArguments) -> anyhow::Result<()> {
-    let NearArguments { run, require_peer } = arguments;
-    let (arguments, options) = (run, &run.options);
+    run(&arguments.run, arguments.require_peer)
+}
+
+pub fn far(arguments: &RunArguments<FarOptions>) -> anyhow::Result<()> {
+    run(arguments, None)
+}
+
+fn run<P: Program>(
+    arguments: &RunArguments<Options<P>>,
+    require_peer: Option<Option<Duration>>,
+) -> anyhow::Result<()> {
+    let options = &arguments.options;
     let started = options.resolve()?;
-    let _log = arguments.log.begin(started.common.log);
-    crate::warn_of_unread_variables(Role::Near);
+    let _log = arguments.log.begin(started.log);
+    crate::warn_of_unread_variables(P::ROLE);
     for warning in started.warnings() {
         tracing::warn!("{warning}");
     }
@@ -85,7 +92,7 @@ pub fn near(arguments: &NearArguments) -> anyhow::Result<()> {
                 tracing::warn!("{loss}");
             }
         }
-        return dry_run::near(&started, &options.given()?, &mut std::io::stdout().lock());
+        return dry_run::run(&started, &options.given()?, &mut std::io::stdout().lock());
     }
     if let Some(history) = started.history.clone() {
         // In a thread of its own: a disk that hangs stops no traffic.
@@ -93,28 +100,27 @@ pub fn near(arguments: &NearArguments) -> anyhow::Result<()> {
     }
     block_on(async {
         let mut tasks = Tasks::default();
-        let near = Near::start(started.clone(), &mut tasks).await?;
-        for listening in near.listening() {
+        let gateway = Gateway::start(started.clone(), &mut tasks).await?;
+        for listening in gateway.listening() {
             listening.log();
         }
         let reload = || {
             let new = options.resolve()?;
-            near.reload(&new);
-            Ok(new.common)
+            gateway.reload(&new);
+            Ok(new)
         };
-        let gateway = Arc::clone(&near);
-        let within = require_peer.map(|given| given.unwrap_or(started.common.timeouts.connect));
+        let within = require_peer.map(|given| given.unwrap_or(started.timeouts.connect));
         let missing = async {
             match within {
-                Some(within) => near.wait_for_peer(within).await,
+                Some(within) => gateway.wait_for_peer(within).await,
                 None => Ok(()),
             }
         };
         let result = tokio::select! {
-            served = serve(gateway, Role::Near, &started.common, tasks, reload) => served,
+            served = serve(&gateway, &started, tasks, reload) => served,
             Err(error) = missing => Err(error.into()),
         };
-        tokio::task::spawn_blocking(move || near.settle()).await?;
+        tokio::task::spawn_blocking(move || gateway.settle()).await?;
         result
     })
 }
@@ -125,37 +131,6 @@ fn warn_of_room(history: &HistoryOptions) {
         let [size, used, free] = [history.size.0, room.used_bytes, room.free_bytes].map(bytes);
         tracing::warn!("the store may take {size}, and has {used}: its disk has {free} free");
     }
-}
-
-pub fn far(arguments: &RunArguments<FarOptions>) -> anyhow::Result<()> {
-    let options = &arguments.options;
-    let started = options.resolve()?;
-    let _log = arguments.log.begin(started.common.log);
-    crate::warn_of_unread_variables(Role::Far);
-    for warning in started.warnings() {
-        tracing::warn!("{warning}");
-    }
-    if arguments.dry_run {
-        return Ok(dry_run::far(
-            &started,
-            &options.given()?,
-            &mut std::io::stdout().lock(),
-        )?);
-    }
-    block_on(async {
-        let mut tasks = Tasks::default();
-        let far = Far::start(started.clone(), &mut tasks).await?;
-        for listening in far.listening() {
-            listening.log();
-        }
-        let reload = || {
-            let new = options.resolve()?;
-            far.reload(&new);
-            Ok(new.common)
-        };
-        let gateway = Arc::clone(&far);
-        serve(gateway, Role::Far, &started.common, tasks, reload).await
-    })
 }
 
 fn block_on(gateway: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
@@ -169,24 +144,23 @@ fn block_on(gateway: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result
 }
 
 async fn serve(
-    gateway: Arc<dyn Gateway>,
-    role: Role,
-    common: &CommonConfig,
+    gateway: &Arc<Gateway>,
+    started: &Config,
     mut tasks: Tasks,
-    reload: impl Fn() -> Result<CommonConfig, ConfigError>,
+    reload: impl Fn() -> Result<Config, ConfigError>,
 ) -> anyhow::Result<()> {
     tracing::info!("runs with kernels for {}", gateway.kernels());
-    if let Some(config) = common.admin.clone() {
+    if let Some(config) = started.admin.clone() {
         tasks
             .services
-            .spawn(serve_admin(config, Arc::clone(&gateway)).await?);
+            .spawn(serve_admin(config, Arc::clone(gateway)).await?);
     }
-    let _socket = serve_local(&mut tasks, &gateway).await;
+    let _socket = serve_local(&mut tasks, gateway).await;
     let mut signals = Signals::new()?;
     while let Told::Reload = signals.next().await {
         match reload() {
             Ok(new) => {
-                let unapplied = common.readings.needs_restart(&new.readings, role);
+                let unapplied = started.readings.needs_restart(&new.readings, started.role);
                 tracing::info!("reloaded keys, rules, clients and time-outs");
                 if !unapplied.is_empty() {
                     let keys: Vec<_> = unapplied.iter().map(|spec| spec.key).collect();
@@ -202,7 +176,7 @@ async fn serve(
     tracing::info!("draining: no new connections; a second signal stops at once");
     tasks.listeners.abort_all();
     tokio::select! {
-        left = drain(&*gateway, common.timeouts.drain) => {
+        left = gateway.drain(started.timeouts.drain) => {
             if left > 0 {
                 tracing::warn!("{left} connections were still open and are reset");
             }
@@ -214,7 +188,7 @@ async fn serve(
 }
 
 /// Serves `refrain status` on this machine. A gateway runs as well without.
-async fn serve_local(tasks: &mut Tasks, gateway: &Arc<dyn Gateway>) -> Option<SocketFile> {
+async fn serve_local(tasks: &mut Tasks, gateway: &Arc<Gateway>) -> Option<SocketFile> {
     match local_socket::bind(gateway.role()).await {
         Ok((listener, file)) => {
             let serving = admin::serve_local(listener, Arc::clone(gateway));
@@ -231,12 +205,10 @@ async fn serve_local(tasks: &mut Tasks, gateway: &Arc<dyn Gateway>) -> Option<So
 
 async fn serve_admin(
     config: AdminConfig,
-    gateway: Arc<dyn Gateway>,
+    gateway: Arc<Gateway>,
 ) -> anyhow::Result<impl Future<Output = ()>> {
     let listener = listeners::bind(config.listen, "admin")?;
-    if let Ok(address) = listener.local_addr() {
-        tracing::info!(kind = "admin", %address, "listening");
-    }
+    tracing::info!(kind = "admin", address = %listener.1, "listening");
     let descriptors = gateway.descriptors();
     Ok(admin::serve(listener, config, gateway, descriptors))
 }

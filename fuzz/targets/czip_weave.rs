@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 
 use libfuzzer_sys::fuzz_target;
-use refrain_czip::{
+use refrain_czip_format::{
     container::{RestartPoint, Weaver, Woven},
     weave::{StreamReader, Streams, Unweaver},
 };

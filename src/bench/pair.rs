@@ -9,14 +9,12 @@ use std::{
 
 use anyhow::ensure;
 use refrain_gateway::{
-    far::Far,
     loopback::{Keys, Running},
-    near::Near,
     status::Status,
 };
 use tempfile::TempDir;
 
-use super::rows::Noise;
+use super::noise::Noise;
 
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -24,8 +22,8 @@ const PIECE_BYTES: usize = 64 << 10;
 pub struct Pair {
     /// Where the near end listens.
     entrance: SocketAddr,
-    _near: Running<Near>,
-    _far: Running<Far>,
+    _near: Running,
+    _far: Running,
     _store: TempDir,
 }
 

@@ -1,9 +1,13 @@
 //! What users give the cost model by hand, and what of it cannot be.
 
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, value_parser};
 use refrain_gateway::units::{BitRate, ByteSize};
 
-use super::tiers::{AMOUNT_MAX, is_amount};
+/// Amounts that people enter: prices, CPU seconds per GB. More than this is a mistake.
+const AMOUNT_MAX: f64 = 1e6;
+
+/// No server has more.
+const CORES_MAX: i64 = 4096;
 
 /// What users give by hand.
 #[derive(Args, Debug, Default)]
@@ -40,15 +44,15 @@ pub struct Given {
     /// What one server puts out, averaged over the hours that it is paid for [default: 350Mbit]
     #[arg(long, value_name = "RATE", value_parser = parse_output, allow_hyphen_values = true)]
     pub server_output: Option<BitRate>,
-    /// Price of traffic: a name in the price file, or the price of a GB
-    #[arg(long, value_name = "NAME|PRICE", allow_hyphen_values = true)]
-    pub egress: Option<String>,
-    /// Price of servers: a name in the price file, or the price of an hour
-    #[arg(long, value_name = "NAME|PRICE", allow_hyphen_values = true)]
-    pub server: Option<String>,
-    /// Cores of a server [default: as the price file says; 2 with a PRICE]
-    #[arg(long, value_name = "N")]
-    pub cores: Option<u32>,
+    /// Price of a GB of traffic; with tiers, of the one that the last GB of a month is in [default: 0.09]
+    #[arg(long, value_name = "PRICE", value_parser = parse_amount, allow_hyphen_values = true)]
+    pub egress: Option<f64>,
+    /// Price of a server per hour, in the same currency [default: 0.10]
+    #[arg(long, value_name = "PRICE", value_parser = parse_amount, allow_hyphen_values = true)]
+    pub server: Option<f64>,
+    /// Cores of a server
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = value_parser!(u32).range(1..=CORES_MAX))]
+    pub cores: u32,
 }
 
 fn parse_traffic(text: &str) -> Result<ByteSize, String> {
@@ -78,7 +82,8 @@ fn parse_share(text: &str) -> Result<f64, String> {
 }
 
 fn parse_amount(text: &str) -> Result<f64, String> {
-    let amount = text.parse().ok().filter(|&amount| is_amount(amount));
+    let amount = text.parse().ok();
+    let amount = amount.filter(|amount| (0.0..=AMOUNT_MAX).contains(amount));
     amount.ok_or_else(|| format!("expected a number from 0 to {AMOUNT_MAX}"))
 }
 

@@ -6,18 +6,22 @@
 #[cfg(test)]
 pub mod tests;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use serde::Serialize;
 
 use super::{
     given::Given,
     measured::{MONTH_HOURS, Measured},
-    model::{Driven, load_of_cpu},
+    model::{Driven, Service, gb_per_hour, load_of_cpu},
     paper,
-    prices::{PriceList, Server},
-    tiers::Tiers,
 };
 use crate::table::{age, bytes};
+
+/// Of egress in the first tier of the largest cloud.
+const PRICE_PER_GB: f64 = 0.09;
+
+/// Of its general server with two cores.
+const PRICE_PER_HOUR: f64 = 0.10;
 
 /// A figure and where it is from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -51,10 +55,12 @@ pub struct Inputs {
     pub both_load: Option<Sourced<f64>>,
     /// What a server puts out.
     pub server_mbit_per_s: Sourced<f64>,
-    /// Prices of traffic.
-    pub egress: Sourced<Tiers>,
-    /// Price of a server.
-    pub server: Sourced<Server>,
+    /// Price of a GB of traffic.
+    pub price_per_gb: Sourced<f64>,
+    /// Price of a server for an hour.
+    pub price_per_hour: Sourced<f64>,
+    /// Cores of a server.
+    pub cores: u32,
 }
 
 impl<T> Sourced<T> {
@@ -66,11 +72,7 @@ impl<T> Sourced<T> {
 
 impl Inputs {
     /// Puts together what was given, measured and assumed.
-    pub fn resolve(
-        given: &Given,
-        measured: Option<&Measured>,
-        prices: &PriceList,
-    ) -> anyhow::Result<Self> {
+    pub fn resolve(given: &Given, measured: Option<&Measured>) -> anyhow::Result<Self> {
         let traffic_gb = match (given.traffic, measured) {
             (Some(size), _) => Sourced::new(size.0 as f64 / 1e9, "--traffic"),
             (None, Some(run)) => Sourced::new(run.gb_per_month(), scaling(run)),
@@ -92,12 +94,9 @@ impl Inputs {
                 "assumed: the paper's server (section 5.3)",
             ),
         };
-        let egress = egress(given, prices)?;
-        let server = server(given, prices)?;
         let cpu = Cpu {
             given,
-            cores: server.value.cores,
-            gb_per_hour: paper::gb_per_hour(server_mbit_per_s.value * 1e6),
+            gb_per_hour: gb_per_hour(server_mbit_per_s.value * 1e6),
         };
         let (receiver_load, sender_load) = cpu.loads(receiver_share.value)?;
         let loads = [receiver_load.value, sender_load.value];
@@ -120,30 +119,58 @@ impl Inputs {
             sender_load,
             both_load,
             server_mbit_per_s,
-            egress,
-            server,
+            price_per_gb: price(given.egress, "--egress", PRICE_PER_GB),
+            price_per_hour: price(given.server, "--server", PRICE_PER_HOUR),
+            cores: given.cores,
         };
         ensure!(
-            inputs.bill(Driven::NONE).total_cost > 0.0,
+            inputs.service().bill(Driven::NONE).total_cost > 0.0,
             "with these prices this traffic costs nothing"
         );
         Ok(inputs)
     }
 
+    /// The month without elimination.
+    pub fn service(&self) -> Service {
+        let traffic_gb = self.traffic_gb.value;
+        Service {
+            traffic_gb,
+            price_per_gb: self.price_per_gb.value,
+            server_hours: traffic_gb / gb_per_hour(self.server_mbit_per_s.value * 1e6),
+            price_per_hour: self.price_per_hour.value,
+        }
+    }
+
     /// Receiver-driven elimination.
     pub fn receiver(&self) -> Driven {
-        Driven::new(&self.receiver_share, &self.receiver_load)
+        driven(&self.receiver_share, &self.receiver_load)
     }
 
     /// Sender-driven elimination.
     pub fn sender(&self) -> Driven {
-        Driven::new(&self.sender_share, &self.sender_load)
+        driven(&self.sender_share, &self.sender_load)
     }
 
     /// Predictions first, and the sender in what they leave, where that is known.
     pub fn both(&self) -> Option<Driven> {
         let both = self.both_share.as_ref().zip(self.both_load.as_ref());
-        both.map(|(share, load)| Driven::new(share, load))
+        both.map(|(share, load)| driven(share, load))
+    }
+}
+
+fn driven(share: &Sourced<f64>, load: &Sourced<f64>) -> Driven {
+    let (share, load) = (share.value, load.value);
+    Driven { share, load }
+}
+
+/// A price given by the user, or a list price of 2025.
+fn price(given: Option<f64>, option: &str, list_price: f64) -> Sourced<f64> {
+    match given {
+        Some(price) => Sourced::new(price, option),
+        None => {
+            let from = format!("assumed: a list price of 2025, in US dollars; give {option}");
+            Sourced::new(list_price, from)
+        }
     }
 }
 
@@ -223,38 +250,9 @@ fn shares(given: &Given, measured: Option<&Measured>) -> anyhow::Result<Shares> 
     })
 }
 
-fn egress(given: &Given, prices: &PriceList) -> anyhow::Result<Sourced<Tiers>> {
-    let text = given.egress.as_deref();
-    if let Some(per_gb) = text.and_then(|text| text.parse().ok()) {
-        let tiers = Tiers::flat(per_gb).context("egress given")?;
-        return Ok(Sourced::new(tiers, "--egress"));
-    }
-    let (name, tiers) = prices.egress(text)?;
-    Ok(Sourced::new(tiers, format!("{name}, {}", prices.as_of)))
-}
-
-fn server(given: &Given, prices: &PriceList) -> anyhow::Result<Sourced<Server>> {
-    let text = given.server.as_deref();
-    let (name, mut server, from) = match text.and_then(|text| text.parse().ok()) {
-        Some(per_hour) => {
-            let server = Server { per_hour, cores: 2 };
-            ("given".to_owned(), server, "--server".to_owned())
-        }
-        None => {
-            let (name, server) = prices.server(text)?;
-            let from = format!("{name}, {}", prices.as_of);
-            (name, server, from)
-        }
-    };
-    server.cores = given.cores.unwrap_or(server.cores);
-    server.check(&name)?;
-    Ok(Sourced::new(server, from))
-}
-
 /// What becomes of CPU seconds.
 struct Cpu<'a> {
     given: &'a Given,
-    cores: u32,
     gb_per_hour: f64,
 }
 
@@ -263,7 +261,7 @@ impl Cpu<'_> {
     fn loads(&self, share: f64) -> anyhow::Result<(Sourced<f64>, Sourced<f64>)> {
         let none_s = self.given.cpu_none.unwrap_or(0.0);
         let busy = self.load(none_s);
-        let cores = self.cores;
+        let cores = self.given.cores;
         ensure!(
             busy <= 1.0,
             "a server of {cores} cores that puts out so much would need {:.1} cores at --cpu-none \
@@ -310,11 +308,11 @@ impl Cpu<'_> {
 
     fn measured(&self, seconds: f64, option: &str) -> Sourced<f64> {
         let more_s = seconds - self.given.cpu_none.unwrap_or(0.0);
-        let from = format!("{option}: {more_s:+.3} CPU s a GB beside none");
+        let from = format!("{option}: {more_s:+.3} CPU s per GB compared with none");
         Sourced::new(self.load(more_s), from)
     }
 
     fn load(&self, s_per_gb: f64) -> f64 {
-        load_of_cpu(s_per_gb, self.gb_per_hour, f64::from(self.cores))
+        load_of_cpu(s_per_gb, self.gb_per_hour, f64::from(self.given.cores))
     }
 }

@@ -2,27 +2,35 @@
 //! and sender-driven (PACK, section 5.3 and Table 3), with both together where that is known, and how
 //! that changes with the redundancy (section 6.1 and Figure 11).
 //!
-//! In go volume, prices and measured shares; out come the bills and a curve. No I/O, no clock.
+//! Volume, prices and measured shares enter; bills and a curve leave. No I/O, no clock.
 //! The formulas with their reasons stand in `docs/cost.md`.
 //!
 //! ```text
-//! traffic cost = tiers(traffic × (1 − share))
+//! traffic cost = traffic × (1 − share) × price of a GB
 //! server-hours = traffic / what a server puts out in an hour × (1 + load)
 //! total        = traffic cost + server-hours × price of one
 //! ```
 
 use serde::Serialize;
 
-use super::{
-    inputs::{Inputs, Sourced},
-    paper,
-};
-
 /// Below this share there is nothing to scale a load by.
 const SHARE_MIN: f64 = 1e-6;
 
 /// Points of a curve: 0, 1, … 100 %.
 const CURVE_STEPS: u32 = 100;
+
+/// A month of a service without elimination.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Service {
+    /// What leaves, as GB.
+    pub traffic_gb: f64,
+    /// Price of a GB.
+    pub price_per_gb: f64,
+    /// Servers, times the hours that they run.
+    pub server_hours: f64,
+    /// Price of a server for an hour.
+    pub price_per_hour: f64,
+}
 
 /// What one way of elimination saves, and what it asks of the servers.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -63,19 +71,19 @@ pub struct CurvePoint {
     pub sender_driven: f64,
 }
 
-impl Inputs {
+impl Service {
     /// Total costs at 0 to 100 % of redundancy, as in Figure 11.
     ///
     /// A sender that predicts nothing hashes all that leaves, so its load stays what it is;
     /// one that checks predictions hashes what is confirmed, so its load grows with that
     /// (section 5.2.1, Figure 7b).
-    pub fn curve(&self) -> Vec<CurvePoint> {
+    pub fn curve(&self, receiver: Driven, sender: Driven) -> Vec<CurvePoint> {
         let points = (0..=CURVE_STEPS).map(|step| {
             let share = f64::from(step) / f64::from(CURVE_STEPS);
-            let load = self.sender().load;
+            let load = sender.load;
             CurvePoint {
                 redundancy: share,
-                receiver_driven: self.bill(self.receiver().scaled_to(share)).total_of_none,
+                receiver_driven: self.bill(receiver.scaled_to(share)).total_of_none,
                 sender_driven: self.bill(Driven { share, load }).total_of_none,
             }
         });
@@ -84,16 +92,12 @@ impl Inputs {
 
     /// The bill with such elimination.
     pub fn bill(&self, driven: Driven) -> Bill {
-        let hour_price = self.server.value.per_hour;
-        let gb_of_none = self.traffic_gb.value;
-        let traffic_cost_of_none = self.egress.value.cost(gb_of_none);
-        let server_gb_per_hour = paper::gb_per_hour(self.server_mbit_per_s.value * 1e6);
-        let hours_of_none = gb_of_none / server_gb_per_hour;
-        let server_cost_of_none = hours_of_none * hour_price;
-        let traffic_gb = gb_of_none * (1.0 - driven.share);
-        let traffic_cost = self.egress.value.cost(traffic_gb);
-        let server_hours = hours_of_none * (1.0 + driven.load);
-        let server_cost = server_hours * hour_price;
+        let traffic_cost_of_none = self.traffic_gb * self.price_per_gb;
+        let server_cost_of_none = self.server_hours * self.price_per_hour;
+        let traffic_gb = self.traffic_gb * (1.0 - driven.share);
+        let traffic_cost = traffic_gb * self.price_per_gb;
+        let server_hours = self.server_hours * (1.0 + driven.load);
+        let server_cost = server_hours * self.price_per_hour;
         let of = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
         let saved_on_traffic = traffic_cost_of_none - traffic_cost;
         let spent_on_servers = server_cost - server_cost_of_none;
@@ -104,7 +108,7 @@ impl Inputs {
             traffic_cost_reduction: of(saved_on_traffic, traffic_cost_of_none),
             server_hours,
             server_cost,
-            server_hours_increase: of(server_hours - hours_of_none, hours_of_none),
+            server_hours_increase: of(server_hours - self.server_hours, self.server_hours),
             total_cost,
             total_of_none: total_cost / (traffic_cost_of_none + server_cost_of_none),
             saved_on_traffic,
@@ -121,11 +125,6 @@ impl Driven {
         load: 0.0,
     };
 
-    pub fn new(share: &Sourced<f64>, load: &Sourced<f64>) -> Self {
-        let (share, load) = (share.value, load.value);
-        Self { share, load }
-    }
-
     /// The same at another share, the load in proportion, but never less work than none. A load
     /// that was measured where nothing was eliminated stays as it is.
     pub fn scaled_to(self, share: f64) -> Self {
@@ -137,7 +136,12 @@ impl Driven {
     }
 }
 
-/// The load of CPU seconds more a GB on servers of `cores` that put out `gb_per_hour`: of each
+/// GB that a rate amounts to in an hour.
+pub fn gb_per_hour(bits_per_s: f64) -> f64 {
+    bits_per_s / 8.0 * 3600.0 / 1e9
+}
+
+/// The load of CPU seconds more per GB on servers of `cores` that put out `gb_per_hour`: of each
 /// hour's `cores` × 3600 CPU seconds it takes so large a share.
 pub fn load_of_cpu(more_s_per_gb: f64, gb_per_hour: f64, cores: f64) -> f64 {
     more_s_per_gb * gb_per_hour / (3600.0 * cores)
@@ -148,46 +152,32 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::cost::{
-        inputs::tests::inputs,
-        tiers::{self, Tiers},
+
+    const SERVICE: Service = Service {
+        traffic_gb: 3000.0,
+        price_per_gb: 0.05,
+        server_hours: 100.0,
+        price_per_hour: 0.5,
     };
 
-    fn inputs_with(traffic_gb: f64, egress: Tiers) -> Inputs {
-        let receiver = Driven {
-            share: 0.5,
-            load: 0.1,
-        };
-        let sender = Driven {
-            share: 0.8,
-            load: 0.4,
-        };
-        let inputs = inputs(traffic_gb, egress, 0.5, 30.0, [receiver, sender]);
-        Inputs {
-            both_share: Some(Sourced::new(0.9, "")),
-            both_load: Some(Sourced::new(0.3, "")),
-            ..inputs
-        }
-    }
+    const RECEIVER: Driven = Driven {
+        share: 0.5,
+        load: 0.1,
+    };
 
-    fn two_tiers() -> Inputs {
-        let pairs = [(1.0, 0.10), (f64::INFINITY, 0.05)];
-        inputs_with(3000.0, Tiers::new(&pairs).expect("tiers"))
-    }
+    const SENDER: Driven = Driven {
+        share: 0.8,
+        load: 0.4,
+    };
 
     #[test]
     fn bills_are_what_they_are_by_hand() {
-        let inputs = two_tiers();
         for (driven, expected) in [
-            // 100 + 2000 × 0.05; 3000 / 30
-            (Driven::NONE, [3000.0, 200.0, 100.0, 50.0]),
-            // 100 + 500 × 0.05: half of the traffic, and not half of its cost
-            (inputs.receiver(), [1500.0, 125.0, 110.0, 55.0]),
-            // 600 × 0.1
-            (inputs.sender(), [600.0, 60.0, 140.0, 70.0]),
-            (inputs.both().expect("a column"), [300.0, 30.0, 130.0, 65.0]),
+            (Driven::NONE, [3000.0, 150.0, 100.0, 50.0]),
+            (RECEIVER, [1500.0, 75.0, 110.0, 55.0]),
+            (SENDER, [600.0, 30.0, 140.0, 70.0]),
         ] {
-            let bill = inputs.bill(driven);
+            let bill = SERVICE.bill(driven);
             let bill = [
                 bill.traffic_gb,
                 bill.traffic_cost,
@@ -202,20 +192,20 @@ mod tests {
 
     #[test]
     fn the_curve_has_what_each_way_hashes() {
-        let curve = two_tiers().curve();
+        let curve = SERVICE.curve(RECEIVER, SENDER);
         assert_eq!(curve.len(), 101);
         let near = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-9, "{value}");
         // Without redundancy predictions cost nothing, and a sender hashes all the same.
         near(curve[0].receiver_driven, 1.0);
-        near(curve[0].sender_driven, (200.0 + 70.0) / 250.0);
-        near(curve[50].receiver_driven, (125.0 + 55.0) / 250.0);
-        near(curve[80].sender_driven, (60.0 + 70.0) / 250.0);
-        near(curve[100].receiver_driven, 60.0 / 250.0);
+        near(curve[0].sender_driven, (150.0 + 70.0) / 200.0);
+        near(curve[50].receiver_driven, (75.0 + 55.0) / 200.0);
+        near(curve[80].sender_driven, (30.0 + 70.0) / 200.0);
+        near(curve[100].receiver_driven, 60.0 / 200.0);
     }
 
     #[test]
     fn cpu_seconds_are_a_share_of_the_servers() {
-        // 36 s a GB, 10 GB in an hour: 360 of 2 × 3600 CPU seconds.
+        // 36 s per GB, 10 GB in an hour: 360 of 2 × 3600 CPU seconds.
         assert!((load_of_cpu(36.0, 10.0, 2.0) - 0.05).abs() < 1e-12);
         assert!((load_of_cpu(-36.0, 10.0, 1.0) + 0.1).abs() < 1e-12);
     }
@@ -223,14 +213,16 @@ mod tests {
     proptest! {
         #[test]
         fn a_bill_grows_with_traffic_and_load_and_falls_with_the_share(
-            tiers in tiers::tests::any_tiers(),
+            price_per_gb in 0.0..10.0f64,
             traffic_gb in 1.0..1e6f64,
             more in 1.0..2.0f64,
             share in 0.0..1.0f64,
             load in -1.0..1.0f64,
         ) {
             let with = |traffic_gb, share, load| {
-                inputs_with(traffic_gb, tiers.clone()).bill(Driven { share, load }).total_cost
+                let server_hours = traffic_gb / 30.0;
+                let service = Service { traffic_gb, price_per_gb, server_hours, price_per_hour: 0.5 };
+                service.bill(Driven { share, load }).total_cost
             };
             let total = with(traffic_gb, share, load);
             prop_assert!(total.is_finite() && total >= 0.0);

@@ -19,11 +19,6 @@ pub const SENDER: Driven = Driven {
     load: 0.190,
 };
 
-/// What a rate is in an hour, as GB.
-pub fn gb_per_hour(bits_per_s: f64) -> f64 {
-    bits_per_s / 8.0 * 3600.0 / 1e9
-}
-
 /// The load of a receiver-driven sender at `share`: Table 3's, in proportion.
 pub fn receiver_load(share: f64) -> f64 {
     RECEIVER.scaled_to(share).load
@@ -38,10 +33,7 @@ pub fn sender_to_receiver(share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::{
-        inputs::{Inputs, tests::inputs},
-        tiers::Tiers,
-    };
+    use crate::cost::model::{Service, gb_per_hour};
 
     /// Table 3, "No TRE": traffic volume.
     const TRAFFIC_GB: f64 = 9100.0;
@@ -76,12 +68,14 @@ mod tests {
     }
 
     /// The setting of Table 3; prices are such that all without elimination costs 100.
-    fn papers(traffic_share: f64, driven: [Driven; 2]) -> Inputs {
-        let server_gb_per_hour = gb_per_hour(SERVER_OUTPUT_BITS_PER_S);
-        let server_hours = TRAFFIC_GB / server_gb_per_hour;
-        let egress = Tiers::flat(100.0 * traffic_share / TRAFFIC_GB).expect("a price");
-        let hour_price = 100.0 * (1.0 - traffic_share) / server_hours;
-        inputs(TRAFFIC_GB, egress, hour_price, server_gb_per_hour, driven)
+    fn papers(traffic_share: f64) -> Service {
+        let server_hours = TRAFFIC_GB / gb_per_hour(SERVER_OUTPUT_BITS_PER_S);
+        Service {
+            traffic_gb: TRAFFIC_GB,
+            price_per_gb: 100.0 * traffic_share / TRAFFIC_GB,
+            server_hours,
+            price_per_hour: 100.0 * (1.0 - traffic_share) / server_hours,
+        }
     }
 
     /// The totals, receiver-driven and sender-driven, beside those printed.
@@ -91,8 +85,7 @@ mod tests {
                 share: driven.share - away * SHARE_ROUNDING,
                 load: driven.load + away * LOAD_ROUNDING,
             });
-            let inputs = papers(traffic_share, moved);
-            moved.map(|driven| inputs.bill(driven).total_of_none)
+            moved.map(|driven| papers(traffic_share).bill(driven).total_of_none)
         };
         [0, 1].map(|column| Agreement {
             printed: PRINTED_TOTALS[column],
@@ -122,9 +115,9 @@ mod tests {
 
     #[test]
     fn the_printed_volumes_follow_too() {
-        let inputs = papers(TRAFFIC_SHARE, [RECEIVER, SENDER]);
-        let none = inputs.bill(Driven::NONE);
-        let tenths_of_tb = |driven| (inputs.bill(driven).traffic_gb / 100.0).round();
+        let service = papers(TRAFFIC_SHARE);
+        let none = service.bill(Driven::NONE);
+        let tenths_of_tb = |driven| (service.bill(driven).traffic_gb / 100.0).round();
         assert_eq!(tenths_of_tb(Driven::NONE), 91.0);
         assert_eq!(tenths_of_tb(RECEIVER), 64.0);
         assert_eq!(tenths_of_tb(SENDER), 62.0);

@@ -13,10 +13,7 @@ const PERCENT_MAX: f64 = 300.0;
 pub fn svg(report: &Report) -> anyhow::Result<String> {
     let inputs = &report.inputs;
     let traffic = volume(inputs.traffic_gb.value);
-    let title = format!(
-        "Cost of {traffic} a month by redundancy; {}",
-        inputs.egress.from
-    );
+    let title = format!("Cost of {traffic} per month by redundancy");
     let words = refrain_plot::Words {
         title: &title,
         across: "share of the traffic that is eliminated",

@@ -18,8 +18,6 @@ const RUN_S_MIN: f64 = 86_400.0;
 /// All of it.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Unit of money.
-    pub currency: String,
     /// What it was reckoned from.
     pub inputs: Inputs,
     /// How long the run was, if there was one.
@@ -40,17 +38,17 @@ pub struct Report {
 
 impl Report {
     /// Reckons.
-    pub fn new(currency: &str, inputs: Inputs, run: Option<&Measured>) -> Self {
-        let bill = |driven| inputs.bill(driven);
+    pub fn new(inputs: Inputs, run: Option<&Measured>) -> Self {
+        let service = inputs.service();
+        let bill = |driven| service.bill(driven);
         Self {
-            currency: currency.to_owned(),
             measured_s: run.map(|run| run.uptime_s),
             zstd_share_not_counted: run.map(Measured::zstd_share),
             none: bill(Driven::NONE),
             receiver_driven: bill(inputs.receiver()),
             sender_driven: bill(inputs.sender()),
             both: inputs.both().map(bill),
-            curve: inputs.curve(),
+            curve: service.curve(inputs.receiver(), inputs.sender()),
             inputs,
         }
     }
@@ -99,34 +97,30 @@ impl Report {
         let mut table = Table::new(&heads);
         let columns = [&self.none, &self.receiver_driven, &self.sender_driven];
         let columns: Vec<_> = columns.into_iter().chain(&self.both).collect();
-        // The currency follows a comma.
-        let rows: [(&str, fn(&Bill) -> String); 12] = [
+        type Cell = fn(&Bill) -> String;
+        let rows: [(&str, Cell); 12] = [
             ("traffic volume", |it| volume(it.traffic_gb)),
-            ("traffic cost,", |it| money(it.traffic_cost)),
+            ("traffic cost", |it| money(it.traffic_cost)),
             ("traffic cost reduction", |it| {
                 share(it.traffic_cost_reduction)
             }),
             ("server-hours", |it| money(it.server_hours)),
-            ("server-hours cost,", |it| money(it.server_cost)),
+            ("server-hours cost", |it| money(it.server_cost)),
             ("server-hours cost increase", |it| {
                 share(it.server_hours_increase)
             }),
-            ("total cost,", |it| money(it.total_cost)),
+            ("total cost", |it| money(it.total_cost)),
             ("total, of that without elimination", |it| {
                 percent(it.total_of_none, 1.0)
             }),
             ("", |_| String::new()),
-            ("saved on traffic,", |it| money(it.saved_on_traffic)),
-            ("spent on servers,", |it| money(it.spent_on_servers)),
-            ("left,", |it| money(it.left)),
+            ("saved on traffic", |it| money(it.saved_on_traffic)),
+            ("spent on servers", |it| money(it.spent_on_servers)),
+            ("left", |it| money(it.left)),
         ];
         for (name, cell) in rows {
-            let name = match name.ends_with(',') {
-                true => format!("{name} {}", self.currency),
-                false => name.to_owned(),
-            };
             let cells = columns.iter().map(|bill| cell(bill));
-            table.row([name].into_iter().chain(cells));
+            table.row([name.to_owned()].into_iter().chain(cells));
         }
         table
     }
@@ -161,17 +155,11 @@ impl Report {
             format!("{} Mbit/s", output.value),
             &output.from,
         );
-        let (mut what, mut from) = ("a GB of traffic".to_owned(), inputs.egress.from.as_str());
-        for tier in inputs.egress.value.as_slice() {
-            row(&what, money(tier.per_gb), from);
-            (what, from) = (format!("  above {} TB", tier.up_to_tb), "");
-        }
-        let server = &inputs.server;
-        row(
-            "a server for an hour",
-            money(server.value.per_hour),
-            &server.from,
-        );
+        let mut price = |name: &str, price: &Sourced<f64>| {
+            row(name, money(price.value), &price.from);
+        };
+        price("a GB of traffic", &inputs.price_per_gb);
+        price("a server for an hour", &inputs.price_per_hour);
         table
     }
 }

@@ -69,9 +69,8 @@ impl ListenArguments {
                     _ = interrupted.recv() => {}
                 }
             };
-            let listener = listeners::bind(self.listen, "listen")?;
             // With port 0 this alone says which one it is.
-            let address = listener.local_addr()?;
+            let (listener, address) = listeners::bind(self.listen, "listen")?;
             tracing::info!(%address, what, "serving");
             let (stop, stopped) = oneshot::channel();
             let (end, ended) = oneshot::channel();

@@ -15,9 +15,7 @@ use axum::{
 };
 use refrain_czip::remote::{Host, ProxyChoice, RemoteOptions};
 use refrain_gateway::{
-    far::Far,
     loopback::{FAR_THREADS, Keys, NEAR_THREADS, Running},
-    near::Near,
     status::Status,
 };
 use tokio::{net::TcpListener, runtime::Runtime};
@@ -26,8 +24,8 @@ use super::{content::Object, cpu};
 
 /// Everything that runs.
 pub struct World {
-    near: Running<Near>,
-    _far: Running<Far>,
+    near: Running,
+    _far: Running,
     origin: Option<Runtime>,
     client: Host,
 }

@@ -3,8 +3,8 @@
 use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use refrain_gateway::{
+    gateway::connect,
     keys::{PeerKeys, PrivateKey, PublicKey, SharedPeerKeys},
-    near::connect,
     tls::{ClientTls, ServerTls},
     wire::LaneStream,
 };

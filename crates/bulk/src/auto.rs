@@ -11,9 +11,10 @@ use std::{
 use refrain_codec::chunk::chunking::ChunkingMethod;
 
 use crate::{
-    cuda::{Gpus, NoGpu},
-    error::BulkError,
+    cuda::Gpus,
+    error::{BulkError, NoGpu},
     input::Input,
+    noise::Noise,
     options::{BulkOptions, Method},
     outcome::Outcome,
     pipeline,
@@ -139,21 +140,4 @@ fn speed(outcome: Outcome) -> f64 {
 fn sample() -> Vec<Input> {
     let bytes = Noise(1).take(SAMPLE_BYTES);
     vec![Input::Stream(PathBuf::from("sample"), Box::new(bytes))]
-}
-
-/// Bytes without a pattern, faster than they are cut.
-pub(crate) struct Noise(pub(crate) u64);
-
-impl Read for Noise {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (words, rest) = buffer.as_chunks_mut::<8>();
-        for word in words {
-            // Of a counter, the upper half of a product with an odd number is noise enough for anchors.
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let product = u128::from(self.0) * 0xd6e8_feb8_6659_fd93;
-            *word = ((product >> 64) as u64 ^ product as u64).to_le_bytes();
-        }
-        rest.fill(0);
-        Ok(buffer.len())
-    }
 }

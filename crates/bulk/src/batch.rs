@@ -6,13 +6,13 @@
 
 use std::{
     ops::{DerefMut, Range},
-    path::Path,
-    sync::{Arc, atomic::AtomicBool},
+    sync::atomic::AtomicBool,
 };
 
+use crossbeam_channel::Sender;
 use refrain_codec::chunk::hash::ChunkDigest;
 
-use crate::{hash_match::SHARDS, input::Item, outcome::Failed};
+use crate::{hash_match::SHARDS, input::Item, outcome::Failure};
 
 /// Bytes of one file in a batch.
 #[derive(Debug)]
@@ -52,13 +52,6 @@ impl Piece {
             chunks_end: 0,
         }
     }
-}
-
-/// What went wrong with a path.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) path: Arc<Path>,
-    pub(crate) failed: Failed,
 }
 
 /// Where bytes are read to, on the heap or where a GPU can read them by itself.
@@ -110,4 +103,10 @@ impl Batch {
         self.by_shard.clear();
         self.repeats.clear();
     }
+}
+
+/// Passes a batch to the next stage. It is dropped if that stage is gone: then a thread has panicked,
+/// and everything is coming to its end.
+pub(crate) fn pass<T>(to: &Sender<T>, batch: T) {
+    let _ = to.send(batch);
 }

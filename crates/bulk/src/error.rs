@@ -2,9 +2,19 @@
 
 use std::io;
 
+use cudarc::driver::DriverError;
 use thiserror::Error;
 
-use crate::cuda::NoGpu;
+/// Why there is no GPU to be had.
+#[derive(Clone, Debug, Error)]
+pub enum NoGpu {
+    /// No driver, or no device.
+    #[error("no CUDA device")]
+    None,
+    /// It does not do what it is told.
+    #[error("the CUDA device cannot be used: {0:?}")]
+    Driver(#[from] DriverError),
+}
 
 /// Why a method cannot be had.
 #[derive(Debug, Error)]

@@ -12,9 +12,9 @@ use std::{fs::File, io, os::unix::fs::FileExt, path::Path, sync::Arc};
 use refrain_codec::marker::pack::WINDOW_BYTES;
 
 use crate::{
-    batch::{Batch, Failure, Piece},
+    batch::{Batch, Piece},
     input::{Content, Found, Item, Written, read_full},
-    outcome::Failed,
+    outcome::{Failed, Failure},
 };
 
 /// Bytes of a window without its last one.

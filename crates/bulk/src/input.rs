@@ -13,7 +13,7 @@ use std::{
 
 use walkdir::{DirEntry, WalkDir};
 
-use crate::{batch::Failure, outcome::Failed};
+use crate::outcome::{Failed, Failure};
 
 /// Something to be read.
 pub enum Input {

@@ -35,6 +35,7 @@ mod hash_match;
 mod in_order;
 mod input;
 mod naive;
+mod noise;
 mod options;
 mod outcome;
 mod pipeline;
@@ -48,8 +49,8 @@ use cuda::Gpus;
 use tally::Tally;
 
 pub use auto::{Choice, Why, choose};
-pub use cuda::{GpuTrial, NoGpu};
-pub use error::BulkError;
+pub use cuda::GpuTrial;
+pub use error::{BulkError, NoGpu};
 pub use hash_match::SHARDS;
 pub use input::{Bounds, Input, Item, Opens, Skips};
 pub use options::{BulkOptions, Method, Threads, UnknownMethod};

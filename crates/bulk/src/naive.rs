@@ -21,12 +21,11 @@ use refrain_codec::{
 };
 
 use crate::{
-    batch::Failure,
     cut::bounds,
     hash_match::Shards,
     input::{Content, Found, Input, find, read_full},
     options::BulkOptions,
-    outcome::{Failed, Outcome},
+    outcome::{Failed, Failure, Outcome},
     scan::anchor_distance,
     sink::Chunks,
     tally::Tally,

@@ -1,8 +1,8 @@
 //! What came of it.
 
-use std::{io, path::Path, time::Duration};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
-use crate::cuda::NoGpu;
+use crate::error::NoGpu;
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +32,13 @@ impl From<io::Error> for Failed {
     fn from(error: io::Error) -> Self {
         Self::Unread(error)
     }
+}
+
+/// What went wrong with a path.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) path: Arc<Path>,
+    pub(crate) failed: Failed,
 }
 
 /// A stage, and how busy it was.

@@ -24,10 +24,10 @@ use std::{
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 
 use crate::{
-    batch::Batch,
-    cuda::{GpuScanner, Gpus, NoGpu},
+    batch::{Batch, pass},
+    cuda::{GpuScanner, Gpus},
     cut::{Cutter, front_bytes},
-    error::BulkError,
+    error::{BulkError, NoGpu},
     fetch::{Plan, Planner},
     hash_match::{Shard, Shards, sort_by_shard},
     in_order::InOrder,
@@ -364,12 +364,6 @@ fn next_batch(pool: &Receiver<Box<Batch>>, stopped: &Receiver<()>) -> Option<Box
         recv(pool) -> batch => batch.ok(),
         recv(stopped) -> _ => None,
     }
-}
-
-/// Passes something on. It is dropped where nobody takes it any more: then a thread has panicked, and
-/// everything is coming to its end.
-pub(crate) fn pass<T>(to: &Sender<T>, item: T) {
-    let _ = to.send(item);
 }
 
 /// Hashes the chunks of a batch, and sorts them for the matchers.

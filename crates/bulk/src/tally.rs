@@ -6,9 +6,9 @@ use std::{
 };
 
 use crate::{
-    batch::{Batch, Failure},
+    batch::Batch,
     input::Item,
-    outcome::{Failed, Progress, Redundancy},
+    outcome::{Failed, Failure, Progress, Redundancy},
     sink::{Chunks, Sink},
 };
 

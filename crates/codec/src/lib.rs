@@ -104,6 +104,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod marker;
+mod sampling;
 
 pub mod chunk;
 mod fingerprint;

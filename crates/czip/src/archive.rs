@@ -10,6 +10,7 @@ mod frames;
 mod kept;
 mod naming;
 mod outline;
+#[cfg(feature = "remote")]
 mod remote;
 mod source;
 mod stream;
@@ -19,6 +20,7 @@ pub use content::ContentReader;
 pub use copy::copy;
 pub(crate) use naming::Naming;
 pub(crate) use outline::{Grain, Section};
+#[cfg(feature = "remote")]
 pub use remote::{RemoteSource, RemoteSourceError};
 pub use source::{FileSource, Source};
 pub use stream::StreamReader;

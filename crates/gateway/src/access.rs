@@ -20,7 +20,7 @@ pub(crate) use users::Users;
 
 use crate::address::is_loopback;
 use crate::rules::{RuleError, parse_bare_net};
-use crate::service::Service;
+use crate::way_in::WayIn;
 
 /// Who may use the listeners for applications.
 ///
@@ -51,18 +51,18 @@ impl Access {
     }
 
     /// Whose connections a listener takes, for `--dry-run`.
-    pub fn describe(&self, service: &Service, address: SocketAddr) -> String {
+    pub fn describe(&self, way_in: &WayIn) -> String {
         let clients = match &self.clients {
             Some(nets) if nets.is_empty() => "no client".to_owned(),
             Some(nets) => {
                 let nets: Vec<String> = nets.iter().map(show_net).collect();
                 format!("clients in {}", nets.join(", "))
             }
-            None if is_loopback(address.ip()) => "this machine only".to_owned(),
+            None if is_loopback(way_in.listen.ip()) => "this machine only".to_owned(),
             None => "all that can reach it".to_owned(),
         };
         match &self.users {
-            Some(users) if service.is_proxy() => {
+            Some(users) if way_in.is_proxy() => {
                 let count = users.count();
                 let users = if count == 1 { "user" } else { "users" };
                 format!("open to {clients}, with a password ({count} {users})")
@@ -72,9 +72,9 @@ impl Access {
     }
 
     /// Whether all that can reach this listener may use it, and others than this machine can.
-    pub(crate) fn is_open_to_all(&self, service: &Service, address: SocketAddr) -> bool {
-        let is_asked = service.is_proxy() && self.users.is_some();
-        !is_loopback(address.ip()) && self.clients.is_none() && !is_asked
+    pub(crate) fn is_open_to_all(&self, way_in: &WayIn) -> bool {
+        let is_asked = way_in.is_proxy() && self.users.is_some();
+        !is_loopback(way_in.listen.ip()) && self.clients.is_none() && !is_asked
     }
 
     /// Whether this listener takes nobody's connections, since it is on loopback and no address
@@ -144,6 +144,7 @@ fn show_net(net: &IpNet) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::{FORWARD, SOCKS5};
     use proptest::prelude::*;
 
     fn access(clients: &[&str]) -> Access {
@@ -199,22 +200,17 @@ mod tests {
 
     #[test]
     fn a_listener_is_open_to_all_that_reach_it_unless_something_keeps_them_out() {
-        let (forward, socks5) = (Service::Forward("a:80".parse().unwrap()), Service::Socks5);
         let [loopback, wide] = ["127.0.0.1:80", "0.0.0.0:80"].map(|it| it.parse().unwrap());
+        let [local, socks5] = [loopback, wide].map(|address| WayIn::proxy(&SOCKS5, address));
+        let forward = WayIn::proxy(&FORWARD, wide);
         let open = Access::default();
-        assert!(open.is_open_to_all(&socks5, wide) && !open.is_open_to_all(&socks5, loopback));
-        assert_eq!(
-            open.describe(&socks5, loopback),
-            "open to this machine only"
-        );
-        assert_eq!(
-            open.describe(&socks5, wide),
-            "open to all that can reach it"
-        );
+        assert!(open.is_open_to_all(&socks5) && !open.is_open_to_all(&local));
+        assert_eq!(open.describe(&local), "open to this machine only");
+        assert_eq!(open.describe(&socks5), "open to all that can reach it");
         let some = access(&["10.0.0.0/8", "::1"]);
-        assert!(!some.is_open_to_all(&forward, wide));
+        assert!(!some.is_open_to_all(&forward));
         assert_eq!(
-            some.describe(&forward, wide),
+            some.describe(&forward),
             "open to clients in 10.0.0.0/8, ::1"
         );
         assert!(some.shuts_out_all(loopback) && !some.shuts_out_all(wide));

@@ -12,7 +12,7 @@
 mod host;
 mod metrics;
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -68,16 +68,16 @@ refrain gateway
 /// What the handlers share.
 #[derive(Clone)]
 struct Admin {
-    gateway: Arc<dyn Gateway>,
+    gateway: Arc<Gateway>,
     token: Option<Arc<AdminToken>>,
     hosts: Arc<AdminHosts>,
 }
 
 /// Serves the admin pages until the task is aborted.
 pub async fn serve(
-    listener: TcpListener,
+    (listener, address): (TcpListener, SocketAddr),
     config: AdminConfig,
-    gateway: Arc<dyn Gateway>,
+    gateway: Arc<Gateway>,
     descriptors: Arc<Descriptors>,
 ) {
     let pages = pages(Admin {
@@ -85,9 +85,7 @@ pub async fn serve(
         token: config.token.map(Arc::new),
         hosts: Arc::new(AdminHosts::new(config.hosts)),
     });
-    let Some(acceptor) = Acceptor::new(listener, &descriptors, UNPROVEN_ADMIN_MAX) else {
-        return;
-    };
+    let acceptor = Acceptor::new(listener, address, &descriptors, UNPROVEN_ADMIN_MAX);
     loop {
         let (tcp, visit, ()) = acceptor.accept(|_| Some(())).await;
         let pages = pages.clone();
@@ -102,7 +100,7 @@ pub async fn serve(
 
 /// Serves the same on the gateway's local socket, which only its own user and root can open: no
 /// token is needed.
-pub async fn serve_local(listener: UnixListener, gateway: Arc<dyn Gateway>) {
+pub async fn serve_local(listener: UnixListener, gateway: Arc<Gateway>) {
     let pages = pages(Admin {
         gateway,
         token: None,
@@ -196,12 +194,8 @@ async fn authorize(State(admin): State<Admin>, request: Request, next: Next) -> 
 }
 
 async fn readyz(State(admin): State<Admin>) -> Response {
-    let mut links = admin
-        .gateway
-        .peers()
-        .into_iter()
-        .filter_map(|peer| peer.link);
-    match links.any(|link| link.lanes_gone_at().is_none()) {
+    let mut peers = admin.gateway.peers().into_iter();
+    match peers.any(|peer| peer.link.is_some_and(|link| link.is_up())) {
         true => "a link is up\n".into_response(),
         false => (StatusCode::SERVICE_UNAVAILABLE, "no link is up\n").into_response(),
     }

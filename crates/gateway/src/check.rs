@@ -15,10 +15,10 @@ use tokio::{
 };
 
 use crate::{
-    config::NearConfig,
-    gateway::random_instance,
+    config::{Config, Dial},
+    gateway::{ConnectError, connect},
     greeting,
-    near::{ConnectError, connect},
+    random::random_instance,
     tls::{ClientTls, TlsError},
     wire::LaneStream,
 };
@@ -61,15 +61,16 @@ pub struct CheckReport {
     pub wire_version: u8,
 }
 
-/// Checks until the far end can be reached, for at most `patience`. What a far end answers is
+/// Checks the way to a peer until it can be reached, for at most `patience`. What a far end answers is
 /// final.
 pub async fn check_within(
-    config: &NearConfig,
+    config: &Config,
+    dial: &Dial,
     patience: Duration,
 ) -> Result<CheckReport, CheckError> {
     let began = Instant::now();
     loop {
-        match check(config).await {
+        match check(config, dial).await {
             Err(error) if error.is_absence() && began.elapsed() < patience => {
                 tracing::debug!(%error, "the far end is waited for");
                 sleep(RETRY_INTERVAL).await;
@@ -80,10 +81,10 @@ pub async fn check_within(
 }
 
 /// Makes one lane to the peer, exchanges hellos, and measures round trips.
-async fn check(config: &NearConfig) -> Result<CheckReport, CheckError> {
-    let peer = config.peer.to_string();
-    let within = config.common.timeouts.connect;
-    let tls = ClientTls::new(&config.common.key, config.peer_key);
+async fn check(config: &Config, dial: &Dial) -> Result<CheckReport, CheckError> {
+    let peer = dial.address.to_string();
+    let within = config.timeouts.connect;
+    let tls = ClientTls::new(&config.key, dial.key);
     let began = Instant::now();
     let (stream, address) = connect(&peer, &tls, within).await?;
     let handshake = began.elapsed();

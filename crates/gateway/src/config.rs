@@ -49,8 +49,8 @@ use refrain_proto::{LinkConfig, Mode, limits};
 use tracing::level_filters::LevelFilter;
 
 use crate::access::Access;
-use crate::address;
-use crate::arguments::*;
+use crate::address::{self, ListenError};
+use crate::arguments::{Check, Options, Program};
 use crate::keys::{PeerKeys, PrivateKey, PublicKey};
 use crate::machine;
 use crate::options::*;
@@ -59,6 +59,7 @@ use crate::rules::{AllowRules, ExcludeRules};
 use crate::settings::{ConfigError, OptionValue, Readings, Settings, read_text};
 use crate::target::{LANES_PORT, Target};
 use crate::units::{BitRate, ByteSize, TimeSpan};
+use crate::way_in::WayIn;
 pub use admin::{AdminConfig, AdminToken};
 pub use history::HistoryOptions;
 pub use mismatch::Mismatch;
@@ -67,51 +68,24 @@ pub use mismatch::Mismatch;
 pub(crate) const MEMORY_BYTES_MIN: u64 = 40 << 20;
 
 /// Finds the peer that a forward names.
-type FindPeer<'a> = &'a dyn Fn(&str) -> Result<PublicKey, Mismatch>;
+type FindPeer<'a> = &'a dyn Fn(&str) -> Result<Option<PublicKey>, Mismatch>;
 
 config! {
-    /// What `refrain near` is to do.
+    /// What a gateway is to do.
     #[derive(Debug, Clone)]
-    pub struct NearConfig(settings, peers: &PeerKeys, key: PrivateKey, find_peer: FindPeer<'_>) {
-        /// The far end's address.
-        pub peer: Target = settings.one_with(&PEER, |text| Target::with_default_port(text, LANES_PORT))?;
-        /// The far end's key.
-        pub peer_key: PublicKey = only_peer(settings, peers)?;
-        /// The far end's name, if it was given one.
-        pub peer_name: Option<String> = peers.name(&peer_key).map(str::to_owned);
-        /// Where to serve SOCKS5.
-        pub socks5: Option<SocketAddr> = settings.optional_listener(&SOCKS5)?;
-        /// Where to serve as an HTTP proxy.
-        pub http_proxy: Option<SocketAddr> = settings.optional_listener(&HTTP_PROXY)?;
-        /// Where to keep received data, and how to predict from it.
-        pub history: Option<HistoryOptions> = HistoryOptions::resolve(settings, &peer_key)?;
-        /// The configuration that both ends have.
-        pub common: CommonConfig = CommonConfig::read(settings, key, AllowRules::new(Vec::new()), find_peer)?;
-    }
-}
-
-config! {
-    /// What `refrain far` is to do.
-    #[derive(Debug, Clone)]
-    pub struct FarConfig(settings, peers: PeerKeys, key: PrivateKey, find_peer: FindPeer<'_>) {
-        /// The configuration that both ends have.
-        pub common: CommonConfig = CommonConfig::read(settings, key, AllowRules::loopback(), find_peer)?;
-        /// Where to take lanes, at least one address.
-        pub listen: Vec<SocketAddr> = match settings.many_with(&LISTEN, address::parse_lanes)? {
-            none if none.is_empty() => return Err(settings.wrong(&LISTEN, Mismatch::NoListener)),
-            addresses => addresses,
-        };
-        /// The peers, at least one.
-        pub peers: PeerKeys = peers;
-    }
-}
-
-config! {
-    /// The configuration that both ends have.
-    #[derive(Debug, Clone)]
-    pub struct CommonConfig(settings, key: PrivateKey, default_allow: AllowRules, find_peer: FindPeer<'_>) {
+    pub struct Config(settings, role: Role, key: PrivateKey, peers: PeerKeys, dials: Vec<Dial>, find_peer: FindPeer<'_>) {
+        /// Which end it is.
+        pub role: Role = role;
         /// This end's key.
         pub key: PrivateKey = key;
+        /// The peers' keys and what they are called, at least one.
+        pub peers: PeerKeys = peers;
+        /// The peers to open lanes to, in the order in which new flows go to them; none at a far end.
+        pub dials: Vec<Dial> = dials;
+        /// Where to take lanes: at least one address at a far end, none at a near end.
+        pub listen: Vec<SocketAddr> = resolve_listen(settings, role)?;
+        /// Where to keep received data, and how to predict from it.
+        pub history: Option<HistoryOptions> = HistoryOptions::resolve(settings, &dials)?;
         /// The bound for all links together.
         pub memory: ByteSize = resolve_memory(settings)?;
         /// The most lanes of a link: up to 16.
@@ -121,11 +95,11 @@ config! {
             lanes if lanes > lanes_max => return Err(settings.wrong(&LANES, Mismatch::LanesAboveMax(lanes_max))),
             lanes => lanes,
         };
-        /// Listeners whose connections go to one target behind a peer.
-        pub forwards: Vec<Forward> = settings.many_with(&FORWARD, |text| parse_forward(text, find_peer))?;
+        /// Listeners for applications, in the order of their options.
+        pub ways_in: Vec<WayIn> = read_ways_in(settings, find_peer)?;
         /// The targets that this end connects to for its peer.
         pub allow: AllowRules = match settings.many(&ALLOW)? {
-            _ if !settings.is_given(&ALLOW) => default_allow,
+            _ if !settings.is_given(&ALLOW) && role == Role::Far => AllowRules::loopback(),
             rules => AllowRules::new(rules),
         };
         /// The flows that are sent as they are.
@@ -203,53 +177,66 @@ config! {
     }
 }
 
-/// A listener whose connections go to one target behind a peer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Forward {
-    /// Where to listen.
-    pub listen: SocketAddr,
-    /// Where the peer connects to.
-    pub target: Target,
-    /// The peer.
-    pub peer: PublicKey,
+/// A peer to open lanes to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dial {
+    /// Its key.
+    pub key: PublicKey,
+    /// Its name, if it was given one.
+    pub name: Option<String>,
+    /// Where it listens.
+    pub address: Target,
 }
 
-impl Options<Near> {
-    /// The near end's configuration.
-    pub fn resolve(&self) -> Result<NearConfig, ConfigError> {
-        NearConfig::resolve(self.settings()?)
-    }
-}
-
-impl NearConfig {
-    fn resolve(settings: Settings) -> Result<NearConfig, ConfigError> {
+impl<P: Program> Options<P> {
+    /// The configuration. That of a check is its near end's, of which a check uses little: a value
+    /// that the near end would not start with is an error here as well; a way in for applications
+    /// is not asked for.
+    pub fn resolve(&self) -> Result<Config, ConfigError> {
+        let settings = self.settings()?;
         let key = load_key(&settings)?;
         let peers = load_peers(&settings, &key)?;
-        let peer_key = only_peer(&settings, &peers)?;
-        let find_peer = |name: &str| match name {
-            "" => Ok(peer_key),
-            name => peers.find(name).ok_or(Mismatch::UnknownPeer),
+        let role = match P::ROLE {
+            Role::Check => Role::Near,
+            role => role,
         };
-        let mut config = NearConfig::read(&settings, &peers, key, &find_peer)?;
+        let dials = match role {
+            Role::Far => Vec::new(),
+            _ => resolve_dials(&settings, &peers)?,
+        };
+        let find_peer = |name: &str| match name {
+            "" if role == Role::Near => Ok(None),
+            "" if peers.len() == 1 => Ok(peers.iter().next()),
+            "" => Err(Mismatch::WhichPeer),
+            name => peers.find(name).map(Some).ok_or(Mismatch::UnknownPeer),
+        };
+        // Logs and tables call a far end by its name, else by its address.
+        let called = dials.iter().map(|dial| {
+            let name = dial.name.clone();
+            (
+                dial.key,
+                Some(name.unwrap_or_else(|| dial.address.to_string())),
+            )
+        });
+        let called = match role {
+            Role::Far => peers.clone(),
+            _ => called.collect(),
+        };
+        let mut config = Config::read(&settings, role, key, called, dials, &find_peer)?;
         listeners::check_distinct(&config.listeners(), &settings)?;
-        config.check_users_are_asked(&settings)?;
-        config.common.check_access(&config.ways_in(), &settings)?;
-        config.common.readings = settings.into_readings();
+        config.check_access(&settings)?;
+        config.readings = settings.into_readings();
         Ok(config)
     }
+}
 
-    /// The far end, as logs and tables call it: by its name, else by its address.
-    pub(crate) fn labels(&self) -> PeerKeys {
-        let name = self.peer_name.clone();
-        let name = name.unwrap_or_else(|| self.peer.to_string());
-        PeerKeys::of_one(self.peer_key, Some(name))
-    }
-
+impl Config {
     /// What is allowed, and hardly meant.
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.common.access_warnings(&self.ways_in());
-        let mode = self.common.mode;
+        let mut warnings = self.access_warnings();
+        let mode = self.mode;
         let idle = match self.history.is_some() {
+            _ if self.role == Role::Far => return warnings,
             true if !mode.predicts() => format!(
                 "with --mode {mode} the store is not used: nothing is predicted, and nothing learnt; \
                  modes auto and receiver use it"
@@ -265,34 +252,6 @@ impl NearConfig {
     }
 }
 
-impl FarConfig {
-    /// What is allowed, and hardly meant.
-    pub fn warnings(&self) -> Vec<String> {
-        let ways_in: Vec<_> = self.common.ways_in().collect();
-        self.common.access_warnings(&ways_in)
-    }
-}
-
-impl Options<Far> {
-    /// The far end's configuration.
-    pub fn resolve(&self) -> Result<FarConfig, ConfigError> {
-        let settings = self.settings()?;
-        let key = load_key(&settings)?;
-        let peers = load_peers(&settings, &key)?;
-        let find_peer = |name: &str| match (name, peers.len()) {
-            ("", 1) => Ok(peers.iter().next().expect("a set of one")),
-            ("", _) => Err(Mismatch::WhichPeer),
-            (name, _) => peers.find(name).ok_or(Mismatch::UnknownPeer),
-        };
-        let mut config = FarConfig::read(&settings, peers.clone(), key, &find_peer)?;
-        listeners::check_distinct(&config.listeners(), &settings)?;
-        let ways_in: Vec<_> = config.common.ways_in().collect();
-        config.common.check_access(&ways_in, &settings)?;
-        config.common.readings = settings.into_readings();
-        Ok(config)
-    }
-}
-
 impl Options<Check> {
     /// Whether any option says what to check; else the gateway that runs here is asked.
     pub fn names_a_pair(&self) -> bool {
@@ -305,12 +264,6 @@ impl Options<Check> {
         T: OptionValue + FromStr<Err: std::error::Error + Send + Sync + 'static>,
     {
         self.given.optional(&ADMIN)
-    }
-
-    /// What to check, of which a check uses little. A value that the near end would not start with is
-    /// an error here as well; a way in for applications is not asked for.
-    pub fn resolve(&self) -> Result<NearConfig, ConfigError> {
-        NearConfig::resolve(self.settings()?)
     }
 }
 
@@ -332,7 +285,7 @@ impl<P: Program> Options<P> {
     }
 }
 
-impl CommonConfig {
+impl Config {
     /// What a link's engine is to do, with a cache of this size.
     pub(crate) fn engine(&self, cache: CacheGeometry) -> LinkConfig {
         let matching = &self.matching;
@@ -363,13 +316,6 @@ const CACHE_BYTES: RangeInclusive<u64> = 1 << 20..=4 << 30;
 const MEMORY_BYTES_FALLBACK: u64 = 1 << 30;
 
 impl Settings {
-    fn optional_listener(
-        &self,
-        spec: &'static OptionSpec,
-    ) -> Result<Option<SocketAddr>, ConfigError> {
-        self.optional_with(spec, address::parse_listen)
-    }
-
     fn count<T>(
         &self,
         spec: &'static OptionSpec,
@@ -417,11 +363,24 @@ fn load_peers(settings: &Settings, own: &PrivateKey) -> Result<PeerKeys, ConfigE
     }
 }
 
-fn only_peer(settings: &Settings, peers: &PeerKeys) -> Result<PublicKey, ConfigError> {
+/// The peer of a near end.
+fn resolve_dials(settings: &Settings, peers: &PeerKeys) -> Result<Vec<Dial>, ConfigError> {
+    let address = settings.one_with(&PEER, |text| Target::with_default_port(text, LANES_PORT))?;
     let mut keys = peers.iter();
-    match (keys.next(), keys.next()) {
-        (Some(key), None) => Ok(key),
-        _ => Err(settings.wrong(&PEER_KEY, Mismatch::NotOnePeer(peers.len()))),
+    let (Some(key), None) = (keys.next(), keys.next()) else {
+        return Err(settings.wrong(&PEER_KEY, Mismatch::NotOnePeer(peers.len())));
+    };
+    let name = peers.name(&key).map(str::to_owned);
+    Ok(vec![Dial { key, name, address }])
+}
+
+fn resolve_listen(settings: &Settings, role: Role) -> Result<Vec<SocketAddr>, ConfigError> {
+    match role {
+        Role::Far => match settings.many_with(&LISTEN, address::parse_lanes)? {
+            none if none.is_empty() => Err(settings.wrong(&LISTEN, Mismatch::NoListener)),
+            addresses => Ok(addresses),
+        },
+        _ => Ok(Vec::new()),
     }
 }
 
@@ -470,18 +429,30 @@ fn parse_rate(text: &str) -> Result<BitRate, BoxedError> {
     }
 }
 
+fn read_ways_in(settings: &Settings, find_peer: FindPeer<'_>) -> Result<Vec<WayIn>, ConfigError> {
+    let read = |spec: &'static OptionSpec| match spec.entrance {
+        Some(Entrance::Forward) => settings.many_with(spec, |text| parse_forward(text, find_peer)),
+        _ => settings.many_with(spec, |text| {
+            Ok::<_, ListenError>(WayIn::proxy(spec, address::parse_listen(text)?))
+        }),
+    };
+    let ways_in = ways_in().map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok(ways_in.concat())
+}
+
 /// `LISTEN=TARGET` or, as ssh has it, `LISTEN:TARGET`; with `@PEER` or without.
 fn parse_forward(
     text: &str,
-    find_peer: impl Fn(&str) -> Result<PublicKey, Mismatch>,
-) -> Result<Forward, BoxedError> {
+    find_peer: impl Fn(&str) -> Result<Option<PublicKey>, Mismatch>,
+) -> Result<WayIn, BoxedError> {
     // First, for a key has equals signs.
     let (ends, peer) = text.split_once('@').unwrap_or((text, ""));
     let ends = ends.split_once('=').or_else(|| split_at_target(ends));
     let (listen, target) = ends.ok_or(Mismatch::Forward)?;
-    Ok(Forward {
+    Ok(WayIn {
+        option: &FORWARD,
         listen: address::parse_listen(listen)?,
-        target: target.parse()?,
+        target: Some(target.parse()?),
         peer: find_peer(peer)?,
     })
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use crate::access::{Login, LoginError};
 use crate::policy::SharedPolicy;
 use crate::rate_limited_log::RateLimitedLog;
-use crate::service::Service;
+use crate::way_in::WayIn;
 
 /// The entrance of one listener: turns clients away, and logs that in few lines.
 #[derive(Debug)]
 pub(crate) struct Door {
-    kind: &'static str,
+    kind: String,
     listener: SocketAddr,
     policy: Arc<SharedPolicy>,
     outsiders: RateLimitedLog,
@@ -26,14 +26,10 @@ pub(crate) struct Visitor {
 }
 
 impl Door {
-    pub(crate) fn new(
-        service: &Service,
-        listener: SocketAddr,
-        policy: &Arc<SharedPolicy>,
-    ) -> Arc<Door> {
+    pub(crate) fn new(way_in: &WayIn, policy: &Arc<SharedPolicy>) -> Arc<Door> {
         Arc::new(Door {
-            kind: service.kind(),
-            listener,
+            kind: way_in.kind(),
+            listener: way_in.listen,
             policy: Arc::clone(policy),
             outsiders: RateLimitedLog::new(|line| tracing::warn!("{line}")),
             refused_logins: RateLimitedLog::new(|line| tracing::warn!("{line}")),
@@ -44,7 +40,7 @@ impl Door {
     pub(crate) fn admit(self: &Arc<Door>, client: SocketAddr) -> Option<Visitor> {
         let client = client.ip().to_canonical();
         if !self.policy.load().access.admits(client) {
-            let (kind, listener) = (self.kind, self.listener);
+            let (kind, listener) = (&self.kind, self.listener);
             self.outsiders.add(format!(
                 "refused a connection from {client} ({kind} {listener}): not in --clients"
             ));

@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{gateway::random_instance, wire::LaneStream};
+use crate::{random::random_instance, wire::ByteStream};
 
 /// How long the last words on a connection may take.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub enum HelloReadError {
 
 /// The peer's hello, and what came behind it.
 pub(crate) async fn read_hello(
-    stream: &mut LaneStream,
+    stream: &mut impl ByteStream,
 ) -> Result<(Hello, Vec<u8>), HelloReadError> {
     let mut received = Vec::new();
     loop {
@@ -56,7 +56,7 @@ pub(crate) async fn read_hello(
 
 /// Answers a hello with one of no link. The instance is new: a near end that knew another sees
 /// that its link is gone.
-pub(crate) async fn answer_and_close(stream: &mut LaneStream, to: Option<&Hello>) {
+pub(crate) async fn answer_and_close(stream: &mut impl ByteStream, to: Option<&Hello>) {
     let mut hello = Vec::new();
     Hello::of_lane(
         random_instance(),
@@ -68,7 +68,7 @@ pub(crate) async fn answer_and_close(stream: &mut LaneStream, to: Option<&Hello>
 }
 
 /// Says why there is no lane.
-pub(crate) async fn refuse_and_close(stream: &mut LaneStream, reason: &str) {
+pub(crate) async fn refuse_and_close(stream: &mut impl ByteStream, reason: &str) {
     let mut abort = Vec::new();
     let end = reason.floor_char_boundary(REASON_BYTES_MAX);
     Frame::Abort {
@@ -87,7 +87,7 @@ pub fn refusal(received: &[u8]) -> Option<String> {
     }
 }
 
-async fn say_and_close(stream: &mut LaneStream, words: &[u8]) {
+async fn say_and_close(stream: &mut impl ByteStream, words: &[u8]) {
     let saying = async {
         stream.write_all(words).await?;
         stream.shutdown().await

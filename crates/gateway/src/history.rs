@@ -22,13 +22,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use refrain_proto::by_receiver::history::HistoryRequest;
-use refrain_store::{ChunkSource, DiskStore, ReadOnlyStore, StoreError, StoreStat};
+use refrain_proto::by_receiver::history::{Found, HistoryRequest, Wanted};
+use refrain_proto::planted::Bug;
+use refrain_store::{ChunkSource, DiskStore, ReadOnlyStore, Realm, StoreError, StoreStat};
 
 use crate::{
     config::HistoryOptions,
     last_error::{LastError, Trouble},
-    link::SharedLink,
 };
 use keeper::Keeper;
 use neighbour::Neighbour;
@@ -53,25 +53,35 @@ pub struct History {
 /// What the thread and those who ask it have in common.
 struct Shared {
     store: PathBuf,
-    realm: String,
+    realms: Vec<String>,
     stat: Mutex<StoreStat>,
     is_open: AtomicBool,
     trouble: Trouble,
     also: Mutex<Vec<NeighbourReport>>,
     /// The thread had no room: it is to look again at the links.
     has_refused: AtomicBool,
-    links: Mutex<HashMap<u64, Weak<SharedLink>>>,
+    links: Mutex<HashMap<u64, Weak<dyn Asker>>>,
+}
+
+/// A link, as the history sees it.
+pub(crate) trait Asker: Send + Sync {
+    /// What was found for it.
+    fn answer(&self, wanted: Wanted, found: Found);
+
+    /// There is room again for what it wants to ask.
+    fn ask_again(&self);
 }
 
 /// A link that asks the history; detached when dropped.
 pub struct Attached {
     link: u64,
+    realm: Realm,
     requests: SyncSender<Request>,
     shared: Arc<Shared>,
 }
 
 enum Request {
-    Asked(u64, HistoryRequest),
+    Asked(u64, Realm, HistoryRequest),
     Detach(u64),
     Settle(SyncSender<()>),
 }
@@ -81,8 +91,8 @@ enum Request {
 pub struct HistoryReport {
     /// The store's folder.
     pub store: PathBuf,
-    /// The realm that is learnt and answers.
-    pub realm: String,
+    /// The realms that are learnt and answer.
+    pub realms: Vec<String>,
     /// The store as it stands.
     pub stat: StoreStat,
     /// Whether it is open: one that the disk refuses is tried again.
@@ -167,15 +177,19 @@ impl History {
         also.collect()
     }
 
-    /// What the start would warn of where the stores have history, and none of the realm. Loads what
+    /// What the start would warn of where the stores have history, and none of a realm. Loads what
     /// they have, and changes nothing.
-    pub fn unknown_realm(options: &HistoryOptions) -> Option<String> {
+    pub fn unknown_realms(options: &HistoryOptions) -> Vec<String> {
         let chunking = options.store_config().chunking;
         let also = options.also.iter();
         let also = also.filter_map(|folder| ReadOnlyStore::open(folder, chunking).ok());
         let own = ReadOnlyStore::inspect(&options.store).ok();
         let stats: Vec<StoreStat> = own.into_iter().chain(also).map(|it| it.stat()).collect();
-        realms::unknown(&options.realm, &stats.iter().collect::<Vec<_>>())
+        let (realms, stats) = (options.realm_names(), stats.iter().collect::<Vec<_>>());
+        let unknown = realms
+            .into_iter()
+            .filter_map(|realm| realms::unknown(realm, &stats));
+        unknown.collect()
     }
 
     fn open_within(
@@ -212,12 +226,16 @@ impl History {
         }))
     }
 
-    /// A link that will ask.
-    pub(crate) fn attach(&self, link: Weak<SharedLink>) -> Attached {
+    /// A link that will ask, of this realm.
+    pub(crate) fn attach(&self, link: Weak<dyn Asker>, realm: &str) -> Attached {
         let number = self.next_link.fetch_add(1, Ordering::Relaxed);
         self.shared.links().insert(number, link);
         Attached {
             link: number,
+            realm: match Bug::OneRealm.is_planted() {
+                true => Realm::named(""),
+                false => Realm::named(realm),
+            },
             requests: self.requests.clone(),
             shared: Arc::clone(&self.shared),
         }
@@ -251,7 +269,7 @@ impl History {
     pub fn report(&self) -> HistoryReport {
         HistoryReport {
             store: self.shared.store.clone(),
-            realm: self.shared.realm.clone(),
+            realms: self.shared.realms.clone(),
             stat: self.shared.stat.lock().expect("held for a moment").clone(),
             is_open: self.shared.is_open.load(Ordering::Relaxed),
             last_error: self.shared.trouble.last(),
@@ -264,7 +282,11 @@ impl Shared {
     fn new(options: &HistoryOptions) -> Self {
         Self {
             store: options.store.clone(),
-            realm: options.realm.clone(),
+            realms: options
+                .realm_names()
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
             stat: Mutex::default(),
             is_open: AtomicBool::new(false),
             trouble: Trouble::default(),
@@ -274,7 +296,7 @@ impl Shared {
         }
     }
 
-    fn links(&self) -> MutexGuard<'_, HashMap<u64, Weak<SharedLink>>> {
+    fn links(&self) -> MutexGuard<'_, HashMap<u64, Weak<dyn Asker>>> {
         self.links.lock().expect("held for a moment")
     }
 
@@ -362,9 +384,12 @@ impl Attached {
         mut next: impl FnMut() -> Option<HistoryRequest>,
     ) {
         while let Some(request) = unsent.take().or_else(&mut next) {
-            match self.requests.try_send(Request::Asked(self.link, request)) {
+            match self
+                .requests
+                .try_send(Request::Asked(self.link, self.realm, request))
+            {
                 Ok(()) => {}
-                Err(TrySendError::Full(Request::Asked(_, request))) => {
+                Err(TrySendError::Full(Request::Asked(.., request))) => {
                     *unsent = Some(request);
                     self.shared.has_refused.store(true, Ordering::Release);
                     return;

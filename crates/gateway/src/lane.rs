@@ -24,7 +24,7 @@ use crate::{
     link::{LaneSignals, SharedLink},
     pace::Pace,
     tls::Damage,
-    wire::LaneStream,
+    wire::{ByteStream, WireCounts},
 };
 
 /// Unsent bytes that a socket may hold: enough to keep it busy, few enough that control
@@ -98,15 +98,16 @@ pub fn prepare(tcp: &TcpStream, dead_after: Duration) -> io::Result<()> {
     socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(Duration::from_secs(15)))
 }
 
-/// Carries `lane` until it ends; the engine knows of the end when this returns.
+/// Carries `lane` over a stream until it ends; the engine knows of the end when this returns. What
+/// really goes over the wire below is in the stream's `counts`.
 pub async fn run(
     link: Arc<SharedLink>,
     lane: LaneId,
     signals: Arc<LaneSignals>,
-    stream: LaneStream,
+    stream: impl ByteStream,
+    counts: Arc<WireCounts>,
     pace: Option<Arc<Pace>>,
 ) -> LaneEnd {
-    let counts = stream.get_ref().0.counts();
     link.add_lane(lane, counts);
     let (mut reader, writer) = tokio::io::split(stream);
     let end = tokio::select! {
@@ -134,7 +135,7 @@ pub async fn run(
 }
 
 /// Whether the peer's TLS ended because of damaged bytes.
-async fn damage_said(reader: &mut ReadHalf<LaneStream>) -> Option<Damage> {
+async fn damage_said(reader: &mut ReadHalf<impl ByteStream>) -> Option<Damage> {
     let mut unused = vec![0; READ_BYTES];
     loop {
         match reader.read(&mut unused).await {
@@ -145,7 +146,7 @@ async fn damage_said(reader: &mut ReadHalf<LaneStream>) -> Option<Damage> {
     }
 }
 
-async fn read(link: &SharedLink, lane: LaneId, reader: &mut ReadHalf<LaneStream>) -> LaneEnd {
+async fn read(link: &SharedLink, lane: LaneId, reader: &mut ReadHalf<impl ByteStream>) -> LaneEnd {
     let mut buffer = vec![0; READ_BYTES];
     loop {
         let read = match reader.read(&mut buffer).await {
@@ -172,7 +173,7 @@ async fn write(
     link: &SharedLink,
     lane: LaneId,
     signals: &LaneSignals,
-    mut writer: WriteHalf<LaneStream>,
+    mut writer: WriteHalf<impl ByteStream>,
     pace: Option<&Pace>,
 ) -> LaneEnd {
     let mut out = Vec::new();

@@ -21,13 +21,13 @@ pub mod memory;
 mod policy;
 pub mod rules;
 pub mod target;
+pub mod way_in;
 
 mod descriptors;
 mod door;
 pub mod http_proxy;
 pub mod listeners;
 mod refusal;
-pub mod service;
 pub mod socks5;
 
 mod crumbs;
@@ -41,11 +41,10 @@ mod pace;
 pub mod tls;
 pub mod wire;
 
-pub mod far;
 pub mod gateway;
 pub mod history;
 mod last_error;
-pub mod near;
+mod random;
 mod rate_limited_log;
 
 pub mod admin;

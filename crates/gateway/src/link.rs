@@ -16,7 +16,7 @@ use std::{
 
 use refrain_proto::{
     Event, FlowId, LaneFault, LaneId, Link, LinkFault, Moment, ResetReason,
-    by_receiver::history::HistoryRequest,
+    by_receiver::history::{Found, HistoryRequest, Wanted},
     codes::refusal,
     counters::LinkCounters,
     link::{LinkStatus, OpenError},
@@ -27,7 +27,7 @@ use tokio::{
 };
 
 use crate::{
-    history::{Attached, History},
+    history::{Asker, Attached, History},
     keys::{PublicKey, SharedPeerKeys},
     memory::Reservation,
     refusal::Refusal,
@@ -50,6 +50,8 @@ pub struct SharedLink {
     deadline_moved: Arc<Notify>,
     /// Lanes that are up.
     lanes_up: watch::Sender<usize>,
+    /// Changes with that, for all links of the gateway.
+    changes: watch::Sender<()>,
     /// Whether this end or the other takes no new flows.
     draining: watch::Sender<bool>,
     /// Loss holds up lanes: more would help.
@@ -134,14 +136,16 @@ impl SharedLink {
         labels: Arc<SharedPeerKeys>,
         link: Link,
         memory: Reservation,
-        history: Option<Arc<History>>,
+        history: Option<(Arc<History>, String)>,
         totals: Arc<Totals>,
+        changes: watch::Sender<()>,
     ) -> (Arc<SharedLink>, mpsc::UnboundedReceiver<FlowOffer>) {
         let (offers, offered) = mpsc::unbounded_channel();
-        let shared = Arc::new_cyclic(|shared| SharedLink {
+        let shared = Arc::new_cyclic(|shared: &Weak<SharedLink>| SharedLink {
             peer,
             labels,
-            history: history.map(|history| history.attach(Weak::clone(shared))),
+            history: history
+                .map(|(history, realm)| history.attach(shared.clone() as Weak<dyn Asker>, &realm)),
             state: Mutex::new(State {
                 link,
                 lanes: HashMap::new(),
@@ -155,6 +159,7 @@ impl SharedLink {
             origin: Instant::now(),
             deadline_moved: Arc::default(),
             lanes_up: watch::Sender::new(0),
+            changes,
             draining: watch::Sender::new(false),
             want_lanes: Notify::new(),
             offers,
@@ -309,6 +314,11 @@ impl SharedLink {
         let _ = self.draining.subscribe().wait_for(|&drains| drains).await;
     }
 
+    /// Whether it has a lane.
+    pub(crate) fn is_up(&self) -> bool {
+        self.lanes_gone_at().is_none()
+    }
+
     /// Since when the link has no lane, if it has none.
     pub(crate) fn lanes_gone_at(&self) -> Option<Instant> {
         self.lock().lanes_gone_at
@@ -415,6 +425,9 @@ impl SharedLink {
             before = core::mem::replace(count, up);
             before != up
         });
+        if before != up {
+            self.changes.send_replace(());
+        }
         match (before, up) {
             (0, 1..) if state.link.is_check() => {
                 tracing::info!(peer = %self.label(), "`refrain check` of the peer reached this end");
@@ -437,6 +450,16 @@ impl SharedLink {
             (1.., 0) => tracing::info!(peer = %self.label(), "the link is down: it has no lane"),
             _ => {}
         }
+    }
+}
+
+impl Asker for SharedLink {
+    fn answer(&self, wanted: Wanted, found: Found) {
+        self.with(|link, _| link.history_answered(wanted.flow, wanted.request, found));
+    }
+
+    fn ask_again(&self) {
+        self.with(|_, _| ());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where applications connect: forwards, SOCKS5, the HTTP proxy.
+//! Where applications connect: forwards, SOCKS, the HTTP proxy, each a file that serves it ([`Serve`]).
 //!
 //! Each accepted connection becomes a flow to a target at the other end. The first bytes
 //! travel with the opening where the client has sent them already; a refusal is passed on
@@ -6,7 +6,7 @@
 
 mod forward;
 mod http;
-mod socks5;
+mod socks;
 
 use std::{
     future::Future,
@@ -29,12 +29,14 @@ use crate::{
     descriptors::{Descriptors, FlowDescriptor, UNPROVEN_CLIENTS_MAX},
     door::{Door, Visitor},
     flow::FlowHandle,
+    keys::PublicKey,
     link::{SharedLink, Standing},
+    options::OptionSpec,
     policy::SharedPolicy,
     rate_limited_log::RateLimitedLog,
     refusal::Refusal,
-    service::Service,
     target::Target,
+    way_in::WayIn,
 };
 
 /// A client has this long for its greeting or its request's head.
@@ -48,9 +50,14 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where a listener's flows go.
 pub trait Links: Send + Sync + 'static {
-    /// The link, once it has a lane. While the peer may still be reached, this waits; it fails as
-    /// soon as the peer is known to be gone now.
-    fn link(&self) -> BoxFuture<'_, Result<Arc<SharedLink>, Refusal>>;
+    /// The link for a flow to `target`: to the peer that the listener names, or to the first that may
+    /// have it and is up. While any may still be reached, this waits; it fails as soon as all are
+    /// known to be gone now.
+    fn link<'a>(
+        &'a self,
+        target: &'a Target,
+        named: Option<PublicKey>,
+    ) -> BoxFuture<'a, Result<Arc<SharedLink>, Refusal>>;
 }
 
 /// A future that a trait object returns.
@@ -60,7 +67,7 @@ pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 #[derive(Debug, Clone)]
 pub struct Listening {
     /// What is served there: `socks5`, `http proxy`, `forward` or `lanes`.
-    pub kind: &'static str,
+    pub kind: String,
     /// The address, with the port that the system chose where port 0 was asked for.
     pub address: SocketAddr,
     /// Where a forward's connections go.
@@ -68,23 +75,20 @@ pub struct Listening {
 }
 
 impl Listening {
-    pub(crate) fn of(listener: &TcpListener, service: &Service) -> Option<Listening> {
-        Some(Listening {
-            kind: service.kind(),
-            address: listener.local_addr().ok()?,
-            target: match service {
-                Service::Forward(target) => Some(target.clone()),
-                Service::Socks5 | Service::HttpProxy => None,
-            },
-        })
+    pub(crate) fn of(way_in: &WayIn) -> Listening {
+        Listening {
+            kind: way_in.kind(),
+            address: way_in.listen,
+            target: way_in.target.clone(),
+        }
     }
 
-    pub(crate) fn lanes(listener: &TcpListener) -> Option<Listening> {
-        Some(Listening {
-            kind: "lanes",
-            address: listener.local_addr().ok()?,
+    pub(crate) fn lanes(address: SocketAddr) -> Listening {
+        Listening {
+            kind: "lanes".to_owned(),
+            address,
             target: None,
-        })
+        }
     }
 
     /// Logs that it is listened on.
@@ -104,9 +108,14 @@ impl Listening {
 /// Connections that wait in the kernel to be accepted: bursts of many are ordinary here.
 const BACKLOG: u32 = 4096;
 
-/// Binds a listener; an error names the address and what to do.
-pub fn bind(address: SocketAddr, what: &str) -> Result<TcpListener, BindError> {
-    listen(address).map_err(|error| BindError {
+/// Binds a listener, and says its address, with the port that the system chose for port 0. An error
+/// names the address and what to do.
+pub fn bind(address: SocketAddr, what: &str) -> Result<(TcpListener, SocketAddr), BindError> {
+    let bound = listen(address).and_then(|socket| {
+        let address = socket.local_addr()?;
+        Ok((socket, address))
+    });
+    bound.map_err(|error| BindError {
         what: what.to_owned(),
         address,
         error,
@@ -157,29 +166,54 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// A listener and what its connections need.
+/// Serves the clients of one kind of listener: a file below here, and a line in [`SERVERS`].
+trait Serve: Sync {
+    /// The option that names the listeners.
+    fn option(&self) -> &'static OptionSpec;
+
+    /// Serves a client's connection up to its end.
+    fn serve(&self, client: Client) -> BoxFuture<'static, io::Result<()>>;
+}
+
+const SERVERS: &[&dyn Serve] = &[&forward::Forward, &socks::Socks, &http::HttpProxy];
+
+/// A listener for applications and what its connections need.
 pub struct Listener {
-    /// The socket.
-    pub socket: TcpListener,
-    /// What it speaks with its clients.
-    pub service: Service,
+    way_in: WayIn,
     /// Where its flows go.
-    pub links: Arc<dyn Links>,
+    links: Arc<dyn Links>,
     /// Rules and time-outs.
-    pub(crate) policy: Arc<SharedPolicy>,
-    /// The process's file descriptors.
-    pub descriptors: Arc<Descriptors>,
+    policy: Arc<SharedPolicy>,
+    descriptors: Arc<Descriptors>,
+    refusals: RateLimitedLog,
 }
 
 impl Listener {
-    /// Serves until the task is aborted.
-    pub async fn serve(self) {
-        let Some(acceptor) = Acceptor::new(self.socket, &self.descriptors, UNPROVEN_CLIENTS_MAX)
-        else {
-            return;
-        };
-        let door = Door::new(&self.service, acceptor.address, &self.policy);
-        let refusals = RateLimitedLog::new(|line| tracing::info!("{line}"));
+    /// A listener whose flows go by `links`.
+    pub(crate) fn new(
+        way_in: WayIn,
+        links: Arc<dyn Links>,
+        policy: Arc<SharedPolicy>,
+        descriptors: Arc<Descriptors>,
+    ) -> Listener {
+        Listener {
+            way_in,
+            links,
+            policy,
+            descriptors,
+            refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
+        }
+    }
+
+    /// Serves the connections of `socket` until the task is aborted.
+    pub async fn serve(self, socket: TcpListener) {
+        let address = self.way_in.listen;
+        let acceptor = Acceptor::new(socket, address, &self.descriptors, UNPROVEN_CLIENTS_MAX);
+        let door = Door::new(&self.way_in, &self.policy);
+        let mut servers = SERVERS.iter();
+        let server = servers.find(|server| server.option() == self.way_in.option);
+        let server = server.expect("each way in has a server");
+        let listener = Arc::new(self);
         loop {
             let (tcp, visit, visitor) = acceptor.accept(|client| door.admit(client)).await;
             let client = Client {
@@ -187,22 +221,24 @@ impl Listener {
                 visitor,
                 visit: Arc::clone(&visit),
                 descriptor: Mutex::new(None),
-                listener: acceptor.address,
-                refusals: refusals.clone(),
-                links: Arc::clone(&self.links),
-                policy: Arc::clone(&self.policy),
-                descriptors: Arc::clone(&self.descriptors),
+                listener: Arc::clone(&listener),
             };
-            let service = self.service.clone();
+            let serving = server.serve(client);
             tokio::spawn(async move {
                 tokio::select! {
                     () = visit.displaced() => {}
-                    served = client.serve(service) => if let Err(error) = served {
+                    served = serving => if let Err(error) = served {
                         tracing::debug!(%error, "a client's connection ended early");
                     }
                 }
             });
         }
+    }
+
+    /// Logs that a client was refused.
+    fn refuse(&self, reason: String) {
+        let address = self.way_in.listen;
+        self.refusals.add(format!("listener {address}: {reason}"));
     }
 }
 
@@ -216,22 +252,22 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Accepts the connections of `socket`, and keeps at most `unproven_max` that have sent no
-    /// request; `None` if it has no address.
+    /// Accepts the connections of `socket`, bound to `address`, and keeps at most `unproven_max`
+    /// that have sent no request.
     pub fn new(
         socket: TcpListener,
+        address: SocketAddr,
         descriptors: &Descriptors,
         unproven_max: usize,
-    ) -> Option<Acceptor> {
+    ) -> Acceptor {
         let warn = |line: &str| tracing::warn!("{line}");
-        let address = socket.local_addr().ok()?;
-        Some(Acceptor {
+        Acceptor {
             socket,
             address,
             admission: descriptors.admission(address, unproven_max),
             failures: RateLimitedLog::new(warn),
             displaced: RateLimitedLog::new(warn),
-        })
+        }
     }
 
     /// The next connection that `admits` something of: an unproven one. Others are closed, and
@@ -279,23 +315,11 @@ struct Client {
     visit: Arc<Visit>,
     /// The connection's own, once it has sent a whole request.
     descriptor: Mutex<Option<FlowDescriptor>>,
-    /// Which listener took it, for the log.
-    listener: SocketAddr,
-    refusals: RateLimitedLog,
-    links: Arc<dyn Links>,
-    policy: Arc<SharedPolicy>,
-    descriptors: Arc<Descriptors>,
+    /// The listener that took it.
+    listener: Arc<Listener>,
 }
 
 impl Client {
-    async fn serve(self, service: Service) -> io::Result<()> {
-        match service {
-            Service::Forward(target) => self.forward(&target).await,
-            Service::Socks5 => self.socks5().await,
-            Service::HttpProxy => self.http_proxy().await,
-        }
-    }
-
     /// Reads until `parse` has a whole message; `received` keeps what follows it.
     async fn request<T, E>(
         &mut self,
@@ -326,18 +350,12 @@ impl Client {
             .map_err(|_| io::ErrorKind::TimedOut)?
     }
 
-    /// Logs that the client was refused.
-    fn refuse(&self, reason: String) {
-        self.refusals
-            .add(format!("listener {}: {reason}", self.listener));
-    }
-
     /// The client has sent a whole request: it keeps its place, and a file descriptor.
     fn request_came(&self) -> Result<(), Refusal> {
         self.visit.prove();
         let mut descriptor = self.descriptor.lock().expect("held for a moment");
         if descriptor.is_none() {
-            *descriptor = Some(self.descriptors.for_flow()?);
+            *descriptor = Some(self.listener.descriptors.for_flow()?);
         }
         Ok(())
     }
@@ -350,14 +368,15 @@ impl Client {
 
     async fn open(&self, target: &Target) -> Result<FlowHandle, Refusal> {
         self.request_came()?;
-        let within = self.policy.load().timeouts.connect;
-        let link = timeout(within, self.links.link()).await;
+        let within = self.listener.policy.load().timeouts.connect;
+        let Listener { links, way_in, .. } = &*self.listener;
+        let link = timeout(within, links.link(target, way_in.peer)).await;
         let link = link.map_err(|_| Refusal::LinkDown)??;
-        let excluded =
-            self.policy
-                .load()
-                .exclude
-                .excludes(&target.host.to_string(), None, target.port);
+        let excluded = self.listener.policy.load().exclude.excludes(
+            &target.host.to_string(),
+            None,
+            target.port,
+        );
         let (id, signals) = link
             .open_flow(&target.to_string(), excluded)
             .map_err(|error| match error {
@@ -380,7 +399,7 @@ impl Client {
     ) -> Result<(FlowHandle, usize), Refusal> {
         let flow = self.open(target).await?;
         let sent = flow.write_first(early);
-        let within = self.policy.load().timeouts.connect + REPORT_TIME;
+        let within = self.listener.policy.load().timeouts.connect + REPORT_TIME;
         match timeout(within, flow.signals().opened()).await {
             Ok(Standing::Open) => Ok((flow, sent)),
             Ok(Standing::Refused(refusal)) => Err(refusal),
@@ -390,7 +409,7 @@ impl Client {
     }
 
     async fn run(self, flow: FlowHandle, rest: Vec<u8>) -> Option<Refusal> {
-        let idle = self.policy.load().timeouts.idle;
+        let idle = self.listener.policy.load().timeouts.idle;
         flow.run(self.tcp, rest, idle).await
     }
 }
@@ -399,10 +418,17 @@ impl Client {
 mod tests {
     use super::*;
 
+    #[test]
+    fn each_way_in_has_one_server() {
+        for option in crate::options::ways_in() {
+            let serves = |server: &&&dyn Serve| server.option() == option;
+            assert_eq!(SERVERS.iter().filter(serves).count(), 1, "{}", option.key);
+        }
+    }
+
     #[tokio::test]
     async fn a_burst_of_clients_waits_to_be_accepted() {
-        let listener = bind(([127, 0, 0, 1], 0).into(), "forward").expect("a port");
-        let address = listener.local_addr().expect("its address");
+        let (_listener, address) = bind(([127, 0, 0, 1], 0).into(), "forward").expect("a port");
         let mut clients = Vec::new();
         for index in 0..300 {
             let connecting = timeout(Duration::from_secs(30), TcpStream::connect(address));

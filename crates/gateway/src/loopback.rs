@@ -10,11 +10,9 @@ use tokio::runtime::Runtime;
 
 use crate::{
     arguments::{FarOptions, NearOptions},
-    config::FarConfig,
-    far::Far,
-    gateway::{StartError, Tasks},
+    config::Config,
+    gateway::{Gateway, StartError, Tasks},
     keys::{KeyError, PrivateKey},
-    near::Near,
     settings::ConfigError,
 };
 
@@ -30,10 +28,10 @@ pub struct Keys {
     far: PrivateKey,
 }
 
-/// A near or a far gateway that runs in threads of its own, until dropped.
-pub struct Running<G> {
+/// A gateway that runs in threads of its own, until dropped.
+pub struct Running {
     /// The gateway.
-    pub gateway: Arc<G>,
+    pub gateway: Arc<Gateway>,
     runtime: Option<Runtime>,
     // Ends with the runtime.
     _tasks: Tasks,
@@ -73,13 +71,13 @@ impl Keys {
     }
 
     /// Starts a far gateway on a free port, with further options.
-    pub fn far(&self, options: &[&str]) -> Result<Running<Far>, LoopbackError> {
+    pub fn far(&self, options: &[&str]) -> Result<Running, LoopbackError> {
         let config = self.far_config(options)?;
-        run(FAR_THREADS, async |tasks| Far::start(config, tasks).await)
+        run(FAR_THREADS, config)
     }
 
     /// What [`far`](Self::far) starts a gateway with.
-    pub(crate) fn far_config(&self, options: &[&str]) -> Result<FarConfig, LoopbackError> {
+    pub(crate) fn far_config(&self, options: &[&str]) -> Result<Config, LoopbackError> {
         let (key, peer) = (self.path("far.key"), self.near.public().to_string());
         let given = [
             "--listen",
@@ -94,13 +92,12 @@ impl Keys {
     }
 
     /// Starts a near gateway that dials `peer`, with further options.
-    pub fn near(&self, peer: SocketAddr, options: &[&str]) -> Result<Running<Near>, LoopbackError> {
+    pub fn near(&self, peer: SocketAddr, options: &[&str]) -> Result<Running, LoopbackError> {
         let (key, far) = (self.path("near.key"), self.far.public().to_string());
         let peer = peer.to_string();
         let given = ["--peer", &peer, "--key", &key, "--peer-key", &far];
         let options: NearOptions = parse(&[&given, options].concat())?;
-        let config = options.resolve()?;
-        run(NEAR_THREADS, async |tasks| Near::start(config, tasks).await)
+        run(NEAR_THREADS, options.resolve()?)
     }
 
     fn path(&self, name: &str) -> String {
@@ -108,7 +105,7 @@ impl Keys {
     }
 }
 
-impl<G> Drop for Running<G> {
+impl Drop for Running {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -116,10 +113,7 @@ impl<G> Drop for Running<G> {
     }
 }
 
-fn run<G>(
-    threads: &str,
-    start: impl AsyncFnOnce(&mut Tasks) -> Result<Arc<G>, StartError>,
-) -> Result<Running<G>, LoopbackError> {
+fn run(threads: &str, config: Config) -> Result<Running, LoopbackError> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder
         .worker_threads(1)
@@ -127,7 +121,7 @@ fn run<G>(
         .enable_all()
         .build()?;
     let mut tasks = Tasks::default();
-    let gateway = runtime.block_on(start(&mut tasks))?;
+    let gateway = runtime.block_on(Gateway::start(config, &mut tasks))?;
     Ok(Running {
         gateway,
         runtime: Some(runtime),

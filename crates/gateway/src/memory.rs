@@ -28,7 +28,7 @@ use refrain_proto::{
     planted::Bug,
 };
 
-use crate::config::{CommonConfig, MEMORY_BYTES_MIN};
+use crate::config::{Config, MEMORY_BYTES_MIN};
 use crate::keys::PublicKey;
 
 /// What a flow takes before it has any share of the pools: what its opener may send at
@@ -86,7 +86,7 @@ impl MemoryBudget {
     pub fn link(
         &self,
         peer: PublicKey,
-        config: &CommonConfig,
+        config: &Config,
         history: Option<HistoryConfig>,
     ) -> Option<(LinkConfig, Reservation)> {
         self.link_within(peer, self.share_bytes, config, history)
@@ -96,7 +96,7 @@ impl MemoryBudget {
     pub(crate) fn further_link(
         &self,
         peer: PublicKey,
-        config: &CommonConfig,
+        config: &Config,
     ) -> Option<(LinkConfig, Reservation)> {
         let reserved = self.lock().reserved_bytes.get(&peer).copied();
         let left = self.share_bytes.checked_sub(reserved.unwrap_or(0))?;
@@ -110,7 +110,7 @@ impl MemoryBudget {
         &self,
         peer: PublicKey,
         share_bytes: u64,
-        config: &CommonConfig,
+        config: &Config,
         history: Option<HistoryConfig>,
     ) -> Option<(LinkConfig, Reservation)> {
         let mut cache_bytes = config.cache.0 as usize;
@@ -191,7 +191,7 @@ fn link_bytes(link: &LinkConfig) -> u64 {
 
 /// What a link is to do, within its share of the memory.
 fn link_config(
-    config: &CommonConfig,
+    config: &Config,
     history: Option<HistoryConfig>,
     memory: u64,
     cache: CacheGeometry,
@@ -221,9 +221,9 @@ mod tests {
     use super::*;
     use crate::{keys::PrivateKey, loopback::Keys, units::ByteSize};
 
-    fn config(memory: u64) -> CommonConfig {
+    fn config(memory: u64) -> Config {
         let keys = Keys::new().expect("keys");
-        let mut config = keys.far_config(&[]).expect("valid").common;
+        let mut config = keys.far_config(&[]).expect("valid");
         config.memory = ByteSize(memory);
         config
     }
@@ -249,7 +249,7 @@ mod tests {
     fn all_links(
         budget: &MemoryBudget,
         peer: PublicKey,
-        config: &CommonConfig,
+        config: &Config,
     ) -> Vec<(LinkConfig, Reservation)> {
         let link = || {
             let link = budget.link(peer, config, None);

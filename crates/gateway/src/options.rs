@@ -28,6 +28,24 @@ pub struct OptionSpec {
     pub(crate) reloads: &'static [Role],
     /// Whether it is about the store, and an error without one.
     pub(crate) needs_store: bool,
+    /// What applications find at the address, if it names a listener for them.
+    pub(crate) entrance: Option<Entrance>,
+}
+
+/// What applications find at a listener for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entrance {
+    /// One target.
+    Forward,
+    /// Any target that they name. They can be asked for a password.
+    Proxy,
+}
+
+/// Two are the same if they have the same key.
+impl PartialEq for OptionSpec {
+    fn eq(&self, other: &OptionSpec) -> bool {
+        self.key == other.key
+    }
 }
 
 /// What holds when an option is not given.
@@ -79,6 +97,7 @@ impl OptionSpec {
             roles,
             reloads: &[],
             needs_store: false,
+            entrance: None,
         }
     }
 
@@ -98,6 +117,13 @@ impl OptionSpec {
 
     const fn reloads(self, reloads: &'static [Role]) -> OptionSpec {
         OptionSpec { reloads, ..self }
+    }
+
+    const fn entrance(self, entrance: Entrance) -> OptionSpec {
+        OptionSpec {
+            entrance: Some(entrance),
+            ..self
+        }
     }
 
     const fn needs_store(self) -> OptionSpec {
@@ -152,6 +178,12 @@ impl OptionSpec {
     }
 }
 
+/// The options that name listeners for applications.
+pub(crate) fn ways_in() -> impl Iterator<Item = &'static OptionSpec> {
+    let options = OPTIONS.iter().copied();
+    options.filter(|spec| spec.entrance.is_some())
+}
+
 /// The environment variable of a key.
 pub(crate) fn environment_variable(key: &str) -> String {
     format!("{ENVIRONMENT_PREFIX}{}", key.to_ascii_uppercase())
@@ -187,13 +219,15 @@ options! {
     FORWARD = OptionSpec::new(BOTH, "forward", "[HOST:]PORT:TARGET[@PEER]", Nothing,
         "Listens on a local port or address and opens a flow to the target, a HOST:PORT behind \
          the peer, for each connection: 8080:intranet:80, or 8080=intranet:80. A far end with \
-         several peers names one, by its name or key.").repeats();
+         several peers names one, by its name or key.").repeats().entrance(Entrance::Forward);
     SOCKS5 = OptionSpec::new(NEAR, "socks5", "[HOST:]PORT", Nothing,
         "Serves SOCKS5 at this address, on loopback unless a host is given. Names are resolved \
-         at the far end. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.");
+         at the far end. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.")
+        .entrance(Entrance::Proxy);
     HTTP_PROXY = OptionSpec::new(NEAR, "http_proxy", "[HOST:]PORT", Nothing,
         "Serves as an HTTP proxy (CONNECT and http: URLs) at this address, on loopback unless a \
-         host is given. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.");
+         host is given. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.")
+        .entrance(Entrance::Proxy);
     PROXY_AUTH = OptionSpec::new(NEAR, "proxy_auth", "USER:HASH|FILE", Nothing,
         "Asks clients of `socks5` and `http_proxy` for a user name and password: a user with the \
          hash of the password, as `htpasswd -nB USER` prints it, or a file of such lines that \

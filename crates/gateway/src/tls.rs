@@ -29,12 +29,11 @@ use rustls::{
     OtherError, PeerIncompatible, ServerConfig, SignatureScheme,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::keys::{PeerKeys, PrivateKey, PublicKey, SharedPeerKeys};
-use crate::wire::{CountedTcp, LaneStream};
+use crate::wire::{ByteStream, Counted, LaneStream};
 
 /// The far end: accepts lanes from any of its peers.
 #[derive(Clone)]
@@ -153,21 +152,21 @@ impl ServerTls {
     /// Takes a peer's handshake on a connection from `peer`, and says whose key it proved.
     ///
     /// A peer that is refused is told so, which may take up to a second more than `within`.
-    pub async fn accept(
+    pub async fn accept<S: ByteStream>(
         &self,
-        tcp: TcpStream,
+        stream: S,
         peer: SocketAddr,
         within: Duration,
-    ) -> Result<(LaneStream, PublicKey), TlsError> {
-        let handshake = self.acceptor.accept(CountedTcp::new(tcp)).into_fallible();
+    ) -> Result<(LaneStream<S>, PublicKey), TlsError> {
+        let handshake = self.acceptor.accept(Counted::new(stream)).into_fallible();
         match timeout(within, handshake).await {
             Err(_) => Err(TlsError::TimedOut {
                 peer,
                 after: within,
             }),
             Ok(Ok(stream)) => check_established(stream.into(), peer),
-            Ok(Err((error, tcp))) => {
-                let _ = timeout(LINGER, linger(tcp)).await;
+            Ok(Err((error, stream))) => {
+                let _ = timeout(LINGER, linger(stream)).await;
                 Err(classify(error, peer, self.own))
             }
         }
@@ -199,15 +198,16 @@ impl ClientTls {
 
     /// Makes a handshake on a connection to `peer`. The peer has not judged this end's key yet
     /// when it returns: give the first read's error to [`ClientTls::explain`].
-    pub async fn connect(
+    pub async fn connect<S: ByteStream>(
         &self,
-        tcp: TcpStream,
+        stream: S,
         peer: SocketAddr,
         within: Duration,
-    ) -> Result<(LaneStream, PublicKey), TlsError> {
+    ) -> Result<(LaneStream<S>, PublicKey), TlsError> {
         // The name is neither sent nor checked; the key is the identity.
         let name = ServerName::try_from("refrain").expect("a host name");
-        match timeout(within, self.connector.connect(name, CountedTcp::new(tcp))).await {
+        let handshake = self.connector.connect(name, Counted::new(stream));
+        match timeout(within, handshake).await {
             Err(_) => Err(TlsError::TimedOut {
                 peer,
                 after: within,
@@ -394,10 +394,10 @@ fn certified(key: &PrivateKey) -> Arc<CertifiedKey> {
 
 /// After the handshake: the peer's key, and that both speak refrain. The TLS library lets a peer
 /// pass that names no protocol at all.
-fn check_established(
-    stream: LaneStream,
+fn check_established<S>(
+    stream: LaneStream<S>,
     peer: SocketAddr,
-) -> Result<(LaneStream, PublicKey), TlsError> {
+) -> Result<(LaneStream<S>, PublicKey), TlsError> {
     let incompatible = |reason| TlsError::Incompatible { peer, reason };
     let (_, connection) = stream.get_ref();
     if connection.alpn_protocol() != Some(ALPN) {
@@ -412,10 +412,10 @@ fn check_established(
 
 /// Takes what the peer still sends, so that closing does not reset the connection and lose the
 /// alert on its way.
-async fn linger(mut tcp: CountedTcp) -> io::Result<()> {
-    tcp.shutdown().await?;
+async fn linger(mut stream: impl ByteStream) -> io::Result<()> {
+    stream.shutdown().await?;
     let mut discarded = [0; 4096];
-    while tcp.read(&mut discarded).await? > 0 {}
+    while stream.read(&mut discarded).await? > 0 {}
     Ok(())
 }
 

@@ -1,4 +1,5 @@
-//! What really goes over a lane's connection, TLS included.
+//! The connection below a lane: any stream of bytes, and a count of what really goes over it, TLS
+//! included.
 
 use std::{
     io,
@@ -16,35 +17,40 @@ use tokio::{
 };
 use tokio_rustls::TlsStream;
 
-/// A lane's connection: TLS over TCP, counted between the two.
-pub type LaneStream = TlsStream<CountedTcp>;
+/// What a lane can run over.
+pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
 
-/// A TCP connection that counts its bytes.
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
+
+/// A lane's connection: TLS over a stream, counted between the two.
+pub type LaneStream<S = TcpStream> = TlsStream<Counted<S>>;
+
+/// A stream that counts its bytes.
 #[derive(Debug)]
-pub struct CountedTcp {
-    tcp: TcpStream,
+pub struct Counted<S> {
+    inner: S,
     counts: Arc<WireCounts>,
 }
 
-/// Bytes of one or several TCP connections, without TCP's and IP's own.
+/// Bytes of one or several connections, without TCP's and IP's own.
 #[derive(Debug, Default)]
 pub struct WireCounts {
     sent: AtomicU64,
     received: AtomicU64,
 }
 
-impl CountedTcp {
+impl<S> Counted<S> {
     /// Counts from now on.
-    pub fn new(tcp: TcpStream) -> CountedTcp {
-        CountedTcp {
-            tcp,
+    pub fn new(inner: S) -> Self {
+        Self {
+            inner,
             counts: Arc::default(),
         }
     }
 
-    /// The connection.
-    pub fn tcp(&self) -> &TcpStream {
-        &self.tcp
+    /// The stream.
+    pub(crate) fn inner(&self) -> &S {
+        &self.inner
     }
 
     /// What was counted so far, and what will be.
@@ -71,27 +77,27 @@ impl WireCounts {
     }
 }
 
-impl AsyncRead for CountedTcp {
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.tcp).poll_read(context, buffer))?;
+        ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
         let read = (buffer.filled().len() - before) as u64;
         self.counts.received.fetch_add(read, Ordering::Relaxed);
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for CountedTcp {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.tcp).poll_write(context, bytes))?;
+        let written = ready!(Pin::new(&mut self.inner).poll_write(context, bytes))?;
         self.counts
             .sent
             .fetch_add(written as u64, Ordering::Relaxed);
@@ -103,7 +109,7 @@ impl AsyncWrite for CountedTcp {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.tcp).poll_write_vectored(context, slices))?;
+        let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(context, slices))?;
         self.counts
             .sent
             .fetch_add(written as u64, Ordering::Relaxed);
@@ -111,14 +117,14 @@ impl AsyncWrite for CountedTcp {
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.tcp.is_write_vectored()
+        self.inner.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(context)
+        Pin::new(&mut self.inner).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(context)
+        Pin::new(&mut self.inner).poll_shutdown(context)
     }
 }

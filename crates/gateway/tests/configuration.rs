@@ -74,8 +74,8 @@ fn the_far_ends_example_works() {
     let config = far.options.resolve().unwrap();
     assert_eq!(config.listen, ["[::]:7000".parse().unwrap()]);
     assert_eq!(config.peers.len(), 1);
-    assert_eq!(config.common.forwards.len(), 1);
-    assert!(config.common.admin.unwrap().token.is_some());
+    assert_eq!(config.ways_in.len(), 1);
+    assert!(config.admin.unwrap().token.is_some());
 }
 
 #[test]
@@ -83,11 +83,12 @@ fn the_near_ends_example_works() {
     let keys = Keys::new();
     let near = Near::try_parse_from(keys.flags("near.toml", "far.pub")).unwrap();
     let config = near.options.resolve().unwrap();
-    assert_eq!(config.peer.to_string(), "far.example.org:7000");
-    assert_eq!(config.common.forwards.len(), 2);
-    assert!(config.socks5.is_some() && config.http_proxy.is_some());
-    assert!(config.common.access.admits([10, 0, 0, 7].into()));
-    assert!(!config.common.access.admits([10, 0, 1, 7].into()));
+    assert_eq!(config.dials[0].address.to_string(), "far.example.org:7000");
+    let ways_in = config.ways_in.iter();
+    let ways_in: Vec<_> = ways_in.map(|way_in| way_in.option.key).collect();
+    assert_eq!(ways_in, ["forward", "forward", "socks5", "http_proxy"]);
+    assert!(config.access.admits([10, 0, 0, 7].into()));
+    assert!(!config.access.admits([10, 0, 1, 7].into()));
     assert_eq!(config.warnings(), [""; 0]);
 }
 

@@ -21,7 +21,7 @@ use sets::Sets;
 
 /// What to measure, and with what.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Files and folders to measure with [default: the Linux series, and media as the YouTube trace asks for
     /// them]
     #[arg(value_name = "FILE|DIR")]
@@ -72,7 +72,7 @@ struct Plot {
 }
 
 /// Measures, and gives the page.
-pub fn run(arguments: &Arguments) -> anyhow::Result<String> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
     ensure!(
         arguments.runs > 0 && arguments.traces > 0,
         "no run, no median"

@@ -5,19 +5,19 @@ use std::{fs::File, io::Read, path::Path};
 use anyhow::Context;
 
 /// Objects that are fetched one after the other, or several at once.
-pub struct Corpus {
+pub(crate) struct Corpus {
     pub name: &'static str,
     pub objects: Vec<Vec<u8>>,
 }
 
 impl Corpus {
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.objects.iter().map(|object| object.len() as u64).sum()
     }
 }
 
 /// All corpora that `data` has.
-pub fn load_all(data: &Path) -> anyhow::Result<Vec<Corpus>> {
+pub(crate) fn load_all(data: &Path) -> anyhow::Result<Vec<Corpus>> {
     let pages = |file: &str, count: usize| -> anyhow::Result<Vec<Vec<u8>>> {
         members(&data.join("pages").join(file), count)
     };
@@ -46,7 +46,7 @@ pub fn load_all(data: &Path) -> anyhow::Result<Vec<Corpus>> {
 }
 
 /// The seven Silesia files that WANProxy was measured with.
-pub fn silesia_seven(data: &Path) -> anyhow::Result<Corpus> {
+pub(crate) fn silesia_seven(data: &Path) -> anyhow::Result<Corpus> {
     let names = ["dickens", "mr", "nci", "ooffice", "osdb", "reymont", "xml"];
     let objects = names.map(|name| unpacked(&data.join("silesia").join(format!("{name}.zst"))));
     Ok(Corpus {
@@ -56,7 +56,7 @@ pub fn silesia_seven(data: &Path) -> anyhow::Result<Corpus> {
 }
 
 /// The first releases of Linux 2.0, as tars.
-pub fn linux_releases(data: &Path, count: usize) -> anyhow::Result<Corpus> {
+pub(crate) fn linux_releases(data: &Path, count: usize) -> anyhow::Result<Corpus> {
     Ok(Corpus {
         name: "Linux 2.0, successive releases",
         objects: members(&data.join("linux-2.0.1-2.0.40.tar.zst"), count)?,
@@ -79,14 +79,14 @@ fn decoder(path: &Path) -> anyhow::Result<impl Read> {
     Ok(decoder)
 }
 
-pub fn unpacked(path: &Path) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn unpacked(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     decoder(path)?.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
 /// Bytes of all objects when each is compressed on its own, with `zstd -3`.
-pub fn zstd_each(corpus: &Corpus) -> anyhow::Result<u64> {
+pub(crate) fn zstd_each(corpus: &Corpus) -> anyhow::Result<u64> {
     let mut sum = 0;
     for object in &corpus.objects {
         sum += zstd::bulk::compress(object, 3)?.len() as u64;
@@ -95,7 +95,7 @@ pub fn zstd_each(corpus: &Corpus) -> anyhow::Result<u64> {
 }
 
 /// The first `count` files of a compressed tar.
-pub fn members(path: &Path, count: usize) -> anyhow::Result<Vec<Vec<u8>>> {
+pub(crate) fn members(path: &Path, count: usize) -> anyhow::Result<Vec<Vec<u8>>> {
     let mut archive = tar::Archive::new(decoder(path)?);
     let mut objects = Vec::new();
     for entry in archive.entries()? {

@@ -25,13 +25,33 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
+use by_name::ByName;
+use cdn::Cdn;
 use chapters::{Chapter, Kept};
 use data::Data;
-pub use measured::{SUBCOMMAND as MEASURED, median, run as run_measured};
+use forgetting::Forgetting;
+pub(crate) use measured::{SUBCOMMAND as MEASURED, median, run as run_measured};
+use options::Options;
+use serving::Servings;
+use sizes::Sizes;
+use speed::Speeds;
+use transfer::Transfers;
+
+/// All chapters, in the order of the page. A new one is added here and nowhere else.
+const CHAPTERS: [Chapter; 8] = [
+    Chapter::of::<Sizes>(),
+    Chapter::of::<Options>(),
+    Chapter::of::<Transfers>(),
+    Chapter::of::<ByName>(),
+    Chapter::of::<Cdn>(),
+    Chapter::of::<Speeds>(),
+    Chapter::of::<Forgetting>(),
+    Chapter::of::<Servings>(),
+];
 
 /// What to measure, and with what.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The program to measure
     #[arg(long, default_value = "target/release/refrain")]
     refrain: PathBuf,
@@ -74,11 +94,11 @@ struct Setup<'a> {
 
 fn chapter_names() -> PossibleValuesParser {
     let value = |chapter: &Chapter| PossibleValue::new(chapter.name).help(chapter.title);
-    PossibleValuesParser::new(chapters::ALL.iter().map(value))
+    PossibleValuesParser::new(CHAPTERS.iter().map(value))
 }
 
 /// Measures, and gives the page.
-pub fn run(arguments: &Arguments) -> anyhow::Result<String> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
     anyhow::ensure!(arguments.runs > 0, "no run, no median");
     let refrain = arguments.refrain.canonicalize();
     let refrain = refrain.with_context(|| {
@@ -93,7 +113,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<String> {
         big_bytes: arguments.big_gb * 1_000_000_000,
     };
     let mut written = Vec::new();
-    for chapter in &chapters::ALL {
+    for chapter in &CHAPTERS {
         let only = arguments.only.as_ref();
         let is_asked = only.is_none_or(|names| names.iter().any(|name| name == chapter.name));
         let kept = chapter.kept(&setup)?;

@@ -18,7 +18,7 @@ use crate::{
 const RUNS: usize = 21;
 
 /// Runs the experiment; gives its page.
-pub fn run() -> anyhow::Result<String> {
+pub(crate) fn run() -> anyhow::Result<String> {
     let mut page = format!(
         "# The first byte of a new flow\n\n\
          From the connect to the first byte of a small answer, medians of {RUNS}. Link: \

@@ -24,7 +24,7 @@ const FLOW_BYTES: usize = 3 << 20;
 const RUNS: u64 = 3;
 
 /// Runs the experiment; gives its page.
-pub fn run() -> anyhow::Result<String> {
+pub(crate) fn run() -> anyhow::Result<String> {
     let mut page = format!(
         "# Flows on a lossy link\n\n\
          Flows of {} MiB at once, from the first connect to the last byte, medians of \

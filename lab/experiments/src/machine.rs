@@ -1,7 +1,7 @@
 //! The machine that figures come from.
 
 /// One line: processor, cores, memory is not told.
-pub fn describe() -> String {
+pub(crate) fn describe() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let model = std::fs::read_to_string("/proc/cpuinfo")
         .ok()

@@ -41,7 +41,7 @@ const BEGIN: &str = "<!-- written by `cargo run --release -p refrain-experiments
 const END: &str = "<!-- end of what is written -->\n";
 
 /// The tables from the folder of test data; within the page at `path`, if there is one.
-pub fn run(data: &Path, path: Option<&Path>) -> anyhow::Result<String> {
+pub(crate) fn run(data: &Path, path: Option<&Path>) -> anyhow::Result<String> {
     let contents = contents(data)?;
     let tables = [marker_table(&contents)?, anchor_table(&contents)?].join("\n");
     let Some(path) = path else {

@@ -22,7 +22,7 @@ use crate::corpus::Corpus;
 
 /// How a corpus is moved.
 #[derive(Clone, Copy)]
-pub struct Run {
+pub(crate) struct Run {
     /// `auto` or `max`.
     pub effort: &'static str,
     /// Objects at a time.
@@ -32,7 +32,7 @@ pub struct Run {
 }
 
 /// What it took.
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Bytes on the link's TCP connections, both ways.
     pub link_bytes: u64,
     /// From the first request to the last byte.
@@ -42,7 +42,7 @@ pub struct Outcome {
 }
 
 /// Moves the corpus and compares every byte.
-pub fn run(corpus: &Corpus, run: Run) -> anyhow::Result<Outcome> {
+pub(crate) fn run(corpus: &Corpus, run: Run) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -116,7 +116,7 @@ pub fn run(corpus: &Corpus, run: Run) -> anyhow::Result<Outcome> {
 }
 
 /// Answers each connection's 8 bytes, an index, with that object.
-pub fn serve(objects: Arc<Vec<Vec<u8>>>) -> anyhow::Result<SocketAddr> {
+pub(crate) fn serve(objects: Arc<Vec<Vec<u8>>>) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     std::thread::spawn(move || {
@@ -134,7 +134,7 @@ pub fn serve(objects: Arc<Vec<Vec<u8>>>) -> anyhow::Result<SocketAddr> {
     Ok(address)
 }
 
-pub fn fetch(address: SocketAddr, index: usize) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn fetch(address: SocketAddr, index: usize) -> anyhow::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(&(index as u64).to_le_bytes())?;
     let mut bytes = Vec::new();

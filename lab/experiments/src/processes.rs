@@ -21,7 +21,7 @@ use refrain_relay::addresses::free_address;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A near and a far gateway, each a process, until dropped.
-pub struct Gateways {
+pub(crate) struct Gateways {
     /// Where clients connect.
     pub address: SocketAddr,
     refrain: PathBuf,
@@ -34,7 +34,7 @@ pub struct Gateways {
 
 /// How gateways are started.
 #[derive(Clone, Copy)]
-pub struct Setup<'a> {
+pub(crate) struct Setup<'a> {
     /// The program.
     pub refrain: &'a Path,
     /// Where the near end's forward leads.
@@ -52,7 +52,7 @@ pub struct Setup<'a> {
 
 impl Gateways {
     /// Starts both, and waits until all lanes are up.
-    pub fn start(setup: &Setup<'_>) -> anyhow::Result<Gateways> {
+    pub(crate) fn start(setup: &Setup<'_>) -> anyhow::Result<Gateways> {
         let folder = tempfile::tempdir()?;
         let key_file = |name: &str| folder.path().join(name).display().to_string();
         let (near_key, far_key) = (PrivateKey::generate()?, PrivateKey::generate()?);
@@ -114,22 +114,22 @@ impl Gateways {
     }
 
     /// How the near end sees the link.
-    pub fn near(&self) -> anyhow::Result<Peer> {
+    pub(crate) fn near(&self) -> anyhow::Result<Peer> {
         self.peer(self.near_admin)
     }
 
     /// How the far end sees it.
-    pub fn far(&self) -> anyhow::Result<Peer> {
+    pub(crate) fn far(&self) -> anyhow::Result<Peer> {
         self.peer(self.far_admin)
     }
 
     /// The far end's process.
-    pub fn far_process(&self) -> Pid {
+    pub(crate) fn far_process(&self) -> Pid {
         self.far.pid()
     }
 
     /// Ends both as a service manager would: a store is then written to its end.
-    pub fn end(mut self) -> anyhow::Result<()> {
+    pub(crate) fn end(mut self) -> anyhow::Result<()> {
         self.near.end()?;
         self.far.end()
     }
@@ -149,11 +149,11 @@ impl Gateways {
 }
 
 /// A process that ends with this.
-pub struct Running(Child);
+pub(crate) struct Running(Child);
 
 impl Running {
     /// Starts it without input and output.
-    pub fn start(command: &mut Command) -> anyhow::Result<Running> {
+    pub(crate) fn start(command: &mut Command) -> anyhow::Result<Running> {
         let command = command.stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.spawn();
         let program = || command.get_program().to_string_lossy().into_owned();
@@ -162,12 +162,12 @@ impl Running {
         ))
     }
 
-    pub fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         Pid::from_raw(self.0.id().cast_signed())
     }
 
     /// Asks it to end, and waits until it did.
-    pub fn end(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn end(&mut self) -> anyhow::Result<()> {
         nix::sys::signal::kill(self.pid(), Signal::SIGTERM)?;
         wait(|| Ok(self.0.try_wait()?.is_some()), "the end of a program")
     }
@@ -182,7 +182,10 @@ impl Drop for Running {
 }
 
 /// Waits until something is there.
-pub fn wait(mut is_there: impl FnMut() -> anyhow::Result<bool>, what: &str) -> anyhow::Result<()> {
+pub(crate) fn wait(
+    mut is_there: impl FnMut() -> anyhow::Result<bool>,
+    what: &str,
+) -> anyhow::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while !is_there()? {
         ensure!(Instant::now() < deadline, "{what} does not come");

@@ -43,7 +43,7 @@ const RUNS: [Run; 6] = [
 ];
 
 /// The page of results.
-pub fn run(data: &Path) -> anyhow::Result<String> {
+pub(crate) fn run(data: &Path) -> anyhow::Result<String> {
     let mut page = format!(
         "# What a pair saves\n\n\
          Written by `cargo run --release -p refrain-experiments -- savings --write docs/results.md`.\n\

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-pub use bare_tls::{SUBCOMMAND as BARE_TLS, serve as serve_bare_tls};
+pub(crate) use bare_tls::{SUBCOMMAND as BARE_TLS, serve as serve_bare_tls};
 use noise::Noise;
 use trial::{Sender, Sent, Trials};
 
@@ -47,7 +47,7 @@ const OFF: Sender = Sender {
 
 /// All that was measured, turn by turn.
 #[derive(Serialize)]
-pub struct Report {
+pub(crate) struct Report {
     machine: String,
     object_bytes: u64,
     slow_object_bytes: u64,
@@ -64,7 +64,7 @@ pub struct Report {
 }
 
 /// The page of results, or all figures as JSON, from the program at `refrain`.
-pub fn run(refrain: &Path, pairs: usize, json: bool) -> anyhow::Result<String> {
+pub(crate) fn run(refrain: &Path, pairs: usize, json: bool) -> anyhow::Result<String> {
     anyhow::ensure!(pairs > 0, "no pair of runs, no median");
     let report = measure(refrain, pairs)?;
     match json {

@@ -8,9 +8,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use refrain_gateway::{
-    far::Far,
     loopback::{Keys, Running},
-    near::Near,
     status::{Peer, Status},
 };
 use refrain_relay::{LinkConfig, Relay, RelayConfig};
@@ -19,20 +17,20 @@ use tokio::runtime::Runtime;
 use crate::pair::serve;
 
 /// An origin and both ways to it, until dropped.
-pub struct Ways {
+pub(crate) struct Ways {
     /// Where clients connect to go over the link alone.
     pub direct: SocketAddr,
     /// Where they connect to go through the pair, and over the link between its ends.
     pub pair: SocketAddr,
-    near: Running<Near>,
-    _far: Running<Far>,
+    near: Running,
+    _far: Running,
     _relays: [Relay; 2],
     _runtime: Runtime,
 }
 
 impl Ways {
     /// Serves `objects` behind two links of the same kind.
-    pub fn start(objects: Vec<Vec<u8>>, link: &LinkConfig) -> anyhow::Result<Ways> {
+    pub(crate) fn start(objects: Vec<Vec<u8>>, link: &LinkConfig) -> anyhow::Result<Ways> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -75,13 +73,13 @@ impl Ways {
     }
 
     /// How the near end sees the link.
-    pub fn peer(&self) -> Peer {
+    pub(crate) fn peer(&self) -> Peer {
         Status::of(&*self.near.gateway).peers.remove(0)
     }
 }
 
 /// The median of some durations.
-pub fn median(mut times: Vec<Duration>) -> Duration {
+pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
     times[times.len() / 2]
 }

@@ -72,7 +72,7 @@ struct Pass {
 }
 
 /// The page of results, from the program at `refrain`.
-pub fn run(refrain: &Path, data: &Path, runs: usize) -> anyhow::Result<String> {
+pub(crate) fn run(refrain: &Path, data: &Path, runs: usize) -> anyhow::Result<String> {
     let haproxy = hops::haproxy();
     let mut page = format!(
         "# Small and large writes\n\n\

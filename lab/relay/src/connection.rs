@@ -18,7 +18,7 @@ use crate::Direction;
 use crate::counts::Account;
 use crate::door::socket;
 use crate::link::{Arrival, Inlet, lock};
-use crate::relay::{CutSignal, Shared};
+use crate::shared::{CutSignal, Shared};
 
 /// Carries `client` to the target and back until both sides have closed, or either has reset, or
 /// the relay cuts.

@@ -38,6 +38,7 @@ pub mod config;
 pub mod stall;
 
 pub mod shaper;
+mod shared;
 
 pub mod relay;
 

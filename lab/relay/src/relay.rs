@@ -14,7 +14,8 @@ use tokio::time::sleep;
 use crate::connection::carry;
 use crate::counts::{Account, Counts, Ledger};
 use crate::door::Door;
-use crate::link::{Link, lock};
+use crate::link::Link;
+use crate::shared::{Allowance, CutSignal, Shared};
 use crate::{CutAfter, Direction, Rate, RelayConfig};
 
 /// A running relay. Dropping it resets its connections and frees its address.
@@ -156,30 +157,7 @@ impl Drop for Relay {
     }
 }
 
-/// What the relay's tasks and threads share.
-pub(crate) struct Shared {
-    pub(crate) config: RelayConfig,
-    pub(crate) up: Link,
-    pub(crate) down: Link,
-    pub(crate) ledger: Ledger,
-    pub(crate) allowance: Allowance,
-    door: Door,
-    first_accepted: Notify,
-    cuts: watch::Sender<()>,
-}
-
 impl Shared {
-    pub(crate) fn cut(&self) {
-        self.cuts.send_replace(());
-    }
-
-    fn link(&self, direction: Direction) -> &Link {
-        match direction {
-            Direction::Up => &self.up,
-            Direction::Down => &self.down,
-        }
-    }
-
     async fn accept(self: Arc<Self>) {
         loop {
             let Ok(client) = self.door.accept().await else {
@@ -200,39 +178,6 @@ impl Shared {
     async fn serve(self: Arc<Self>, client: TcpStream, cut: CutSignal, account: Arc<Account>) {
         carry(client, cut, &self, &account).await;
         self.ledger.close(&account);
-    }
-}
-
-/// Fires when the relay cuts its connections.
-pub(crate) struct CutSignal(watch::Receiver<()>);
-
-impl CutSignal {
-    pub(crate) async fn fired(&mut self) {
-        // An error means that the relay is gone, and its connections go with it.
-        let _ = self.0.changed().await;
-    }
-}
-
-/// How many bytes may still be handed on before the relay cuts by itself; `None` is any number.
-pub(crate) struct Allowance(Mutex<Option<u64>>);
-
-impl Allowance {
-    /// Lets `write` hand on at most as many of `wanted` bytes as it is told. Returns its result,
-    /// and whether that was the last byte.
-    pub(crate) fn spend(
-        &self,
-        wanted: usize,
-        write: impl FnOnce(usize) -> io::Result<usize>,
-    ) -> (io::Result<usize>, bool) {
-        let mut allowance = lock(&self.0);
-        let Some(left) = *allowance else {
-            drop(allowance);
-            return (write(wanted), false);
-        };
-        let result = write(usize::try_from(left).unwrap_or(usize::MAX).min(wanted));
-        let left = left - result.as_ref().map_or(0, |written| *written as u64);
-        *allowance = (left > 0).then_some(left);
-        (result, left == 0)
     }
 }
 

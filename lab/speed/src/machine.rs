@@ -15,7 +15,7 @@ const NVIDIA: &str = "/proc/driver/nvidia";
 
 /// What has to stand beside any figure.
 #[derive(Debug)]
-pub struct Machine {
+pub(crate) struct Machine {
     pub processor: String,
     pub cores: usize,
     /// The sets of instructions that there are kernels for, and that it has.
@@ -26,7 +26,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn this() -> Self {
+    pub(crate) fn this() -> Self {
         let available = Backend::available().map(|backend| backend.instruction_set().to_string());
         Self {
             processor: processor(),
@@ -74,12 +74,12 @@ fn in_line(text: &str, name: &str) -> Option<String> {
 /// Whether the processor's clock, and others' work, left ours alone: the time that the same
 /// loop takes again and again.
 #[derive(Debug, Default)]
-pub struct Steadiness {
+pub(crate) struct Steadiness {
     times: Vec<Duration>,
 }
 
 impl Steadiness {
-    pub fn sample(&mut self) {
+    pub(crate) fn sample(&mut self) {
         let times = [(); 3].map(|()| {
             let start = Instant::now();
             fixed_loop();
@@ -89,7 +89,7 @@ impl Steadiness {
     }
 
     /// The slowest sample over the fastest: 1 on a machine of one's own with a fixed clock.
-    pub fn slowest_over_fastest(&self) -> f64 {
+    pub(crate) fn slowest_over_fastest(&self) -> f64 {
         let seconds = self.times.iter().map(Duration::as_secs_f64);
         let slowest = seconds.clone().fold(0.0, f64::max);
         let fastest = seconds.fold(f64::INFINITY, f64::min);

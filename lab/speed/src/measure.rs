@@ -9,7 +9,7 @@ const TURNS_MIN: usize = 5;
 
 /// How fast one of a contest was.
 #[derive(Debug)]
-pub struct Speed {
+pub(crate) struct Speed {
     pub name: String,
     /// Plain bytes, 10^9 of them, in a second: the median of all turns.
     pub gb_per_s: f64,
@@ -18,7 +18,7 @@ pub struct Speed {
 }
 
 /// Lets all of the contest take turns for `time`.
-pub fn measure(contest: &mut Contest<'_>, time: Duration) -> Vec<Speed> {
+pub(crate) fn measure(contest: &mut Contest<'_>, time: Duration) -> Vec<Speed> {
     // The first turn warms up what a turn needs.
     for contestant in &mut contest.contestants {
         (contestant.turn)();

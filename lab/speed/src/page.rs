@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The page of results.
-pub fn page(report: &Report) -> String {
+pub(crate) fn page(report: &Report) -> String {
     [
         introduction(report),
         overview(report),

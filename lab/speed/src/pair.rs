@@ -22,7 +22,7 @@ const TURN_BYTES: usize = 32 << 20;
 const PIECE_BYTES: usize = 64 << 10;
 
 /// The pair's rows.
-pub const NAMES: [RowName; 2] = [
+pub(crate) const NAMES: [RowName; 2] = [
     RowName {
         kernel: "pair",
         data: "random",
@@ -36,7 +36,7 @@ pub const NAMES: [RowName; 2] = [
 ];
 
 /// Measures the pair's rows.
-pub fn measure(measuring: &mut Measuring<'_>) -> anyhow::Result<()> {
+pub(crate) fn measure(measuring: &mut Measuring<'_>) -> anyhow::Result<()> {
     let origin = serve_noise()?;
     let relay = serve_relay(origin)?;
     let keys = Keys::new()?;

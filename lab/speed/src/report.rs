@@ -11,7 +11,7 @@ use crate::{
 
 /// All that was measured.
 #[derive(Debug)]
-pub struct Report {
+pub(crate) struct Report {
     pub machine: Machine,
     /// What our kernels ran on, but for the rows that say another.
     pub backend: String,
@@ -25,7 +25,7 @@ pub struct Report {
 
 /// One of our kernels, on some bytes.
 #[derive(Debug)]
-pub struct Row {
+pub(crate) struct Row {
     pub kernel: &'static str,
     pub data: &'static str,
     pub place: Place,
@@ -39,7 +39,7 @@ pub struct Row {
 
 /// How fast another was in the same turns.
 #[derive(Debug)]
-pub struct Beside {
+pub(crate) struct Beside {
     pub peer: String,
     pub gb_per_s: f64,
     /// Our speed over the peer's, the median of all turns.
@@ -50,7 +50,7 @@ pub struct Beside {
 
 impl Row {
     /// The first of `speeds` is ours, on `instructions`; others of ours are called so.
-    pub fn new(
+    pub(crate) fn new(
         name: RowName,
         chunk_bytes: Option<usize>,
         speeds: Vec<Speed>,

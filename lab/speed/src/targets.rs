@@ -10,7 +10,7 @@ const AVX2_SHARE: f64 = 1.0 / 3.0;
 
 /// What a row is to reach.
 #[derive(Debug)]
-pub struct Target {
+pub(crate) struct Target {
     kernel: &'static str,
     /// `None` for all data.
     data: Option<&'static str>,
@@ -45,7 +45,7 @@ const TARGETS: [Target; 17] = [
 
 impl Target {
     /// What `row` is to reach, if anything.
-    pub fn of(row: RowName) -> Option<&'static Self> {
+    pub(crate) fn of(row: RowName) -> Option<&'static Self> {
         TARGETS.iter().find(|target| {
             target.kernel == row.kernel
                 && target.place == row.place
@@ -59,7 +59,7 @@ impl Target {
     }
 
     /// The speed to reach with these instructions.
-    pub fn gb_per_s(&self, instructions: InstructionSet) -> Option<f64> {
+    pub(crate) fn gb_per_s(&self, instructions: InstructionSet) -> Option<f64> {
         match instructions {
             _ if self.is_of_gpu() => self.gb_per_s,
             InstructionSet::Avx512 => self.gb_per_s,
@@ -69,7 +69,7 @@ impl Target {
     }
 
     /// Our speed over that of `peer`, with these instructions.
-    pub fn ratio(&self, peer: &str, instructions: InstructionSet) -> Option<f64> {
+    pub(crate) fn ratio(&self, peer: &str, instructions: InstructionSet) -> Option<f64> {
         if instructions != InstructionSet::Avx512 && !self.is_of_gpu() {
             return None;
         }

@@ -16,8 +16,8 @@ use std::{
 
 use cudarc::{
     driver::{
-        CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DriverError,
-        LaunchConfig, PushKernelArg, result,
+        CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, LaunchConfig,
+        PushKernelArg, result,
         sys::{
             CU_MEMHOSTALLOC_PORTABLE, CUdevice_attribute, CUfunction_attribute, is_culib_present,
         },
@@ -28,9 +28,8 @@ use refrain_codec::{
     chunk::chunking::{Chunking, ChunkingMethod},
     marker::{PackMask, RabinTables, pack::WINDOW_BYTES},
 };
-use thiserror::Error;
 
-use crate::batch::Batch;
+use crate::{batch::Batch, error::NoGpu};
 
 /// The kernels, as the driver compiles them on: `compile` makes it.
 const KERNELS: &str = include_str!("kernels.ptx");
@@ -51,17 +50,6 @@ const MARKERS: u32 = 512;
 
 /// Longer masks than the longest of PACK are for the processor to test.
 const PACK_MASK_BITS_MAX: u32 = 15;
-
-/// Why there is no GPU to be had.
-#[derive(Clone, Debug, Error)]
-pub enum NoGpu {
-    /// No driver, or no device.
-    #[error("no CUDA device")]
-    None,
-    /// It does not do what it is told.
-    #[error("the CUDA device cannot be used: {0:?}")]
-    Driver(#[from] DriverError),
-}
 
 /// A GPU, with the kernels for one way of cutting.
 pub(crate) struct Gpu {

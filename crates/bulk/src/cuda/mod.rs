@@ -28,14 +28,13 @@ use refrain_codec::{
     marker::{SparseAnchorFinder, pack::WINDOW_BYTES},
 };
 
-pub use gpu::NoGpu;
 use gpu::{Gpu, Pinned, Slot};
 pub use trial::GpuTrial;
 
 use crate::{
-    batch::{Batch, Bytes},
+    batch::{Batch, Bytes, pass},
+    error::NoGpu,
     options::BulkOptions,
-    pipeline::pass,
     scan::{Scanner, anchor_distance},
 };
 

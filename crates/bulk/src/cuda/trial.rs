@@ -6,11 +6,12 @@ use refrain_codec::{chunk::chunking::Chunking, marker::pack::WINDOW_BYTES};
 
 use super::{
     GpuScanner,
-    gpu::{self, Gpu, NoGpu, Pinned, Slot},
+    gpu::{self, Gpu, Pinned, Slot},
 };
 use crate::{
-    auto::Noise,
     batch::{Batch, Piece},
+    error::NoGpu,
+    noise::Noise,
     options::BulkOptions,
 };
 

@@ -12,7 +12,7 @@ use refrain_codec::chunk::{
 use super::{methods, noise};
 
 /// Parts that come again, in this file or another, with runs and noise between them.
-pub fn content() -> impl Strategy<Value = Vec<u8>> {
+pub(crate) fn content() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         (0_u64..6, 0_usize..40_000).prop_map(|(seed, len)| noise(seed, len)),
         (any::<u8>(), 0_usize..20_000).prop_map(|(byte, len)| vec![byte; len]),
@@ -21,7 +21,7 @@ pub fn content() -> impl Strategy<Value = Vec<u8>> {
     vec(part, 0..6).prop_map(|parts| parts.concat())
 }
 
-pub fn options() -> impl Strategy<Value = BulkOptions> {
+pub(crate) fn options() -> impl Strategy<Value = BulkOptions> {
     let method = prop_oneof![
         Just(ChunkingMethod::Modp),
         Just(ChunkingMethod::Pack),

@@ -87,7 +87,7 @@ impl Chunking {
     /// The longest average that may be asked for.
     pub const AVERAGE_BYTES_MAX: u32 = 1 << 20;
     /// The average by default, that of CZIP's paper.
-    pub const AVERAGE_BYTES: u32 = 32 << 10;
+    pub(crate) const AVERAGE_BYTES: u32 = 32 << 10;
     /// No shortest chunk may be shorter.
     pub const BYTES_MIN: u32 = 64;
     /// No chunk may be longer.

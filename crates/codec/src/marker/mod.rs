@@ -29,27 +29,26 @@
 pub(crate) mod backup;
 pub mod fixed;
 mod found;
-pub mod maxp;
-pub mod modp;
-pub mod modp_anchors;
+mod maxp;
+mod modp;
+mod modp_anchors;
 pub mod pack;
-mod parameters;
 pub(crate) mod piece;
-pub mod samplebyte;
+mod samplebyte;
 pub mod sparse;
 #[cfg(test)]
 mod tests;
 
+pub use crate::sampling::{
+    AnchorDistance, InvalidAnchorDistance, InvalidPackMask, InvalidSamplingPeriod, InvalidWindow,
+    PackMask, SamplingPeriod, WindowBytes,
+};
 pub use fixed::Fixed;
 pub use found::FoundAnchors;
 pub use maxp::Maxp;
 pub use modp::Modp;
 pub use modp_anchors::{ModpAnchorFinder, RabinTables};
-pub use pack::{AnchorFinder, InvalidPackMask, PackMask};
-pub use parameters::{
-    AnchorDistance, InvalidAnchorDistance, InvalidSamplingPeriod, InvalidWindow, SamplingPeriod,
-    WindowBytes,
-};
+pub use pack::AnchorFinder;
 pub use samplebyte::{SampleByte, SampleByteTable, TableError};
 pub use sparse::SparseAnchorFinder;
 

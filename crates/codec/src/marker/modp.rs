@@ -28,10 +28,6 @@ use alloc::vec::Vec;
 use super::{FindMarkers, SamplingPeriod, WindowBytes, candidates};
 use crate::simd::{Backend, modp::Kernel, positions};
 
-/// The modulus, without its x^64: the first irreducible polynomial of degree 64 from the
-/// first 64 bits of pi's fraction on.
-pub(crate) const POLYNOMIAL: u64 = 0x243f_6a88_85a3_0907;
-
 /// Positions tested before their markers are written: few enough for the stack.
 const STRETCH: usize = 4096;
 
@@ -85,7 +81,7 @@ impl FindMarkers for Modp {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::sampling::POLYNOMIAL;
 
     /// fingerprint · x mod P.
     fn times_x(fingerprint: u64) -> u64 {

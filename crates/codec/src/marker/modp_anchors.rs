@@ -15,12 +15,13 @@
 use alloc::vec::Vec;
 
 use super::{
-    AnchorDistance, FindAnchors, SamplingPeriod, WindowBytes,
-    modp::POLYNOMIAL,
-    pack::WINDOW_BYTES,
+    FindAnchors,
     piece::{Piece, Tail},
 };
-use crate::simd::{Backend, modp::Kernel};
+use crate::{
+    sampling::{AnchorDistance, POLYNOMIAL, SamplingPeriod, WINDOW_BYTES, WindowBytes},
+    simd::{Backend, modp::Kernel},
+};
 
 /// Positions tested before their anchors are written: few enough for the stack.
 const STRETCH: usize = 4096;

@@ -21,100 +21,16 @@
 //!   full effect and none before them any.
 
 use alloc::vec::Vec;
-use core::fmt;
 
 use super::FindAnchors;
-use crate::simd::{Backend, pack};
-
-/// Length of the window that an anchor depends on.
-pub const WINDOW_BYTES: usize = 48;
+pub use crate::sampling::WINDOW_BYTES;
+use crate::{
+    sampling::PackMask,
+    simd::{Backend, pack},
+};
 
 /// Shorter pieces are left to the rolling value: the kernels have not paid off by then.
 const KERNEL_BYTES_MIN: usize = 8 * WINDOW_BYTES;
-
-/// The bits that are set in the rolling value of an anchor: 6 to 15 of them, each of which
-/// halves the number of anchors.
-///
-/// ```
-/// use refrain_codec::marker::PackMask;
-///
-/// let mask = PackMask::default();
-/// assert_eq!(mask, PackMask::with_bits(13).expect("6 to 15"));
-/// assert_eq!(mask.bits(), 0x8A31_1058_3080);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PackMask {
-    /// 6 <= count <= 15
-    count: u8,
-}
-
-impl PackMask {
-    /// The paper's: 13 bits, of one window in 8192.
-    pub const DEFAULT: Self = Self { count: 13 };
-
-    /// The mask with `count` bits.
-    ///
-    /// # Errors
-    /// If `count` is not 6 to 15.
-    pub fn with_bits(count: u8) -> Result<Self, InvalidPackMask> {
-        match count {
-            6..=15 => Ok(Self { count }),
-            _ => Err(InvalidPackMask { count }),
-        }
-    }
-
-    /// The mask itself.
-    #[must_use]
-    pub fn bits(self) -> u64 {
-        Self::mask_of(self.count)
-    }
-
-    /// How many bits it has: in random data, one window in 2 to the power of this is an anchor.
-    #[must_use]
-    pub fn count(self) -> u8 {
-        self.count
-    }
-
-    pub(crate) const fn mask_of(count: u8) -> u64 {
-        MASKS[count as usize - 6]
-    }
-}
-
-/// The masks of 6 to 15 bits.
-const MASKS: [u64; 10] = [
-    0x0010_1048_2080,
-    0x0810_1048_2080,
-    0x8210_1048_2080,
-    0x8211_1048_2080,
-    0x8231_1048_2080,
-    0x8A31_1048_2080,
-    0x8A31_1048_3080,
-    0x8A31_1058_3080,
-    0x8A31_1058_3280,
-    0x8A31_1458_3280,
-];
-
-impl Default for PackMask {
-    fn default() -> Self {
-        Self::DEFAULT
-    }
-}
-
-/// A number of mask bits that is not 6 to 15.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidPackMask {
-    /// What was asked for.
-    pub count: u8,
-}
-
-impl fmt::Display for InvalidPackMask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { count } = self;
-        write!(f, "a PACK mask has 6 to 15 bits, not {count}")
-    }
-}
-
-impl core::error::Error for InvalidPackMask {}
 
 /// Finds the anchors of a stream that comes in pieces.
 ///
@@ -199,7 +115,7 @@ impl AnchorFinder {
 
     /// Every window of the stream so far that begins before this offset has been tested.
     #[must_use]
-    pub fn tested_bytes(&self) -> u64 {
+    pub(crate) fn tested_bytes(&self) -> u64 {
         self.fed_bytes.saturating_sub(WINDOW_BYTES as u64 - 1)
     }
 
@@ -299,6 +215,7 @@ pub(crate) mod streams {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::marker::InvalidPackMask;
     use crate::reference;
     use proptest::prelude::*;
 

@@ -5,11 +5,11 @@
 
 use alloc::vec::Vec;
 
+#[cfg(test)]
+use crate::sampling::{AnchorDistance, WINDOW_BYTES};
 use crate::{
-    marker::{
-        AnchorDistance, MarkerAlgorithm, SampleByteTable, SamplingPeriod, WindowBytes,
-        modp::POLYNOMIAL, pack::WINDOW_BYTES,
-    },
+    marker::{MarkerAlgorithm, SampleByteTable},
+    sampling::{POLYNOMIAL, SamplingPeriod, WindowBytes},
     simd::maxp::VALUE_BYTES,
 };
 
@@ -33,7 +33,7 @@ pub fn find(
 
 /// SAMPLEBYTE, as in Figure 3 of EndRE, to the last window.
 #[must_use]
-pub fn samplebyte(
+pub(crate) fn samplebyte(
     block: &[u8],
     period: SamplingPeriod,
     window: WindowBytes,
@@ -54,7 +54,7 @@ pub fn samplebyte(
 /// MODP, as in Figure 2 of EndRE with the test of [`Modp`](crate::marker::Modp), each
 /// window's fingerprint from its bits.
 #[must_use]
-pub fn modp(block: &[u8], period: SamplingPeriod, window: WindowBytes) -> Vec<u32> {
+pub(crate) fn modp(block: &[u8], period: SamplingPeriod, window: WindowBytes) -> Vec<u32> {
     let p = period.bytes() as u64;
     let passes: Vec<bool> = block
         .windows(window.bytes())
@@ -69,7 +69,8 @@ pub fn modp(block: &[u8], period: SamplingPeriod, window: WindowBytes) -> Vec<u3
 /// The anchors of a whole stream by [`ModpAnchorFinder`](crate::marker::ModpAnchorFinder): the
 /// offset of the first byte of each window that is one.
 #[must_use]
-pub fn modp_anchors(stream: &[u8], distance: AnchorDistance) -> Vec<u64> {
+#[cfg(test)]
+pub(crate) fn modp_anchors(stream: &[u8], distance: AnchorDistance) -> Vec<u64> {
     let p = distance.bytes() as u64;
     let windows = stream.windows(WINDOW_BYTES).zip(0..);
     let anchors = windows.filter(|(window, _)| rabin_fingerprint(window) % p == p - 1);
@@ -96,7 +97,7 @@ pub(crate) fn rabin_fingerprint(window: &[u8]) -> u64 {
 
 /// MAXP, as [`Maxp`](crate::marker::Maxp) defines it, by values of so many bytes.
 #[must_use]
-pub fn maxp(
+pub(crate) fn maxp(
     block: &[u8],
     period: SamplingPeriod,
     window: WindowBytes,

@@ -21,7 +21,7 @@ use crate::marker::{FindMarkers, MarkerFinder};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// Where it begins in the block.
-    pub block_offset: usize,
+    pub(crate) block_offset: usize,
     /// Where its bytes begin in the history.
     pub source: usize,
     /// How many bytes it covers; at least a window.

@@ -4,10 +4,12 @@
 use alloc::vec::Vec;
 use core::ops::{Range, RangeInclusive};
 
+#[cfg(test)]
+use crate::sampling::AnchorDistance;
 use crate::{
     chunk::stream::{ChunkBounds, LongChunkBounds},
     marker::{
-        AnchorDistance, PackMask,
+        PackMask,
         backup::{CANDIDATE_HASH, Rank, rank},
         pack::WINDOW_BYTES,
     },
@@ -32,7 +34,8 @@ pub fn anchors(stream: &[u8], mask: PackMask) -> Vec<u64> {
 /// The anchors of a whole stream, as [`SparseAnchorFinder`](crate::marker::SparseAnchorFinder)
 /// defines them.
 #[must_use]
-pub fn sparse_anchors(stream: &[u8], distance: AnchorDistance) -> Vec<u64> {
+#[cfg(test)]
+pub(crate) fn sparse_anchors(stream: &[u8], distance: AnchorDistance) -> Vec<u64> {
     let bits = distance.bytes().ilog2();
     let mask = PackMask::with_bits(bits.min(15) as u8).expect("6 to 15");
     let mut anchors = anchors(stream, mask);
@@ -52,7 +55,11 @@ pub fn chunks(stream: &[u8], mask: PackMask, bounds: ChunkBounds) -> Vec<Range<u
 /// The chunks of a whole stream that has these anchors: each ends at the first anchor that its bounds allow, or at a backup
 /// anchor, or at the stream's end.
 #[must_use]
-pub fn chunks_at(stream: &[u8], anchors: &[u64], bounds: LongChunkBounds) -> Vec<Range<u64>> {
+pub(crate) fn chunks_at(
+    stream: &[u8],
+    anchors: &[u64],
+    bounds: LongChunkBounds,
+) -> Vec<Range<u64>> {
     let stream_bytes = stream.len() as u64;
     let mut chunks = Vec::new();
     let mut start = 0;

@@ -2,35 +2,35 @@
 //! that went before, as it was or with edits.
 
 /// Small, seeded, and the same on every machine (xorshift64*).
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
     }
 
-    pub fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    pub fn one_in(&mut self, count: usize) -> bool {
+    pub(crate) fn one_in(&mut self, count: usize) -> bool {
         self.below(count) == 0
     }
 
     /// 1 to `max`, each magnitude as likely as any other.
-    pub fn length(&mut self, max: usize) -> usize {
+    pub(crate) fn length(&mut self, max: usize) -> usize {
         let magnitude = 1 << self.below(max.ilog2() as usize + 1);
         (magnitude + self.below(magnitude)).min(max)
     }
 
-    pub fn noise(&mut self, len: usize) -> Vec<u8> {
+    pub(crate) fn noise(&mut self, len: usize) -> Vec<u8> {
         std::iter::repeat_with(|| self.next() as u8)
             .take(len)
             .collect()
@@ -38,7 +38,7 @@ impl Random {
 }
 
 /// Words of the paper's introduction, in random order.
-pub fn text(random: &mut Random, len: usize) -> Vec<u8> {
+pub(crate) fn text(random: &mut Random, len: usize) -> Vec<u8> {
     const WORDS: [&str; 16] = [
         "endpoint ",
         "redundancy ",
@@ -66,7 +66,7 @@ pub fn text(random: &mut Random, len: usize) -> Vec<u8> {
 }
 
 /// `original` with bytes changed, put in and taken out, about one edit in `distance` bytes.
-pub fn edited(random: &mut Random, original: &[u8], distance: usize) -> Vec<u8> {
+pub(crate) fn edited(random: &mut Random, original: &[u8], distance: usize) -> Vec<u8> {
     let mut copy = Vec::with_capacity(original.len());
     let mut rest = original;
     while !rest.is_empty() {
@@ -86,7 +86,7 @@ pub fn edited(random: &mut Random, original: &[u8], distance: usize) -> Vec<u8> 
 }
 
 /// An endless source of blocks, each made of several kinds of content.
-pub struct Content {
+pub(crate) struct Content {
     random: Random,
     /// All blocks so far, or the younger half of them.
     history: Vec<u8>,
@@ -96,7 +96,7 @@ pub struct Content {
 const HISTORY_BYTES: usize = 2 << 20;
 
 impl Content {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self {
             random: Random::new(seed),
             history: Vec::new(),
@@ -104,7 +104,7 @@ impl Content {
     }
 
     /// A block of 1 byte to `bytes_max`.
-    pub fn block(&mut self, bytes_max: usize) -> Vec<u8> {
+    pub(crate) fn block(&mut self, bytes_max: usize) -> Vec<u8> {
         let len = self.random.length(bytes_max);
         let mut block = Vec::with_capacity(len);
         while block.len() < len {

@@ -10,12 +10,12 @@ use std::{
 };
 
 /// The folder; `None` where it may be missing, and is.
-pub fn folder() -> Option<PathBuf> {
+pub(crate) fn folder() -> Option<PathBuf> {
     if_here(path(), "../shared/data")
 }
 
 /// The test vectors of this name, made by others' code: they lie beside the folder.
-pub fn vectors(name: &str) -> Option<String> {
+pub(crate) fn vectors(name: &str) -> Option<String> {
     let path = if_here(path().join("../vectors").join(name), name)?;
     Some(fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
 }
@@ -28,7 +28,7 @@ fn path() -> PathBuf {
 }
 
 /// `path`; `None` where it may be missing, and is.
-pub fn if_here(path: PathBuf, name: &str) -> Option<PathBuf> {
+pub(crate) fn if_here(path: PathBuf, name: &str) -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
@@ -42,13 +42,13 @@ pub fn if_here(path: PathBuf, name: &str) -> Option<PathBuf> {
 }
 
 /// The first `len` bytes of a file of the Silesia corpus.
-pub fn silesia(name: &str, len: usize) -> Option<Vec<u8>> {
+pub(crate) fn silesia(name: &str, len: usize) -> Option<Vec<u8>> {
     let path = folder()?.join("silesia").join(name).with_extension("zst");
     Some(beginning_of(path, len))
 }
 
 /// The first `len` bytes of a mailbox.
-pub fn mail(len: usize) -> Option<Vec<u8>> {
+pub(crate) fn mail(len: usize) -> Option<Vec<u8>> {
     Some(beginning_of(
         folder()?.join("mail/spamassassin-ham.mbox.zst"),
         len,
@@ -56,7 +56,7 @@ pub fn mail(len: usize) -> Option<Vec<u8>> {
 }
 
 /// The first `len` bytes of each of the first `count` Linux 2.0 releases: one tar of tars.
-pub fn linux_releases(count: usize, len: usize) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn linux_releases(count: usize, len: usize) -> Option<Vec<Vec<u8>>> {
     let mut releases = members("linux-2.0.1-2.0.40.tar.zst", count)?;
     for release in &mut releases {
         release.truncate(len);
@@ -65,7 +65,7 @@ pub fn linux_releases(count: usize, len: usize) -> Option<Vec<Vec<u8>>> {
 }
 
 /// The first `count` files of a tar.
-pub fn members(path: &str, count: usize) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn members(path: &str, count: usize) -> Option<Vec<Vec<u8>>> {
     const RECORD_BYTES: usize = 512;
     let mut archive = unpack(folder()?.join(path));
     let mut members = Vec::new();
@@ -84,7 +84,7 @@ pub fn members(path: &str, count: usize) -> Option<Vec<Vec<u8>>> {
 }
 
 /// The first `len` bytes of what is packed at `path`.
-pub fn beginning_of(path: PathBuf, len: usize) -> Vec<u8> {
+pub(crate) fn beginning_of(path: PathBuf, len: usize) -> Vec<u8> {
     take(&mut unpack(path), len)
 }
 

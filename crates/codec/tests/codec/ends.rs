@@ -12,23 +12,23 @@ use refrain_codec::{
 };
 
 /// The smallest cache, so that it wraps soon.
-pub const CACHE_BYTES: usize = 1 << 20;
+pub(crate) const CACHE_BYTES: usize = 1 << 20;
 
-pub const BLOCK_BYTES_MAX: usize = 64 << 10;
+pub(crate) const BLOCK_BYTES_MAX: usize = 64 << 10;
 
-pub fn geometry() -> CacheGeometry {
+pub(crate) fn geometry() -> CacheGeometry {
     CacheGeometry::new(CACHE_BYTES).expect("a valid size")
 }
 
 /// The backend that `REFRAIN_SIMD` names, as for the program; the machine's best without.
-pub fn backend() -> Backend {
+pub(crate) fn backend() -> Backend {
     let choice = std::env::var("REFRAIN_SIMD").map_or(BackendChoice::Auto, |name| {
         name.parse().expect("instructions that this machine has")
     });
     choice.backend()
 }
 
-pub fn markers(algorithm: MarkerAlgorithm, period: usize, window: usize) -> MarkerFinder {
+pub(crate) fn markers(algorithm: MarkerAlgorithm, period: usize, window: usize) -> MarkerFinder {
     MarkerFinder::new(
         algorithm,
         SamplingPeriod::new(period).expect("a valid period"),
@@ -37,7 +37,7 @@ pub fn markers(algorithm: MarkerAlgorithm, period: usize, window: usize) -> Mark
     )
 }
 
-pub fn config(matching: MatchingAlgorithm, markers: MarkerFinder) -> EncoderConfig {
+pub(crate) fn config(matching: MatchingAlgorithm, markers: MarkerFinder) -> EncoderConfig {
     EncoderConfig {
         geometry: geometry(),
         matching,
@@ -49,7 +49,7 @@ pub fn config(matching: MatchingAlgorithm, markers: MarkerFinder) -> EncoderConf
 
 /// One block as it travels.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub(crate) struct Sent {
     pub number: u64,
     pub flow: u8,
     pub at: LogPosition,
@@ -58,7 +58,7 @@ pub struct Sent {
 }
 
 impl Sent {
-    pub fn as_block(&self) -> Block<'_> {
+    pub(crate) fn as_block(&self) -> Block<'_> {
         Block {
             number: self.number,
             at: self.at,
@@ -70,14 +70,14 @@ impl Sent {
     }
 }
 
-pub struct Sender {
+pub(crate) struct Sender {
     encoder: Encoder,
     cursors: BTreeMap<u8, SourceCursor>,
     next_number: u64,
 }
 
 impl Sender {
-    pub fn new(config: EncoderConfig) -> Self {
+    pub(crate) fn new(config: EncoderConfig) -> Self {
         Self {
             encoder: Encoder::new(config),
             cursors: BTreeMap::new(),
@@ -85,11 +85,11 @@ impl Sender {
         }
     }
 
-    pub fn set_period(&mut self, period: SamplingPeriod) {
+    pub(crate) fn set_period(&mut self, period: SamplingPeriod) {
         self.encoder.set_period(period);
     }
 
-    pub fn send(&mut self, flow: u8, block: &[u8], reach: &impl Reach) -> Sent {
+    pub(crate) fn send(&mut self, flow: u8, block: &[u8], reach: &impl Reach) -> Sent {
         let number = self.next_number;
         self.next_number += 1;
         let cursor = self.cursors.entry(flow).or_default();
@@ -107,30 +107,34 @@ impl Sender {
     }
 }
 
-pub struct Receiver {
+pub(crate) struct Receiver {
     decoder: Decoder,
     pub cursors: BTreeMap<u8, SourceCursor>,
 }
 
 impl Receiver {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             decoder: Decoder::with_backend(geometry(), backend()),
             cursors: BTreeMap::new(),
         }
     }
 
-    pub fn allocated_bytes(&self) -> usize {
+    pub(crate) fn allocated_bytes(&self) -> usize {
         self.decoder.allocated_bytes()
     }
 
     /// The block's plain bytes. After an error the flow goes on with the cursor that it had.
-    pub fn receive(&mut self, sent: &Sent) -> Result<Vec<u8>, DecodeError> {
+    pub(crate) fn receive(&mut self, sent: &Sent) -> Result<Vec<u8>, DecodeError> {
         self.receive_block(sent.flow, sent.as_block())
     }
 
     /// Checks as well that bytes decoded before stay, and that an error adds none.
-    pub fn receive_block(&mut self, flow: u8, block: Block<'_>) -> Result<Vec<u8>, DecodeError> {
+    pub(crate) fn receive_block(
+        &mut self,
+        flow: u8,
+        block: Block<'_>,
+    ) -> Result<Vec<u8>, DecodeError> {
         const BEFORE: &[u8] = b"decoded before";
         let mut cursor = self.cursors.get(&flow).copied().unwrap_or_default();
         let mut plain = BEFORE.to_vec();

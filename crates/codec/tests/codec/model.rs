@@ -8,7 +8,7 @@ use refrain_codec::token::{REGION_BYTES_MIN, take_varint, unzigzag};
 use crate::ends::{Sent, geometry};
 
 #[derive(Default)]
-pub struct Model {
+pub(crate) struct Model {
     /// Each byte at its log position.
     history: Vec<u8>,
     expected_sources: BTreeMap<u8, u64>,
@@ -19,7 +19,7 @@ impl Model {
     ///
     /// # Panics
     /// If a region lies outside of what a block may refer to at all.
-    pub fn receive(&mut self, sent: &Sent) -> (Vec<u8>, Vec<Range<u64>>) {
+    pub(crate) fn receive(&mut self, sent: &Sent) -> (Vec<u8>, Vec<Range<u64>>) {
         let at = sent.at.0;
         let oldest = geometry().oldest_for(sent.at + sent.len as u64).0;
         assert_eq!(at, self.history.len() as u64, "positions have no gaps");

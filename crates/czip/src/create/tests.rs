@@ -9,10 +9,15 @@ use std::{
 
 use refrain_codec::chunk::hash::ChunkHasher;
 
+use super::by_hand::archive_with;
 use super::*;
 use crate::{
     archive::{Archive, CacheBytes, FileSource},
-    format::ChunkName,
+    format::{
+        ChunkName,
+        catalog::{Entry, EntryKind},
+        header::{Encryption, Header, PlainSummary},
+    },
 };
 
 const FILES: u64 = 60;
@@ -223,4 +228,50 @@ fn what_cannot_be_in_an_archive_is_refused_or_left_out() {
     assert!(matches!(again, Err(CreateError::SameName { .. })));
     drop(assembler);
     assert_eq!(fs::read(at("old")).expect("there"), b"old");
+}
+
+#[test]
+fn each_number_of_the_header_is_held_against_the_table() {
+    let entry = Entry {
+        path: Vec::new(),
+        kind: EntryKind::File { bytes: 7 },
+        mode: 0,
+        mtime_s: 0,
+        mtime_ns: 0,
+    };
+    let archive = archive_with(b"content", &[entry]);
+    let archive = Archive::open(archive, CacheBytes::default()).expect("an archive");
+    let (root, header) = (archive.root(), archive.header());
+    assert_eq!(root.check_header(header), Ok(()));
+    let lies: [fn(&mut Header); 7] = [
+        |header| header.chunks += 1,
+        |header| header.references += 1,
+        |header| header.summary.plain_bytes += 1,
+        |header| header.summary.unique_bytes += 1,
+        |header| header.summary.stored_bytes += 1,
+        |header| header.summary.entries += 1,
+        |header| header.summary.digest[31] ^= 1,
+    ];
+    for (number, lie) in lies.into_iter().enumerate() {
+        let mut header = header.clone();
+        lie(&mut header);
+        assert!(root.check_header(&header).is_err(), "{number}");
+    }
+    // If it is encrypted, the private root says what the header does not.
+    let mut header = header.clone();
+    header.encryption = Some(Encryption {
+        is_padded: false,
+        has_group_secret: false,
+    });
+    header.summary = PlainSummary::default();
+    assert_eq!(root.check_header(&header), Ok(()));
+    let lies: [fn(&mut PlainSummary); 2] = [
+        |summary| summary.unique_bytes += 1,
+        |summary| summary.stored_bytes += 1,
+    ];
+    for (number, lie) in lies.into_iter().enumerate() {
+        let mut root = root.clone();
+        lie(&mut root.summary);
+        assert!(root.check_header(&header).is_err(), "{number}");
+    }
 }

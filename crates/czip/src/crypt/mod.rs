@@ -9,6 +9,8 @@
 //!   and a [`GroupSecret`], which no archive holds.
 //! - [`GroupKeys`] name chunks and seal frames, so that equal ones stay equal.
 //! - [`PrivateKey`] seals parts of the table and the private root, each in its [`Place`].
+//! - Without the feature `encrypt` there are no [`Recipients`] and no [`Identities`]: no archive is encrypted,
+//!   and none that is can be opened.
 //!
 //! ```
 //! use refrain_czip::crypt::{
@@ -39,18 +41,30 @@
 
 mod age_header;
 mod frames;
+#[cfg(feature = "encrypt")]
 mod identities;
+#[cfg(not(feature = "encrypt"))]
+mod keyless;
+#[cfg(feature = "encrypt")]
 mod keys;
+mod keys_section;
 mod padding;
 mod parts;
+#[cfg(feature = "encrypt")]
 mod recipients;
 mod secrets;
 
 pub use frames::{FrameError, FrameKey, GroupKeys, SealedFrame, open_frame, stored_frame_bytes};
+#[cfg(feature = "encrypt")]
 pub use identities::{Identities, IdentityError, IdentityProblem};
-pub use keys::{UnwrapError, WrapError, recipient_kinds, unwrap, wrap};
+#[cfg(not(feature = "encrypt"))]
+pub use keyless::{Identities, Recipients, unwrap, wrap};
+#[cfg(feature = "encrypt")]
+pub use keys::{unwrap, wrap};
+pub use keys_section::{UnwrapError, WrapError, recipient_kinds};
 pub use padding::padded_bytes;
 pub use parts::{Place, PrivateKey, SealBroken};
+#[cfg(feature = "encrypt")]
 pub use recipients::{RECIPIENTS_MAX, RecipientError, RecipientProblem, Recipients};
 pub use secrets::{ArchiveKey, GroupSecret, GroupSecretError, NoRandomness};
 

@@ -17,7 +17,7 @@ mod planted;
 mod real_servers;
 mod seeds;
 #[allow(dead_code)]
-#[path = "../remote/server.rs"]
+#[path = "../../../http-ranges/tests/ranges/server.rs"]
 mod server;
 mod servers;
 mod space;

@@ -11,7 +11,7 @@ mod reading;
 // It does more than is needed here.
 #[allow(dead_code)]
 #[cfg(target_os = "linux")]
-#[path = "../remote/server.rs"]
+#[path = "../../../http-ranges/tests/ranges/server.rs"]
 mod server;
 mod tree;
 #[cfg(target_os = "linux")]

@@ -14,7 +14,7 @@ mod lies;
 mod passing;
 mod privacy;
 #[allow(dead_code)]
-#[path = "../remote/server.rs"]
+#[path = "../../../http-ranges/tests/ranges/server.rs"]
 mod server;
 mod sharing;
 mod wholes;

@@ -1,16 +1,12 @@
 //! Who may use the listeners for applications, and that none is open to all by accident.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::{BoxedError, CommonConfig, Mismatch, NearConfig};
+use super::{BoxedError, Config, Mismatch};
 use crate::access::{Access, Users, parse_client};
-use crate::options::{CLIENTS, FORWARD, HTTP_PROXY, OPEN_TO_ALL, OptionSpec, PROXY_AUTH, SOCKS5};
-use crate::service::Service;
+use crate::options::{CLIENTS, OPEN_TO_ALL, PROXY_AUTH};
 use crate::settings::{ConfigError, Settings};
-
-/// A listener for applications, with the option that names it.
-pub(super) type WayIn = (&'static OptionSpec, Service, SocketAddr);
+use crate::way_in::WayIn;
 
 impl Access {
     pub(super) fn resolve(settings: &Settings) -> Result<Access, ConfigError> {
@@ -49,63 +45,33 @@ fn load_users(settings: &Settings) -> Result<Arc<Users>, ConfigError> {
     Ok(Arc::new(users))
 }
 
-impl NearConfig {
-    /// The listeners for applications.
-    pub(super) fn ways_in(&self) -> Vec<WayIn> {
-        let proxies = [
-            (&SOCKS5, Service::Socks5, self.socks5),
-            (&HTTP_PROXY, Service::HttpProxy, self.http_proxy),
-        ];
-        let proxies = proxies.into_iter();
-        let proxies =
-            proxies.filter_map(|(spec, service, address)| Some((spec, service, address?)));
-        proxies.chain(self.common.ways_in()).collect()
-    }
-
-    /// A password that nobody is asked for protects nothing.
-    pub(super) fn check_users_are_asked(&self, settings: &Settings) -> Result<(), ConfigError> {
-        let is_used = self.socks5.is_some() || self.http_proxy.is_some();
-        match self.common.access.users.is_some() && !is_used {
-            true => Err(settings.wrong(&PROXY_AUTH, Mismatch::NoProxy)),
-            false => Ok(()),
+impl Config {
+    /// A listener beyond loopback says who may use it, if only that all may; and a password that
+    /// nobody is asked for protects nothing.
+    pub(super) fn check_access(&self, settings: &Settings) -> Result<(), ConfigError> {
+        if self.access.users.is_some() && !self.ways_in.iter().any(WayIn::is_proxy) {
+            return Err(settings.wrong(&PROXY_AUTH, Mismatch::NoProxy));
         }
-    }
-}
-
-impl CommonConfig {
-    pub(super) fn ways_in(&self) -> impl Iterator<Item = WayIn> {
-        self.forwards.iter().map(|forward| {
-            let service = Service::Forward(forward.target.clone());
-            (&FORWARD, service, forward.listen)
-        })
-    }
-
-    /// A listener beyond loopback says who may use it, if only that all may.
-    pub(super) fn check_access(
-        &self,
-        ways_in: &[WayIn],
-        settings: &Settings,
-    ) -> Result<(), ConfigError> {
-        for (index, (spec, service, address)) in ways_in.iter().enumerate() {
-            if self.access.is_open_to_all(service, *address) && !self.access.open_to_all {
-                let exposed = match service.is_proxy() {
-                    true => Mismatch::ProxyExposed(*address),
-                    false => Mismatch::ForwardExposed(*address),
+        for (index, way_in) in self.ways_in.iter().enumerate() {
+            if self.access.is_open_to_all(way_in) && !self.access.open_to_all {
+                let exposed = match way_in.is_proxy() {
+                    true => Mismatch::ProxyExposed(way_in.listen),
+                    false => Mismatch::ForwardExposed(way_in.listen),
                 };
-                let before = ways_in[..index].iter();
-                let nth = before.filter(|(other, ..)| other.key == spec.key).count();
-                return Err(settings.wrong_nth(spec, nth, exposed));
+                let same_option = |other: &&WayIn| other.option == way_in.option;
+                let nth = self.ways_in[..index].iter().filter(same_option).count();
+                return Err(settings.wrong_nth(way_in.option, nth, exposed));
             }
         }
         Ok(())
     }
 
     /// What is allowed, and to be known: who can use these listeners, and who cannot.
-    pub(super) fn access_warnings(&self, ways_in: &[WayIn]) -> Vec<String> {
-        let warning = |(spec, service, address): &WayIn| {
-            let (flag, access) = (spec.flag(), &self.access);
-            if access.is_open_to_all(service, *address) {
-                let restrict = match service.is_proxy() {
+    pub(super) fn access_warnings(&self) -> Vec<String> {
+        let warning = |way_in: &WayIn| {
+            let (flag, address, access) = (way_in.option.flag(), way_in.listen, &self.access);
+            if access.is_open_to_all(way_in) {
+                let restrict = match way_in.is_proxy() {
                     true => "--clients or --proxy-auth",
                     false => "--clients",
                 };
@@ -114,7 +80,7 @@ impl CommonConfig {
                      it"
                 ));
             }
-            access.shuts_out_all(*address).then(|| {
+            access.shuts_out_all(address).then(|| {
                 format!(
                     "{flag} {address} takes no client: only this machine can reach it, and \
                      --clients does not list {}",
@@ -122,6 +88,6 @@ impl CommonConfig {
                 )
             })
         };
-        ways_in.iter().filter_map(warning).collect()
+        self.ways_in.iter().filter_map(warning).collect()
     }
 }

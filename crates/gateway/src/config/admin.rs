@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::{BoxedError, Mismatch};
-use crate::address::is_loopback;
+use crate::address::{is_loopback, parse_listen};
 use crate::keys::read_secret_file;
 use crate::options::{ADMIN, ADMIN_HOST, ADMIN_TOKEN, ADMIN_TOKEN_FILE};
 use crate::settings::{ConfigError, Settings};
@@ -66,7 +66,7 @@ pub(super) fn resolve_admin(settings: &Settings) -> Result<Option<AdminConfig>, 
         let text = read_secret_file(&PathBuf::from(path))?;
         Ok::<AdminToken, BoxedError>(text.trim().parse()?)
     })?;
-    let listen = settings.optional_listener(&ADMIN)?;
+    let listen = settings.optional_with(&ADMIN, parse_listen)?;
     let hosts = settings.many_with(&ADMIN_HOST, |text| match text.parse()? {
         Host::Domain(name) => Ok::<String, BoxedError>(name),
         Host::Ipv4(_) | Host::Ipv6(_) => Err(Mismatch::AdminHostAddress.into()),

@@ -1,6 +1,9 @@
 //! Where a near end keeps what comes, and how it predicts from it.
 
-use std::path::PathBuf;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use refrain_codec::{
     chunk::{hash::ChunkHasher, stream::ChunkBounds},
@@ -13,7 +16,7 @@ use refrain_proto::{
 
 use refrain_store::{Chunking, DiskStore, Realm, Room, StoreConfig};
 
-use super::Mismatch;
+use super::{Dial, Mismatch};
 use crate::{
     keys::PublicKey,
     options::*,
@@ -27,7 +30,7 @@ const STORE_BYTES_MIN: u64 = 16 << 20;
 config! {
     /// What a near end's options say of its history.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct HistoryOptions(settings, store: PathBuf, peer: &PublicKey) {
+    pub struct HistoryOptions(settings, store: PathBuf, dials: &[Dial]) {
         /// The folder of its store.
         pub store: PathBuf = store;
         /// The bound on disk.
@@ -37,11 +40,8 @@ config! {
         };
         /// Stores of others that are read.
         pub also: Vec<PathBuf> = settings.many_with(&STORE_ALSO, folder)?;
-        /// The name of the service whose history answers.
-        pub realm: String = settings.optional_with(&REALM, |name| match Realm::is_name(name) {
-            true => Ok(name.to_owned()),
-            false => Err(Mismatch::Realm),
-        })?.unwrap_or_else(|| peer.to_string());
+        /// The realms of the peers: the names of the services whose history answers.
+        pub realms: BTreeMap<PublicKey, String> = realms(settings, dials)?;
         /// How to predict.
         pub predict: Predict = settings.one_with(&PREDICT, |text| match text {
             "window" => Ok(Predict::Window),
@@ -57,6 +57,16 @@ config! {
         /// What names chunks.
         pub hasher: ChunkHasher = settings.one(&CHUNK_HASH)?;
     }
+}
+
+fn realms(settings: &Settings, dials: &[Dial]) -> Result<BTreeMap<PublicKey, String>, ConfigError> {
+    let common = settings.optional_with(&REALM, |name| match Realm::is_name(name) {
+        true => Ok(name.to_owned()),
+        false => Err(Mismatch::Realm),
+    })?;
+    let realm = |key: &PublicKey| common.clone().unwrap_or_else(|| key.to_string());
+    let keys = dials.iter().map(|dial| dial.key);
+    Ok(keys.map(|key| (key, realm(&key))).collect())
 }
 
 fn folder(path: &str) -> Result<PathBuf, Mismatch> {
@@ -84,10 +94,10 @@ fn bounds(min: ByteSize, max: ByteSize) -> Option<ChunkBounds> {
 impl HistoryOptions {
     pub(super) fn resolve(
         settings: &Settings,
-        peer: &PublicKey,
+        dials: &[Dial],
     ) -> Result<Option<HistoryOptions>, ConfigError> {
         if let Some(store) = settings.optional_with(&STORE, folder)? {
-            return HistoryOptions::read(settings, store, peer).map(Some);
+            return HistoryOptions::read(settings, store, dials).map(Some);
         }
         let mut about_store = OPTIONS.iter().filter(|spec| spec.needs_store);
         match about_store.find(|spec| settings.is_given(spec)) {
@@ -112,6 +122,11 @@ impl HistoryOptions {
         Some(format!(
             "the store takes {held}, and its bound is now {bound}: the oldest history goes, {leaving} of it"
         ))
+    }
+
+    /// Each realm once.
+    pub fn realm_names(&self) -> BTreeSet<&str> {
+        self.realms.values().map(String::as_str).collect()
     }
 
     /// The store that it asks for.

@@ -2,39 +2,26 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::access::WayIn;
-use super::{CommonConfig, FarConfig, Mismatch, NearConfig};
+use super::{Config, Mismatch};
 use crate::options::{ADMIN, LISTEN, OptionSpec};
 use crate::settings::{ConfigError, Settings};
+use crate::way_in::WayIn;
 
 /// An option and an address that it has the gateway listen on.
 pub type Listener = (&'static OptionSpec, SocketAddr);
 
-impl NearConfig {
-    /// Where applications and the admin page's clients connect.
-    pub fn listeners(&self) -> Vec<Listener> {
-        let ways_in = self.ways_in().into_iter();
-        ways_in.map(listener).chain(self.common.admin()).collect()
-    }
-}
-
-impl FarConfig {
-    /// Where peers, applications and the admin page's clients connect.
+impl Config {
+    /// Where peers, applications and the admin page's clients connect. Proxies come before forwards:
+    /// of two at one address, an error is about the forward.
     pub fn listeners(&self) -> Vec<Listener> {
         let own = self.listen.iter().map(|&address| (&LISTEN, address));
-        let ways_in = self.common.ways_in().map(listener);
-        own.chain(ways_in).chain(self.common.admin()).collect()
+        let those = |is_proxy| move |way_in: &&WayIn| way_in.is_proxy() == is_proxy;
+        let proxies = self.ways_in.iter().filter(those(true));
+        let ways_in = proxies.chain(self.ways_in.iter().filter(those(false)));
+        let admin = self.admin.iter().map(|admin| (&ADMIN, admin.listen));
+        let ways_in = ways_in.map(|way_in| (way_in.option, way_in.listen));
+        own.chain(ways_in).chain(admin).collect()
     }
-}
-
-impl CommonConfig {
-    fn admin(&self) -> impl Iterator<Item = Listener> {
-        self.admin.iter().map(|admin| (&ADMIN, admin.listen))
-    }
-}
-
-fn listener((spec, _, address): WayIn) -> Listener {
-    (spec, address)
 }
 
 /// Each address is listened on once; port 0 is another port each time.

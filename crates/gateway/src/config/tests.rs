@@ -48,7 +48,7 @@ impl Fixture {
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn near(&self, flags: &[&str]) -> Result<NearConfig, ConfigError> {
+    fn near(&self, flags: &[&str]) -> Result<Config, ConfigError> {
         let flags = [&["--peer", "far.example:7000"], flags].concat();
         match self.parse("near", &flags) {
             Program::Near(options) => options.resolve(),
@@ -56,7 +56,7 @@ impl Fixture {
         }
     }
 
-    fn far(&self, flags: &[&str]) -> Result<FarConfig, ConfigError> {
+    fn far(&self, flags: &[&str]) -> Result<Config, ConfigError> {
         match self.parse("far", flags) {
             Program::Far(options) => options.resolve(),
             _ => unreachable!("the flags begin with far"),
@@ -68,11 +68,21 @@ impl Fixture {
     }
 }
 
+/// A forward of a near end with one peer.
+fn forward(listen: &str, target: &str) -> WayIn {
+    WayIn {
+        option: &FORWARD,
+        listen: listen.parse().unwrap(),
+        target: Some(target.parse().unwrap()),
+        peer: None,
+    }
+}
+
 #[test]
 fn instructions_that_this_machine_lacks_are_named_with_those_it_has() {
     let fixture = Fixture::new();
     let portable = fixture.far(&["--simd", "portable"]).unwrap();
-    assert_eq!(portable.common.matching.backend, Backend::PORTABLE);
+    assert_eq!(portable.matching.backend, Backend::PORTABLE);
     let lacking = InstructionSet::ALL
         .into_iter()
         .find(|&set| Backend::new(set).is_none());
@@ -94,7 +104,7 @@ fn auto_wins_over_a_files_instructions() {
     let file = fixture.write("far.toml", "simd = \"portable\"\n");
     let backend = |flags: &[&str]| {
         let flags = [&["--config", &file], flags].concat();
-        fixture.far(&flags).unwrap().common.matching.backend
+        fixture.far(&flags).unwrap().matching.backend
     };
     assert_eq!(backend(&[]), Backend::PORTABLE);
     assert_eq!(backend(&["--simd", "auto"]), Backend::best());
@@ -103,13 +113,13 @@ fn auto_wins_over_a_files_instructions() {
 #[test]
 fn the_defaults_are_those_of_the_documentation() {
     let config = Fixture::new().far(&["--memory", "1GiB"]).unwrap();
-    let common = config.common;
+    let common = config;
     assert_eq!(common.cache, ByteSize(128 << 20));
     assert_eq!((common.lanes, common.lanes_max), (4, 16));
     assert_eq!(common.effort, EffortMode::Auto);
     assert_eq!(common.allow, AllowRules::loopback());
     assert_eq!(common.rate, None);
-    assert!(common.admin.is_none() && common.forwards.is_empty());
+    assert!(common.admin.is_none() && common.ways_in.is_empty());
     let matching = MatchingConfig {
         algorithm: MatchingAlgorithm::MaxMatch,
         marker: MarkerAlgorithm::SampleByte,
@@ -133,15 +143,11 @@ fn a_near_end_serves_what_it_is_told_and_allows_nothing_by_itself() {
         "127.0.0.1:8080=intranet:80",
     ];
     let config = fixture.near(&flags).unwrap();
-    assert_eq!(config.peer_key, fixture.peer);
-    assert_eq!(config.socks5, Some("127.0.0.1:1080".parse().unwrap()));
-    let forward = Forward {
-        listen: "127.0.0.1:8080".parse().unwrap(),
-        target: "intranet:80".parse().unwrap(),
-        peer: fixture.peer,
-    };
-    assert_eq!(config.common.forwards, [forward]);
-    assert_eq!(config.common.allow, AllowRules::new(Vec::new()));
+    assert_eq!(config.dials[0].key, fixture.peer);
+    let forward = forward("127.0.0.1:8080", "intranet:80");
+    let socks5 = WayIn::proxy(&SOCKS5, "127.0.0.1:1080".parse().unwrap());
+    assert_eq!(config.ways_in, [forward, socks5]);
+    assert_eq!(config.allow, AllowRules::new(Vec::new()));
     assert!(
         fixture
             .near(&[])
@@ -180,10 +186,10 @@ fn flags_win_over_the_file_and_a_second_look_sees_the_changed_file() {
     let Program::Far(options) = fixture.parse("far", &flags) else {
         unreachable!("the flags begin with far");
     };
-    let common = options.resolve().unwrap().common;
+    let common = options.resolve().unwrap();
     assert_eq!((common.lanes, common.cache), (3, ByteSize(1 << 20)));
     fixture.write("far.toml", "cache = \"2MiB\"\nallow = [\"*:443\"]\n");
-    let common = options.resolve().unwrap().common;
+    let common = options.resolve().unwrap();
     assert_eq!(common.cache, ByteSize(2 << 20));
     assert_eq!(common.allow.describe(), "*:443");
 }
@@ -196,7 +202,7 @@ fn files_may_begin_with_a_byte_order_mark() {
         format!("\u{feff}lanes = 2\r\nmarker = \"samplebyte\"\r\nmarker_table = {table:?}\r\n");
     let file = fixture.write("far.toml", &file);
     let config = fixture.far(&["--config", &file]).unwrap();
-    assert_eq!(config.common.lanes, 2);
+    assert_eq!(config.lanes, 2);
     let no_text = fixture.dir.path().join("no text");
     fs::write(&no_text, [0xff; 10]).unwrap();
     let error = fixture.far_fault(&["--config", &no_text.display().to_string()]);
@@ -211,7 +217,7 @@ fn a_check_reads_the_near_ends_file() {
         unreachable!("the flags begin with check");
     };
     assert_eq!(
-        options.resolve().unwrap().peer.to_string(),
+        options.resolve().unwrap().dials[0].address.to_string(),
         "far.example:7000"
     );
 }
@@ -223,17 +229,17 @@ fn a_forward_of_a_far_end_names_one_of_several_peers() {
     let peers = fixture.write("peers", &format!("{office} office\n"));
     let forward = |flag: &str| fixture.far(&["--peer-key", &peers, "--forward", flag]);
     let config = forward("127.0.0.1:80=a:80@office").unwrap();
-    assert_eq!(config.common.forwards[0].peer, office);
+    assert_eq!(config.ways_in[0].peer, Some(office));
     let by_key = forward(&format!("127.0.0.1:80=a:80@{}", fixture.peer)).unwrap();
-    assert_eq!(by_key.common.forwards[0].peer, fixture.peer);
+    assert_eq!(by_key.ways_in[0].peer, Some(fixture.peer));
     let by_key = forward(&format!("80:a:80@{}", fixture.peer)).unwrap();
-    assert_eq!(by_key.common.forwards[0].peer, fixture.peer);
+    assert_eq!(by_key.ways_in[0].peer, Some(fixture.peer));
     let unnamed = forward("127.0.0.1:80=a:80").unwrap_err();
     assert!(unnamed.to_string().contains("8080:intranet:80@PEER"));
     let unknown = forward("127.0.0.1:80=a:80@depot").unwrap_err();
     assert!(unknown.to_string().contains("no peer of this name"));
     let alone = fixture.far(&["--forward", "127.0.0.1:80=a:80"]).unwrap();
-    assert_eq!(alone.common.forwards[0].peer, fixture.peer);
+    assert_eq!(alone.ways_in[0].peer, Some(fixture.peer));
 }
 
 #[test]
@@ -254,7 +260,7 @@ fn an_admin_page_that_others_can_reach_needs_a_token() {
     let file = fixture.write("token", &format!("{token}\n"));
     for flags in [["--admin-token", token], ["--admin-token-file", &file]] {
         let config = fixture.far(&[&["--admin", "[::]:9000"], &flags[..]].concat());
-        let kept = config.unwrap().common.admin.unwrap().token.unwrap();
+        let kept = config.unwrap().admin.unwrap().token.unwrap();
         assert!(kept.matches(token));
         assert!(!kept.matches("0123456789abcdeF") && !kept.matches(""));
         assert!(!format!("{kept:?}").contains(token));
@@ -316,7 +322,7 @@ fn an_error_never_shows_a_token() {
 fn a_default_cache_shrinks_to_the_memory_and_a_given_one_is_refused() {
     let fixture = Fixture::new();
     let config = fixture.far(&["--memory", "100MiB"]).unwrap();
-    assert_eq!(config.common.cache, ByteSize(50 << 20));
+    assert_eq!(config.cache, ByteSize(50 << 20));
     let error = fixture.far_fault(&["--memory", "100MiB", "--cache", "64MiB"]);
     assert!(error.starts_with("--cache '64MiB': two caches of 64MiB"));
     assert!(
@@ -390,10 +396,13 @@ fn what_a_store_cannot_be_is_said() {
     let history = |flags: &[&str]| near(flags).unwrap().history;
     assert_eq!(history(&[]), None);
     let default = history(&["--store", "a"]).unwrap();
-    assert_eq!(default.realm, fixture.peer.to_string());
+    assert_eq!(default.realms[&fixture.peer], fixture.peer.to_string());
     assert_eq!(default.mask.count(), 13);
     let small = history(&["--store", "a", "--chunk-size", "1KiB", "--realm", "b"]).unwrap();
-    assert_eq!((small.mask.count(), &small.realm[..]), (10, "b"));
+    assert_eq!(
+        (small.mask.count(), &small.realms[&fixture.peer][..]),
+        (10, "b")
+    );
     for (flags, part) in [
         (&["--realm", "b"][..], "needs --store"),
         (&["--store", ""], "path of a folder"),
@@ -459,8 +468,8 @@ fn named_on_change(fixture: &Fixture, role: Role, spec: &OptionSpec, value: &str
     let old = parse(&flags);
     flags.insert(spec.flag(), value.to_owned());
     let readings = |program: Program| match program {
-        Program::Far(options) => options.resolve().unwrap().common.readings,
-        Program::Near(options) => options.resolve().unwrap().common.readings,
+        Program::Far(options) => options.resolve().unwrap().readings,
+        Program::Near(options) => options.resolve().unwrap().readings,
         Program::Check(_) => unreachable!("a check reloads nothing"),
     };
     let (old, new) = (readings(old), readings(parse(&flags)));
@@ -563,7 +572,10 @@ fn a_peer_is_dialled_at_port_7000_unless_it_has_another() {
         let Program::Near(options) = fixture.parse("near", &flags) else {
             unreachable!("the flags begin with near");
         };
-        assert_eq!(options.resolve().unwrap().peer.to_string(), expected);
+        assert_eq!(
+            options.resolve().unwrap().dials[0].address.to_string(),
+            expected
+        );
     }
 }
 
@@ -636,12 +648,7 @@ fn a_forward_is_written_as_ssh_has_it_or_with_an_equals_sign() {
         ("8080:10.0.0.1:80", "127.0.0.1:8080", "10.0.0.1:80"),
     ] {
         let config = fixture.near(&["--forward", text]).unwrap();
-        let forward = Forward {
-            listen: listen.parse().unwrap(),
-            target: target.parse().unwrap(),
-            peer: fixture.peer,
-        };
-        assert_eq!(config.common.forwards, [forward], "{text}");
+        assert_eq!(config.ways_in, [forward(listen, target)], "{text}");
     }
     for text in [
         "",
@@ -796,7 +803,7 @@ fn an_error_never_shows_a_password_or_its_hash() {
 proptest! {
     #[test]
     fn any_forward_parses_or_fails(text in any::<String>(), target in "[a-z:0-9@=\\[\\]]{0,20}") {
-        let find = |_: &str| Ok(PublicKey([0; 32]));
+        let find = |_: &str| Ok(Some(PublicKey([0; 32])));
         let _ = parse_forward(&text, find);
         let _ = parse_forward(&target, find);
         let _ = parse_forward(&format!("127.0.0.1:80={target}"), find);
@@ -806,7 +813,7 @@ proptest! {
     fn both_ways_to_write_a_forward_mean_the_same(
         v4: [u8; 4], v6: [u16; 8], port: u16, target_port in 1u16.., name in "[a-z]{1,9}", form in 0..8
     ) {
-        let find = |_: &str| Ok(PublicKey([0; 32]));
+        let find = |_: &str| Ok(Some(PublicKey([0; 32])));
         let address = |is_v6: bool| match is_v6 {
             true => std::net::IpAddr::from(v6),
             false => std::net::IpAddr::from(v4),
@@ -816,9 +823,11 @@ proptest! {
             true => Target::from(SocketAddr::new(address(form & 4 != 0), target_port)),
             false => format!("{name}:{target_port}").parse().unwrap(),
         };
-        let expected = Forward { listen, target, peer: PublicKey([0; 32]) };
+        let (target, peer) = (Some(target), Some(PublicKey([0; 32])));
+        let expected = WayIn { option: &FORWARD, listen, target, peer };
         for sign in ['=', ':'] {
-            let text = format!("{}{sign}{}", expected.listen, expected.target);
+            let target = expected.target.as_ref().unwrap();
+            let text = format!("{}{sign}{target}", expected.listen);
             prop_assert_eq!(&parse_forward(&text, find).unwrap(), &expected);
             let with_peer = format!("{text}@AAAA=");
             prop_assert_eq!(&parse_forward(&with_peer, find).unwrap(), &expected);

@@ -13,7 +13,6 @@ use std::{
 use refrain_proto::by_receiver::history::{
     Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted,
 };
-use refrain_proto::planted::Bug;
 use refrain_store::{Chain, ChunkSource, OpeningKey, Place, Realm, RecipeId, StoreError};
 
 use super::{
@@ -30,7 +29,6 @@ pub(super) struct Keeper {
     shared: Arc<Shared>,
     own: OwnStore,
     also: Vec<Neighbour>,
-    realm: Realm,
     recipes: HashMap<(u64, RecipeNumber), RecipeId>,
     has_news: bool,
     /// Whether anything failed since the last tick.
@@ -60,17 +58,16 @@ impl Keeper {
             also: also.collect::<Result<_, _>>()?,
             shared,
             own,
-            realm: match Bug::OneRealm.is_planted() {
-                true => Realm::named(""),
-                false => Realm::named(&options.realm),
-            },
             recipes: HashMap::new(),
             has_news: false,
             has_failed: false,
             damage_told: DamageTold::default(),
         };
         keeper.note_unopened(opened);
-        realms::tell(&options.realm, &keeper.own.stat(), &keeper.neighbours());
+        let (own, also) = (keeper.own.stat(), keeper.neighbours());
+        for realm in options.realm_names() {
+            realms::tell(realm, &own, &also);
+        }
         keeper.show();
         Ok(keeper)
     }
@@ -180,7 +177,7 @@ impl Keeper {
 
     fn handle(&mut self, request: Request) -> Result<(), StoreError> {
         match request {
-            Request::Asked(link, request) => self.asked(link, request),
+            Request::Asked(link, realm, request) => self.asked(link, realm, request),
             Request::Detach(link) => self.detach(link),
             Request::Settle(done) => {
                 let ended: Vec<RecipeId> = self.recipes.drain().map(|(_, id)| id).collect();
@@ -195,11 +192,16 @@ impl Keeper {
         }
     }
 
-    fn asked(&mut self, link: u64, request: HistoryRequest) -> Result<(), StoreError> {
+    fn asked(
+        &mut self,
+        link: u64,
+        realm: Realm,
+        request: HistoryRequest,
+    ) -> Result<(), StoreError> {
         match request {
             HistoryRequest::Begin { recipe, opening } => {
                 if let Some(own) = self.own.get() {
-                    let id = own.begin(self.realm, opening.map(OpeningKey));
+                    let id = own.begin(realm, opening.map(OpeningKey));
                     self.recipes.insert((link, recipe), id);
                 }
                 Ok(())
@@ -211,7 +213,6 @@ impl Keeper {
                 follow,
             } => {
                 if let Some(wanted) = follow {
-                    let realm = self.realm;
                     self.answer(link, wanted, |source| {
                         source.places_after(realm, &digest).to_vec()
                     });
@@ -226,7 +227,6 @@ impl Keeper {
                 }
             }
             HistoryRequest::Open { opening, wanted } => {
-                let realm = self.realm;
                 self.answer(link, wanted, |source| {
                     source.openings(realm, OpeningKey(opening)).to_vec()
                 });
@@ -247,7 +247,6 @@ impl Keeper {
             HistoryRequest::Forget { digest } => {
                 // Nobody knows of which store it was.
                 for source in 0..=self.also.len() {
-                    let realm = self.realm;
                     if let Some(source) = self.source(source) {
                         source.forget(realm, &digest);
                     }
@@ -311,7 +310,7 @@ impl Keeper {
     fn say(&self, link: u64, wanted: Wanted, found: Found) {
         let link = self.shared.links().get(&link).and_then(Weak::upgrade);
         if let Some(link) = link {
-            link.with(|link, _| link.history_answered(wanted.flow, wanted.request, found));
+            link.answer(wanted, found);
         }
     }
 
@@ -324,7 +323,7 @@ impl Keeper {
             .filter_map(Weak::upgrade)
             .collect();
         for link in links {
-            link.with(|_, _| ());
+            link.ask_again();
         }
     }
 

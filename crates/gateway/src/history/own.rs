@@ -54,8 +54,10 @@ impl OwnStore {
         }
         match DiskStore::open(&self.options.store, self.options.store_config()) {
             Ok(mut store) => {
-                if let Err(error) = store.name_realm(&self.options.realm) {
-                    tracing::warn!("the store: {error}");
+                for realm in self.options.realm_names() {
+                    if let Err(error) = store.name_realm(realm) {
+                        tracing::warn!("the store: {error}");
+                    }
                 }
                 tell_evicted(&store.stat());
                 self.store = Some(store);

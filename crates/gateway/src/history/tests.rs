@@ -28,7 +28,7 @@ fn soon<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
 fn a_link_begins_and_the_program_ends_while_the_disk_hangs() {
     let (history, _asked) = hanging();
     let history = soon(move || {
-        drop(history.attach(Weak::new()));
+        drop(history.attach(Weak::<crate::link::SharedLink>::new(), "example"));
         history
     });
     assert!(soon(

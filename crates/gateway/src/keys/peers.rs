@@ -46,12 +46,6 @@ impl PeerKeys {
         Ok(peers)
     }
 
-    /// One key, with its name or without.
-    pub fn of_one(key: PublicKey, name: Option<String>) -> PeerKeys {
-        let names = [(key, name)].into();
-        PeerKeys { names }
-    }
-
     /// Whether the key is one of the peers'.
     pub fn contains(&self, key: &PublicKey) -> bool {
         self.names.contains_key(key)
@@ -143,7 +137,13 @@ impl PeerKeys {
 
 impl FromIterator<PublicKey> for PeerKeys {
     fn from_iter<I: IntoIterator<Item = PublicKey>>(keys: I) -> PeerKeys {
-        let names = keys.into_iter().map(|key| (key, None)).collect();
+        keys.into_iter().map(|key| (key, None)).collect()
+    }
+}
+
+impl FromIterator<(PublicKey, Option<String>)> for PeerKeys {
+    fn from_iter<I: IntoIterator<Item = (PublicKey, Option<String>)>>(keys: I) -> PeerKeys {
+        let names = keys.into_iter().collect();
         PeerKeys { names }
     }
 }

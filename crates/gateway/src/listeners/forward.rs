@@ -1,29 +1,44 @@
 //! Connections of a forward: each is a flow to one target.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
-use super::Client;
-use crate::{refusal::Refusal, target::Target};
+use super::{BoxFuture, Client, Serve};
+use crate::options::{FORWARD, OptionSpec};
 
-impl Client {
-    pub(super) async fn forward(self, target: &Target) -> io::Result<()> {
-        let (listener, refusals) = (self.listener, self.refusals.clone());
-        match self.open(target).await {
-            Ok(flow) => {
-                // Bytes flow before the target has answered: a refusal resets them.
-                if let Some(refusal) = self.run(flow, Vec::new()).await {
-                    refusals.add(refused(listener, target, refusal));
-                }
-                Ok(())
-            }
-            Err(refusal) => {
-                self.refusals.add(refused(listener, target, refusal));
-                socket2::SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO))
-            }
-        }
+pub(super) struct Forward;
+
+impl Serve for Forward {
+    fn option(&self) -> &'static OptionSpec {
+        &FORWARD
+    }
+
+    fn serve(&self, client: Client) -> BoxFuture<'static, io::Result<()>> {
+        Box::pin(serve(client))
     }
 }
 
-fn refused(listener: SocketAddr, target: &Target, refusal: Refusal) -> String {
-    format!("listener {listener}: refused a forwarded connection to {target}: {refusal}")
+async fn serve(client: Client) -> io::Result<()> {
+    let listener = Arc::clone(&client.listener);
+    let target = listener.way_in.target.as_ref();
+    let target = target.expect("a forward has a target");
+    let refused = |refusal| {
+        listener.refuse(format!(
+            "refused a forwarded connection to {target}: {refusal}"
+        ));
+    };
+    match client.open(target).await {
+        Ok(flow) => {
+            // Bytes flow before the target has answered: a refusal resets them.
+            client
+                .run(flow, Vec::new())
+                .await
+                .into_iter()
+                .for_each(refused);
+            Ok(())
+        }
+        Err(refusal) => {
+            refused(refusal);
+            socket2::SockRef::from(&client.tcp).set_linger(Some(Duration::ZERO))
+        }
+    }
 }

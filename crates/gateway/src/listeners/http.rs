@@ -10,10 +10,11 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{Client, REQUEST_TIMEOUT};
+use super::{BoxFuture, Client, REQUEST_TIMEOUT, Serve};
 use crate::{
     flow::{Ended, FlowHandle, prepare},
     http_proxy::{self, Exchange, HEAD_BYTES_MAX, HttpProxyError, ProxyRequest, Purpose},
+    options::{HTTP_PROXY, OptionSpec},
     refusal::Refusal,
     target::Target,
 };
@@ -24,6 +25,18 @@ const READ_BYTES: usize = 4 << 10;
 /// How long a client whose connection ends may be silent before it is closed. What it still sends is
 /// read: unread bytes would turn the close into a reset, and the client might lose the answer.
 const LINGER: Duration = Duration::from_secs(1);
+
+pub(super) struct HttpProxy;
+
+impl Serve for HttpProxy {
+    fn option(&self) -> &'static OptionSpec {
+        &HTTP_PROXY
+    }
+
+    fn serve(&self, client: Client) -> BoxFuture<'static, io::Result<()>> {
+        Box::pin(client.http_proxy())
+    }
+}
 
 /// A flow that the client's next request may use.
 struct Kept {
@@ -51,7 +64,7 @@ impl Kept {
 }
 
 impl Client {
-    pub(super) async fn http_proxy(mut self) -> io::Result<()> {
+    async fn http_proxy(mut self) -> io::Result<()> {
         prepare(&self.tcp);
         let mut received = Vec::new();
         let mut kept = None;
@@ -65,7 +78,8 @@ impl Client {
                 Some(Ok(request)) => request,
                 Some(Err(error)) => {
                     kept.into_iter().for_each(Kept::close);
-                    self.refuse(format!("refused an HTTP client: {error}"));
+                    self.listener
+                        .refuse(format!("refused an HTTP client: {error}"));
                     return self.answer(&error.response()).await;
                 }
             };
@@ -116,7 +130,7 @@ impl Client {
                 }
                 Ended::Failed { failure, .. } => {
                     drop(flow);
-                    self.refuse(format!(
+                    self.listener.refuse(format!(
                         "a request through the HTTP proxy to {target} failed: {failure}"
                     ));
                     let response = failure.response();
@@ -216,7 +230,7 @@ impl Client {
         received: &mut Vec<u8>,
         kept: Option<Kept>,
     ) -> Result<(Ended, FlowHandle), Refusal> {
-        let idle = self.policy.load().timeouts.idle;
+        let idle = self.listener.policy.load().timeouts.idle;
         if let Some((mut flow, sent)) = kept.and_then(|kept| kept.begin(target, &exchange.head)) {
             let ended = flow
                 .exchange(&self.tcp, received, exchange, sent, idle)
@@ -255,7 +269,7 @@ impl Client {
     }
 
     fn refused(&self, target: &Target, refusal: Refusal) -> Vec<u8> {
-        self.refuse(format!(
+        self.listener.refuse(format!(
             "refused a connection through the HTTP proxy to {target}: {refusal}"
         ));
         http_proxy::refused_response(refusal, target)

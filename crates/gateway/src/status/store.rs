@@ -10,7 +10,7 @@ use crate::{history::HistoryReport, last_error::LastError};
 pub struct Store {
     /// Its folder.
     pub path: String,
-    /// The realm that is learnt and answers.
+    /// The realm that is learnt and answers; those of several peers, with commas.
     pub realm: String,
     /// Chunks, and their bytes.
     pub chunks: u64,
@@ -30,7 +30,7 @@ pub struct Store {
     pub damaged_chunks: u64,
     /// Memory of its index.
     pub memory_bytes: u64,
-    /// Chunks of the realm alone, at most: dead ones may count.
+    /// Chunks of these realms alone, at most: dead ones may count.
     pub realm_chunks: u64,
     /// Whether it is open: traffic goes on without one that the disk refuses.
     pub is_open: bool,
@@ -59,10 +59,12 @@ pub struct StoreAlso {
 
 impl Store {
     pub(super) fn of(report: HistoryReport) -> Store {
-        let realm = Realm::named(&report.realm).to_string();
+        let realms = report.realms.iter();
+        let realms: Vec<String> = realms.map(|name| Realm::named(name).to_string()).collect();
         let of_realm = |stat: &StoreStat| {
-            let of_realm = stat.realms.iter().find(|known| known.realm == realm);
-            of_realm.map_or(0, |known| known.chunks)
+            let known = stat.realms.iter();
+            let known = known.filter(|known| realms.contains(&known.realm));
+            known.map(|known| known.chunks).sum()
         };
         let also = report.also.into_iter().map(|neighbour| StoreAlso {
             path: neighbour.folder.display().to_string(),
@@ -76,7 +78,7 @@ impl Store {
             realm_chunks: of_realm(&stat),
             also: also.collect(),
             path: report.store.display().to_string(),
-            realm: report.realm,
+            realm: report.realms.join(", "),
             chunks: stat.chunks,
             chunk_bytes: stat.chunk_bytes,
             disk_bytes: stat.disk.total(),

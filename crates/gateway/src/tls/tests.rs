@@ -1,5 +1,5 @@
 use super::*;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsStream;
 
 const WITHIN: Duration = Duration::from_secs(20);
@@ -88,7 +88,7 @@ async fn near_refusal(near: Outcome, client: &ClientTls) -> TlsError {
     match near {
         Err(error) => error,
         Ok((mut stream, _)) => {
-            let peer = stream.get_ref().0.tcp().peer_addr().unwrap();
+            let peer = stream.get_ref().0.inner().peer_addr().unwrap();
             client.explain(stream.read_u8().await.unwrap_err(), peer)
         }
     }

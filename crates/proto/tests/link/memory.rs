@@ -15,7 +15,7 @@ use refrain_proto::{
 
 /// What one end has received.
 #[derive(Default)]
-pub struct Memory {
+pub(crate) struct Memory {
     pub chunks: HashMap<ChunkDigest, Arc<[u8]>>,
     /// The flows' chunks, in the order in which the flows began.
     pub recipes: Vec<Vec<ChunkDigest>>,
@@ -35,7 +35,7 @@ pub struct Memory {
 
 impl Memory {
     /// Does what `link` asks; says whether anything was asked or answered.
-    pub fn serve(&mut self, link: &mut Link) -> bool {
+    pub(crate) fn serve(&mut self, link: &mut Link) -> bool {
         let mut is_busy = false;
         while !self.is_stuck
             && let Some(request) = link.poll_history()

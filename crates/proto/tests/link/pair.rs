@@ -11,7 +11,7 @@ use refrain_proto::{
 use crate::memory::Memory;
 
 /// Both ends and a clock.
-pub struct Pair {
+pub(crate) struct Pair {
     pub now: Moment,
     pub near: Link,
     pub far: Link,
@@ -26,19 +26,19 @@ pub struct Pair {
 }
 
 impl Pair {
-    pub fn new(lanes: usize) -> Self {
+    pub(crate) fn new(lanes: usize) -> Self {
         Self::with_config(
             lanes,
             LinkConfig::with_cache(CacheGeometry::new(4 << 20).expect("valid")),
         )
     }
 
-    pub fn with_config(lanes: usize, config: LinkConfig) -> Self {
+    pub(crate) fn with_config(lanes: usize, config: LinkConfig) -> Self {
         Self::between(lanes, config.clone(), config)
     }
 
     /// The near end has a history and predicts; the far one is in mode `receiver`.
-    pub fn with_history(lanes: usize, history: HistoryConfig) -> Self {
+    pub(crate) fn with_history(lanes: usize, history: HistoryConfig) -> Self {
         let far = LinkConfig {
             mode: Mode::Receiver,
             ..LinkConfig::with_cache(CacheGeometry::new(1 << 20).expect("valid"))
@@ -50,7 +50,7 @@ impl Pair {
         Self::between(lanes, near, far)
     }
 
-    pub fn between(lanes: usize, near: LinkConfig, far: LinkConfig) -> Self {
+    pub(crate) fn between(lanes: usize, near: LinkConfig, far: LinkConfig) -> Self {
         let mut pair = Self {
             now: Moment::default(),
             near: Link::new(Role::Near, 1, near),
@@ -69,7 +69,7 @@ impl Pair {
         pair
     }
 
-    pub fn dial(&mut self) -> LaneId {
+    pub(crate) fn dial(&mut self) -> LaneId {
         let lane = self.near.dial_lane(self.now).expect("a number is left");
         let mut bytes = Vec::new();
         self.near.poll_transmit(self.now, lane, &mut bytes);
@@ -84,7 +84,7 @@ impl Pair {
 
     /// Carries everything that either end has to say, until both are silent and nothing is
     /// due soon.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         loop {
             self.carry();
             let due = [self.near.poll_timeout(), self.far.poll_timeout()];
@@ -99,7 +99,7 @@ impl Pair {
     }
 
     /// Carries everything that either end has to say at this moment.
-    pub fn carry(&mut self) {
+    pub(crate) fn carry(&mut self) {
         loop {
             let asked = [
                 self.near_memory.serve(&mut self.near),
@@ -130,7 +130,7 @@ impl Pair {
         }
     }
 
-    pub fn open(&mut self, target: &str) -> FlowId {
+    pub(crate) fn open(&mut self, target: &str) -> FlowId {
         let flow = self
             .near
             .open_flow(self.now, target, false)
@@ -142,7 +142,7 @@ impl Pair {
     }
 
     /// Sends `bytes` near → far on `flow` and returns what arrived.
-    pub fn send(&mut self, flow: FlowId, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn send(&mut self, flow: FlowId, bytes: &[u8]) -> Vec<u8> {
         let (mut sent, mut arrived, mut buffer) = (0, Vec::new(), Vec::new());
         while sent < bytes.len() {
             sent += self.near.write(flow, &bytes[sent..]);
@@ -157,7 +157,7 @@ impl Pair {
 
     /// A flow that the near end opens to `target`, and that brings `content` from there; gives
     /// what arrived. Both ends finish.
-    pub fn fetch(&mut self, target: &str, content: &[u8]) -> Vec<u8> {
+    pub(crate) fn fetch(&mut self, target: &str, content: &[u8]) -> Vec<u8> {
         let flow = self.open(target);
         let arrived = self.bring(flow, content);
         self.end(flow);
@@ -165,7 +165,7 @@ impl Pair {
     }
 
     /// Both ends finish.
-    pub fn end(&mut self, flow: FlowId) {
+    pub(crate) fn end(&mut self, flow: FlowId) {
         self.far.finish(flow);
         self.near.finish(flow);
         self.settle();
@@ -175,7 +175,7 @@ impl Pair {
     }
 
     /// Sends `bytes` far → near on `flow` and returns what arrived.
-    pub fn bring(&mut self, flow: FlowId, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn bring(&mut self, flow: FlowId, bytes: &[u8]) -> Vec<u8> {
         let (mut sent, mut arrived, mut buffer) = (0, Vec::new(), Vec::new());
         while self.far.is_open(flow) {
             let written = match self.confirms_ahead {
@@ -200,23 +200,23 @@ impl Pair {
     }
 
     /// What the far end has sent on an open flow, whether it has come or not.
-    pub fn far_sent(&self, flow: FlowId) -> LayerCounters {
+    pub(crate) fn far_sent(&self, flow: FlowId) -> LayerCounters {
         sent_on(&self.far, self.now, flow)
     }
 
-    pub fn link_bytes_sent(&self) -> u64 {
+    pub(crate) fn link_bytes_sent(&self) -> u64 {
         self.near.status(self.now).counters.sent.link_bytes
     }
 }
 
 /// What a link has sent on an open flow, whether it has come or not.
-pub fn sent_on(link: &Link, now: Moment, flow: FlowId) -> LayerCounters {
+pub(crate) fn sent_on(link: &Link, now: Moment, flow: FlowId) -> LayerCounters {
     let flows = link.status(now).flows;
     let open = flows.iter().find(|status| status.id == flow);
     open.expect("an open flow").sent
 }
 
-pub fn noise(len: usize, mut seed: u64) -> Vec<u8> {
+pub(crate) fn noise(len: usize, mut seed: u64) -> Vec<u8> {
     (0..len)
         .map(|_| {
             seed = seed
@@ -227,7 +227,7 @@ pub fn noise(len: usize, mut seed: u64) -> Vec<u8> {
         .collect()
 }
 
-pub fn transmit(link: &mut Link, now: Moment, lane: LaneId) -> Vec<u8> {
+pub(crate) fn transmit(link: &mut Link, now: Moment, lane: LaneId) -> Vec<u8> {
     let mut bytes = Vec::new();
     link.poll_transmit(now, lane, &mut bytes);
     bytes

@@ -19,7 +19,7 @@ const A: LaneId = LaneId(0);
 const B: LaneId = LaneId(1);
 
 /// The near end has a history and predicts.
-pub fn predicting(lanes: usize, predict: Predict) -> Pair {
+pub(crate) fn predicting(lanes: usize, predict: Predict) -> Pair {
     Pair::with_history(
         lanes,
         HistoryConfig {
@@ -30,7 +30,7 @@ pub fn predicting(lanes: usize, predict: Predict) -> Pair {
 }
 
 /// Of many short chunks.
-pub fn short_chunks(predict: Predict) -> HistoryConfig {
+pub(crate) fn short_chunks(predict: Predict) -> HistoryConfig {
     HistoryConfig {
         predict,
         mask: PackMask::with_bits(6).expect("6 to 15"),
@@ -40,7 +40,7 @@ pub fn short_chunks(predict: Predict) -> HistoryConfig {
 }
 
 /// Moves `content`, and gives how many of its bytes were not confirmed.
-pub fn sent_of(pair: &mut Pair, target: &str, content: &[u8]) -> usize {
+pub(crate) fn sent_of(pair: &mut Pair, target: &str, content: &[u8]) -> usize {
     let before = counted(pair);
     assert!(pair.fetch(target, content) == content, "the same bytes");
     let confirmed: Vec<u64> = core::iter::zip(counted(pair), before)
@@ -61,7 +61,7 @@ fn counted(pair: &Pair) -> [u64; 4] {
     ]
 }
 
-pub fn made(pair: &Pair) -> PredictionCounters {
+pub(crate) fn made(pair: &Pair) -> PredictionCounters {
     pair.near.status(pair.now).counters.received.predictions
 }
 

@@ -15,16 +15,16 @@ use crate::memory_folder::MemoryFolder;
 
 /// A process that is being started has all that is open here, and so the locks of stores, until it
 /// runs its own program. Who closes a store and opens it again has nobody start one meanwhile.
-pub static SPAWNING: RwLock<()> = RwLock::new(());
+pub(crate) static SPAWNING: RwLock<()> = RwLock::new(());
 
-pub const CHUNK_BYTES_MAX: usize = 1024;
+pub(crate) const CHUNK_BYTES_MAX: usize = 1024;
 
-pub fn realm(number: u8) -> Realm {
+pub(crate) fn realm(number: u8) -> Realm {
     Realm::named(&format!("service {number}"))
 }
 
 /// The bytes of the chunk with this number: 100 to 999 of them.
-pub fn chunk(number: u32) -> Vec<u8> {
+pub(crate) fn chunk(number: u32) -> Vec<u8> {
     let seed = blake3(&number.to_le_bytes());
     let len = 100 + usize::from(u16::from_le_bytes([seed[0], seed[1]])) % 900;
     seed.iter().copied().cycle().take(len).collect()
@@ -34,11 +34,11 @@ fn blake3(bytes: &[u8]) -> [u8; 32] {
     ChunkHasher::Blake3.digest(bytes).0
 }
 
-pub fn digest(chunk: &[u8]) -> ChunkDigest {
+pub(crate) fn digest(chunk: &[u8]) -> ChunkDigest {
     ChunkHasher::default().digest(chunk)
 }
 
-pub fn chunking() -> Chunking {
+pub(crate) fn chunking() -> Chunking {
     Chunking {
         mask_bits: 6,
         bounds: ChunkBounds::new(64, CHUNK_BYTES_MAX).expect("in order"),
@@ -47,7 +47,7 @@ pub fn chunking() -> Chunking {
 }
 
 /// Small segments, so that a few hundred chunks fill several.
-pub fn config(segments: u64) -> StoreConfig {
+pub(crate) fn config(segments: u64) -> StoreConfig {
     let segment_bytes = 64 << 10;
     StoreConfig {
         size_bytes: segments * segment_bytes,
@@ -57,11 +57,11 @@ pub fn config(segments: u64) -> StoreConfig {
     }
 }
 
-pub fn open(folder: &MemoryFolder, segments: u64) -> DiskStore {
+pub(crate) fn open(folder: &MemoryFolder, segments: u64) -> DiskStore {
     open_any(folder, segments).expect("a store opens")
 }
 
-pub fn open_any(
+pub(crate) fn open_any(
     folder: &MemoryFolder,
     segments: u64,
 ) -> Result<DiskStore, refrain_store::StoreError> {
@@ -70,17 +70,17 @@ pub fn open_any(
 }
 
 /// What is written of the store, as another process reads it.
-pub fn reader(folder: &MemoryFolder) -> ReadOnlyStore {
+pub(crate) fn reader(folder: &MemoryFolder) -> ReadOnlyStore {
     let folder: Arc<dyn Folder> = Arc::new(folder.clone());
     ReadOnlyStore::open_in(folder, chunking()).expect("it opens")
 }
 
-pub fn verify(folder: &MemoryFolder) -> VerifyReport {
+pub(crate) fn verify(folder: &MemoryFolder) -> VerifyReport {
     reader(folder).verify(&mut |_| ())
 }
 
 /// A flow of these chunks, from its beginning to its end.
-pub fn flow(
+pub(crate) fn flow(
     store: &mut DiskStore,
     realm: Realm,
     opening: Option<OpeningKey>,
@@ -98,7 +98,7 @@ pub fn flow(
 }
 
 /// What is read onward from a place, to its end.
-pub fn read_all(store: &mut impl ChunkSource, place: Place) -> Vec<Vec<u8>> {
+pub(crate) fn read_all(store: &mut impl ChunkSource, place: Place) -> Vec<Vec<u8>> {
     let mut chunks = Vec::new();
     let mut next = Some(place);
     while let Some(place) = next {
@@ -114,17 +114,17 @@ pub fn read_all(store: &mut impl ChunkSource, place: Place) -> Vec<Vec<u8>> {
 }
 
 /// What followed a chunk when it was seen last.
-pub fn read_after(store: &mut impl ChunkSource, realm: Realm, number: u32) -> Vec<Vec<u8>> {
+pub(crate) fn read_after(store: &mut impl ChunkSource, realm: Realm, number: u32) -> Vec<Vec<u8>> {
     let places = store.places_after(realm, &digest(&chunk(number)));
     places
         .first()
         .map_or(Vec::new(), |&place| read_all(store, place))
 }
 
-pub fn chunks(numbers: impl IntoIterator<Item = u32>) -> Vec<Vec<u8>> {
+pub(crate) fn chunks(numbers: impl IntoIterator<Item = u32>) -> Vec<Vec<u8>> {
     numbers.into_iter().map(chunk).collect()
 }
 
-pub fn has(store: &impl ChunkSource, realm: Realm, number: u32) -> bool {
+pub(crate) fn has(store: &impl ChunkSource, realm: Realm, number: u32) -> bool {
     store.contains(realm, &digest(&chunk(number)))
 }

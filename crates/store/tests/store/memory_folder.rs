@@ -14,7 +14,7 @@ use refrain_store::folder::{Folder, FolderFile};
 
 /// How writes fail from now on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// They do not.
     #[default]
     None,
@@ -38,7 +38,7 @@ pub enum Fault {
 
 /// A folder in memory. Clones are the same folder.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryFolder {
+pub(crate) struct MemoryFolder {
     state: Arc<Mutex<State>>,
 }
 
@@ -70,24 +70,24 @@ struct Content {
 impl MemoryFolder {
     /// An empty folder.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Lets the disk fail.
-    pub fn set_fault(&self, fault: Fault) {
+    pub(crate) fn set_fault(&self, fault: Fault) {
         self.state().fault = fault;
     }
 
     /// The bytes of a file, if there is one.
     #[must_use]
-    pub fn content(&self, name: &str) -> Option<Vec<u8>> {
+    pub(crate) fn content(&self, name: &str) -> Option<Vec<u8>> {
         let content = self.state().files.get(name).cloned()?;
         Some(lock(&content).bytes.clone())
     }
 
     /// Puts a file there, or other bytes into it, which who has it open sees too.
-    pub fn put(&self, name: &str, bytes: Vec<u8>) {
+    pub(crate) fn put(&self, name: &str, bytes: Vec<u8>) {
         let mut state = self.state();
         let content = Arc::clone(state.files.entry(name.to_owned()).or_default());
         *lock(&content) = Content {
@@ -100,13 +100,13 @@ impl MemoryFolder {
 
     /// The most bytes that its files had in all.
     #[must_use]
-    pub fn peak_bytes(&self) -> u64 {
+    pub(crate) fn peak_bytes(&self) -> u64 {
         self.state().peak_bytes
     }
 
     /// A copy as it stands, of which the original knows nothing.
     #[must_use]
-    pub fn copy(&self) -> Self {
+    pub(crate) fn copy(&self) -> Self {
         let copy = Self::new();
         for (name, content) in &self.state().files {
             copy.put(name, lock(content).bytes.clone());
@@ -117,7 +117,7 @@ impl MemoryFolder {
     /// What a power cut leaves: all that was synced, and of every later write as much as the
     /// draws say, each from 0 (nothing) to 255 (all).
     #[must_use]
-    pub fn after_power_cut(&self, mut draw: impl FnMut() -> u8) -> Self {
+    pub(crate) fn after_power_cut(&self, mut draw: impl FnMut() -> u8) -> Self {
         let rest = Self::new();
         let state = self.state();
         // Which files there are is synced by itself: those of either list may be left.

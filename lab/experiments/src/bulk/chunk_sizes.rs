@@ -11,7 +11,7 @@ const SIZES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// What the shortest chunk has of the average: ours, and the paper's.
 const SHORTEST: [(u32, &str); 2] = [(4, "a quarter"), (1, "as long")];
 
-pub struct Sizes {
+pub(super) struct Sizes {
     sets: Vec<OfSet>,
 }
 
@@ -21,7 +21,7 @@ struct OfSet {
     found: [[(f64, f64); 7]; 2],
 }
 
-pub fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Sizes> {
+pub(super) fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Sizes> {
     let sets = sets.some().each(|set, files| {
         eprintln!("chunk sizes: {}", set.name);
         let mut speeds: [[Vec<f64>; 7]; 2] = Default::default();
@@ -74,7 +74,7 @@ impl Sizes {
         self.sets.iter().flat_map(of_set).collect()
     }
 
-    pub fn plots(&self) -> anyhow::Result<[Plot; 2]> {
+    pub(super) fn plots(&self) -> anyhow::Result<[Plot; 2]> {
         let names = SIZES.map(|kib| format!("{kib} KiB"));
         let throughput = refrain_plot::lines(
             &refrain_plot::Words {
@@ -106,7 +106,7 @@ impl Sizes {
         ])
     }
 
-    pub fn text(&self, plots: &str) -> anyhow::Result<String> {
+    pub(super) fn text(&self, plots: &str) -> anyhow::Result<String> {
         let mut text = format!(
             "\n## Chunk size\n\nThe paper's Figures 5 and 6, by the pipeline: GB/s, and the share that is \
              redundant. The shortest chunk has a\nquarter of the average, refrain's default, or is as long \

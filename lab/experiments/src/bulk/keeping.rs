@@ -20,7 +20,7 @@ const WAYS: [(&str, &[&str]); 4] = [
     ("chunk store", &["-o", "out-store", "--realm", "measured"]),
 ];
 
-pub struct Keeping {
+pub(super) struct Keeping {
     rows: Vec<Row>,
 }
 
@@ -34,7 +34,7 @@ struct Row {
     peak_bytes: f64,
 }
 
-pub fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Keeping> {
+pub(super) fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Keeping> {
     let rows = sets.some().each(|set, files| {
         eprintln!("keeping: {}", set.name);
         let mut reports: [Vec<Report>; 4] = Default::default();
@@ -84,7 +84,7 @@ pub fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Keeping> {
 }
 
 impl Keeping {
-    pub fn text(&self) -> anyhow::Result<String> {
+    pub(super) fn text(&self) -> anyhow::Result<String> {
         let mut text = "\n## Keeping it\n\nWith `-o`, until all is on disk; each file once. Archives are \
                         compressed by zstd, level 3, and chunks that are\nsimilar against each other; a chunk \
                         store holds them as they are.\n\n\

@@ -25,7 +25,7 @@ const BYTES_MAX: f64 = 60e6;
 const DEVIATION: f64 = 0.7;
 
 /// The ids of all requests, in order.
-pub fn requests(data: &Path) -> anyhow::Result<Vec<String>> {
+pub(super) fn requests(data: &Path) -> anyhow::Result<Vec<String>> {
     let path = data.join(TRACE);
     let file = File::open(&path).with_context(|| path.display().to_string())?;
     let lines = BufReader::new(zstd::Decoder::new(file)?).lines();
@@ -44,7 +44,7 @@ fn id(line: &str) -> Option<&str> {
 }
 
 /// How long the file of an id is.
-pub fn bytes_of(id: &str) -> u64 {
+pub(super) fn bytes_of(id: &str) -> u64 {
     let mut random = fastrand::Rng::with_seed(xxh3_64(id.as_bytes()));
     // The sum of twelve has a deviation of 1, and nearly a normal distribution.
     let normal = (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
@@ -52,7 +52,7 @@ pub fn bytes_of(id: &str) -> u64 {
 }
 
 /// As many parts of the trace, evenly from its beginning to its end, each of requests for `bytes`.
-pub fn parts(ids: &[String], count: usize, bytes: u64) -> Vec<&[String]> {
+pub(super) fn parts(ids: &[String], count: usize, bytes: u64) -> Vec<&[String]> {
     let parts = (0..count).map(|part| {
         let ids = &ids[part * ids.len() / count..];
         let mut left = bytes;
@@ -69,7 +69,7 @@ pub fn parts(ids: &[String], count: usize, bytes: u64) -> Vec<&[String]> {
 }
 
 /// Makes the files of a part in `folder`, and says in which order they are asked for.
-pub fn make(ids: &[String], folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(super) fn make(ids: &[String], folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     std::fs::create_dir_all(folder)?;
     let mut made = HashSet::new();
     let mut noise = Vec::new();

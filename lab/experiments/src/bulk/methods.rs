@@ -22,7 +22,7 @@ const PAPER: [(&str, &str); 4] = [
     ("14", "17.92 ± 2.96"),
 ];
 
-pub struct Methods {
+pub(super) struct Methods {
     sets: Vec<OfSet>,
 }
 
@@ -41,7 +41,7 @@ struct OfMethod {
     report: Report,
 }
 
-pub fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Methods> {
+pub(super) fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Methods> {
     let sets = sets.each(|set, files| {
         eprintln!("methods: {}", set.name);
         let mut reports: [Vec<Report>; 4] = Default::default();
@@ -92,7 +92,7 @@ impl Methods {
     }
 
     /// The slowest set of the pipeline: GB/s, and times naive.
-    pub fn pipeline(&self) -> (f64, f64) {
+    pub(super) fn pipeline(&self) -> (f64, f64) {
         let figures = self.sets.iter().filter_map(|set| {
             let pipeline = self.of(set, "pipeline")?;
             Some((pipeline, pipeline / self.of(set, "naive")?))
@@ -103,14 +103,14 @@ impl Methods {
     }
 
     /// The slowest set of the whole, on GPUs.
-    pub fn harens(&self) -> Option<f64> {
+    pub(super) fn harens(&self) -> Option<f64> {
         let speeds = self.sets.iter().map(|set| self.of(set, "harens"));
         speeds.reduce(|one, other| Some(one?.min(other?)))?
     }
 
     /// From how many bytes on the whole takes less time than the pipeline, as processes, where that takes
     /// most; infinitely many where it never does.
-    pub fn break_even_bytes(&self) -> Option<f64> {
+    pub(super) fn break_even_bytes(&self) -> Option<f64> {
         let of_sets = self.sets.iter().filter_map(|set| {
             let [_, _, Some(pipeline), Some(harens)] = &set.methods else {
                 return None;
@@ -126,7 +126,7 @@ impl Methods {
     }
 
     /// The processor's instructions, and GPUs.
-    pub fn hardware(&self) -> (String, Vec<String>) {
+    pub(super) fn hardware(&self) -> (String, Vec<String>) {
         let reports = || {
             self.sets
                 .iter()
@@ -139,7 +139,7 @@ impl Methods {
         (simd.unwrap_or_default(), gpus.unwrap_or_default())
     }
 
-    pub fn plot(&self) -> anyhow::Result<Plot> {
+    pub(super) fn plot(&self) -> anyhow::Result<Plot> {
         let names: Vec<String> = self.sets.iter().map(|set| set.name.clone()).collect();
         let series = METHODS.iter().filter_map(|&method| {
             let speeds: Option<Vec<f64>> =
@@ -160,7 +160,7 @@ impl Methods {
         })
     }
 
-    pub fn text(&self, plots: &str) -> anyhow::Result<String> {
+    pub(super) fn text(&self, plots: &str) -> anyhow::Result<String> {
         let mut text = format!(
             "\n## The four methods\n\nThe paper's Figure 7, in GB/s, and its Table II: mean and standard \
              deviation of the share of redundant\nbytes of media, in percent. Chunks of 2 KiB by MODP, \

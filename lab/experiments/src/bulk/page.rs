@@ -12,7 +12,7 @@ const ASKED_TIMES: f64 = 8.0;
 const ASKED_GB_PER_S_OF_GPUS: f64 = 10.0;
 
 /// The page, from its chapters.
-pub fn page(
+pub(super) fn page(
     setup: &Setup,
     sets: &Sets,
     methods: &Methods,

@@ -13,11 +13,11 @@ use serde::Deserialize;
 const NO_GPU: &str = "no CUDA device";
 
 /// The program.
-pub struct Program(PathBuf);
+pub(super) struct Program(PathBuf);
 
 /// What it reported.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Report {
+pub(super) struct Report {
     /// What the process took beside looking for redundancy: beginning, making GPUs ready, ending.
     #[serde(skip)]
     pub around_s: f64,
@@ -37,7 +37,7 @@ pub struct Report {
 
 /// A stage of the pipeline.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Stage {
+pub(super) struct Stage {
     pub name: String,
     pub threads: usize,
     pub gb_per_s: f64,
@@ -46,13 +46,13 @@ pub struct Stage {
 /// What was kept.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kept {
+pub(super) enum Kept {
     Archive { archive_bytes: u64 },
     Store { new_bytes: u64 },
 }
 
 impl Program {
-    pub fn new(path: &Path) -> anyhow::Result<Self> {
+    pub(super) fn new(path: &Path) -> anyhow::Result<Self> {
         let program = path.display();
         let path = path.canonicalize().with_context(|| {
             format!("{program}: build it first: cargo build --release --bin refrain")
@@ -61,7 +61,11 @@ impl Program {
     }
 
     /// Looks for the redundancy of `inputs`; nothing if that takes a GPU and there is none.
-    pub fn bulk(&self, inputs: &[PathBuf], options: &[&str]) -> anyhow::Result<Option<Report>> {
+    pub(super) fn bulk(
+        &self,
+        inputs: &[PathBuf],
+        options: &[&str],
+    ) -> anyhow::Result<Option<Report>> {
         let begun = Instant::now();
         let output = Command::new(&self.0)
             .args(["bulk", "--json"])

@@ -15,7 +15,7 @@ const SERIES: &str = "linux-2.0.1-2.0.40.tar.zst";
 const RELEASES: usize = 40;
 
 /// All that is measured with, each on its own.
-pub struct Sets {
+pub(super) struct Sets {
     /// The first is what threads are measured with.
     pub sets: Vec<Set>,
     /// What they are, in words.
@@ -23,14 +23,14 @@ pub struct Sets {
     folder: Option<PathBuf>,
 }
 
-pub struct Set {
+pub(super) struct Set {
     pub name: String,
     content: Content,
 }
 
 impl Set {
     /// Whether it is one of several that are alike: what is found in them has a mean.
-    pub fn is_part(&self) -> bool {
+    pub(super) fn is_part(&self) -> bool {
         matches!(self.content, Content::Media(_))
     }
 }
@@ -43,7 +43,7 @@ enum Content {
 
 impl Sets {
     /// What a user names, all of it together.
-    pub fn of(inputs: &[PathBuf]) -> anyhow::Result<Self> {
+    pub(super) fn of(inputs: &[PathBuf]) -> anyhow::Result<Self> {
         for input in inputs {
             ensure!(input.exists(), "{} is not there", input.display());
         }
@@ -62,7 +62,7 @@ impl Sets {
     }
 
     /// The Linux series, and parts of the YouTube trace.
-    pub fn by_default(
+    pub(super) fn by_default(
         data: &Path,
         folder: &Path,
         parts: usize,
@@ -97,7 +97,7 @@ impl Sets {
     }
 
     /// Calls `measure` with each set's files, in the page cache.
-    pub fn each<T>(
+    pub(super) fn each<T>(
         &self,
         mut measure: impl FnMut(&Set, &[PathBuf]) -> anyhow::Result<T>,
     ) -> anyhow::Result<Vec<T>> {
@@ -107,7 +107,7 @@ impl Sets {
     }
 
     /// Calls `measure` with the first set's files, in the page cache.
-    pub fn first<T>(
+    pub(super) fn first<T>(
         &self,
         measure: impl FnOnce(&[PathBuf]) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
@@ -115,7 +115,7 @@ impl Sets {
     }
 
     /// Some sets that stand for all: the first two.
-    pub fn some(&self) -> Self {
+    pub(super) fn some(&self) -> Self {
         let sets = self.sets.iter().take(2).map(|set| Set {
             name: set.name.clone(),
             content: match &set.content {

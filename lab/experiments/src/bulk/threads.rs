@@ -8,13 +8,13 @@ use crate::czip::median;
 const HASHERS: [usize; 5] = [1, 2, 4, 8, 16];
 const MATCHERS: [usize; 6] = [1, 2, 4, 16, 64, 200];
 
-pub struct Threads {
+pub(super) struct Threads {
     set: String,
     /// GB/s, for each of [`HASHERS`] and [`MATCHERS`].
     speeds: [[f64; 6]; 5],
 }
 
-pub fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Threads> {
+pub(super) fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Threads> {
     eprintln!("threads: {}", sets.sets[0].name);
     let mut speeds: [[Vec<f64>; 6]; 5] = Default::default();
     sets.first(|files| {
@@ -44,7 +44,7 @@ pub fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Threads> {
 }
 
 impl Threads {
-    pub fn plot(&self) -> anyhow::Result<Plot> {
+    pub(super) fn plot(&self) -> anyhow::Result<Plot> {
         let names = MATCHERS.map(|matchers| matchers.to_string());
         let series = HASHERS.iter().zip(self.speeds);
         let series = series.map(|(hashers, row)| (format!("hashers: {hashers}"), row.to_vec()));
@@ -62,7 +62,7 @@ impl Threads {
         })
     }
 
-    pub fn text(&self, plots: &str) -> anyhow::Result<String> {
+    pub(super) fn text(&self, plots: &str) -> anyhow::Result<String> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut text = format!(
             "\n## Hashers and matchers\n\nThe paper's Figure 4: GB/s of the pipeline on *{}* by threads that \

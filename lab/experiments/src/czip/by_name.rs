@@ -21,7 +21,7 @@ const WAYS: [&str; 2] = ["range", "name"];
 
 /// What it took.
 #[derive(Serialize, Deserialize)]
-pub struct ByName {
+pub(super) struct ByName {
     runs: usize,
     /// Empty where the data is not there.
     rows: Vec<Row>,

@@ -38,7 +38,7 @@ const CLIENTS_AT_A_TIME: usize = 12;
 
 /// What left the server.
 #[derive(Serialize, Deserialize)]
-pub struct Cdn {
+pub(super) struct Cdn {
     /// `None` where data or programs are not there.
     passes: Option<Vec<Pass>>,
 }

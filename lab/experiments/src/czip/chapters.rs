@@ -7,25 +7,10 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{
-    Setup, by_name::ByName, cdn::Cdn, forgetting::Forgetting, options::Options, serving::Servings,
-    sizes::Sizes, speed::Speeds, targets::Target, transfer::Transfers,
-};
-
-/// All chapters, in the order of the page. A new one is added here and nowhere else.
-pub const ALL: [Chapter; 8] = [
-    Chapter::of::<Sizes>(),
-    Chapter::of::<Options>(),
-    Chapter::of::<Transfers>(),
-    Chapter::of::<ByName>(),
-    Chapter::of::<Cdn>(),
-    Chapter::of::<Speeds>(),
-    Chapter::of::<Forgetting>(),
-    Chapter::of::<Servings>(),
-];
+use super::{Setup, targets::Target};
 
 /// A chapter's figures, and what they say.
-pub trait Figures: Serialize + DeserializeOwned {
+pub(super) trait Figures: Serialize + DeserializeOwned {
     /// What `--only` calls the chapter.
     const NAME: &'static str;
     const TITLE: &'static str;
@@ -41,7 +26,7 @@ pub trait Figures: Serialize + DeserializeOwned {
 }
 
 /// A chapter, whatever its figures are.
-pub struct Chapter {
+pub(super) struct Chapter {
     pub name: &'static str,
     pub title: &'static str,
     measure: fn(&Setup<'_>) -> anyhow::Result<Value>,
@@ -50,7 +35,7 @@ pub struct Chapter {
 
 /// A chapter's figures as a file holds them, and where they come from.
 #[derive(Serialize, Deserialize)]
-pub struct Kept {
+pub(super) struct Kept {
     machine: String,
     /// The commit, as far as git knows.
     pub version: String,
@@ -61,14 +46,14 @@ pub struct Kept {
 }
 
 /// A chapter in Markdown.
-pub struct Written {
+pub(super) struct Written {
     pub targets: Vec<Target>,
     /// Empty if nothing was measured.
     pub text: String,
 }
 
 impl Chapter {
-    const fn of<F: Figures>() -> Self {
+    pub(super) const fn of<F: Figures>() -> Self {
         Self {
             name: F::NAME,
             title: F::TITLE,
@@ -91,7 +76,7 @@ impl Chapter {
     }
 
     /// What was measured last.
-    pub fn kept(&self, setup: &Setup<'_>) -> anyhow::Result<Option<Kept>> {
+    pub(super) fn kept(&self, setup: &Setup<'_>) -> anyhow::Result<Option<Kept>> {
         let file = self.file(setup);
         if !file.exists() {
             return Ok(None);
@@ -102,7 +87,7 @@ impl Chapter {
     }
 
     /// Measures it, and keeps what came out.
-    pub fn measured(&self, setup: &Setup<'_>) -> anyhow::Result<Kept> {
+    pub(super) fn measured(&self, setup: &Setup<'_>) -> anyhow::Result<Kept> {
         let (load, began) = (load(), Instant::now());
         let figures = (self.measure)(setup).with_context(|| self.name)?;
         let kept = Kept {
@@ -118,7 +103,7 @@ impl Chapter {
     }
 
     /// The chapter, from figures.
-    pub fn written(&self, kept: &Kept) -> anyhow::Result<Written> {
+    pub(super) fn written(&self, kept: &Kept) -> anyhow::Result<Written> {
         let Kept {
             machine,
             version,
@@ -137,13 +122,13 @@ impl Chapter {
     }
 
     /// The chapter, without any.
-    pub fn unmeasured(&self) -> anyhow::Result<Written> {
+    pub(super) fn unmeasured(&self) -> anyhow::Result<Written> {
         (self.write)(None)
     }
 }
 
 /// The commit that is checked out, and whether anything but pages is not as it says.
-pub fn version() -> String {
+pub(super) fn version() -> String {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
@@ -175,6 +160,7 @@ mod tests {
     use std::{collections::HashSet, path::Path};
 
     use super::*;
+    use crate::czip::CHAPTERS;
     use crate::czip::data::Data;
 
     /// Counts how often it was measured, in a file.
@@ -238,7 +224,7 @@ mod tests {
 
     #[test]
     fn no_two_chapters_have_a_name() {
-        let names: HashSet<_> = ALL.iter().map(|chapter| chapter.name).collect();
-        assert_eq!(names.len(), ALL.len());
+        let names: HashSet<_> = CHAPTERS.iter().map(|chapter| chapter.name).collect();
+        assert_eq!(names.len(), CHAPTERS.len());
     }
 }

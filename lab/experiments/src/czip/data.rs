@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// What archives are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum DataSet {
+pub(super) enum DataSet {
     Django,
     RootFileSystems,
     DvdAndCds,
@@ -44,7 +44,7 @@ const PAGES: Recipe = Recipe {
 };
 
 impl DataSet {
-    pub const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 5] = [
         Self::Django,
         Self::RootFileSystems,
         Self::DvdAndCds,
@@ -52,7 +52,7 @@ impl DataSet {
         Self::BrevoPage,
     ];
 
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Django => "D1: Django 4.2 to 4.2.11, 12 tars",
             Self::RootFileSystems => "D2: Debian root file systems, 3 tars",
@@ -63,7 +63,7 @@ impl DataSet {
     }
 
     /// For columns.
-    pub fn short_name(self) -> &'static str {
+    pub(super) fn short_name(self) -> &'static str {
         match self {
             Self::Django => "D1",
             Self::RootFileSystems => "D2",
@@ -95,7 +95,7 @@ impl DataSet {
 }
 
 /// The folder that holds them.
-pub struct Data {
+pub(super) struct Data {
     /// An absolute path: programs run elsewhere.
     folder: PathBuf,
     /// Stored data and lists of packages.
@@ -104,7 +104,7 @@ pub struct Data {
 
 impl Data {
     /// In `folder`, which is made; from what is in `shared`.
-    pub fn new(folder: &Path, shared: &Path) -> anyhow::Result<Self> {
+    pub(super) fn new(folder: &Path, shared: &Path) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         Ok(Self {
             folder: folder.canonicalize()?,
@@ -113,17 +113,17 @@ impl Data {
     }
 
     /// Where temporary files have room.
-    pub fn folder(&self) -> &Path {
+    pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Where stored data is.
-    pub fn shared(&self) -> &Path {
+    pub(super) fn shared(&self) -> &Path {
         &self.shared
     }
 
     /// The set's files, made where they are missing.
-    pub fn files(&self, set: DataSet) -> anyhow::Result<Vec<PathBuf>> {
+    pub(super) fn files(&self, set: DataSet) -> anyhow::Result<Vec<PathBuf>> {
         let recipe = set.recipe();
         let folder = self.folder.join(recipe.folder);
         let names = set.file_names().into_iter();
@@ -145,7 +145,7 @@ impl Data {
     }
 
     /// One file of a set.
-    pub fn file(&self, set: DataSet, name: &str) -> anyhow::Result<PathBuf> {
+    pub(super) fn file(&self, set: DataSet, name: &str) -> anyhow::Result<PathBuf> {
         let files = self.files(set)?;
         let mut named = files.into_iter().filter(|file| file.ends_with(name));
         named.next().with_context(|| format!("{name} is not there"))
@@ -153,7 +153,7 @@ impl Data {
 }
 
 /// The bytes of files, or of all that is below folders.
-pub fn bytes_of(path: &Path) -> anyhow::Result<u64> {
+pub(super) fn bytes_of(path: &Path) -> anyhow::Result<u64> {
     let metadata = path.symlink_metadata()?;
     if !metadata.is_dir() {
         return Ok(metadata.len());

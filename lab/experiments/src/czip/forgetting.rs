@@ -29,7 +29,7 @@ const BOUNDS: [u64; 3] = [2, 10, 50];
 const CHUNKS: u64 = 500_000_000_000 / (32 << 10);
 
 #[derive(Serialize, Deserialize)]
-pub struct Forgetting {
+pub(super) struct Forgetting {
     sets: Vec<Set>,
     index: Vec<Load>,
 }

@@ -20,11 +20,11 @@ use nix::sys::{
 use serde::{Deserialize, Serialize};
 
 /// The hidden subcommand.
-pub const SUBCOMMAND: &str = "measured";
+pub(crate) const SUBCOMMAND: &str = "measured";
 
 /// What it took.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Cost {
+pub(super) struct Cost {
     pub wall_s: f64,
     /// User and system, of it and its children.
     pub cpu_s: f64,
@@ -33,11 +33,11 @@ pub struct Cost {
 }
 
 /// Writes to a program's standard input.
-pub type Feed<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
+pub(super) type Feed<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
 
 /// Runs `command` in `folder`, and gives what it cost and what it wrote. What `feed` writes is its
 /// standard input.
-pub fn measure<'a>(
+pub(super) fn measure<'a>(
     command: impl IntoIterator<Item = &'a OsStr>,
     folder: &Path,
     feed: Option<Feed<'_>>,
@@ -79,7 +79,7 @@ pub fn measure<'a>(
 }
 
 /// Runs `command`, and writes what it cost to `report`.
-pub fn run(report: &Path, command: &[OsString]) -> anyhow::Result<()> {
+pub(crate) fn run(report: &Path, command: &[OsString]) -> anyhow::Result<()> {
     let (program, arguments) = command.split_first().context("no program")?;
     let began = Instant::now();
     let status = Command::new(program)
@@ -99,14 +99,14 @@ pub fn run(report: &Path, command: &[OsString]) -> anyhow::Result<()> {
 }
 
 /// The one in the middle.
-pub fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
+pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
     let mut figures: Vec<f64> = figures.into_iter().collect();
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }
 
 /// The medians of all that was measured.
-pub fn medians(costs: &[Cost]) -> Cost {
+pub(super) fn medians(costs: &[Cost]) -> Cost {
     let of = |figure: fn(&Cost) -> f64| median(costs.iter().map(figure));
     Cost {
         wall_s: of(|cost| cost.wall_s),

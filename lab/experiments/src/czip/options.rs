@@ -19,7 +19,7 @@ use super::{
 
 /// A column a set; rows are the same in all.
 #[derive(Serialize, Deserialize)]
-pub struct Options {
+pub(super) struct Options {
     sets: Vec<Column>,
 }
 

@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::processes::{Running, wait};
 
 /// A server of archives and of other files, until dropped.
-pub struct Origin {
+pub(super) struct Origin {
     address: SocketAddr,
     relay: Relay,
     _serving: Running,
@@ -24,7 +24,7 @@ pub struct Origin {
 
 /// What left an origin since it was started.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Left {
+pub(super) struct Left {
     /// With the heads of answers.
     pub bytes: u64,
     /// With the heads of requests.
@@ -34,7 +34,7 @@ pub struct Left {
 
 impl Origin {
     /// Serves a folder behind a link of that delay each way.
-    pub fn start(refrain: &Path, served: &Path, delay: Duration) -> anyhow::Result<Self> {
+    pub(super) fn start(refrain: &Path, served: &Path, delay: Duration) -> anyhow::Result<Self> {
         let address = free_address();
         let mut command = Command::new(refrain);
         command.args(["czip", "serve"]).arg(served);
@@ -63,12 +63,12 @@ impl Origin {
     }
 
     /// Where it is, by way of the link.
-    pub fn address(&self) -> SocketAddr {
+    pub(super) fn address(&self) -> SocketAddr {
         self.relay.address()
     }
 
     /// What went over the link so far.
-    pub fn left(&self) -> anyhow::Result<Left> {
+    pub(super) fn left(&self) -> anyhow::Result<Left> {
         let counts = self.relay.counts();
         Ok(Left {
             bytes: counts.down.delivered_bytes,
@@ -94,7 +94,7 @@ impl Origin {
 
 impl Left {
     /// What was added since `before`.
-    pub fn since(self, before: Self) -> Self {
+    pub(super) fn since(self, before: Self) -> Self {
         Self {
             bytes: self.bytes - before.bytes,
             asked_bytes: self.asked_bytes - before.asked_bytes,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::chapters::Written;
 
 /// The page, from its chapters.
-pub fn page(chapters: &[Written]) -> anyhow::Result<String> {
+pub(super) fn page(chapters: &[Written]) -> anyhow::Result<String> {
     let mut page = "# CZIP archives beside their peers\n\n\
          Written by `cargo run --release -p refrain-experiments -- czip --write \
          docs/results-czip.md`.\nPeers are Debian's packages (`lab/setup --peers`), with default \

@@ -50,7 +50,7 @@ const CLIENTS: [usize; 3] = [100, 200, 300];
 
 /// How the machine is, and its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Condition {
+pub(super) enum Condition {
     /// Memory and disk as the paper's.
     Paper,
     /// The same, and all clients begin at the beginning of a file.
@@ -82,7 +82,7 @@ impl Condition {
 
 /// What is served, and by what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Way {
+pub(super) enum Way {
     /// nginx, the plain files.
     Nginx,
     /// nginx with threads that wait for the disk.
@@ -122,7 +122,7 @@ impl Way {
 
 /// All that was measured.
 #[derive(Serialize, Deserialize)]
-pub struct Servings {
+pub(super) struct Servings {
     pub runs: usize,
     /// `None` where it could not be measured; it was said why.
     pub measured: Option<Measured>,
@@ -130,7 +130,7 @@ pub struct Servings {
 
 /// What was measured.
 #[derive(Serialize, Deserialize)]
-pub struct Measured {
+pub(super) struct Measured {
     /// Of the control groups.
     pub version: u8,
     /// The files' bytes, with the second copies.
@@ -144,7 +144,7 @@ pub struct Measured {
 
 /// A server under a condition.
 #[derive(Serialize, Deserialize)]
-pub struct Trial {
+pub(super) struct Trial {
     pub condition: Condition,
     pub way: Way,
     pub clients: usize,
@@ -153,7 +153,7 @@ pub struct Trial {
 
 /// One run.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Run {
+pub(super) struct Run {
     /// All bytes a second, to all clients.
     pub rate: f64,
     /// In the second half of the time.

@@ -18,14 +18,14 @@ use super::{
 
 /// All sets.
 #[derive(Serialize, Deserialize)]
-pub struct Sizes {
+pub(super) struct Sizes {
     pub runs: usize,
     pub sets: Vec<SetSizes>,
 }
 
 /// One set.
 #[derive(Serialize, Deserialize)]
-pub struct SetSizes {
+pub(super) struct SetSizes {
     pub set: DataSet,
     /// `None` where it is not there.
     pub stored: Option<SetStored>,
@@ -33,14 +33,14 @@ pub struct SetSizes {
 
 /// What came of a set.
 #[derive(Serialize, Deserialize)]
-pub struct SetStored {
+pub(super) struct SetStored {
     pub bytes: u64,
     pub rows: Vec<Row>,
 }
 
 /// A set stored in one way.
 #[derive(Serialize, Deserialize)]
-pub struct Row {
+pub(super) struct Row {
     pub way: String,
     pub is_ours: bool,
     pub reads_ranges: bool,
@@ -49,7 +49,7 @@ pub struct Row {
 
 /// What came of it.
 #[derive(Serialize, Deserialize)]
-pub enum Outcome {
+pub(super) enum Outcome {
     Stored {
         bytes: u64,
         /// Of all runs; one of them for ways whose time is of no interest.
@@ -63,7 +63,7 @@ pub enum Outcome {
 
 /// What `refrain czip create --json` says.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub(super) struct Report {
     pub archive_bytes: u64,
     pub unique_bytes: u64,
     pub stored_bytes: u64,
@@ -73,7 +73,7 @@ pub struct Report {
 
 impl SetStored {
     /// The bytes that were stored in the way of that name.
-    pub fn stored(&self, way: &str) -> Option<u64> {
+    pub(super) fn stored(&self, way: &str) -> Option<u64> {
         self.rows
             .iter()
             .find(|row| row.way == way)
@@ -82,7 +82,7 @@ impl SetStored {
 }
 
 impl Row {
-    pub fn stored(&self) -> Option<u64> {
+    pub(super) fn stored(&self) -> Option<u64> {
         match self.outcome {
             Outcome::Stored { bytes, .. } => Some(bytes),
             Outcome::NotThere | Outcome::Failed => None,
@@ -90,7 +90,7 @@ impl Row {
     }
 
     /// What our own program said.
-    pub fn report(&self) -> Option<Report> {
+    pub(super) fn report(&self) -> Option<Report> {
         match self.outcome {
             Outcome::Stored { report, .. } => report,
             Outcome::NotThere | Outcome::Failed => None,
@@ -285,7 +285,7 @@ fn once(
 }
 
 /// What a script stored; it goes away when dropped.
-pub struct Stored {
+pub(super) struct Stored {
     folder: tempfile::TempDir,
     pub cost: Cost,
     /// What it wrote to standard output.
@@ -294,13 +294,13 @@ pub struct Stored {
 
 impl Stored {
     /// The folder that holds it.
-    pub fn out(&self) -> PathBuf {
+    pub(super) fn out(&self) -> PathBuf {
         self.folder.path().join("out")
     }
 }
 
 /// Stores `files` with the script of a way.
-pub fn store(setup: &Setup<'_>, files: &[PathBuf], script: &str) -> anyhow::Result<Stored> {
+pub(super) fn store(setup: &Setup<'_>, files: &[PathBuf], script: &str) -> anyhow::Result<Stored> {
     let folder = tempfile::tempdir_in(setup.data.folder())?;
     std::fs::create_dir(folder.path().join("out"))?;
     let script = format!("REFRAIN=$1; shift; {script}");
@@ -314,7 +314,7 @@ pub fn store(setup: &Setup<'_>, files: &[PathBuf], script: &str) -> anyhow::Resu
 }
 
 /// Reads an archive of `files` back, and compares every byte.
-pub fn compare(setup: &Setup<'_>, files: &[PathBuf], archive: &Path) -> anyhow::Result<()> {
+pub(super) fn compare(setup: &Setup<'_>, files: &[PathBuf], archive: &Path) -> anyhow::Result<()> {
     let script =
         r#"program=$1 archive=$2; shift 2; "$program" czip cat "$archive" | cmp - <(cat "$@")"#;
     let before = [setup.refrain, archive];

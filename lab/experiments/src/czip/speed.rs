@@ -22,7 +22,7 @@ use super::{
 
 /// All figures; what lacks its data is `None`.
 #[derive(Serialize, Deserialize)]
-pub struct Speeds {
+pub(super) struct Speeds {
     pub runs: usize,
     pub series: Option<Series>,
     pub big: Option<Big>,
@@ -31,7 +31,7 @@ pub struct Speeds {
 
 /// The Django series.
 #[derive(Serialize, Deserialize)]
-pub struct Series {
+pub(super) struct Series {
     pub plain_bytes: u64,
     pub archive_bytes: u64,
     pub create: Vec<Cost>,
@@ -43,7 +43,7 @@ pub struct Series {
 
 /// An archive whose stored bytes are as many as its plain ones.
 #[derive(Serialize, Deserialize)]
-pub struct Big {
+pub(super) struct Big {
     pub plain_bytes: u64,
     pub report: Report,
     pub create: Cost,
@@ -56,7 +56,7 @@ pub struct Big {
 
 /// A stream in which no chunk comes twice, with little memory for names.
 #[derive(Serialize, Deserialize)]
-pub struct Many {
+pub(super) struct Many {
     pub chunk_bytes: u64,
     pub plain_bytes: u64,
     pub chunks: u64,

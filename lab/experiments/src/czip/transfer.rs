@@ -28,14 +28,14 @@ use ways::{OURS, OURS_AFTER, RSYNC, Server, TransferWay};
 
 /// All steps from a version to the next.
 #[derive(Serialize, Deserialize)]
-pub struct Transfers {
+pub(super) struct Transfers {
     pub runs: usize,
     pub steps: Vec<Step>,
 }
 
 /// A step from a version to the next.
 #[derive(Serialize, Deserialize)]
-pub struct Step {
+pub(super) struct Step {
     pub name: String,
     /// `None` where its files are not there.
     pub moved: Option<Moved>,
@@ -43,7 +43,7 @@ pub struct Step {
 
 /// What came of a step.
 #[derive(Serialize, Deserialize)]
-pub struct Moved {
+pub(super) struct Moved {
     /// Of the new version.
     pub bytes: u64,
     pub rows: Vec<MovedRow>,
@@ -51,14 +51,14 @@ pub struct Moved {
 
 /// The step in one way.
 #[derive(Serialize, Deserialize)]
-pub struct MovedRow {
+pub(super) struct MovedRow {
     pub way: String,
     pub outcome: MovedOutcome,
 }
 
 /// What came of it.
 #[derive(Serialize, Deserialize)]
-pub enum MovedOutcome {
+pub(super) enum MovedOutcome {
     Moved { runs: Vec<MovedRun> },
     NotThere,
     Failed,
@@ -66,14 +66,14 @@ pub enum MovedOutcome {
 
 /// One transfer.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct MovedRun {
+pub(super) struct MovedRun {
     pub traffic: Traffic,
     pub cost: Cost,
 }
 
 /// What went over the connections, with the heads of requests and answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Traffic {
+pub(super) struct Traffic {
     pub sent_by_client: u64,
     pub sent_by_server: u64,
     /// rsync has none.
@@ -81,14 +81,14 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    pub fn bytes(self) -> u64 {
+    pub(super) fn bytes(self) -> u64 {
         self.sent_by_client + self.sent_by_server
     }
 }
 
 impl MovedRow {
     /// Median bytes, requests, seconds.
-    pub fn medians(&self) -> Option<(u64, Option<u64>, f64)> {
+    pub(super) fn medians(&self) -> Option<(u64, Option<u64>, f64)> {
         let MovedOutcome::Moved { runs } = &self.outcome else {
             return None;
         };
@@ -105,7 +105,7 @@ impl MovedRow {
 
 impl Moved {
     /// The row of the way of that name.
-    pub fn row(&self, way: &str) -> Option<&MovedRow> {
+    pub(super) fn row(&self, way: &str) -> Option<&MovedRow> {
         self.rows.iter().find(|row| row.way == way)
     }
 }

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 /// A way to store files.
-pub struct Way {
+pub(super) struct Way {
     pub name: String,
     pub is_ours: bool,
     /// What must be installed.
@@ -19,10 +19,10 @@ pub struct Way {
 }
 
 /// The default, which targets are held against.
-pub const SMALL: &str = "small";
+pub(super) const SMALL: &str = "small";
 /// What they are held against.
-pub const SOLID: &str = "zstd -3 --long=31, solid";
-pub const CASYNC: &str = "casync";
+pub(super) const SOLID: &str = "zstd -3 --long=31, solid";
+pub(super) const CASYNC: &str = "casync";
 
 /// Refrain's: its name and options.
 const OURS: [(&str, &str); 2] = [(SMALL, ""), ("shared", "--profile shared")];
@@ -96,15 +96,15 @@ const PEERS: [(&str, &str, &str, bool, bool); 9] = [
 ];
 
 /// What refrain's leave in `out`.
-pub const ARCHIVE: &str = "archive.czip";
+pub(super) const ARCHIVE: &str = "archive.czip";
 
 /// The script that makes an archive with `options`, and says in JSON what came of it.
-pub fn create(options: &str) -> String {
+pub(super) fn create(options: &str) -> String {
     format!(r#""$REFRAIN" czip create --json {options} -o out/{ARCHIVE} "$@""#)
 }
 
 /// All of them, refrain's first.
-pub fn all() -> Vec<Way> {
+pub(super) fn all() -> Vec<Way> {
     let ours = OURS.map(|(name, options)| Way {
         name: name.to_owned(),
         is_ours: true,
@@ -125,7 +125,7 @@ pub fn all() -> Vec<Way> {
 }
 
 /// Whether programs are installed.
-pub fn are_installed(programs: &[&str]) -> bool {
+pub(super) fn are_installed(programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<_> = std::env::split_paths(&path)
         // Servers live there, which is not on every user's path.
@@ -136,7 +136,7 @@ pub fn are_installed(programs: &[&str]) -> bool {
 }
 
 /// The arguments that run a script on `files`.
-pub fn bash<'a>(
+pub(super) fn bash<'a>(
     script: &'a str,
     files: impl IntoIterator<Item = &'a Path>,
 ) -> Vec<&'a std::ffi::OsStr> {

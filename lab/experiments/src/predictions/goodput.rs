@@ -13,14 +13,14 @@ use super::{
 };
 
 /// Bytes of a transfer that is repeated, and of one that is not.
-pub const REPEATED_BYTES: usize = 500_000_000;
-pub const STRANGE_BYTES: usize = 100_000_000;
+pub(super) const REPEATED_BYTES: usize = 500_000_000;
+pub(super) const STRANGE_BYTES: usize = 100_000_000;
 
 const TARGET: &str = "target.example:80";
 
 /// See the module. Rates are multiples of the link's.
 #[derive(Serialize)]
-pub struct Goodput {
+pub(super) struct Goodput {
     pub first_took_s: f64,
     pub second_took_s: f64,
     pub second_rate: f64,
@@ -36,7 +36,7 @@ pub struct Goodput {
 }
 
 /// Makes all transfers, of noise.
-pub fn measure() -> anyhow::Result<Goodput> {
+pub(super) fn measure() -> anyhow::Result<Goodput> {
     eprintln!("goodput");
     let link_bytes_per_s = MBIT * 125_000.0;
     let repeated = noise(1, REPEATED_BYTES);

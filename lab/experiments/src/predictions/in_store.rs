@@ -32,7 +32,7 @@ const READ_BYTES: usize = 1 << 20;
 
 /// What became of a series.
 #[derive(Serialize)]
-pub struct Kept {
+pub(super) struct Kept {
     pub series: &'static str,
     /// Average of chunks, as in a [`Trial`](super::Trial).
     pub chunk_kib: u32,
@@ -52,32 +52,32 @@ pub struct Kept {
 
 impl Kept {
     /// Of the bytes received, those in chunks that the store had.
-    pub fn recognised(&self) -> f64 {
+    pub(super) fn recognised(&self) -> f64 {
         1.0 - self.stored_bytes as f64 / self.received_bytes as f64
     }
 
     /// Of the bytes stored.
-    pub fn index(&self) -> f64 {
+    pub(super) fn index(&self) -> f64 {
         self.index_bytes as f64 / self.stored_bytes as f64
     }
 
     /// Index and recipes, of the bytes stored.
-    pub fn metadata(&self) -> f64 {
+    pub(super) fn metadata(&self) -> f64 {
         (self.index_bytes + self.recipe_bytes) as f64 / self.stored_bytes as f64
     }
 
     /// Of the bytes received.
-    pub fn recipes(&self) -> f64 {
+    pub(super) fn recipes(&self) -> f64 {
         self.recipe_bytes as f64 / self.received_bytes as f64
     }
 
-    pub fn memory_a_chunk(&self) -> f64 {
+    pub(super) fn memory_a_chunk(&self) -> f64 {
         self.memory_bytes as f64 / self.chunks as f64
     }
 }
 
 /// Puts each series into a store of its own.
-pub fn measure(corpora: &[Corpus]) -> anyhow::Result<Vec<Kept>> {
+pub(super) fn measure(corpora: &[Corpus]) -> anyhow::Result<Vec<Kept>> {
     let keep_one = |(series, chunk_kib)| -> anyhow::Result<Kept> {
         eprintln!("{series}, {chunk_kib} KiB, in a store");
         let corpus = corpora.iter().find(|corpus| corpus.name == series);

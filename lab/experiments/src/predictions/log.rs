@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 /// What becomes of the log, one after the other.
-pub const CHANGES: [&str; 4] = [
+pub(super) const CHANGES: [&str; 4] = [
     "nothing",
     "a line near its beginning",
     "50 lines anywhere",
@@ -14,7 +14,7 @@ pub const CHANGES: [&str; 4] = [
 const LOG_BYTES: usize = 20_000_000;
 
 /// The log, and then the log after each change.
-pub fn objects() -> Vec<Vec<u8>> {
+pub(super) fn objects() -> Vec<Vec<u8>> {
     let mut random = fastrand::Rng::with_seed(2011);
     let mut log = String::new();
     let mut second = 0;

@@ -80,7 +80,7 @@ impl Report {
 }
 
 /// The page of results, or all figures as JSON.
-pub fn run(data: &Path, json: bool) -> anyhow::Result<String> {
+pub(crate) fn run(data: &Path, json: bool) -> anyhow::Result<String> {
     let pages = |file: &str| corpus::members(&data.join("pages").join(file), 400);
     let corpora = [
         Corpus {

@@ -108,7 +108,7 @@ Percent replaced, as in the paper's Figure 5a: Linux 2.0.1 to 2.0.40, chunks of 
 ";
 
 /// The page, from all that was measured.
-pub fn page(report: &Report) -> anyhow::Result<String> {
+pub(super) fn page(report: &Report) -> anyhow::Result<String> {
     let mut page = INTRODUCTION.to_owned();
     asked(&mut page, report)?;
     replaced(&mut page, report)?;

@@ -15,7 +15,7 @@ use refrain_sim::{
 use serde::{Serialize, Serializer};
 
 /// The link's rate.
-pub const MBIT: f64 = 100.0;
+pub(super) const MBIT: f64 = 100.0;
 
 /// Largest block where nothing but the round trip shall be in flight.
 const FINE_BLOCK_BYTES: usize = 512;
@@ -26,7 +26,7 @@ const UNSENT_BYTES: u64 = 16 << 10;
 /// How a receiver predicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Predicted {
+pub(super) enum Predicted {
     /// The paper's way.
     Aligned,
     /// Expected chunks wherever they come, once a known one came.
@@ -36,12 +36,12 @@ pub enum Predicted {
 }
 
 impl Predicted {
-    pub const ALL: [Self; 3] = [Self::Aligned, Self::WindowWithoutOpening, Self::Window];
+    pub(super) const ALL: [Self; 3] = [Self::Aligned, Self::WindowWithoutOpening, Self::Window];
 }
 
 /// What is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Trial {
+pub(super) struct Trial {
     pub series: &'static str,
     /// Average of chunks; the shortest is a quarter of it, the longest four times.
     pub chunk_kib: u32,
@@ -61,7 +61,7 @@ fn mode_name<S: Serializer>(mode: &Mode, serializer: S) -> Result<S::Ok, S::Erro
 
 /// What came of it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Outcome {
+pub(super) struct Outcome {
     pub app_bytes: u64,
     /// Of these, those that were cut into chunks, and among them those in known chunks.
     pub learnt_bytes: u64,
@@ -89,48 +89,48 @@ impl Outcome {
         bytes as f64 / self.app_bytes as f64
     }
 
-    pub fn known(&self) -> f64 {
+    pub(super) fn known(&self) -> f64 {
         self.known_bytes as f64 / self.learnt_bytes.max(1) as f64
     }
 
-    pub fn confirmed(&self) -> f64 {
+    pub(super) fn confirmed(&self) -> f64 {
         self.share(self.confirmed_bytes)
     }
 
-    pub fn down(&self) -> f64 {
+    pub(super) fn down(&self) -> f64 {
         self.share(self.down_bytes)
     }
 
-    pub fn up(&self) -> f64 {
+    pub(super) fn up(&self) -> f64 {
         self.share(self.up_bytes)
     }
 
-    pub fn offer_frames(&self) -> f64 {
+    pub(super) fn offer_frames(&self) -> f64 {
         self.share(self.offer_frame_bytes)
     }
 
-    pub fn hashed_true(&self) -> f64 {
+    pub(super) fn hashed_true(&self) -> f64 {
         self.share(self.hashed_true_bytes)
     }
 
-    pub fn hashed_false(&self) -> f64 {
+    pub(super) fn hashed_false(&self) -> f64 {
         self.share(self.hashed_false_bytes)
     }
 
     /// Share of what was offered.
-    pub fn wasted(&self) -> f64 {
+    pub(super) fn wasted(&self) -> f64 {
         self.wasted_bytes as f64 / self.offered_bytes.max(1) as f64
     }
 
     /// Application bytes in virtual time.
-    pub fn mbyte_per_s(&self) -> f64 {
+    pub(super) fn mbyte_per_s(&self) -> f64 {
         self.app_bytes as f64 / 1e6 / self.took_s
     }
 }
 
 impl Trial {
     /// Fetches `objects`, each on a flow of its own.
-    pub fn run(self, objects: &[Vec<u8>]) -> anyhow::Result<Outcome> {
+    pub(super) fn run(self, objects: &[Vec<u8>]) -> anyhow::Result<Outcome> {
         let mut pair = self.pair()?;
         let mut took = Duration::ZERO;
         let mut confirmed_each = Vec::new();
@@ -169,7 +169,7 @@ impl Trial {
     ///
     /// # Errors
     /// If PACK has no mask for such chunks.
-    pub fn pair(self) -> anyhow::Result<PacedPair<Remembered>> {
+    pub(super) fn pair(self) -> anyhow::Result<PacedPair<Remembered>> {
         let average = self.chunk_kib as usize * 1024;
         let history = HistoryConfig {
             predict: match self.predicted {

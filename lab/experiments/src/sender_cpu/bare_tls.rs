@@ -28,7 +28,7 @@ use tokio::{
 use crate::processes::{Running, wait};
 
 /// The name under which this program serves as such a sender.
-pub const SUBCOMMAND: &str = "bare-tls";
+pub(crate) const SUBCOMMAND: &str = "bare-tls";
 
 /// What the gateways read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -37,7 +37,7 @@ const READ_BYTES: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Such a sender, until dropped.
-pub struct BareTls {
+pub(super) struct BareTls {
     pub process: Running,
     /// Where it listens.
     pub address: SocketAddr,
@@ -48,7 +48,7 @@ pub struct BareTls {
 
 impl BareTls {
     /// Starts one that answers with what `origin` sends.
-    pub fn start(origin: SocketAddr) -> anyhow::Result<BareTls> {
+    pub(super) fn start(origin: SocketAddr) -> anyhow::Result<BareTls> {
         let folder = tempfile::tempdir()?;
         let key_file = folder.path().join("sender.key");
         let (key, own) = (PrivateKey::generate()?, PrivateKey::generate()?);
@@ -70,7 +70,7 @@ impl BareTls {
     }
 
     /// Sends `request` by way of `address`; what comes back can be read.
-    pub fn ask(&self, address: SocketAddr, request: &[u8]) -> anyhow::Result<impl Read> {
+    pub(super) fn ask(&self, address: SocketAddr, request: &[u8]) -> anyhow::Result<impl Read> {
         let asking = async {
             let tcp = TcpStream::connect(address).await?;
             let (mut stream, _) = self.client.connect(tcp, address, PATIENCE).await?;
@@ -98,7 +98,7 @@ impl Read for Answer<'_> {
 
 /// The process: takes connections on `listen` from the holder of `peer`, and answers each with
 /// what `origin` does, until it is killed.
-pub fn serve(
+pub(crate) fn serve(
     listen: SocketAddr,
     origin: SocketAddr,
     key: &Path,

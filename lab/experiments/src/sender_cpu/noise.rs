@@ -10,7 +10,7 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// An object: the same bytes for the same seed.
 #[derive(Clone, Copy, Debug)]
-pub struct Noise {
+pub(super) struct Noise {
     pub seed: u64,
     pub bytes: u64,
 }
@@ -20,7 +20,7 @@ const REQUEST_BYTES: usize = 16;
 
 impl Noise {
     /// What a client asks the origin for this object with.
-    pub fn request(self) -> [u8; REQUEST_BYTES] {
+    pub(super) fn request(self) -> [u8; REQUEST_BYTES] {
         let mut request = [0; REQUEST_BYTES];
         request[..8].copy_from_slice(&self.seed.to_le_bytes());
         request[8..].copy_from_slice(&self.bytes.to_le_bytes());
@@ -62,7 +62,7 @@ impl Pieces {
 }
 
 /// Answers each connection's request with its object, as long as the process lives.
-pub fn serve() -> io::Result<SocketAddr> {
+pub(super) fn serve() -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     std::thread::spawn(move || {
@@ -85,7 +85,7 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
 }
 
 /// Reads `stream` to its end, and says whether it was exactly `noise`.
-pub fn is_equal(mut stream: impl Read, noise: Noise) -> io::Result<bool> {
+pub(super) fn is_equal(mut stream: impl Read, noise: Noise) -> io::Result<bool> {
     let mut pieces = noise.pieces();
     let mut came = vec![0; PIECE_BYTES];
     while let Some(piece) = pieces.next() {

@@ -12,7 +12,7 @@ const RATIO_MAX: f64 = 1.03;
 const GB_PER_CPU_S_MIN: f64 = 2.0;
 
 /// The page, from all that was measured.
-pub fn page(report: &Report) -> anyhow::Result<String> {
+pub(super) fn page(report: &Report) -> anyhow::Result<String> {
     let mut page = introduction(report);
     asked(&mut page, report)?;
     ways(&mut page, report)?;

@@ -8,14 +8,14 @@ use tokio::runtime::Runtime;
 use super::{DELAY_MS, MBIT};
 
 /// A relay in threads of its own, until dropped.
-pub struct SlowLink {
+pub(super) struct SlowLink {
     relay: Relay,
     _runtime: Runtime,
 }
 
 impl SlowLink {
     /// Leads to `target`, which need not listen yet.
-    pub fn before(target: SocketAddr) -> anyhow::Result<SlowLink> {
+    pub(super) fn before(target: SocketAddr) -> anyhow::Result<SlowLink> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -35,7 +35,7 @@ impl SlowLink {
         })
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(super) fn address(&self) -> SocketAddr {
         self.relay.address()
     }
 }

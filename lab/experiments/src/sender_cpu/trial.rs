@@ -22,7 +22,7 @@ use super::{
 use crate::processes::{Gateways, Setup};
 
 /// What makes the transfers.
-pub struct Trials<'a> {
+pub(super) struct Trials<'a> {
     refrain: &'a Path,
     origin: SocketAddr,
     /// Outlives the gateways, which every transfer has anew.
@@ -32,7 +32,7 @@ pub struct Trials<'a> {
 
 /// A far gateway.
 #[derive(Clone, Copy, Debug)]
-pub struct Sender {
+pub(super) struct Sender {
     pub mode: &'static str,
     /// As many as processors without.
     pub threads: Option<usize>,
@@ -40,7 +40,7 @@ pub struct Sender {
 
 /// A transfer.
 #[derive(Clone, Debug, Serialize)]
-pub struct Sent {
+pub(super) struct Sent {
     pub bytes: u64,
     /// From the request to the last byte.
     pub took_s: f64,
@@ -52,14 +52,14 @@ pub struct Sent {
 
 impl Sent {
     /// Application bytes a CPU second.
-    pub fn bytes_per_cpu_s(&self) -> f64 {
+    pub(super) fn bytes_per_cpu_s(&self) -> f64 {
         self.bytes as f64 / self.cpu_s
     }
 }
 
 impl<'a> Trials<'a> {
     /// With an empty store.
-    pub fn new(refrain: &'a Path) -> anyhow::Result<Trials<'a>> {
+    pub(super) fn new(refrain: &'a Path) -> anyhow::Result<Trials<'a>> {
         let origin = noise::serve()?;
         Ok(Trials {
             refrain,
@@ -70,24 +70,28 @@ impl<'a> Trials<'a> {
     }
 
     /// By new gateways with nothing between them.
-    pub fn by_gateways(&self, sender: Sender, noise: Noise) -> anyhow::Result<Sent> {
+    pub(super) fn by_gateways(&self, sender: Sender, noise: Noise) -> anyhow::Result<Sent> {
         self.between(sender, None, None, noise)
     }
 
     /// By new gateways over the slow link.
-    pub fn by_gateways_on_slow_link(&self, sender: Sender, noise: Noise) -> anyhow::Result<Sent> {
+    pub(super) fn by_gateways_on_slow_link(
+        &self,
+        sender: Sender,
+        noise: Noise,
+    ) -> anyhow::Result<Sent> {
         let listen = free_address();
         let link = SlowLink::before(listen)?;
         self.between(sender, Some(listen), Some(link.address()), noise)
     }
 
     /// Copied into TLS.
-    pub fn by_bare_tls(&self, noise: Noise) -> anyhow::Result<Sent> {
+    pub(super) fn by_bare_tls(&self, noise: Noise) -> anyhow::Result<Sent> {
         self.copied(self.bare_tls.address, noise)
     }
 
     /// Copied into TLS over the slow link.
-    pub fn by_bare_tls_on_slow_link(&self, noise: Noise) -> anyhow::Result<Sent> {
+    pub(super) fn by_bare_tls_on_slow_link(&self, noise: Noise) -> anyhow::Result<Sent> {
         let link = SlowLink::before(self.bare_tls.address)?;
         self.copied(link.address(), noise)
     }

@@ -19,14 +19,14 @@ const READ_BYTES: usize = 256 << 10;
 const EQUAL: u8 = 1;
 
 /// A server that compares what it is sent with the objects that it knows.
-pub struct Sink {
+pub(super) struct Sink {
     pub address: SocketAddr,
     objects: Arc<Vec<Vec<u8>>>,
 }
 
 impl Sink {
     /// Serves as long as the process lives.
-    pub fn start(corpus: &Corpus) -> anyhow::Result<Sink> {
+    pub(super) fn start(corpus: &Corpus) -> anyhow::Result<Sink> {
         let objects = Arc::new(corpus.objects.clone());
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -43,7 +43,7 @@ impl Sink {
 
     /// Sends all objects by way of `entrance`, one after the other, in writes of `write_bytes`.
     /// Gives the seconds from the first connect to the last answer.
-    pub fn send_all(&self, entrance: SocketAddr, write_bytes: usize) -> anyhow::Result<f64> {
+    pub(super) fn send_all(&self, entrance: SocketAddr, write_bytes: usize) -> anyhow::Result<f64> {
         let began = Instant::now();
         for (index, object) in self.objects.iter().enumerate() {
             let mut stream = TcpStream::connect(entrance)?;

@@ -15,13 +15,13 @@ use crate::processes::{Running, wait};
 const READ_BYTES: usize = 64 << 10;
 
 /// A plain TCP relay: two threads a connection, bytes as they come.
-pub struct Relay {
+pub(super) struct Relay {
     pub address: SocketAddr,
 }
 
 impl Relay {
     /// Relays to `target` as long as the process lives.
-    pub fn start(target: SocketAddr) -> anyhow::Result<Relay> {
+    pub(super) fn start(target: SocketAddr) -> anyhow::Result<Relay> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         thread::spawn(move || {
@@ -56,13 +56,13 @@ fn pass(mut from: &TcpStream, mut to: &TcpStream) -> std::io::Result<()> {
 }
 
 /// The program, where it is installed.
-pub struct Haproxy {
+pub(super) struct Haproxy {
     program: PathBuf,
     pub version: String,
 }
 
 /// Debian's haproxy, if it is here.
-pub fn haproxy() -> Option<Haproxy> {
+pub(super) fn haproxy() -> Option<Haproxy> {
     let programs = ["haproxy", "/usr/sbin/haproxy"].map(PathBuf::from);
     programs.into_iter().find_map(|program| {
         let output = Command::new(&program).arg("-v").output().ok()?;
@@ -81,14 +81,14 @@ pub fn haproxy() -> Option<Haproxy> {
 }
 
 /// Two haproxies in a row, until dropped.
-pub struct Haproxies {
+pub(super) struct Haproxies {
     pub address: SocketAddr,
     _programs: [Running; 2],
     _folder: tempfile::TempDir,
 }
 
 impl Haproxies {
-    pub fn start(haproxy: &Haproxy, target: SocketAddr) -> anyhow::Result<Haproxies> {
+    pub(super) fn start(haproxy: &Haproxy, target: SocketAddr) -> anyhow::Result<Haproxies> {
         let folder = tempfile::tempdir()?;
         let start = |name: &str, target: SocketAddr| {
             let address = free_address();

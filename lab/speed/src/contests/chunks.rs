@@ -20,7 +20,7 @@ use super::{
     walk::{Circle, Pass},
 };
 
-pub fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
+pub(super) fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
     let hot = [("random", inputs.random()), ("text", inputs.text())];
     let hot = hot.map(|(data, bytes)| (data, Place::Hot, Circle::again(bytes)));
     let file = [("random", inputs.random()), ("real", inputs.real())];

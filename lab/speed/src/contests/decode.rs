@@ -20,7 +20,7 @@ use super::{
 const HOT_CIRCLE_BYTES: usize = 32 << 20;
 const FILE_CIRCLE_BYTES: usize = 96 << 20;
 
-pub fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
+pub(super) fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
     let hot = [
         ("random", inputs.random()),
         ("text", inputs.text()),

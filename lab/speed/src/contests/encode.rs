@@ -20,15 +20,15 @@ use super::{
 };
 
 /// Of hot rows.
-pub const HOT_LOG_BYTES: usize = 16 << 20;
+pub(super) const HOT_LOG_BYTES: usize = 16 << 20;
 
 /// More than a last-level cache holds.
-pub const FILE_LOG_BYTES: usize = 64 << 20;
+pub(super) const FILE_LOG_BYTES: usize = 64 << 20;
 
 /// What EndRE's paper has for Chunk-Match: 0.2 Gbit/s.
 const PAPERS_BYTES_A_MICROSECOND: usize = 25;
 
-pub fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
+pub(super) fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
     let max_match = Setup {
         kernel: "Max-Match encode p = 64",
         matching: MatchingAlgorithm::MaxMatch,
@@ -133,14 +133,14 @@ impl Setup {
 }
 
 /// An encoder and the flow that it encodes; each round of the circle is a flow of its own.
-pub struct Encoding {
+pub(super) struct Encoding {
     encoder: Encoder,
     cursor: SourceCursor,
     out: EncodedBlock,
 }
 
 impl Encoding {
-    pub fn new(
+    pub(super) fn new(
         matching: MatchingAlgorithm,
         period: usize,
         log_bytes: usize,
@@ -171,14 +171,14 @@ impl Encoding {
     }
 
     /// Takes the next block of a flow.
-    pub fn encode(&mut self, block: &[u8]) -> &EncodedBlock {
+    pub(super) fn encode(&mut self, block: &[u8]) -> &EncodedBlock {
         self.encoder
             .encode(0, block, &Everything, &mut self.cursor, &mut self.out);
         &self.out
     }
 
     /// Begins another flow.
-    pub fn begin_flow(&mut self) {
+    pub(super) fn begin_flow(&mut self) {
         self.cursor = SourceCursor::default();
     }
 }
@@ -195,7 +195,7 @@ impl<'a> Work<'a> for Encoding {
 }
 
 /// Max-Match by the book. It forgets nothing, so it starts anew when it holds a few logs' bytes.
-pub struct NaiveMaxMatch<'a> {
+pub(super) struct NaiveMaxMatch<'a> {
     finder: MarkerFinder,
     /// What it has seen before it is measured.
     known: &'a [u8],
@@ -206,7 +206,7 @@ pub struct NaiveMaxMatch<'a> {
 impl<'a> NaiveMaxMatch<'a> {
     const HISTORY_BYTES_MAX: usize = 64 << 20;
 
-    pub fn new(finder: MarkerFinder, known: &'a [u8]) -> Self {
+    pub(super) fn new(finder: MarkerFinder, known: &'a [u8]) -> Self {
         Self {
             reference: MaxMatch::new(finder.clone()),
             finder,

@@ -22,7 +22,7 @@ use refrain_proto::{
 use super::{BLOCK_BYTES, walk::read};
 
 /// A near end that receives and a far end that sends.
-pub struct Ends {
+pub(super) struct Ends {
     near: Timed,
     far: Timed,
     history: History,
@@ -34,7 +34,7 @@ pub struct Ends {
 
 /// How long the ends worked for a transfer.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
+pub(super) struct Spent {
     pub sender: Duration,
     pub receiver: Duration,
 }
@@ -64,7 +64,7 @@ impl Timed {
 impl Ends {
     /// Both ends by `config`; the near one expects that what it receives is `known`, as it came
     /// once before.
-    pub fn new(config: LinkConfig, known: &[u8]) -> Self {
+    pub(super) fn new(config: LinkConfig, known: &[u8]) -> Self {
         let of_far = LinkConfig {
             history: None,
             ..config.clone()
@@ -94,7 +94,7 @@ impl Ends {
     ///
     /// # Panics
     /// If other bytes arrive.
-    pub fn transfer(&mut self, content: &[u8]) -> Spent {
+    pub(super) fn transfer(&mut self, content: &[u8]) -> Spent {
         (self.near.spent, self.far.spent) = (Duration::ZERO, Duration::ZERO);
         let now = self.now;
         let flow = self

@@ -18,7 +18,7 @@ const BATCH_BYTES: usize = 16 << 20;
 const RESIDENT_BYTES: usize = 256 << 20;
 
 /// None without a GPU.
-pub fn all<'a>() -> Vec<Contest<'a>> {
+pub(super) fn all<'a>() -> Vec<Contest<'a>> {
     let kernels = [
         ("GPU MODP anchors", ChunkingMethod::Modp),
         ("GPU PACK anchors", ChunkingMethod::Pack),

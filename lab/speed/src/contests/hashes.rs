@@ -9,7 +9,7 @@ use super::{
     walk::{Circle, Pass, SCANNED_BYTES},
 };
 
-pub fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
+pub(super) fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
     let mut contests = vec![block_check(inputs, backends)];
     for (kernel, chunk_bytes) in [
         ("chunk hashes, 64 B", 64),

@@ -32,7 +32,7 @@ const EVICTING_BYTES: usize = 96 << 20;
 const RELEASES: &str = "linux-2.0.1-2.0.40.tar.zst";
 
 /// Bytes to measure on.
-pub struct Inputs {
+pub(crate) struct Inputs {
     random: Vec<u8>,
     real: Vec<u8>,
     text: Range<usize>,
@@ -46,7 +46,7 @@ impl Inputs {
     ///
     /// # Errors
     /// If a file is not there, and which.
-    pub fn read(folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn read(folder: &Path) -> anyhow::Result<Self> {
         let (real, text) = read_real(folder)?;
         let note = format!(
             "text: {} MB, two Linux 2.0 releases and Silesia's texts; \
@@ -58,7 +58,7 @@ impl Inputs {
     }
 
     /// Takes the demo's content for what is real.
-    pub fn of_demo(content: Vec<u8>) -> Self {
+    pub(crate) fn of_demo(content: Vec<u8>) -> Self {
         let note = format!(
             "text and real: the demo's {} MB, four visits to the same pages, which repeat each \
              other; no --data was given",
@@ -85,25 +85,25 @@ impl Inputs {
     }
 
     /// Full entropy.
-    pub fn random(&self) -> &[u8] {
+    pub(crate) fn random(&self) -> &[u8] {
         &self.random
     }
 
-    pub fn real(&self) -> &[u8] {
+    pub(crate) fn real(&self) -> &[u8] {
         &self.real
     }
 
-    pub fn text(&self) -> &[u8] {
+    pub(crate) fn text(&self) -> &[u8] {
         &self.real[self.text.clone()]
     }
 
     /// Bytes that take the place of all others in the caches.
-    pub fn evicting(&self) -> &[u8] {
+    pub(crate) fn evicting(&self) -> &[u8] {
         &self.evicting
     }
 
     /// What a log of `log_bytes` holds when it comes again.
-    pub fn redundant(&self, log_bytes: usize) -> &[u8] {
+    pub(crate) fn redundant(&self, log_bytes: usize) -> &[u8] {
         &self.random[..log_bytes / 2]
     }
 }
@@ -172,16 +172,16 @@ fn noise(len: usize) -> Vec<u8> {
 }
 
 /// A source of bytes of full entropy (xorshift64), the same for the same seed.
-pub struct Noise(u64);
+pub(crate) struct Noise(u64);
 
 impl Noise {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         // The state must not be 0.
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     /// The next bytes, eight by eight.
-    pub fn fill(&mut self, out: &mut [u8]) {
+    pub(crate) fn fill(&mut self, out: &mut [u8]) {
         for word in out.chunks_exact_mut(8) {
             self.0 ^= self.0 << 13;
             self.0 ^= self.0 >> 7;

@@ -58,7 +58,7 @@ const MARKERS: [Scanner; 4] = [
     },
 ];
 
-pub fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
+pub(super) fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
     let mut contests = Vec::new();
     for (contest, circle) in ANCHORS.contests(inputs, backends) {
         contests.push(peers::with_chunkers(contest, &circle));
@@ -135,7 +135,7 @@ fn on_blocks<'a>(mut find: Find) -> impl Work<'a> {
 }
 
 /// Markers of `algorithm`, one in `period_bytes`.
-pub fn finder(algorithm: MarkerAlgorithm, period_bytes: usize) -> MarkerFinder {
+pub(super) fn finder(algorithm: MarkerAlgorithm, period_bytes: usize) -> MarkerFinder {
     MarkerFinder::new(
         algorithm,
         period(period_bytes),

@@ -22,7 +22,7 @@ use refrain_codec::{
     simd::{Backend, InstructionSet},
 };
 
-pub use inputs::{Inputs, Noise};
+pub(crate) use inputs::{Inputs, Noise};
 use walk::{Circle, Walk, Work};
 
 /// What the codec takes at once.
@@ -36,7 +36,7 @@ const PERIOD: usize = 64;
 
 /// A line of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RowName {
+pub(crate) struct RowName {
     pub kernel: &'static str,
     pub data: &'static str,
     pub place: Place,
@@ -44,7 +44,7 @@ pub struct RowName {
 
 /// Where the bytes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// The second-level cache.
     Hot,
     /// Memory, once from end to end, as of a file that was read.
@@ -58,7 +58,7 @@ pub enum Place {
 }
 
 /// Something of ours and what it is measured beside, in turns.
-pub struct Contest<'a> {
+pub(crate) struct Contest<'a> {
     pub name: RowName,
     /// Ours is the first.
     pub contestants: Vec<Contestant<'a>>,
@@ -67,7 +67,7 @@ pub struct Contest<'a> {
 }
 
 /// One of a contest.
-pub struct Contestant<'a> {
+pub(crate) struct Contestant<'a> {
     pub name: String,
     /// Plain bytes of each turn.
     pub turn_bytes: usize,
@@ -75,11 +75,11 @@ pub struct Contestant<'a> {
 }
 
 /// A turn of work; says how long it took, without what prepared it.
-pub type Turn<'a> = Box<dyn FnMut() -> Duration + 'a>;
+pub(crate) type Turn<'a> = Box<dyn FnMut() -> Duration + 'a>;
 
 /// All contests of kernels; ours runs on the first of `backends`, the others stand beside it.
 /// What a contestant needs is made in its first turn.
-pub fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
+pub(crate) fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
     let mut contests = markers::all(inputs, backends);
     contests.extend(encode::all(inputs, backends));
     contests.extend(decode::all(inputs, backends));
@@ -92,7 +92,7 @@ pub fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> 
 }
 
 impl<'a> Contest<'a> {
-    pub fn new(name: RowName) -> Self {
+    pub(crate) fn new(name: RowName) -> Self {
         Self {
             name,
             contestants: Vec::new(),
@@ -108,7 +108,7 @@ impl<'a> Contest<'a> {
         }
     }
 
-    pub fn turn(
+    pub(crate) fn turn(
         mut self,
         name: &str,
         turn_bytes: usize,
@@ -188,6 +188,6 @@ fn period(bytes: usize) -> SamplingPeriod {
 }
 
 /// The name under which our kernels for `set` take part.
-pub fn name_of(set: InstructionSet) -> String {
+pub(crate) fn name_of(set: InstructionSet) -> String {
     format!("refrain, {set}")
 }

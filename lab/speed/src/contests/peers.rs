@@ -13,12 +13,12 @@ use super::{
 const ZSTD_LEVEL: i32 = 1;
 
 /// Beside reading the same bytes.
-pub fn with_read<'a>(contest: Contest<'a>, circle: &Rc<Circle<'a>>) -> Contest<'a> {
+pub(super) fn with_read<'a>(contest: Contest<'a>, circle: &Rc<Circle<'a>>) -> Contest<'a> {
     contest.with("read", circle, || |pass: Pass<'a>| read(pass.bytes))
 }
 
 /// Beside copying the same bytes, block by block, into a ring of `ring_bytes`, as a log is one.
-pub fn with_memcpy<'a>(
+pub(super) fn with_memcpy<'a>(
     contest: Contest<'a>,
     circle: &Rc<Circle<'a>>,
     ring_bytes: usize,
@@ -37,7 +37,7 @@ pub fn with_memcpy<'a>(
 }
 
 /// A compressor of single blocks.
-pub trait Compressor {
+pub(super) trait Compressor {
     const NAME: &'static str;
     fn new() -> Self;
     fn bound() -> usize;
@@ -48,7 +48,7 @@ pub trait Compressor {
 }
 
 /// Beside compressing the same blocks.
-pub fn with_compressor<'a, C: Compressor + 'a>(
+pub(super) fn with_compressor<'a, C: Compressor + 'a>(
     contest: Contest<'a>,
     circle: &Rc<Circle<'a>>,
 ) -> Contest<'a> {
@@ -64,7 +64,7 @@ pub fn with_compressor<'a, C: Compressor + 'a>(
 }
 
 /// Beside restoring the same blocks.
-pub fn with_decompressor<'a, C: Compressor + 'a>(
+pub(super) fn with_decompressor<'a, C: Compressor + 'a>(
     contest: Contest<'a>,
     circle: &Rc<Circle<'a>>,
 ) -> Contest<'a> {
@@ -111,7 +111,7 @@ impl<'a, C: Compressor> Work<'a> for Decompressing<C> {
 }
 
 /// The C library.
-pub struct Lz4;
+pub(super) struct Lz4;
 
 impl Compressor for Lz4 {
     const NAME: &'static str = "lz4 (C)";
@@ -134,7 +134,7 @@ impl Compressor for Lz4 {
     }
 }
 
-pub struct Lz4Flex(lz4_flex::block::CompressTable);
+pub(super) struct Lz4Flex(lz4_flex::block::CompressTable);
 
 impl Compressor for Lz4Flex {
     const NAME: &'static str = "lz4_flex";
@@ -158,7 +158,7 @@ impl Compressor for Lz4Flex {
     }
 }
 
-pub struct Zstd {
+pub(super) struct Zstd {
     compressor: zstd::bulk::Compressor<'static>,
     decompressor: zstd::bulk::Decompressor<'static>,
 }
@@ -191,7 +191,7 @@ impl Compressor for Zstd {
 }
 
 /// Beside the chunkers that others cut streams with, at about 8 KiB.
-pub fn with_chunkers<'a>(contest: Contest<'a>, circle: &Rc<Circle<'a>>) -> Contest<'a> {
+pub(super) fn with_chunkers<'a>(contest: Contest<'a>, circle: &Rc<Circle<'a>>) -> Contest<'a> {
     const CHUNK_BYTES: usize = 8 << 10;
     /// As many bits as chunks of [`CHUNK_BYTES`] take.
     const MASK: u64 = !(u64::MAX >> CHUNK_BYTES.ilog2());
@@ -218,7 +218,7 @@ pub fn with_chunkers<'a>(contest: Contest<'a>, circle: &Rc<Circle<'a>>) -> Conte
 }
 
 /// Beside digests of pieces of `piece_bytes`, one after another.
-pub fn with_digests<'a>(
+pub(super) fn with_digests<'a>(
     contest: Contest<'a>,
     circle: &Rc<Circle<'a>>,
     piece_bytes: usize,
@@ -244,7 +244,7 @@ pub fn with_digests<'a>(
 
 /// Beside what else HARENS compares as names of chunks (Figure 1), of which neither resists who means to
 /// deceive.
-pub fn with_weak_hashes<'a>(
+pub(super) fn with_weak_hashes<'a>(
     contest: Contest<'a>,
     circle: &Rc<Circle<'a>>,
     piece_bytes: usize,

@@ -40,7 +40,7 @@ const PERIODS: [(&str, usize); 2] = [("Chunk-Match p = 64", 64), ("Chunk-Match p
 /// Whose time is told.
 type End = fn(Spent) -> Duration;
 
-pub fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
+pub(super) fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
     let (known, other) = inputs.random().split_at(FLOW_BYTES);
     let mut contests = Vec::new();
     for (kernel, end) in [

@@ -40,7 +40,7 @@ const CHAIN_CHUNKS: usize = 32;
 /// Chunks that are read again and again.
 const READ_CHUNKS: usize = 8 * TURN_CHUNKS;
 
-pub fn all(inputs: &Inputs) -> Vec<Contest<'_>> {
+pub(super) fn all(inputs: &Inputs) -> Vec<Contest<'_>> {
     vec![
         insert(inputs),
         look_up("known", 0),

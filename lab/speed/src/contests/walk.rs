@@ -14,10 +14,10 @@ use super::BLOCK_BYTES;
 
 /// A hot pass of what reads a block and no more: with the markers that it writes, about as much
 /// as a second-level cache of 1 or 2 MiB holds.
-pub const SCANNED_BYTES: usize = 1 << 20;
+pub(super) const SCANNED_BYTES: usize = 1 << 20;
 
 /// A hot pass of what has a log and tables as well.
-pub const CODED_BYTES: usize = 512 << 10;
+pub(super) const CODED_BYTES: usize = 512 << 10;
 
 const FILE_PASS_BYTES: usize = 8 << 20;
 
@@ -26,7 +26,7 @@ const FILE_PASS_BYTES: usize = 8 << 20;
 const PASSES_A_TURN: usize = 8;
 
 /// Bytes that are read round and round.
-pub struct Circle<'a> {
+pub(super) struct Circle<'a> {
     bytes: &'a [u8],
     pass_bytes: usize,
     /// What fills the caches before each pass; nothing, if it is to be hot.
@@ -35,14 +35,14 @@ pub struct Circle<'a> {
 
 /// The bytes of one pass.
 #[derive(Clone, Copy)]
-pub struct Pass<'a> {
+pub(super) struct Pass<'a> {
     pub bytes: &'a [u8],
     /// Where they begin in the circle.
     pub at: usize,
 }
 
 /// What is done to the bytes of each pass.
-pub trait Work<'a> {
+pub(super) trait Work<'a> {
     /// Before each pass.
     fn prepare(&mut self) {}
     /// Reads what a hot pass is to find in the cache.
@@ -61,17 +61,17 @@ impl<'a, F: FnMut(Pass<'a>)> Work<'a> for F {
 
 impl<'a> Circle<'a> {
     /// The first MiB of `bytes`, again and again.
-    pub fn again(bytes: &'a [u8]) -> Rc<Self> {
+    pub(super) fn again(bytes: &'a [u8]) -> Rc<Self> {
         Self::of(&bytes[..SCANNED_BYTES], SCANNED_BYTES, &[])
     }
 
     /// All of `bytes`, each pass of them fetched into the cache just before.
-    pub fn fetched(bytes: &'a [u8]) -> Rc<Self> {
+    pub(super) fn fetched(bytes: &'a [u8]) -> Rc<Self> {
         Self::of(bytes, CODED_BYTES, &[])
     }
 
     /// All of `bytes`, from memory: the caches are filled with `evicting` before each pass.
-    pub fn streamed(bytes: &'a [u8], evicting: &'a [u8]) -> Rc<Self> {
+    pub(super) fn streamed(bytes: &'a [u8], evicting: &'a [u8]) -> Rc<Self> {
         Self::of(bytes, FILE_PASS_BYTES, evicting)
     }
 
@@ -84,15 +84,15 @@ impl<'a> Circle<'a> {
         })
     }
 
-    pub fn bytes(&self) -> &'a [u8] {
+    pub(super) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    pub fn pass_bytes(&self) -> usize {
+    pub(super) fn pass_bytes(&self) -> usize {
         self.pass_bytes
     }
 
-    pub fn turn_bytes(&self) -> usize {
+    pub(super) fn turn_bytes(&self) -> usize {
         self.passes_a_turn() * self.pass_bytes
     }
 
@@ -114,24 +114,24 @@ impl<'a> Circle<'a> {
 
 impl<'a> Pass<'a> {
     /// The blocks, each with its number in the circle.
-    pub fn blocks(self) -> impl Iterator<Item = (usize, &'a [u8])> {
+    pub(super) fn blocks(self) -> impl Iterator<Item = (usize, &'a [u8])> {
         (self.at / BLOCK_BYTES..).zip(self.bytes.chunks(BLOCK_BYTES))
     }
 }
 
 /// One contestant's way round a circle.
-pub struct Walk<'a> {
+pub(super) struct Walk<'a> {
     circle: Rc<Circle<'a>>,
     at: usize,
 }
 
 impl<'a> Walk<'a> {
-    pub fn new(circle: Rc<Circle<'a>>) -> Self {
+    pub(super) fn new(circle: Rc<Circle<'a>>) -> Self {
         Self { circle, at: 0 }
     }
 
     /// Works on the passes of a turn; says how long that took.
-    pub fn turn(&mut self, work: &mut impl Work<'a>) -> Duration {
+    pub(super) fn turn(&mut self, work: &mut impl Work<'a>) -> Duration {
         if self.circle.is_hot() {
             let pass = self.step();
             self.clocked(pass, work);
@@ -145,7 +145,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Works on the first pass of a turn that counts, and leaves the others out.
-    pub fn first_of_turn(&mut self, work: &mut impl Work<'a>) -> Duration {
+    pub(super) fn first_of_turn(&mut self, work: &mut impl Work<'a>) -> Duration {
         if self.circle.is_hot() {
             self.step();
         }
@@ -176,7 +176,7 @@ impl<'a> Walk<'a> {
 }
 
 /// Reads all of `bytes`, whole words of them, and nothing else.
-pub fn read(bytes: &[u8]) {
+pub(super) fn read(bytes: &[u8]) {
     let (words, _) = bytes.as_chunks::<8>();
     let sum = words.iter().fold(0, |sum: u64, &word| {
         sum.wrapping_add(u64::from_ne_bytes(word))

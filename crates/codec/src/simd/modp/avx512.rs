@@ -3,7 +3,7 @@
 use core::arch::x86_64::*;
 
 use super::convolution::{Convolution, GROUP_BYTES, Pattern, group};
-use crate::marker::SamplingPeriod;
+use crate::sampling::SamplingPeriod;
 
 /// Sets and clears the bits of whole groups; bytes after the block count as zero.
 #[target_feature(

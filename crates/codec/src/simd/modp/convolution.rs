@@ -1,7 +1,7 @@
 //! What there is to multiply with, and what to expect: computed from the modulus.
 
 use super::{GROUP, times_x};
-use crate::marker::{SamplingPeriod, WindowBytes, modp::POLYNOMIAL};
+use crate::sampling::{POLYNOMIAL, SamplingPeriod, WindowBytes};
 
 /// Bytes that the windows of a group reach into, of the longest windows.
 pub(super) const GROUP_BYTES: usize = 2 * GROUP;

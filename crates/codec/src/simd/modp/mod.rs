@@ -39,7 +39,7 @@ mod convolution;
 mod portable;
 
 use super::Backend;
-use crate::marker::{SamplingPeriod, WindowBytes, modp::POLYNOMIAL};
+use crate::sampling::{POLYNOMIAL, SamplingPeriod, WindowBytes};
 
 /// Positions that one word of a bitmap tells about.
 const GROUP: usize = 64;

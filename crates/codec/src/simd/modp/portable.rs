@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 
 use super::{GROUP, REFLECTED, times_x};
-use crate::marker::{SamplingPeriod, WindowBytes};
+use crate::sampling::{SamplingPeriod, WindowBytes};
 
 /// Tables to roll the fingerprint of windows of one length.
 #[derive(Clone, Debug)]

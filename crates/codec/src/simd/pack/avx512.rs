@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 use core::arch::x86_64::*;
 
 use super::{append_ones, drop_later, taps};
-use crate::{marker::pack::WINDOW_BYTES, simd::prefetch::prefetch};
+use crate::{sampling::WINDOW_BYTES, simd::prefetch::prefetch};
 
 const BLOCK_BYTES: usize = 64;
 const GROUP_BYTES: usize = 8 * BLOCK_BYTES;

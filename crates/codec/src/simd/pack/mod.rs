@@ -31,7 +31,7 @@ mod tests;
 use alloc::vec::Vec;
 
 use super::Backend;
-use crate::marker::{PackMask, pack::WINDOW_BYTES};
+use crate::sampling::{PackMask, WINDOW_BYTES};
 
 /// PACK's rolling value, one byte on.
 #[inline]

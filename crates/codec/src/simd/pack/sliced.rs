@@ -19,7 +19,7 @@
 use alloc::vec::Vec;
 
 use super::{TAP_MAX, append_ones, drop_later, taps};
-use crate::{marker::pack::WINDOW_BYTES, simd::prefetch::prefetch};
+use crate::{sampling::WINDOW_BYTES, simd::prefetch::prefetch};
 
 /// Bytes in a vector.
 pub(super) const LANES: usize = 32;

@@ -9,14 +9,16 @@ use refrain_codec::{
 use refrain_proto::by_receiver::history::Predict;
 use std::path::PathBuf;
 
-use crate::units::ByteSize;
+use crate::{keys::PublicKey, units::ByteSize};
+
+const REALM: &str = "example";
 
 pub(in crate::history) fn options(store: PathBuf, also: Vec<PathBuf>) -> HistoryOptions {
     HistoryOptions {
         store,
         size: ByteSize(64 << 20),
         also,
-        realm: "example".to_owned(),
+        realms: [(PublicKey([0; 32]), REALM.to_owned())].into(),
         predict: Predict::default(),
         mask: PackMask::default(),
         bounds: ChunkBounds::default(),
@@ -46,7 +48,9 @@ fn learn(keeper: &mut Keeper, chunks: [&'static [u8]; 3]) {
     };
     let end = HistoryRequest::End { recipe };
     for request in [begin].into_iter().chain(learnt).chain([end]) {
-        keeper.asked(0, request).expect("the disk works");
+        keeper
+            .asked(0, Realm::named(REALM), request)
+            .expect("the disk works");
     }
     let own = keeper.own.get();
     own.map_or(Ok(()), |own| own.sync())
@@ -66,7 +70,7 @@ fn told(keeper: &mut Keeper) -> Vec<Vec<Vec<u8>>> {
         chunks_max: 9,
         bytes_max: 999,
     };
-    let realm = keeper.realm;
+    let realm = Realm::named(REALM);
     let sources = 0..=keeper.also.len();
     let told = sources.map(|source| {
         let source_of = keeper.source(source).expect("it is there");
@@ -89,7 +93,8 @@ fn what_was_confirmed_wrongly_is_told_by_no_store() {
     assert_eq!(told(&mut keeper), [verses, verses]);
     let forget = |digest| HistoryRequest::Forget { digest };
     for chunk in [b"refrain", b"unknown"] {
-        keeper.asked(0, forget(digest(chunk))).expect("no error");
+        let asked = keeper.asked(0, Realm::named(REALM), forget(digest(chunk)));
+        asked.expect("no error");
     }
     let left = [verses[0], verses[2]];
     assert_eq!(told(&mut keeper), [left, left]);

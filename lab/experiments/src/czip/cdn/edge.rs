@@ -11,7 +11,7 @@ use refrain_relay::addresses::free_address;
 use crate::processes::{Running, wait};
 
 /// One nginx, until dropped.
-pub struct Edge {
+pub(super) struct Edge {
     address: SocketAddr,
     folder: PathBuf,
     _running: Running,
@@ -19,7 +19,7 @@ pub struct Edge {
 
 impl Edge {
     /// In front of `origin`, with its cache in `folder`, which is made.
-    pub fn start(origin: SocketAddr, folder: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(origin: SocketAddr, folder: &Path) -> anyhow::Result<Self> {
         std::fs::create_dir(folder)?;
         let address = free_address();
         let at = |name: &str| folder.join(name).display().to_string();
@@ -70,12 +70,12 @@ impl Edge {
         })
     }
 
-    pub fn url(&self) -> String {
+    pub(super) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// Bytes that it sent so far, with the heads of answers.
-    pub fn sent_bytes(&self) -> anyhow::Result<u64> {
+    pub(super) fn sent_bytes(&self) -> anyhow::Result<u64> {
         let log = std::fs::read_to_string(self.folder.join("access.log"))?;
         Ok(log
             .lines()

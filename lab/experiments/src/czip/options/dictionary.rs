@@ -13,14 +13,14 @@ use zstd::bulk::Compressor;
 
 const BYTES: usize = 112 << 10;
 /// The same in words.
-pub const BYTES_TEXT: &str = "112 KiB";
+pub(super) const BYTES_TEXT: &str = "112 KiB";
 /// A dictionary is trained on as much as a hundred times its length.
 const SAMPLE_BYTES: u64 = 100 * BYTES as u64;
 /// The program's default.
 const LEVEL: i32 = 3;
 
 /// The bytes of an archive of profile `shared`, had its chunks a dictionary.
-pub fn bytes_with(archive: &Path) -> anyhow::Result<u64> {
+pub(super) fn bytes_with(archive: &Path) -> anyhow::Result<u64> {
     let file = File::open(archive).with_context(|| archive.display().to_string())?;
     let archive = Archive::open(FileSource::new(file)?, CacheBytes::default())?;
     let content = archive.root().stream(Stream::Content);

@@ -42,7 +42,7 @@ impl Condition {
 }
 
 /// Writes the chapter, below its heading.
-pub fn write(page: &mut String, servings: &Servings) -> anyhow::Result<()> {
+pub(super) fn write(page: &mut String, servings: &Servings) -> anyhow::Result<()> {
     let Some(measured) = &servings.measured else {
         *page += "Not there.\n";
         return Ok(());
@@ -122,7 +122,7 @@ fn ratio(measured: &Measured, condition: Condition, way: Way, clients: usize) ->
 }
 
 /// What was asked for.
-pub fn targets(servings: Option<&Servings>) -> Vec<Target> {
+pub(super) fn targets(servings: Option<&Servings>) -> Vec<Target> {
     let measured = servings.and_then(|servings| servings.measured.as_ref());
     let over = |condition, clients, bound: f64| {
         let measured = measured?;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a group may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub(super) struct Limits {
     /// Of its processes and of the pages of files that they read.
     pub memory_bytes: u64,
     /// Read of the disk in a second.
@@ -23,14 +23,14 @@ pub struct Limits {
 }
 
 /// More than any machine has, for both. A limit it is: without one version 1 counts no reads.
-pub const UNLIMITED: Limits = Limits {
+pub(super) const UNLIMITED: Limits = Limits {
     memory_bytes: 1 << 50,
     disk_bytes_a_s: 1 << 50,
 };
 
 /// What a group's processes used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Used {
+pub(super) struct Used {
     pub cpu_s: f64,
     pub disk_bytes: u64,
 }
@@ -85,7 +85,7 @@ impl Mounts {
 }
 
 /// A group, until dropped.
-pub struct ControlGroup {
+pub(super) struct ControlGroup {
     mounts: Mounts,
     name: String,
     /// Major and minor number of the disk.
@@ -94,7 +94,7 @@ pub struct ControlGroup {
 
 impl ControlGroup {
     /// A group within `limits`, the second of which is for the disk that holds `files`.
-    pub fn new(limits: Limits, files: &Path) -> anyhow::Result<Self> {
+    pub(super) fn new(limits: Limits, files: &Path) -> anyhow::Result<Self> {
         let group = Self {
             mounts: Mounts::find()?,
             name: format!("refrain-experiments-{}", std::process::id()),
@@ -128,7 +128,7 @@ impl ControlGroup {
     }
 
     /// Of which version it is.
-    pub fn version(&self) -> u8 {
+    pub(super) fn version(&self) -> u8 {
         match self.mounts {
             Mounts::One { .. } => 1,
             Mounts::Two(_) => 2,
@@ -159,7 +159,7 @@ impl ControlGroup {
     }
 
     /// A command in the group from its first instruction on.
-    pub fn command(&self, program: &Path) -> Command {
+    pub(super) fn command(&self, program: &Path) -> Command {
         let enter: String = self
             .folders()
             .iter()
@@ -172,7 +172,7 @@ impl ControlGroup {
     }
 
     /// What its processes used so far, those that have ended too.
-    pub fn used(&self) -> anyhow::Result<Used> {
+    pub(super) fn used(&self) -> anyhow::Result<Used> {
         let read = |name: &str| {
             let file = self.file(name);
             fs::read_to_string(&file).with_context(|| file.display().to_string())
@@ -189,7 +189,7 @@ impl ControlGroup {
     }
 
     /// The most memory that its processes had, each at its own peak, without the pages of files.
-    pub fn peak_bytes(&self) -> anyhow::Result<u64> {
+    pub(super) fn peak_bytes(&self) -> anyhow::Result<u64> {
         let mut bytes = 0;
         for process in fs::read_to_string(self.file("cgroup.procs"))?.lines() {
             let status = fs::read_to_string(format!("/proc/{process}/status"))?;

@@ -37,7 +37,7 @@ const HEAD_BYTES_MAX: usize = 8 << 10;
 
 /// A file that clients ask for.
 #[derive(Debug)]
-pub struct Wanted {
+pub(super) struct Wanted {
     /// In the URL, without the slash before it.
     pub path: String,
     bytes: u64,
@@ -47,7 +47,7 @@ pub struct Wanted {
 
 impl Wanted {
     /// The one at `path`, which has what `file` has.
-    pub fn new(path: String, file: &Path) -> anyhow::Result<Self> {
+    pub(super) fn new(path: String, file: &Path) -> anyhow::Result<Self> {
         let mut file = File::open(file).with_context(|| file.display().to_string())?;
         let mut digests = Vec::new();
         let mut block = Vec::new();
@@ -69,14 +69,14 @@ impl Wanted {
         })
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 }
 
 /// Where clients are when the time begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begin {
+pub(super) enum Begin {
     /// Anywhere in a file, as those that came at different times are.
     Anywhere,
     /// All at the beginning of a file.
@@ -85,7 +85,7 @@ pub enum Begin {
 
 /// What clients do.
 #[derive(Clone, Copy, Debug)]
-pub struct Load<'a> {
+pub(super) struct Load<'a> {
     pub address: SocketAddr,
     pub files: &'a Arc<Vec<Wanted>>,
     pub clients: usize,
@@ -97,7 +97,7 @@ pub struct Load<'a> {
 
 /// What they received.
 #[derive(Clone, Debug)]
-pub struct Received {
+pub(super) struct Received {
     /// By each client.
     pub bytes: Vec<u64>,
     /// By all in the second half of the time.
@@ -141,7 +141,7 @@ impl Bucket {
 }
 
 /// Runs all clients for the time.
-pub fn run(load: &Load<'_>) -> anyhow::Result<Received> {
+pub(super) fn run(load: &Load<'_>) -> anyhow::Result<Received> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let rate = load.rate;
     let shared = Arc::new(Shared {

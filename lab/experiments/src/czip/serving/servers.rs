@@ -14,7 +14,7 @@ use crate::processes::{Running, wait};
 
 /// Which server, and what it is told.
 #[derive(Clone, Copy, Debug)]
-pub enum Server<'a> {
+pub(super) enum Server<'a> {
     /// nginx; with threads that wait for the disk, or without.
     Nginx { has_threads: bool },
     /// The program at this path, with so much memory for chunks.
@@ -22,7 +22,7 @@ pub enum Server<'a> {
 }
 
 /// A server that runs in a group of its own, until dropped.
-pub struct Serving {
+pub(super) struct Serving {
     // Before its group, which is removed when it is empty.
     running: Running,
     pub group: ControlGroup,
@@ -32,7 +32,7 @@ pub struct Serving {
 
 impl Serving {
     /// Starts it before `served`, of which nothing is in memory then.
-    pub fn start(server: Server<'_>, served: &Path, limits: Limits) -> anyhow::Result<Self> {
+    pub(super) fn start(server: Server<'_>, served: &Path, limits: Limits) -> anyhow::Result<Self> {
         forget(served)?;
         let group = ControlGroup::new(limits, served)?;
         let folder = tempfile::tempdir()?;
@@ -73,7 +73,7 @@ impl Serving {
     }
 
     /// Ends it.
-    pub fn end(mut self) -> anyhow::Result<()> {
+    pub(super) fn end(mut self) -> anyhow::Result<()> {
         self.running.end()
     }
 }

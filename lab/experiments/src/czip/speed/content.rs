@@ -6,7 +6,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// Writes `bytes` bytes: `source` again and again, each time with all its bytes changed in another
 /// way. What could not be compressed still cannot, and no chunk comes twice.
-pub fn altered(source: &[u8], bytes: u64, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn altered(source: &[u8], bytes: u64, out: &mut dyn Write) -> io::Result<()> {
     let mut at = 0;
     while at < bytes {
         let len = (bytes - at).min(PIECE_BYTES as u64);
@@ -17,7 +17,7 @@ pub fn altered(source: &[u8], bytes: u64, out: &mut dyn Write) -> io::Result<()>
 }
 
 /// `bytes` of what [`altered`] writes, from `start` on.
-pub fn altered_range(source: &[u8], start: u64, bytes: u64) -> Vec<u8> {
+pub(super) fn altered_range(source: &[u8], start: u64, bytes: u64) -> Vec<u8> {
     let mut range = Vec::with_capacity(bytes as usize);
     while (range.len() as u64) < bytes {
         let at = start + range.len() as u64;
@@ -38,7 +38,7 @@ pub fn altered_range(source: &[u8], start: u64, bytes: u64) -> Vec<u8> {
 }
 
 /// Writes `bytes` bytes of noise.
-pub fn noise(bytes: u64, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn noise(bytes: u64, out: &mut dyn Write) -> io::Result<()> {
     let mut random = fastrand::Rng::with_seed(bytes);
     let mut piece = vec![0; PIECE_BYTES];
     let mut left = bytes;

@@ -13,14 +13,14 @@ use super::Traffic;
 use crate::processes::{Running, wait};
 
 /// nginx before a folder, until dropped.
-pub struct Web {
+pub(super) struct Web {
     running: Running,
     url: String,
     folder: tempfile::TempDir,
 }
 
 impl Web {
-    pub fn start(served: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(served: &Path) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let address = free_address();
         let at = |name: &str| folder.path().join(name).display().to_string();
@@ -63,12 +63,12 @@ impl Web {
         })
     }
 
-    pub fn url(&self) -> &str {
+    pub(super) fn url(&self) -> &str {
         &self.url
     }
 
     /// Ends it, and says what went over its connections.
-    pub fn end(mut self) -> anyhow::Result<Traffic> {
+    pub(super) fn end(mut self) -> anyhow::Result<Traffic> {
         self.running.end()?;
         let log = std::fs::read_to_string(self.folder.path().join("access.log"))?;
         web_traffic(&log).context("a line of its log")
@@ -98,14 +98,14 @@ fn web_traffic(log: &str) -> Option<Traffic> {
 }
 
 /// rsync's daemon before a folder, until dropped.
-pub struct RsyncDaemon {
+pub(super) struct RsyncDaemon {
     _running: Running,
     url: String,
     _folder: tempfile::TempDir,
 }
 
 impl RsyncDaemon {
-    pub fn start(served: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(served: &Path) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let config = folder.path().join("rsyncd.conf");
         std::fs::write(
@@ -131,13 +131,13 @@ impl RsyncDaemon {
         })
     }
 
-    pub fn url(&self) -> &str {
+    pub(super) fn url(&self) -> &str {
         &self.url
     }
 }
 
 /// What `rsync --stats` says of the client's connection.
-pub fn rsync_traffic(stats: &str) -> Option<Traffic> {
+pub(super) fn rsync_traffic(stats: &str) -> Option<Traffic> {
     let of = |what: &str| {
         let mut lines = stats.lines();
         let figure = lines.find_map(|line| line.strip_prefix(what))?;

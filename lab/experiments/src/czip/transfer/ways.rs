@@ -5,7 +5,7 @@
 //! leaves the new version as `out/new`.
 
 /// A way to fetch what is new.
-pub struct TransferWay {
+pub(super) struct TransferWay {
     pub name: &'static str,
     pub programs: &'static [&'static str],
     pub server: Server,
@@ -17,20 +17,20 @@ pub struct TransferWay {
 
 /// Who serves it.
 #[derive(Clone, Copy)]
-pub enum Server {
+pub(super) enum Server {
     Web,
     Rsync,
 }
 
 /// The default, which targets are held against.
-pub const OURS: &str = "czip get, small";
+pub(super) const OURS: &str = "czip get, small";
 /// Published after the version that the client has.
-pub const OURS_AFTER: &str = "czip get, small, made with --after";
+pub(super) const OURS_AFTER: &str = "czip get, small, made with --after";
 /// What some of them are held against.
-pub const RSYNC: &str = "rsync -z";
+pub(super) const RSYNC: &str = "rsync -z";
 
 /// All of them, refrain's first.
-pub fn all() -> [TransferWay; 11] {
+pub(super) fn all() -> [TransferWay; 11] {
     let web = |name, programs, publish, fetch| TransferWay {
         name,
         programs,

@@ -1,0 +1,335 @@
+//! Takes lanes from the peers of a far end, and finds the links that they belong to.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use refrain_admission::Visit;
+use refrain_proto::{Fault, LaneId, hello::Hello, link::LaneRefused, planted::Bug};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::{Instant, sleep, timeout},
+};
+
+use super::{Gateway, peer::Peer};
+use crate::{
+    descriptors::UNPROVEN_LANES_MAX,
+    greeting,
+    lane::{self, LaneEnd},
+    link::{LaneSignals, SharedLink},
+    listeners::Acceptor,
+    rate_limited_log::RateLimitedLog,
+    tls::TlsError,
+    wire::LaneStream,
+};
+
+/// Links of one peer, those included that wait for their lanes to come back.
+const LINKS_PER_PEER_MAX: usize = 4;
+
+/// How often links without lanes are looked at.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Takes the lanes of a listener.
+pub(super) async fn accept(gateway: Arc<Gateway>, (listener, address): (TcpListener, SocketAddr)) {
+    let acceptor = Acceptor::new(listener, address, &gateway.descriptors, UNPROVEN_LANES_MAX);
+    loop {
+        let (tcp, visit, ()) = acceptor.accept(|_| Some(())).await;
+        let gateway = Arc::clone(&gateway);
+        tokio::spawn(async move {
+            let begun = tokio::select! {
+                () = visit.displaced() => return,
+                begun = gateway.begin_lane(tcp, &visit) => begun,
+            };
+            match begun {
+                Ok(Some(lane)) => lane.run(&gateway).await,
+                Ok(None) => {}
+                Err(error) => gateway.unknown_peers.warn(&error),
+            }
+        });
+    }
+}
+
+/// Forgets links that are over, and those that were without lanes for too long.
+pub(super) async fn sweep(gateway: Arc<Gateway>) {
+    loop {
+        sleep(SWEEP_INTERVAL).await;
+        let keep = gateway.policy.load().timeouts.keep_link;
+        let peers = gateway.peers.lock().expect("held for a moment").clone();
+        for peer in peers.values() {
+            peer.lock_links().retain(|link| {
+                let gone_for = link.lanes_gone_at().map(|at| at.elapsed());
+                let expired = gone_for.is_some_and(|time| time > keep);
+                // Somebody only checked whether the pair works.
+                let unused = gone_for.is_some_and(|time| time > SWEEP_INTERVAL)
+                    && link.with(|link, _| link.was_never_used());
+                link.fault().is_none() && !expired && !unused
+            });
+        }
+    }
+}
+
+/// Why a lane has no link.
+#[derive(Debug, thiserror::Error)]
+enum LinkRefused {
+    /// The link does not take it.
+    #[error("a lane of {peer}: {refused}{}", lanes_limit(*lanes_max))]
+    Lane {
+        peer: String,
+        refused: LaneRefused,
+        /// The bound on lanes, where that is why.
+        lanes_max: Option<usize>,
+    },
+    /// The peer has as many links as it may have, all with lanes.
+    #[error("{peer} has {LINKS_PER_PEER_MAX} links already: does each site have a key of its own?")]
+    TooManyLinks { peer: String },
+    /// The peer's share of the memory is taken.
+    #[error(
+        "the far end has no memory for another link of {peer}, beside the {links} that it has: \
+         raise its --memory or lower its --cache"
+    )]
+    NoMemory { peer: String, links: usize },
+}
+
+fn lanes_limit(lanes_max: Option<usize>) -> String {
+    lanes_max.map_or_else(String::new, |lanes| {
+        format!(": at most {lanes} (--lanes-max, fewer with little --memory)")
+    })
+}
+
+impl Gateway {
+    /// Proves who connects, reads its hello, and finds its link.
+    async fn begin_lane(
+        &self,
+        tcp: TcpStream,
+        visit: &Visit,
+    ) -> Result<Option<BegunLane>, TlsError> {
+        let within = self.policy.load().timeouts.connect;
+        let address = visit.address();
+        lane::prepare(&tcp, self.config.timeouts.dead_after).map_err(|source| TlsError::Io {
+            peer: address,
+            source,
+        })?;
+        let (mut stream, key) = self.tls.accept(tcp, address, within).await?;
+        visit.prove();
+        let (peer, label) = (self.peer(key), self.label(&key));
+        // Without its port, which is another at each try.
+        let host = address.ip();
+        let greeting = timeout(within, greeting::read_hello(&mut stream)).await;
+        let (hello, rest) = match greeting {
+            Ok(Ok(greeting)) => greeting,
+            Ok(Err(error)) => {
+                let error = format!("the peer at {host} ({label}): {error}");
+                self.note_error(&peer, error, false);
+                // A peer of another version is told ours, so that both ends' logs name both.
+                greeting::answer_and_close(&mut stream, None).await;
+                return Ok(None);
+            }
+            Err(_) => {
+                let error = format!("the peer at {host} ({label}) said no hello within {within:?}");
+                self.note_error(&peer, error, false);
+                return Ok(None);
+            }
+        };
+        let joined = match self.link_for(&peer, &hello) {
+            Ok(Some(joined)) => joined,
+            Ok(None) => {
+                tracing::debug!(peer = %label, %address, "the lane's link is gone: the peer begins anew");
+                greeting::answer_and_close(&mut stream, Some(&hello)).await;
+                return Ok(None);
+            }
+            Err(reason) => {
+                let reason = reason.to_string();
+                greeting::refuse_and_close(&mut stream, &reason).await;
+                self.note_error(&peer, reason, false);
+                return Ok(None);
+            }
+        };
+        peer.trouble.clear();
+        Ok(Some(BegunLane {
+            joined,
+            stream,
+            rest,
+            address,
+        }))
+    }
+
+    /// The link that a hello belongs to, a new one if there is none. `None` if the hello names
+    /// a link that this end had before it restarted, or has forgotten.
+    fn link_for(&self, peer: &Peer, hello: &Hello) -> Result<Option<JoinedLane>, LinkRefused> {
+        let first = || {
+            let peers = self.peers.lock().expect("held for a moment");
+            let mut peers = peers.values();
+            peers.find(|peer| !peer.links().is_empty()).cloned()
+        };
+        let first = match Bug::LinksOfAllPeers.is_planted() {
+            true => first(),
+            false => None,
+        };
+        let peer = first.as_deref().unwrap_or(peer);
+        let label = || self.label(&peer.key);
+        let mut links = peer.lock_links();
+        let known = links
+            .iter()
+            .position(|link| link.with(|link, _| link.peer_instance()) == Some(hello.instance));
+        if let Some(index) = known {
+            let link = Arc::clone(&links[index]);
+            match link.begin_lane(|link, now| link.accept_lane(now, hello)) {
+                Ok((lane, signals)) => {
+                    return Ok(Some(JoinedLane {
+                        link,
+                        lane,
+                        signals,
+                    }));
+                }
+                Err(LaneRefused::OtherInstance) => {
+                    links.remove(index);
+                }
+                Err(refused) => {
+                    let lanes_max = link.with(|link, _| link.lanes_max());
+                    let lanes_max = Some(lanes_max).filter(|_| refused == LaneRefused::TooMany);
+                    let peer = label();
+                    return Err(LinkRefused::Lane {
+                        peer,
+                        refused,
+                        lanes_max,
+                    });
+                }
+            }
+        }
+        if hello.peer_instance.is_some() {
+            return Ok(None);
+        }
+        // Links of the peer's earlier lives give way to its present one.
+        while links.len() >= LINKS_PER_PEER_MAX {
+            if !forget_an_idle_link(&mut links) {
+                return Err(LinkRefused::TooManyLinks { peer: label() });
+            }
+        }
+        let memory = loop {
+            if let Some(memory) = self.memory_for(peer) {
+                break memory;
+            }
+            // Its own links alone give way: another peer's are none of its business.
+            if forget_an_idle_link(&mut links) {
+                continue;
+            }
+            if let Some(memory) = self.budget.further_link(peer.key, &self.config) {
+                break memory;
+            }
+            let (peer, links) = (label(), links.len());
+            return Err(LinkRefused::NoMemory { peer, links });
+        };
+        let link = self.begin_link(peer, memory);
+        let begun = link.begin_lane(|link, now| link.accept_lane(now, hello));
+        let (lane, signals) = begun.map_err(|refused| LinkRefused::Lane {
+            peer: label(),
+            refused,
+            lanes_max: None,
+        })?;
+        links.push(Arc::clone(&link));
+        Ok(Some(JoinedLane {
+            link,
+            lane,
+            signals,
+        }))
+    }
+}
+
+/// Warnings of connections that prove no accepted key, which anybody can cause again and again.
+/// Those of keys stand apart, so that no flood of others hides them.
+pub(super) struct UnknownPeerLog {
+    keys: RateLimitedLog,
+    others: RateLimitedLog,
+}
+
+impl UnknownPeerLog {
+    pub(super) fn new() -> UnknownPeerLog {
+        let log = || RateLimitedLog::new(|line| tracing::warn!("{line}"));
+        UnknownPeerLog {
+            keys: log(),
+            others: log(),
+        }
+    }
+
+    fn warn(&self, error: &TlsError) {
+        let log = match error {
+            TlsError::WrongKey { .. } | TlsError::KeyRefused { .. } => &self.keys,
+            _ => &self.others,
+        };
+        log.add(error.to_string());
+    }
+}
+
+/// A lane that its link has taken.
+struct JoinedLane {
+    link: Arc<SharedLink>,
+    lane: LaneId,
+    signals: Arc<LaneSignals>,
+}
+
+/// A lane that may carry flows from now on.
+struct BegunLane {
+    joined: JoinedLane,
+    stream: LaneStream,
+    /// What came behind the hello.
+    rest: Vec<u8>,
+    address: SocketAddr,
+}
+
+impl BegunLane {
+    async fn run(self, gateway: &Gateway) {
+        let JoinedLane {
+            link,
+            lane,
+            signals,
+        } = self.joined;
+        let (peer, address) = (gateway.peer(link.peer), self.address);
+        let label = link.label();
+        tracing::debug!(peer = %label, %address, lane = lane.0, "a lane came up");
+        let received = link.with(|link, now| link.receive(now, lane, &self.rest));
+        let end = match received {
+            Err(Fault::Lane(fault)) => LaneEnd::Lane(fault),
+            _ => {
+                let (counts, pace) = (self.stream.get_ref().0.counts(), gateway.pace.clone());
+                lane::run(Arc::clone(&link), lane, signals, self.stream, counts, pace).await
+            }
+        };
+        match end {
+            LaneEnd::Io(_) => {
+                tracing::debug!(peer = %label, %address, lane = lane.0, "a lane ended: {end}")
+            }
+            LaneEnd::Damaged(_) => {
+                let times = link.damaged_lanes();
+                let error = format!(
+                    "a lane of {label} at {address} ended: {end} ({times} so far on this link)"
+                );
+                gateway.note_error(&peer, error, false);
+            }
+            LaneEnd::Lane(_) | LaneEnd::Link(_) | LaneEnd::Refused(_) => {
+                let error = format!("a lane of {label} ended: {end}");
+                gateway.note_error(&peer, error, false);
+            }
+        }
+        if link.fault().is_some() {
+            let mut links = peer.lock_links();
+            links.retain(|other| !Arc::ptr_eq(other, &link));
+        }
+    }
+}
+
+/// Forgets the link without lanes that is worth least; says whether there was one.
+fn forget_an_idle_link(links: &mut Vec<Arc<SharedLink>>) -> bool {
+    let idle = links.iter().enumerate();
+    let idle = idle.filter_map(|(index, link)| Some((worth(link)?, index)));
+    let Some((_, index)) = idle.min() else {
+        return false;
+    };
+    links.remove(index);
+    true
+}
+
+/// What a link without lanes is worth keeping; `None` while it has some. Those that nothing is in
+/// are worth least, such as each `refrain check` leaves one; then those that are alone for longest.
+fn worth(link: &SharedLink) -> Option<(bool, Instant)> {
+    let gone_at = link.lanes_gone_at()?;
+    let has_caches = link.with(|link, _| link.fault().is_none() && !link.was_never_used());
+    Some((has_caches, gone_at))
+}

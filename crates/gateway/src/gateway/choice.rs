@@ -1,0 +1,122 @@
+//! Which peer a new flow goes to: a function of the peers in their order, of the rules, and of how
+//! the peers stand.
+
+use tokio::time::Instant;
+
+/// How a peer stands for a new flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prospect<L> {
+    /// It has a link with a lane.
+    Up(L),
+    /// It may have one soon: until then, or until more is known.
+    Awaited(Option<Instant>),
+    /// It is known to be gone now.
+    Gone,
+}
+
+/// What becomes of a new flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice<L> {
+    /// It goes to this peer.
+    Peer(L),
+    /// It waits for a change, and no longer than until then.
+    Wait(Option<Instant>),
+    /// There is no peer for it.
+    Nobody,
+}
+
+/// The peers that a flow may go to, in order: the one that its listener names, else those that rules
+/// name for its target, else all.
+pub(super) fn candidates<P: Copy + PartialEq>(all: &[P], named: Option<P>, routed: &[P]) -> Vec<P> {
+    match named {
+        Some(peer) => vec![peer],
+        None if routed.is_empty() => all.to_vec(),
+        None => routed.to_vec(),
+    }
+}
+
+/// The first of the candidates that is up. While none is, and any may be, the flow waits.
+pub(super) fn choose<L>(candidates: impl IntoIterator<Item = Prospect<L>>) -> Choice<L> {
+    let mut choice = Choice::Nobody;
+    for candidate in candidates {
+        choice = match (candidate, choice) {
+            (Prospect::Up(link), _) => return Choice::Peer(link),
+            (Prospect::Awaited(until), Choice::Wait(before)) => {
+                Choice::Wait(before.into_iter().chain(until).min())
+            }
+            (Prospect::Awaited(until), _) => Choice::Wait(until),
+            (Prospect::Gone, choice) => choice,
+        };
+    }
+    choice
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// All lists of up to `length` of these.
+    fn lists<T: Clone>(of: &[T], length: usize) -> Vec<Vec<T>> {
+        let mut all = vec![Vec::new()];
+        let mut last = all.clone();
+        for _ in 0..length {
+            let longer = last.iter().flat_map(|list: &Vec<T>| {
+                let more = |one: &T| [&list[..], std::slice::from_ref(one)].concat();
+                of.iter().map(more).collect::<Vec<_>>()
+            });
+            last = longer.collect();
+            all.extend(last.clone());
+        }
+        all
+    }
+
+    #[test]
+    fn the_first_peer_that_is_up_is_chosen_and_one_that_may_come_is_waited_for() {
+        let now = Instant::now();
+        let [soon, later] = [1, 2].map(|seconds| Some(now + Duration::from_secs(seconds)));
+        let states = [
+            Prospect::Up(()),
+            Prospect::Awaited(None),
+            Prospect::Awaited(soon),
+            Prospect::Awaited(later),
+            Prospect::Gone,
+        ];
+        for list in lists(&states, 4) {
+            let numbered = list.iter().enumerate().map(|(index, state)| match state {
+                Prospect::Up(()) => Prospect::Up(index),
+                Prospect::Awaited(until) => Prospect::Awaited(*until),
+                Prospect::Gone => Prospect::Gone,
+            });
+            let first_up = list.iter().position(|state| *state == Prospect::Up(()));
+            let awaited = list.iter().filter_map(|state| match state {
+                Prospect::Awaited(until) => Some(*until),
+                _ => None,
+            });
+            let awaited: Vec<Option<Instant>> = awaited.collect();
+            let expected = match (first_up, awaited.as_slice()) {
+                (Some(index), _) => Choice::Peer(index),
+                (None, []) => Choice::Nobody,
+                (None, waits) => Choice::Wait(waits.iter().flatten().min().copied()),
+            };
+            assert_eq!(choose(numbered), expected, "{list:?}");
+        }
+    }
+
+    #[test]
+    fn a_listener_that_names_a_peer_comes_before_rules_and_rules_before_the_order() {
+        for all in lists(&[1, 2, 3], 3) {
+            for routed in lists(&[1, 2, 3], 2) {
+                for named in [None, Some(1), Some(4)] {
+                    let expected = match named {
+                        Some(peer) => vec![peer],
+                        None if !routed.is_empty() => routed.clone(),
+                        None => all.clone(),
+                    };
+                    assert_eq!(candidates(&all, named, &routed), expected);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! A connection to a far end, up to the handshake.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use tokio::{
+    net::{TcpStream, lookup_host},
+    time::timeout,
+};
+
+use crate::{
+    keys::PublicKey,
+    tls::{ClientTls, TlsError},
+    wire::LaneStream,
+};
+
+/// Why there is no lane to a far end.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Its name cannot be looked up.
+    #[error("{peer}: {source}")]
+    Name {
+        /// The far end.
+        peer: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its name has no address.
+    #[error("{0}: the name has no address")]
+    NoAddress(String),
+    /// No connection opens.
+    #[error("cannot connect to {address}: {source}")]
+    Tcp {
+        /// The last address that was tried.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// No connection opens in time.
+    #[error("{peer} did not answer within {within:?}")]
+    TimedOut {
+        /// The far end.
+        peer: String,
+        /// The time that it had.
+        within: Duration,
+    },
+    /// The link has as many lanes as it may have.
+    #[error("the link has no lane left")]
+    NoLaneLeft,
+    /// The connection failed, or what answers is not the peer.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+impl ConnectError {
+    /// Whether it says no more than that the far end does not run.
+    pub(crate) fn is_absence(&self) -> bool {
+        match self {
+            ConnectError::Tls(error) => error.is_absence(),
+            ConnectError::NoLaneLeft => false,
+            _ => true,
+        }
+    }
+
+    /// Whether it says that there is no far end to be had, and not only that none answered yet.
+    pub(super) fn is_definite(&self) -> bool {
+        match self {
+            ConnectError::Tcp { source, .. } => source.kind() != io::ErrorKind::TimedOut,
+            ConnectError::Tls(error) => !matches!(error, TlsError::TimedOut { .. }),
+            _ => false,
+        }
+    }
+}
+
+/// Connects to a far end and makes the handshake.
+pub async fn connect(
+    peer: &str,
+    tls: &ClientTls,
+    within: Duration,
+) -> Result<(LaneStream, SocketAddr), ConnectError> {
+    connect_noting(peer, tls, within, || {}).await
+}
+
+/// The same, and calls `answered` once the far end's machine has taken the connection.
+pub(super) async fn connect_noting(
+    peer: &str,
+    tls: &ClientTls,
+    within: Duration,
+    answered: impl Fn(),
+) -> Result<(LaneStream, SocketAddr), ConnectError> {
+    let connecting = async {
+        let addresses = lookup_host(peer)
+            .await
+            .map_err(|source| ConnectError::Name {
+                peer: peer.to_owned(),
+                source,
+            })?;
+        let mut failure = ConnectError::NoAddress(peer.to_owned());
+        for address in addresses {
+            match TcpStream::connect(address).await {
+                Ok(tcp) => {
+                    // A handshake is small writes by turns.
+                    let _ = tcp.set_nodelay(true);
+                    return Ok((tcp, address));
+                }
+                Err(source) => failure = ConnectError::Tcp { address, source },
+            }
+        }
+        Err(failure)
+    };
+    let connected = timeout(within, connecting).await;
+    let (tcp, address) = connected.map_err(|_| ConnectError::TimedOut {
+        peer: peer.to_owned(),
+        within,
+    })??;
+    answered();
+    let (stream, _key): (_, PublicKey) = tls.connect(tcp, address, within).await?;
+    Ok((stream, address))
+}

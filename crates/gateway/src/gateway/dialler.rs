@@ -1,0 +1,267 @@
+//! Keeps the link to a peer: dials its lanes, and dials again those that end.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use refrain_proto::{LaneFault, LaneId, LinkFault};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until},
+};
+
+use super::{
+    Gateway,
+    dial::{ConnectError, connect_noting},
+    dial_plan::{Dial, DialPlan, Ending},
+    peer::{Dialled, Outlook, Peer},
+};
+use crate::{
+    lane::{self, LaneEnd},
+    link::{LaneSignals, SharedLink},
+    tls::TlsError,
+    wire::LaneStream,
+};
+
+/// How often the link is looked at: it may have expired or faulted.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often memory for a link is asked for.
+const MEMORY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Keeps a link, and its lanes, for as long as the gateway runs.
+pub(super) struct Dialer {
+    peer: DialledPeer,
+    /// Not held, so that a link which is over gives its memory to the next.
+    link: Option<Weak<SharedLink>>,
+    /// The tasks of the link's lanes.
+    lanes: JoinSet<(Dial, EndedLane)>,
+    plan: DialPlan,
+}
+
+/// A peer that is dialled, and the gateway that dials it.
+#[derive(Clone)]
+struct DialledPeer {
+    gateway: Arc<Gateway>,
+    peer: Arc<Peer>,
+}
+
+/// What a lane that is over says of the next.
+struct EndedLane {
+    ending: Ending,
+    /// Of the far end, if the link has no other lane.
+    outlook: Option<Outlook>,
+}
+
+impl Dialer {
+    pub(super) fn new(gateway: Arc<Gateway>, peer: Arc<Peer>) -> Dialer {
+        Dialer {
+            plan: DialPlan::new(gateway.config.lanes.into()),
+            peer: DialledPeer { gateway, peer },
+            link: None,
+            lanes: JoinSet::new(),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        loop {
+            let Some(link) = self.peer.present_link(!self.lanes.is_empty()) else {
+                if !self.last_link_is_held() {
+                    let error = "not enough memory for even the smallest caches: raise --memory";
+                    self.peer.note_error(error.to_owned(), false);
+                }
+                sleep(MEMORY_INTERVAL).await;
+                continue;
+            };
+            self.follow(&link);
+            let mut lanes_up = link.lanes_up();
+            self.note_lanes_up(*lanes_up.borrow_and_update());
+            let now = Instant::now();
+            let lanes_max = link.with(|link, _| link.lanes_max());
+            for dial in self.plan.next_dials(now, self.lanes.len(), lanes_max) {
+                let lane = keep_lane(self.peer.clone(), Arc::clone(&link));
+                self.lanes.spawn(async move { (dial, lane.await) });
+            }
+            let look = now + LOOK_INTERVAL;
+            let wake = self.plan.next_rested(now).map_or(look, |at| at.min(look));
+            tokio::select! {
+                Some(ended) = self.lanes.join_next() => {
+                    let (dial, ended) = ended.unwrap_or((Dial::FIRST, EndedLane::FAILED));
+                    // Lanes that came up before this one ended count for what is made of it.
+                    let lanes_up = *lanes_up.borrow();
+                    self.note_lanes_up(lanes_up);
+                    self.plan.lane_ended(Instant::now(), dial, ended.ending);
+                    if let (0, Some(outlook)) = (lanes_up, ended.outlook) {
+                        self.peer.note_outlook(outlook);
+                    }
+                }
+                // Both are looked at above.
+                Ok(()) = lanes_up.changed() => {}
+                () = sleep_until(wake) => {}
+                () = link.want_lanes.notified() => self.plan.want_all_lanes(Instant::now()),
+                () = self.peer.dialled().wanted.notified() => self.plan.shorten_rests(),
+            }
+        }
+    }
+
+    fn note_lanes_up(&mut self, lanes_up: usize) {
+        let outlook = self.peer.dialled().outlook();
+        match (lanes_up, outlook) {
+            (0, Outlook::Up) => self.peer.note_outlook(Outlook::Dialling),
+            (1.., _) => self.peer.note_outlook(Outlook::Up),
+            (0, _) => {}
+        }
+        if self.plan.note_lanes_up(lanes_up) {
+            self.peer.peer.trouble.clear();
+        }
+    }
+
+    /// Whether tasks that will end within moments still have the memory of the last link.
+    fn last_link_is_held(&self) -> bool {
+        let last = self.link.as_ref();
+        last.is_some_and(|link| link.strong_count() > 0)
+    }
+
+    /// Turns to `link`, if it is another than before.
+    fn follow(&mut self, link: &Arc<SharedLink>) {
+        let link = Arc::downgrade(link);
+        let before = self.link.replace(link.clone());
+        if before.is_some_and(|before| !before.ptr_eq(&link)) {
+            // The lanes of the link before end by themselves.
+            self.lanes.detach_all();
+            self.plan.begin_link(Instant::now());
+        }
+    }
+}
+
+impl EndedLane {
+    const FAILED: EndedLane = EndedLane {
+        ending: Ending::Failed,
+        outlook: None,
+    };
+}
+
+/// Dials a lane and carries it until it ends.
+async fn keep_lane(peer: DialledPeer, link: Arc<SharedLink>) -> EndedLane {
+    let has_left = |link: &SharedLink| link.with(|link, _| link.peer_is_draining());
+    let (stream, address, lane, signals) = match dial(&peer, &link).await {
+        Ok(dialled) => dialled,
+        Err(error) => {
+            let announced = error.is_absence() && has_left(&link);
+            peer.note_error(error.to_string(), announced);
+            let outlook = match peer.dialled().outlook() {
+                _ if error.is_definite() => Some(Outlook::Refused(Instant::now())),
+                Outlook::Refused(_) => Some(Outlook::Silent),
+                _ => None,
+            };
+            return EndedLane {
+                outlook,
+                ..EndedLane::FAILED
+            };
+        }
+    };
+    let began = Instant::now();
+    let mut lanes_up = link.lanes_up();
+    let had_lanes = *lanes_up.borrow_and_update() > 0;
+    let counts = stream.get_ref().0.counts();
+    let pace = peer.gateway.pace.clone();
+    let end = lane::run(Arc::clone(&link), lane, signals, stream, counts, pace).await;
+    let came_up = had_lanes || lanes_up.has_changed().unwrap_or(true);
+    let outlook = match end {
+        LaneEnd::Lane(LaneFault::Silent) => Some(Outlook::Silent),
+        // It is there, and takes the next link.
+        LaneEnd::Link(LinkFault::PeerRestarted) => None,
+        _ if !came_up => Some(Outlook::Refused(Instant::now())),
+        _ => None,
+    };
+    let ending = match end {
+        LaneEnd::Refused(_) => Ending::Refused,
+        _ => Ending::after(began.elapsed()),
+    };
+    let (text, is_absence) = match end {
+        LaneEnd::Io(error) => {
+            let error = peer.dialled().tls.explain(error, address);
+            (error.to_string(), error.is_absence())
+        }
+        LaneEnd::Damaged(_) => {
+            let times = link.damaged_lanes();
+            let text = format!("{end}, at {address} ({times} so far on this link)");
+            (text, false)
+        }
+        other => (other.to_string(), other.is_departure()),
+    };
+    let announced = is_absence && has_left(&link);
+    peer.note_error(format!("a lane ended: {text}"), announced);
+    EndedLane { ending, outlook }
+}
+
+/// Connects, and begins a lane of the link on it.
+async fn dial(
+    peer: &DialledPeer,
+    link: &SharedLink,
+) -> Result<(LaneStream, SocketAddr, LaneId, Arc<LaneSignals>), ConnectError> {
+    let within = peer.gateway.policy.load().timeouts.connect;
+    let dialled = peer.dialled();
+    let is_refused = |outlook| matches!(outlook, Outlook::Refused(_));
+    let answered = || peer.is_back_from(is_refused);
+    let (stream, address) =
+        connect_noting(&dialled.address, &dialled.tls, within, answered).await?;
+    peer.is_back_from(|outlook| outlook == Outlook::Silent);
+    let dead_after = peer.gateway.config.timeouts.dead_after;
+    lane::prepare(stream.get_ref().0.inner(), dead_after).map_err(|source| TlsError::Io {
+        peer: address,
+        source,
+    })?;
+    let begun = link.begin_lane(|link, now| link.dial_lane(now).ok_or(ConnectError::NoLaneLeft));
+    let (lane, signals) = begun?;
+    Ok((stream, address, lane, signals))
+}
+
+impl DialledPeer {
+    fn dialled(&self) -> &Dialled {
+        let dialled = self.peer.dialled.as_ref();
+        dialled.expect("it has an address")
+    }
+
+    /// The link, a new one if the last is over. One of which lanes live or are dialled (`in_use`)
+    /// is over only by a fault: a lane that came up on a link that is forgotten would hold its
+    /// memory, and carry nothing.
+    fn present_link(&self, in_use: bool) -> Option<Arc<SharedLink>> {
+        let keep = self.gateway.policy.load().timeouts.keep_link;
+        let mut links = self.peer.lock_links();
+        if let Some(link) = links.last() {
+            let (has_fault, out_of_lanes) =
+                link.with(|link, _| (link.fault().is_some(), link.is_out_of_lanes()));
+            let gone_at = link.lanes_gone_at();
+            let expired = gone_at.is_some_and(|at| at.elapsed() > keep);
+            if !has_fault && (in_use || !(out_of_lanes || expired)) {
+                return Some(Arc::clone(link));
+            }
+            // Its memory goes to its successor.
+            links.clear();
+        }
+        let memory = self.gateway.memory_for(&self.peer)?;
+        let link = self.gateway.begin_link(&self.peer, memory);
+        links.push(Arc::clone(&link));
+        Some(link)
+    }
+
+    fn note_outlook(&self, outlook: Outlook) {
+        if self.dialled().set_outlook(outlook) {
+            self.gateway.changes.send_replace(());
+        }
+    }
+
+    fn note_error(&self, error: String, announced: bool) {
+        self.gateway.note_error(&self.peer, error, announced);
+    }
+
+    /// The peer gave a sign of life that ends such an outlook.
+    fn is_back_from(&self, ends: impl Fn(Outlook) -> bool) {
+        if ends(self.dialled().outlook()) {
+            self.note_outlook(Outlook::Dialling);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Connections of SOCKS5 clients.
+
+use std::io;
+
+use tokio::io::AsyncWriteExt;
+
+use super::{BoxFuture, Client, Serve};
+use crate::{
+    options::{OptionSpec, SOCKS5},
+    socks5::{self, Method, Socks5Error},
+};
+
+pub(super) struct Socks;
+
+impl Serve for Socks {
+    fn option(&self) -> &'static OptionSpec {
+        &SOCKS5
+    }
+
+    fn serve(&self, client: Client) -> BoxFuture<'static, io::Result<()>> {
+        Box::pin(client.socks5())
+    }
+}
+
+impl Client {
+    /// The part between the greeting and the request, if the method has one.
+    async fn signs_in(
+        &mut self,
+        method: Method,
+        received: &mut Vec<u8>,
+    ) -> io::Result<Result<(), Socks5Error>> {
+        if method == Method::NoAuthentication {
+            return Ok(Ok(()));
+        }
+        let login = self.request(received, socks5::LOGIN_BYTES_MAX, socks5::parse_login);
+        let login = match login.await? {
+            Ok(login) => login,
+            Err(error) => return Ok(Err(error)),
+        };
+        if !self.visitor.signs_in(login).await {
+            return Ok(Err(Socks5Error::Login));
+        }
+        self.tcp.write_all(&socks5::LOGIN_ACCEPTED).await?;
+        Ok(Ok(()))
+    }
+
+    async fn socks5(mut self) -> io::Result<()> {
+        let mut received = Vec::new();
+        let method = match self.visitor.is_asked() {
+            true => Method::Password,
+            false => Method::NoAuthentication,
+        };
+        let greeting = self.request(&mut received, socks5::MESSAGE_BYTES_MAX, |received| {
+            socks5::parse_greeting(received, method)
+        });
+        let signed_in = match greeting.await? {
+            Ok(()) => {
+                self.tcp.write_all(&method.accepted()).await?;
+                self.signs_in(method, &mut received).await?
+            }
+            Err(error) => Err(error),
+        };
+        let request = match signed_in {
+            Ok(()) => {
+                self.request(
+                    &mut received,
+                    socks5::MESSAGE_BYTES_MAX,
+                    socks5::parse_request,
+                )
+                .await?
+            }
+            Err(error) => Err(error),
+        };
+        let target = match request {
+            Ok(target) => target,
+            Err(error) => {
+                // The visitor has logged a wrong login, as often as is good for the log.
+                if error != Socks5Error::Login {
+                    self.listener
+                        .refuse(format!("refused a SOCKS5 client: {error}"));
+                }
+                return match error.reply() {
+                    Some(reply) => self.tcp.write_all(&reply).await,
+                    None => Ok(()),
+                };
+            }
+        };
+        match self.open_and_wait(&target, &[]).await {
+            Ok((flow, _)) => {
+                let bound = self.tcp.local_addr()?;
+                self.tcp.write_all(&socks5::reply_granted(bound)).await?;
+                self.run(flow, received).await;
+                Ok(())
+            }
+            Err(refusal) => {
+                self.listener.refuse(format!(
+                    "refused a SOCKS5 connection to {target}: {refusal}"
+                ));
+                self.tcp.write_all(&socks5::reply_refused(refusal)).await
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! A way in: a listener by which applications reach the link, as options ask for it.
+
+use std::net::SocketAddr;
+
+use crate::{
+    keys::PublicKey,
+    options::{Entrance, OptionSpec},
+    target::Target,
+};
+
+/// A listener for applications.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WayIn {
+    /// The option that names it.
+    pub option: &'static OptionSpec,
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Where all its connections go; `None` where its clients say it.
+    pub target: Option<Target>,
+    /// The peer behind which that is, if the option names one.
+    pub peer: Option<PublicKey>,
+}
+
+impl WayIn {
+    /// A listener whose clients name targets.
+    pub(crate) fn proxy(option: &'static OptionSpec, listen: SocketAddr) -> WayIn {
+        WayIn {
+            option,
+            listen,
+            target: None,
+            peer: None,
+        }
+    }
+
+    /// Its name in the log.
+    pub(crate) fn kind(&self) -> String {
+        self.option.key.replace('_', " ")
+    }
+
+    /// Whether its clients can be asked for a password.
+    pub(crate) fn is_proxy(&self) -> bool {
+        self.option.entrance == Some(Entrance::Proxy)
+    }
+}

@@ -1,0 +1,363 @@
+//! Byte ranges of a file on any web server (the paper's section 4.2).
+//!
+//! A URL and ranges enter, bytes leave. The server needs no knowledge of CZIP, and this module has none
+//! either. What is written for is the web as it is:
+//!
+//! | a server | is met by |
+//! |---|---|
+//! | has no ranges (answers 200) | one body, read from its beginning, kept between reads |
+//! | answers several ranges at once wrongly | asking for one range at a time, over several connections |
+//! | lies about what it sends | a strict look at `Content-Range`, lengths and encodings |
+//! | has another file than a minute ago | `If-Range`, and a look at `ETag`, `Last-Modified`, length |
+//! | is one of several, with equal files | a look at the first bytes, where digests check the others |
+//! | breaks off, stalls, is busy | trying again from that byte on, later and later |
+//! | redirects | going there, and staying there; asking anew once that has expired |
+//!
+//! Memory is bounded by [`RemoteOptions::window_bytes`], and by what is asked for in one piece
+//! ([`Remote::tail`]). What arrives is not known to be what the file's author wrote: that is for the
+//! archive's digests to say.
+//!
+//! ```no_run
+//! use refrain_http_ranges::{Remote, RemoteError, RemoteOptions};
+//!
+//! let remote = Remote::open("https://example.org/d11.czip", RemoteOptions::default())?;
+//! let mut header = [0; 256];
+//! remote.read_at(0, &mut header)?;
+//! remote.fetch(&[4_000..9_000, 20_000..30_000], &mut |offset, bytes| {
+//!     println!("{} bytes at {offset}", bytes.len());
+//!     Ok::<(), RemoteError>(())
+//! })?;
+//! # Ok::<(), RemoteError>(())
+//! ```
+//!
+//! Deviation: the paper's client asks for the header, and for chunks one by one. Here chunks that lie
+//! close together come with one request.
+#![forbid(unsafe_code)]
+
+mod address;
+mod agent;
+mod asked;
+mod attempts;
+mod body;
+mod client;
+mod connector;
+mod content_range;
+mod counters;
+mod error;
+mod fetch;
+mod host;
+mod http1;
+mod opening;
+mod options;
+mod part;
+mod proxies;
+mod ranges;
+mod reading;
+mod retry;
+mod runtime;
+mod server;
+mod validator;
+mod whole;
+mod window;
+
+use std::{
+    fmt,
+    ops::Range,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+pub use address::check_address;
+pub use attempts::Attempts;
+pub use counters::Counters;
+pub use error::{ConnectionError, Lie, ProxyProblem, RedirectProblem, RemoteError, UrlProblem};
+pub use host::Host;
+pub use options::{ProxyChoice, RemoteOptions};
+pub use ranges::union;
+pub use ranges::{join, split};
+pub use retry::{OnRetry, Retry};
+pub use {
+    connector::Connector,
+    error::causes,
+    http1::{FIELDS_MAX, HEAD_BYTES_MAX},
+    runtime::block_on,
+};
+
+pub use address::parse as parse_address;
+use fetch::Fetched;
+use server::{Answer, Server};
+use whole::Whole;
+
+/// What bytes are handed to, with the offset in the file of the first.
+pub type Sink<'a, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'a;
+
+/// Less is not worth moving bytes for.
+const TAIL_SLACK_BYTES: usize = 64 << 10;
+
+/// A file on a web server.
+///
+/// Threads may share it. A file that changes while it is open is an error
+/// ([`RemoteError::Changed`]), and has to be opened anew.
+pub struct Remote {
+    server: Server,
+    /// The first bytes, which came when it was opened.
+    first: Vec<u8>,
+    /// How many of them are used.
+    first_used: AtomicUsize,
+    has_ranges: AtomicBool,
+    /// What was read of a server without ranges. None while somebody reads it.
+    whole: Mutex<Option<Whole>>,
+    progress: Option<Box<dyn Fn(Counters) + Send + Sync>>,
+}
+
+impl Remote {
+    /// Opens the file at `url`: one request, for its first bytes.
+    ///
+    /// # Errors
+    ///
+    /// If `url` or an option cannot be used, or the server has no such file or says what cannot be.
+    pub fn open(url: &str, options: RemoteOptions) -> Result<Self, RemoteError> {
+        let mut remote = Self {
+            server: Server::new(url, options)?,
+            first: Vec::new(),
+            first_used: AtomicUsize::new(usize::MAX),
+            has_ranges: AtomicBool::new(true),
+            whole: Mutex::default(),
+            progress: None,
+        };
+        match remote.ask_first()? {
+            Answer::Part(body) => {
+                if remote.server.len().is_none() {
+                    remote.ask_length()?;
+                }
+                remote.first = remote.read_first(body)?;
+            }
+            Answer::Whole(body) => {
+                remote.remember_whole(Whole::begun(body));
+                let wanted = remote.server.client.options.first_bytes as u64;
+                let wanted = wanted.min(remote.server.len().unwrap_or(u64::MAX));
+                let mut first = Vec::new();
+                remote.read_whole(0..wanted, &mut |_, bytes: &[u8]| {
+                    first.extend_from_slice(bytes);
+                    Ok::<(), RemoteError>(())
+                })?;
+                remote.first = first;
+            }
+        }
+        remote.server.remember_first(&remote.first);
+        Ok(remote)
+    }
+
+    /// Has `progress` called whenever bytes have come, in the thread that waits for them.
+    #[must_use]
+    pub fn with_progress(mut self, progress: impl Fn(Counters) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Box::new(progress));
+        self
+    }
+
+    /// The file's bytes. None if the server, without ranges, does not say.
+    pub fn len(&self) -> Option<u64> {
+        self.server.len()
+    }
+
+    /// Whether the file is known to have no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+
+    /// Whether the server sends parts of the file. Where it does not, a read that goes back costs all of
+    /// the file again, and one that goes on all that lies between.
+    pub fn has_ranges(&self) -> bool {
+        self.has_ranges.load(Relaxed)
+    }
+
+    /// Where the file was found in the end, after redirects.
+    pub fn url(&self) -> String {
+        self.server.current().into()
+    }
+
+    /// What was asked for and got so far.
+    pub fn counters(&self) -> Counters {
+        self.server.client.tally.counters()
+    }
+
+    /// The first bytes, as far as they are used.
+    fn first(&self) -> &[u8] {
+        let used = self.first_used.load(Relaxed).min(self.first.len());
+        &self.first[..used]
+    }
+
+    /// What came of the bytes from `offset` on is damaged: whoever reads them gets others, where they came
+    /// when this was opened.
+    pub fn forget(&self, offset: u64) {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        self.first_used.fetch_min(offset, Relaxed);
+    }
+
+    /// Fills `buffer` with the bytes at `offset`: by one request, or none if they came with the first.
+    ///
+    /// # Errors
+    ///
+    /// [`RemoteError::BeyondEnd`] if the file ends before; else what kept them from coming.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), RemoteError> {
+        // An end past all numbers is past the file's.
+        let end = offset.saturating_add(buffer.len() as u64);
+        self.read(offset..end, &mut |at, bytes| {
+            let at = (at - offset) as usize;
+            buffer[at..at + bytes.len()].copy_from_slice(bytes);
+        })
+    }
+
+    /// The last `bytes` of the file, or all of it if it has fewer.
+    ///
+    /// # Errors
+    ///
+    /// What kept them from coming.
+    pub fn tail(&self, bytes: usize) -> Result<Vec<u8>, RemoteError> {
+        let mut tail = Vec::new();
+        if let Some(len) = self.len() {
+            self.read(len.saturating_sub(bytes as u64)..len, &mut |_, bytes| {
+                tail.extend_from_slice(bytes);
+            })?;
+            return Ok(tail);
+        }
+        // Where it ends is known only there.
+        self.read_whole(0..u64::MAX, &mut |_, more| {
+            tail.extend_from_slice(more);
+            // Twice as many are kept, so that moving them costs little.
+            if tail.len() > bytes.saturating_mul(2).saturating_add(TAIL_SLACK_BYTES) {
+                tail.drain(..tail.len() - bytes);
+            }
+            Ok::<(), RemoteError>(())
+        })?;
+        tail.drain(..tail.len().saturating_sub(bytes));
+        Ok(tail)
+    }
+
+    /// Hands all bytes of `ranges` to `sink`, each once, with the offset in the file of the first: in the
+    /// order in which they lie in the file, from this thread, while others still arrive.
+    ///
+    /// Ranges may overlap and come in any order; they are joined and cut into requests as the options
+    /// say ([`join`], [`split`]). What is between them is not handed on.
+    ///
+    /// # Errors
+    ///
+    /// What `sink` returns ends it, and all connections. [`RemoteError::BeyondEnd`] if the file ends
+    /// before a range does; else what kept bytes from coming.
+    pub fn fetch<E: From<RemoteError>>(
+        &self,
+        ranges: &[Range<u64>],
+        sink: &mut Sink<'_, E>,
+    ) -> Result<(), E> {
+        self.fetch_within(ranges, usize::MAX, sink)
+    }
+
+    /// As [`fetch`](Self::fetch), by at most `requests_max` requests, at least one: ranges are joined
+    /// until there are no more. Retries come on top.
+    pub fn fetch_within<E: From<RemoteError>>(
+        &self,
+        ranges: &[Range<u64>],
+        requests_max: usize,
+        sink: &mut Sink<'_, E>,
+    ) -> Result<(), E> {
+        let wanted = union(ranges);
+        if let Some(last) = wanted.last() {
+            self.check_end(last)?;
+        }
+        let first = self.first();
+        let here = first.len() as u64;
+        for range in wanted.iter().filter(|range| range.start < here) {
+            let end = range.end.min(here);
+            sink(range.start, &first[range.start as usize..end as usize])?;
+        }
+        let mut left: Vec<Range<u64>> = wanted
+            .into_iter()
+            .map(|range| range.start.max(here)..range.end)
+            .filter(|range| !range.is_empty())
+            .collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        if self.has_ranges() {
+            let options = &self.server.client.options;
+            let joined_max = options.requests_max.min(requests_max);
+            let joined = join(&left, options.gap_bytes, joined_max);
+            let pieces_max = options.pieces_max.min(requests_max);
+            let pieces = split(&joined, options.piece_bytes, pieces_max);
+            let wanted = left.clone();
+            let mut handed_on = 0;
+            let mut hand_on = |offset, bytes: &[u8]| {
+                self.report();
+                each_wanted(&wanted, offset, bytes, sink)?;
+                handed_on = offset + bytes.len() as u64;
+                Ok::<(), E>(())
+            };
+            match fetch::fetch(&self.server, &pieces, &mut hand_on)? {
+                Fetched::All => return Ok(()),
+                Fetched::NoRanges(body) => self.remember_whole(Whole::begun(body)),
+            }
+            left.retain_mut(|range| {
+                range.start = range.start.max(handed_on);
+                !range.is_empty()
+            });
+        }
+        for range in left {
+            self.read_all_of(range, sink)?;
+        }
+        Ok(())
+    }
+
+    fn check_end(&self, range: &Range<u64>) -> Result<(), RemoteError> {
+        match self.len() {
+            Some(len) if range.end > len => Err(RemoteError::BeyondEnd {
+                url: self.server.shown(),
+                range: range.clone(),
+                len,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn report(&self) {
+        if let Some(progress) = &self.progress {
+            progress(self.counters());
+        }
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote")
+            .field("url", &self.server.shown())
+            .field("len", &self.len())
+            .field("has_ranges", &self.has_ranges())
+            .field("counters", &self.counters())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Hands on those of `bytes`, which are at `offset`, that are in `wanted`.
+fn each_wanted<E>(
+    wanted: &[Range<u64>],
+    offset: u64,
+    bytes: &[u8],
+    sink: &mut Sink<'_, E>,
+) -> Result<(), E> {
+    let end = offset + bytes.len() as u64;
+    let first = wanted.partition_point(|range| range.end <= offset);
+    for range in wanted[first..].iter().take_while(|range| range.start < end) {
+        let (start, stop) = (range.start.max(offset), range.end.min(end));
+        sink(
+            start,
+            &bytes[(start - offset) as usize..(stop - offset) as usize],
+        )?;
+    }
+    Ok(())
+}
+
+/// Their data is whole between any two statements, also after a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,26 @@
+//! Where connections are driven, for callers that wait in threads of their own.
+
+use std::{io, num::NonZero, sync::LazyLock, thread::available_parallelism};
+
+use tokio::runtime::{Builder, Runtime};
+
+/// Threads that drive connections. Callers put up with one each, which is where the work is.
+const THREADS_MAX: usize = 4;
+
+/// Shared by all: connections outlive the requests that they were made for, and threads cost memory.
+static RUNTIME: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
+    let threads = available_parallelism().map_or(1, NonZero::get);
+    Builder::new_multi_thread()
+        .worker_threads(threads.min(THREADS_MAX))
+        .thread_name("remote")
+        .enable_all()
+        .build()
+});
+
+/// Waits for `future` in this thread, which must not be one that runs futures.
+pub fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
+    match &*RUNTIME {
+        Ok(runtime) => Ok(runtime.handle().block_on(future)),
+        Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+    }
+}
