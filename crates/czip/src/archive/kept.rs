@@ -216,3 +216,6 @@ impl<S: Source> Archive<S> {
         by_frame
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -166,7 +166,7 @@ impl Origin {
         served: &Arc<Counters>,
     ) -> Result<Self, ProxyError> {
         let counters = Arc::new(OriginCounters::default());
-        let cache = Arc::new(Cache::open(&options.cache, |folder, error| {
+        let cache = Arc::new(Cache::open_or_retry(&options.cache, |folder, error| {
             let folder = folder.display();
             tracing::warn!(%folder, %error, "chunks cannot be kept; they are fetched each time");
         }));
