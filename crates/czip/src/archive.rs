@@ -50,6 +50,7 @@ use crate::{
 };
 use frames::FrameWeight;
 use kept::ChunksByFrame;
+pub(crate) use table::Chunk;
 use table::{PartCache, PartWeight};
 
 /// How often what comes damaged is read.

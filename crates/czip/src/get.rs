@@ -383,9 +383,6 @@ impl Getting<'_> {
         if keeps_archive {
             return self.fetch_archive();
         }
-        if let Some(named) = self.named {
-            self.fetch_by_name(named)?;
-        }
         self.fetch_chunks()
     }
 

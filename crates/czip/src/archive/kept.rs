@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 
-use super::{Archive, ReadError, Source};
+use super::{Archive, ReadError, Source, table::Chunk};
 use crate::{
     cache::Cache,
     format::{ChunkName, Stream, header::Profile},
@@ -21,23 +21,6 @@ const BROUGHT_BYTES_MAX: u64 = 8 << 20;
 
 /// Chunks by their frames.
 pub(super) type ChunksByFrame = Vec<(u32, u32)>;
-
-/// A chunk in a frame.
-#[derive(Clone, Copy)]
-pub(super) struct Slot {
-    pub(super) number: u64,
-    pub(super) bytes: u32,
-    /// Where in the plain frame it begins.
-    pub(super) offset: u32,
-}
-
-impl Slot {
-    /// Its bytes of a plain frame, if that has so many.
-    pub(super) fn of(self, plain: &[u8]) -> Option<&[u8]> {
-        let begin = self.offset as usize;
-        plain.get(begin..begin.checked_add(self.bytes as usize)?)
-    }
-}
 
 impl<S: Source> Archive<S> {
     /// Takes out of `cache` whatever that has, and keeps there what is read.
@@ -56,7 +39,7 @@ impl<S: Source> Archive<S> {
         }
     }
 
-    /// The plain bytes of chunks of the content, by their names and numbers: of the first, and of as many
+    /// The plain bytes of chunks of the content, by their numbers: of the first, and of as many
     /// that follow as are brought at once. And how many of them were kept.
     ///
     /// # Errors
@@ -64,39 +47,34 @@ impl<S: Source> Archive<S> {
     pub(crate) fn chunks(
         &self,
         stream: Stream,
-        wanted: &[(ChunkName, u64)],
+        numbers: &[u64],
     ) -> Result<(Vec<Bytes>, u64), ReadError> {
         let mut chunks: Vec<Option<Bytes>> = Vec::new();
-        let mut missing: BTreeMap<u64, Vec<(usize, ChunkName, Slot)>> = BTreeMap::new();
+        let mut missing: BTreeMap<u64, Vec<(usize, Chunk)>> = BTreeMap::new();
         let mut total = 0;
-        for &(name, number) in wanted {
-            let (bytes, place) = self.chunk_place(stream, number)?;
-            total += u64::from(bytes);
+        for &number in numbers {
+            let chunk = self.chunk(stream, number)?;
+            total += u64::from(chunk.bytes);
             if total > BROUGHT_BYTES_MAX && !chunks.is_empty() {
                 break;
             }
-            let kept = self.kept_chunk(stream, number);
+            let kept = self.kept(&chunk);
             if kept.is_none() {
-                let slot = Slot {
-                    number,
-                    bytes,
-                    offset: place.offset,
-                };
-                let of_frame = missing.entry(place.frame).or_default();
-                of_frame.push((chunks.len(), name, slot));
+                let of_frame = missing.entry(chunk.frame).or_default();
+                of_frame.push((chunks.len(), chunk));
             }
             chunks.push(kept.map(Bytes::from));
         }
         let kept = chunks.iter().flatten().count() as u64;
         self.frames_together(stream, missing.keys().copied(), &mut |frame, plain| {
-            for &(index, name, slot) in missing.get(&frame).into_iter().flatten() {
-                let chunk = slot.of(plain).filter(|chunk| ChunkName::of(chunk) == name);
-                let chunk = chunk.ok_or_else(|| ReadError::damaged_frame(stream, frame))?;
+            for (index, chunk) in missing.get(&frame).into_iter().flatten() {
+                let bytes = chunk.of(plain).filter(|is| ChunkName::of(is) == chunk.name);
+                let bytes = bytes.ok_or_else(|| ReadError::damaged_frame(stream, frame))?;
                 // A slice would keep all of the frame in memory.
-                chunks[index] = Some(Bytes::copy_from_slice(chunk));
+                chunks[*index] = Some(Bytes::copy_from_slice(bytes));
                 // Where it is not known which chunks are in a frame, those that are wanted are.
                 if let Some(cache) = self.plain_cache() {
-                    cache.add(name, chunk);
+                    cache.add(chunk.name, bytes);
                 }
             }
             Ok(())
@@ -126,29 +104,29 @@ impl<S: Source> Archive<S> {
 
     /// The bytes of a chunk, if they are kept.
     pub(super) fn kept_chunk(&self, stream: Stream, number: u64) -> Option<Vec<u8>> {
-        let cache = self.plain_cache()?;
-        let chunk = cache.find(self.name(stream, number).ok()?)?;
-        let is_right = self.chunk_bytes(stream, number).ok() == Some(chunk.len() as u64);
-        is_right.then_some(chunk)
+        self.plain_cache()?;
+        self.kept(&self.chunk(stream, number).ok()?)
+    }
+
+    fn kept(&self, chunk: &Chunk) -> Option<Vec<u8>> {
+        let kept = self.plain_cache()?.find(chunk.name);
+        kept.filter(|kept| kept.len() == chunk.bytes as usize)
     }
 
     /// The plain bytes of a frame that consists of chunks that are kept.
     pub(super) fn rebuilt(&self, stream: Stream, frame: u64) -> Option<Vec<u8>> {
         let cache = self.plain_cache()?;
-        let slots = self.slots(stream, frame)?;
-        let names = (slots.iter()).map(|slot| self.name(stream, slot.number).ok());
-        let names = names.collect::<Option<Vec<_>>>()?;
-        let has_length =
-            |(slot, &name): (&Slot, &ChunkName)| cache.chunk_bytes(name) == Some(slot.bytes);
-        if slots.is_empty() || !slots.iter().zip(&names).all(has_length) {
+        let chunks = self.chunks_of(stream, frame)?;
+        let is_there = |chunk: &Chunk| cache.chunk_bytes(chunk.name) == Some(chunk.bytes);
+        if chunks.is_empty() || !chunks.iter().all(is_there) {
             return None;
         }
         let mut plain = Vec::new();
-        for (slot, name) in slots.into_iter().zip(names) {
-            if slot.offset as usize != plain.len() {
+        for chunk in chunks {
+            if chunk.offset as usize != plain.len() {
                 return None;
             }
-            plain.extend(cache.find(name)?);
+            plain.extend(self.kept(&chunk)?);
         }
         Some(plain)
     }
@@ -160,11 +138,9 @@ impl<S: Source> Archive<S> {
             return true;
         };
         let mut are_right = true;
-        for slot in self.slots(stream, frame).unwrap_or_default() {
-            let chunk = slot.of(plain).map(|chunk| (ChunkName::of(chunk), chunk));
-            let name = self.name(stream, slot.number).ok();
-            match chunk.filter(|(is, _)| Some(*is) == name) {
-                Some((name, chunk)) => cache.add(name, chunk),
+        for chunk in self.chunks_of(stream, frame).unwrap_or_default() {
+            match chunk.of(plain).filter(|is| ChunkName::of(is) == chunk.name) {
+                Some(bytes) => cache.add(chunk.name, bytes),
                 None => are_right = false,
             }
         }
@@ -173,27 +149,19 @@ impl<S: Source> Archive<S> {
     }
 
     /// The chunks of a frame, by where they begin in it; none if that is not known.
-    fn slots(&self, stream: Stream, frame: u64) -> Option<Vec<Slot>> {
-        let slot = |number: u64| {
-            let (bytes, place) = self.chunk_place(stream, number).ok()?;
-            let offset = place.offset;
-            Some(Slot {
-                number,
-                bytes,
-                offset,
-            })
-        };
+    fn chunks_of(&self, stream: Stream, frame: u64) -> Option<Vec<Chunk>> {
+        let chunk = |number: u64| self.chunk(stream, number).ok();
         if self.header.profile == Profile::Shared {
-            return Some(vec![slot(frame)?]);
+            return Some(vec![chunk(frame)?]);
         }
         let by_frame = self.by_frame[stream.index()].get_or_init(|| self.list_by_frame(stream));
         let first = by_frame.partition_point(|&(of, _)| u64::from(of) < frame);
         let numbers = by_frame[first..].iter();
         let numbers = numbers.take_while(|&&(of, _)| u64::from(of) == frame);
-        let slots = numbers.map(|&(_, number)| slot(number.into()));
-        let mut slots = slots.collect::<Option<Vec<_>>>()?;
-        slots.sort_unstable_by_key(|slot| (slot.offset, slot.bytes));
-        Some(slots)
+        let chunks = numbers.map(|&(_, number)| chunk(number.into()));
+        let mut chunks = chunks.collect::<Option<Vec<_>>>()?;
+        chunks.sort_unstable_by_key(|chunk| (chunk.offset, chunk.bytes));
+        Some(chunks)
     }
 
     /// All chunks of a stream by their frames; none if they are too many, or the table is damaged.

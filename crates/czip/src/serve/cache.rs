@@ -227,14 +227,14 @@ impl ChunkCache {
             Err(guard) => guard,
         };
         let mut guards = vec![guard];
-        let mut wanted = vec![chunks[0]];
+        let mut wanted = vec![chunks[0].1];
         for &(name, number) in &chunks[1..] {
             let waiting = Some(Duration::ZERO);
             if let GuardResult::Guard(guard) =
                 self.cache.get_value_or_guard(&Key::Chunk(name), waiting)
             {
                 guards.push(guard);
-                wanted.push((name, number));
+                wanted.push(number);
             }
         }
         Counters::add(&self.counters.cache_misses, guards.len() as u64);
