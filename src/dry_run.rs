@@ -30,11 +30,9 @@ pub fn run(config: &Config, given: &Given, out: &mut impl Write) -> anyhow::Resu
     for warning in history.map(History::unknown_realms).unwrap_or_default() {
         tracing::warn!("{warning}");
     }
-    let (name, is_near) = match config.role {
-        Role::Far => ("far", false),
-        _ => ("near", true),
-    };
-    writeln!(out, "refrain {name}: the configuration is good")?;
+    let is_near = config.role != Role::Far;
+    let role = config.role.name();
+    writeln!(out, "refrain {role}: the configuration is good")?;
     let mut shown = BTreeSet::new();
     let mut line = |key: &str, value: String| {
         shown.insert(key.to_owned());

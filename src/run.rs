@@ -8,13 +8,14 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use refrain_gateway::{
-    admin,
+    acceptor, admin,
     arguments::{FarOptions, NearOptions, Options, Program},
-    config::{AdminConfig, Config, HistoryOptions},
-    gateway::{Gateway, Tasks},
-    listeners,
+    config::{Config, HistoryOptions},
+    gateway::Gateway,
     local_socket::{self, SocketFile},
+    options::Role,
     settings::ConfigError,
+    start::{Tasks, start},
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -100,10 +101,7 @@ fn run<P: Program>(
     }
     block_on(async {
         let mut tasks = Tasks::default();
-        let gateway = Gateway::start(started.clone(), &mut tasks).await?;
-        for listening in gateway.listening() {
-            listening.log();
-        }
+        let gateway = start(started.clone(), &mut tasks).await?;
         let reload = || {
             let new = options.resolve()?;
             gateway.reload(&new);
@@ -149,13 +147,15 @@ async fn serve(
     mut tasks: Tasks,
     reload: impl Fn() -> Result<Config, ConfigError>,
 ) -> anyhow::Result<()> {
-    tracing::info!("runs with kernels for {}", gateway.kernels());
+    let kernels = started.matching.backend.instruction_set();
+    tracing::info!("runs with kernels for {kernels}");
     if let Some(config) = started.admin.clone() {
-        tasks
-            .services
-            .spawn(serve_admin(config, Arc::clone(gateway)).await?);
+        let listener = acceptor::bind(config.listen, "admin")?;
+        tracing::info!(kind = "admin", address = %listener.1, "listening");
+        let serving = admin::serve(listener, config, Arc::clone(gateway));
+        tasks.services.spawn(serving);
     }
-    let _socket = serve_local(&mut tasks, gateway).await;
+    let _socket = serve_local(&mut tasks, started.role, gateway).await;
     let mut signals = Signals::new()?;
     while let Told::Reload = signals.next().await {
         match reload() {
@@ -188,8 +188,8 @@ async fn serve(
 }
 
 /// Serves `refrain status` on this machine. A gateway runs as well without.
-async fn serve_local(tasks: &mut Tasks, gateway: &Arc<Gateway>) -> Option<SocketFile> {
-    match local_socket::bind(gateway.role()).await {
+async fn serve_local(tasks: &mut Tasks, role: Role, gateway: &Arc<Gateway>) -> Option<SocketFile> {
+    match local_socket::bind(role.name()).await {
         Ok((listener, file)) => {
             let serving = admin::serve_local(listener, Arc::clone(gateway));
             tasks.services.spawn(serving);
@@ -201,16 +201,6 @@ async fn serve_local(tasks: &mut Tasks, gateway: &Arc<Gateway>) -> Option<Socket
             None
         }
     }
-}
-
-async fn serve_admin(
-    config: AdminConfig,
-    gateway: Arc<Gateway>,
-) -> anyhow::Result<impl Future<Output = ()>> {
-    let listener = listeners::bind(config.listen, "admin")?;
-    tracing::info!(kind = "admin", address = %listener.1, "listening");
-    let descriptors = gateway.descriptors();
-    Ok(admin::serve(listener, config, gateway, descriptors))
 }
 
 /// What a signal tells a gateway to do.

@@ -127,6 +127,104 @@ fn socks5_clients_are_not_asked_where_nobody_has_to_sign_in() {
     assert!(is_closed(client));
 }
 
+/// A SOCKS4 request for a connection to this target, by its address.
+fn socks4_request(target: SocketAddr, user: &str) -> Vec<u8> {
+    let SocketAddr::V4(target) = target else {
+        panic!("{target} is not of IPv4");
+    };
+    let (port, address) = (target.port().to_be_bytes(), target.ip().octets());
+    [&[4, 1], &port[..], &address, user.as_bytes(), &[0]].concat()
+}
+
+#[test]
+fn socks4_clients_are_served_at_the_same_port() {
+    let target = origin::start();
+    let socks = free_address();
+    let pair = Pair::start(&[], &["--socks5", &socks.to_string()]);
+    let granted = [0, 90, 0, 0, 0, 0, 0, 0];
+    let refused = [0, 91, 0, 0, 0, 0, 0, 0];
+    let by_name = [
+        &[4, 1],
+        &target.port().to_be_bytes()[..],
+        b"\0\0\0\x01user\0localhost\0",
+    ];
+    for request in [socks4_request(target, "alice"), by_name.concat()] {
+        let mut client = connect(socks);
+        // Split anywhere, as packets may be.
+        let (start, rest) = request.split_at(request.len() / 2);
+        client.write_all(start).expect("a connection");
+        assert_eq!(say(&mut client, rest), granted);
+        client.write_all(b"send 1 100\n").expect("a connection");
+        let mut content = Vec::new();
+        client.read_to_end(&mut content).expect("the content");
+        assert_eq!(content, common::content::letters(1, 100));
+    }
+    let nobody = free_address();
+    let elsewhere = "192.0.2.1:80".parse().expect("an address");
+    for request in [
+        socks4_request(target, &"u".repeat(256)),
+        socks4_request(nobody, ""),
+        socks4_request(elsewhere, ""),
+        [&[4, 2], &socks4_request(target, "")[2..]].concat(),
+        [&[4, 1, 0, 80, 0, 0, 0, 1, 0], &b"a".repeat(256)[..]].concat(),
+    ] {
+        let mut client = connect(socks);
+        assert_eq!(say(&mut client, &request), refused, "{request:?}");
+        assert!(is_closed(client));
+    }
+    pair.near.wait_for_log(&[
+        "refused a SOCKS4 client",
+        "user id is longer than 255 bytes",
+    ]);
+    assert!(!pair.near.log().contains("alice"));
+}
+
+#[test]
+fn socks4_clients_are_refused_where_the_proxy_asks_for_a_password() {
+    let target = origin::start();
+    let socks = free_address();
+    let listen = socks.to_string();
+    let pair = Pair::start(&[], &["--socks5", &listen, "--proxy-auth", ALICE]);
+    let mut client = connect(socks);
+    let refused = say(&mut client, &socks4_request(target, "alice"));
+    assert_eq!(refused, [0, 91, 0, 0, 0, 0, 0, 0]);
+    pair.near
+        .wait_for_log(&["SOCKS4 has no password", "--proxy-auth"]);
+}
+
+#[test]
+fn curl_speaks_each_version_of_socks() {
+    if !are_installed(&["curl"]) {
+        return;
+    }
+    let origin = HandMadeOrigin::conversing(|stream, _| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")?;
+        stream.shutdown(Shutdown::Write)
+    });
+    let socks = free_address();
+    let pair = Pair::start(&[], &["--socks5", &socks.to_string()]);
+    let (by_address, by_name) = (
+        format!("http://{}/", origin.address),
+        format!("http://localhost:{}/", origin.address.port()),
+    );
+    let proxy = socks.to_string();
+    for (version, url) in [
+        ("--socks4", &by_address),
+        ("--socks4a", &by_name),
+        ("--socks5", &by_address),
+        ("--socks5-hostname", &by_name),
+    ] {
+        let quiet = ["--disable", "--silent", "--show-error", "--max-time", "30"];
+        let folder = pair.site.path("");
+        let answer = run_ok(
+            "curl",
+            &folder,
+            &[&quiet[..], &[version, &proxy, url]].concat(),
+        );
+        assert_eq!(answer, b"hi", "{version}");
+    }
+}
+
 #[test]
 fn http_clients_sign_in_where_the_proxy_asks_for_it() {
     let origin = HandMadeOrigin::conversing(|stream, _| {

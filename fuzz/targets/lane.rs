@@ -19,10 +19,10 @@ use refrain_codec::{
 };
 use refrain_proto::{
     Event, FlowId, LaneId, Link, LinkConfig, Moment, Role,
-    by_receiver::history::{Found, FoundChunk, HistoryConfig, HistoryRequest, Wanted},
     frame::{Frame, Stream},
     hello::Hello,
     limits::{CREDIT_BYTES_INITIAL, OFFERED_BYTES_LINK, OFFERS_LINK_MAX},
+    predictions::history::{Found, FoundChunk, HistoryConfig, HistoryRequest, Wanted},
     terms::{OfferKey, OfferTerms, RunDigest},
 };
 

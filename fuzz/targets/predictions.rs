@@ -16,12 +16,12 @@ use refrain_codec::{
 };
 use refrain_proto::{
     Event, FlowId, LaneId, Link, LinkConfig, Mode, Moment, Role,
-    by_receiver::history::{
-        Found, FoundChunk, HistoryConfig, HistoryPlace, HistoryRequest, Predict, Wanted,
-    },
     frame::{ConfirmFrame, Frame, Offer, OfferFrame, OfferList},
     hello::Hello,
     limits::{OFFERED_BYTES_LINK, OFFERS_LINK_MAX},
+    predictions::history::{
+        Found, FoundChunk, HistoryConfig, HistoryPlace, HistoryRequest, Predict, Wanted,
+    },
     terms::{Hint, OfferKey, RunDigest, Signature},
 };
 

@@ -37,7 +37,7 @@ impl Pair {
         let folder = store.path().join("store").display().to_string();
         let far = keys.far(&[])?;
         let near = keys.near(
-            far.gateway.listening()[0].address,
+            far.gateway.listening()[0],
             &[
                 "--forward",
                 &forward,
@@ -56,7 +56,7 @@ impl Pair {
             thread::sleep(Duration::from_millis(5));
         }
         Ok(Self {
-            entrance: near.gateway.listening()[0].address,
+            entrance: near.gateway.listening()[0],
             _near: near,
             _far: far,
             _store: store,

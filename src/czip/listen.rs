@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr};
 
 use refrain_czip::serve::ServeOptions;
-use refrain_gateway::{address::parse_listen, listeners, units::TimeSpan};
+use refrain_gateway::{acceptor, address::parse_listen, units::TimeSpan};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     net::TcpListener,
@@ -70,7 +70,7 @@ impl ListenArguments {
                 }
             };
             // With port 0 this alone says which one it is.
-            let (listener, address) = listeners::bind(self.listen, "listen")?;
+            let (listener, address) = acceptor::bind(self.listen, "listen")?;
             tracing::info!(%address, what, "serving");
             let (stop, stopped) = oneshot::channel();
             let (end, ended) = oneshot::channel();

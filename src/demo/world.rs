@@ -43,11 +43,11 @@ impl World {
         let far = keys.far(&["--effort", effort])?;
         let forward = format!("127.0.0.1:0={target}");
         let near = keys.near(
-            far.gateway.listening()[0].address,
+            far.gateway.listening()[0],
             &["--forward", &forward, "--effort", effort],
         )?;
         let forward = near.gateway.listening().first();
-        let address = forward.context("a forward has an address")?.address;
+        let address = forward.context("a forward has an address")?;
         let options = RemoteOptions {
             connections: 1,
             proxy: ProxyChoice::Direct,

@@ -78,6 +78,12 @@ pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     }
     writeln!(out)?;
     links(&status.peers).print(out)?;
+    for peer in status.peers.iter().filter(|_| status.peers.len() > 1) {
+        if let (Some(serves), Some(reason)) = (peer.serves, &peer.serves_reason) {
+            let new = if serves { "new" } else { "no new" };
+            writeln!(out, "{}: takes {new} connections: {reason}", peer.label())?;
+        }
+    }
     for peer in &status.peers {
         if let Some(error) = &peer.last_error {
             writeln!(out, "{}: {error}{}", peer.label(), ago(peer.last_error_s))?;

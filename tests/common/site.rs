@@ -127,6 +127,26 @@ impl Site {
         self.gateway("near", key, &all, Gateway::start)
     }
 
+    /// Starts a further far end, with this key of the site.
+    pub fn further_far(&self, key: &str, listen: SocketAddr, options: &[&str]) -> Gateway {
+        let listen = listen.to_string();
+        let needed = ["--listen", &listen, "--peer-key", &self.near_key];
+        let all = [&needed, options].concat();
+        self.gateway("far", key, &all, Gateway::start)
+    }
+
+    /// Starts a near end of these far ends: what each is called, where it is, and its key.
+    pub fn near_of(&self, peers: &[(&str, SocketAddr, &str)], options: &[&str]) -> Gateway {
+        let words = peers.iter().flat_map(|(name, address, key)| {
+            let (peer, key) = (format!("{name}={address}"), format!("{name}={key}"));
+            ["--peer".to_owned(), peer, "--peer-key".to_owned(), key]
+        });
+        let words: Vec<String> = words.collect();
+        let words = words.iter().map(String::as_str);
+        let all: Vec<&str> = words.chain(options.iter().copied()).collect();
+        self.gateway("near", "near.key", &all, Gateway::start)
+    }
+
     /// The command that checks the way to `peer` with this key of the site.
     pub fn check_of(&self, peer: SocketAddr, key: &str, peer_key: &str) -> [String; 7] {
         let (peer, key) = (peer.to_string(), self.path(key).display().to_string());

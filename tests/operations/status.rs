@@ -216,9 +216,8 @@ fn metrics_are_prometheus_text_with_stable_names() {
     let near = site.near(site.far_listen, &["--forward", &option]);
     near.wait_until_up();
     assert!(origin::answers(listen));
-    for gateway in [&near, &far] {
-        assert_metrics(gateway, &METRICS);
-    }
+    assert_metrics(&near, &[&METRICS[..], &METRICS_OF_A_NEAR_END].concat());
+    assert_metrics(&far, &METRICS);
     let (_, page) = http::get(far.admin, "/metrics", None).expect("the page");
     let up = exposition::parse(&page)
         .into_iter()
@@ -227,6 +226,9 @@ fn metrics_are_prometheus_text_with_stable_names() {
     let labels = vec![("peer".to_owned(), "\"a\" & \\b".to_owned())];
     assert_eq!(up.series, [(labels, 1.0)]);
 }
+
+/// What a near end has besides.
+const METRICS_OF_A_NEAR_END: [(&str, &str); 1] = [("refrain_peer_serves", "gauge")];
 
 /// What a near end with a store has besides.
 const METRICS_OF_A_STORE: [(&str, &str); 9] = [
@@ -266,7 +268,8 @@ fn a_near_end_with_a_store_has_metrics_of_it() {
         (store.received_bytes >= 600_000).then_some(store)
     });
     assert!(store.stored_bytes < 400_000, "{store:?}");
-    let page = assert_metrics(&near, &[&METRICS[..], &METRICS_OF_A_STORE].concat());
+    let expected = [&METRICS[..], &METRICS_OF_A_NEAR_END, &METRICS_OF_A_STORE];
+    let page = assert_metrics(&near, &expected.concat());
     let families = exposition::parse(&page);
     for (name, value) in [
         ("refrain_store_chunks", store.chunks),

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 /// Why there is no GPU to be had.
 #[derive(Clone, Debug, Error)]
+#[non_exhaustive]
 pub enum NoGpu {
     /// No driver, or no device.
     #[error("no CUDA device")]
@@ -18,6 +19,7 @@ pub enum NoGpu {
 
 /// Why a method cannot be had.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum BulkError {
     /// It needs a GPU, and there is none that can be used.
     #[error(transparent)]

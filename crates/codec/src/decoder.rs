@@ -44,6 +44,7 @@ pub struct Block<'a> {
 
 /// Why a block could not be decoded. In each case the log is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DecodeError {
     /// The token stream is cut short or no encoder's.
     MalformedTokens,

@@ -44,7 +44,7 @@ pub fn parse_admin(text: &str) -> Result<Target, TargetError> {
     }
 }
 
-/// IPv4 too, as [`listeners::bind`](crate::listeners::bind) sees to.
+/// IPv4 too, as [`acceptor::bind`](crate::acceptor::bind) sees to.
 const ALL_ADDRESSES: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
 fn parse(

@@ -35,10 +35,10 @@ use tokio::{
 };
 
 use crate::{
+    acceptor::{ACCEPT_PAUSE, Acceptor},
     config::{AdminConfig, AdminToken},
-    descriptors::{Descriptors, UNPROVEN_ADMIN_MAX},
+    descriptors::UNPROVEN_ADMIN_MAX,
     gateway::Gateway,
-    listeners::{ACCEPT_PAUSE, Acceptor},
     status::Status,
 };
 use host::AdminHosts;
@@ -78,8 +78,8 @@ pub async fn serve(
     (listener, address): (TcpListener, SocketAddr),
     config: AdminConfig,
     gateway: Arc<Gateway>,
-    descriptors: Arc<Descriptors>,
 ) {
+    let descriptors = Arc::clone(&gateway.descriptors);
     let pages = pages(Admin {
         gateway,
         token: config.token.map(Arc::new),
@@ -194,8 +194,7 @@ async fn authorize(State(admin): State<Admin>, request: Request, next: Next) -> 
 }
 
 async fn readyz(State(admin): State<Admin>) -> Response {
-    let mut peers = admin.gateway.peers().into_iter();
-    match peers.any(|peer| peer.link.is_some_and(|link| link.is_up())) {
+    match admin.gateway.is_up() {
         true => "a link is up\n".into_response(),
         false => (StatusCode::SERVICE_UNAVAILABLE, "no link is up\n").into_response(),
     }

@@ -55,7 +55,7 @@ use crate::keys::{PeerKeys, PrivateKey, PublicKey};
 use crate::machine;
 use crate::options::*;
 use crate::pace;
-use crate::rules::{AllowRules, ExcludeRules};
+use crate::rules::{AllowRules, ExcludeRules, Route};
 use crate::settings::{ConfigError, OptionValue, Readings, Settings, read_text};
 use crate::target::{LANES_PORT, Target};
 use crate::units::{BitRate, ByteSize, TimeSpan};
@@ -97,6 +97,8 @@ config! {
         };
         /// Listeners for applications, in the order of their options.
         pub ways_in: Vec<WayIn> = read_ways_in(settings, find_peer)?;
+        /// The peers that flows to some targets go to.
+        pub routes: Vec<Route> = settings.many_with(&ROUTE, |text| parse_route(text, find_peer))?;
         /// The targets that this end connects to for its peer.
         pub allow: AllowRules = match settings.many(&ALLOW)? {
             _ if !settings.is_given(&ALLOW) && role == Role::Far => AllowRules::loopback(),
@@ -363,15 +365,35 @@ fn load_peers(settings: &Settings, own: &PrivateKey) -> Result<PeerKeys, ConfigE
     }
 }
 
-/// The peer of a near end.
+/// The peers of a near end: each has a key of its own, by its name unless it is the only one.
 fn resolve_dials(settings: &Settings, peers: &PeerKeys) -> Result<Vec<Dial>, ConfigError> {
-    let address = settings.one_with(&PEER, |text| Target::with_default_port(text, LANES_PORT))?;
-    let mut keys = peers.iter();
-    let (Some(key), None) = (keys.next(), keys.next()) else {
-        return Err(settings.wrong(&PEER_KEY, Mismatch::NotOnePeer(peers.len())));
-    };
-    let name = peers.name(&key).map(str::to_owned);
-    Ok(vec![Dial { key, name, address }])
+    let given = settings.many_with(&PEER, |text| {
+        let (name, address) = match text.rsplit_once('=') {
+            Some((name, address)) => (Some(name.to_owned()), address),
+            None => (None, text),
+        };
+        Target::with_default_port(address, LANES_PORT).map(|address| (name, address))
+    })?;
+    if given.len() != peers.len() {
+        let counts = Mismatch::KeyForEachPeer(given.len(), peers.len());
+        return Err(settings.wrong(&PEER_KEY, counts));
+    }
+    let mut dials: Vec<Dial> = Vec::new();
+    for (nth, (name, address)) in given.into_iter().enumerate() {
+        let key = match name {
+            Some(name) => peers.find(&name).ok_or(Mismatch::UnknownPeer),
+            None if peers.len() == 1 => peers.iter().next().ok_or(Mismatch::NoPeers),
+            None => Err(Mismatch::UnnamedPeer),
+        };
+        let key = key.and_then(|key| match dials.iter().any(|dial| dial.key == key) {
+            true => Err(Mismatch::PeerTwice),
+            false => Ok(key),
+        });
+        let key = key.map_err(|reason| settings.wrong_nth(&PEER, nth, reason))?;
+        let name = peers.name(&key).map(str::to_owned);
+        dials.push(Dial { key, name, address });
+    }
+    Ok(dials)
 }
 
 fn resolve_listen(settings: &Settings, role: Role) -> Result<Vec<SocketAddr>, ConfigError> {
@@ -454,6 +476,18 @@ fn parse_forward(
         listen: address::parse_listen(listen)?,
         target: Some(target.parse()?),
         peer: find_peer(peer)?,
+    })
+}
+
+/// `HOST:PORT@PEER`.
+fn parse_route(
+    text: &str,
+    find_peer: impl Fn(&str) -> Result<Option<PublicKey>, Mismatch>,
+) -> Result<Route, BoxedError> {
+    let (targets, peer) = text.split_once('@').ok_or(Mismatch::Route)?;
+    Ok(Route {
+        targets: targets.parse()?,
+        peer: find_peer(peer)?.ok_or(Mismatch::Route)?,
     })
 }
 

@@ -1,5 +1,5 @@
-//! A gateway: its listeners, and its peers with their links. A near end dials its peers, a far end
-//! takes their lanes; all else is the same.
+//! A gateway: its peers with their links. A near end dials its peers, a far end takes their lanes; all
+//! else is the same.
 
 mod accepting;
 mod choice;
@@ -10,26 +10,25 @@ mod peer;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-use refrain_codec::simd::InstructionSet;
-use refrain_proto::{Link, LinkConfig, Mode};
+use refrain_proto::{Link, LinkConfig};
 use tokio::{
     sync::watch,
     task::JoinSet,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use crate::{
     config::{Config, HistoryOptions},
     descriptors::Descriptors,
-    history::{History, HistoryError, HistoryReport},
+    history::History,
     keys::{PublicKey, SharedPeerKeys},
     last_error::LastError,
-    link::{Counted, SharedLink, Totals},
-    listeners::{self, BindError, BoxFuture, Links, Listener, Listening},
+    link::{SharedLink, Totals},
     lookups::Lookups,
     memory::{MemoryBudget, Reservation},
     offered::{self, Targets},
@@ -37,26 +36,16 @@ use crate::{
     pace::Pace,
     policy::{OwnAddresses, SharedPolicy},
     random::random_instance,
+    rate_limited_log::RateLimitedLog,
     refusal::Refusal,
     target::Target,
     tls::{ClientTls, ServerTls},
 };
-use accepting::{UnknownPeerLog, accept, sweep};
-use choice::{Choice, candidates, choose};
+pub use choice::Turn;
+use choice::{Choice, candidates, choose, turns};
 pub use dial::{ConnectError, connect};
 use dialler::Dialer;
 use peer::Peer;
-
-/// Why a gateway does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// An address cannot be listened on.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// The store of what was received does not open.
-    #[error(transparent)]
-    History(#[from] HistoryError),
-}
 
 /// No peer was reached in time.
 #[derive(Debug, thiserror::Error)]
@@ -69,33 +58,28 @@ pub struct NotPaired {
     reason: Option<String>,
 }
 
-/// The tasks of a gateway; dropped, they end.
-#[derive(Debug, Default)]
-pub struct Tasks {
-    /// What takes new connections: ends when the gateway drains.
-    pub listeners: JoinSet<()>,
-    /// What keeps the gateway going: ends with it.
-    pub services: JoinSet<()>,
-}
-
 /// A near or a far gateway.
 pub struct Gateway {
-    config: Config,
-    policy: Arc<SharedPolicy>,
+    pub(crate) config: Config,
+    /// Rules and time-outs of the moment.
+    pub(crate) policy: Arc<SharedPolicy>,
+    pub(crate) budget: MemoryBudget,
+    pub(crate) history: Option<Arc<History>>,
+    /// What all links carried, those included that are forgotten.
+    pub(crate) totals: Arc<Totals>,
+    pub(crate) descriptors: Arc<Descriptors>,
+    pub(crate) started: Instant,
     /// The peers' keys, and what logs and tables call them.
     keys: Arc<SharedPeerKeys>,
-    /// Each peer that was dialled or has dialled.
+    /// Each peer that was asked for or has connected.
     peers: Mutex<BTreeMap<PublicKey, Arc<Peer>>>,
-    unknown_peers: UnknownPeerLog,
-    budget: MemoryBudget,
+    /// Warnings of connections that prove no accepted key, which anybody can cause again and again.
+    unknown_peers: RateLimitedLog,
+    /// Those of keys stand apart, so that no flood of others hides them.
+    unknown_keys: RateLimitedLog,
     pace: Option<Arc<Pace>>,
     tls: ServerTls,
-    started: Instant,
-    /// Lanes first, then ways in, in the order of their options.
-    listening: Vec<Listening>,
-    history: Option<Arc<History>>,
-    totals: Arc<Totals>,
-    descriptors: Arc<Descriptors>,
+    listening: Vec<SocketAddr>,
     lookups: Lookups,
     /// Changes with all that decides which peer a new flow may go to.
     changes: watch::Sender<()>,
@@ -113,89 +97,62 @@ pub struct PeerReport {
     pub link: Option<Arc<SharedLink>>,
     /// The last thing that went wrong, until it goes well again.
     pub last_error: Option<LastError>,
+    /// Whether a near end's new flows go there, and why.
+    pub turn: Option<Turn>,
 }
 
 impl Gateway {
-    /// Binds the listeners and starts to dial. They run in `tasks`.
-    pub async fn start(config: Config, tasks: &mut Tasks) -> Result<Arc<Gateway>, StartError> {
-        let bind = |&address| listeners::bind(address, "listen");
-        let for_lanes = config.listen.iter().map(bind);
-        let for_lanes = for_lanes.collect::<Result<Vec<_>, _>>()?;
-        let mut for_applications = Vec::new();
-        for mut way_in in config.ways_in.clone() {
-            let (socket, address) = listeners::bind(way_in.listen, way_in.option.key)?;
-            way_in.listen = address;
-            for_applications.push((socket, way_in));
-        }
-        let history = match &config.history {
-            Some(options) => Some(History::open(options).await?),
-            None => None,
-        };
-        let lanes = for_lanes
-            .iter()
-            .map(|(_, address)| Listening::lanes(*address));
-        let ways_in = for_applications.iter();
-        let ways_in = ways_in.map(|(_, way_in)| Listening::of(way_in));
-        let listening: Vec<Listening> = lanes.chain(ways_in).collect();
-        let own = listening.iter().map(|listening| listening.address);
-        let own = OwnAddresses::new(own, &config);
+    /// A gateway that listens there.
+    pub(crate) fn new(
+        config: Config,
+        history: Option<Arc<History>>,
+        listening: Vec<SocketAddr>,
+    ) -> Arc<Gateway> {
+        let own = OwnAddresses::new(listening.iter().copied(), &config);
         let keys = Arc::new(SharedPeerKeys::new(config.peers.clone()));
-        let gateway = Arc::new(Gateway {
+        let warnings = || RateLimitedLog::new(|line| tracing::warn!("{line}"));
+        Arc::new(Gateway {
             policy: Arc::new(SharedPolicy::new(&config, own)),
-            peers: Mutex::default(),
-            unknown_peers: UnknownPeerLog::new(),
             budget: MemoryBudget::new(config.memory.0, config.peers.len()),
-            pace: config.rate.map(|rate| Arc::new(Pace::new(rate))),
-            tls: ServerTls::new(&config.key, Arc::clone(&keys)),
-            started: Instant::now(),
-            // The admin page too.
-            descriptors: Descriptors::of_process(1 + listening.len()),
-            listening,
             history,
             totals: Arc::default(),
+            // The admin page too.
+            descriptors: Descriptors::of_process(1 + listening.len()),
+            started: Instant::now(),
+            peers: Mutex::default(),
+            unknown_peers: warnings(),
+            unknown_keys: warnings(),
+            pace: config.rate.map(|rate| Arc::new(Pace::new(rate))),
+            tls: ServerTls::new(&config.key, Arc::clone(&keys)),
+            listening,
             lookups: Lookups::of_system(),
             changes: watch::Sender::new(()),
             keys,
             config,
-        });
-        for (socket, way_in) in for_applications {
-            let listener = Listener::new(
-                way_in,
-                Arc::clone(&gateway) as Arc<dyn Links>,
-                Arc::clone(&gateway.policy),
-                Arc::clone(&gateway.descriptors),
-            );
-            tasks.listeners.spawn(listener.serve(socket));
+        })
+    }
+
+    /// Has `tasks` dial the peers that are to be dialled, and forget links that are over.
+    pub(crate) fn keep(self: &Arc<Gateway>, tasks: &mut JoinSet<()>) {
+        for dial in &self.config.dials {
+            tasks.spawn(Dialer::new(Arc::clone(self), self.peer(dial.key)).run());
         }
-        for dial in &gateway.config.dials {
-            let dialer = Dialer::new(Arc::clone(&gateway), gateway.peer(dial.key));
-            tasks.services.spawn(dialer.run());
+        if self.config.role == Role::Far {
+            tracing::info!("allows its peers {}", self.config.allow.describe());
+            tasks.spawn(Arc::clone(self).sweep());
         }
-        if gateway.config.role == Role::Far {
-            tracing::info!("allows its peers {}", gateway.config.allow.describe());
-            tasks.services.spawn(sweep(Arc::clone(&gateway)));
-        }
-        for listener in for_lanes {
-            tasks
-                .listeners
-                .spawn(accept(Arc::clone(&gateway), listener));
-        }
-        Ok(gateway)
     }
 
     /// Where lanes are taken, and then where applications connect, in the order of the options.
-    pub fn listening(&self) -> &[Listening] {
+    pub fn listening(&self) -> &[SocketAddr] {
         &self.listening
     }
 
     /// Waits until a link to any peer is up.
     pub async fn wait_for_peer(&self, within: Duration) -> Result<(), NotPaired> {
         let mut changes = self.changes.subscribe();
-        let up = async {
-            let is_up = |report: PeerReport| report.link.is_some_and(|link| link.is_up());
-            // The sender lives as long as `self`.
-            while !self.peers().into_iter().any(is_up) && changes.changed().await.is_ok() {}
-        };
+        // The sender lives as long as `self`.
+        let up = async { while !self.is_up() && changes.changed().await.is_ok() {} };
         timeout(within, up).await.map_err(|_| NotPaired {
             within,
             reason: self
@@ -215,86 +172,45 @@ impl Gateway {
     /// Takes rules, time-outs and the peers' names from `config`, a far end its peers' keys too; the
     /// rest needs a restart.
     pub fn reload(&self, config: &Config) {
-        let dialled = |config: &Config| {
-            let dials = config.dials.iter();
-            dials
-                .map(|dial| (dial.key, dial.address.clone()))
-                .collect::<Vec<_>>()
+        let address = |(one, other): (&crate::config::Dial, &crate::config::Dial)| {
+            (one.key, &one.address) == (other.key, &other.address)
         };
-        if dialled(config) == dialled(&self.config) {
+        let (present, new) = (&self.config.dials, &config.dials);
+        if present.len() == new.len() && present.iter().zip(new).all(address) {
             self.keys.replace(config.peers.clone());
         }
         self.policy.replace(config);
     }
 
-    /// `near` or `far`.
-    pub fn role(&self) -> &'static str {
-        match self.config.role {
-            Role::Far => "far",
-            _ => "near",
-        }
-    }
-
-    /// When it started.
-    pub(crate) fn started(&self) -> Instant {
-        self.started
-    }
-
-    /// The instructions that its kernels use.
-    pub fn kernels(&self) -> InstructionSet {
-        self.config.matching.backend.instruction_set()
-    }
-
-    /// The bound on memory and what of it nobody has reserved, in bytes.
-    pub(crate) fn memory(&self) -> (u64, u64) {
-        (self.config.memory.0, self.budget.free_bytes())
-    }
-
-    /// Which end finds what repeats.
-    pub(crate) fn mode(&self) -> Mode {
-        self.config.mode
-    }
-
-    /// What it keeps to predict from, if it does.
-    pub(crate) fn history(&self) -> Option<HistoryReport> {
-        self.history.as_ref().map(|history| history.report())
-    }
-
-    /// What all its links carried, those included that it has forgotten.
-    pub(crate) fn counted(&self) -> Counted {
-        self.totals.sum()
-    }
-
-    /// How it shares out the process's file descriptors.
-    pub fn descriptors(&self) -> Arc<Descriptors> {
-        Arc::clone(&self.descriptors)
-    }
-
     /// Its peers, a row for each link; those that it dials in their order.
     pub fn peers(&self) -> Vec<PeerReport> {
         let keys = self.keys.load();
+        let peers = self.order().into_iter().map(|key| self.peer(key));
+        let peers: Vec<_> = peers.map(|peer| (peer.links(), peer)).collect();
+        let up = peers.iter();
+        let up = up.map(|(links, _)| links.iter().any(|link| link.is_up()));
         let mut reports = Vec::new();
-        for key in self.order(&keys) {
-            let known = self
-                .peers
-                .lock()
-                .expect("held for a moment")
-                .get(&key)
-                .cloned();
+        for ((links, peer), turn) in peers.iter().zip(turns(up)) {
+            let address = peer.dialled.as_ref().map(|dialled| &dialled.address);
             let report = |link| PeerReport {
-                key,
-                name: keys.name(&key).map(str::to_owned),
-                address: self.address(&key).map(Target::to_string),
+                key: peer.key,
+                name: keys.name(&peer.key).map(str::to_owned),
+                address: address.cloned(),
                 link,
-                last_error: known.as_ref().and_then(|peer| peer.trouble.last()),
+                last_error: peer.trouble.last(),
+                turn: address.map(|_| turn),
             };
-            let links = known.as_ref().map_or_else(Vec::new, |peer| peer.links());
             match links.is_empty() {
                 true => reports.push(report(None)),
-                false => reports.extend(links.into_iter().map(|link| report(Some(link)))),
+                false => reports.extend(links.iter().cloned().map(Some).map(report)),
             }
         }
         reports
+    }
+
+    /// Whether a link to any peer is up.
+    pub(crate) fn is_up(&self) -> bool {
+        self.links().iter().any(|link| link.is_up())
     }
 
     /// Takes no new flows, and waits until the open ones have ended and the peers have their last
@@ -303,7 +219,7 @@ impl Gateway {
         let deadline = Instant::now() + within;
         loop {
             let (mut flows, mut blocks) = (0, 0);
-            for link in self.peers().into_iter().filter_map(|peer| peer.link) {
+            for link in self.links() {
                 link.drain();
                 link.with(|link, _| {
                     flows += link.flows_open();
@@ -322,24 +238,56 @@ impl Gateway {
         }
     }
 
-    fn order(&self, keys: &crate::keys::PeerKeys) -> Vec<PublicKey> {
+    /// The link for a new flow to `target`: to the peer that its listener names, or to the first that
+    /// may have it and is up. While any may still be reached, this waits; it fails as soon as all are
+    /// known to be gone now.
+    pub(crate) async fn link(
+        &self,
+        target: &Target,
+        named: Option<PublicKey>,
+    ) -> Result<Arc<SharedLink>, Refusal> {
+        let came = Instant::now();
+        let mut changes = self.changes.subscribe();
+        loop {
+            changes.mark_unchanged();
+            let routed = self.policy.load().routes_of(target);
+            let peers = candidates(&self.order(), named, &routed).into_iter();
+            let peers: Vec<_> = peers.map(|key| self.peer(key)).collect();
+            let without_lanes = (self.started, self.config.timeouts.dead_after);
+            let prospects = peers.iter().map(|peer| peer.prospect(came, without_lanes));
+            let until = match choose(prospects) {
+                Choice::Peer(link) => return Ok(link),
+                Choice::Nobody => return Err(Refusal::LinkDown),
+                Choice::Wait(until) => until,
+            };
+            peers.iter().for_each(|peer| peer.want_dial());
+            match until {
+                // All are looked at again, whichever it was.
+                Some(until) => drop(timeout_at(until, changes.changed()).await),
+                None => drop(changes.changed().await),
+            }
+        }
+    }
+
+    /// The peers that new flows may go to, in order.
+    fn order(&self) -> Vec<PublicKey> {
         match self.config.role {
-            Role::Far => keys.iter().collect(),
+            Role::Far => self.keys.load().iter().collect(),
             _ => self.config.dials.iter().map(|dial| dial.key).collect(),
         }
     }
 
-    /// Where a near end finds the peer.
-    fn address(&self, key: &PublicKey) -> Option<&Target> {
-        let mut dials = self.config.dials.iter();
-        dials
-            .find(|dial| dial.key == *key)
-            .map(|dial| &dial.address)
+    fn links(&self) -> Vec<Arc<SharedLink>> {
+        let peers = self.lock_peers();
+        peers.values().flat_map(|peer| peer.links()).collect()
+    }
+
+    fn lock_peers(&self) -> MutexGuard<'_, BTreeMap<PublicKey, Arc<Peer>>> {
+        self.peers.lock().expect("held for a moment")
     }
 
     /// What is known of the peer.
     fn peer(&self, key: PublicKey) -> Arc<Peer> {
-        let mut peers = self.peers.lock().expect("held for a moment");
         let new = || {
             let has_others = self.keys.load().len() > 1;
             let targets = Targets::new(
@@ -347,25 +295,14 @@ impl Gateway {
                 self.lookups.of_peer(),
                 self.descriptors.of_peer(has_others),
             );
-            let tls = ClientTls::new(&self.config.key, key);
-            let dial = self.address(&key).map(|address| (address.to_string(), tls));
-            Arc::new(Peer::new(key, targets, dial))
+            let mut dials = self.config.dials.iter();
+            let dial = dials.find(|dial| dial.key == key).map(|dial| {
+                let tls = ClientTls::new(&self.config.key, key);
+                (dial.address.to_string(), tls, self.changes.clone())
+            });
+            Arc::new(Peer::new(key, Arc::clone(&self.keys), targets, dial))
         };
-        Arc::clone(peers.entry(key).or_insert_with(new))
-    }
-
-    fn label(&self, key: &PublicKey) -> String {
-        self.keys.load().label(key)
-    }
-
-    /// Notes what went wrong with a peer's lanes. It is logged if it is news, unless it was
-    /// `announced`: a peer that shuts down says so, and that it is gone then is no news.
-    fn note_error(&self, peer: &Peer, error: String, announced: bool) {
-        match peer.trouble.note(error.clone()) {
-            true if announced => tracing::debug!(peer = %self.label(&peer.key), "{error}"),
-            true => tracing::warn!(peer = %self.label(&peer.key), "{error}"),
-            false => {}
-        }
+        Arc::clone(self.lock_peers().entry(key).or_insert_with(new))
     }
 
     /// Memory for a further link of the peer, with as large a cache as its share has room for.
@@ -384,65 +321,19 @@ impl Gateway {
             Role::Far => refrain_proto::Role::Far,
             _ => refrain_proto::Role::Near,
         };
-        let history = self.history.as_ref().zip(self.config.history.as_ref());
-        let history = history.and_then(|(history, options)| {
-            Some((Arc::clone(history), options.realms.get(&peer.key)?.clone()))
-        });
+        let realms = self.config.history.as_ref().map(|options| &options.realms);
+        let realm = realms.and_then(|realms| realms.get(&peer.key));
         let (link, offers) = SharedLink::start(
             peer.key,
             Arc::clone(&self.keys),
             Link::new(role, random_instance(), config),
             memory,
-            history,
+            self.history.as_deref().zip(realm.map(String::as_str)),
             Arc::clone(&self.totals),
             self.changes.clone(),
         );
-        tokio::spawn(offered::serve(
-            Arc::clone(&link),
-            offers,
-            peer.targets.clone(),
-        ));
+        let targets = peer.targets.clone();
+        tokio::spawn(offered::serve(Arc::clone(&link), offers, targets));
         link
-    }
-}
-
-impl Links for Gateway {
-    fn link<'a>(
-        &'a self,
-        target: &'a Target,
-        named: Option<PublicKey>,
-    ) -> BoxFuture<'a, Result<Arc<SharedLink>, Refusal>> {
-        Box::pin(async move {
-            let came = Instant::now();
-            let mut changes = self.changes.subscribe();
-            loop {
-                changes.mark_unchanged();
-                let all = self.order(&self.keys.load());
-                let routed = self.policy.load().routes_of(target);
-                let peers: Vec<Arc<Peer>> = candidates(&all, named, &routed)
-                    .into_iter()
-                    .map(|key| self.peer(key))
-                    .collect();
-                let without_lanes = (self.started, self.config.timeouts.dead_after);
-                let prospects = peers.iter().map(|peer| peer.prospect(came, without_lanes));
-                let until = match choose(prospects) {
-                    Choice::Peer(link) => return Ok(link),
-                    Choice::Nobody => return Err(Refusal::LinkDown),
-                    Choice::Wait(until) => until,
-                };
-                peers.iter().for_each(|peer| peer.want_dial());
-                tokio::select! {
-                    _ = changes.changed() => {}
-                    () = sleep_until(until) => {}
-                }
-            }
-        })
-    }
-}
-
-async fn sleep_until(until: Option<Instant>) {
-    match until {
-        Some(until) => tokio::time::sleep_until(until).await,
-        None => std::future::pending().await,
     }
 }

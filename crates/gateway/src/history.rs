@@ -22,8 +22,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use refrain_proto::by_receiver::history::{Found, HistoryRequest, Wanted};
 use refrain_proto::planted::Bug;
+use refrain_proto::predictions::history::{Found, HistoryRequest, Wanted};
 use refrain_store::{ChunkSource, DiskStore, ReadOnlyStore, Realm, StoreError, StoreStat};
 
 use crate::{

@@ -230,3 +230,6 @@ async fn measure_waiting<F: Future>(future: F) -> (F::Output, Duration) {
         waits_since.map_or(Duration::ZERO, |since| since.elapsed()),
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,11 +23,12 @@ pub mod rules;
 pub mod target;
 pub mod way_in;
 
+pub mod acceptor;
 mod descriptors;
-mod door;
 pub mod http_proxy;
-pub mod listeners;
+mod listeners;
 mod refusal;
+pub mod socks4;
 pub mod socks5;
 
 mod crumbs;
@@ -46,6 +47,7 @@ pub mod history;
 mod last_error;
 mod random;
 mod rate_limited_log;
+pub mod start;
 
 pub mod admin;
 pub mod check;

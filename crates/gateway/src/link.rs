@@ -16,10 +16,10 @@ use std::{
 
 use refrain_proto::{
     Event, FlowId, LaneFault, LaneId, Link, LinkFault, Moment, ResetReason,
-    by_receiver::history::{Found, HistoryRequest, Wanted},
     codes::refusal,
     counters::LinkCounters,
     link::{LinkStatus, OpenError},
+    predictions::history::{Found, HistoryRequest, Wanted},
 };
 use tokio::{
     sync::{Notify, mpsc, watch},
@@ -136,7 +136,7 @@ impl SharedLink {
         labels: Arc<SharedPeerKeys>,
         link: Link,
         memory: Reservation,
-        history: Option<(Arc<History>, String)>,
+        history: Option<(&History, &str)>,
         totals: Arc<Totals>,
         changes: watch::Sender<()>,
     ) -> (Arc<SharedLink>, mpsc::UnboundedReceiver<FlowOffer>) {
@@ -145,7 +145,7 @@ impl SharedLink {
             peer,
             labels,
             history: history
-                .map(|(history, realm)| history.attach(shared.clone() as Weak<dyn Asker>, &realm)),
+                .map(|(history, realm)| history.attach(shared.clone() as Weak<dyn Asker>, realm)),
             state: Mutex::new(State {
                 link,
                 lanes: HashMap::new(),

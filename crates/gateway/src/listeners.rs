@@ -4,6 +4,7 @@
 //! travel with the opening where the client has sent them already; a refusal is passed on
 //! in the words of the client's protocol.
 
+mod door;
 mod forward;
 mod http;
 mod socks;
@@ -11,28 +12,27 @@ mod socks;
 use std::{
     future::Future,
     io,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::IpAddr,
     pin::Pin,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use refrain_admission::{Admission, Visit};
-use socket2::SockRef;
+use refrain_admission::Visit;
 use tokio::{
     io::AsyncReadExt,
-    net::{TcpListener, TcpSocket, TcpStream},
-    time::{sleep, timeout},
+    net::{TcpListener, TcpStream},
+    time::timeout,
 };
 
 use crate::{
-    descriptors::{Descriptors, FlowDescriptor, UNPROVEN_CLIENTS_MAX},
-    door::{Door, Visitor},
+    acceptor::Acceptor,
+    descriptors::{FlowDescriptor, UNPROVEN_CLIENTS_MAX},
     flow::FlowHandle,
-    keys::PublicKey,
-    link::{SharedLink, Standing},
+    gateway::Gateway,
+    link::Standing,
     options::OptionSpec,
-    policy::SharedPolicy,
+    policy::Policy,
     rate_limited_log::RateLimitedLog,
     refusal::Refusal,
     target::Target,
@@ -45,126 +45,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How much longer than its time-out the other end may take to report it.
 const REPORT_TIME: Duration = Duration::from_millis(500);
 
-/// After an error of accept(2), such as too many open files.
-pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// Where a listener's flows go.
-pub trait Links: Send + Sync + 'static {
-    /// The link for a flow to `target`: to the peer that the listener names, or to the first that may
-    /// have it and is up. While any may still be reached, this waits; it fails as soon as all are
-    /// known to be gone now.
-    fn link<'a>(
-        &'a self,
-        target: &'a Target,
-        named: Option<PublicKey>,
-    ) -> BoxFuture<'a, Result<Arc<SharedLink>, Refusal>>;
-}
-
 /// A future that a trait object returns.
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// An address that a gateway listens on, and the purpose of it.
-#[derive(Debug, Clone)]
-pub struct Listening {
-    /// What is served there: `socks5`, `http proxy`, `forward` or `lanes`.
-    pub kind: String,
-    /// The address, with the port that the system chose where port 0 was asked for.
-    pub address: SocketAddr,
-    /// Where a forward's connections go.
-    pub target: Option<Target>,
-}
-
-impl Listening {
-    pub(crate) fn of(way_in: &WayIn) -> Listening {
-        Listening {
-            kind: way_in.kind(),
-            address: way_in.listen,
-            target: way_in.target.clone(),
-        }
-    }
-
-    pub(crate) fn lanes(address: SocketAddr) -> Listening {
-        Listening {
-            kind: "lanes".to_owned(),
-            address,
-            target: None,
-        }
-    }
-
-    /// Logs that it is listened on.
-    pub fn log(&self) {
-        let Listening {
-            kind,
-            address,
-            target,
-        } = self;
-        match target {
-            Some(target) => tracing::info!(kind, %address, %target, "listening"),
-            None => tracing::info!(kind, %address, "listening"),
-        }
-    }
-}
-
-/// Connections that wait in the kernel to be accepted: bursts of many are ordinary here.
-const BACKLOG: u32 = 4096;
-
-/// Binds a listener, and says its address, with the port that the system chose for port 0. An error
-/// names the address and what to do.
-pub fn bind(address: SocketAddr, what: &str) -> Result<(TcpListener, SocketAddr), BindError> {
-    let bound = listen(address).and_then(|socket| {
-        let address = socket.local_addr()?;
-        Ok((socket, address))
-    });
-    bound.map_err(|error| BindError {
-        what: what.to_owned(),
-        address,
-        error,
-    })
-}
-
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let (socket, address) = match address {
-        SocketAddr::V4(_) => (TcpSocket::new_v4()?, address),
-        SocketAddr::V6(v6) if v6.ip().is_unspecified() => all_addresses(v6.port())?,
-        SocketAddr::V6(_) => (TcpSocket::new_v6()?, address),
-    };
-    // A restart need not wait for the old connections' last states.
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
-}
-
-/// A socket for all addresses of both families, whatever the system's default; of IPv4 where the
-/// system has no IPv6.
-fn all_addresses(port: u16) -> io::Result<(TcpSocket, SocketAddr)> {
-    match TcpSocket::new_v6() {
-        Ok(socket) => {
-            SockRef::from(&socket).set_only_v6(false)?;
-            Ok((socket, (Ipv6Addr::UNSPECIFIED, port).into()))
-        }
-        Err(_) => Ok((TcpSocket::new_v4()?, (Ipv4Addr::UNSPECIFIED, port).into())),
-    }
-}
-
-/// An address that cannot be listened on.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}: cannot listen on {address}: {error}{}", hint(error))]
-pub struct BindError {
-    what: String,
-    address: SocketAddr,
-    error: io::Error,
-}
-
-fn hint(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "; another program listens there: stop it, or choose another port"
-        }
-        io::ErrorKind::AddrNotAvailable => "; this machine does not have that address",
-        io::ErrorKind::PermissionDenied => "; ports below 1024 need privileges",
-        _ => "",
-    }
-}
 
 /// Serves the clients of one kind of listener: a file below here, and a line in [`SERVERS`].
 trait Serve: Sync {
@@ -177,48 +59,36 @@ trait Serve: Sync {
 
 const SERVERS: &[&dyn Serve] = &[&forward::Forward, &socks::Socks, &http::HttpProxy];
 
-/// A listener for applications and what its connections need.
-pub struct Listener {
+/// A listener for applications.
+pub(crate) struct Listener {
     way_in: WayIn,
-    /// Where its flows go.
-    links: Arc<dyn Links>,
-    /// Rules and time-outs.
-    policy: Arc<SharedPolicy>,
-    descriptors: Arc<Descriptors>,
+    gateway: Arc<Gateway>,
+    outsiders: RateLimitedLog,
+    refused_logins: RateLimitedLog,
     refusals: RateLimitedLog,
 }
 
 impl Listener {
-    /// A listener whose flows go by `links`.
-    pub(crate) fn new(
-        way_in: WayIn,
-        links: Arc<dyn Links>,
-        policy: Arc<SharedPolicy>,
-        descriptors: Arc<Descriptors>,
-    ) -> Listener {
-        Listener {
-            way_in,
-            links,
-            policy,
-            descriptors,
-            refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
-        }
-    }
-
     /// Serves the connections of `socket` until the task is aborted.
-    pub async fn serve(self, socket: TcpListener) {
-        let address = self.way_in.listen;
-        let acceptor = Acceptor::new(socket, address, &self.descriptors, UNPROVEN_CLIENTS_MAX);
-        let door = Door::new(&self.way_in, &self.policy);
+    pub(crate) async fn serve(socket: TcpListener, way_in: WayIn, gateway: Arc<Gateway>) {
+        let (address, descriptors) = (way_in.listen, &gateway.descriptors);
+        let acceptor = Acceptor::new(socket, address, descriptors, UNPROVEN_CLIENTS_MAX);
         let mut servers = SERVERS.iter();
-        let server = servers.find(|server| server.option() == self.way_in.option);
+        let server = servers.find(|server| server.option() == way_in.option);
         let server = server.expect("each way in has a server");
-        let listener = Arc::new(self);
+        let warnings = || RateLimitedLog::new(|line| tracing::warn!("{line}"));
+        let listener = Arc::new(Listener {
+            way_in,
+            gateway,
+            outsiders: warnings(),
+            refused_logins: warnings(),
+            refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
+        });
         loop {
-            let (tcp, visit, visitor) = acceptor.accept(|client| door.admit(client)).await;
+            let (tcp, visit, address) = acceptor.accept(|client| listener.admit(client)).await;
             let client = Client {
                 tcp,
-                visitor,
+                address,
                 visit: Arc::clone(&visit),
                 descriptor: Mutex::new(None),
                 listener: Arc::clone(&listener),
@@ -240,78 +110,16 @@ impl Listener {
         let address = self.way_in.listen;
         self.refusals.add(format!("listener {address}: {reason}"));
     }
-}
 
-/// Accepts a listener's connections, within its bounds.
-pub struct Acceptor {
-    socket: TcpListener,
-    address: SocketAddr,
-    admission: Arc<Admission>,
-    failures: RateLimitedLog,
-    displaced: RateLimitedLog,
-}
-
-impl Acceptor {
-    /// Accepts the connections of `socket`, bound to `address`, and keeps at most `unproven_max`
-    /// that have sent no request.
-    pub fn new(
-        socket: TcpListener,
-        address: SocketAddr,
-        descriptors: &Descriptors,
-        unproven_max: usize,
-    ) -> Acceptor {
-        let warn = |line: &str| tracing::warn!("{line}");
-        Acceptor {
-            socket,
-            address,
-            admission: descriptors.admission(address, unproven_max),
-            failures: RateLimitedLog::new(warn),
-            displaced: RateLimitedLog::new(warn),
-        }
-    }
-
-    /// The next connection that `admits` something of: an unproven one. Others are closed, and
-    /// displace none.
-    pub async fn accept<T>(
-        &self,
-        admits: impl Fn(SocketAddr) -> Option<T>,
-    ) -> (TcpStream, Arc<Visit>, T) {
-        loop {
-            self.admission.ready().await;
-            match self.socket.accept().await {
-                Ok((tcp, from)) => {
-                    let Some(admitted) = admits(from) else {
-                        continue;
-                    };
-                    let (visit, displaces) = self.admission.enter(from);
-                    if displaces {
-                        self.displaced.add(format!(
-                            "listener {}: too many connections without a request; closed the oldest \
-                             (the last came from {})",
-                            self.address,
-                            from.ip()
-                        ));
-                    }
-                    return (tcp, Arc::new(visit), admitted);
-                }
-                Err(error) => {
-                    self.failures.add(format!(
-                        "listener {}: cannot accept connections: {error} (if too many files are \
-                         open, raise the limit: ulimit -n, LimitNOFILE)",
-                        self.address
-                    ));
-                    sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
+    fn policy(&self) -> Arc<Policy> {
+        self.gateway.policy.load()
     }
 }
 
 /// A client's connection before it is a flow.
 struct Client {
     tcp: TcpStream,
-    /// What it may do here.
-    visitor: Visitor,
+    address: IpAddr,
     visit: Arc<Visit>,
     /// The connection's own, once it has sent a whole request.
     descriptor: Mutex<Option<FlowDescriptor>>,
@@ -355,7 +163,7 @@ impl Client {
         self.visit.prove();
         let mut descriptor = self.descriptor.lock().expect("held for a moment");
         if descriptor.is_none() {
-            *descriptor = Some(self.listener.descriptors.for_flow()?);
+            *descriptor = Some(self.listener.gateway.descriptors.for_flow()?);
         }
         Ok(())
     }
@@ -368,15 +176,17 @@ impl Client {
 
     async fn open(&self, target: &Target) -> Result<FlowHandle, Refusal> {
         self.request_came()?;
-        let within = self.listener.policy.load().timeouts.connect;
-        let Listener { links, way_in, .. } = &*self.listener;
-        let link = timeout(within, links.link(target, way_in.peer)).await;
+        let within = self.listener.policy().timeouts.connect;
+        let Listener {
+            gateway, way_in, ..
+        } = &*self.listener;
+        let link = timeout(within, gateway.link(target, way_in.peer)).await;
         let link = link.map_err(|_| Refusal::LinkDown)??;
-        let excluded = self.listener.policy.load().exclude.excludes(
-            &target.host.to_string(),
-            None,
-            target.port,
-        );
+        let excluded =
+            self.listener
+                .policy()
+                .exclude
+                .excludes(&target.host.to_string(), None, target.port);
         let (id, signals) = link
             .open_flow(&target.to_string(), excluded)
             .map_err(|error| match error {
@@ -399,7 +209,7 @@ impl Client {
     ) -> Result<(FlowHandle, usize), Refusal> {
         let flow = self.open(target).await?;
         let sent = flow.write_first(early);
-        let within = self.listener.policy.load().timeouts.connect + REPORT_TIME;
+        let within = self.listener.policy().timeouts.connect + REPORT_TIME;
         match timeout(within, flow.signals().opened()).await {
             Ok(Standing::Open) => Ok((flow, sent)),
             Ok(Standing::Refused(refusal)) => Err(refusal),
@@ -409,7 +219,7 @@ impl Client {
     }
 
     async fn run(self, flow: FlowHandle, rest: Vec<u8>) -> Option<Refusal> {
-        let idle = self.listener.policy.load().timeouts.idle;
+        let idle = self.listener.policy().timeouts.idle;
         flow.run(self.tcp, rest, idle).await
     }
 }
@@ -423,19 +233,6 @@ mod tests {
         for option in crate::options::ways_in() {
             let serves = |server: &&&dyn Serve| server.option() == option;
             assert_eq!(SERVERS.iter().filter(serves).count(), 1, "{}", option.key);
-        }
-    }
-
-    #[tokio::test]
-    async fn a_burst_of_clients_waits_to_be_accepted() {
-        let (_listener, address) = bind(([127, 0, 0, 1], 0).into(), "forward").expect("a port");
-        let mut clients = Vec::new();
-        for index in 0..300 {
-            let connecting = timeout(Duration::from_secs(30), TcpStream::connect(address));
-            let connected = connecting
-                .await
-                .unwrap_or_else(|_| panic!("client {index}"));
-            clients.push(connected.expect("it listens"));
         }
     }
 }

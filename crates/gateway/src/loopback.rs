@@ -11,9 +11,10 @@ use tokio::runtime::Runtime;
 use crate::{
     arguments::{FarOptions, NearOptions},
     config::Config,
-    gateway::{Gateway, StartError, Tasks},
+    gateway::Gateway,
     keys::{KeyError, PrivateKey},
     settings::ConfigError,
+    start::{StartError, Tasks, start},
 };
 
 /// Names of the gateways' threads, to tell their CPU time.
@@ -121,7 +122,7 @@ fn run(threads: &str, config: Config) -> Result<Running, LoopbackError> {
         .enable_all()
         .build()?;
     let mut tasks = Tasks::default();
-    let gateway = runtime.block_on(Gateway::start(config, &mut tasks))?;
+    let gateway = runtime.block_on(start(config, &mut tasks))?;
     Ok(Running {
         gateway,
         runtime: Some(runtime),

@@ -20,12 +20,12 @@ use refrain_codec::{
 };
 use refrain_proto::{
     LinkConfig,
-    by_receiver::history::HistoryConfig,
     limits::{
         CREDIT_BYTES_INITIAL, CREDIT_POOL_BYTES, LANE_MEMORY_BYTES_MAX, LEARNING_BYTES,
         OFFERED_BYTES_LINK, PENDING_BYTES_LINK_MAX,
     },
     planted::Bug,
+    predictions::history::HistoryConfig,
 };
 
 use crate::config::{Config, MEMORY_BYTES_MIN};

@@ -6,6 +6,7 @@
 //! everywhere; [`config`](crate::config) turns the texts into valid types.
 
 use clap::{Arg, ArgAction};
+use refrain_codec::marker::MarkerAlgorithm;
 
 /// One option: what it is called, who has it, and what it means.
 #[derive(Debug)]
@@ -208,21 +209,29 @@ options! {
     LISTEN = OptionSpec::new(FAR, "listen", "[HOST:]PORT", Value("*:7000"),
         "Takes lanes from peers at this address: a port on all addresses, or an address, with \
          port 7000 unless it has another. A far end may have several.").repeats();
-    PEER = OptionSpec::new(TO_PEER, "peer", "HOST[:PORT]", Required,
-        "The far end to open lanes to, at port 7000 unless another is given.");
+    PEER = OptionSpec::new(TO_PEER, "peer", "[NAME=]HOST[:PORT]", Required,
+        "The far end to open lanes to, at port 7000 unless another is given. With several, a new \
+         flow goes to the first that is up, unless `route` or its `forward` names one. Then each \
+         needs the NAME of its key in `peer_key`.").repeats();
     KEY = OptionSpec::new(ALL, "key", "FILE", Required,
         "This end's private key, made with `refrain keygen`; only its owner may read the file.");
     PEER_KEY = OptionSpec::new(ALL, "peer_key", "[NAME=]KEY|FILE", Required,
         "A public key that this end accepts, or a file of them: one per line, after its name if \
-         it has one. The far end takes several, the near end exactly one. NAME is what logs, \
-         tables and `forward` call the peer. A far end reloads them on SIGHUP, for new lanes.").repeats().reloads(FAR);
+         it has one. A near end needs one for each `peer`. NAME is what logs, tables, `peer`, \
+         `route` and `forward` call the peer. A far end reloads them on SIGHUP, for new lanes.").repeats().reloads(FAR);
     FORWARD = OptionSpec::new(BOTH, "forward", "[HOST:]PORT:TARGET[@PEER]", Nothing,
         "Listens on a local port or address and opens a flow to the target, a HOST:PORT behind \
-         the peer, for each connection: 8080:intranet:80, or 8080=intranet:80. A far end with \
-         several peers names one, by its name or key.").repeats().entrance(Entrance::Forward);
+         the peer, for each connection: 8080:intranet:80, or 8080=intranet:80. PEER is a peer's \
+         name or key. A far end with several peers needs it; at a near end, flows then go to no \
+         other peer.").repeats().entrance(Entrance::Forward);
+    ROUTE = OptionSpec::new(NEAR, "route", "HOST:PORT@PEER", Nothing,
+        "Flows to these targets go to this peer, by its name or key, and to no other. HOST and \
+         PORT are written as in `allow`, and are compared with the target as the client names it. \
+         Of the peers of several matching rules, the first that is up is used, in the order of the \
+         rules. Reloaded on SIGHUP.").repeats().reloads(NEAR);
     SOCKS5 = OptionSpec::new(NEAR, "socks5", "[HOST:]PORT", Nothing,
-        "Serves SOCKS5 at this address, on loopback unless a host is given. Names are resolved \
-         at the far end. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.")
+        "Serves SOCKS5, 4 and 4a at this address, on loopback unless a host is given. Names are \
+         resolved at the far end. With `proxy_auth`, only SOCKS5: the others have no password. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.")
         .entrance(Entrance::Proxy);
     HTTP_PROXY = OptionSpec::new(NEAR, "http_proxy", "[HOST:]PORT", Nothing,
         "Serves as an HTTP proxy (CONNECT and http: URLs) at this address, on loopback unless a \
@@ -317,7 +326,7 @@ options! {
     MATCHING = OptionSpec::new(BOTH, "matching", "max|chunk", Value("max"),
         "How repeats are found: Max-Match finds the most, Chunk-Match keeps no payload at the \
          sender.");
-    MARKER = OptionSpec::new(BOTH, "marker", "samplebyte|modp|maxp|maxp-bytes|fixed", Value("samplebyte"),
+    MARKER = OptionSpec::new(BOTH, "marker", MarkerAlgorithm::NAMES, Value("samplebyte"),
         "How the positions are chosen at which repeats are looked for.");
     MARKER_TABLE = OptionSpec::new(BOTH, "marker_table", "FILE",
         Described("the eight bytes of the paper"),
@@ -351,6 +360,15 @@ options! {
 }
 
 impl Role {
+    /// `near`, `far` or `check`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Near => "near",
+            Role::Far => "far",
+            Role::Check => "check",
+        }
+    }
+
     /// The options that this program takes.
     pub fn options(self) -> impl Iterator<Item = &'static OptionSpec> {
         let role = match self {

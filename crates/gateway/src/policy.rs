@@ -10,7 +10,7 @@ use crate::{
     config::{Config, Timeouts},
     keys::PublicKey,
     refusal::Refusal,
-    rules::{AllowRules, ExcludeRules},
+    rules::{AllowRules, ExcludeRules, Route},
     target::Target,
 };
 
@@ -19,6 +19,8 @@ use crate::{
 pub struct Policy {
     /// Where this end connects to for its peer.
     pub allow: AllowRules,
+    /// The peers that flows to some targets go to.
+    pub(crate) routes: Vec<Route>,
     /// What is sent as it is.
     pub exclude: ExcludeRules,
     /// Who may use the listeners for applications.
@@ -61,6 +63,7 @@ impl Policy {
         Policy {
             own,
             allow: config.allow.clone(),
+            routes: config.routes.clone(),
             exclude: config.exclude.clone(),
             access: config.access.clone(),
             timeouts: config.timeouts,
@@ -68,8 +71,9 @@ impl Policy {
     }
 
     /// The peers that rules name for a new flow to `target`, in the rules' order.
-    pub(crate) fn routes_of(&self, _target: &Target) -> Vec<PublicKey> {
-        Vec::new()
+    pub(crate) fn routes_of(&self, target: &Target) -> Vec<PublicKey> {
+        let routes = self.routes.iter().filter(|route| route.covers(target));
+        routes.map(|route| route.peer).collect()
     }
 
     /// Whether this end may connect to `address` for a peer whose flow asked for `host`; if not,

@@ -13,7 +13,8 @@ use std::str::FromStr;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use refrain_proto::planted::Bug;
 
-use crate::target::{Host, TargetError, parse_port, split_port};
+use crate::keys::PublicKey;
+use crate::target::{Host, Target, TargetError, parse_port, split_port};
 
 /// The targets that this end connects to when the peer asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +108,21 @@ impl ExcludeRules {
     pub fn excludes(&self, requested_host: &str, resolved: Option<IpAddr>, port: u16) -> bool {
         let covers = |rule: &Rule| rule.covers(requested_host, resolved, port);
         self.rules.iter().any(covers) && !Bug::ExcludeRulesIgnored.is_planted()
+    }
+}
+
+/// The peer that flows to some targets go to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    pub(crate) targets: Rule,
+    pub(crate) peer: PublicKey,
+}
+
+impl Route {
+    /// Whether it is about a flow to `target`, as its client names it.
+    pub(crate) fn covers(&self, target: &Target) -> bool {
+        self.targets
+            .covers(&target.host.to_string(), None, target.port)
     }
 }
 

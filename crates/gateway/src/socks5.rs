@@ -36,7 +36,7 @@ pub enum Method {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Socks5Error {
     /// The first byte is not SOCKS5's.
-    #[error("not SOCKS5 (its first byte is {0}): use socks5:// or socks5h://")]
+    #[error("not SOCKS (its first byte is {0}): use socks5:// or socks5h://")]
     Version(u8),
     /// The client insists on authentication.
     #[error("the client offers no SOCKS5 method without authentication")]
@@ -255,7 +255,7 @@ fn reply(code: u8, bound: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-fn parse_name(bytes: &[u8]) -> Result<Host, RequestFault> {
+pub(crate) fn parse_name(bytes: &[u8]) -> Result<Host, RequestFault> {
     if bytes.is_empty() {
         return Err(RequestFault::EmptyName);
     }

@@ -14,7 +14,7 @@ use refrain_proto::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    gateway::{Gateway, PeerReport},
+    gateway::{Gateway, PeerReport, Turn},
     keys::PublicKey,
     last_error::LastError,
     machine::resident_bytes,
@@ -104,6 +104,12 @@ pub struct Peer {
     pub key: String,
     /// Whether a lane is up.
     pub up: bool,
+    /// Whether a near end's new flows go there, where nothing names another peer for them.
+    #[serde(default)]
+    pub serves: Option<bool>,
+    /// Why.
+    #[serde(default)]
+    pub serves_reason: Option<String>,
     /// Seconds since its link lost its last lane; `None` while it is up, or without a link.
     pub down_s: Option<f64>,
     /// What last went wrong, until it goes well again.
@@ -199,23 +205,24 @@ pub struct Flow {
 impl Status {
     /// The gateway as it stands now.
     pub fn of(gateway: &Gateway) -> Status {
-        let (counted, targets) = gateway.counted();
-        let (bound_bytes, free_bytes) = gateway.memory();
+        let (counted, targets) = gateway.totals.sum();
+        let config = &gateway.config;
+        let bound_bytes = config.memory.0;
         let mut sum = LinkCounters::default();
         counted.values().for_each(|of_peer| sum.add(of_peer));
         let mut status = Status {
-            role: gateway.role().to_owned(),
+            role: config.role.name().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            kernels: gateway.kernels().to_string(),
-            uptime_s: gateway.started().elapsed().as_secs_f64(),
+            kernels: config.matching.backend.instruction_set().to_string(),
+            uptime_s: gateway.started.elapsed().as_secs_f64(),
             memory: Memory {
                 bound_bytes,
-                reserved_bytes: bound_bytes - free_bytes,
+                reserved_bytes: bound_bytes - gateway.budget.free_bytes(),
                 allocated_bytes: 0,
                 resident_bytes: resident_bytes(),
             },
-            mode: gateway.mode().to_string(),
-            store: gateway.history().map(Store::of),
+            mode: config.mode.to_string(),
+            store: gateway.history.as_ref().map(|it| Store::of(it.report())),
             targets: TargetTraffic::rows(&targets),
             total: Total {
                 sent: Direction::of(&sum.sent),
@@ -248,6 +255,8 @@ impl Peer {
         let mut peer = Peer {
             name: report.name.clone(),
             address: report.address.clone(),
+            serves: report.turn.map(Turn::serves),
+            serves_reason: report.turn.map(|turn| turn.to_string()),
             key: report.key.to_string(),
             last_error: report.last_error.as_ref().map(|last| last.text.clone()),
             last_error_s: report.last_error.as_ref().map(LastError::age_s),

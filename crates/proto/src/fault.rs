@@ -57,6 +57,7 @@ pub enum LinkFault {
 
 /// How a block contradicted the mirrored cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CacheViolation {
     /// The decoder refused it.
     #[error("{0}")]

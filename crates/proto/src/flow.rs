@@ -9,7 +9,6 @@
 use refrain_codec::SourceCursor;
 
 use crate::{
-    by_receiver::{receiver::Predictions, sender::Expectations},
     counters::{Count, LayerCounters, LinkCounters},
     credit::ReceiveCredit,
     frame::LaneId,
@@ -17,6 +16,7 @@ use crate::{
     limits::{CREDIT_BYTES_INITIAL, PENDING_BYTES_MAX},
     moment::Moment,
     pending::PendingBytes,
+    predictions::{receiver::Predictions, sender::Expectations},
     traffic::{Exclusion, TrafficClass, asks_for_gssapi, consents_to_gssapi},
 };
 

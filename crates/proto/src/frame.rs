@@ -179,6 +179,7 @@ pub struct LaneList<'a>(&'a [u8]);
 
 /// Bytes that are no frame of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FrameError {
     /// A type that this version does not know.
     #[error("a frame of unknown type {0}")]

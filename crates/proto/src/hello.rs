@@ -68,6 +68,7 @@ pub struct Hello {
 
 /// Why a hello is none that this end can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum HelloError {
     /// Something else speaks on the other end.
     #[error("the peer does not speak refrain's protocol")]

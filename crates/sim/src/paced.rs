@@ -8,9 +8,9 @@ use std::{collections::VecDeque, time::Duration};
 
 use refrain_proto::{
     Event, FlowId, LaneId, Link, LinkConfig, Moment, Role,
-    by_receiver::history::{Found, HistoryRequest, Wanted},
     hello::Hello,
     link::LinkStatus,
+    predictions::history::{Found, HistoryRequest, Wanted},
 };
 
 /// What answers a link's requests to its history.

@@ -8,7 +8,7 @@ use std::{
 
 use refrain_codec::chunk::hash::ChunkDigest;
 use refrain_proto::{
-    by_receiver::history::{Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted},
+    predictions::history::{Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted},
     terms::{Hint, PREFIX_BYTES},
 };
 

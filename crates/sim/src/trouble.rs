@@ -11,9 +11,9 @@ use refrain_codec::{
 };
 use refrain_proto::{
     Mode,
-    by_receiver::history::{HistoryConfig, Predict},
     effort::EffortMode,
     limits::BLOCK_BYTES_MAX,
+    predictions::history::{HistoryConfig, Predict},
 };
 
 use crate::{End, kinds::Kind};

@@ -8,6 +8,7 @@ use crate::{Chunking, layout::FORMAT_VERSION};
 
 /// Why a store could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoreError {
     /// The disk failed.
     #[error("cannot {doing} {}: {source}", path.display())]

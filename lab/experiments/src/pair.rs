@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use refrain_gateway::{
     loopback::Keys,
     status::{Direction, Status},
@@ -55,7 +55,7 @@ pub(crate) fn run(corpus: &Corpus, run: Run) -> anyhow::Result<Outcome> {
         None => None,
         Some(mbit) => {
             let _inside = runtime.enter();
-            let mut config = RelayConfig::to(far.gateway.listening()[0].address);
+            let mut config = RelayConfig::to(far.gateway.listening()[0]);
             config.link = LinkConfig {
                 rate: Some(Rate::mbit(mbit)),
                 ..LinkConfig::default()
@@ -63,16 +63,11 @@ pub(crate) fn run(corpus: &Corpus, run: Run) -> anyhow::Result<Outcome> {
             Some(Relay::start(config)?)
         }
     };
-    let far_listens = far.gateway.listening()[0].address;
+    let far_listens = far.gateway.listening()[0];
     let peer = relay.as_ref().map_or(far_listens, Relay::address);
     let forward = format!("127.0.0.1:0={origin}");
     let near = keys.near(peer, &["--forward", &forward, "--effort", run.effort])?;
-    let address = near
-        .gateway
-        .listening()
-        .first()
-        .context("a forward has an address")?
-        .address;
+    let address = near.gateway.listening()[0];
     let status = || Status::of(&*near.gateway);
     let deadline = Instant::now() + Duration::from_secs(10);
     while !status().peers[0].up {

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use refrain_gateway::{
     loopback::{Keys, Running},
     status::{Peer, Status},
@@ -44,21 +44,13 @@ impl Ways {
             Relay::start(config)
         };
         let _inside = runtime.enter();
-        let relays = [
-            relay_to(origin)?,
-            relay_to(far.gateway.listening()[0].address)?,
-        ];
+        let relays = [relay_to(origin)?, relay_to(far.gateway.listening()[0])?];
         drop(_inside);
         let forward = format!("127.0.0.1:0={origin}");
         let near = keys.near(relays[1].address(), &["--forward", &forward])?;
         let ways = Ways {
             direct: relays[0].address(),
-            pair: near
-                .gateway
-                .listening()
-                .first()
-                .context("a forward")?
-                .address,
+            pair: near.gateway.listening()[0],
             near,
             _far: far,
             _relays: relays,

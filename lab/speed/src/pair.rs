@@ -44,10 +44,10 @@ pub(crate) fn measure(measuring: &mut Measuring<'_>) -> anyhow::Result<()> {
     let far = keys.far(&["--simd", &simd])?;
     let forward = format!("127.0.0.1:0={origin}");
     let near = keys.near(
-        far.gateway.listening()[0].address,
+        far.gateway.listening()[0],
         &["--forward", &forward, "--simd", &simd],
     )?;
-    let entrance = near.gateway.listening()[0].address;
+    let entrance = near.gateway.listening()[0];
     let deadline = Instant::now() + Duration::from_secs(10);
     while !Status::of(&*near.gateway).peers[0].up {
         ensure!(

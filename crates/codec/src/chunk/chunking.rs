@@ -193,6 +193,7 @@ impl Default for Chunking {
 
 /// Lengths that chunks cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum InvalidChunking {
     /// An average out of range.
     Average {

@@ -6,19 +6,26 @@
 use alloc::vec::Vec;
 
 use super::{FindMarkers, SamplingPeriod, WindowBytes, candidates};
+use crate::simd::Backend;
 
 /// Finds FIXED markers: positions 0, p, 2p, ...
 #[derive(Clone, Copy, Debug)]
 pub struct Fixed {
     pub(super) period: SamplingPeriod,
     pub(super) window: WindowBytes,
+    /// It has nothing to compute.
+    pub(super) backend: Backend,
 }
 
 impl Fixed {
     /// A finder with this period and window.
     #[must_use]
     pub fn new(period: SamplingPeriod, window: WindowBytes) -> Self {
-        Self { period, window }
+        Self {
+            period,
+            window,
+            backend: Backend::PORTABLE,
+        }
     }
 }
 

@@ -119,42 +119,125 @@ impl<F: FindAnchors + ?Sized> FindAnchors for Box<F> {
     }
 }
 
-/// The ways to choose markers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum MarkerAlgorithm {
-    /// Bytes of a few values, and then a skip; see [`SampleByte`].
-    #[default]
-    SampleByte,
-    /// Windows of a few Rabin fingerprints; see [`Modp`].
-    Modp,
-    /// Local maxima of eight-byte values; see [`Maxp`].
-    Maxp,
-    /// Local maxima of bytes; see [`Maxp`].
-    MaxpBytes,
-    /// Every p-th position; see [`Fixed`].
-    Fixed,
+/// Defines the algorithms: what each is, its name, its finder, and how that is made.
+macro_rules! algorithms {
+    ($($(#[$about:meta])+ $algorithm:ident $name:literal $finder:ty = $new:expr,)+) => {
+        /// The ways to choose markers.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub enum MarkerAlgorithm {
+            $($(#[$about])+ $algorithm,)+
+        }
+
+        impl MarkerAlgorithm {
+            /// All of them, the default first.
+            pub const ALL: &[Self] = &[$(Self::$algorithm),+];
+            /// Their names, with bars between them.
+            pub const NAMES: &str = concat!($("|", $name),+).split_at(1).1;
+
+            /// Its name in options and reports.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$algorithm => $name,)+
+                }
+            }
+        }
+
+        /// Any one of the algorithms, chosen at run time.
+        ///
+        /// ```
+        /// use refrain_codec::marker::{FindMarkers, MarkerFinder};
+        ///
+        /// let finder = MarkerFinder::default();
+        /// let mut markers = Vec::new();
+        /// finder.find(b"It was the best of times, it was the worst of times", &mut markers);
+        /// assert_eq!(markers, [1, 18], "a `t`, and the first `t`, `s`, `e`, `i` or space at 18 or later");
+        /// ```
+        #[derive(Clone, Debug)]
+        pub struct MarkerFinder(Finder);
+
+        #[derive(Clone, Debug)]
+        enum Finder {
+            $($algorithm($finder),)+
+        }
+
+        impl MarkerFinder {
+            /// A finder of `algorithm`'s markers; only SampleByte looks at `table`.
+            #[must_use]
+            pub fn new(
+                algorithm: MarkerAlgorithm,
+                period: SamplingPeriod,
+                window: WindowBytes,
+                table: SampleByteTable,
+            ) -> Self {
+                Self(match algorithm {
+                    $(MarkerAlgorithm::$algorithm => {
+                        let new: fn(_, _, SampleByteTable) -> $finder = $new;
+                        Finder::$algorithm(new(period, window, table))
+                    })+
+                })
+            }
+
+            /// The same finder on the kernels of `backend`, instead of the machine's best.
+            #[must_use]
+            pub fn with_backend(mut self, backend: Backend) -> Self {
+                match &mut self.0 {
+                    $(Finder::$algorithm(finder) => finder.backend = backend,)+
+                }
+                self
+            }
+
+            /// The period with which the next block is sampled.
+            #[must_use]
+            pub fn period(&self) -> SamplingPeriod {
+                match &self.0 {
+                    $(Finder::$algorithm(finder) => finder.period,)+
+                }
+            }
+
+            /// The window that follows each marker.
+            #[must_use]
+            pub fn window(&self) -> WindowBytes {
+                match &self.0 {
+                    $(Finder::$algorithm(finder) => finder.window,)+
+                }
+            }
+
+            /// Samples the blocks to come with another period.
+            pub fn set_period(&mut self, period: SamplingPeriod) {
+                match &mut self.0 {
+                    $(Finder::$algorithm(finder) => finder.period = period,)+
+                }
+            }
+        }
+
+        impl FindMarkers for MarkerFinder {
+            fn find(&self, block: &[u8], markers: &mut Vec<u32>) {
+                match &self.0 {
+                    $(Finder::$algorithm(finder) => finder.find(block, markers),)+
+                }
+            }
+        }
+    };
 }
 
-impl MarkerAlgorithm {
-    /// All of them, the default first.
-    pub const ALL: [Self; 5] = [
-        Self::SampleByte,
-        Self::Modp,
-        Self::Maxp,
-        Self::MaxpBytes,
-        Self::Fixed,
-    ];
+algorithms! {
+    /// Bytes of a few values, and then a skip; see [`SampleByte`].
+    #[default]
+    SampleByte "samplebyte" SampleByte = SampleByte::new,
+    /// Windows of a few Rabin fingerprints; see [`Modp`].
+    Modp "modp" Modp = |period, window, _| Modp::new(period, window),
+    /// Local maxima of eight-byte values; see [`Maxp`].
+    Maxp "maxp" Maxp = |period, window, _| Maxp::new(period, window),
+    /// Local maxima of bytes; see [`Maxp`].
+    MaxpBytes "maxp-bytes" Maxp = |period, window, _| Maxp::of_bytes(period, window),
+    /// Every p-th position; see [`Fixed`].
+    Fixed "fixed" Fixed = |period, window, _| Fixed::new(period, window),
 }
 
 impl fmt::Display for MarkerAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::SampleByte => "samplebyte",
-            Self::Modp => "modp",
-            Self::Maxp => "maxp",
-            Self::MaxpBytes => "maxp-bytes",
-            Self::Fixed => "fixed",
-        })
+        f.pad(self.name())
     }
 }
 
@@ -162,14 +245,8 @@ impl FromStr for MarkerAlgorithm {
     type Err = UnknownMarkerAlgorithm;
 
     fn from_str(name: &str) -> Result<Self, UnknownMarkerAlgorithm> {
-        match name {
-            "samplebyte" => Ok(Self::SampleByte),
-            "modp" => Ok(Self::Modp),
-            "maxp" => Ok(Self::Maxp),
-            "maxp-bytes" => Ok(Self::MaxpBytes),
-            "fixed" => Ok(Self::Fixed),
-            _ => Err(UnknownMarkerAlgorithm),
-        }
+        let found = Self::ALL.iter().find(|algorithm| algorithm.name() == name);
+        found.copied().ok_or(UnknownMarkerAlgorithm)
     }
 }
 
@@ -179,97 +256,16 @@ pub struct UnknownMarkerAlgorithm;
 
 impl fmt::Display for UnknownMarkerAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected `samplebyte`, `modp`, `maxp`, `maxp-bytes` or `fixed`")
+        f.write_str("expected one of ")?;
+        for (index, algorithm) in MarkerAlgorithm::ALL.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}`{algorithm}`")?;
+        }
+        Ok(())
     }
 }
 
 impl core::error::Error for UnknownMarkerAlgorithm {}
-
-/// Any one of the algorithms, chosen at run time.
-///
-/// ```
-/// use refrain_codec::marker::{FindMarkers, MarkerFinder};
-///
-/// let finder = MarkerFinder::default();
-/// let mut markers = Vec::new();
-/// finder.find(b"It was the best of times, it was the worst of times", &mut markers);
-/// assert_eq!(markers, [1, 18], "a `t`, and the first `t`, `s`, `e`, `i` or space at 18 or later");
-/// ```
-#[derive(Clone, Debug)]
-pub enum MarkerFinder {
-    /// Finds [`SampleByte`] markers.
-    SampleByte(SampleByte),
-    /// Finds [`Modp`] markers.
-    Modp(Modp),
-    /// Finds [`Maxp`] markers.
-    Maxp(Maxp),
-    /// Finds [`Fixed`] markers.
-    Fixed(Fixed),
-}
-
-impl MarkerFinder {
-    /// A finder of `algorithm`'s markers; only SampleByte looks at `table`.
-    #[must_use]
-    pub fn new(
-        algorithm: MarkerAlgorithm,
-        period: SamplingPeriod,
-        window: WindowBytes,
-        table: SampleByteTable,
-    ) -> Self {
-        match algorithm {
-            MarkerAlgorithm::SampleByte => Self::SampleByte(SampleByte::new(period, window, table)),
-            MarkerAlgorithm::Modp => Self::Modp(Modp::new(period, window)),
-            MarkerAlgorithm::Maxp => Self::Maxp(Maxp::new(period, window)),
-            MarkerAlgorithm::MaxpBytes => Self::Maxp(Maxp::of_bytes(period, window)),
-            MarkerAlgorithm::Fixed => Self::Fixed(Fixed::new(period, window)),
-        }
-    }
-
-    /// The same finder on the kernels of `backend`, instead of the machine's best.
-    #[must_use]
-    pub fn with_backend(mut self, backend: Backend) -> Self {
-        match &mut self {
-            Self::SampleByte(finder) => finder.backend = backend,
-            Self::Modp(finder) => finder.backend = backend,
-            Self::Maxp(finder) => finder.backend = backend,
-            // It has nothing to compute.
-            Self::Fixed(_) => {}
-        }
-        self
-    }
-
-    /// The period with which the next block is sampled.
-    #[must_use]
-    pub fn period(&self) -> SamplingPeriod {
-        match self {
-            Self::SampleByte(finder) => finder.period,
-            Self::Modp(finder) => finder.period,
-            Self::Maxp(finder) => finder.period,
-            Self::Fixed(finder) => finder.period,
-        }
-    }
-
-    /// The window that follows each marker.
-    #[must_use]
-    pub fn window(&self) -> WindowBytes {
-        match self {
-            Self::SampleByte(finder) => finder.window,
-            Self::Modp(finder) => finder.window,
-            Self::Maxp(finder) => finder.window,
-            Self::Fixed(finder) => finder.window,
-        }
-    }
-
-    /// Samples the blocks to come with another period.
-    pub fn set_period(&mut self, period: SamplingPeriod) {
-        match self {
-            Self::SampleByte(finder) => finder.period = period,
-            Self::Modp(finder) => finder.period = period,
-            Self::Maxp(finder) => finder.period = period,
-            Self::Fixed(finder) => finder.period = period,
-        }
-    }
-}
 
 impl Default for MarkerFinder {
     /// SampleByte, p = 32, w = 32, the paper's table.
@@ -280,17 +276,6 @@ impl Default for MarkerFinder {
             WindowBytes::default(),
             SampleByteTable::default(),
         )
-    }
-}
-
-impl FindMarkers for MarkerFinder {
-    fn find(&self, block: &[u8], markers: &mut Vec<u32>) {
-        match self {
-            Self::SampleByte(finder) => finder.find(block, markers),
-            Self::Modp(finder) => finder.find(block, markers),
-            Self::Maxp(finder) => finder.find(block, markers),
-            Self::Fixed(finder) => finder.find(block, markers),
-        }
     }
 }
 

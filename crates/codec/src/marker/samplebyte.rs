@@ -146,6 +146,7 @@ impl fmt::Debug for SampleByteTable {
 
 /// Why a SAMPLEBYTE table could not be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TableError {
     /// It names no value at all.
     Empty,

@@ -96,7 +96,7 @@ fn measure(name: &str, corpus: &Corpus) -> Vec<(Case, Saved)> {
     let cases = |cache_mib| {
         let matchings = [MaxMatch, ChunkMatch].into_iter();
         matchings.flat_map(move |matching| {
-            MarkerAlgorithm::ALL.into_iter().flat_map(move |algorithm| {
+            MarkerAlgorithm::ALL.iter().flat_map(move |&algorithm| {
                 PERIODS.into_iter().map(move |period| Case {
                     corpus: name.to_owned(),
                     matching,

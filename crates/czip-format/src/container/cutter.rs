@@ -2,12 +2,10 @@
 
 use std::mem;
 
-use super::Pieces;
-use super::ar::Ar;
-use super::cpio::Cpio;
-use super::shape::{Kind, Shape, Want};
-use super::tar::Tar;
-use super::zip::Zip;
+use super::{
+    Known, Pieces,
+    shape::{Kind, Shape, Want},
+};
 
 /// Cuts one file, or one member.
 pub(super) struct Cutter {
@@ -16,16 +14,6 @@ pub(super) struct Cutter {
     held: Vec<u8>,
     /// What passes first, the first one last.
     pass: Vec<(Kind, u64)>,
-}
-
-/// What a file is.
-enum Known {
-    NotYet,
-    Nothing,
-    Tar(Tar),
-    Cpio(Cpio),
-    Zip(Zip),
-    Ar(Ar),
 }
 
 impl Cutter {
@@ -130,66 +118,5 @@ impl Cutter {
         let used = self.shape.head(head, &mut self.pass, out)?;
         self.pass.reverse();
         Ok(used)
-    }
-}
-
-impl Known {
-    /// What a file is that begins like this.
-    fn of(head: &[u8]) -> Known {
-        if let Some(tar) = Tar::of(head) {
-            Known::Tar(tar)
-        } else if let Some(cpio) = Cpio::of(head) {
-            Known::Cpio(cpio)
-        } else if let Some(zip) = Zip::of(head) {
-            Known::Zip(zip)
-        } else if let Some(ar) = Ar::of(head) {
-            Known::Ar(ar)
-        } else {
-            Known::Nothing
-        }
-    }
-}
-
-impl Shape for Known {
-    fn want(&self) -> Want {
-        match self {
-            Known::NotYet => Want::Head(512),
-            Known::Nothing => Want::Rest,
-            Known::Tar(tar) => tar.want(),
-            Known::Cpio(cpio) => cpio.want(),
-            Known::Zip(zip) => zip.want(),
-            Known::Ar(ar) => ar.want(),
-        }
-    }
-
-    fn head<P: Pieces>(
-        &mut self,
-        head: &[u8],
-        pass: &mut Vec<(Kind, u64)>,
-        out: &mut P,
-    ) -> Result<usize, P::Error> {
-        match self {
-            Known::NotYet | Known::Nothing => {
-                *self = Known::of(head);
-                Ok(0)
-            }
-            Known::Tar(tar) => tar.head(head, pass, out),
-            Known::Cpio(cpio) => cpio.head(head, pass, out),
-            Known::Zip(zip) => zip.head(head, pass, out),
-            Known::Ar(ar) => ar.head(head, pass, out),
-        }
-    }
-
-    fn found(&mut self) {
-        if let Known::Zip(zip) = self {
-            zip.found();
-        }
-    }
-
-    fn end<P: Pieces>(&mut self, out: &mut P) -> Result<(), P::Error> {
-        match self {
-            Known::Tar(tar) => tar.end(out),
-            _ => Ok(()),
-        }
     }
 }

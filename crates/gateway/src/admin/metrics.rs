@@ -82,6 +82,8 @@ metrics! {
     const OF_PEER: Peer = {
         /// 1 if a lane to the peer is up, else 0.
         refrain_peer_up = |it| f64::from(it.up);
+        /// 1 if a near end's new flows go to the peer where nothing names another for them, else 0.
+        refrain_peer_serves = |it| it.serves.map(f64::from);
         /// Lanes that are up.
         refrain_lanes = |it| it.lanes as f64;
         /// Lanes that are up and were held up by loss within 10 s.

@@ -10,8 +10,8 @@ use refrain_codec::{
     marker::PackMask,
 };
 use refrain_proto::{
-    by_receiver::history::{HistoryConfig, Predict},
     limits::OFFER_BYTES_MAX,
+    predictions::history::{HistoryConfig, Predict},
 };
 
 use refrain_store::{Chunking, DiskStore, Realm, Room, StoreConfig};

@@ -25,15 +25,24 @@ pub enum Mismatch {
          10.0.0.5:8080:intranet:80"
     )]
     Forward,
-    /// A forward to a peer whose key is not there.
+    /// A peer whose key is not there.
     #[error("no peer of this name or key is in --peer-key")]
     UnknownPeer,
     /// A forward that could mean any of several peers.
     #[error("there are several peers: name one at the end, such as 8080:intranet:80@PEER")]
     WhichPeer,
-    /// A near end with no peer key, or several.
-    #[error("a near end has one peer: expected exactly one key, found {0}")]
-    NotOnePeer(usize),
+    /// A near end with more keys than peers, or fewer.
+    #[error("each --peer has exactly one key, found {1} for {0}")]
+    KeyForEachPeer(usize, usize),
+    /// One of several peers that does not say which key it has.
+    #[error("there are several peers: give each the name of its key, such as bonn=far.example")]
+    UnnamedPeer,
+    /// Two peers with one key.
+    #[error("another --peer has this key: each far end needs a key of its own")]
+    PeerTwice,
+    /// A route without targets or a peer.
+    #[error("expected targets and a peer, such as *.bonn.example:*@bonn")]
+    Route,
     /// A far end whose files of peers are empty.
     #[error("holds no key, so nobody could connect")]
     NoPeers,

@@ -434,12 +434,82 @@ fn a_missing_key_file_is_named() {
 }
 
 #[test]
-fn a_near_end_has_one_peer() {
+fn each_peer_of_a_near_end_has_one_key_by_its_name() {
     let fixture = Fixture::new();
-    let other = PrivateKey::generate().unwrap().public().to_string();
-    let flags = ["--socks5", "127.0.0.1:1080", "--peer-key", &other];
-    let error = fixture.near(&flags).unwrap_err().to_string();
-    assert!(error.contains("exactly one key, found 2"), "{error}");
+    let second = PrivateKey::generate().unwrap().public();
+    let named = format!("second={second}");
+    let near = |peers: &[&str]| {
+        let mut flags = vec!["--socks5", "127.0.0.1:1080", "--peer-key", &named];
+        flags.extend(peers.iter().flat_map(|peer| ["--peer", peer]));
+        match fixture.parse("near", &flags) {
+            Program::Near(options) => options.resolve(),
+            _ => unreachable!("the flags begin with near"),
+        }
+    };
+    let by_key = format!("{}=10.0.0.1:7001", fixture.peer);
+    let config = near(&["second=far.example", &by_key]).unwrap();
+    let dials = config.dials.iter();
+    let dials: Vec<_> = dials
+        .map(|dial| (dial.key, dial.address.to_string()))
+        .collect();
+    let expected = [
+        (second, "far.example:7000"),
+        (fixture.peer, "10.0.0.1:7001"),
+    ];
+    assert_eq!(
+        dials,
+        expected.map(|(key, address)| (key, address.to_owned()))
+    );
+    assert_eq!(config.peers.label(&second), "second");
+    assert_eq!(config.peers.label(&fixture.peer), "10.0.0.1:7001");
+    for (peers, part) in [
+        (&["a"][..], "exactly one key, found 2"),
+        (&["second=a", "b"], "give each the name of its key"),
+        (&["second=a", "third=b"], "no peer of this name"),
+        (
+            &["second=a", "second=b"],
+            "--peer 'second=b': another --peer has this key",
+        ),
+        (&["second=a", &by_key, "second=b"], "found 2 for 3"),
+        (&["second=a:b:c", &by_key], "--peer 'second=a:b:c'"),
+    ] {
+        let error = near(peers).unwrap_err().to_string();
+        assert!(error.contains(part), "{peers:?}: {error}");
+    }
+}
+
+#[test]
+fn a_route_names_targets_and_a_peer() {
+    let fixture = Fixture::new();
+    let key = fixture.peer;
+    let near = |text: &str| fixture.near(&["--socks5", "1080", "--route", text]);
+    for (rule, target, is_covered) in [
+        ("*.corp.example:*", "db.corp.example:5432", true),
+        ("*.corp.example:*", "corp.example:5432", false),
+        ("db:5432", "db:5432", true),
+        ("db:5432", "db:80", false),
+        ("10.0.0.0/8:80-90", "10.1.2.3:85", true),
+        // Its address is not known here.
+        ("10.0.0.0/8:*", "db:85", false),
+        ("*:*", "[fd00::1]:1", true),
+    ] {
+        let routes = near(&format!("{rule}@{key}")).unwrap().routes;
+        let covers = routes[0].covers(&target.parse().unwrap());
+        assert_eq!(
+            (routes[0].peer, covers),
+            (key, is_covered),
+            "{rule} {target}"
+        );
+    }
+    for (text, part) in [
+        ("a:1", "expected targets and a peer"),
+        ("a:1@", "expected targets and a peer"),
+        ("a:1@nobody", "no peer of this name"),
+        ("a@b", "--route 'a@b'"),
+    ] {
+        let error = near(text).unwrap_err().to_string();
+        assert!(error.contains(part), "{text}: {error}");
+    }
 }
 
 /// The keys that SIGHUP names when `spec` changes to `value`.
@@ -500,11 +570,12 @@ fn each_change_is_reloaded_as_documented_or_named() {
         "chunk_min" => "1KiB".to_owned(),
         "chunk_max" => "16KiB".to_owned(),
         "simd" => "portable".to_owned(),
+        "route" => format!("intranet:80@{}", fixture.peer),
         // Any other than the default, by what a value looks like.
         _ => match spec.value {
             "" => "true",
             "[HOST:]PORT" => "127.0.0.1:7001",
-            "HOST:PORT" | "HOST[:PORT]" => "other.example:7000",
+            "HOST:PORT" | "[NAME=]HOST[:PORT]" => "other.example:7000",
             "RATE" => "5Mbit",
             "SIZE" => "64MiB",
             "COUNT" => "5",

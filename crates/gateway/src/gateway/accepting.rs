@@ -11,12 +11,11 @@ use tokio::{
 
 use super::{Gateway, peer::Peer};
 use crate::{
+    acceptor::Acceptor,
     descriptors::UNPROVEN_LANES_MAX,
     greeting,
     lane::{self, LaneEnd},
     link::{LaneSignals, SharedLink},
-    listeners::Acceptor,
-    rate_limited_log::RateLimitedLog,
     tls::TlsError,
     wire::LaneStream,
 };
@@ -26,45 +25,6 @@ const LINKS_PER_PEER_MAX: usize = 4;
 
 /// How often links without lanes are looked at.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Takes the lanes of a listener.
-pub(super) async fn accept(gateway: Arc<Gateway>, (listener, address): (TcpListener, SocketAddr)) {
-    let acceptor = Acceptor::new(listener, address, &gateway.descriptors, UNPROVEN_LANES_MAX);
-    loop {
-        let (tcp, visit, ()) = acceptor.accept(|_| Some(())).await;
-        let gateway = Arc::clone(&gateway);
-        tokio::spawn(async move {
-            let begun = tokio::select! {
-                () = visit.displaced() => return,
-                begun = gateway.begin_lane(tcp, &visit) => begun,
-            };
-            match begun {
-                Ok(Some(lane)) => lane.run(&gateway).await,
-                Ok(None) => {}
-                Err(error) => gateway.unknown_peers.warn(&error),
-            }
-        });
-    }
-}
-
-/// Forgets links that are over, and those that were without lanes for too long.
-pub(super) async fn sweep(gateway: Arc<Gateway>) {
-    loop {
-        sleep(SWEEP_INTERVAL).await;
-        let keep = gateway.policy.load().timeouts.keep_link;
-        let peers = gateway.peers.lock().expect("held for a moment").clone();
-        for peer in peers.values() {
-            peer.lock_links().retain(|link| {
-                let gone_for = link.lanes_gone_at().map(|at| at.elapsed());
-                let expired = gone_for.is_some_and(|time| time > keep);
-                // Somebody only checked whether the pair works.
-                let unused = gone_for.is_some_and(|time| time > SWEEP_INTERVAL)
-                    && link.with(|link, _| link.was_never_used());
-                link.fault().is_none() && !expired && !unused
-            });
-        }
-    }
-}
 
 /// Why a lane has no link.
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +55,47 @@ fn lanes_limit(lanes_max: Option<usize>) -> String {
 }
 
 impl Gateway {
+    /// Takes the lanes of a listener.
+    pub(crate) async fn accept(self: Arc<Self>, (listener, address): (TcpListener, SocketAddr)) {
+        let acceptor = Acceptor::new(listener, address, &self.descriptors, UNPROVEN_LANES_MAX);
+        loop {
+            let (tcp, visit, ()) = acceptor.accept(|_| Some(())).await;
+            let gateway = Arc::clone(&self);
+            tokio::spawn(async move {
+                let begun = tokio::select! {
+                    () = visit.displaced() => return,
+                    begun = gateway.begin_lane(tcp, &visit) => begun,
+                };
+                match begun {
+                    Ok(Some(lane)) => lane.run(&gateway).await,
+                    Ok(None) => {}
+                    Err(error @ (TlsError::WrongKey { .. } | TlsError::KeyRefused { .. })) => {
+                        gateway.unknown_keys.add(error.to_string());
+                    }
+                    Err(error) => gateway.unknown_peers.add(error.to_string()),
+                }
+            });
+        }
+    }
+
+    /// Forgets links that are over, and those that were without lanes for too long.
+    pub(super) async fn sweep(self: Arc<Self>) {
+        loop {
+            sleep(SWEEP_INTERVAL).await;
+            let keep = self.policy.load().timeouts.keep_link;
+            for peer in self.lock_peers().values() {
+                peer.lock_links().retain(|link| {
+                    let gone_for = link.lanes_gone_at().map(|at| at.elapsed());
+                    let expired = gone_for.is_some_and(|time| time > keep);
+                    // Somebody only checked whether the pair works.
+                    let unused = gone_for.is_some_and(|time| time > SWEEP_INTERVAL)
+                        && link.with(|link, _| link.was_never_used());
+                    link.fault().is_none() && !expired && !unused
+                });
+            }
+        }
+    }
+
     /// Proves who connects, reads its hello, and finds its link.
     async fn begin_lane(
         &self,
@@ -109,7 +110,8 @@ impl Gateway {
         })?;
         let (mut stream, key) = self.tls.accept(tcp, address, within).await?;
         visit.prove();
-        let (peer, label) = (self.peer(key), self.label(&key));
+        let peer = self.peer(key);
+        let label = peer.label();
         // Without its port, which is another at each try.
         let host = address.ip();
         let greeting = timeout(within, greeting::read_hello(&mut stream)).await;
@@ -117,14 +119,14 @@ impl Gateway {
             Ok(Ok(greeting)) => greeting,
             Ok(Err(error)) => {
                 let error = format!("the peer at {host} ({label}): {error}");
-                self.note_error(&peer, error, false);
+                peer.note_error(error, false);
                 // A peer of another version is told ours, so that both ends' logs name both.
                 greeting::answer_and_close(&mut stream, None).await;
                 return Ok(None);
             }
             Err(_) => {
                 let error = format!("the peer at {host} ({label}) said no hello within {within:?}");
-                self.note_error(&peer, error, false);
+                peer.note_error(error, false);
                 return Ok(None);
             }
         };
@@ -138,7 +140,7 @@ impl Gateway {
             Err(reason) => {
                 let reason = reason.to_string();
                 greeting::refuse_and_close(&mut stream, &reason).await;
-                self.note_error(&peer, reason, false);
+                peer.note_error(reason, false);
                 return Ok(None);
             }
         };
@@ -155,7 +157,7 @@ impl Gateway {
     /// a link that this end had before it restarted, or has forgotten.
     fn link_for(&self, peer: &Peer, hello: &Hello) -> Result<Option<JoinedLane>, LinkRefused> {
         let first = || {
-            let peers = self.peers.lock().expect("held for a moment");
+            let peers = self.lock_peers();
             let mut peers = peers.values();
             peers.find(|peer| !peer.links().is_empty()).cloned()
         };
@@ -164,7 +166,7 @@ impl Gateway {
             false => None,
         };
         let peer = first.as_deref().unwrap_or(peer);
-        let label = || self.label(&peer.key);
+        let label = || peer.label();
         let mut links = peer.lock_links();
         let known = links
             .iter()
@@ -233,31 +235,6 @@ impl Gateway {
     }
 }
 
-/// Warnings of connections that prove no accepted key, which anybody can cause again and again.
-/// Those of keys stand apart, so that no flood of others hides them.
-pub(super) struct UnknownPeerLog {
-    keys: RateLimitedLog,
-    others: RateLimitedLog,
-}
-
-impl UnknownPeerLog {
-    pub(super) fn new() -> UnknownPeerLog {
-        let log = || RateLimitedLog::new(|line| tracing::warn!("{line}"));
-        UnknownPeerLog {
-            keys: log(),
-            others: log(),
-        }
-    }
-
-    fn warn(&self, error: &TlsError) {
-        let log = match error {
-            TlsError::WrongKey { .. } | TlsError::KeyRefused { .. } => &self.keys,
-            _ => &self.others,
-        };
-        log.add(error.to_string());
-    }
-}
-
 /// A lane that its link has taken.
 struct JoinedLane {
     link: Arc<SharedLink>,
@@ -301,11 +278,11 @@ impl BegunLane {
                 let error = format!(
                     "a lane of {label} at {address} ended: {end} ({times} so far on this link)"
                 );
-                gateway.note_error(&peer, error, false);
+                peer.note_error(error, false);
             }
             LaneEnd::Lane(_) | LaneEnd::Link(_) | LaneEnd::Refused(_) => {
                 let error = format!("a lane of {label} ended: {end}");
-                gateway.note_error(&peer, error, false);
+                peer.note_error(error, false);
             }
         }
         if link.fault().is_some() {

@@ -33,19 +33,13 @@ const MEMORY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Keeps a link, and its lanes, for as long as the gateway runs.
 pub(super) struct Dialer {
-    peer: DialledPeer,
+    gateway: Arc<Gateway>,
+    peer: Arc<Peer>,
     /// Not held, so that a link which is over gives its memory to the next.
     link: Option<Weak<SharedLink>>,
     /// The tasks of the link's lanes.
     lanes: JoinSet<(Dial, EndedLane)>,
     plan: DialPlan,
-}
-
-/// A peer that is dialled, and the gateway that dials it.
-#[derive(Clone)]
-struct DialledPeer {
-    gateway: Arc<Gateway>,
-    peer: Arc<Peer>,
 }
 
 /// What a lane that is over says of the next.
@@ -59,7 +53,8 @@ impl Dialer {
     pub(super) fn new(gateway: Arc<Gateway>, peer: Arc<Peer>) -> Dialer {
         Dialer {
             plan: DialPlan::new(gateway.config.lanes.into()),
-            peer: DialledPeer { gateway, peer },
+            gateway,
+            peer,
             link: None,
             lanes: JoinSet::new(),
         }
@@ -67,7 +62,7 @@ impl Dialer {
 
     pub(super) async fn run(mut self) {
         loop {
-            let Some(link) = self.peer.present_link(!self.lanes.is_empty()) else {
+            let Some(link) = self.present_link() else {
                 if !self.last_link_is_held() {
                     let error = "not enough memory for even the smallest caches: raise --memory";
                     self.peer.note_error(error.to_owned(), false);
@@ -81,7 +76,8 @@ impl Dialer {
             let now = Instant::now();
             let lanes_max = link.with(|link, _| link.lanes_max());
             for dial in self.plan.next_dials(now, self.lanes.len(), lanes_max) {
-                let lane = keep_lane(self.peer.clone(), Arc::clone(&link));
+                let (gateway, peer) = (Arc::clone(&self.gateway), Arc::clone(&self.peer));
+                let lane = keep_lane(gateway, peer, Arc::clone(&link));
                 self.lanes.spawn(async move { (dial, lane.await) });
             }
             let look = now + LOOK_INTERVAL;
@@ -94,7 +90,7 @@ impl Dialer {
                     self.note_lanes_up(lanes_up);
                     self.plan.lane_ended(Instant::now(), dial, ended.ending);
                     if let (0, Some(outlook)) = (lanes_up, ended.outlook) {
-                        self.peer.note_outlook(outlook);
+                        self.peer.dialled().note_outlook(outlook);
                     }
                 }
                 // Both are looked at above.
@@ -106,15 +102,36 @@ impl Dialer {
         }
     }
 
+    /// The link, a new one if the last is over. One of which lanes live or are dialled is over only
+    /// by a fault: a lane that came up on a link that is forgotten would hold its memory, and carry
+    /// nothing.
+    fn present_link(&self) -> Option<Arc<SharedLink>> {
+        let keep = self.gateway.policy.load().timeouts.keep_link;
+        let mut links = self.peer.lock_links();
+        if let Some(link) = links.last() {
+            let (has_fault, out_of_lanes) =
+                link.with(|link, _| (link.fault().is_some(), link.is_out_of_lanes()));
+            let gone_at = link.lanes_gone_at();
+            let expired = gone_at.is_some_and(|at| at.elapsed() > keep);
+            if !has_fault && !(self.lanes.is_empty() && (out_of_lanes || expired)) {
+                return Some(Arc::clone(link));
+            }
+            // Its memory goes to its successor.
+            links.clear();
+        }
+        let memory = self.gateway.memory_for(&self.peer)?;
+        links.push(self.gateway.begin_link(&self.peer, memory));
+        links.last().cloned()
+    }
+
     fn note_lanes_up(&mut self, lanes_up: usize) {
-        let outlook = self.peer.dialled().outlook();
-        match (lanes_up, outlook) {
-            (0, Outlook::Up) => self.peer.note_outlook(Outlook::Dialling),
-            (1.., _) => self.peer.note_outlook(Outlook::Up),
-            (0, _) => {}
+        let dialled = self.peer.dialled();
+        match lanes_up {
+            0 => dialled.is_back_from(|outlook| outlook == Outlook::Up),
+            _ => dialled.note_outlook(Outlook::Up),
         }
         if self.plan.note_lanes_up(lanes_up) {
-            self.peer.peer.trouble.clear();
+            self.peer.trouble.clear();
         }
     }
 
@@ -144,9 +161,9 @@ impl EndedLane {
 }
 
 /// Dials a lane and carries it until it ends.
-async fn keep_lane(peer: DialledPeer, link: Arc<SharedLink>) -> EndedLane {
+async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>) -> EndedLane {
     let has_left = |link: &SharedLink| link.with(|link, _| link.peer_is_draining());
-    let (stream, address, lane, signals) = match dial(&peer, &link).await {
+    let (stream, address, lane, signals) = match dial(&gateway, peer.dialled(), &link).await {
         Ok(dialled) => dialled,
         Err(error) => {
             let announced = error.is_absence() && has_left(&link);
@@ -166,7 +183,7 @@ async fn keep_lane(peer: DialledPeer, link: Arc<SharedLink>) -> EndedLane {
     let mut lanes_up = link.lanes_up();
     let had_lanes = *lanes_up.borrow_and_update() > 0;
     let counts = stream.get_ref().0.counts();
-    let pace = peer.gateway.pace.clone();
+    let pace = gateway.pace.clone();
     let end = lane::run(Arc::clone(&link), lane, signals, stream, counts, pace).await;
     let came_up = had_lanes || lanes_up.has_changed().unwrap_or(true);
     let outlook = match end {
@@ -199,17 +216,17 @@ async fn keep_lane(peer: DialledPeer, link: Arc<SharedLink>) -> EndedLane {
 
 /// Connects, and begins a lane of the link on it.
 async fn dial(
-    peer: &DialledPeer,
+    gateway: &Gateway,
+    dialled: &Dialled,
     link: &SharedLink,
 ) -> Result<(LaneStream, SocketAddr, LaneId, Arc<LaneSignals>), ConnectError> {
-    let within = peer.gateway.policy.load().timeouts.connect;
-    let dialled = peer.dialled();
+    let within = gateway.policy.load().timeouts.connect;
     let is_refused = |outlook| matches!(outlook, Outlook::Refused(_));
-    let answered = || peer.is_back_from(is_refused);
+    let answered = || dialled.is_back_from(is_refused);
     let (stream, address) =
         connect_noting(&dialled.address, &dialled.tls, within, answered).await?;
-    peer.is_back_from(|outlook| outlook == Outlook::Silent);
-    let dead_after = peer.gateway.config.timeouts.dead_after;
+    dialled.is_back_from(|outlook| outlook == Outlook::Silent);
+    let dead_after = gateway.config.timeouts.dead_after;
     lane::prepare(stream.get_ref().0.inner(), dead_after).map_err(|source| TlsError::Io {
         peer: address,
         source,
@@ -217,51 +234,4 @@ async fn dial(
     let begun = link.begin_lane(|link, now| link.dial_lane(now).ok_or(ConnectError::NoLaneLeft));
     let (lane, signals) = begun?;
     Ok((stream, address, lane, signals))
-}
-
-impl DialledPeer {
-    fn dialled(&self) -> &Dialled {
-        let dialled = self.peer.dialled.as_ref();
-        dialled.expect("it has an address")
-    }
-
-    /// The link, a new one if the last is over. One of which lanes live or are dialled (`in_use`)
-    /// is over only by a fault: a lane that came up on a link that is forgotten would hold its
-    /// memory, and carry nothing.
-    fn present_link(&self, in_use: bool) -> Option<Arc<SharedLink>> {
-        let keep = self.gateway.policy.load().timeouts.keep_link;
-        let mut links = self.peer.lock_links();
-        if let Some(link) = links.last() {
-            let (has_fault, out_of_lanes) =
-                link.with(|link, _| (link.fault().is_some(), link.is_out_of_lanes()));
-            let gone_at = link.lanes_gone_at();
-            let expired = gone_at.is_some_and(|at| at.elapsed() > keep);
-            if !has_fault && (in_use || !(out_of_lanes || expired)) {
-                return Some(Arc::clone(link));
-            }
-            // Its memory goes to its successor.
-            links.clear();
-        }
-        let memory = self.gateway.memory_for(&self.peer)?;
-        let link = self.gateway.begin_link(&self.peer, memory);
-        links.push(Arc::clone(&link));
-        Some(link)
-    }
-
-    fn note_outlook(&self, outlook: Outlook) {
-        if self.dialled().set_outlook(outlook) {
-            self.gateway.changes.send_replace(());
-        }
-    }
-
-    fn note_error(&self, error: String, announced: bool) {
-        self.gateway.note_error(&self.peer, error, announced);
-    }
-
-    /// The peer gave a sign of life that ends such an outlook.
-    fn is_back_from(&self, ends: impl Fn(Outlook) -> bool) {
-        if ends(self.dialled().outlook()) {
-            self.note_outlook(Outlook::Dialling);
-        }
-    }
 }

@@ -5,16 +5,24 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 
 use super::choice::Prospect;
 use crate::{
-    keys::PublicKey, last_error::Trouble, link::SharedLink, offered::Targets, tls::ClientTls,
+    keys::{PublicKey, SharedPeerKeys},
+    last_error::Trouble,
+    link::SharedLink,
+    offered::Targets,
+    tls::ClientTls,
 };
 
 /// A peer of the gateway.
 pub(super) struct Peer {
     pub(super) key: PublicKey,
+    keys: Arc<SharedPeerKeys>,
     /// Its links, the youngest last; one at most if this end dials it.
     links: Mutex<Vec<Arc<SharedLink>>>,
     pub(super) trouble: Trouble,
@@ -28,6 +36,8 @@ pub(super) struct Dialled {
     pub(super) address: String,
     pub(super) tls: ClientTls,
     outlook: Mutex<Outlook>,
+    /// Changes with it.
+    changes: watch::Sender<()>,
     /// A connection waits for the peer to be dialled, without a rest.
     pub(super) wanted: Notify,
 }
@@ -49,24 +59,51 @@ pub(super) enum Outlook {
 
 impl Peer {
     /// A peer without links, which is dialled at `dial` if this end dials it.
-    pub(super) fn new(key: PublicKey, targets: Targets, dial: Option<(String, ClientTls)>) -> Peer {
+    pub(super) fn new(
+        key: PublicKey,
+        keys: Arc<SharedPeerKeys>,
+        targets: Targets,
+        dial: Option<(String, ClientTls, watch::Sender<()>)>,
+    ) -> Peer {
         let trouble = Trouble::default();
-        let dialled = dial.map(|(address, tls)| {
+        let dialled = dial.map(|(address, tls, changes)| {
             trouble.note("not connected yet".to_owned());
             Dialled {
                 address,
                 tls,
                 outlook: Mutex::new(Outlook::Dialling),
+                changes,
                 wanted: Notify::new(),
             }
         });
         Peer {
             key,
+            keys,
             links: Mutex::default(),
             trouble,
             targets,
             dialled,
         }
+    }
+
+    /// What logs and tables call it.
+    pub(super) fn label(&self) -> String {
+        self.keys.load().label(&self.key)
+    }
+
+    /// Notes what went wrong with its lanes. It is logged if it is news, unless it was `announced`: a
+    /// peer that shuts down says so, and that it is gone then is no news.
+    pub(super) fn note_error(&self, error: String, announced: bool) {
+        match self.trouble.note(error.clone()) {
+            true if announced => tracing::debug!(peer = %self.label(), "{error}"),
+            true => tracing::warn!(peer = %self.label(), "{error}"),
+            false => {}
+        }
+    }
+
+    /// How this end dials it.
+    pub(super) fn dialled(&self) -> &Dialled {
+        self.dialled.as_ref().expect("this end dials it")
     }
 
     /// Its links, to read and to change.
@@ -120,9 +157,17 @@ impl Dialled {
         *self.outlook.lock().expect("held for a moment")
     }
 
-    /// Says whether that is news.
-    pub(super) fn set_outlook(&self, outlook: Outlook) -> bool {
+    pub(super) fn note_outlook(&self, outlook: Outlook) {
         let mut present = self.outlook.lock().expect("held for a moment");
-        std::mem::replace(&mut *present, outlook) != outlook
+        if std::mem::replace(&mut *present, outlook) != outlook {
+            self.changes.send_replace(());
+        }
+    }
+
+    /// The peer gave a sign of life that ends such an outlook.
+    pub(super) fn is_back_from(&self, ends: impl Fn(Outlook) -> bool) {
+        if ends(self.outlook()) {
+            self.note_outlook(Outlook::Dialling);
+        }
     }
 }

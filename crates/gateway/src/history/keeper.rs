@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use refrain_proto::by_receiver::history::{
+use refrain_proto::predictions::history::{
     Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted,
 };
 use refrain_store::{Chain, ChunkSource, OpeningKey, Place, Realm, RecipeId, StoreError};

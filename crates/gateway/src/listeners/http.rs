@@ -88,7 +88,7 @@ impl Client {
                 purpose,
                 credentials,
             } = request;
-            if !self.visitor.signs_in_basic(credentials.as_deref()).await {
+            if !self.signs_in_basic(credentials.as_deref()).await {
                 kept.into_iter().for_each(Kept::close);
                 return self.answer(&http_proxy::sign_in_response()).await;
             }
@@ -230,7 +230,7 @@ impl Client {
         received: &mut Vec<u8>,
         kept: Option<Kept>,
     ) -> Result<(Ended, FlowHandle), Refusal> {
-        let idle = self.listener.policy.load().timeouts.idle;
+        let idle = self.listener.policy().timeouts.idle;
         if let Some((mut flow, sent)) = kept.and_then(|kept| kept.begin(target, &exchange.head)) {
             let ended = flow
                 .exchange(&self.tcp, received, exchange, sent, idle)

@@ -1,4 +1,4 @@
-//! Connections of SOCKS5 clients.
+//! Connections of SOCKS clients: of version 5, and of 4 and 4a, whose first byte is another.
 
 use std::io;
 
@@ -7,6 +7,7 @@ use tokio::io::AsyncWriteExt;
 use super::{BoxFuture, Client, Serve};
 use crate::{
     options::{OptionSpec, SOCKS5},
+    socks4::{self, Socks4Error},
     socks5::{self, Method, Socks5Error},
 };
 
@@ -18,13 +19,13 @@ impl Serve for Socks {
     }
 
     fn serve(&self, client: Client) -> BoxFuture<'static, io::Result<()>> {
-        Box::pin(client.socks5())
+        Box::pin(client.socks())
     }
 }
 
 impl Client {
     /// The part between the greeting and the request, if the method has one.
-    async fn signs_in(
+    async fn logs_in(
         &mut self,
         method: Method,
         received: &mut Vec<u8>,
@@ -37,16 +38,16 @@ impl Client {
             Ok(login) => login,
             Err(error) => return Ok(Err(error)),
         };
-        if !self.visitor.signs_in(login).await {
+        if !self.signs_in(login).await {
             return Ok(Err(Socks5Error::Login));
         }
         self.tcp.write_all(&socks5::LOGIN_ACCEPTED).await?;
         Ok(Ok(()))
     }
 
-    async fn socks5(mut self) -> io::Result<()> {
+    async fn socks(mut self) -> io::Result<()> {
         let mut received = Vec::new();
-        let method = match self.visitor.is_asked() {
+        let method = match self.is_asked() {
             true => Method::Password,
             false => Method::NoAuthentication,
         };
@@ -56,8 +57,9 @@ impl Client {
         let signed_in = match greeting.await? {
             Ok(()) => {
                 self.tcp.write_all(&method.accepted()).await?;
-                self.signs_in(method, &mut received).await?
+                self.logs_in(method, &mut received).await?
             }
+            Err(Socks5Error::Version(socks4::VERSION)) => return self.socks4(received).await,
             Err(error) => Err(error),
         };
         let request = match signed_in {
@@ -74,7 +76,7 @@ impl Client {
         let target = match request {
             Ok(target) => target,
             Err(error) => {
-                // The visitor has logged a wrong login, as often as is good for the log.
+                // A wrong login is logged already, as often as is good for the log.
                 if error != Socks5Error::Login {
                     self.listener
                         .refuse(format!("refused a SOCKS5 client: {error}"));
@@ -99,5 +101,29 @@ impl Client {
                 self.tcp.write_all(&socks5::reply_refused(refusal)).await
             }
         }
+    }
+
+    async fn socks4(mut self, mut received: Vec<u8>) -> io::Result<()> {
+        let request = match self.is_asked() {
+            true => Err(Socks4Error::NoPassword),
+            false => {
+                let bytes_max = socks4::REQUEST_BYTES_MAX;
+                self.request(&mut received, bytes_max, socks4::parse_request)
+                    .await?
+            }
+        };
+        let reason = match request {
+            Ok(target) => match self.open_and_wait(&target, &[]).await {
+                Ok((flow, _)) => {
+                    self.tcp.write_all(&socks4::reply(true)).await?;
+                    self.run(flow, received).await;
+                    return Ok(());
+                }
+                Err(refusal) => format!("refused a SOCKS4 connection to {target}: {refusal}"),
+            },
+            Err(error) => format!("refused a SOCKS4 client: {error}"),
+        };
+        self.listener.refuse(reason);
+        self.tcp.write_all(&socks4::reply(false)).await
     }
 }

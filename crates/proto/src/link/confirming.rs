@@ -3,13 +3,13 @@
 
 use super::{Link, predictions::is_at_home};
 use crate::{
-    by_receiver::sender::{Expectations, Step, Waiting},
-    by_sender::sender::{Counted, Outstanding},
     fault::{Fault, Violation},
     flow::{SendHalf, strand_on},
     frame::{ConfirmFrame, FlowId, Frame, LaneId, OfferFrame},
     limits::OFFERS_LINK_MAX,
+    matching::sender::{Counted, Outstanding},
     moment::Moment,
+    predictions::sender::{Expectations, Step, Waiting},
     terms::RunDigest,
     traffic::TrafficClass,
 };

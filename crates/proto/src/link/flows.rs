@@ -2,11 +2,11 @@
 
 use super::{Event, Link, ResetReason};
 use crate::{
-    by_receiver::opening,
     flow::Flow,
     frame::{FlowId, Frame, LaneId},
     limits::{PING_INTERVAL, REASON_BYTES_MAX, STALL_LASTS, TARGET_BYTES_MAX},
     moment::Moment,
+    predictions::opening,
     traffic::Exclusion,
 };
 

@@ -4,7 +4,6 @@ use super::{Event, Link, ResetReason, Role};
 use refrain_codec::geometry::CacheGeometry;
 
 use crate::{
-    by_receiver::opening,
     codes::{refusal, reset},
     counters::{Count, LayerCounters},
     fault::{Fault, LaneFault, LinkFault, Violation},
@@ -14,6 +13,7 @@ use crate::{
     limits::{ACK_DELAY, ACK_WINDOW_SHARE, OUTSTANDING_BLOCKS_MAX, PADDING_BYTES_MAX},
     moment::Moment,
     planted::Bug,
+    predictions::opening,
     targets::{Carried, CarriedBytes},
     traffic::Exclusion,
 };

@@ -17,15 +17,15 @@ use refrain_codec::geometry::CacheGeometry;
 use super::{Caches, Event, Link};
 use crate::{
     arrivals::Arrivals,
-    by_receiver::link_history::LinkHistory,
-    by_sender::{receiver::Receiver, sender::Sender},
     fault::{CacheViolation, Fault, LaneFault, LinkFault, Violation},
     flow::Strand,
     frame::{FlowId, Frame, LaneId},
     hello::Hello,
     limits::{HELD_UP_SHOWN, LANES_EVER_MAX, STRANDS_FLOWS_MIN, STRANDS_TIMES_FLOWS},
+    matching::{receiver::Receiver, sender::Sender},
     moment::Moment,
     planted::Bug,
+    predictions::link_history::LinkHistory,
 };
 
 /// A lane that is alive.
@@ -81,6 +81,7 @@ pub(super) struct DeadLane {
 
 /// Why a lane is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LaneRefused {
     /// It belongs to a link that this end does not know.
     #[error("the lane belongs to another instance of the link")]

@@ -50,8 +50,6 @@ pub use status::{DirectionStatus, FlowPredictions, FlowStatus, LaneStatus, LinkS
 pub use timers::smoothed_round_trip;
 
 use crate::{
-    by_receiver::{history::HistoryConfig, link_history::LinkHistory},
-    by_sender::{receiver::Receiver, sender::Sender, unproven::Unproven},
     counters::LinkCounters,
     credit::CreditPool,
     effort::{EffortControl, EffortMode},
@@ -59,8 +57,10 @@ use crate::{
     flow::Flow,
     frame::{FlowId, LaneId},
     limits::{BLOCK_BYTES_MAX, CREDIT_POOL_BYTES, FLOWS_MAX, LANES_MAX, PENDING_BYTES_LINK_MAX},
+    matching::{receiver::Receiver, sender::Sender, unproven::Unproven},
     mode::Mode,
     moment::Moment,
+    predictions::{history::HistoryConfig, link_history::LinkHistory},
     targets::TargetCounts,
     terms::{OfferKey, OfferTerms},
 };

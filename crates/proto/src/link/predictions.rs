@@ -3,12 +3,6 @@
 
 use super::{Event, Link, ResetReason, Role};
 use crate::{
-    by_receiver::{
-        history::{Found, FoundChunk, HistoryRequest},
-        link_history::LinkHistory,
-        offers::Unconfirmed,
-        receiver::Predictions,
-    },
     codes::reset,
     fault::{Fault, Violation},
     flow::Flow,
@@ -16,6 +10,12 @@ use crate::{
     hello::Hello,
     limits::CREDIT_BYTES_MAX,
     moment::Moment,
+    predictions::{
+        history::{Found, FoundChunk, HistoryRequest},
+        link_history::LinkHistory,
+        offers::Unconfirmed,
+        receiver::Predictions,
+    },
     targets::{Carried, CarriedBytes},
     terms::OfferKey,
     traffic::TrafficClass,

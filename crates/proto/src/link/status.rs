@@ -6,11 +6,11 @@ use refrain_codec::geometry::CacheGeometry;
 
 use super::Link;
 use crate::{
-    by_receiver::link_history::LinkHistory,
     counters::{LayerCounters, LinkCounters, PredictionCounters},
     effort::{Effort, EffortReason},
     frame::{FlowId, LaneId},
     moment::Moment,
+    predictions::link_history::LinkHistory,
     targets::TargetCounts,
     traffic::TrafficClass,
 };

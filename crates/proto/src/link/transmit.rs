@@ -5,15 +5,15 @@ use core::time::Duration;
 
 use super::{Caches, Event, Link, WindowWait, lanes::Lane};
 use crate::{
-    by_receiver::sender::Step,
-    by_sender::sender::{Counted, Passage},
     counters::{Count, LayerCounters},
     effort::Effort,
     fault::Violation,
     flow::{Flow, SendHalf, Verdict, strand_on},
     frame::{FlowId, Frame, LaneId, LaneList, end_check},
     limits::{CONTROL_BYTES_MAX, CREDIT_BYTES_MAX, WINDOW_WAIT_MAX, WINDOW_WAIT_MIN},
+    matching::sender::{Counted, Passage},
     moment::Moment,
+    predictions::sender::Step,
     traffic::TrafficClass,
 };
 use refrain_codec::{marker::SamplingPeriod, matching::MatchingAlgorithm};

@@ -1,7 +1,7 @@
 //! What a receiver keeps in memory for its flows, how much at most, and when it lets go of it.
 
 use refrain_codec::chunk::stream::ChunkBounds;
-use refrain_proto::by_receiver::history::{HistoryConfig, HistoryRequest, Predict};
+use refrain_proto::predictions::history::{HistoryConfig, HistoryRequest, Predict};
 
 use crate::{
     pair::{Pair, noise},

@@ -3,8 +3,8 @@
 use refrain_codec::{chunk::stream::ChunkBounds, geometry::CacheGeometry, marker::PackMask};
 use refrain_proto::{
     LaneId, LinkConfig, Mode,
-    by_receiver::history::{HistoryConfig, Predict},
     limits::BLOCK_BYTES_MAX,
+    predictions::history::{HistoryConfig, Predict},
 };
 
 use crate::{

@@ -9,7 +9,7 @@ use std::{
 use refrain_codec::chunk::hash::ChunkDigest;
 use refrain_proto::{
     Link,
-    by_receiver::history::{Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted},
+    predictions::history::{Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted},
     terms::Hint,
 };
 

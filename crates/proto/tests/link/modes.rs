@@ -2,8 +2,8 @@
 
 use refrain_codec::geometry::CacheGeometry;
 use refrain_proto::{
-    FlowId, LaneId, LinkConfig, Mode, by_receiver::history::HistoryConfig, counters::LayerCounters,
-    frame::Frame, hello::Hello,
+    FlowId, LaneId, LinkConfig, Mode, counters::LayerCounters, frame::Frame, hello::Hello,
+    predictions::history::HistoryConfig,
 };
 
 use crate::pair::{Pair, noise, transmit};

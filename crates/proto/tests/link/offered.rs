@@ -6,9 +6,9 @@ use refrain_codec::{
 };
 use refrain_proto::{
     Event, Fault, FlowId, LaneFault, LaneId, LinkConfig, Mode, ResetReason,
-    by_receiver::history::{HistoryConfig, HistoryRequest},
     frame::{ConfirmFrame, Frame, Offer, OfferFrame, OfferList},
     limits::{OFFERS_FLOW_MAX, OFFERS_LINK_MAX},
+    predictions::history::{HistoryConfig, HistoryRequest},
     terms::{Hint, OfferKey, RunDigest, Signature},
 };
 

@@ -1,7 +1,7 @@
 //! What is offered before anything came: what flows that looked alike began with, a little of it
 //! at first and more once it was right.
 
-use refrain_proto::by_receiver::history::Predict;
+use refrain_proto::predictions::history::Predict;
 
 use crate::{
     pair::{Pair, noise},

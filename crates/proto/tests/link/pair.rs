@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use refrain_codec::geometry::CacheGeometry;
 use refrain_proto::{
-    Event, FlowId, LaneId, Link, LinkConfig, Mode, Moment, Role,
-    by_receiver::history::HistoryConfig, counters::LayerCounters, hello::Hello,
+    Event, FlowId, LaneId, Link, LinkConfig, Mode, Moment, Role, counters::LayerCounters,
+    hello::Hello, predictions::history::HistoryConfig,
 };
 
 use crate::memory::Memory;

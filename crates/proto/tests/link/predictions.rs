@@ -7,10 +7,10 @@ use refrain_codec::{
 };
 use refrain_proto::{
     FlowId, LaneId, LinkConfig,
-    by_receiver::history::{HistoryConfig, Predict},
     counters::PredictionCounters,
     frame::Frame,
     limits::HOLD_MAX,
+    predictions::history::{HistoryConfig, Predict},
 };
 
 use crate::pair::{Pair, noise, transmit};

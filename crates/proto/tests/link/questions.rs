@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use refrain_codec::{chunk::stream::ChunkBounds, marker::PackMask};
 use refrain_proto::{
-    by_receiver::history::HistoryConfig,
     limits::{OFFERS_LINK_MAX, QUESTIONS_LINK_MAX},
+    predictions::history::HistoryConfig,
 };
 
 use crate::pair::{Pair, noise};

@@ -1,6 +1,6 @@
 //! What predictions make of HTTP, whose responses begin with what is never twice the same.
 
-use refrain_proto::by_receiver::history::Predict;
+use refrain_proto::predictions::history::Predict;
 
 use crate::{
     pair::{Pair, noise},

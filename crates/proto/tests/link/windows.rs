@@ -1,6 +1,6 @@
 //! How far ahead a receiver offers, in how many offers, and what a failure changes in that.
 
-use refrain_proto::by_receiver::history::Predict;
+use refrain_proto::predictions::history::Predict;
 
 use crate::{
     pair::{Pair, noise},

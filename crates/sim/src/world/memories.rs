@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use refrain_proto::{Moment, by_receiver::history::HistoryRequest};
+use refrain_proto::{Moment, predictions::history::HistoryRequest};
 
 use super::{Step, World};
 use crate::{End, Failure, Kind, remembered::Remembered, trouble::Foresight};

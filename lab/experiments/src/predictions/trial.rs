@@ -6,7 +6,7 @@ use anyhow::Context;
 use refrain_codec::{chunk::stream::ChunkBounds, geometry::CacheGeometry, marker::PackMask};
 use refrain_proto::{
     LinkConfig, Mode,
-    by_receiver::history::{HistoryConfig, Predict},
+    predictions::history::{HistoryConfig, Predict},
 };
 use refrain_sim::{
     paced::{PacedPair, Way},

@@ -15,8 +15,8 @@ use refrain_codec::chunk::{
 };
 use refrain_proto::{
     Event, FlowId, LaneId, Link, LinkConfig, Moment, Role,
-    by_receiver::history::{Found, FoundChunk, HistoryPlace, HistoryRequest, Wanted},
     hello::Hello,
+    predictions::history::{Found, FoundChunk, HistoryPlace, HistoryRequest, Wanted},
 };
 
 use super::{BLOCK_BYTES, walk::read};

@@ -18,7 +18,7 @@ use refrain_codec::{
     chunk::hash::ChunkHasher, geometry::CacheGeometry, marker::MarkerAlgorithm,
     matching::MatchingAlgorithm, simd::Backend,
 };
-use refrain_proto::{LinkConfig, Mode, by_receiver::history::HistoryConfig};
+use refrain_proto::{LinkConfig, Mode, predictions::history::HistoryConfig};
 use std::hint::black_box;
 
 use super::{

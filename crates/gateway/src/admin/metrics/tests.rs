@@ -24,6 +24,7 @@ fn status(peer: &str) -> Status {
     let peer = Peer {
         name: Some(peer.to_owned()),
         key: key.to_string(),
+        serves: Some(true),
         round_trip_ms: Some(1.5),
         effort: Some(effort),
         ..Peer::default()

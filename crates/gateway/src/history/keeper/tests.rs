@@ -6,7 +6,7 @@ use refrain_codec::{
     },
     marker::PackMask,
 };
-use refrain_proto::by_receiver::history::Predict;
+use refrain_proto::predictions::history::Predict;
 use std::path::PathBuf;
 
 use crate::{keys::PublicKey, units::ByteSize};

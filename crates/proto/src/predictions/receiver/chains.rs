@@ -4,7 +4,7 @@ use crate::limits::CHAINS_FLOW_MAX;
 
 use std::collections::VecDeque;
 
-use crate::by_receiver::history::HistoryPlace;
+use crate::predictions::history::HistoryPlace;
 
 /// The chains of a flow; the one that was found or hit last is the present one.
 #[derive(Debug, Default)]

@@ -4,11 +4,11 @@ use refrain_codec::chunk::hash::ChunkDigest;
 
 use super::{Predictions, chains::Chain};
 use crate::{
-    by_receiver::{
+    limits::OFFER_BYTES_MAX,
+    predictions::{
         history::{FoundChunk, Predict},
         link_history::LinkHistory,
     },
-    limits::OFFER_BYTES_MAX,
 };
 
 /// An aligned range covers several chunks when the window holds so many ranges: a change costs

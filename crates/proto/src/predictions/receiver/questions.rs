@@ -2,12 +2,12 @@
 
 use super::{Predictions, chains::Chain};
 use crate::{
-    by_receiver::{
+    frame::ConfirmFrame,
+    limits::{OFFERS_FLOW_MAX, PREDICTED_BYTES_START},
+    predictions::{
         history::{HistoryRequest, Predict, Wanted},
         link_history::LinkHistory,
     },
-    frame::ConfirmFrame,
-    limits::{OFFERS_FLOW_MAX, PREDICTED_BYTES_START},
 };
 
 /// Chunks that are asked for at a time.

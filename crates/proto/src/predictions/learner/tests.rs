@@ -10,8 +10,8 @@ use refrain_codec::{
 
 use super::*;
 use crate::{
-    by_receiver::{history::HistoryRequest, link_history::LinkHistory, receiver::Predictions},
     frame::FlowId,
+    predictions::{history::HistoryRequest, link_history::LinkHistory, receiver::Predictions},
 };
 
 /// Anchors one in 64, and chunks of 64 to 512 bytes.

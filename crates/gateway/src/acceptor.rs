@@ -1,0 +1,166 @@
+//! Listeners: bound with errors that say what to do, and accepted from within bounds.
+
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use refrain_admission::{Admission, Visit};
+use socket2::SockRef;
+use tokio::{
+    net::{TcpListener, TcpSocket, TcpStream},
+    time::sleep,
+};
+
+use crate::{descriptors::Descriptors, rate_limited_log::RateLimitedLog};
+
+/// After an error of accept(2), such as too many open files.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Connections that wait in the kernel to be accepted: bursts of many are ordinary here.
+const BACKLOG: u32 = 4096;
+
+/// Binds a listener, and says its address, with the port that the system chose for port 0. An error
+/// names the address and what to do.
+pub fn bind(address: SocketAddr, what: &str) -> Result<(TcpListener, SocketAddr), BindError> {
+    let bound = listen(address).and_then(|socket| {
+        let address = socket.local_addr()?;
+        Ok((socket, address))
+    });
+    bound.map_err(|error| BindError {
+        what: what.to_owned(),
+        address,
+        error,
+    })
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let (socket, address) = match address {
+        SocketAddr::V4(_) => (TcpSocket::new_v4()?, address),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => all_addresses(v6.port())?,
+        SocketAddr::V6(_) => (TcpSocket::new_v6()?, address),
+    };
+    // A restart need not wait for the old connections' last states.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// A socket for all addresses of both families, whatever the system's default; of IPv4 where the
+/// system has no IPv6.
+fn all_addresses(port: u16) -> io::Result<(TcpSocket, SocketAddr)> {
+    match TcpSocket::new_v6() {
+        Ok(socket) => {
+            SockRef::from(&socket).set_only_v6(false)?;
+            Ok((socket, (Ipv6Addr::UNSPECIFIED, port).into()))
+        }
+        Err(_) => Ok((TcpSocket::new_v4()?, (Ipv4Addr::UNSPECIFIED, port).into())),
+    }
+}
+
+/// An address that cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: cannot listen on {address}: {error}{}", hint(error))]
+pub struct BindError {
+    what: String,
+    address: SocketAddr,
+    error: io::Error,
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; another program listens there: stop it, or choose another port"
+        }
+        io::ErrorKind::AddrNotAvailable => "; this machine does not have that address",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need privileges",
+        _ => "",
+    }
+}
+
+/// Accepts a listener's connections, within its bounds.
+pub struct Acceptor {
+    socket: TcpListener,
+    address: SocketAddr,
+    admission: Arc<Admission>,
+    failures: RateLimitedLog,
+    displaced: RateLimitedLog,
+}
+
+impl Acceptor {
+    /// Accepts the connections of `socket`, bound to `address`, and keeps at most `unproven_max`
+    /// that have sent no request.
+    pub fn new(
+        socket: TcpListener,
+        address: SocketAddr,
+        descriptors: &Descriptors,
+        unproven_max: usize,
+    ) -> Acceptor {
+        let warn = |line: &str| tracing::warn!("{line}");
+        Acceptor {
+            socket,
+            address,
+            admission: descriptors.admission(address, unproven_max),
+            failures: RateLimitedLog::new(warn),
+            displaced: RateLimitedLog::new(warn),
+        }
+    }
+
+    /// The next connection that `admits` something of: an unproven one. Others are closed, and
+    /// displace none.
+    pub async fn accept<T>(
+        &self,
+        admits: impl Fn(SocketAddr) -> Option<T>,
+    ) -> (TcpStream, Arc<Visit>, T) {
+        loop {
+            self.admission.ready().await;
+            match self.socket.accept().await {
+                Ok((tcp, from)) => {
+                    let Some(admitted) = admits(from) else {
+                        continue;
+                    };
+                    let (visit, displaces) = self.admission.enter(from);
+                    if displaces {
+                        self.displaced.add(format!(
+                            "listener {}: too many connections without a request; closed the oldest \
+                             (the last came from {})",
+                            self.address,
+                            from.ip()
+                        ));
+                    }
+                    return (tcp, Arc::new(visit), admitted);
+                }
+                Err(error) => {
+                    self.failures.add(format!(
+                        "listener {}: cannot accept connections: {error} (if too many files are \
+                         open, raise the limit: ulimit -n, LimitNOFILE)",
+                        self.address
+                    ));
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_burst_of_clients_waits_to_be_accepted() {
+        let (_listener, address) = bind(([127, 0, 0, 1], 0).into(), "forward").expect("a port");
+        let mut clients = Vec::new();
+        for index in 0..300 {
+            let connecting = timeout(Duration::from_secs(30), TcpStream::connect(address));
+            let connected = connecting
+                .await
+                .unwrap_or_else(|_| panic!("client {index}"));
+            clients.push(connected.expect("it listens"));
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The entrance of a listener: turns clients away by the rules of the moment, and logs that in few lines.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::{Client, Listener};
+use crate::access::{Login, LoginError};
+
+impl Listener {
+    /// Lets a client in, unless its address is not among those that may connect.
+    pub(super) fn admit(&self, client: SocketAddr) -> Option<IpAddr> {
+        let client = client.ip().to_canonical();
+        if self.policy().access.admits(client) {
+            return Some(client);
+        }
+        let (kind, listener) = (self.way_in.kind(), self.way_in.listen);
+        self.outsiders.add(format!(
+            "refused a connection from {client} ({kind} {listener}): not in --clients"
+        ));
+        None
+    }
+}
+
+impl Client {
+    /// Whether this client has to sign in.
+    pub(super) fn is_asked(&self) -> bool {
+        self.listener.policy().access.users.is_some()
+    }
+
+    /// Whether this login is right; any is where nobody is asked.
+    pub(super) async fn signs_in(&self, login: Login) -> bool {
+        let users = self.listener.policy().access.users.clone();
+        let verified = match users {
+            None => Ok(()),
+            Some(users) => users.verify(self.address, login).await,
+        };
+        if let Err(error) = verified {
+            self.log_refused_login(error);
+        }
+        verified.is_ok()
+    }
+
+    /// The same for the value of an HTTP request's `Proxy-Authorization`.
+    pub(super) async fn signs_in_basic(&self, value: Option<&[u8]>) -> bool {
+        if !self.is_asked() {
+            return true;
+        }
+        // As a client's first request is, which does not know yet.
+        let Some(value) = value else {
+            return false;
+        };
+        match Login::from_basic(value) {
+            Some(login) => self.signs_in(login).await,
+            None => {
+                self.log_refused_login(LoginError::Wrong);
+                false
+            }
+        }
+    }
+
+    fn log_refused_login(&self, error: LoginError) {
+        let way_in = &self.listener.way_in;
+        let (client, kind, listener) = (self.address, way_in.kind(), way_in.listen);
+        // Without the name, where people type their password by mistake.
+        self.listener.refused_logins.add(format!(
+            "refused a login from {client} ({kind} {listener}): {error}"
+        ));
+    }
+}

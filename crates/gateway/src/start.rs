@@ -1,0 +1,68 @@
+//! Starts a gateway: its listeners, and what dials and takes its lanes.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use crate::{
+    acceptor::{self, BindError},
+    config::Config,
+    gateway::Gateway,
+    history::{History, HistoryError},
+    listeners::Listener,
+};
+
+/// Why a gateway does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The store of what was received does not open.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+}
+
+/// The tasks of a gateway; dropped, they end.
+#[derive(Debug, Default)]
+pub struct Tasks {
+    /// What takes new connections: ends when the gateway drains.
+    pub listeners: JoinSet<()>,
+    /// What keeps the gateway going: ends with it.
+    pub services: JoinSet<()>,
+}
+
+/// Binds the listeners and starts to dial. They run in `tasks`.
+pub async fn start(config: Config, tasks: &mut Tasks) -> Result<Arc<Gateway>, StartError> {
+    let bind = |&address| acceptor::bind(address, "listen");
+    let for_lanes = config.listen.iter().map(bind);
+    let for_lanes = for_lanes.collect::<Result<Vec<_>, _>>()?;
+    let mut for_applications = Vec::new();
+    for mut way_in in config.ways_in.clone() {
+        let (socket, address) = acceptor::bind(way_in.listen, way_in.option.key)?;
+        way_in.listen = address;
+        for_applications.push((socket, way_in));
+    }
+    let history = match &config.history {
+        Some(options) => Some(History::open(options).await?),
+        None => None,
+    };
+    let lanes = for_lanes.iter().map(|&(_, address)| address);
+    let ways_in = for_applications.iter().map(|(_, way_in)| way_in.listen);
+    let gateway = Gateway::new(config, history, lanes.chain(ways_in).collect());
+    for (_, address) in &for_lanes {
+        tracing::info!(kind = "lanes", %address, "listening");
+    }
+    for (socket, way_in) in for_applications {
+        let (kind, address, target) = (way_in.kind(), way_in.listen, &way_in.target);
+        let target = target.as_ref().map(tracing::field::display);
+        tracing::info!(kind, %address, target, "listening");
+        let serving = Listener::serve(socket, way_in, Arc::clone(&gateway));
+        tasks.listeners.spawn(serving);
+    }
+    for listener in for_lanes {
+        tasks.listeners.spawn(Arc::clone(&gateway).accept(listener));
+    }
+    gateway.keep(&mut tasks.services);
+    Ok(gateway)
+}
