@@ -377,3 +377,57 @@ fn a_mount_point_is_refused_unless_asked_for_and_each_unmounts_itself() {
     assert!(ended.success(), "{ended}");
     assert_eq!(mounts(at), 0);
 }
+
+/// A server of a folder, which does not outlive the test, and its address.
+fn serve(folder: &Path) -> (Process, String) {
+    let mut child = refrain()
+        .args(["czip", "serve"])
+        .arg(folder)
+        .args(["--listen", "127.0.0.1:0", "--json-log"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let stderr = child.stderr.take().expect("it is piped");
+    BufReader::new(stderr).read_line(&mut line).unwrap();
+    let log: Value = serde_json::from_str(&line).unwrap();
+    let address = log["address"].as_str().expect("where it listens");
+    (Process(child), format!("http://{address}"))
+}
+
+#[test]
+fn what_one_mount_brought_from_a_server_the_next_one_has_in_its_cache() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name);
+    for folder in ["served", "served/tree", "mounted"] {
+        fs::create_dir(path(folder)).unwrap();
+    }
+    let mut content = vec![0; 3 << 20];
+    blake3::Hasher::new().finalize_xof().fill(&mut content);
+    fs::write(path("served/tree/file"), &content).unwrap();
+    create(&path("served/tree"));
+    let (_server, url) = serve(&path("served"));
+    let sent = || {
+        let mut status = ureq::get(format!("{url}/.czip/status")).call().unwrap();
+        let status = status.body_mut().read_to_string().unwrap();
+        let status: Value = serde_json::from_str(&status).unwrap();
+        status["sent_bytes"].as_u64().expect("a number")
+    };
+    let cache = path("cache");
+    let mut sent_bytes = Vec::new();
+    for _ in 0..2 {
+        let (archive, before) = (format!("{url}/tree.czip"), sent());
+        let options = ["--cache", cache.to_str().unwrap()];
+        let at = path("mounted");
+        let Some(mut process) = mount_with("cache", &archive, &at, &options) else {
+            return;
+        };
+        assert!(fs::read(at.join("tree/file")).unwrap() == content);
+        signal("TERM", &process.0);
+        assert!(process.0.wait().unwrap().success());
+        sent_bytes.push(sent() - before);
+    }
+    assert!(sent_bytes[0] > 3 << 20, "{sent_bytes:?}");
+    // Blocks with the header, the root and the table.
+    assert!(sent_bytes[1] <= 3 * (256 << 10), "{sent_bytes:?}");
+}

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::{
     bounded, cat,
-    open::{AnySource, ArchiveArguments, STANDARD, meant},
+    open::{AnySource, ArchiveArguments, CacheArguments, STANDARD, meant},
     report::{self, NAMED_MAX, ReportedPath},
     threads,
 };
@@ -55,6 +55,8 @@ pub struct ExtractArguments {
     /// wanted to standard output
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     output: PathBuf,
+    #[command(flatten)]
+    cache: CacheArguments,
     /// Leave out files that are damaged and extract all others; what is there under their names stays
     #[arg(long)]
     skip_damaged: bool,
@@ -134,6 +136,7 @@ fn to_folder(
         false => ArchiveArguments::open_unlocked,
     };
     let archive = open(&arguments.archive, interrupt)?;
+    let archive = arguments.archive.with_cache(archive, &arguments.cache)?;
     let paths = paths(&archive, &arguments.paths);
     let options = ExtractOptions {
         paths: paths.with_context(|| arguments.archive.called())?,
@@ -193,6 +196,7 @@ fn to_standard_output(arguments: &ExtractArguments) -> anyhow::Result<()> {
         "--skip-damaged leaves files out of a folder, and standard output takes one file"
     );
     let archive = arguments.archive.open_unlocked(&Interrupt::default())?;
+    let archive = arguments.archive.with_cache(archive, &arguments.cache)?;
     let called = arguments.archive.called();
     let entries = arguments.archive.entries(&archive)?;
     let range = match &arguments.paths[..] {

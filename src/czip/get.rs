@@ -14,16 +14,14 @@ use anyhow::{Context, ensure};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use indicatif::ProgressBar;
 use refrain_czip::get::{
-    CacheOptions, GetError, GetOptions, GetProgress, GetReport, Phase, StoredReport, Transfer, get,
-    partial,
+    GetError, GetOptions, GetProgress, GetReport, Phase, StoredReport, Transfer, get, partial,
 };
-use refrain_gateway::units::ByteSize;
 use serde::Serialize;
 
 use super::{
     bounded,
     create::temporary_for,
-    open::{self, AccessArguments, STANDARD},
+    open::{self, AccessArguments, CacheArguments, STANDARD},
     report, retry, threads,
 };
 use crate::{
@@ -56,18 +54,8 @@ pub struct GetArguments {
     /// `extract URL PATH -o -` write to standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// A folder that keeps chunks for later downloads, of any archive. Several gets may share it
-    #[arg(long, value_name = "DIR")]
-    cache: Option<PathBuf>,
-    /// The bound of the cache on disk; the oldest chunks go first. GiB are 2^30 bytes, GB or G 10^9
-    #[arg(
-        long,
-        value_name = "SIZE",
-        default_value_t = ByteSize(CacheOptions::BYTES_MAX),
-        value_parser = bounded::size,
-        requires = "cache"
-    )]
-    cache_size: ByteSize,
+    #[command(flatten)]
+    cache: CacheArguments,
     /// Files, folders and archives that may have chunks of it, such as an earlier release; what the output
     /// is by now is one by itself. Archives have stored frames as well: of an encrypted one they are what
     /// there is without keys
@@ -143,7 +131,7 @@ pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
         error => error.into(),
     }))?;
     tell_of(&report);
-    if !report.has_ranges && (arguments.cache.is_some() || !arguments.seed.is_empty()) {
+    if !report.has_ranges && (arguments.cache.options().is_some() || !arguments.seed.is_empty()) {
         tell(format_args!(
             "the server sends no ranges, so {} of the archive came from its beginning on: seeds and a cache \
              save little there",
@@ -238,10 +226,7 @@ fn options(arguments: &GetArguments, bar: &ProgressBar) -> anyhow::Result<GetOpt
         remote: arguments.access.remote(retry::told_above(bar))?,
         requests_max: arguments.requests,
         seeds: arguments.seed.clone(),
-        cache: arguments.cache.clone().map(|folder| CacheOptions {
-            folder,
-            bytes_max: arguments.cache_size.0,
-        }),
+        cache: arguments.cache.options(),
         edges: arguments.edges.clone(),
         keeps_archive: arguments.archive,
         joins_files: arguments.joined,

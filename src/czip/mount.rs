@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tracing::level_filters::LevelFilter;
 
-use super::open::ArchiveArguments;
+use super::open::{ArchiveArguments, CacheArguments};
 use crate::log::{self, LogForm};
 
 #[derive(clap::Args)]
@@ -16,6 +16,8 @@ pub struct MountArguments {
     /// The folder to mount it on. What is in it is hidden meanwhile
     #[arg(value_name = "DIR")]
     folder: PathBuf,
+    #[command(flatten)]
+    cache: CacheArguments,
     /// Mount on DIR even if something is mounted there already, which is hidden meanwhile
     #[arg(long)]
     over_mount: bool,
@@ -83,6 +85,7 @@ mod linux {
         let called = arguments.archive.called();
         // Until it is mounted, Ctrl-C ends it at once.
         let archive = arguments.archive.open_unlocked(&Interrupt::default())?;
+        let archive = arguments.archive.with_cache(archive, &arguments.cache)?;
         let _log = arguments.log.begin(arguments.level);
         let asked = Asked::listen()?;
         let options = MountOptions {

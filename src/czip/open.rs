@@ -6,14 +6,16 @@ use std::{
     io::{self, Seek, Write},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use anyhow::Context;
-use refrain_czip::archive::{
-    Archive, CacheBytes, FileSource, RemoteSource, RemoteSourceError, Source,
+use anyhow::{Context, ensure};
+use refrain_czip::{
+    archive::{Archive, CacheBytes, FileSource, RemoteSource, RemoteSourceError, Source},
+    cache::{Cache, CacheOptions},
 };
 use refrain_czip_format::{FormatError, catalog::Entry};
-use refrain_gateway::units::TimeSpan;
+use refrain_gateway::units::{ByteSize, TimeSpan};
 use refrain_http_ranges::{OnRetry, RemoteError, RemoteOptions};
 
 use super::{
@@ -55,6 +57,32 @@ impl AccessArguments {
             on_retry,
             ..defaults
         })
+    }
+}
+
+/// Where chunks of archives on servers are kept for later.
+#[derive(clap::Args)]
+pub struct CacheArguments {
+    /// A folder that keeps chunks for later downloads, of any archive. All that reads archives from servers may
+    /// share it: `get`, `extract`, `mount` and `proxy`
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// The bound of the cache on disk; the oldest chunks go first. GiB are 2^30 bytes, GB or G 10^9
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value_t = ByteSize(CacheOptions::BYTES_MAX),
+        value_parser = bounded::size,
+        requires = "cache"
+    )]
+    cache_size: ByteSize,
+}
+
+impl CacheArguments {
+    pub fn options(&self) -> Option<CacheOptions> {
+        let folder = self.cache.clone()?;
+        let bytes_max = self.cache_size.0;
+        Some(CacheOptions { folder, bytes_max })
     }
 }
 
@@ -108,6 +136,30 @@ impl ArchiveArguments {
             true => self.open_unlocked(interrupt),
             false => self.open(interrupt),
         }
+    }
+
+    /// Has chunks of `archive`, which is this one, kept in the cache if there is one.
+    pub fn with_cache(
+        &self,
+        archive: Archive<AnySource>,
+        cache: &CacheArguments,
+    ) -> anyhow::Result<Archive<AnySource>> {
+        let Some(options) = cache.options() else {
+            return Ok(archive);
+        };
+        let called = self.called();
+        ensure!(
+            url(&self.archive).is_some(),
+            "{called}: --cache keeps chunks of archives on servers, and this one is not (leave it out)"
+        );
+        let cache = Cache::open(&options, |folder, error| {
+            let folder = printable_path(folder);
+            tell(format_args!(
+                "the cache {folder} does not have all that comes: {error}"
+            ));
+        });
+        let cache = cache.with_context(|| options.folder.display().to_string())?;
+        Ok(archive.with_cache(Arc::new(cache)))
     }
 
     fn source(&self, interrupt: &Interrupt) -> anyhow::Result<AnySource> {

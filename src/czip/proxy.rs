@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use anyhow::ensure;
 use refrain_czip::{
-    get::CacheOptions,
+    cache::CacheOptions,
     serve::proxy::{Proxy, ProxyOptions},
 };
 use refrain_gateway::units::{ByteSize, TimeSpan};

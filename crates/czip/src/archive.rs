@@ -7,6 +7,7 @@
 mod content;
 mod copy;
 mod frames;
+mod kept;
 mod naming;
 mod outline;
 #[cfg(feature = "remote")]
@@ -24,14 +25,17 @@ pub use remote::{RemoteSource, RemoteSourceError};
 pub use source::{FileSource, Source};
 pub use stream::StreamReader;
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+};
 
-use quick_cache::sync::Cache;
 use rustix::io::Errno;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::{
+    cache::{Cache, short_name},
     crypt::{GroupKeys, GroupSecret, Identities, PrivateKey, UnwrapError, recipient_kinds, unwrap},
     format::{
         FormatError, Portion, Stream, Violation,
@@ -45,6 +49,8 @@ use crate::{
     weave::WeaveError,
 };
 use frames::FrameWeight;
+use kept::ChunksByFrame;
+pub(crate) use table::Chunk;
 use table::{PartCache, PartWeight};
 
 /// How often what comes damaged is read.
@@ -186,8 +192,12 @@ pub struct Archive<S> {
     source: S,
     header: Header,
     root: Root,
-    frames: Cache<(Stream, u64), Arc<Vec<u8>>, FrameWeight>,
+    frames: quick_cache::sync::Cache<(Stream, u64), Arc<Vec<u8>>, FrameWeight>,
     parts: PartCache,
+    /// Keeps chunks beyond memory, if there is one.
+    cache: Option<Arc<Cache>>,
+    /// Of each stream, once that is needed.
+    by_frame: [OnceLock<ChunksByFrame>; 5],
     /// The private root of an archive that is encrypted, as stored, with the header before it.
     sealed_root: Option<SealedRoot>,
     unlocked: Option<Unlocked>,
@@ -266,8 +276,14 @@ impl<S: Source> Archive<S> {
         let frames_estimated = (cache.frames / u64::from(header.frame_bytes_max.max(1))).max(16);
         Ok(Self {
             source,
-            frames: Cache::with_weighter(frames_estimated as usize, cache.frames, FrameWeight),
-            parts: Cache::with_weighter(4096, cache.parts, PartWeight),
+            frames: quick_cache::sync::Cache::with_weighter(
+                frames_estimated as usize,
+                cache.frames,
+                FrameWeight,
+            ),
+            parts: quick_cache::sync::Cache::with_weighter(4096, cache.parts, PartWeight),
+            cache: None,
+            by_frame: Default::default(),
             header,
             root,
             sealed_root,
@@ -449,12 +465,21 @@ impl<S: Source> Archive<S> {
         number: u64,
         frame: &StoredFrame,
     ) -> Result<Vec<u8>, ReadError> {
-        self.read_sound(frame.offset, frame.stored_bytes, |stored| {
+        let (cache, name) = (self.sealed_cache(), short_name(frame.digest));
+        if let Some(stored) = cache.and_then(|cache| cache.find(name)) {
+            return Ok(stored);
+        }
+        let stored = self.read_sound(frame.offset, frame.stored_bytes, |stored| {
             match crate::format::digest(&stored) == frame.digest {
                 true => Ok(stored),
                 false => Err(ReadError::damaged_frame(stream, number)),
             }
-        })
+        })?;
+        if let Some(cache) = cache {
+            cache.add(name, &stored);
+            cache.flush();
+        }
+        Ok(stored)
     }
 
     /// Reads so many bytes, of which `check` says whether they are damaged; again, if others may come then.

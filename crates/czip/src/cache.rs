@@ -30,6 +30,8 @@ use crate::{
 
 /// Ends the names of bytes of which only a digest of 12 bytes is known.
 const SHORT: [u8; 8] = *b"\0\0\0short";
+/// Memory for names of chunks, if nothing else is said.
+const INDEX_BYTES: usize = 384 << 20;
 /// Memory for a chunk whose place is known.
 const BYTES_PER_CHUNK: usize = 48;
 /// A directory that could not be written is left alone for so long.
@@ -94,14 +96,13 @@ struct Place {
 }
 
 impl Cache {
-    /// Memory for names of chunks, if nothing else is said.
-    pub(crate) const INDEX_BYTES: usize = 384 << 20;
-
-    /// Opens the directory, which is made if it is not there. What is wrong with it is told to `failed`, and
-    /// costs fetching.
-    #[must_use]
-    pub fn open(options: &CacheOptions, failed: CacheFailed) -> Self {
-        Self::open_within(options, Self::INDEX_BYTES, failed)
+    /// Opens the directory, which is made if it is not there. One of another format is reported to `failed`, and
+    /// not used; so is later whatever keeps chunks from being kept.
+    ///
+    /// # Errors
+    /// If it cannot be made or read.
+    pub fn open(options: &CacheOptions, failed: CacheFailed) -> io::Result<Self> {
+        Self::open_within(options, INDEX_BYTES, failed)
     }
 
     /// The same, with so much memory for names. Chunks that it is too small for are not found.
@@ -109,21 +110,38 @@ impl Cache {
         options: &CacheOptions,
         index_bytes: usize,
         failed: CacheFailed,
-    ) -> Self {
-        let cache = Self {
-            options: options.clone(),
-            chunks_max: (index_bytes / BYTES_PER_CHUNK).max(1),
-            failed,
-            state: Mutex::default(),
-            damaged: AtomicU64::new(0),
-            read_bytes: AtomicU64::new(0),
-        };
+    ) -> io::Result<Self> {
+        let cache = Self::new(options, index_bytes, failed);
+        let mut state = cache.lock();
+        match cache.load(&mut state) {
+            Err(error) if error.kind() != io::ErrorKind::Unsupported => return Err(error),
+            Err(error) => cache.fail(&mut state, error),
+            Ok(()) => {}
+        }
+        drop(state);
+        Ok(cache)
+    }
+
+    /// The same. One that cannot be made or read now is tried again.
+    pub(crate) fn open_or_retry(options: &CacheOptions, failed: CacheFailed) -> Self {
+        let cache = Self::new(options, INDEX_BYTES, failed);
         let mut state = cache.lock();
         if let Err(error) = cache.load(&mut state) {
             cache.fail(&mut state, error);
         }
         drop(state);
         cache
+    }
+
+    fn new(options: &CacheOptions, index_bytes: usize, failed: CacheFailed) -> Self {
+        Self {
+            options: options.clone(),
+            chunks_max: (index_bytes / BYTES_PER_CHUNK).max(1),
+            failed,
+            state: Mutex::default(),
+            damaged: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+        }
     }
 
     /// Takes the places in all segments, from the newest on: if there are too many, the oldest are not known.
@@ -300,7 +318,7 @@ mod tests {
     use super::*;
 
     fn open(options: &CacheOptions) -> Cache {
-        Cache::open(options, |_, _| ())
+        Cache::open_or_retry(options, |_, _| ())
     }
 
     fn chunk(number: u32) -> (ChunkName, Vec<u8>) {
@@ -367,6 +385,7 @@ mod tests {
         }
         cache.flush();
         let cache = Cache::open_within(&options, 20 * BYTES_PER_CHUNK, |_, _| ());
+        let cache = cache.expect("a folder");
         assert_eq!(cache.chunks(), 20);
         assert!(cache.find(chunks[99].0).is_some());
         for (name, bytes) in &chunks {

@@ -52,7 +52,6 @@ pub use report::{
 };
 
 use std::{
-    io,
     ops::{ControlFlow, Range},
     path::{Path, PathBuf},
     time::Instant,
@@ -229,7 +228,14 @@ fn get_once(
 ) -> Result<(), GetError> {
     let index = (options.index_bytes / 3, options.temporary.as_path());
     // What is wrong with it shows before anything is fetched.
-    let cache = open_cache(options, index.0, report)?;
+    let cache = options.cache.as_ref().map(|options| {
+        let cache = Cache::open_within(options, index.0, |_, _| ());
+        cache.map_err(|error| GetError::Local {
+            path: options.folder.clone(),
+            error,
+        })
+    });
+    let cache = cache.transpose()?;
     let first_bytes = match named.is_some_and(Named::has_caches) {
         true => opening::FIRST_BYTES_WITH_CACHES,
         false => opening::FIRST_BYTES,
@@ -291,33 +297,10 @@ fn get_once(
     if let Some(cache) = getting.cache.take() {
         cache.flush();
         getting.report.cache_damaged += cache.damaged();
-        getting.report.cache_failure = cache.take_failure().or(getting.report.cache_failure.take());
+        getting.report.cache_failure = cache.take_failure();
     }
     fetched?;
     getting.finish(folder, options)
-}
-
-/// The cache. One of another format is reported, and not used.
-fn open_cache(
-    options: &GetOptions,
-    index_bytes: usize,
-    report: &mut GetReport,
-) -> Result<Option<Cache>, GetError> {
-    let Some(options) = &options.cache else {
-        return Ok(None);
-    };
-    let cache = Cache::open_within(options, index_bytes, |_, _| ());
-    match cache.take_failure() {
-        None => Ok(Some(cache)),
-        Some(error) if error.kind() == io::ErrorKind::Unsupported => {
-            report.cache_failure = Some(error);
-            Ok(None)
-        }
-        Some(error) => Err(GetError::Local {
-            path: options.folder.clone(),
-            error,
-        }),
-    }
 }
 
 /// A get at work.
@@ -399,9 +382,6 @@ impl Getting<'_> {
         folder.remove_file("chunks.old");
         if keeps_archive {
             return self.fetch_archive();
-        }
-        if let Some(named) = self.named {
-            self.fetch_by_name(named)?;
         }
         self.fetch_chunks()
     }

@@ -17,8 +17,7 @@
 )]
 
 pub mod archive;
-#[cfg(feature = "remote")]
-mod cache;
+pub mod cache;
 pub mod create;
 pub mod crypt;
 pub mod extract;
@@ -28,7 +27,6 @@ pub mod get;
 pub mod mount;
 mod plain_file;
 mod records;
-#[cfg(feature = "remote")]
 mod segments;
 #[cfg(feature = "serve")]
 pub mod serve;

@@ -93,15 +93,19 @@ impl RemoteSource {
         Self::new(remote, cache_bytes, Self::BLOCK_BYTES)
     }
 
-    /// Reads a file that is open, in blocks of `block_bytes`, of which about `cache_bytes` are kept.
+    /// What [`small`](Self::small) keeps.
+    pub(crate) const SMALL_CACHE_BYTES: u64 = 2 << 20;
+
+    /// Reads a file that is open, one of many.
     ///
     /// # Errors
     /// If it cannot be had in parts.
-    pub fn new(
-        remote: Remote,
-        cache_bytes: u64,
-        block_bytes: u64,
-    ) -> Result<Self, RemoteSourceError> {
+    pub(crate) fn small(remote: Remote) -> Result<Self, RemoteSourceError> {
+        Self::new(remote, Self::SMALL_CACHE_BYTES, 16 << 10)
+    }
+
+    /// Reads a file that is open, in blocks of `block_bytes`, of which about `cache_bytes` are kept.
+    fn new(remote: Remote, cache_bytes: u64, block_bytes: u64) -> Result<Self, RemoteSourceError> {
         match remote.len() {
             Some(bytes) if remote.has_ranges() => Ok(Self {
                 bytes,
@@ -116,12 +120,6 @@ impl RemoteSource {
             }),
             _ => Err(RemoteSourceError::NoRanges),
         }
-    }
-
-    /// What it is read through.
-    #[must_use]
-    pub fn remote(&self) -> &Remote {
-        &self.remote
     }
 
     /// A block that was not kept, along with some that follow it: up to `last`, or more of them if that
@@ -215,6 +213,25 @@ impl Source for RemoteSource {
             at += count as u64;
         }
         Ok(())
+    }
+
+    /// By few requests, which no block takes part in.
+    fn read_all_at(&self, wanted: &mut [(u64, Vec<u8>)]) -> io::Result<()> {
+        let range = |(offset, buffer): &(u64, Vec<u8>)| *offset..offset + buffer.len() as u64;
+        let ranges: Vec<_> = wanted.iter().map(range).collect();
+        let fetched: Result<(), RemoteError> = self.remote.fetch(&ranges, &mut |offset, bytes| {
+            let end = offset + bytes.len() as u64;
+            for ((_, buffer), range) in wanted.iter_mut().zip(&ranges) {
+                let (from, to) = (range.start.max(offset), range.end.min(end));
+                if from < to {
+                    let into = (from - range.start) as usize..(to - range.start) as usize;
+                    let of = (from - offset) as usize..(to - offset) as usize;
+                    buffer[into].copy_from_slice(&bytes[of]);
+                }
+            }
+            Ok(())
+        });
+        fetched.map_err(io::Error::other)
     }
 
     /// Something on the way to here may have damaged it.

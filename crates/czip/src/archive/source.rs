@@ -18,6 +18,14 @@ pub trait Source: Send + Sync {
     /// If they cannot be read, or there are not so many.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
+    /// Fills several buffers, each with the bytes from its offset on: together, if that is faster.
+    ///
+    /// # Errors
+    /// As those of [`read_exact_at`](Self::read_exact_at).
+    fn read_all_at(&self, wanted: &mut [(u64, Vec<u8>)]) -> io::Result<()> {
+        (wanted.iter_mut()).try_for_each(|(offset, buffer)| self.read_exact_at(buffer, *offset))
+    }
+
     /// Fills `buffer` with plain bytes of the chunks of `stream`, in order of number and from `at` on,
     /// if it has them beside the archive. False if it has none: then they come out of frames.
     ///
@@ -45,6 +53,10 @@ impl<S: Source + ?Sized> Source for Box<S> {
         (**self).read_exact_at(buffer, offset)
     }
 
+    fn read_all_at(&self, wanted: &mut [(u64, Vec<u8>)]) -> io::Result<()> {
+        (**self).read_all_at(wanted)
+    }
+
     fn read_unique_at(&self, buffer: &mut [u8], stream: Stream, at: u64) -> io::Result<bool> {
         (**self).read_unique_at(buffer, stream, at)
     }
@@ -61,6 +73,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         (**self).read_exact_at(buffer, offset)
+    }
+
+    fn read_all_at(&self, wanted: &mut [(u64, Vec<u8>)]) -> io::Result<()> {
+        (**self).read_all_at(wanted)
     }
 
     fn read_unique_at(&self, buffer: &mut [u8], stream: Stream, at: u64) -> io::Result<bool> {

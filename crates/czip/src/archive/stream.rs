@@ -2,8 +2,18 @@
 
 use std::sync::Arc;
 
-use super::{Archive, ReadError, Source, table::ReferenceRun};
+use super::{
+    Archive, ReadError, Source,
+    table::{Piece, ReferenceRun},
+};
 use crate::format::{FormatError, Stream, Violation};
+
+/// What has plain bytes, by its number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    Frame(u64),
+    Chunk(u64),
+}
 
 /// Reads a stream from any place on.
 pub struct StreamReader<'a, S> {
@@ -12,8 +22,8 @@ pub struct StreamReader<'a, S> {
     end: u64,
     position: u64,
     run: Option<ReferenceRun>,
-    /// The frame last read from.
-    frame: Option<(u64, Arc<Vec<u8>>)>,
+    /// What was last read from.
+    held: Option<(Held, Arc<Vec<u8>>)>,
 }
 
 impl<'a, S: Source> StreamReader<'a, S> {
@@ -24,7 +34,7 @@ impl<'a, S: Source> StreamReader<'a, S> {
             end: archive.root().stream(stream).bytes(),
             position: 0,
             run: None,
-            frame: None,
+            held: None,
         }
     }
 
@@ -73,8 +83,7 @@ impl<'a, S: Source> StreamReader<'a, S> {
             }
             let piece = self.archive.piece(self.stream, at)?;
             let count = (wanted - filled).min(piece.bytes as usize);
-            let begin = piece.offset as usize;
-            let plain = self.frame(piece.frame)?;
+            let (begin, plain) = self.hold(&piece)?;
             let Some(bytes) = plain.get(begin..begin + count) else {
                 return Err(FormatError::Invalid(Violation::ChunkBeyondFrame).into());
             };
@@ -113,11 +122,26 @@ impl<'a, S: Source> StreamReader<'a, S> {
         }
     }
 
-    fn frame(&mut self, number: u64) -> Result<&[u8], ReadError> {
-        if self.frame.as_ref().is_none_or(|(of, _)| *of != number) {
-            self.frame = Some((number, self.archive.frame(self.stream, number)?));
+    /// What has the bytes of `piece`, and where they begin: a frame in memory, its chunk that is kept, or its
+    /// frame.
+    fn hold(&mut self, piece: &Piece) -> Result<(usize, &[u8]), ReadError> {
+        let (frame, chunk) = (Held::Frame(piece.frame), Held::Chunk(piece.chunk));
+        let has_it = |(held, _): &(Held, _)| *held == frame || *held == chunk;
+        if !self.held.as_ref().is_some_and(has_it) {
+            let kept = match self.archive.has_in_memory(self.stream, piece.frame) {
+                true => None,
+                false => self.archive.kept_chunk(self.stream, piece.chunk),
+            };
+            self.held = Some(match kept {
+                Some(plain) => (chunk, Arc::new(plain)),
+                None => (frame, self.archive.frame(self.stream, piece.frame)?),
+            });
         }
-        let (_, plain) = self.frame.as_ref().expect("it was just read");
-        Ok(plain)
+        let (held, plain) = self.held.as_ref().expect("it was just read");
+        let begin = match held {
+            Held::Frame(_) => piece.offset,
+            Held::Chunk(_) => piece.within,
+        };
+        Ok((begin as usize, plain))
     }
 }

@@ -65,6 +65,29 @@ impl Weighter<PartKey, Arc<Part>> for PartWeight {
     }
 }
 
+/// What the table says of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub(crate) stream: Stream,
+    pub(crate) number: u64,
+    pub(crate) name: ChunkName,
+    /// Plain.
+    pub(crate) bytes: u32,
+    pub(crate) frame: u64,
+    /// Where in the frame's plain bytes it begins.
+    pub(crate) offset: u32,
+    /// Where in the stream's unique bytes it begins.
+    pub(crate) at: u64,
+}
+
+impl Chunk {
+    /// Its bytes of a plain frame, if that has so many.
+    pub(crate) fn of<'a>(&self, plain: &'a [u8]) -> Option<&'a [u8]> {
+        let begin = self.offset as usize;
+        plain.get(begin..begin.checked_add(self.bytes as usize)?)
+    }
+}
+
 /// A chunk of a stream, or a part of it, and where it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
@@ -300,6 +323,42 @@ impl<S: Source> Archive<S> {
         })
     }
 
+    /// All that the table says of the chunks in `row`.
+    pub(crate) fn row_chunks(&self, stream: Stream, row: usize) -> Result<Vec<Chunk>, ReadError> {
+        let [first, mut at, ..] = self.root.stream(stream).lengths.rows()[row].before;
+        let names = self.chunk_names(stream, row)?;
+        let places = self.chunk_places(stream, row)?;
+        let chunks = (first..).zip(names).zip(places);
+        let chunks = chunks.map(|((number, name), (bytes, place))| {
+            let before = at;
+            at += u64::from(bytes);
+            Chunk {
+                stream,
+                number,
+                name,
+                bytes,
+                frame: place.frame,
+                offset: place.offset,
+                at: before,
+            }
+        });
+        Ok(chunks.collect())
+    }
+
+    /// All that the table says of a chunk.
+    pub(super) fn chunk(&self, stream: Stream, number: u64) -> Result<Chunk, ReadError> {
+        let (bytes, place) = self.chunk_place(stream, number)?;
+        Ok(Chunk {
+            stream,
+            number,
+            name: self.name(stream, number)?,
+            bytes,
+            frame: place.frame,
+            offset: place.offset,
+            at: self.unique_start(stream, number)?,
+        })
+    }
+
     /// How long the chunks in `row` are, and where they lie.
     pub(crate) fn chunk_places(
         &self,
@@ -320,11 +379,7 @@ impl<S: Source> Archive<S> {
     }
 
     /// How long a chunk is, and where it lies.
-    pub(crate) fn chunk_place(
-        &self,
-        stream: Stream,
-        number: u64,
-    ) -> Result<(u32, ChunkPlace), ReadError> {
+    fn chunk_place(&self, stream: Stream, number: u64) -> Result<(u32, ChunkPlace), ReadError> {
         let list = &self.root.stream(stream).lengths;
         let row = list.find(0, number).ok_or(WRONG_PART)?;
         let within = (number - list.rows()[row].before[0]) as usize;

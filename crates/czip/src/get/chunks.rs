@@ -1,12 +1,23 @@
 //! Chunks that are here: of an earlier get, of seeds or of the cache. They are put where they belong,
-//! and checked before.
+//! and checked before. The others are missing, and fetched in rounds, so that what is held of them is bounded;
+//! most archives have one.
 
 use super::{GetError, Getting, Phase, local::OldChunks, seeds::Seeds};
 use crate::{
-    archive::Naming,
+    archive::{Chunk, Naming},
     cache::Cache,
-    format::{ChunkName, Stream},
+    format::Stream,
 };
+
+/// Missing chunks of a round.
+pub(super) const ROUND_CHUNKS: usize = 1 << 18;
+
+/// Where a round begins: a row of a stream's lengths.
+#[derive(Default)]
+pub(super) struct Cursor {
+    stream: usize,
+    row: usize,
+}
 
 impl Getting<'_> {
     /// Finds all chunks that are here.
@@ -20,28 +31,32 @@ impl Getting<'_> {
         let Some(naming) = self.naming.clone() else {
             return Ok(());
         };
-        let root = archive.root();
         for stream in Stream::ALL {
-            for (row, length_row) in root.stream(stream).lengths.rows().iter().enumerate() {
-                let [first, mut at, ..] = length_row.before;
-                let names = self.archive.chunk_names(stream, row)?;
-                let places = self.archive.chunk_places(stream, row)?;
-                for ((chunk, name), (bytes, _)) in (first..).zip(names).zip(places) {
-                    if self.is_resumed && self.is_there(&naming, stream, name, (at, bytes))? {
+            for row in 0..archive.root().stream(stream).lengths.rows().len() {
+                let mut end = 0;
+                for chunk in archive.row_chunks(stream, row)? {
+                    let Chunk {
+                        number,
+                        name,
+                        bytes,
+                        at,
+                        ..
+                    } = chunk;
+                    end = at + u64::from(bytes);
+                    if self.is_resumed && self.is_there(&naming, &chunk)? {
                         self.report.from_earlier.add(bytes as usize);
-                        self.presence.add(stream, chunk);
-                    } else if let Some(plain) = find_old(old, stream, name, bytes)? {
+                        self.presence.add(stream, number);
+                    } else if let Some(plain) = find_old(old, &chunk)? {
                         self.report.from_earlier.add(plain.len());
-                        self.put(stream, chunk, at, &plain)?;
-                    } else if seeds.want(stream, name, chunk, (at, bytes))? {
+                        self.put(&chunk, &plain)?;
+                    } else if seeds.want(stream, name, number, (at, bytes))? {
                         // It comes with the second reading.
-                    } else if let Some(plain) = find_cached(self.cache.as_ref(), name, bytes) {
+                    } else if let Some(plain) = find_cached(self.cache.as_ref(), &chunk) {
                         self.report.from_cache.add(plain.len());
-                        self.put(stream, chunk, at, &plain)?;
+                        self.put(&chunk, &plain)?;
                     }
-                    at += u64::from(bytes);
                 }
-                self.go_on(Phase::Chunks, at, 0)?;
+                self.go_on(Phase::Chunks, end, 0)?;
             }
         }
         self.take_seeds(seeds)
@@ -75,46 +90,54 @@ impl Getting<'_> {
         )
     }
 
+    /// The next missing chunks: those of some rows, in which a round begins.
+    pub(super) fn next_missing(&self, cursor: &mut Cursor) -> Result<Vec<Chunk>, GetError> {
+        let mut missing = Vec::new();
+        while let Some(&stream) = Stream::ALL.get(cursor.stream) {
+            while cursor.row < self.archive.root().stream(stream).lengths.rows().len() {
+                if missing.len() >= ROUND_CHUNKS {
+                    return Ok(missing);
+                }
+                let chunks = self.archive.row_chunks(stream, cursor.row)?.into_iter();
+                missing.extend(chunks.filter(|chunk| self.is_missing(chunk)));
+                cursor.row += 1;
+            }
+            *cursor = Cursor {
+                stream: cursor.stream + 1,
+                row: 0,
+            };
+        }
+        Ok(missing)
+    }
+
+    pub(super) fn is_missing(&self, chunk: &Chunk) -> bool {
+        !self.presence.has(chunk.stream, chunk.number)
+    }
+
     /// Puts a chunk where it belongs.
-    pub(super) fn put(
-        &mut self,
-        stream: Stream,
-        chunk: u64,
-        at: u64,
-        plain: &[u8],
-    ) -> Result<(), GetError> {
-        self.archive.source().write_chunk(plain, stream, at)?;
-        self.presence.add(stream, chunk);
+    pub(super) fn put(&mut self, chunk: &Chunk, plain: &[u8]) -> Result<(), GetError> {
+        let source = self.archive.source();
+        source.write_chunk(plain, chunk.stream, chunk.at)?;
+        self.presence.add(chunk.stream, chunk.number);
         Ok(())
     }
 
-    fn is_there(
-        &self,
-        naming: &Naming,
-        stream: Stream,
-        name: ChunkName,
-        (at, bytes): (u64, u32),
-    ) -> Result<bool, GetError> {
-        let mut plain = vec![0; bytes as usize];
+    fn is_there(&self, naming: &Naming, chunk: &Chunk) -> Result<bool, GetError> {
+        let mut plain = vec![0; chunk.bytes as usize];
         let source = self.archive.source();
-        source.read_chunk(&mut plain, stream, at)?;
-        Ok(naming.name(&plain) == name)
+        source.read_chunk(&mut plain, chunk.stream, chunk.at)?;
+        Ok(naming.name(&plain) == chunk.name)
     }
 }
 
-fn find_old(
-    old: &mut Option<OldChunks>,
-    stream: Stream,
-    name: ChunkName,
-    bytes: u32,
-) -> Result<Option<Vec<u8>>, GetError> {
+fn find_old(old: &mut Option<OldChunks>, chunk: &Chunk) -> Result<Option<Vec<u8>>, GetError> {
     let found = match old {
-        Some(old) => old.find(stream, name)?,
+        Some(old) => old.find(chunk.stream, chunk.name)?,
         None => None,
     };
-    Ok(found.filter(|plain| plain.len() == bytes as usize))
+    Ok(found.filter(|plain| plain.len() == chunk.bytes as usize))
 }
 
-fn find_cached(cache: Option<&Cache>, name: ChunkName, bytes: u32) -> Option<Vec<u8>> {
-    (cache?.find(name)).filter(|plain| plain.len() == bytes as usize)
+fn find_cached(cache: Option<&Cache>, chunk: &Chunk) -> Option<Vec<u8>> {
+    (cache?.find(chunk.name)).filter(|plain| plain.len() == chunk.bytes as usize)
 }

@@ -2,22 +2,23 @@
 //! and taken apart.
 //!
 //! A frame's base is made of its chunks, where they are here, and they all are in the end: so no frame
-//! is fetched as a base alone. Frames are worked on in rounds, so that what is held of them is bounded;
-//! most archives have one.
+//! is fetched as a base alone.
 
 use std::{
     collections::{HashMap, HashSet},
     ops::Range,
 };
 
-use super::{GetError, Getting, Kind, Phase, report::Origin};
-use crate::{
-    cache::short_name,
-    format::{ChunkName, Stream, part::StoredFrame},
+use super::{
+    GetError, Getting, Kind, Phase,
+    chunks::{Cursor, ROUND_CHUNKS},
+    report::Origin,
 };
-
-/// Missing chunks of a round.
-const ROUND_CHUNKS: u64 = 1 << 18;
+use crate::{
+    archive::Chunk,
+    cache::short_name,
+    format::{Stream, part::StoredFrame},
+};
 
 /// A frame, by its stream and number.
 type FrameKey = (Stream, u64);
@@ -26,7 +27,6 @@ type FrameKey = (Stream, u64);
 struct Wanted {
     key: FrameKey,
     frame: StoredFrame,
-    chunks: Vec<Slot>,
     /// Where it comes from.
     origin: Origin,
     is_here: bool,
@@ -38,93 +38,54 @@ impl Wanted {
     }
 }
 
-/// A chunk in a frame.
-#[derive(Clone, Copy)]
-struct Slot {
-    chunk: u64,
-    name: ChunkName,
-    bytes: u32,
-    /// Where in the plain frame it begins.
-    offset: u32,
-    /// Where in the stream's unique bytes it belongs.
-    at: u64,
-}
-
-/// Where a round begins: a row of a stream's lengths.
-#[derive(Default)]
-struct Cursor {
-    stream: usize,
-    row: usize,
-}
-
 /// Frames that are worked on together.
 struct Round {
     /// In the order in which they end in the archive.
     wanted: Vec<Wanted>,
-    bases: HashMap<FrameKey, Vec<Slot>>,
+    /// All chunks of them and of their bases, in order.
+    chunks: HashMap<FrameKey, Vec<Chunk>>,
 }
 
 impl Getting<'_> {
-    /// Fetches all chunks that are missing.
+    /// Fetches all chunks that are missing: those that edges have by name, and the others in their frames.
     pub(super) fn fetch_chunks(&mut self) -> Result<(), GetError> {
         let mut cursor = Cursor::default();
-        while self.presence.missing() > 0 {
-            let rounds = self.presence.missing().div_ceil(ROUND_CHUNKS) as usize;
-            let keys = self.next_round(&mut cursor)?;
-            let round = self.round(keys)?;
+        loop {
+            let mut missing = self.next_missing(&mut cursor)?;
+            if missing.is_empty() {
+                return Ok(());
+            }
+            if let Some(named) = self.named {
+                self.ask_all(named, &missing)?;
+            }
+            // Frames of the round before may have had chunks of this one.
+            let rounds = (self.presence.missing() as usize).div_ceil(ROUND_CHUNKS);
+            missing.retain(|chunk| self.is_missing(chunk));
+            if missing.is_empty() {
+                continue;
+            }
+            let round = self.round(&missing)?;
             self.fetch_round(&round, rounds)?;
         }
-        Ok(())
     }
 
-    /// The frames of the next missing chunks.
-    fn next_round(&self, cursor: &mut Cursor) -> Result<Vec<FrameKey>, GetError> {
-        let mut keys = HashSet::new();
-        let mut missing = 0;
-        while let Some(&stream) = Stream::ALL.get(cursor.stream) {
-            let rows = self.archive.root().stream(stream).lengths.rows();
-            while let Some(row) = rows.get(cursor.row) {
-                if missing >= ROUND_CHUNKS {
-                    return Ok(keys.into_iter().collect());
-                }
-                let places = self.archive.chunk_places(stream, cursor.row)?;
-                for (chunk, (_, place)) in (row.before[0]..).zip(places) {
-                    if !self.presence.has(stream, chunk) {
-                        keys.insert((stream, place.frame));
-                        missing += 1;
-                    }
-                }
-                cursor.row += 1;
-            }
-            *cursor = Cursor {
-                stream: cursor.stream + 1,
-                row: 0,
-            };
-        }
-        Ok(keys.into_iter().collect())
-    }
-
-    /// What the table says of frames; what it takes for that is fetched if it is not here.
-    fn round(&mut self, keys: Vec<FrameKey>) -> Result<Round, GetError> {
+    /// What the table says of the frames of these chunks; what it takes for that is fetched if it is not here.
+    fn round(&mut self, missing: &[Chunk]) -> Result<Round, GetError> {
+        let keys = missing.iter().map(|chunk| (chunk.stream, chunk.frame));
+        let mut keys: HashSet<FrameKey> = keys.collect();
         self.fetch_frame_parts(keys.iter().copied())?;
-        let mut frames = HashMap::new();
-        let mut bases = HashMap::new();
-        for (stream, number) in keys {
-            let frame = self.archive.frame_row(stream, number)?;
-            if let Some(base) = frame.base {
-                bases.insert((stream, base), Vec::new());
-            }
-            let wanted = Wanted {
-                key: (stream, number),
-                frame,
-                chunks: Vec::new(),
+        let mut wanted = Vec::with_capacity(keys.len());
+        for &key in &keys {
+            wanted.push(Wanted {
+                key,
+                frame: self.archive.frame_row(key.0, key.1)?,
                 origin: Origin::Server,
                 is_here: false,
-            };
-            frames.insert((stream, number), wanted);
+            });
         }
-        self.fill(&mut frames, &mut bases)?;
-        let mut wanted: Vec<Wanted> = frames.into_values().collect();
+        let base = |wanted: &Wanted| wanted.frame.base.map(|base| (wanted.key.0, base));
+        keys.extend(wanted.iter().filter_map(base));
+        let chunks = self.chunks_in(&keys)?;
         wanted.sort_unstable_by_key(|wanted| (wanted.range().end, wanted.range().start));
         for wanted in &mut wanted {
             if let Some(origin) = self.put_stored(wanted.key, &wanted.frame)? {
@@ -132,54 +93,29 @@ impl Getting<'_> {
                 wanted.is_here = true;
             }
         }
-        Ok(Round { wanted, bases })
+        Ok(Round { wanted, chunks })
     }
 
-    /// Says which chunks are in frames: of wanted ones the missing, of bases all.
-    fn fill(
+    /// All chunks of frames, by where they begin.
+    fn chunks_in(
         &self,
-        frames: &mut HashMap<FrameKey, Wanted>,
-        bases: &mut HashMap<FrameKey, Vec<Slot>>,
-    ) -> Result<(), GetError> {
+        frames: &HashSet<FrameKey>,
+    ) -> Result<HashMap<FrameKey, Vec<Chunk>>, GetError> {
+        let mut all: HashMap<FrameKey, Vec<Chunk>> = HashMap::new();
         for stream in Stream::ALL {
-            let rows = self.archive.root().stream(stream).lengths.rows();
-            for (row, length_row) in rows.iter().enumerate() {
-                let [first, mut at, ..] = length_row.before;
-                let places = self.archive.chunk_places(stream, row)?;
-                let mut names = None;
-                for (index, (bytes, place)) in places.into_iter().enumerate() {
-                    let key = (stream, place.frame);
-                    let chunk = first + index as u64;
-                    let wanted = frames.get_mut(&key);
-                    let wanted = wanted.filter(|_| !self.presence.has(stream, chunk));
-                    let base = bases.get_mut(&key);
-                    if wanted.is_some() || base.is_some() {
-                        let names = match &names {
-                            Some(names) => names,
-                            None => names.insert(self.archive.chunk_names(stream, row)?),
-                        };
-                        let slot = Slot {
-                            chunk,
-                            name: names[index],
-                            bytes,
-                            offset: place.offset,
-                            at,
-                        };
-                        if let Some(wanted) = wanted {
-                            wanted.chunks.push(slot);
-                        }
-                        if let Some(base) = base {
-                            base.push(slot);
-                        }
+            for row in 0..self.archive.root().stream(stream).lengths.rows().len() {
+                for chunk in self.archive.row_chunks(stream, row)? {
+                    let key = (stream, chunk.frame);
+                    if frames.contains(&key) {
+                        all.entry(key).or_default().push(chunk);
                     }
-                    at += u64::from(bytes);
                 }
             }
         }
-        for slots in bases.values_mut() {
-            slots.sort_unstable_by_key(|slot| (slot.offset, slot.bytes));
+        for chunks in all.values_mut() {
+            chunks.sort_unstable_by_key(|chunk| (chunk.offset, chunk.bytes));
         }
-        Ok(())
+        Ok(all)
     }
 
     fn fetch_round(&mut self, round: &Round, rounds: usize) -> Result<(), GetError> {
@@ -224,7 +160,7 @@ impl Getting<'_> {
         for wanted in left {
             let (stream, number) = wanted.key;
             let plain = self.archive.frame(stream, number)?;
-            if let Some(wrong) = self.take_chunks(wanted, &plain)? {
+            if let Some(wrong) = self.take_chunks(wanted, round, &plain)? {
                 return Err(wrong);
             }
             self.free(wanted);
@@ -256,7 +192,7 @@ impl Getting<'_> {
             cache.add(short_name(wanted.frame.digest), &stored);
         }
         let base = match wanted.frame.base {
-            Some(base) => match self.rebuilt(stream, &round.bases[&(stream, base)])? {
+            Some(base) => match self.rebuilt(round.chunks.get(&(stream, base)))? {
                 Some(plain) => Some(plain),
                 None => {
                     later.push(wanted);
@@ -267,7 +203,7 @@ impl Getting<'_> {
         };
         let unpacked = (self.archive).unpack_frame((stream, number), stored, base.as_deref());
         let wrong = match unpacked {
-            Ok(plain) => self.take_chunks(wanted, &plain)?,
+            Ok(plain) => self.take_chunks(wanted, round, &plain)?,
             Err(error) => Some(error.into()),
         };
         match wrong {
@@ -280,43 +216,44 @@ impl Getting<'_> {
     }
 
     /// The plain bytes of a frame that consists of these chunks, if all of them are here.
-    fn rebuilt(&self, stream: Stream, slots: &[Slot]) -> Result<Option<Vec<u8>>, GetError> {
+    fn rebuilt(&self, chunks: Option<&Vec<Chunk>>) -> Result<Option<Vec<u8>>, GetError> {
         let mut plain = Vec::new();
-        for slot in slots {
-            let is_next = slot.offset as usize == plain.len();
-            if !is_next || !self.presence.has(stream, slot.chunk) {
+        for chunk in chunks.into_iter().flatten() {
+            let begin = plain.len();
+            if chunk.offset as usize != begin || self.is_missing(chunk) {
                 return Ok(None);
             }
-            let begin = plain.len();
-            plain.resize(begin + slot.bytes as usize, 0);
+            plain.resize(begin + chunk.bytes as usize, 0);
             let source = self.archive.source();
-            source.read_chunk(&mut plain[begin..], stream, slot.at)?;
+            source.read_chunk(&mut plain[begin..], chunk.stream, chunk.at)?;
         }
         Ok((!plain.is_empty()).then_some(plain))
     }
 
-    /// Puts the chunks of a plain frame where they belong, up to one that is not what it should be.
-    fn take_chunks(&mut self, wanted: &Wanted, plain: &[u8]) -> Result<Option<GetError>, GetError> {
-        let (stream, _) = wanted.key;
+    /// Puts the missing chunks of a plain frame where they belong, up to one that is not what it should be.
+    fn take_chunks(
+        &mut self,
+        wanted: &Wanted,
+        round: &Round,
+        plain: &[u8],
+    ) -> Result<Option<GetError>, GetError> {
         let is_encrypted = self.archive.header().encryption.is_some();
-        for slot in &wanted.chunks {
-            let begin = slot.offset as usize;
-            let chunk = plain.get(begin..begin + slot.bytes as usize);
-            // Where nothing names chunks, the frame's digest and its key have to do.
-            let naming = self.naming.as_ref();
-            let is_right = |chunk: &&[u8]| naming.is_none_or(|it| it.name(chunk) == slot.name);
-            let Some(chunk) = chunk.filter(is_right) else {
-                let chunk = slot.chunk;
-                return Ok(Some(GetError::Chunk { stream, chunk }));
-            };
-            if self.presence.has(stream, slot.chunk) {
+        for chunk in &round.chunks[&wanted.key] {
+            if !self.is_missing(chunk) {
                 continue;
             }
-            self.put(stream, slot.chunk, slot.at, chunk)?;
-            self.report.chunks_from(wanted.origin).add(chunk.len());
+            // Where nothing names chunks, the frame's digest and its key have to do.
+            let naming = self.naming.as_ref();
+            let is_right = |bytes: &&[u8]| naming.is_none_or(|it| it.name(bytes) == chunk.name);
+            let Some(bytes) = chunk.of(plain).filter(is_right) else {
+                let (stream, chunk) = (chunk.stream, chunk.number);
+                return Ok(Some(GetError::Chunk { stream, chunk }));
+            };
+            self.put(chunk, bytes)?;
+            self.report.chunks_from(wanted.origin).add(bytes.len());
             if let (false, Origin::Server, Some(cache)) = (is_encrypted, wanted.origin, &self.cache)
             {
-                cache.add(slot.name, chunk);
+                cache.add(chunk.name, bytes);
             }
         }
         Ok(None)

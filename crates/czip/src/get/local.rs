@@ -263,18 +263,12 @@ impl OldChunks {
         let mut start = 0_u64;
         for stream in Stream::ALL {
             let lists = archive.root().stream(stream);
-            for (row, length_row) in lists.lengths.rows().iter().enumerate() {
-                let names = archive.chunk_names(stream, row);
-                let (Ok(names), Ok(chunks)) = (names, archive.chunk_places(stream, row)) else {
-                    continue;
-                };
-                let mut at = start.saturating_add(length_row.before[1]);
-                for (name, (bytes, _)) in names.into_iter().zip(chunks) {
-                    let end = at.saturating_add(bytes.into());
-                    if end <= chunks_bytes {
-                        places[stream.index()].add(name, Place { at, bytes, of: 0 })?;
+            for row in 0..lists.lengths.rows().len() {
+                for chunk in archive.row_chunks(stream, row).unwrap_or_default() {
+                    let (at, bytes) = (start.saturating_add(chunk.at), chunk.bytes);
+                    if at.saturating_add(bytes.into()) <= chunks_bytes {
+                        places[stream.index()].add(chunk.name, Place { at, bytes, of: 0 })?;
                     }
-                    at = end;
                 }
             }
             start = start.saturating_add(lists.unique_bytes());

@@ -36,15 +36,13 @@ use super::{
     report::{NamedReport, NotByName},
 };
 use crate::{
-    format::{ChunkName, Stream, header::Profile},
+    archive::Chunk,
+    format::header::Profile,
     remote::{RemoteError, RemoteOptions, block_on, parse_address},
 };
 use asking::{Asked, Server};
 use queue::Queue;
 use rendezvous::Rendezvous;
-
-/// Missing chunks that are worked on together.
-const ROUND_CHUNKS: usize = 1 << 18;
 
 /// Caches that are too slow, or gone, are noticed sooner than the one server that has the archive: there
 /// are others to ask.
@@ -54,25 +52,6 @@ mod edge {
     pub(super) const RETRIES_MAX: u32 = 2;
     pub(super) const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(5);
     pub(super) const PROGRESS_TIMEOUT_MAX: Duration = Duration::from_secs(10);
-}
-
-/// A chunk that is missing.
-#[derive(Clone, Copy, Debug)]
-struct Wanted {
-    stream: Stream,
-    chunk: u64,
-    name: ChunkName,
-    /// Plain.
-    bytes: u32,
-    /// Where in the stream's unique bytes it belongs.
-    at: u64,
-}
-
-/// Where a round begins: a row of a stream's lengths.
-#[derive(Default)]
-struct Cursor {
-    stream: usize,
-    row: usize,
 }
 
 /// The servers that are asked for chunks by name.
@@ -150,60 +129,14 @@ impl Getting<'_> {
         self.named = self.named.filter(|_| problem.is_none());
     }
 
-    /// Asks `named` for all chunks that are missing. What nobody has is missing still.
-    pub(super) fn fetch_by_name(&mut self, named: &Named) -> Result<(), GetError> {
-        let mut cursor = Cursor::default();
-        loop {
-            let wanted = self.next_wanted(&mut cursor)?;
-            if wanted.is_empty() || !named.servers.iter().any(Server::is_there) {
-                return Ok(());
-            }
-            self.ask_all(named, wanted)?;
-        }
-    }
-
-    /// The next missing chunks.
-    fn next_wanted(&self, cursor: &mut Cursor) -> Result<Vec<Wanted>, GetError> {
-        let mut wanted = Vec::new();
-        while let Some(&stream) = Stream::ALL.get(cursor.stream) {
-            let rows = self.archive.root().stream(stream).lengths.rows();
-            while let Some(row) = rows.get(cursor.row) {
-                if wanted.len() >= ROUND_CHUNKS {
-                    return Ok(wanted);
-                }
-                let [first, mut at, ..] = row.before;
-                let names = self.archive.chunk_names(stream, cursor.row)?;
-                let places = self.archive.chunk_places(stream, cursor.row)?;
-                for ((chunk, name), (bytes, _)) in (first..).zip(names).zip(places) {
-                    if !self.presence.has(stream, chunk) {
-                        wanted.push(Wanted {
-                            stream,
-                            chunk,
-                            name,
-                            bytes,
-                            at,
-                        });
-                    }
-                    at += u64::from(bytes);
-                }
-                cursor.row += 1;
-            }
-            *cursor = Cursor {
-                stream: cursor.stream + 1,
-                row: 0,
-            };
-        }
-        Ok(wanted)
-    }
-
-    /// Asks all servers that are there, and takes what comes.
-    fn ask_all(&mut self, named: &Named, wanted: Vec<Wanted>) -> Result<(), GetError> {
+    /// Asks all servers of `named` that are there, and takes what comes. What nobody has is missing still.
+    pub(super) fn ask_all(&mut self, named: &Named, wanted: &[Chunk]) -> Result<(), GetError> {
         let total = wanted.iter().map(|wanted| u64::from(wanted.bytes)).sum();
         let mut done = 0;
         let is_there = named.servers.iter().map(Server::is_there);
         let limits = (named.requests_max, named.window_bytes);
         let mut queue = Queue::new(&named.rendezvous, is_there, limits);
-        wanted.into_iter().for_each(|wanted| queue.push(wanted));
+        wanted.iter().for_each(|&wanted| queue.push(wanted));
         // Those in flight end with it.
         let mut in_flight = JoinSet::new();
         loop {
@@ -234,7 +167,7 @@ impl Getting<'_> {
             }
             // What is not there comes by a range.
             if let Some(plain) = plain {
-                self.put(wanted.stream, wanted.chunk, wanted.at, &plain)?;
+                self.put(&wanted, &plain)?;
                 self.report.by_name.add(plain.len());
                 if let Some(cache) = &self.cache {
                     cache.add(wanted.name, &plain);

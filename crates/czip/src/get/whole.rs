@@ -126,13 +126,12 @@ impl Getting<'_> {
         frames: &[StoredFrame],
         is_here: &mut [bool],
     ) -> Result<(), GetError> {
-        let [first, mut at, ..] = self.archive.root().stream(stream).lengths.rows()[row].before;
-        let places = self.archive.chunk_places(stream, row)?;
-        let chunks = (first..).zip(places).zip(frames).zip(is_here);
-        for (((chunk, (bytes, _)), frame), is_here) in chunks {
-            if !*is_here && self.presence.has(stream, chunk) {
-                let mut plain = vec![0; bytes as usize];
-                self.archive.source().read_chunk(&mut plain, stream, at)?;
+        let chunks = self.archive.row_chunks(stream, row)?.into_iter();
+        for ((chunk, frame), is_here) in chunks.zip(frames).zip(is_here) {
+            if !*is_here && !self.is_missing(&chunk) {
+                let mut plain = vec![0; chunk.bytes as usize];
+                let source = self.archive.source();
+                source.read_chunk(&mut plain, stream, chunk.at)?;
                 let stored = compressor.compress(&plain, None)?;
                 if digest(&stored) == frame.digest {
                     self.archive.source().write(&stored, frame.offset)?;
@@ -140,7 +139,6 @@ impl Getting<'_> {
                     *is_here = true;
                 }
             }
-            at += u64::from(bytes);
         }
         Ok(())
     }

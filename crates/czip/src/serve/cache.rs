@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     archive::{ReadError, Source},
-    format::{ChunkName, FormatError, Portion, digest},
+    format::{ChunkName, FormatError, Portion, Stream, digest},
     method::decompress,
 };
 
@@ -39,6 +39,8 @@ const SHARD_BYTES_MIN: u64 = 256 << 20;
 const PAGES_BYTES_MIN: usize = 128 << 10;
 /// Frames that are read and decompressed at a time: enough for any disk, and memory for no more.
 const READS_AT_A_TIME: usize = 24;
+/// Chunks that are far away are brought so often at a time: each takes some connections and some memory.
+const FETCHES_AT_A_TIME: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
@@ -75,6 +77,8 @@ pub(super) struct ChunkCache {
     counters: Arc<Counters>,
     /// Whoever has a turn waits for nobody.
     turns: Semaphore,
+    /// The same of what is far away.
+    fetches: Semaphore,
 }
 
 impl ChunkCache {
@@ -91,6 +95,7 @@ impl ChunkCache {
             cache: Cache::with_options(options, Weight, hash, lifecycle),
             counters,
             turns: Semaphore::new(READS_AT_A_TIME),
+            fetches: Semaphore::new(FETCHES_AT_A_TIME),
         }
     }
 
@@ -203,7 +208,7 @@ impl ChunkCache {
         self.clone().load_units(opened, missing).await.map(|_| ())
     }
 
-    /// Has the supply of `opened` bring the first of `chunks`, and those that nobody has or is bringing.
+    /// Brings the first of `chunks`, and those that nobody has or is bringing.
     async fn load_chunks(
         self: Arc<Self>,
         opened: Arc<Opened>,
@@ -222,22 +227,23 @@ impl ChunkCache {
             Err(guard) => guard,
         };
         let mut guards = vec![guard];
-        let mut wanted = vec![chunks[0]];
+        let mut wanted = vec![chunks[0].1];
         for &(name, number) in &chunks[1..] {
             let waiting = Some(Duration::ZERO);
             if let GuardResult::Guard(guard) =
                 self.cache.get_value_or_guard(&Key::Chunk(name), waiting)
             {
                 guards.push(guard);
-                wanted.push((name, number));
+                wanted.push(number);
             }
         }
         Counters::add(&self.counters.cache_misses, guards.len() as u64);
-        let brought = in_thread(move || {
-            let supply = opened.supply.as_ref().expect("its units are chunks");
-            supply.bring(&opened.archive, &wanted)
-        });
-        let brought = brought.await?;
+        let turn = self.fetches.acquire().await.expect("nobody closes it");
+        let brought = in_thread(move || opened.archive.chunks(Stream::Content, &wanted));
+        let (brought, kept) = brought.await?;
+        drop(turn);
+        Counters::add(&self.counters.chunks_kept, kept);
+        Counters::add(&self.counters.chunks_fetched, brought.len() as u64 - kept);
         let bytes = brought[0].clone();
         // Where they are large, not all are brought at once.
         for (guard, bytes) in guards.into_iter().zip(brought) {

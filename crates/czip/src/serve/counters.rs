@@ -18,6 +18,9 @@ pub(super) struct Counters {
     pub(super) cache_hits: AtomicU64,
     pub(super) cache_misses: AtomicU64,
     pub(super) disk_bytes: AtomicU64,
+    /// Chunks of archives far away that were kept, and that were fetched.
+    pub(super) chunks_kept: AtomicU64,
+    pub(super) chunks_fetched: AtomicU64,
 }
 
 impl Counters {

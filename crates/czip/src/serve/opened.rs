@@ -8,11 +8,12 @@ use std::{
     time::SystemTime,
 };
 
-use quick_cache::{Weighter, sync::Cache};
+use quick_cache::Weighter;
 
-use super::{plan::SPAN_BYTES, proxy::supply::Supply};
+use super::plan::{REMOTE_SPAN_BYTES, SPAN_BYTES};
 use crate::{
-    archive::{Archive, CacheBytes, ReadError, Source},
+    archive::{Archive, CacheBytes, ReadError, RemoteSource, Source},
+    cache::Cache,
     format::{
         Stream,
         catalog::{Entry, EntryKind},
@@ -38,8 +39,6 @@ pub(super) struct Opened {
     /// When it was changed last, if that is known.
     pub(super) modified: Option<SystemTime>,
     pub(super) archive: Archive<Box<dyn Source>>,
-    /// What brings its chunks, if they are not read of a file.
-    pub(super) supply: Option<Supply>,
     pub(super) contents: Contents,
     /// Digest of what tells the archive's bytes.
     pub(super) digest: blake3::Hash,
@@ -49,7 +48,7 @@ pub(super) struct Opened {
 }
 
 /// Archives that are open, by `K`.
-pub(super) type OpenedCache<K> = Cache<K, Arc<Opened>, OpenedWeight>;
+pub(super) type OpenedCache<K> = quick_cache::sync::Cache<K, Arc<Opened>, OpenedWeight>;
 
 #[derive(Clone)]
 pub(super) struct OpenedWeight;
@@ -85,21 +84,26 @@ pub(super) enum Inner {
 }
 
 impl Opened {
-    /// Reads header, root and, if `check` has nothing against it, the catalog.
+    /// Reads header, root and, if `check` has nothing against it, the catalog. What is far away has a
+    /// `cache`.
     pub(super) fn open(
         id: u64,
         source: Box<dyn Source>,
         modified: Option<SystemTime>,
-        supply: Option<Supply>,
+        cache: Option<Arc<Cache>>,
         check: impl FnOnce(&Root) -> Result<(), ReadError>,
     ) -> Result<Self, ReadError> {
         let bytes = source.bytes()?;
-        let archive = Archive::open(source, CACHE)?;
+        let mut archive = Archive::open(source, CACHE)?;
         check(archive.root())?;
         let contents = match archive.header().encryption {
             Some(_) => Contents::Locked,
             None => Contents::of(archive.entries()?),
         };
+        // The cache is for content: what was read so far stays with the open archive.
+        if let Some(cache) = cache {
+            archive = archive.with_cache(cache);
+        }
         let mut parts_by_place = Vec::new();
         for stream in Stream::ALL {
             let rows = archive.root().stream(stream).frames.rows().iter();
@@ -113,7 +117,6 @@ impl Opened {
             id,
             bytes,
             modified,
-            supply,
             digest: digest(&archive)?,
             archive,
             contents,
@@ -130,15 +133,23 @@ impl Opened {
         };
         let root = &self.archive.header().root;
         let rows = u64::from(root.plain_bytes) + u64::from(root.private_plain_bytes);
-        let supply = self.supply.as_ref().map_or(0, Supply::weight);
-        CACHE.frames + CACHE.parts + entries + 4 * rows + supply
+        let remote = match self.is_remote() {
+            true => RemoteSource::SMALL_CACHE_BYTES + self.archive.listed_bytes(),
+            false => 0,
+        };
+        CACHE.frames + CACHE.parts + entries + 4 * rows + remote
+    }
+
+    /// Whether its chunks are brought from far away, and kept.
+    pub(super) fn is_remote(&self) -> bool {
+        self.archive.has_plain_cache()
     }
 
     /// Bytes of a span: of what is far away, more is planned at once.
     pub(super) fn span_bytes(&self) -> u64 {
-        match self.supply {
-            Some(_) => Supply::SPAN_BYTES,
-            None => SPAN_BYTES,
+        match self.is_remote() {
+            true => REMOTE_SPAN_BYTES,
+            false => SPAN_BYTES,
         }
     }
 

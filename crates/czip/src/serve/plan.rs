@@ -19,6 +19,8 @@ use crate::{
 
 /// Bytes of a span of a file; each begins at a multiple of it.
 pub(super) const SPAN_BYTES: u64 = 1 << 20;
+/// The same of what is far away.
+pub(super) const REMOTE_SPAN_BYTES: u64 = 4 << 20;
 /// Pieces of a plan at most. Spans of most archives have some hundred.
 const PIECES_MAX: usize = 1 << 16;
 /// Bytes of a plan where a span has more pieces; each begins at a multiple of it. No piece is shorter
@@ -44,7 +46,7 @@ pub(super) enum View {
 pub(super) enum Unit {
     /// A frame of a file.
     Frame(FrameUnit),
-    /// A chunk of the content, which its archive's supply brings.
+    /// A chunk of the content, which is kept, or brought from far away.
     Chunk { name: ChunkName, number: u64 },
 }
 
@@ -217,9 +219,9 @@ impl Plan {
         let (mut plan, bytes_max) = match whole {
             Some(plan) => (plan, span_bytes),
             None => {
-                let short = match opened.supply {
-                    Some(_) => None,
-                    None => of(SHORT_BYTES)?,
+                let short = match opened.is_remote() {
+                    true => None,
+                    false => of(SHORT_BYTES)?,
                 };
                 let violation = Violation::TooManyPieces;
                 (short.ok_or(FormatError::Invalid(violation))?, SHORT_BYTES)
@@ -236,9 +238,9 @@ impl Plan {
 
     /// None if it has too many pieces.
     fn of_content(opened: &Opened, begin: u64, end: u64) -> Result<Option<Self>, ReadError> {
-        let (grain, pieces_max) = match opened.supply {
-            Some(_) => (Grain::Chunks, BROUGHT_PIECES_MAX),
-            None => (Grain::Frames, PIECES_MAX),
+        let (grain, pieces_max) = match opened.is_remote() {
+            true => (Grain::Chunks, BROUGHT_PIECES_MAX),
+            false => (Grain::Frames, PIECES_MAX),
         };
         let outline = opened
             .archive

@@ -2,7 +2,7 @@
 //! 4.2 and 6.2).
 //!
 //! ```text
-//! GET /x ─▶ archives: is there /x.czip? ─ yes ─▶ plan ─▶ chunk cache ◀─ supply ◀─ store (disk)
+//! GET /x ─▶ archives: is there /x.czip? ─ yes ─▶ plan ─▶ chunk cache ◀─ archive ◀─ cache (disk)
 //!                                       └ no ──▶ pass ◀────────────┐      └◀────── ranges ─┐
 //!                                                                  └───── origin ──────────┘
 //! ```
@@ -18,9 +18,7 @@
 mod answers;
 mod archives;
 mod counters;
-mod flights;
 mod pass;
-pub(super) mod supply;
 mod wholes;
 
 pub use counters::ProxyStatus;
@@ -41,7 +39,6 @@ use crate::{
 use archives::Archives;
 use counters::OriginCounters;
 use pass::Client;
-use supply::Supplies;
 use wholes::Wholes;
 
 /// How a proxy is to be.
@@ -158,7 +155,7 @@ impl Address {
 pub(super) struct Origin {
     client: Client,
     archives: Arc<Archives>,
-    supplies: Arc<Supplies>,
+    cache: Arc<Cache>,
     counters: Arc<OriginCounters>,
 }
 
@@ -169,23 +166,20 @@ impl Origin {
         served: &Arc<Counters>,
     ) -> Result<Self, ProxyError> {
         let counters = Arc::new(OriginCounters::default());
-        let supplies = Arc::new(Supplies::new(
-            Cache::open(&options.cache, |folder, error| {
-                let folder = folder.display();
-                tracing::warn!(%folder, %error, "chunks cannot be kept; they are fetched each time");
-            }),
-            counters.clone(),
-        ));
+        let cache = Arc::new(Cache::open_or_retry(&options.cache, |folder, error| {
+            let folder = folder.display();
+            tracing::warn!(%folder, %error, "chunks cannot be kept; they are fetched each time");
+        }));
         let client = Client::new(address, options, counters.clone())?;
         Ok(Self {
             archives: Arc::new(Archives::new(
                 options,
                 client.clone(),
-                supplies.clone(),
+                cache.clone(),
                 Wholes::new(&options.cache, served.clone()),
             )),
             client,
-            supplies,
+            cache,
             counters,
         })
     }

@@ -244,7 +244,7 @@ impl Sending {
         let span_bytes = opened.span_bytes();
         let next = (self.position / span_bytes + 1) * span_bytes;
         let left = self.end.saturating_sub(next);
-        if opened.supply.is_some() && left > 0 {
+        if opened.is_remote() && left > 0 {
             let ahead = self
                 .shared
                 .cache
@@ -286,10 +286,10 @@ impl Sending {
         };
         let opened = opened.clone();
         // Those that follow in the same archive may be read with it.
-        let beyond = match &opened.supply {
+        let beyond = match opened.is_remote() {
             // What this client does not want is not fetched for it.
-            Some(_) => plan.units_within(self.end - plan.begin).max(first + 1),
-            None => plan.units.len().min(first + UNITS_AHEAD),
+            true => plan.units_within(self.end - plan.begin).max(first + 1),
+            false => plan.units.len().min(first + UNITS_AHEAD),
         };
         let units = plan.units[first..beyond].to_vec();
         let cache = self.shared.cache.clone();

@@ -7,8 +7,8 @@ use std::{
 
 use url::Url;
 
-use super::Wanted;
 use crate::{
+    archive::Chunk,
     format::ChunkName,
     get::report::{NamedReport, ServerProblem, Transfer},
     method::decompress,
@@ -33,7 +33,7 @@ pub(super) struct Server {
 pub(super) struct Asked {
     /// Of which server.
     pub(super) number: usize,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: Chunk,
     /// None if the chunk is not there.
     pub(super) came: Result<Option<Vec<u8>>, ServerProblem>,
 }
@@ -107,7 +107,7 @@ impl Server {
     pub(super) fn ask(
         &self,
         number: usize,
-        wanted: Wanted,
+        wanted: Chunk,
     ) -> impl Future<Output = Asked> + Send + use<> {
         let host = self.host.clone();
         async move {
@@ -143,7 +143,7 @@ impl Server {
     }
 }
 
-async fn ask(host: &Host, wanted: &Wanted) -> Result<Option<Vec<u8>>, ServerProblem> {
+async fn ask(host: &Host, wanted: &Chunk) -> Result<Option<Vec<u8>>, ServerProblem> {
     let name = wanted.name;
     let path = format!(".czip/chunk/{name}");
     // No compressor makes more of a chunk.

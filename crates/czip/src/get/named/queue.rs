@@ -7,7 +7,8 @@
 
 use std::collections::VecDeque;
 
-use super::{Wanted, rendezvous::Rendezvous};
+use super::rendezvous::Rendezvous;
+use crate::archive::Chunk;
 
 /// Chunks that are to be asked for.
 pub(super) struct Queue<'a> {
@@ -24,12 +25,12 @@ pub(super) struct Queue<'a> {
 /// What a server is to be asked for.
 #[derive(Default)]
 struct Line {
-    waiting: VecDeque<Wanted>,
+    waiting: VecDeque<Chunk>,
     in_flight: usize,
 }
 
 /// The room that a chunk takes: as it is stored, and plain.
-fn room(wanted: &Wanted) -> u64 {
+fn room(wanted: &Chunk) -> u64 {
     2 * u64::from(wanted.bytes)
 }
 
@@ -52,7 +53,7 @@ impl<'a> Queue<'a> {
     }
 
     /// A chunk is to be asked for, if anybody can be.
-    pub(super) fn push(&mut self, wanted: Wanted) {
+    pub(super) fn push(&mut self, wanted: Chunk) {
         let is_there = |server: usize| self.lines[server].is_some();
         let chosen = self.servers.choose(wanted.name, is_there);
         if let Some(line) = chosen.and_then(|server| self.lines[server].as_mut()) {
@@ -62,7 +63,7 @@ impl<'a> Queue<'a> {
 
     /// The next chunk, and the server to ask for it: the one that has least to do. None if all that may be
     /// in flight is.
-    pub(super) fn claim(&mut self) -> Option<(usize, Wanted)> {
+    pub(super) fn claim(&mut self) -> Option<(usize, Chunk)> {
         let lines = self.lines.iter_mut().enumerate();
         let lines = lines.filter_map(|(server, line)| Some((server, line.as_mut()?)));
         let (server, line) = lines
@@ -78,7 +79,7 @@ impl<'a> Queue<'a> {
     }
 
     /// What was claimed is not in flight any more.
-    pub(super) fn answered(&mut self, server: usize, wanted: &Wanted) {
+    pub(super) fn answered(&mut self, server: usize, wanted: &Chunk) {
         self.held_bytes -= room(wanted);
         if let Some(line) = &mut self.lines[server] {
             line.in_flight -= 1;
@@ -103,12 +104,14 @@ mod tests {
     use super::*;
     use crate::format::{ChunkName, Stream};
 
-    fn wanted(lengths: &[u32]) -> Vec<Wanted> {
-        let chunk = |(number, &bytes): (usize, &u32)| Wanted {
+    fn wanted(lengths: &[u32]) -> Vec<Chunk> {
+        let chunk = |(number, &bytes): (usize, &u32)| Chunk {
             stream: Stream::Content,
-            chunk: number as u64,
+            number: number as u64,
             name: ChunkName::of(&number.to_le_bytes()),
             bytes,
+            frame: 0,
+            offset: 0,
             at: 0,
         };
         lengths.iter().enumerate().map(chunk).collect()
@@ -158,7 +161,7 @@ mod tests {
             let limits = (requests_max, bytes_max);
             let mut queue = queue(&servers, &vec![true; count], &lengths, limits);
             let mut outcomes = outcomes.into_iter().cycle();
-            let mut in_flight: VecDeque<(usize, Wanted)> = VecDeque::new();
+            let mut in_flight: VecDeque<(usize, Chunk)> = VecDeque::new();
             let mut answered: HashMap<u64, usize> = HashMap::new();
             loop {
                 in_flight.extend(std::iter::from_fn(|| queue.claim()));
@@ -174,7 +177,7 @@ mod tests {
                 queue.answered(server, &wanted);
                 match outcomes.next().expect("without end") {
                     Outcome::Arrives | Outcome::IsAbsent => {
-                        *answered.entry(wanted.chunk).or_default() += 1;
+                        *answered.entry(wanted.number).or_default() += 1;
                     }
                     Outcome::IsLeft => {
                         queue.leave(server);
@@ -196,13 +199,13 @@ mod tests {
         let claim = |queue: &mut Queue<'_>| queue.claim().map(|(_, wanted)| wanted);
         let first = claim(&mut queue).expect("there is room");
         let second = claim(&mut queue).expect("there is room");
-        assert_eq!((first.chunk, second.chunk), (0, 1));
+        assert_eq!((first.number, second.number), (0, 1));
         assert!(claim(&mut queue).is_none());
         queue.answered(0, &first);
         // The third alone is more than there is room for.
         assert!(claim(&mut queue).is_none());
         queue.answered(0, &second);
-        assert_eq!(claim(&mut queue).map(|third| third.chunk), Some(2));
+        assert_eq!(claim(&mut queue).map(|third| third.number), Some(2));
         assert_eq!(queue.held_bytes, 1800);
     }
 

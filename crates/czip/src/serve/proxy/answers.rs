@@ -173,9 +173,9 @@ impl Origin {
         head: &Parts,
         name: ChunkName,
     ) -> Result<Option<Answer>, ServeError> {
-        let supplies = self.supplies.clone();
+        let cache = self.cache.clone();
         let frame = in_thread(move || {
-            let Some(plain) = supplies.store().find(name) else {
+            let Some(plain) = cache.find(name) else {
                 return Ok(None);
             };
             let quickly = Compression::new(Compressing::Zstd).with_level(1);

@@ -16,18 +16,12 @@ use hyper::{
     HeaderMap, StatusCode,
     header::{self, HeaderName, HeaderValue, ToStrError},
 };
-use quick_cache::sync::Cache;
 use tokio::sync::Mutex;
 
-use super::{
-    ProxyOptions,
-    counters::FileCounters,
-    pass::Client,
-    supply::{Supplies, Supply},
-    wholes::Wholes,
-};
+use super::{ProxyOptions, counters::FileCounters, pass::Client, wholes::Wholes};
 use crate::{
-    archive::{ReadError, Source, read_header},
+    archive::{ReadError, RemoteSource, Source, read_header},
+    cache::Cache,
     format::{FormatError, Stream, Violation, header::Header, limits::HEADER_BYTES},
     remote::{ProxyChoice, Remote, RemoteOptions},
     serve::{
@@ -53,11 +47,11 @@ pub(super) const SUFFIX: &str = ".czip";
 
 pub(super) struct Archives {
     client: Client,
-    supplies: Arc<Supplies>,
+    cache: Arc<Cache>,
     wholes: Wholes,
     remote: RemoteOptions,
     remembered: Duration,
-    paths: Cache<String, Arc<Mutex<Known>>>,
+    paths: quick_cache::sync::Cache<String, Arc<Mutex<Known>>>,
     opened: OpenedCache<String>,
     next_id: AtomicU64,
 }
@@ -110,12 +104,12 @@ impl Archives {
     pub(super) fn new(
         options: &ProxyOptions,
         client: Client,
-        supplies: Arc<Supplies>,
+        cache: Arc<Cache>,
         wholes: Wholes,
     ) -> Self {
         Self {
             client,
-            supplies,
+            cache,
             wholes,
             remote: RemoteOptions {
                 first_bytes: FIRST_BYTES,
@@ -132,8 +126,8 @@ impl Archives {
                 ..RemoteOptions::default()
             },
             remembered: options.remembered,
-            paths: Cache::new(PATHS_MAX),
-            opened: Cache::with_weighter(64, OPENED_BYTES, OpenedWeight),
+            paths: quick_cache::sync::Cache::new(PATHS_MAX),
+            opened: quick_cache::sync::Cache::with_weighter(64, OPENED_BYTES, OpenedWeight),
             next_id: AtomicU64::new(0),
         }
     }
@@ -257,10 +251,10 @@ impl Archives {
         let remote = remote.await.map_err(|error| error.to_string())?;
         let opened = match remote.has_ranges() {
             true => {
-                let supplies = self.supplies.clone();
+                let cache = self.cache.clone();
                 in_thread(move || {
-                    let (supply, source) = Supply::new(id, remote, supplies)?;
-                    open(id, Box::new(source), modified, Some(supply))
+                    let source = RemoteSource::small(remote).map_err(std::io::Error::other)?;
+                    open(id, Box::new(source), modified, Some(cache))
                 })
                 .await
             }
@@ -313,7 +307,7 @@ fn open(
     id: u64,
     source: Box<dyn Source>,
     modified: Option<SystemTime>,
-    supply: Option<Supply>,
+    cache: Option<Arc<Cache>>,
 ) -> Result<Opened, ReadError> {
     let (header, _) = read_header(&source)?;
     let root = &header.root;
@@ -321,7 +315,7 @@ fn open(
     if u64::from(root.plain_bytes) + u64::from(root.private_plain_bytes) > ROOT_BYTES_MAX {
         return Err(too_large(Violation::RootForProxy));
     }
-    Opened::open(id, source, modified, supply, |root| {
+    Opened::open(id, source, modified, cache, |root| {
         match root.stream(Stream::Catalog).bytes() > CATALOG_BYTES_MAX {
             true => Err(too_large(Violation::CatalogForProxy)),
             false => Ok(()),

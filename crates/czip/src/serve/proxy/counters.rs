@@ -15,8 +15,6 @@ pub(super) struct OriginCounters {
     pub(super) from_archives: AtomicU64,
     pub(super) passed: AtomicU64,
     pub(super) fell_back: AtomicU64,
-    pub(super) chunks_kept: AtomicU64,
-    pub(super) chunks_fetched: AtomicU64,
 }
 
 impl OriginCounters {
@@ -70,9 +68,9 @@ impl Origin {
     pub(super) fn status(&self, shared: &Shared) -> ProxyStatus {
         let count = |counter: &AtomicU64| counter.load(Relaxed);
         let counters = &self.counters;
-        let store = self.supplies.store();
+        let cache = &self.cache;
         let mut clients = shared.status();
-        clients.disk_bytes += store.read_bytes();
+        clients.disk_bytes += cache.read_bytes();
         ProxyStatus {
             clients,
             origin_requests: count(&counters.requests),
@@ -80,10 +78,10 @@ impl Origin {
             answers_from_archives: count(&counters.from_archives),
             answers_passed: count(&counters.passed),
             answers_fell_back: count(&counters.fell_back),
-            chunks_kept: count(&counters.chunks_kept),
-            chunks_fetched: count(&counters.chunks_fetched),
-            folder_chunks: store.chunks(),
-            folder_is_writable: store.is_writable(),
+            chunks_kept: count(&shared.counters.chunks_kept),
+            chunks_fetched: count(&shared.counters.chunks_fetched),
+            folder_chunks: cache.chunks(),
+            folder_is_writable: cache.is_writable(),
         }
     }
 }
