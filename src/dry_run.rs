@@ -38,10 +38,13 @@ pub fn run(config: &Config, given: &Given, out: &mut impl Write) -> anyhow::Resu
         shown.insert(key.to_owned());
         writeln!(out, "  {key:<17}{value}")
     };
-    for Dial { key, name, address } in &config.dials {
-        let name = name.as_ref().map(|name| format!("{name} at "));
-        let (name, key) = (name.unwrap_or_default(), key.fingerprint());
-        line("peer", format!("{name}{address}, {key}"))?;
+    for Dial { key, address } in &config.dials {
+        let (called, address) = (config.peers.label(key), address.to_string());
+        let at = match called == address {
+            true => address,
+            false => format!("{called} at {address}"),
+        };
+        line("peer", format!("{at}, {}", key.fingerprint()))?;
     }
     for address in &config.listen {
         line("listen", address.to_string())?;

@@ -184,8 +184,6 @@ config! {
 pub struct Dial {
     /// Its key.
     pub key: PublicKey,
-    /// Its name, if it was given one.
-    pub name: Option<String>,
     /// Where it listens.
     pub address: Target,
 }
@@ -214,11 +212,8 @@ impl<P: Program> Options<P> {
         };
         // Logs and tables call a far end by its name, else by its address.
         let called = dials.iter().map(|dial| {
-            let name = dial.name.clone();
-            (
-                dial.key,
-                Some(name.unwrap_or_else(|| dial.address.to_string())),
-            )
+            let name = peers.name(&dial.key).map(str::to_owned);
+            (dial.key, name.or_else(|| Some(dial.address.to_string())))
         });
         let called = match role {
             Role::Far => peers.clone(),
@@ -390,8 +385,7 @@ fn resolve_dials(settings: &Settings, peers: &PeerKeys) -> Result<Vec<Dial>, Con
             false => Ok(key),
         });
         let key = key.map_err(|reason| settings.wrong_nth(&PEER, nth, reason))?;
-        let name = peers.name(&key).map(str::to_owned);
-        dials.push(Dial { key, name, address });
+        dials.push(Dial { key, address });
     }
     Ok(dials)
 }

@@ -34,7 +34,7 @@ use crate::{
     offered::{self, Targets},
     options::Role,
     pace::Pace,
-    policy::{OwnAddresses, SharedPolicy},
+    policy::{OwnAddresses, Policy, SharedPolicy},
     random::random_instance,
     rate_limited_log::RateLimitedLog,
     refusal::Refusal,
@@ -112,7 +112,7 @@ impl Gateway {
         let keys = Arc::new(SharedPeerKeys::new(config.peers.clone()));
         let warnings = || RateLimitedLog::new(|line| tracing::warn!("{line}"));
         Arc::new(Gateway {
-            policy: Arc::new(SharedPolicy::new(&config, own)),
+            policy: Arc::new(SharedPolicy::new(Policy::new(&config, own))),
             budget: MemoryBudget::new(config.memory.0, config.peers.len()),
             history,
             totals: Arc::default(),
@@ -172,14 +172,10 @@ impl Gateway {
     /// Takes rules, time-outs and the peers' names from `config`, a far end its peers' keys too; the
     /// rest needs a restart.
     pub fn reload(&self, config: &Config) {
-        let address = |(one, other): (&crate::config::Dial, &crate::config::Dial)| {
-            (one.key, &one.address) == (other.key, &other.address)
-        };
-        let (present, new) = (&self.config.dials, &config.dials);
-        if present.len() == new.len() && present.iter().zip(new).all(address) {
+        if self.config.dials == config.dials {
             self.keys.replace(config.peers.clone());
         }
-        self.policy.replace(config);
+        self.policy.replace(self.policy.load().renewed(config));
     }
 
     /// Its peers, a row for each link; those that it dials in their order.

@@ -14,7 +14,7 @@ use refrain_proto::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    gateway::{Gateway, PeerReport, Turn},
+    gateway::{Gateway, PeerReport},
     keys::PublicKey,
     last_error::LastError,
     machine::resident_bytes,
@@ -255,8 +255,8 @@ impl Peer {
         let mut peer = Peer {
             name: report.name.clone(),
             address: report.address.clone(),
-            serves: report.turn.map(Turn::serves),
-            serves_reason: report.turn.map(|turn| turn.to_string()),
+            serves: report.turn.map(|turn| turn.serves),
+            serves_reason: report.turn.map(|turn| turn.reason.to_owned()),
             key: report.key.to_string(),
             last_error: report.last_error.as_ref().map(|last| last.text.clone()),
             last_error_s: report.last_error.as_ref().map(LastError::age_s),

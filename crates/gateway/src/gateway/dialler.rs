@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use refrain_proto::{LaneFault, LaneId, LinkFault};
+use refrain_proto::{LaneFault, LinkFault};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
@@ -14,13 +14,13 @@ use tokio::{
 
 use super::{
     Gateway,
-    dial::{ConnectError, connect_noting},
+    dial::{ConnectError, connect},
     dial_plan::{Dial, DialPlan, Ending},
     peer::{Dialled, Outlook, Peer},
 };
 use crate::{
     lane::{self, LaneEnd},
-    link::{LaneSignals, SharedLink},
+    link::{LaneHandle, SharedLink},
     tls::TlsError,
     wire::LaneStream,
 };
@@ -163,7 +163,7 @@ impl EndedLane {
 /// Dials a lane and carries it until it ends.
 async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>) -> EndedLane {
     let has_left = |link: &SharedLink| link.with(|link, _| link.peer_is_draining());
-    let (stream, address, lane, signals) = match dial(&gateway, peer.dialled(), &link).await {
+    let (lane, stream, address) = match dial(&gateway, peer.dialled(), &link).await {
         Ok(dialled) => dialled,
         Err(error) => {
             let announced = error.is_absence() && has_left(&link);
@@ -184,7 +184,7 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
     let had_lanes = *lanes_up.borrow_and_update() > 0;
     let counts = stream.get_ref().0.counts();
     let pace = gateway.pace.clone();
-    let end = lane::run(Arc::clone(&link), lane, signals, stream, counts, pace).await;
+    let end = lane::run(&lane, stream, counts, pace).await;
     let came_up = had_lanes || lanes_up.has_changed().unwrap_or(true);
     let outlook = match end {
         LaneEnd::Lane(LaneFault::Silent) => Some(Outlook::Silent),
@@ -218,20 +218,18 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
 async fn dial(
     gateway: &Gateway,
     dialled: &Dialled,
-    link: &SharedLink,
-) -> Result<(LaneStream, SocketAddr, LaneId, Arc<LaneSignals>), ConnectError> {
+    link: &Arc<SharedLink>,
+) -> Result<(LaneHandle, LaneStream, SocketAddr), ConnectError> {
     let within = gateway.policy.load().timeouts.connect;
     let is_refused = |outlook| matches!(outlook, Outlook::Refused(_));
     let answered = || dialled.is_back_from(is_refused);
-    let (stream, address) =
-        connect_noting(&dialled.address, &dialled.tls, within, answered).await?;
+    let (stream, address) = connect(&dialled.address, &dialled.tls, within, answered).await?;
     dialled.is_back_from(|outlook| outlook == Outlook::Silent);
     let dead_after = gateway.config.timeouts.dead_after;
     lane::prepare(stream.get_ref().0.inner(), dead_after).map_err(|source| TlsError::Io {
         peer: address,
         source,
     })?;
-    let begun = link.begin_lane(|link, now| link.dial_lane(now).ok_or(ConnectError::NoLaneLeft));
-    let (lane, signals) = begun?;
-    Ok((stream, address, lane, signals))
+    let lane = link.begin_lane(|link, now| link.dial_lane(now).ok_or(ConnectError::NoLaneLeft))?;
+    Ok((lane, stream, address))
 }

@@ -7,8 +7,10 @@ use tokio::io::AsyncWriteExt;
 use super::{BoxFuture, Client, Serve};
 use crate::{
     options::{OptionSpec, SOCKS5},
+    refusal::Refusal,
     socks4::{self, Socks4Error},
     socks5::{self, Method, Socks5Error},
+    target::Target,
 };
 
 pub(super) struct Socks;
@@ -87,18 +89,31 @@ impl Client {
                 };
             }
         };
-        match self.open_and_wait(&target, &[]).await {
+        let granted = socks5::reply_granted(self.tcp.local_addr()?);
+        self.connect_to("SOCKS5", &target, received, &granted, socks5::reply_refused)
+            .await
+    }
+
+    /// Opens a flow, grants it and passes bytes, or answers with why not.
+    async fn connect_to(
+        mut self,
+        protocol: &str,
+        target: &Target,
+        received: Vec<u8>,
+        granted: &[u8],
+        refused: impl FnOnce(Refusal) -> Vec<u8>,
+    ) -> io::Result<()> {
+        match self.open_and_wait(target, &[]).await {
             Ok((flow, _)) => {
-                let bound = self.tcp.local_addr()?;
-                self.tcp.write_all(&socks5::reply_granted(bound)).await?;
+                self.tcp.write_all(granted).await?;
                 self.run(flow, received).await;
                 Ok(())
             }
             Err(refusal) => {
                 self.listener.refuse(format!(
-                    "refused a SOCKS5 connection to {target}: {refusal}"
+                    "refused a {protocol} connection to {target}: {refusal}"
                 ));
-                self.tcp.write_all(&socks5::reply_refused(refusal)).await
+                self.tcp.write_all(&refused(refusal)).await
             }
         }
     }
@@ -112,18 +127,17 @@ impl Client {
                     .await?
             }
         };
-        let reason = match request {
-            Ok(target) => match self.open_and_wait(&target, &[]).await {
-                Ok((flow, _)) => {
-                    self.tcp.write_all(&socks4::reply(true)).await?;
-                    self.run(flow, received).await;
-                    return Ok(());
-                }
-                Err(refusal) => format!("refused a SOCKS4 connection to {target}: {refusal}"),
-            },
-            Err(error) => format!("refused a SOCKS4 client: {error}"),
-        };
-        self.listener.refuse(reason);
-        self.tcp.write_all(&socks4::reply(false)).await
+        let [granted, refused] = [true, false].map(socks4::reply);
+        match request {
+            Ok(target) => {
+                self.connect_to("SOCKS4", &target, received, &granted, |_| refused.to_vec())
+                    .await
+            }
+            Err(error) => {
+                let reason = format!("refused a SOCKS4 client: {error}");
+                self.listener.refuse(reason);
+                self.tcp.write_all(&refused).await
+            }
+        }
     }
 }
