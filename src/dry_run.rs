@@ -9,7 +9,7 @@ use std::{
 };
 
 use refrain_gateway::{
-    config::{Config, Dial, HistoryOptions},
+    config::{Config, Dial},
     history::History,
     memory::MemoryBudget,
     options::{OptionSpec, Role},
@@ -158,10 +158,9 @@ fn common(
 /// What a link gets of the memory, as it would when it begins, and how many lanes and flows in it.
 fn memory_and_lanes(config: &Config) -> [String; 3] {
     let peers = config.peers.len();
-    let history = config.history.as_ref().map(HistoryOptions::engine);
     let budget = MemoryBudget::new(config.memory.0, peers);
     let whole = bytes(config.memory.0);
-    let Some((link, _reserved)) = budget.link(config.key.public(), config, history) else {
+    let Some((link, _reserved)) = budget.link(config.key.public(), config) else {
         return [
             format!("{whole}, too little for any link"),
             "none".to_owned(),

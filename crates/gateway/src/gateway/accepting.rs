@@ -199,7 +199,7 @@ impl Gateway {
             }
         }
         let memory = loop {
-            if let Some(memory) = self.memory_for(peer) {
+            if let Some(memory) = self.budget.link(peer.key, &self.config) {
                 break memory;
             }
             // Its own links alone give way: another peer's are none of its business.

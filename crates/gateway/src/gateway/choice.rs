@@ -16,11 +16,11 @@ pub(super) enum Prospect<L> {
 
 /// Whether new flows go to a peer, where nothing names another for them.
 #[derive(Clone, Copy, Debug)]
-pub struct Turn {
+pub(crate) struct Turn {
     /// Whether they do.
-    pub serves: bool,
+    pub(crate) serves: bool,
     /// Why.
-    pub reason: &'static str,
+    pub(crate) reason: &'static str,
 }
 
 /// The turns of peers in their order, each up or not.

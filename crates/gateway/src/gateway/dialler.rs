@@ -42,12 +42,9 @@ pub(super) struct Dialer {
     plan: DialPlan,
 }
 
-/// What a lane that is over says of the next.
-struct EndedLane {
-    ending: Ending,
-    /// Of the far end, if the link has no other lane.
-    outlook: Option<Outlook>,
-}
+/// What a lane that is over says of the next: how it ended, and the outlook of its peer, if the link
+/// has no other lane.
+type EndedLane = (Ending, Option<Outlook>);
 
 impl Dialer {
     pub(super) fn new(gateway: Arc<Gateway>, peer: Arc<Peer>) -> Dialer {
@@ -84,12 +81,13 @@ impl Dialer {
             let wake = self.plan.next_rested(now).map_or(look, |at| at.min(look));
             tokio::select! {
                 Some(ended) = self.lanes.join_next() => {
-                    let (dial, ended) = ended.unwrap_or((Dial::FIRST, EndedLane::FAILED));
+                    let failed = (Dial::FIRST, (Ending::Failed, None));
+                    let (dial, (ending, outlook)) = ended.unwrap_or(failed);
                     // Lanes that came up before this one ended count for what is made of it.
                     let lanes_up = *lanes_up.borrow();
                     self.note_lanes_up(lanes_up);
-                    self.plan.lane_ended(Instant::now(), dial, ended.ending);
-                    if let (0, Some(outlook)) = (lanes_up, ended.outlook) {
+                    self.plan.lane_ended(Instant::now(), dial, ending);
+                    if let (0, Some(outlook)) = (lanes_up, outlook) {
                         self.peer.dialled().note_outlook(outlook);
                     }
                 }
@@ -119,7 +117,8 @@ impl Dialer {
             // Its memory goes to its successor.
             links.clear();
         }
-        let memory = self.gateway.memory_for(&self.peer)?;
+        let Gateway { budget, config, .. } = &*self.gateway;
+        let memory = budget.link(self.peer.key, config)?;
         links.push(self.gateway.begin_link(&self.peer, memory));
         links.last().cloned()
     }
@@ -153,13 +152,6 @@ impl Dialer {
     }
 }
 
-impl EndedLane {
-    const FAILED: EndedLane = EndedLane {
-        ending: Ending::Failed,
-        outlook: None,
-    };
-}
-
 /// Dials a lane and carries it until it ends.
 async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>) -> EndedLane {
     let has_left = |link: &SharedLink| link.with(|link, _| link.peer_is_draining());
@@ -173,10 +165,7 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
                 Outlook::Refused(_) => Some(Outlook::Silent),
                 _ => None,
             };
-            return EndedLane {
-                outlook,
-                ..EndedLane::FAILED
-            };
+            return (Ending::Failed, outlook);
         }
     };
     let began = Instant::now();
@@ -211,7 +200,7 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
     };
     let announced = is_absence && has_left(&link);
     peer.note_error(format!("a lane ended: {text}"), announced);
-    EndedLane { ending, outlook }
+    (ending, outlook)
 }
 
 /// Connects, and begins a lane of the link on it.

@@ -122,7 +122,7 @@ fn link(
     config: &Config,
 ) -> (Arc<SharedLink>, mpsc::UnboundedReceiver<FlowOffer>) {
     let budget = MemoryBudget::new(config.memory.0, 1);
-    let (config, memory) = budget.link(peer, config, None).expect("enough memory");
+    let (config, memory) = budget.link(peer, config).expect("enough memory");
     let link = Link::new(role, random_instance(), config);
     let changes = watch::Sender::new(());
     SharedLink::start(

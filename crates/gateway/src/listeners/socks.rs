@@ -2,9 +2,12 @@
 
 use std::io;
 
-use tokio::io::AsyncWriteExt;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
 
-use super::{BoxFuture, Client, Serve};
+use super::{BoxFuture, Client, REQUEST_TIMEOUT, Serve};
 use crate::{
     options::{OptionSpec, SOCKS5},
     refusal::Refusal,
@@ -25,73 +28,113 @@ impl Serve for Socks {
     }
 }
 
-impl Client {
-    /// The part between the greeting and the request, if the method has one.
-    async fn logs_in(
-        &mut self,
-        method: Method,
-        received: &mut Vec<u8>,
-    ) -> io::Result<Result<(), Socks5Error>> {
-        if method == Method::NoAuthentication {
-            return Ok(Ok(()));
-        }
-        let login = self.request(received, socks5::LOGIN_BYTES_MAX, socks5::parse_login);
-        let login = match login.await? {
-            Ok(login) => login,
-            Err(error) => return Ok(Err(error)),
-        };
-        if !self.signs_in(login).await {
-            return Ok(Err(Socks5Error::Login));
-        }
-        self.tcp.write_all(&socks5::LOGIN_ACCEPTED).await?;
-        Ok(Ok(()))
-    }
+/// Why a client has no target.
+enum Stop<E> {
+    /// Its connection ended or failed.
+    Io(io::Error),
+    /// By the protocol.
+    Refused(E),
+}
 
+impl<E> From<io::Error> for Stop<E> {
+    fn from(error: io::Error) -> Self {
+        Stop::Io(error)
+    }
+}
+
+impl Client {
     async fn socks(mut self) -> io::Result<()> {
         let mut received = Vec::new();
+        match self.socks5_target(&mut received).await {
+            Ok(target) => {
+                let granted = socks5::reply_granted(self.tcp.local_addr()?);
+                self.connect_to("SOCKS5", &target, received, &granted, socks5::reply_refused)
+                    .await
+            }
+            Err(Stop::Refused(Socks5Error::Version(socks4::VERSION))) => {
+                self.socks4(received).await
+            }
+            Err(Stop::Refused(error)) => {
+                // A wrong login is logged already, as often as is good for the log.
+                if error != Socks5Error::Login {
+                    let reason = format!("refused a SOCKS5 client: {error}");
+                    self.listener.refuse(reason);
+                }
+                self.tcp.write_all(&error.reply().unwrap_or_default()).await
+            }
+            Err(Stop::Io(error)) => Err(error),
+        }
+    }
+
+    /// Where the client wants to go, once it has signed in.
+    async fn socks5_target(&mut self, received: &mut Vec<u8>) -> Result<Target, Stop<Socks5Error>> {
         let method = match self.is_asked() {
             true => Method::Password,
             false => Method::NoAuthentication,
         };
-        let greeting = self.request(&mut received, socks5::MESSAGE_BYTES_MAX, |received| {
-            socks5::parse_greeting(received, method)
-        });
-        let signed_in = match greeting.await? {
-            Ok(()) => {
-                self.tcp.write_all(&method.accepted()).await?;
-                self.logs_in(method, &mut received).await?
+        let parse_greeting = |received: &[u8]| socks5::parse_greeting(received, method);
+        self.message(received, socks5::MESSAGE_BYTES_MAX, parse_greeting)
+            .await?;
+        self.tcp.write_all(&method.accepted()).await?;
+        if method == Method::Password {
+            let login = self.message(received, socks5::LOGIN_BYTES_MAX, socks5::parse_login);
+            let login = login.await?;
+            if !self.signs_in(login).await {
+                return Err(Stop::Refused(Socks5Error::Login));
             }
-            Err(Socks5Error::Version(socks4::VERSION)) => return self.socks4(received).await,
-            Err(error) => Err(error),
-        };
-        let request = match signed_in {
-            Ok(()) => {
-                self.request(
-                    &mut received,
-                    socks5::MESSAGE_BYTES_MAX,
-                    socks5::parse_request,
-                )
-                .await?
-            }
-            Err(error) => Err(error),
-        };
-        let target = match request {
-            Ok(target) => target,
-            Err(error) => {
-                // A wrong login is logged already, as often as is good for the log.
-                if error != Socks5Error::Login {
-                    self.listener
-                        .refuse(format!("refused a SOCKS5 client: {error}"));
-                }
-                return match error.reply() {
-                    Some(reply) => self.tcp.write_all(&reply).await,
-                    None => Ok(()),
-                };
-            }
-        };
-        let granted = socks5::reply_granted(self.tcp.local_addr()?);
-        self.connect_to("SOCKS5", &target, received, &granted, socks5::reply_refused)
+            self.tcp.write_all(&socks5::LOGIN_ACCEPTED).await?;
+        }
+        self.message(received, socks5::MESSAGE_BYTES_MAX, socks5::parse_request)
             .await
+    }
+
+    async fn socks4(mut self, mut received: Vec<u8>) -> io::Result<()> {
+        let [granted, refused] = [true, false].map(socks4::reply);
+        let request = match self.is_asked() {
+            true => Err(Stop::Refused(Socks4Error::NoPassword)),
+            false => {
+                let bytes_max = socks4::REQUEST_BYTES_MAX;
+                self.message(&mut received, bytes_max, socks4::parse_request)
+                    .await
+            }
+        };
+        match request {
+            Ok(target) => {
+                self.connect_to("SOCKS4", &target, received, &granted, |_| refused.to_vec())
+                    .await
+            }
+            Err(Stop::Refused(error)) => {
+                let reason = format!("refused a SOCKS4 client: {error}");
+                self.listener.refuse(reason);
+                self.tcp.write_all(&refused).await
+            }
+            Err(Stop::Io(error)) => Err(error),
+        }
+    }
+
+    /// Reads until `parse` has a whole message; `received` keeps what follows it.
+    async fn message<T, E>(
+        &mut self,
+        received: &mut Vec<u8>,
+        bytes_max: usize,
+        parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
+    ) -> Result<T, Stop<E>> {
+        let reading = async {
+            loop {
+                if let Some((message, bytes)) = parse(received).map_err(Stop::Refused)? {
+                    received.drain(..bytes);
+                    return Ok(message);
+                }
+                if received.len() > bytes_max {
+                    return Err(Stop::Io(io::ErrorKind::InvalidData.into()));
+                }
+                if self.tcp.read_buf(received).await? == 0 {
+                    return Err(Stop::Io(io::ErrorKind::UnexpectedEof.into()));
+                }
+            }
+        };
+        let read = timeout(REQUEST_TIMEOUT, reading).await;
+        read.unwrap_or_else(|_| Err(Stop::Io(io::ErrorKind::TimedOut.into())))
     }
 
     /// Opens a flow, grants it and passes bytes, or answers with why not.
@@ -114,29 +157,6 @@ impl Client {
                     "refused a {protocol} connection to {target}: {refusal}"
                 ));
                 self.tcp.write_all(&refused(refusal)).await
-            }
-        }
-    }
-
-    async fn socks4(mut self, mut received: Vec<u8>) -> io::Result<()> {
-        let request = match self.is_asked() {
-            true => Err(Socks4Error::NoPassword),
-            false => {
-                let bytes_max = socks4::REQUEST_BYTES_MAX;
-                self.request(&mut received, bytes_max, socks4::parse_request)
-                    .await?
-            }
-        };
-        let [granted, refused] = [true, false].map(socks4::reply);
-        match request {
-            Ok(target) => {
-                self.connect_to("SOCKS4", &target, received, &granted, |_| refused.to_vec())
-                    .await
-            }
-            Err(error) => {
-                let reason = format!("refused a SOCKS4 client: {error}");
-                self.listener.refuse(reason);
-                self.tcp.write_all(&refused).await
             }
         }
     }
