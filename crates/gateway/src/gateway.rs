@@ -158,7 +158,8 @@ impl Gateway {
         if self.config.dials == config.dials {
             self.keys.replace(config.peers.clone());
         }
-        self.policy.replace(self.policy.load().renewed(config));
+        let own = self.policy.load().own.clone();
+        self.policy.replace(Policy::new(config, own));
     }
 
     /// Its peers in their order, each with what the keys call it.

@@ -25,7 +25,7 @@ pub struct Policy {
     pub access: Access,
     /// When to give up.
     pub timeouts: Timeouts,
-    own: OwnAddresses,
+    pub(crate) own: OwnAddresses,
 }
 
 /// Where this gateway listens itself. A peer that could connect there would read its admin pages,
@@ -47,11 +47,6 @@ impl Policy {
             access: config.access.clone(),
             timeouts: config.timeouts,
         }
-    }
-
-    /// The policy that `config` states, of the same gateway.
-    pub fn renewed(&self, config: &Config) -> Policy {
-        Policy::new(config, self.own.clone())
     }
 
     /// The peers that rules name for a new flow to `target`, in the rules' order.

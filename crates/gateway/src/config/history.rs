@@ -139,7 +139,7 @@ impl HistoryOptions {
     }
 
     /// What a link's engine is to know of it.
-    pub fn engine(&self) -> HistoryConfig {
+    pub(crate) fn engine(&self) -> HistoryConfig {
         HistoryConfig {
             predict: self.predict,
             mask: self.mask,

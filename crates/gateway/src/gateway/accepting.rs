@@ -159,13 +159,9 @@ impl Gateway {
     /// The link that a hello belongs to, a new one if there is none. `None` if the hello names
     /// a link that this end had before it restarted, or has forgotten.
     fn link_for(&self, peer: &Peer, hello: &Hello) -> Result<Option<LaneHandle>, LinkRefused> {
-        let first = || {
-            let peers = self.lock_peers();
-            let mut peers = peers.values();
-            peers.find(|peer| !peer.links().is_empty()).cloned()
-        };
+        let any = |peer: &&Arc<Peer>| !peer.links().is_empty();
         let first = match Bug::LinksOfAllPeers.is_planted() {
-            true => first(),
+            true => self.lock_peers().values().find(any).cloned(),
             false => None,
         };
         let peer = first.as_deref().unwrap_or(peer);
