@@ -71,7 +71,7 @@ impl World {
 
     /// The near gateway's status.
     pub fn status(&self) -> Status {
-        Status::of(&*self.near.gateway)
+        Status::of(&self.near.gateway)
     }
 
     /// CPU seconds of the near and the far gateway's threads.

@@ -201,10 +201,10 @@ async fn readyz(State(admin): State<Admin>) -> Response {
 }
 
 async fn status(State(admin): State<Admin>) -> Json<Status> {
-    Json(Status::of(&*admin.gateway))
+    Json(Status::of(&admin.gateway))
 }
 
 async fn metrics_page(State(admin): State<Admin>) -> Response {
-    let page = metrics::page(&Status::of(&*admin.gateway));
+    let page = metrics::page(&Status::of(&admin.gateway));
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response()
 }

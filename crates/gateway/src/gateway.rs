@@ -23,29 +23,28 @@ use tokio::{
 };
 
 use crate::{
-    config::{Config, HistoryOptions},
+    config::Config,
     descriptors::Descriptors,
     history::History,
     keys::{PublicKey, SharedPeerKeys},
-    last_error::LastError,
     link::{SharedLink, Totals},
     lookups::Lookups,
     memory::{MemoryBudget, Reservation},
     offered::{self, Targets},
     options::Role,
     pace::Pace,
-    policy::{OwnAddresses, SharedPolicy},
+    policy::{OwnAddresses, Policy, SharedPolicy},
     random::random_instance,
     rate_limited_log::RateLimitedLog,
     refusal::Refusal,
     target::Target,
     tls::{ClientTls, ServerTls},
 };
-pub use choice::Turn;
+pub(crate) use choice::Turn;
 use choice::{Choice, candidates, choose, turns};
 pub use dial::{ConnectError, connect};
 use dialler::Dialer;
-use peer::Peer;
+pub(crate) use peer::Peer;
 
 /// No peer was reached in time.
 #[derive(Debug, thiserror::Error)]
@@ -85,22 +84,6 @@ pub struct Gateway {
     changes: watch::Sender<()>,
 }
 
-/// A peer and its link, if it has one.
-pub struct PeerReport {
-    /// The peer's key.
-    pub key: PublicKey,
-    /// Its name, or at a near end its address.
-    pub name: Option<String>,
-    /// Where a near end finds it.
-    pub address: Option<String>,
-    /// The link.
-    pub link: Option<Arc<SharedLink>>,
-    /// The last thing that went wrong, until it goes well again.
-    pub last_error: Option<LastError>,
-    /// Whether a near end's new flows go there, and why.
-    pub turn: Option<Turn>,
-}
-
 impl Gateway {
     /// A gateway that listens there.
     pub(crate) fn new(
@@ -112,7 +95,7 @@ impl Gateway {
         let keys = Arc::new(SharedPeerKeys::new(config.peers.clone()));
         let warnings = || RateLimitedLog::new(|line| tracing::warn!("{line}"));
         Arc::new(Gateway {
-            policy: Arc::new(SharedPolicy::new(&config, own)),
+            policy: Arc::new(SharedPolicy::new(Policy::new(&config, own))),
             budget: MemoryBudget::new(config.memory.0, config.peers.len()),
             history,
             totals: Arc::default(),
@@ -158,7 +141,7 @@ impl Gateway {
             reason: self
                 .peers()
                 .into_iter()
-                .find_map(|report| Some(report.last_error?.text)),
+                .find_map(|(peer, ..)| Some(peer.trouble.last()?.text)),
         })
     }
 
@@ -172,40 +155,25 @@ impl Gateway {
     /// Takes rules, time-outs and the peers' names from `config`, a far end its peers' keys too; the
     /// rest needs a restart.
     pub fn reload(&self, config: &Config) {
-        let address = |(one, other): (&crate::config::Dial, &crate::config::Dial)| {
-            (one.key, &one.address) == (other.key, &other.address)
-        };
-        let (present, new) = (&self.config.dials, &config.dials);
-        if present.len() == new.len() && present.iter().zip(new).all(address) {
+        if self.config.dials == config.dials {
             self.keys.replace(config.peers.clone());
         }
-        self.policy.replace(config);
+        let own = self.policy.load().own.clone();
+        self.policy.replace(Policy::new(config, own));
     }
 
-    /// Its peers, a row for each link; those that it dials in their order.
-    pub fn peers(&self) -> Vec<PeerReport> {
-        let keys = self.keys.load();
+    /// Its peers in their order, each with what the keys call it.
+    pub(crate) fn peers(&self) -> Vec<(Arc<Peer>, Option<String>, Turn)> {
         let peers = self.order().into_iter().map(|key| self.peer(key));
-        let peers: Vec<_> = peers.map(|peer| (peer.links(), peer)).collect();
-        let up = peers.iter();
-        let up = up.map(|(links, _)| links.iter().any(|link| link.is_up()));
-        let mut reports = Vec::new();
-        for ((links, peer), turn) in peers.iter().zip(turns(up)) {
-            let address = peer.dialled.as_ref().map(|dialled| &dialled.address);
-            let report = |link| PeerReport {
-                key: peer.key,
-                name: keys.name(&peer.key).map(str::to_owned),
-                address: address.cloned(),
-                link,
-                last_error: peer.trouble.last(),
-                turn: address.map(|_| turn),
-            };
-            match links.is_empty() {
-                true => reports.push(report(None)),
-                false => reports.extend(links.iter().cloned().map(Some).map(report)),
-            }
-        }
-        reports
+        let peers: Vec<_> = peers.collect();
+        let up = peers.iter().map(|peer| peer.up_link().is_some());
+        let turns: Vec<_> = turns(up).collect();
+        let keys = self.keys.load();
+        let name = |peer: &Peer| keys.name(&peer.key).map(str::to_owned);
+        let peers = peers.into_iter().zip(turns);
+        peers
+            .map(|(peer, turn)| (Arc::clone(&peer), name(&peer), turn))
+            .collect()
     }
 
     /// Whether a link to any peer is up.
@@ -303,12 +271,6 @@ impl Gateway {
             Arc::new(Peer::new(key, Arc::clone(&self.keys), targets, dial))
         };
         Arc::clone(self.lock_peers().entry(key).or_insert_with(new))
-    }
-
-    /// Memory for a further link of the peer, with as large a cache as its share has room for.
-    fn memory_for(&self, peer: &Peer) -> Option<(LinkConfig, Reservation)> {
-        let engine = self.config.history.as_ref().map(HistoryOptions::engine);
-        self.budget.link(peer.key, &self.config, engine)
     }
 
     /// A new link, which serves the flows that the peer opens.

@@ -20,6 +20,7 @@ mod machine;
 pub mod memory;
 mod policy;
 pub mod rules;
+mod shared;
 pub mod target;
 pub mod way_in;
 

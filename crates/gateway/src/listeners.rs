@@ -20,7 +20,6 @@ use std::{
 
 use refrain_admission::Visit;
 use tokio::{
-    io::AsyncReadExt,
     net::{TcpListener, TcpStream},
     time::timeout,
 };
@@ -128,36 +127,6 @@ struct Client {
 }
 
 impl Client {
-    /// Reads until `parse` has a whole message; `received` keeps what follows it.
-    async fn request<T, E>(
-        &mut self,
-        received: &mut Vec<u8>,
-        bytes_max: usize,
-        parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
-    ) -> io::Result<Result<T, E>> {
-        let reading = async {
-            loop {
-                match parse(received) {
-                    Ok(Some((message, bytes))) => {
-                        received.drain(..bytes);
-                        return Ok(Ok(message));
-                    }
-                    Ok(None) if received.len() > bytes_max => {
-                        return Err(io::ErrorKind::InvalidData.into());
-                    }
-                    Ok(None) => {}
-                    Err(error) => return Ok(Err(error)),
-                }
-                if self.tcp.read_buf(received).await? == 0 {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-            }
-        };
-        timeout(REQUEST_TIMEOUT, reading)
-            .await
-            .map_err(|_| io::ErrorKind::TimedOut)?
-    }
-
     /// The client has sent a whole request: it keeps its place, and a file descriptor.
     fn request_came(&self) -> Result<(), Refusal> {
         self.visit.prove();

@@ -1,8 +1,6 @@
 //! Which peer a new flow goes to: a function of the peers in their order, of the rules, and of how
 //! the peers stand.
 
-use std::fmt;
-
 use tokio::time::Instant;
 
 /// How a peer stands for a new flow.
@@ -16,49 +14,28 @@ pub(super) enum Prospect<L> {
     Gone,
 }
 
-/// Why a peer has its place among those that new flows go to, where nothing names a peer for them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// It is up, and none comes before it.
-    First,
-    /// It is up, and those before it are down.
-    Next,
-    /// It is up, and so is one before it.
-    Standby,
-    /// It is down.
-    Down,
-}
-
-impl Turn {
-    /// Whether new flows go there.
-    pub(crate) fn serves(self) -> bool {
-        matches!(self, Turn::First | Turn::Next)
-    }
-}
-
-impl fmt::Display for Turn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Turn::First => "it is up and first in order",
-            Turn::Next => "it is the first that is up",
-            Turn::Standby => "one before it is up",
-            Turn::Down => "it is down",
-        })
-    }
+/// Whether new flows go to a peer, where nothing names another for them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    /// Whether they do.
+    pub(crate) serves: bool,
+    /// Why.
+    pub(crate) reason: &'static str,
 }
 
 /// The turns of peers in their order, each up or not.
 pub(super) fn turns(up: impl IntoIterator<Item = bool>) -> impl Iterator<Item = Turn> {
     let mut is_any_up = false;
     up.into_iter().enumerate().map(move |(index, is_up)| {
-        let before = is_any_up;
+        let reason = match (is_up, is_any_up, index) {
+            (false, ..) => "it is down",
+            (true, true, _) => "one before it is up",
+            (true, false, 0) => "it is up and first in order",
+            (true, false, _) => "it is the first that is up",
+        };
+        let serves = is_up && !is_any_up;
         is_any_up |= is_up;
-        match (is_up, before, index) {
-            (false, ..) => Turn::Down,
-            (true, true, _) => Turn::Standby,
-            (true, false, 0) => Turn::First,
-            (true, false, _) => Turn::Next,
-        }
+        Turn { serves, reason }
     })
 }
 
@@ -150,7 +127,7 @@ mod tests {
             };
             assert_eq!(choose(numbered), expected, "{list:?}");
             let turns = turns(list.iter().map(|state| *state == Prospect::Up(())));
-            let serving = turns.map(Turn::serves).enumerate();
+            let serving = turns.map(|turn| turn.serves).enumerate();
             let serving: Vec<usize> = serving.filter(|it| it.1).map(|it| it.0).collect();
             assert_eq!(serving, Vec::from_iter(first_up), "{list:?}");
         }

@@ -20,20 +20,20 @@ use crate::{
 };
 
 /// A peer of the gateway.
-pub(super) struct Peer {
-    pub(super) key: PublicKey,
+pub(crate) struct Peer {
+    pub(crate) key: PublicKey,
     keys: Arc<SharedPeerKeys>,
     /// Its links, the youngest last; one at most if this end dials it.
     links: Mutex<Vec<Arc<SharedLink>>>,
-    pub(super) trouble: Trouble,
+    pub(crate) trouble: Trouble,
     /// Where its flows may lead.
     pub(super) targets: Targets,
-    pub(super) dialled: Option<Dialled>,
+    pub(crate) dialled: Option<Dialled>,
 }
 
 /// A peer that this end dials.
-pub(super) struct Dialled {
-    pub(super) address: String,
+pub(crate) struct Dialled {
+    pub(crate) address: String,
     pub(super) tls: ClientTls,
     outlook: Mutex<Outlook>,
     /// Changes with it.
@@ -111,8 +111,13 @@ impl Peer {
         self.links.lock().expect("held for a moment")
     }
 
-    pub(super) fn links(&self) -> Vec<Arc<SharedLink>> {
+    pub(crate) fn links(&self) -> Vec<Arc<SharedLink>> {
         self.lock_links().clone()
+    }
+
+    /// Its youngest link that has a lane.
+    pub(super) fn up_link(&self) -> Option<Arc<SharedLink>> {
+        self.links().into_iter().rev().find(|link| link.is_up())
     }
 
     /// How it stands for a flow that came then. One that this end does not dial is there within
@@ -122,9 +127,8 @@ impl Peer {
         came: Instant,
         (started, dead_after): (Instant, Duration),
     ) -> Prospect<Arc<SharedLink>> {
-        let links = self.links();
-        if let Some(up) = links.iter().rev().find(|link| link.is_up()) {
-            return Prospect::Up(Arc::clone(up));
+        if let Some(link) = self.up_link() {
+            return Prospect::Up(link);
         }
         if let Some(dialled) = &self.dialled {
             return match dialled.outlook() {
@@ -134,7 +138,8 @@ impl Peer {
                 Outlook::Refused(_) | Outlook::Silent => Prospect::Gone,
             };
         }
-        let since = links.last().and_then(|link| link.lanes_gone_at());
+        let youngest = self.links().pop();
+        let since = youngest.and_then(|link| link.lanes_gone_at());
         let until = since.unwrap_or(started) + dead_after;
         match Instant::now() < until {
             true => Prospect::Awaited(Some(until)),
