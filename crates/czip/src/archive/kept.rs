@@ -5,8 +5,6 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use bytes::Bytes;
-
 use super::{Archive, ReadError, Source, table::Chunk};
 use crate::{
     cache::Cache,
@@ -48,8 +46,8 @@ impl<S: Source> Archive<S> {
         &self,
         stream: Stream,
         numbers: &[u64],
-    ) -> Result<(Vec<Bytes>, u64), ReadError> {
-        let mut chunks: Vec<Option<Bytes>> = Vec::new();
+    ) -> Result<(Vec<Vec<u8>>, u64), ReadError> {
+        let mut chunks: Vec<Option<Vec<u8>>> = Vec::new();
         let mut missing: BTreeMap<u64, Vec<(usize, Chunk)>> = BTreeMap::new();
         let mut total = 0;
         for &number in numbers {
@@ -63,15 +61,14 @@ impl<S: Source> Archive<S> {
                 let of_frame = missing.entry(chunk.frame).or_default();
                 of_frame.push((chunks.len(), chunk));
             }
-            chunks.push(kept.map(Bytes::from));
+            chunks.push(kept);
         }
         let kept = chunks.iter().flatten().count() as u64;
         self.frames_together(stream, missing.keys().copied(), &mut |frame, plain| {
             for (index, chunk) in missing.get(&frame).into_iter().flatten() {
                 let bytes = chunk.of(plain).filter(|is| ChunkName::of(is) == chunk.name);
                 let bytes = bytes.ok_or_else(|| ReadError::damaged_frame(stream, frame))?;
-                // A slice would keep all of the frame in memory.
-                chunks[*index] = Some(Bytes::copy_from_slice(bytes));
+                chunks[*index] = Some(bytes.to_vec());
                 // Where it is not known which chunks are in a frame, those that are wanted are.
                 if let Some(cache) = self.plain_cache() {
                     cache.add(chunk.name, bytes);

@@ -23,17 +23,27 @@ use crate::{
 /// A frame, by its stream and number.
 type FrameKey = (Stream, u64);
 
-/// A frame that has missing chunks.
-struct Wanted {
-    key: FrameKey,
-    frame: StoredFrame,
+/// A frame that is wanted, for its missing chunks or as it is.
+pub(super) struct Wanted {
+    pub(super) key: FrameKey,
+    pub(super) frame: StoredFrame,
     /// Where it comes from.
     origin: Origin,
     is_here: bool,
 }
 
 impl Wanted {
-    fn range(&self) -> Range<u64> {
+    /// A frame that is not here.
+    pub(super) fn new(key: FrameKey, frame: StoredFrame) -> Self {
+        Self {
+            key,
+            frame,
+            origin: Origin::Server,
+            is_here: false,
+        }
+    }
+
+    pub(super) fn range(&self) -> Range<u64> {
         self.frame.range()
     }
 }
@@ -76,12 +86,7 @@ impl Getting<'_> {
         self.fetch_frame_parts(keys.iter().copied())?;
         let mut wanted = Vec::with_capacity(keys.len());
         for &key in &keys {
-            wanted.push(Wanted {
-                key,
-                frame: self.archive.frame_row(key.0, key.1)?,
-                origin: Origin::Server,
-                is_here: false,
-            });
+            wanted.push(Wanted::new(key, self.archive.frame_row(key.0, key.1)?));
         }
         let base = |wanted: &Wanted| wanted.frame.base.map(|base| (wanted.key.0, base));
         keys.extend(wanted.iter().filter_map(base));
@@ -125,19 +130,34 @@ impl Getting<'_> {
         for wanted in here {
             self.take_apart(wanted, round, &mut later)?;
         }
-        let ranges: Vec<_> = arriving.iter().map(|wanted| wanted.range()).collect();
+        self.fetch_frames(arriving, &[], rounds, &mut |getting, wanted| {
+            getting.take_apart(wanted, round, &mut later)
+        })?;
+        self.take_apart_later(later, round)
+    }
+
+    /// Fetches frames, which are in the order in which they end, and `rest`. Each frame that has arrived is
+    /// given to `take`.
+    pub(super) fn fetch_frames<'w>(
+        &mut self,
+        frames: Vec<&'w Wanted>,
+        rest: &[Range<u64>],
+        rounds: usize,
+        take: &mut dyn FnMut(&mut Self, &'w Wanted) -> Result<(), GetError>,
+    ) -> Result<(), GetError> {
+        let mut ranges: Vec<_> = frames.iter().map(|wanted| wanted.range()).collect();
+        ranges.extend_from_slice(rest);
         let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let mut done = 0;
-        let mut arriving = arriving.into_iter().peekable();
+        let mut arriving = frames.into_iter().peekable();
         let kind: Kind = |report| &mut report.frames;
         self.fetch(&ranges, rounds, kind, &mut |getting, end| {
             while let Some(wanted) = arriving.next_if(|wanted| wanted.range().end <= end) {
-                getting.take_apart(wanted, round, &mut later)?;
+                take(getting, wanted)?;
                 done += u64::from(wanted.frame.stored_bytes);
             }
             getting.go_on(Phase::Frames, done, total)
-        })?;
-        self.take_apart_later(later, round)
+        })
     }
 
     /// Those whose base was not here: by now it is, but if frames hold what no chunk does.

@@ -7,20 +7,13 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::{GetError, Getting, Phase, table::all_parts};
+use super::{GetError, Getting, frames::Wanted, table::all_parts};
 use crate::{
     cache::short_name,
     format::{Stream, digest, header::Profile, part::StoredFrame},
     method::{Compression, Compressor, Method},
     verify::verify,
 };
-
-/// A frame that has to be fetched.
-struct Missing {
-    stream: Stream,
-    number: u64,
-    frame: StoredFrame,
-}
 
 impl Getting<'_> {
     /// Until all of the archive is here, locked or not: what is sealed has a digest as well.
@@ -40,23 +33,14 @@ impl Getting<'_> {
     /// Fetches these frames and `rest`, and checks all of the archive.
     fn fetch_missing(
         &mut self,
-        mut missing: Vec<Missing>,
+        mut missing: Vec<Wanted>,
         rest: &[Range<u64>],
     ) -> Result<(), GetError> {
-        missing.sort_unstable_by_key(|missing| missing.frame.range().end);
-        let mut ranges: Vec<_> = missing.iter().map(|it| it.frame.range()).collect();
-        ranges.extend_from_slice(rest);
-        let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();
-        let begun = self.remote.counters().body_bytes;
-        let mut arriving = missing.iter().peekable();
-        let mut arrived = |getting: &mut Self, end| {
-            while let Some(missing) = arriving.next_if(|it| it.frame.range().end <= end) {
-                getting.take_frame(missing)?;
-            }
-            let come = getting.remote.counters().body_bytes - begun;
-            getting.go_on(Phase::Frames, come.min(total), total)
-        };
-        self.fetch(&ranges, 1, |report| &mut report.frames, &mut arrived)?;
+        missing.sort_unstable_by_key(|missing| missing.range().end);
+        let missing = missing.iter().collect();
+        self.fetch_frames(missing, rest, 1, &mut |getting, missing| {
+            getting.take_frame(missing)
+        })?;
         let checked = verify(self.archive, 1, &|_| ControlFlow::Continue(()));
         match checked? {
             Some(_) => Ok(()),
@@ -65,13 +49,9 @@ impl Getting<'_> {
     }
 
     /// Checks a frame that came, and keeps it for later gets.
-    fn take_frame(&mut self, missing: &Missing) -> Result<(), GetError> {
-        let Missing {
-            stream,
-            number,
-            frame,
-        } = missing;
-        let stored = self.archive.stored_frame(*stream, *number, frame)?;
+    fn take_frame(&mut self, missing: &Wanted) -> Result<(), GetError> {
+        let ((stream, number), frame) = (missing.key, &missing.frame);
+        let stored = self.archive.stored_frame(stream, number, frame)?;
         self.report.stored.from_server.add(frame.stored_bytes);
         if let Some(cache) = &self.cache {
             cache.add(short_name(frame.digest), &stored);
@@ -80,7 +60,7 @@ impl Getting<'_> {
     }
 
     /// The frames that have to be fetched. The others are where they belong when it returns.
-    fn missing_frames(&mut self) -> Result<Vec<Missing>, GetError> {
+    fn missing_frames(&mut self) -> Result<Vec<Wanted>, GetError> {
         let archive = self.archive;
         let header = archive.header();
         let method = Method::of_number(header.method);
@@ -105,13 +85,10 @@ impl Getting<'_> {
                     self.make_frames(compressor, (stream, row), &frames, &mut is_here)?;
                 }
                 let frames = (first..).zip(frames).zip(is_here);
-                missing.extend(frames.filter(|(_, is_here)| !is_here).map(
-                    |((number, frame), _)| Missing {
-                        stream,
-                        number,
-                        frame,
-                    },
-                ));
+                let frames = frames.filter(|(_, is_here)| !is_here);
+                missing.extend(
+                    frames.map(|((number, frame), _)| Wanted::new((stream, number), frame)),
+                );
             }
         }
         Ok(missing)

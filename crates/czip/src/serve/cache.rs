@@ -241,6 +241,7 @@ impl ChunkCache {
         let turn = self.fetches.acquire().await.expect("nobody closes it");
         let brought = in_thread(move || opened.archive.chunks(Stream::Content, &wanted));
         let (brought, kept) = brought.await?;
+        let brought: Vec<Bytes> = brought.into_iter().map(Bytes::from).collect();
         drop(turn);
         Counters::add(&self.counters.chunks_kept, kept);
         Counters::add(&self.counters.chunks_fetched, brought.len() as u64 - kept);
