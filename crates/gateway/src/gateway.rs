@@ -261,11 +261,12 @@ impl Gateway {
     fn peer(&self, key: PublicKey) -> Arc<Peer> {
         let new = || {
             let has_others = self.keys.load().len() > 1;
-            let targets = Targets::new(
-                Arc::clone(&self.policy),
-                self.lookups.of_peer(),
-                self.descriptors.of_peer(has_others),
-            );
+            let targets = Targets {
+                policy: Arc::clone(&self.policy),
+                lookups: self.lookups.of_peer(),
+                descriptors: self.descriptors.of_peer(has_others),
+                refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
+            };
             let mut dials = self.config.dials.iter();
             let dial = dials.find(|dial| dial.key == key).map(|dial| {
                 let tls = ClientTls::new(&self.config.key, key);
