@@ -449,10 +449,7 @@ fn read_ways_in(settings: &Settings, find_peer: FindPeer<'_>) -> Result<Vec<WayI
 }
 
 /// `LISTEN=TARGET` or, as ssh has it, `LISTEN:TARGET`; with `@PEER` or without.
-fn parse_forward(
-    text: &str,
-    find_peer: impl Fn(&str) -> Result<Option<PublicKey>, Mismatch>,
-) -> Result<WayIn, BoxedError> {
+fn parse_forward(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedError> {
     // First, for a key has equals signs.
     let (ends, peer) = text.split_once('@').unwrap_or((text, ""));
     let ends = ends.split_once('=').or_else(|| split_at_target(ends));
@@ -466,10 +463,7 @@ fn parse_forward(
 }
 
 /// `HOST:PORT@PEER`.
-fn parse_route(
-    text: &str,
-    find_peer: impl Fn(&str) -> Result<Option<PublicKey>, Mismatch>,
-) -> Result<Route, BoxedError> {
+fn parse_route(text: &str, find_peer: FindPeer<'_>) -> Result<Route, BoxedError> {
     let (targets, peer) = text.split_once('@').ok_or(Mismatch::Route)?;
     Ok(Route {
         targets: targets.parse()?,

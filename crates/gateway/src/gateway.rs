@@ -41,7 +41,7 @@ use crate::{
     tls::{ClientTls, ServerTls},
 };
 pub(crate) use choice::Turn;
-use choice::{Choice, candidates, choose, turns};
+use choice::{Choice, Prospect, candidates, choose, turns};
 pub use dial::{ConnectError, connect};
 use dialler::Dialer;
 pub(crate) use peer::Peer;
@@ -141,7 +141,7 @@ impl Gateway {
             reason: self
                 .peers()
                 .into_iter()
-                .find_map(|(peer, ..)| Some(peer.trouble.last()?.text)),
+                .find_map(|(peer, _)| Some(peer.trouble.last()?.text)),
         })
     }
 
@@ -162,18 +162,12 @@ impl Gateway {
         self.policy.replace(Policy::new(config, own));
     }
 
-    /// Its peers in their order, each with what the keys call it.
-    pub(crate) fn peers(&self) -> Vec<(Arc<Peer>, Option<String>, Turn)> {
+    /// Its peers in their order.
+    pub(crate) fn peers(&self) -> Vec<(Arc<Peer>, Turn)> {
         let peers = self.order().into_iter().map(|key| self.peer(key));
         let peers: Vec<_> = peers.collect();
-        let up = peers.iter().map(|peer| peer.up_link().is_some());
-        let turns: Vec<_> = turns(up).collect();
-        let keys = self.keys.load();
-        let name = |peer: &Peer| keys.name(&peer.key).map(str::to_owned);
-        let peers = peers.into_iter().zip(turns);
-        peers
-            .map(|(peer, turn)| (Arc::clone(&peer), name(&peer), turn))
-            .collect()
+        let turns: Vec<_> = turns(self.prospects(&peers, Instant::now())).collect();
+        peers.into_iter().zip(turns).collect()
     }
 
     /// Whether a link to any peer is up.
@@ -221,9 +215,7 @@ impl Gateway {
             let routed = self.policy.load().routes_of(target);
             let peers = candidates(&self.order(), named, &routed).into_iter();
             let peers: Vec<_> = peers.map(|key| self.peer(key)).collect();
-            let without_lanes = (self.started, self.config.timeouts.dead_after);
-            let prospects = peers.iter().map(|peer| peer.prospect(came, without_lanes));
-            let until = match choose(prospects) {
+            let until = match choose(self.prospects(&peers, came)) {
                 Choice::Peer(link) => return Ok(link),
                 Choice::Nobody => return Err(Refusal::LinkDown),
                 Choice::Wait(until) => until,
@@ -235,6 +227,17 @@ impl Gateway {
                 None => drop(changes.changed().await),
             }
         }
+    }
+
+    /// How these peers stand for a flow that came then.
+    fn prospects(
+        &self,
+        peers: &[Arc<Peer>],
+        came: Instant,
+    ) -> impl Iterator<Item = Prospect<Arc<SharedLink>>> {
+        let dead_after = self.config.timeouts.dead_after;
+        let peers = peers.iter();
+        peers.map(move |peer| peer.prospect(came, self.started, dead_after))
     }
 
     /// The peers that new flows may go to, in order.
@@ -258,11 +261,12 @@ impl Gateway {
     fn peer(&self, key: PublicKey) -> Arc<Peer> {
         let new = || {
             let has_others = self.keys.load().len() > 1;
-            let targets = Targets::new(
-                Arc::clone(&self.policy),
-                self.lookups.of_peer(),
-                self.descriptors.of_peer(has_others),
-            );
+            let targets = Targets {
+                policy: Arc::clone(&self.policy),
+                lookups: self.lookups.of_peer(),
+                descriptors: self.descriptors.of_peer(has_others),
+                refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
+            };
             let mut dials = self.config.dials.iter();
             let dial = dials.find(|dial| dial.key == key).map(|dial| {
                 let tls = ClientTls::new(&self.config.key, key);

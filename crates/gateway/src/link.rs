@@ -512,20 +512,20 @@ impl FlowSignals {
 
     /// Waits until the other end has answered.
     pub async fn opened(&self) -> Standing {
-        loop {
-            match self.standing() {
-                Standing::Opening => self.changed.notified().await,
-                standing => return standing,
-            }
-        }
+        self.until(|standing| *standing != Standing::Opening).await
     }
 
     /// Waits until the flow is over by a reset or a refusal.
     pub async fn over(&self) -> Standing {
+        self.until(|standing| !matches!(standing, Standing::Opening | Standing::Open))
+            .await
+    }
+
+    async fn until(&self, is_wanted: impl Fn(&Standing) -> bool) -> Standing {
         loop {
             match self.standing() {
-                Standing::Opening | Standing::Open => self.changed.notified().await,
-                standing => return standing,
+                standing if is_wanted(&standing) => return standing,
+                _ => self.changed.notified().await,
             }
         }
     }

@@ -146,16 +146,14 @@ impl Client {
     async fn open(&self, target: &Target) -> Result<FlowHandle, Refusal> {
         self.request_came()?;
         let within = self.listener.policy().timeouts.connect;
-        let Listener {
-            gateway, way_in, ..
-        } = &*self.listener;
-        let link = timeout(within, gateway.link(target, way_in.peer)).await;
+        let link = self
+            .listener
+            .gateway
+            .link(target, self.listener.way_in.peer);
+        let link = timeout(within, link).await;
         let link = link.map_err(|_| Refusal::LinkDown)??;
-        let excluded =
-            self.listener
-                .policy()
-                .exclude
-                .excludes(&target.host.to_string(), None, target.port);
+        let (host, policy) = (target.host.to_string(), self.listener.policy());
+        let excluded = policy.exclude.excludes(&host, None, target.port);
         let (id, signals) = link
             .open_flow(&target.to_string(), excluded)
             .map_err(|error| match error {

@@ -233,9 +233,9 @@ impl Status {
             peers: Vec::new(),
             flows: Vec::new(),
         };
-        for (peer, name, turn) in gateway.peers() {
-            let called = name.clone().unwrap_or_else(|| peer.key.to_string());
-            let row = Peer::of(&peer, name, turn);
+        for (peer, turn) in gateway.peers() {
+            let called = peer.name().unwrap_or_else(|| peer.key.to_string());
+            let row = Peer::of(&peer, turn);
             let links = peer.links();
             if links.is_empty() {
                 status.peers.push(row.clone());
@@ -256,11 +256,11 @@ impl Status {
 
 impl Peer {
     /// A peer without a link.
-    fn of(peer: &gateway::Peer, name: Option<String>, turn: Turn) -> Peer {
+    fn of(peer: &gateway::Peer, turn: Turn) -> Peer {
         let last_error = peer.trouble.last();
         let dialled = peer.dialled.as_ref();
         Peer {
-            name,
+            name: peer.name(),
             address: dialled.map(|dialled| dialled.address.clone()),
             serves: dialled.map(|_| turn.serves),
             serves_reason: dialled.map(|_| turn.reason.to_owned()),

@@ -86,6 +86,11 @@ impl Peer {
         }
     }
 
+    /// Its name, or at a near end its address.
+    pub(crate) fn name(&self) -> Option<String> {
+        self.keys.load().name(&self.key).map(str::to_owned)
+    }
+
     /// What logs and tables call it.
     pub(super) fn label(&self) -> String {
         self.keys.load().label(&self.key)
@@ -115,20 +120,21 @@ impl Peer {
         self.lock_links().clone()
     }
 
-    /// Its youngest link that has a lane.
-    pub(super) fn up_link(&self) -> Option<Arc<SharedLink>> {
-        self.links().into_iter().rev().find(|link| link.is_up())
-    }
-
     /// How it stands for a flow that came then. One that this end does not dial is there within
     /// `dead_after` of the loss of its last lane, or of this end's start: so long flows wait.
     pub(super) fn prospect(
         &self,
         came: Instant,
-        (started, dead_after): (Instant, Duration),
+        started: Instant,
+        dead_after: Duration,
     ) -> Prospect<Arc<SharedLink>> {
-        if let Some(link) = self.up_link() {
-            return Prospect::Up(link);
+        let links = self.links();
+        if let Some(link) = links.iter().rev().find(|link| link.is_up()) {
+            let link = Arc::clone(link);
+            return match link.with(|link, _| link.peer_is_draining()) {
+                true => Prospect::Leaving(link),
+                false => Prospect::Up(link),
+            };
         }
         if let Some(dialled) = &self.dialled {
             return match dialled.outlook() {
@@ -138,8 +144,7 @@ impl Peer {
                 Outlook::Refused(_) | Outlook::Silent => Prospect::Gone,
             };
         }
-        let youngest = self.links().pop();
-        let since = youngest.and_then(|link| link.lanes_gone_at());
+        let since = links.last().and_then(|link| link.lanes_gone_at());
         let until = since.unwrap_or(started) + dead_after;
         match Instant::now() < until {
             true => Prospect::Awaited(Some(until)),
