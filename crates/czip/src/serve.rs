@@ -29,6 +29,7 @@ mod file;
 mod listing;
 mod names;
 mod opened;
+mod passing;
 mod plan;
 pub mod proxy;
 mod resource;

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    ServeError, counters::Counters, encoding::Encoder, proxy::Passing, sending::Sending,
+    ServeError, counters::Counters, encoding::Encoder, passing::Passing, sending::Sending,
     socket::Answering,
 };
 

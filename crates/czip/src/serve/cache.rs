@@ -19,7 +19,7 @@ use super::{
     ServeError,
     counters::Counters,
     opened::Opened,
-    plan::{FrameUnit, Plan, Unit, View},
+    plan::{FrameUnit, Key, Plan, Unit, View},
 };
 use crate::{
     archive::{ReadError, Source},
@@ -41,17 +41,6 @@ const PAGES_BYTES_MIN: usize = 128 << 10;
 const READS_AT_A_TIME: usize = 24;
 /// Chunks that are far away are brought so often at a time: each takes some connections and some memory.
 const FETCHES_AT_A_TIME: usize = 8;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Key {
-    /// The plain bytes of a chunk that stands alone.
-    Chunk(ChunkName),
-    /// The plain bytes of a frame, by its digest and its base's.
-    Frame([u8; 12], Option<[u8; 12]>),
-    Stored([u8; 12]),
-    /// What an opening is made of from a place on.
-    Plan(u64, View, u64),
-}
 
 #[derive(Clone)]
 enum Value {

@@ -10,7 +10,6 @@ use std::{
 
 use quick_cache::Weighter;
 
-use super::plan::{REMOTE_SPAN_BYTES, SPAN_BYTES};
 use crate::{
     archive::{Archive, CacheBytes, ReadError, RemoteSource, Source},
     cache::Cache,
@@ -22,6 +21,11 @@ use crate::{
         root::Root,
     },
 };
+
+/// Bytes of a span of a file; each begins at a multiple of it.
+pub(super) const SPAN_BYTES: u64 = 1 << 20;
+/// The same of what is far away.
+const REMOTE_SPAN_BYTES: u64 = 4 << 20;
 
 /// What an open archive keeps of what is no content: frames of the weave and the like, and the table.
 const CACHE: CacheBytes = CacheBytes {

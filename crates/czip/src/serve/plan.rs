@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use super::{cache::Key, opened::Opened};
+use super::opened::{Opened, SPAN_BYTES};
 use crate::{
     archive::{Grain, ReadError, Section},
     format::{
@@ -17,10 +17,6 @@ use crate::{
     },
 };
 
-/// Bytes of a span of a file; each begins at a multiple of it.
-pub(super) const SPAN_BYTES: u64 = 1 << 20;
-/// The same of what is far away.
-pub(super) const REMOTE_SPAN_BYTES: u64 = 4 << 20;
 /// Pieces of a plan at most. Spans of most archives have some hundred.
 const PIECES_MAX: usize = 1 << 16;
 /// Bytes of a plan where a span has more pieces; each begins at a multiple of it. No piece is shorter
@@ -31,6 +27,18 @@ const SHORT_BYTES: u64 = PIECES_MAX as u64;
 const BROUGHT_PIECES_MAX: usize = 1 << 18;
 
 const _: () = assert!(SPAN_BYTES.is_multiple_of(SHORT_BYTES));
+
+/// What the chunk cache keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    /// The plain bytes of a chunk that stands alone.
+    Chunk(ChunkName),
+    /// The plain bytes of a frame, by its digest and its base's.
+    Frame([u8; 12], Option<[u8; 12]>),
+    Stored([u8; 12]),
+    /// What an opening is made of from a place on.
+    Plan(u64, View, u64),
+}
 
 /// Which bytes of an archive are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

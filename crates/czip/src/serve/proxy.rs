@@ -22,7 +22,6 @@ mod pass;
 mod wholes;
 
 pub use counters::ProxyStatus;
-pub(super) use pass::Passing;
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 

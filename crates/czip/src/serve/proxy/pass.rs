@@ -7,14 +7,12 @@
 use std::{
     borrow::Cow,
     net::SocketAddr,
-    pin::Pin,
     sync::{Arc, atomic::Ordering::Relaxed},
-    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
-use http_body::{Body, SizeHint};
+use http_body::Body;
 use http_body_util::{Either, Empty};
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode,
@@ -26,14 +24,14 @@ use hyper_util::{
     client::legacy,
     rt::{TokioExecutor, TokioTimer},
 };
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::timeout;
 
 use super::{Address, ProxyError, ProxyOptions, counters::OriginCounters};
 use crate::{
     remote::{ConnectionError, Connector, FIELDS_MAX, HEAD_BYTES_MAX, ProxyChoice, causes},
     serve::{
-        ServeError,
         body::AnswerBody,
+        passing::Passing,
         resource::{Answer, values, whole},
     },
 };
@@ -221,12 +219,11 @@ impl Client {
         // What the other side spoke is not what we speak.
         head.version = hyper::Version::HTTP_11;
         head.extensions.clear();
-        let passing = Passing {
-            body,
-            timeout: self.timeout,
-            waiting: None,
-            counters: self.counters.clone(),
+        let counters = self.counters.clone();
+        let count = move |bytes| {
+            counters.bytes.fetch_add(bytes, Relaxed);
         };
+        let passing = Passing::new(body, self.timeout, Box::new(count));
         Response::from_parts(head, AnswerBody::passing(passing))
     }
 
@@ -294,56 +291,4 @@ pub(super) fn refusal(status: StatusCode, why: &str) -> Answer {
     let builder = Response::builder().status(status);
     let text = format!("{} {reason}: {why}\n", status.as_u16());
     whole(builder, "text/plain; charset=utf-8", text)
-}
-
-/// A body of the origin's, on its way.
-pub(in crate::serve) struct Passing {
-    body: Incoming,
-    timeout: Duration,
-    /// Runs while a piece is waited for.
-    waiting: Option<Pin<Box<Sleep>>>,
-    counters: Arc<OriginCounters>,
-}
-
-impl Passing {
-    /// The next piece; none at the end.
-    pub(in crate::serve) fn poll_piece(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Bytes>, ServeError>> {
-        loop {
-            match Pin::new(&mut self.body).poll_frame(context) {
-                Poll::Ready(None) => return Poll::Ready(Ok(None)),
-                Poll::Ready(Some(Err(error))) => {
-                    let error = causes(&error);
-                    return Poll::Ready(Err(ServeError::Origin { error }));
-                }
-                Poll::Ready(Some(Ok(frame))) => {
-                    self.waiting = None;
-                    // Trailers were not promised, and are not passed.
-                    if let Ok(piece) = frame.into_data() {
-                        let bytes = piece.len() as u64;
-                        self.counters.bytes.fetch_add(bytes, Relaxed);
-                        return Poll::Ready(Ok(Some(piece)));
-                    }
-                }
-                Poll::Pending => {
-                    let timeout = self.timeout;
-                    let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(timeout)));
-                    return waiting.as_mut().poll(context).map(|()| {
-                        let error = "nothing came for too long".to_owned();
-                        Err(ServeError::Origin { error })
-                    });
-                }
-            }
-        }
-    }
-
-    pub(in crate::serve) fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    pub(in crate::serve) fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }
