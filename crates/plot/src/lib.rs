@@ -48,6 +48,14 @@ pub struct Words<'a> {
 ///
 /// `places` are one or more, and each of the series has a figure for each of them: NaN where there is none.
 ///
+/// ```
+/// let words = refrain_plot::Words { title: "Saved", across: "redundancy", up: "%" };
+/// let places = ["0 %".to_owned(), "50 %".to_owned()];
+/// let svg = refrain_plot::lines(&words, &places, &[("zstd".to_owned(), vec![3.0, 41.0])])?;
+/// assert!(svg.starts_with("<svg "));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If plotters cannot draw it.
 pub fn lines(
