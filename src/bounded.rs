@@ -4,8 +4,8 @@ use std::{fmt::Display, str::FromStr, time::Duration};
 
 use clap::builder::RangedU64ValueParser;
 use refrain_codec::chunk::chunking::Chunking;
-use refrain_czip::remote::{RemoteError, check_address};
 use refrain_gateway::units::{ByteSize, TimeSpan};
+use refrain_http_ranges::{RemoteError, check_address};
 
 /// More connections than any machine has use for.
 const COUNT_MAX: usize = 1 << 20;

@@ -28,7 +28,8 @@ use refrain_codec::{
     },
     simd::BackendChoice,
 };
-use refrain_czip::{create::CreateOptions, format::header::Profile, method::Compression};
+use refrain_czip::create::CreateOptions;
+use refrain_czip_format::{header::Profile, method::Compression};
 use refrain_gateway::units::ByteSize;
 use refrain_store::StoreConfig;
 use report::{Report, share};

@@ -9,7 +9,7 @@ use std::{
 };
 
 use refrain_gateway::{
-    config::{Config, Dial, HistoryOptions},
+    config::{Config, Dial},
     history::History,
     memory::MemoryBudget,
     options::{OptionSpec, Role},
@@ -38,10 +38,13 @@ pub fn run(config: &Config, given: &Given, out: &mut impl Write) -> anyhow::Resu
         shown.insert(key.to_owned());
         writeln!(out, "  {key:<17}{value}")
     };
-    for Dial { key, name, address } in &config.dials {
-        let name = name.as_ref().map(|name| format!("{name} at "));
-        let (name, key) = (name.unwrap_or_default(), key.fingerprint());
-        line("peer", format!("{name}{address}, {key}"))?;
+    for Dial { key, address } in &config.dials {
+        let (called, address) = (config.peers.label(key), address.to_string());
+        let at = match called == address {
+            true => address,
+            false => format!("{called} at {address}"),
+        };
+        line("peer", format!("{at}, {}", key.fingerprint()))?;
     }
     for address in &config.listen {
         line("listen", address.to_string())?;
@@ -155,10 +158,9 @@ fn common(
 /// What a link gets of the memory, as it would when it begins, and how many lanes and flows in it.
 fn memory_and_lanes(config: &Config) -> [String; 3] {
     let peers = config.peers.len();
-    let history = config.history.as_ref().map(HistoryOptions::engine);
     let budget = MemoryBudget::new(config.memory.0, peers);
     let whole = bytes(config.memory.0);
-    let Some((link, _reserved)) = budget.link(config.key.public(), config, history) else {
+    let Some((link, _reserved)) = budget.link(config.key.public(), config) else {
         return [
             format!("{whole}, too little for any link"),
             "none".to_owned(),

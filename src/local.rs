@@ -6,13 +6,13 @@ use anyhow::{anyhow, bail};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::{Request, body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
-use refrain_czip::remote::{Host, ProxyChoice, RemoteError, RemoteOptions};
 use refrain_gateway::{
     address::parse_admin,
     local_socket,
     status::{Peer, Status},
     target::Target,
 };
+use refrain_http_ranges::{Host, ProxyChoice, RemoteError, RemoteOptions};
 use tokio::{net::UnixStream, time::timeout};
 
 use crate::wrong::WrongArguments;

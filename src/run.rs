@@ -149,13 +149,14 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let kernels = started.matching.backend.instruction_set();
     tracing::info!("runs with kernels for {kernels}");
+    // First, so that it is there once the admin page answers.
+    let _socket = serve_local(&mut tasks, started.role, gateway).await;
     if let Some(config) = started.admin.clone() {
         let listener = acceptor::bind(config.listen, "admin")?;
         tracing::info!(kind = "admin", address = %listener.1, "listening");
         let serving = admin::serve(listener, config, Arc::clone(gateway));
         tasks.services.spawn(serving);
     }
-    let _socket = serve_local(&mut tasks, started.role, gateway).await;
     let mut signals = Signals::new()?;
     while let Told::Reload = signals.next().await {
         match reload() {

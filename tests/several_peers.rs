@@ -160,6 +160,26 @@ fn new_flows_go_to_the_first_peer_that_is_up() {
 }
 
 #[test]
+fn a_peer_that_shuts_down_finishes_its_flows_and_takes_no_new_ones() {
+    let (entrance, option) = forward(origin::start());
+    let mut trio = Trio::start(&["--forward", &option]);
+    let in_flight = Download::begin(entrance);
+    trio.first.signal("TERM");
+    eventually("the first is known to shut down", || {
+        (trio.turns()[0] == (false, "it shuts down".to_owned())).then_some(())
+    });
+    assert_eq!(trio.turns()[1].1, "it is the first that is up");
+    let new = Download::begin(entrance);
+    let flows = trio.near.status().flows;
+    let mut peers: Vec<_> = flows.iter().map(|flow| flow.peer.as_str()).collect();
+    peers.sort_unstable();
+    assert_eq!(peers, ["first", "second"]);
+    in_flight.finish();
+    assert_eq!(trio.first.wait_for_exit().code(), Some(0));
+    new.finish();
+}
+
+#[test]
 fn rules_name_the_peer_of_a_target_and_are_reloaded() {
     let targets = [(); 3].map(|()| origin::start());
     let [plain, by_forward, by_route] = targets.map(forward);

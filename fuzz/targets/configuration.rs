@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Command};
 use libfuzzer_sys::fuzz_target;
 use refrain_gateway::arguments::{FarOptions, NearOptions};
-use refrain_gateway::config::{CommonConfig, Timeouts};
+use refrain_gateway::config::{Config, Timeouts};
 use refrain_gateway::keys::PrivateKey;
 use refrain_gateway::options::Role;
 use refrain_gateway::settings::{ConfigError, Settings};
@@ -20,11 +20,11 @@ fuzz_target!(|text: &str| {
     ENDS.with(|ends| {
         if parses(text, Role::Near) {
             fs::write(&ends.file, text).expect("the folder is there");
-            check(ends.near.resolve().map(|config| config.common));
+            check(ends.near.resolve());
         }
         if parses(text, Role::Far) {
             fs::write(&ends.file, text).expect("the folder is there");
-            check(ends.far.resolve().map(|config| config.common));
+            check(ends.far.resolve());
         }
     });
 });
@@ -34,7 +34,7 @@ fn parses(text: &str, role: Role) -> bool {
     parsed.inspect_err(check_message).is_ok()
 }
 
-fn check(resolved: Result<CommonConfig, ConfigError>) {
+fn check(resolved: Result<Config, ConfigError>) {
     match resolved {
         Ok(config) => {
             assert!((1..=config.lanes_max).contains(&config.lanes));

@@ -11,11 +11,13 @@ use std::{
 use libfuzzer_sys::fuzz_target;
 use refrain_czip::{
     archive::{Archive, CacheBytes},
-    chunker::{Chunking, ChunkingMethod},
     create::{CreateOptions, Input, Output, create},
-    format::header::Profile,
-    method::{Compression, Method},
     verify::{verify, verify_content},
+};
+use refrain_czip_format::{
+    chunker::{Chunking, ChunkingMethod},
+    header::Profile,
+    method::{Compression, Method},
 };
 
 const PLAIN_BYTES_MAX: usize = 256 << 10;

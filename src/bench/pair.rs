@@ -48,7 +48,7 @@ impl Pair {
             ],
         )?;
         let deadline = Instant::now() + Duration::from_secs(10);
-        while !Status::of(&*near.gateway).peers[0].up {
+        while !Status::of(&near.gateway).peers[0].up {
             ensure!(
                 Instant::now() < deadline,
                 "the two gateways did not find each other"

@@ -8,11 +8,8 @@ use std::{
 
 use refrain_bulk::{Chunks, Failed, Item, Sink};
 use refrain_codec::chunk::chunking::Chunking;
-use refrain_czip::{
-    create::{Assembler, Begun, CreateError, CreateOptions, Output},
-    format::{ChunkName, header::Profile},
-    method::Compression,
-};
+use refrain_czip::create::{Assembler, Begun, CreateError, CreateOptions, Output};
+use refrain_czip_format::{ChunkName, header::Profile, method::Compression};
 
 use super::keep::{Keep, Kept};
 use crate::{czip::create::temporary_for, report, table::printable_path, told::tell};

@@ -8,10 +8,8 @@ use std::{
 
 use anyhow::Context;
 use indicatif::ProgressBar;
-use refrain_czip::{
-    archive::{Archive, ReadError, copy},
-    format::{FormatError, catalog},
-};
+use refrain_czip::archive::{Archive, ReadError, copy};
+use refrain_czip_format::{FormatError, Portion, catalog};
 
 use super::{
     bounded,
@@ -87,7 +85,7 @@ pub fn write(
     let is_damaged = is_whole && *digest.finalize().as_bytes() != archive.root().summary.digest;
     match copied {
         Ok(()) if is_damaged => {
-            let error = ReadError::from(FormatError::Digest { what: "content" });
+            let error = ReadError::from(FormatError::Digest(Portion::Content));
             Err(anyhow::Error::from(error).context(called.to_owned()))
         }
         Ok(()) => Ok(()),

@@ -9,13 +9,13 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use refrain_czip::{
+use refrain_czip::create::{
+    CreateError, CreateOptions, CreateProgress, Created, Exclude, ExcludeError, FileId, Input,
+    LeftOut, Output, create, name_of,
+};
+use refrain_czip_format::{
     chunker::{Chunking, ChunkingMethod},
-    create::{
-        CreateError, CreateOptions, CreateProgress, Created, Exclude, ExcludeError, FileId, Input,
-        LeftOut, Output, create, name_of,
-    },
-    format::header::Profile,
+    header::Profile,
     method::Compression,
 };
 use refrain_gateway::units::ByteSize;

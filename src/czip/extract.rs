@@ -11,8 +11,8 @@ use anyhow::{Context, anyhow, bail, ensure};
 use refrain_czip::{
     archive::{Archive, ReadError},
     extract::{ExtractError, ExtractOptions, Extracted, extract},
-    format::catalog::{self, Entry, EntryKind},
 };
+use refrain_czip_format::catalog::{self, Entry, EntryKind};
 use serde::Serialize;
 
 use super::{

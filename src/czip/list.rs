@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
-use refrain_czip::format::catalog::{Entry, EntryKind};
+use refrain_czip_format::catalog::{Entry, EntryKind};
 use serde::Serialize;
 use time::OffsetDateTime;
 

@@ -13,10 +13,10 @@ use anyhow::{Context, ensure};
 use refrain_czip::{
     archive::{Archive, CacheBytes, FileSource, RemoteSource, RemoteSourceError, Source},
     cache::{Cache, CacheOptions},
-    format::{FormatError, catalog::Entry},
-    remote::{OnRetry, RemoteError, RemoteOptions},
 };
+use refrain_czip_format::{FormatError, catalog::Entry};
 use refrain_gateway::units::{ByteSize, TimeSpan};
+use refrain_http_ranges::{OnRetry, RemoteError, RemoteOptions};
 
 use super::{
     bounded,

@@ -1,7 +1,7 @@
 //! Tells of requests that failed and are made again: whoever waits learns what for, on a terminal or not.
 
 use indicatif::ProgressBar;
-use refrain_czip::remote::{OnRetry, Retry};
+use refrain_http_ranges::{OnRetry, Retry};
 
 use crate::{table::printable, told};
 

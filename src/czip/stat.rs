@@ -1,11 +1,8 @@
 //! `refrain czip stat`: how an archive is made, and what its chunks save.
 
 use anyhow::Context;
-use refrain_czip::{
-    archive::{Archive, ReadError},
-    format::{Stream, root::StreamRoot},
-    method::Method,
-};
+use refrain_czip::archive::{Archive, ReadError};
+use refrain_czip_format::{Stream, method::Method, root::StreamRoot};
 use serde::Serialize;
 
 use super::{

@@ -5,12 +5,12 @@ use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt, sync::Mute
 use anyhow::{Context, ensure};
 use refrain_czip::{
     archive::{Archive, ReadError},
-    format::Stream,
     verify::{
         Damage, Verified, bytes_to_verify, files_in_frames, find_damage, verify_content,
         verify_names,
     },
 };
+use refrain_czip_format::Stream;
 use serde::Serialize;
 
 use super::{

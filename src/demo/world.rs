@@ -13,11 +13,11 @@ use axum::{
     extract::{Path, State},
     http::StatusCode,
 };
-use refrain_czip::remote::{Host, ProxyChoice, RemoteOptions};
 use refrain_gateway::{
     loopback::{FAR_THREADS, Keys, NEAR_THREADS, Running},
     status::Status,
 };
+use refrain_http_ranges::{Host, ProxyChoice, RemoteOptions};
 use tokio::{net::TcpListener, runtime::Runtime};
 
 use super::{content::Object, cpu};
@@ -71,7 +71,7 @@ impl World {
 
     /// The near gateway's status.
     pub fn status(&self) -> Status {
-        Status::of(&*self.near.gateway)
+        Status::of(&self.near.gateway)
     }
 
     /// CPU seconds of the near and the far gateway's threads.

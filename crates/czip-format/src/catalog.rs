@@ -14,7 +14,7 @@ use std::{
 use hashbrown::HashTable;
 use thiserror::Error;
 
-use crate::{FormatError, Input, limits, put_varint};
+use crate::{FormatError, Input, Portion, Violation, limits, put_varint};
 
 /// What a path is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,14 +106,6 @@ pub fn asked_path(path: &[u8]) -> &[u8] {
     path
 }
 
-const NO_PATH: FormatError = FormatError::Invalid {
-    what: "a path in its catalog is absolute, leads upward, or is none",
-};
-
-const BELOW_NO_FOLDER: FormatError = FormatError::Invalid {
-    what: "a path in its catalog lies in no folder that is there before it",
-};
-
 /// Whether a path is one that an archive may hold.
 pub fn is_valid_path(path: &[u8]) -> bool {
     path.len() <= limits::PATH_BYTES_MAX
@@ -163,7 +155,7 @@ impl Entry {
     }
 
     fn parse(record: &[u8]) -> Result<Self, FormatError> {
-        let mut input = Input::new("catalog", record);
+        let mut input = Input::new(Portion::Catalog, record);
         let kind = input.byte()?;
         let path = bounded(&mut input)?.to_vec();
         let mode = input.varint()?;
@@ -184,16 +176,12 @@ impl Entry {
                     }
                     3 => EntryKind::HardLink { target },
                     _ => {
-                        return Err(FormatError::Invalid {
-                            what: "a link in its catalog leads nowhere",
-                        });
+                        return Err(FormatError::Invalid(Violation::LinkTarget));
                     }
                 }
             }
             _ => {
-                return Err(FormatError::Invalid {
-                    what: "an entry of its catalog is of no kind that there is",
-                });
+                return Err(FormatError::Invalid(Violation::EntryKind));
             }
         };
         input.finish()?;
@@ -235,7 +223,7 @@ impl CatalogReader {
         let mut taken = 0;
         loop {
             let rest = &self.pending[taken..];
-            let mut input = Input::new("catalog", rest);
+            let mut input = Input::new(Portion::Catalog, rest);
             let length = match input.varint() {
                 Ok(length) => length,
                 Err(FormatError::Truncated { .. }) => break,
@@ -257,22 +245,18 @@ impl CatalogReader {
     fn add(&mut self, entry: Entry) -> Result<(), FormatError> {
         let is_alone = self.entries.is_empty();
         if !(is_valid_path(&entry.path) || entry.path.is_empty() && is_alone) {
-            return Err(NO_PATH);
+            return Err(FormatError::Invalid(Violation::Path));
         }
         match &entry.kind {
             EntryKind::File { bytes } => {
-                self.plain_bytes =
-                    self.plain_bytes
-                        .checked_add(*bytes)
-                        .ok_or(FormatError::Invalid {
-                            what: "its files have more bytes than 64 bits can say",
-                        })?;
+                self.plain_bytes = self
+                    .plain_bytes
+                    .checked_add(*bytes)
+                    .ok_or(FormatError::Invalid(Violation::FileLengths))?;
             }
             EntryKind::HardLink { target } => {
                 if !matches!(self.kind_of(target), Some(EntryKind::File { .. })) {
-                    return Err(FormatError::Invalid {
-                        what: "a hard link in its catalog leads to no file before it",
-                    });
+                    return Err(FormatError::Invalid(Violation::HardLinkTarget));
                 }
             }
             EntryKind::Folder | EntryKind::SymbolicLink { .. } => {}
@@ -281,12 +265,10 @@ impl CatalogReader {
         let slash = entry.path.iter().rposition(|&byte| byte == b'/');
         let folder = slash.map(|slash| &entry.path[..slash]);
         if folder.is_some_and(|folder| self.kind_of(folder) != Some(&EntryKind::Folder)) {
-            return Err(BELOW_NO_FOLDER);
+            return Err(FormatError::Invalid(Violation::PathInNoFolder));
         }
         if self.kind_of(&entry.path).is_some() {
-            return Err(FormatError::Invalid {
-                what: "a path is in its catalog twice",
-            });
+            return Err(FormatError::Invalid(Violation::PathTwice));
         }
         let (entries, keyed) = (&self.entries, &self.keyed);
         let hash_of = |path: &[u8]| keyed.hash_one(path);
@@ -314,13 +296,11 @@ impl CatalogReader {
     pub fn finish(self, plain_bytes: u64) -> Result<Vec<Entry>, FormatError> {
         let has_file_of_no_name = self.entries.len() > 1 && self.entries[0].path.is_empty();
         if !self.pending.is_empty() || has_file_of_no_name {
-            return Err(FormatError::Truncated { what: "catalog" });
+            return Err(FormatError::Truncated(Portion::Catalog));
         }
         match self.plain_bytes == plain_bytes {
             true => Ok(self.entries),
-            false => Err(FormatError::Invalid {
-                what: "its files do not have the bytes of the plain content",
-            }),
+            false => Err(FormatError::Invalid(Violation::FilesAndContent)),
         }
     }
 }

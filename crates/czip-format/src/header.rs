@@ -1,6 +1,8 @@
 //! The header: what a planning tool needs, and where the root is (CZIP, section 3.1).
 
-use crate::{FormatError, chunker::ChunkingMethod, digest, limits, method::Method};
+use crate::{
+    FormatError, Portion, Violation, chunker::ChunkingMethod, digest, limits, method::Method,
+};
 
 const MAGIC: [u8; 8] = *b"\x89CZIP\r\n\x1a";
 const VERSION: u16 = 1;
@@ -189,16 +191,14 @@ impl Header {
         let header = Self::parse(bytes)?;
         match header.is_trailer {
             // Else some readers would take this one, and others the last.
-            true => Err(FormatError::Invalid {
-                what: "its first header says that it is the last",
-            }),
+            true => Err(FormatError::Invalid(Violation::FirstHeaderIsLast)),
             false => Ok(header),
         }
     }
 
     /// Parses the last 256 bytes of an archive whose first are [advisory](Self::is_advisory).
     pub fn parse_last(bytes: &[u8; limits::HEADER_BYTES]) -> Result<Self, FormatError> {
-        const NO_FOOTER: FormatError = FormatError::Truncated { what: "footer" };
+        const NO_FOOTER: FormatError = FormatError::Truncated(Portion::Footer);
         match Self::parse(bytes) {
             Err(FormatError::NotAnArchive) => Err(NO_FOOTER),
             Ok(header) if !header.is_trailer => Err(NO_FOOTER),
@@ -215,12 +215,10 @@ impl Header {
             return Err(FormatError::Version { version });
         }
         if usize::from(u16_at(bytes, 10)) != limits::HEADER_BYTES {
-            return Err(FormatError::Invalid {
-                what: "its header has not 256 bytes, as version 1 has",
-            });
+            return Err(FormatError::Invalid(Violation::HeaderLength));
         }
         if digest::<16>(&bytes[..COVERED_BYTES]) != bytes[COVERED_BYTES..] {
-            return Err(FormatError::Digest { what: "header" });
+            return Err(FormatError::Digest(Portion::Header));
         }
         let flags = u32_at(bytes, 12);
         let unknown = flags & !ALL_FLAGS;
@@ -250,9 +248,7 @@ impl Header {
             is_encryption_consistent,
             has_trailer_alone,
         ) else {
-            return Err(FormatError::Invalid {
-                what: "its header contradicts itself, or has bytes that must be 0",
-            });
+            return Err(FormatError::Invalid(Violation::HeaderFields));
         };
         let mut summary = [0; PlainSummary::BYTES];
         summary[..32].copy_from_slice(&bytes[48..80]);
@@ -326,32 +322,23 @@ impl Header {
         )?;
         within("keys", self.keys.bytes, limits::KEYS_BYTES_MAX)?;
         if self.chunk_bytes_max == 0 || self.frame_bytes_max < self.chunk_bytes_max {
-            return Err(FormatError::Invalid {
-                what: "its longest chunk is empty, or longer than a frame",
-            });
+            return Err(FormatError::Invalid(Violation::LongestChunk));
         }
         if self.chunk_bytes_min > self.chunk_bytes || self.chunk_bytes > self.chunk_bytes_max {
-            return Err(FormatError::Invalid {
-                what: "its average chunk is not between its shortest and its longest",
-            });
+            return Err(FormatError::Invalid(Violation::AverageChunk));
         }
         if Method::of_number(self.method).is_none() {
-            return Err(FormatError::Invalid {
-                what: "its method is none",
-            });
+            return Err(FormatError::Invalid(Violation::Method));
         }
-        let (says_too_much, what) = match self.encryption {
+        let (says_too_much, violation) = match self.encryption {
             Some(_) => (
                 self.summary != PlainSummary::default(),
-                "it is encrypted, and its header tells what its private root keeps",
+                Violation::HeaderTellsSecrets,
             ),
-            None => (
-                self.keys != KeysPlace::default(),
-                "it has keys, and is not encrypted",
-            ),
+            None => (self.keys != KeysPlace::default(), Violation::KeysOfPlain),
         };
         if says_too_much {
-            return Err(FormatError::Invalid { what });
+            return Err(FormatError::Invalid(violation));
         }
         if self.is_advisory() {
             return Ok(());
@@ -361,7 +348,7 @@ impl Header {
         let keys_end = self.keys.offset.checked_add(self.keys.bytes.into());
         match (end, keys_end) {
             (Some(end), Some(keys_end)) if end.max(keys_end) <= self.archive_bytes => Ok(()),
-            _ => Err(FormatError::Truncated { what: "root" }),
+            _ => Err(FormatError::Truncated(Portion::Root)),
         }
     }
 

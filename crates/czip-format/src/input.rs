@@ -1,17 +1,17 @@
 //! Numbers out of bytes, and into them.
 
-use crate::FormatError;
+use crate::{FormatError, Portion, Violation};
 
-/// Bytes that are yet to be parsed, and what they are, for errors.
+/// Bytes that are yet to be parsed, and what of the archive they are, for errors.
 #[derive(Clone, Debug)]
 pub(crate) struct Input<'a> {
     rest: &'a [u8],
-    what: &'static str,
+    of: Portion,
 }
 
 impl<'a> Input<'a> {
-    pub(crate) fn new(what: &'static str, bytes: &'a [u8]) -> Self {
-        Self { rest: bytes, what }
+    pub(crate) fn new(of: Portion, bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, of }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -24,7 +24,7 @@ impl<'a> Input<'a> {
 
     pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], FormatError> {
         let Some((bytes, rest)) = self.rest.split_at_checked(count) else {
-            return Err(FormatError::Truncated { what: self.what });
+            return Err(FormatError::Truncated(self.of));
         };
         self.rest = rest;
         Ok(bytes)
@@ -32,7 +32,7 @@ impl<'a> Input<'a> {
 
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], FormatError> {
         let Some((&array, rest)) = self.rest.split_first_chunk() else {
-            return Err(FormatError::Truncated { what: self.what });
+            return Err(FormatError::Truncated(self.of));
         };
         self.rest = rest;
         Ok(array)
@@ -58,9 +58,7 @@ impl<'a> Input<'a> {
                 return Ok(value);
             }
         }
-        Err(FormatError::Invalid {
-            what: "a number has more bits than 64, or bytes that say nothing",
-        })
+        Err(FormatError::Invalid(Violation::Number))
     }
 
     pub(crate) fn zigzag(&mut self) -> Result<i64, FormatError> {
@@ -72,9 +70,7 @@ impl<'a> Input<'a> {
     pub(crate) fn finish(self) -> Result<(), FormatError> {
         match self.is_empty() {
             true => Ok(()),
-            false => Err(FormatError::Invalid {
-                what: "something has bytes behind its end",
-            }),
+            false => Err(FormatError::Invalid(Violation::BytesBehindEnd)),
         }
     }
 }
@@ -105,7 +101,7 @@ mod tests {
             let mut bytes = Vec::new();
             put_varint(&mut bytes, value);
             put_zigzag(&mut bytes, from, to);
-            let mut input = Input::new("test", &bytes);
+            let mut input = Input::new(Portion::Root, &bytes);
             prop_assert_eq!(input.varint(), Ok(value));
             prop_assert_eq!(input.zigzag().map(|by| from.wrapping_add_signed(by)), Ok(to));
             prop_assert_eq!(input.finish(), Ok(()));
@@ -113,7 +109,7 @@ mod tests {
 
         #[test]
         fn a_number_has_one_form(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
-            let mut input = Input::new("test", &bytes);
+            let mut input = Input::new(Portion::Root, &bytes);
             if let Ok(value) = input.varint() {
                 let mut again = Vec::new();
                 put_varint(&mut again, value);
@@ -131,7 +127,10 @@ mod tests {
             &[0x80],
         ];
         for bytes in refused {
-            assert!(Input::new("test", bytes).varint().is_err(), "{bytes:x?}");
+            assert!(
+                Input::new(Portion::Root, bytes).varint().is_err(),
+                "{bytes:x?}"
+            );
         }
     }
 }

@@ -45,7 +45,7 @@ pub const KEYS_BYTES_MAX: usize = 256 << 10;
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes of a path in the catalog, and of a link's target.
-pub const PATH_BYTES_MAX: usize = 4096;
+pub(crate) const PATH_BYTES_MAX: usize = 4096;
 
 /// What a sealed part of the table has beyond its stored bytes at most.
 pub const SEAL_BYTES_MAX: usize = 16;

@@ -7,7 +7,7 @@ mod list;
 pub use list::{Further, PartList, PartPlace, PartRow, digest_bytes};
 
 use crate::{
-    FormatError, Input, Stream,
+    FormatError, Input, Portion, Stream, Violation,
     header::{Header, PlainSummary},
     part::PartKind,
 };
@@ -157,15 +157,13 @@ impl Root {
         is_shared: bool,
         is_encrypted: bool,
     ) -> Result<Self, FormatError> {
-        let mut input = Input::new("root", bytes);
+        let mut input = Input::new(Portion::Root, bytes);
         let mut root = Self::default();
         for stream in &mut root.streams {
             stream.chunks = PartList::parse(PartKind::Chunks, None, &mut input)?;
             stream.frames = PartList::parse(PartKind::Frames, None, &mut input)?;
             if is_shared && !have_same_items(&stream.chunks, &stream.frames) {
-                return Err(FormatError::Invalid {
-                    what: "its chunks are not its frames, as the profile says",
-                });
+                return Err(FormatError::Invalid(Violation::ChunksAreNotFrames));
             }
             if is_encrypted {
                 for &kind in private_of_streams(true) {
@@ -182,7 +180,7 @@ impl Root {
 
     /// Adds what the private root says. It is an error if that contradicts the root.
     pub fn parse_private(&mut self, bytes: &[u8], is_encrypted: bool) -> Result<(), FormatError> {
-        let mut input = Input::new("private root", bytes);
+        let mut input = Input::new(Portion::PrivateRoot, bytes);
         for stream in &mut self.streams {
             for &kind in private_of_streams(is_encrypted) {
                 let list = stream.list_mut(kind);
@@ -191,9 +189,7 @@ impl Root {
             let has_keys = !is_encrypted || have_same_items(&stream.frames, &stream.keys);
             let has_all = stream.references.total(3) == stream.chunks.items();
             if !has_keys || !has_all || !have_same_items(&stream.chunks, &stream.lengths) {
-                return Err(FormatError::Invalid {
-                    what: "its lists of parts contradict each other",
-                });
+                return Err(FormatError::Invalid(Violation::PartLists));
             }
         }
         let sealed = is_encrypted.then_some(&self.weave_index);
@@ -215,9 +211,7 @@ impl Root {
             && (header.encryption.is_some() || header.summary == self.summary);
         match is_consistent {
             true => Ok(()),
-            false => Err(FormatError::Invalid {
-                what: "its header does not say what its table comes to",
-            }),
+            false => Err(FormatError::Invalid(Violation::HeaderAndTable)),
         }
     }
 
@@ -245,9 +239,7 @@ impl Root {
         };
         match is_consistent {
             true => Ok(()),
-            false => Err(FormatError::Invalid {
-                what: "its streams do not make up the plain content",
-            }),
+            false => Err(FormatError::Invalid(Violation::StreamLengths)),
         }
     }
 }

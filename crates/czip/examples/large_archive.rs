@@ -12,9 +12,11 @@ use std::{
 
 use refrain_czip::{
     archive::{Archive, CacheBytes, FileSource},
-    chunker::{Chunking, ChunkingMethod},
     create::{CreateOptions, CreateProgress, Input, Output, create},
-    format::header::Profile,
+};
+use refrain_czip_format::{
+    chunker::{Chunking, ChunkingMethod},
+    header::Profile,
 };
 
 /// So many bytes, no eight of which come twice.

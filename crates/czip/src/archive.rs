@@ -39,7 +39,7 @@ use crate::{
     cache::{Cache, short_name},
     crypt::{GroupKeys, GroupSecret, Identities, PrivateKey, UnwrapError, recipient_kinds, unwrap},
     format::{
-        FormatError, Stream,
+        FormatError, Portion, Stream, Violation,
         catalog::{CatalogReader, Entry},
         header::{Header, Profile, may_be_archive},
         limits,
@@ -246,13 +246,12 @@ impl<S: Source> Archive<S> {
         let stored_bytes = place.stored_bytes as usize + place.private_stored_bytes as usize;
         let stored = read(&source, place.offset, stored_bytes)?;
         if *blake3::hash(&stored).as_bytes() != place.digest {
-            return Err(FormatError::Digest { what: "root" }.into());
+            return Err(FormatError::Digest(Portion::Root).into());
         }
         let (stored_public, private) = stored.split_at(place.stored_bytes as usize);
         let unpack = |stored: &[u8], plain_bytes: u32| {
-            unpack_part(stored, plain_bytes as usize).map_err(|_| FormatError::Invalid {
-                what: "its root does not decompress",
-            })
+            unpack_part(stored, plain_bytes as usize)
+                .map_err(|_| FormatError::Invalid(Violation::RootPacking))
         };
         let public = unpack(stored_public, place.plain_bytes)?;
         let mut root = Root::parse_public(
@@ -319,13 +318,10 @@ impl<S: Source> Archive<S> {
         let private = PrivateKey::new(&unwrap(&keys, identities, passphrase)?);
         let opened = private
             .open_private_root(&sealed.header, &sealed.public, sealed.private.clone())
-            .map_err(|_| FormatError::Digest {
-                what: "private root",
-            })?;
+            .map_err(|_| FormatError::Digest(Portion::PrivateRoot))?;
         let plain_bytes = self.header.root.private_plain_bytes as usize;
-        let plain = unpack_part(&opened, plain_bytes).map_err(|_| FormatError::Invalid {
-            what: "its private root does not decompress",
-        })?;
+        let plain = unpack_part(&opened, plain_bytes)
+            .map_err(|_| FormatError::Invalid(Violation::PrivateRootPacking))?;
         let mut root = self.root.clone();
         root.parse_private(&plain, true)?;
         root.check_weave(self.header.is_woven)?;
@@ -385,10 +381,7 @@ impl<S: Source> Archive<S> {
         let keys = read(&self.source, place.offset, place.bytes as usize)?;
         match *blake3::hash(&keys).as_bytes() == place.digest {
             true => Ok(keys),
-            false => Err(FormatError::Digest {
-                what: "keys section",
-            }
-            .into()),
+            false => Err(FormatError::Digest(Portion::Keys).into()),
         }
     }
 
@@ -447,10 +440,7 @@ impl<S: Source> Archive<S> {
         let entries = catalog.finish(self.plain_bytes())?;
         match entries.len() as u64 == self.root.summary.entries {
             true => Ok(entries),
-            false => Err(FormatError::Invalid {
-                what: "its catalog has not as many entries as its header says",
-            }
-            .into()),
+            false => Err(FormatError::Invalid(Violation::EntryCount).into()),
         }
     }
 
@@ -568,7 +558,7 @@ fn read_any_header(
 fn read(source: &impl Source, offset: u64, bytes: usize) -> Result<Vec<u8>, ReadError> {
     let end = offset.checked_add(bytes as u64);
     if end.is_none_or(|end| source.bytes().is_ok_and(|bytes| end > bytes)) {
-        return Err(FormatError::Truncated { what: "file" }.into());
+        return Err(FormatError::Truncated(Portion::File).into());
     }
     let mut buffer = vec![0; bytes];
     source.read_exact_at(&mut buffer, offset)?;

@@ -37,7 +37,7 @@ use thiserror::Error;
 
 use crate::{
     archive::{Archive, ReadError, Source},
-    format::FormatError,
+    format::{FormatError, Portion},
 };
 use choice::{Item, What};
 use filling::Filling;
@@ -201,7 +201,7 @@ pub fn extract<S: Source>(
         filling.fill(together, &mut staging, &mut tell)?;
     }
     if filling.is_digest_wrong() {
-        return Err(ReadError::from(FormatError::Digest { what: "content" }).into());
+        return Err(ReadError::from(FormatError::Digest(Portion::Content)).into());
     }
     let now = filling.progress();
     let mut extracted = Extracted {

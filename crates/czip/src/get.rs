@@ -60,7 +60,7 @@ use std::{
 use crate::{
     archive::{Archive, Naming, READS_MAX, ReadError},
     cache::Cache,
-    format::FormatError,
+    format::{FormatError, Portion},
     remote::{Counters, Remote, RemoteError, RemoteOptions, union},
 };
 use local::{Begun, Local};
@@ -213,7 +213,7 @@ pub fn get(
 fn may_come_right(error: &ReadError) -> bool {
     match error {
         ReadError::Frame { .. } => true,
-        ReadError::Format(FormatError::Digest { what }) => *what != "content",
+        ReadError::Format(FormatError::Digest(of)) => *of != Portion::Content,
         _ => false,
     }
 }

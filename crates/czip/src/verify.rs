@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::{
     archive::{Archive, Naming, ReadError, Source, copy},
     format::{
-        FormatError, Stream, digest,
+        FormatError, Portion, Stream, Violation, digest,
         part::{PartKind, StoredFrame},
     },
 };
@@ -289,7 +289,7 @@ pub fn verify_content<S: Source>(
     )?;
     match *hasher.finalize().as_bytes() == archive.root().summary.digest {
         true => Ok(()),
-        false => Err(FormatError::Digest { what: "content" }.into()),
+        false => Err(FormatError::Digest(Portion::Content).into()),
     }
 }
 
@@ -331,9 +331,8 @@ fn check_names<S: Source>(
     let mut sum = 0;
     for chunk in archive.row_chunks(stream, row)? {
         let frame = archive.frame(stream, chunk.frame)?;
-        let bytes = chunk.of(&frame).ok_or(FormatError::Invalid {
-            what: "a chunk lies beyond its frame",
-        })?;
+        let bytes = chunk.of(&frame);
+        let bytes = bytes.ok_or(FormatError::Invalid(Violation::ChunkBeyondFrame))?;
         if naming.name(bytes) != chunk.name {
             let number = chunk.number;
             return Err(ReadError::Name { stream, number });

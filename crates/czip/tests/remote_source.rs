@@ -13,10 +13,8 @@ use std::{
 };
 
 use proptest::{collection::vec, prelude::*};
-use refrain_czip::{
-    archive::{RemoteSource, RemoteSourceError, Source},
-    remote::{ProxyChoice, RemoteError, RemoteOptions},
-};
+use refrain_czip::archive::{RemoteSource, RemoteSourceError, Source};
+use refrain_http_ranges::{ProxyChoice, RemoteError, RemoteOptions};
 use server::{File, Server};
 
 const BLOCK: usize = 256 << 10;

@@ -80,11 +80,7 @@ pub async fn serve(
     gateway: Arc<Gateway>,
 ) {
     let descriptors = Arc::clone(&gateway.descriptors);
-    let pages = pages(Admin {
-        gateway,
-        token: config.token.map(Arc::new),
-        hosts: Arc::new(AdminHosts::new(config.hosts)),
-    });
+    let pages = pages(gateway, config.token, config.hosts);
     let acceptor = Acceptor::new(listener, address, &descriptors, UNPROVEN_ADMIN_MAX);
     loop {
         let (tcp, visit, ()) = acceptor.accept(|_| Some(())).await;
@@ -101,11 +97,7 @@ pub async fn serve(
 /// Serves the same on the gateway's local socket, which only its own user and root can open: no
 /// token is needed.
 pub async fn serve_local(listener: UnixListener, gateway: Arc<Gateway>) {
-    let pages = pages(Admin {
-        gateway,
-        token: None,
-        hosts: Arc::new(AdminHosts::new(Vec::new())),
-    });
+    let pages = pages(gateway, None, Vec::new());
     let places = Arc::new(Semaphore::new(LOCAL_CONNECTIONS_MAX));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
@@ -127,7 +119,12 @@ pub async fn serve_local(listener: UnixListener, gateway: Arc<Gateway>) {
     }
 }
 
-fn pages(admin: Admin) -> Router {
+fn pages(gateway: Arc<Gateway>, token: Option<AdminToken>, hosts: Vec<String>) -> Router {
+    let admin = Admin {
+        gateway,
+        token: token.map(Arc::new),
+        hosts: Arc::new(AdminHosts::new(hosts)),
+    };
     Router::new()
         .route("/", get(|| async { INDEX }))
         .route("/healthz", get(|| async { "ok\n" }))
@@ -201,10 +198,10 @@ async fn readyz(State(admin): State<Admin>) -> Response {
 }
 
 async fn status(State(admin): State<Admin>) -> Json<Status> {
-    Json(Status::of(&*admin.gateway))
+    Json(Status::of(&admin.gateway))
 }
 
 async fn metrics_page(State(admin): State<Admin>) -> Response {
-    let page = metrics::page(&Status::of(&*admin.gateway));
+    let page = metrics::page(&Status::of(&admin.gateway));
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response()
 }

@@ -86,7 +86,7 @@ async fn check(config: &Config, dial: &Dial) -> Result<CheckReport, CheckError> 
     let within = config.timeouts.connect;
     let tls = ClientTls::new(&config.key, dial.key);
     let began = Instant::now();
-    let (stream, address) = connect(&peer, &tls, within).await?;
+    let (stream, address) = connect(&peer, &tls, within, || {}).await?;
     let handshake = began.elapsed();
 
     let exchange = async {

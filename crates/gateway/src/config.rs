@@ -83,7 +83,10 @@ config! {
         /// The peers to open lanes to, in the order in which new flows go to them; none at a far end.
         pub dials: Vec<Dial> = dials;
         /// Where to take lanes: at least one address at a far end, none at a near end.
-        pub listen: Vec<SocketAddr> = resolve_listen(settings, role)?;
+        pub listen: Vec<SocketAddr> = match role {
+            Role::Far => settings.many_with(&LISTEN, address::parse_lanes)?,
+            _ => Vec::new(),
+        };
         /// Where to keep received data, and how to predict from it.
         pub history: Option<HistoryOptions> = HistoryOptions::resolve(settings, &dials)?;
         /// The bound for all links together.
@@ -184,10 +187,66 @@ config! {
 pub struct Dial {
     /// Its key.
     pub key: PublicKey,
-    /// Its name, if it was given one.
-    pub name: Option<String>,
     /// Where it listens.
     pub address: Target,
+}
+
+impl Config {
+    /// What is allowed, and hardly meant.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.access_warnings();
+        let mode = self.mode;
+        let idle = match self.history.is_some() {
+            _ if self.role == Role::Far => return warnings,
+            true if !mode.predicts() => format!(
+                "with --mode {mode} the store is not used: nothing is predicted, and nothing learnt; \
+                 modes auto and receiver use it"
+            ),
+            false if mode == Mode::Receiver => format!(
+                "with --mode {mode} and no --store nothing is saved: bytes are carried as they are; give \
+                 it a --store, or use mode auto"
+            ),
+            _ => return warnings,
+        };
+        warnings.push(idle);
+        warnings
+    }
+
+    /// What a link's engine is to do, with a cache of this size.
+    pub(crate) fn engine(&self, cache: CacheGeometry) -> LinkConfig {
+        let matching = &self.matching;
+        LinkConfig {
+            mode: self.mode,
+            matching: matching.algorithm,
+            markers: MarkerFinder::new(
+                matching.marker,
+                matching.sampling_period,
+                matching.window,
+                matching.marker_table.clone(),
+            ),
+            chunk_hasher: matching.chunk_hash,
+            backend: matching.backend,
+            effort: self.effort,
+            block_bytes_max: self.rate.map_or(limits::BLOCK_BYTES_MAX, pace::block_bytes),
+            dead_after: self.timeouts.dead_after,
+            ..LinkConfig::with_cache(cache)
+        }
+    }
+}
+
+impl Options<Check> {
+    /// Whether any option says what to check; else the gateway that runs here is asked.
+    pub fn names_a_pair(&self) -> bool {
+        self.file.is_some() || self.given.has_others_than(&[&ADMIN, &LOG])
+    }
+
+    /// The gateway that is asked then, if `--admin` names one.
+    pub fn admin<T>(&self) -> Result<Option<T>, ConfigError>
+    where
+        T: OptionValue + FromStr<Err: std::error::Error + Send + Sync + 'static>,
+    {
+        self.given.optional(&ADMIN)
+    }
 }
 
 impl<P: Program> Options<P> {
@@ -214,62 +273,23 @@ impl<P: Program> Options<P> {
         };
         // Logs and tables call a far end by its name, else by its address.
         let called = dials.iter().map(|dial| {
-            let name = dial.name.clone();
-            (
-                dial.key,
-                Some(name.unwrap_or_else(|| dial.address.to_string())),
-            )
+            let name = peers.name(&dial.key).map(str::to_owned);
+            (dial.key, name.or_else(|| Some(dial.address.to_string())))
         });
         let called = match role {
             Role::Far => peers.clone(),
             _ => called.collect(),
         };
         let mut config = Config::read(&settings, role, key, called, dials, &find_peer)?;
+        if role == Role::Far && config.listen.is_empty() {
+            return Err(settings.wrong(&LISTEN, Mismatch::NoListener));
+        }
         listeners::check_distinct(&config.listeners(), &settings)?;
         config.check_access(&settings)?;
         config.readings = settings.into_readings();
         Ok(config)
     }
-}
 
-impl Config {
-    /// What is allowed, and hardly meant.
-    pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.access_warnings();
-        let mode = self.mode;
-        let idle = match self.history.is_some() {
-            _ if self.role == Role::Far => return warnings,
-            true if !mode.predicts() => format!(
-                "with --mode {mode} the store is not used: nothing is predicted, and nothing learnt; \
-                 modes auto and receiver use it"
-            ),
-            false if mode == Mode::Receiver => format!(
-                "with --mode {mode} and no --store nothing is saved: bytes are carried as they are; give \
-                 it a --store, or use mode auto"
-            ),
-            _ => return warnings,
-        };
-        warnings.push(idle);
-        warnings
-    }
-}
-
-impl Options<Check> {
-    /// Whether any option says what to check; else the gateway that runs here is asked.
-    pub fn names_a_pair(&self) -> bool {
-        self.file.is_some() || self.given.has_others_than(&[&ADMIN, &LOG])
-    }
-
-    /// The gateway that is asked then, if `--admin` names one.
-    pub fn admin<T>(&self) -> Result<Option<T>, ConfigError>
-    where
-        T: OptionValue + FromStr<Err: std::error::Error + Send + Sync + 'static>,
-    {
-        self.given.optional(&ADMIN)
-    }
-}
-
-impl<P: Program> Options<P> {
     /// Each option that was given, with its value as it was written; a secret one is not shown.
     pub fn given(&self) -> Result<Vec<(&'static OptionSpec, String)>, ConfigError> {
         let settings = self.settings()?;
@@ -284,29 +304,6 @@ impl<P: Program> Options<P> {
         }
         settings.check_complete(P::ROLE)?;
         Ok(settings)
-    }
-}
-
-impl Config {
-    /// What a link's engine is to do, with a cache of this size.
-    pub(crate) fn engine(&self, cache: CacheGeometry) -> LinkConfig {
-        let matching = &self.matching;
-        LinkConfig {
-            mode: self.mode,
-            matching: matching.algorithm,
-            markers: MarkerFinder::new(
-                matching.marker,
-                matching.sampling_period,
-                matching.window,
-                matching.marker_table.clone(),
-            ),
-            chunk_hasher: matching.chunk_hash,
-            backend: matching.backend,
-            effort: self.effort,
-            block_bytes_max: self.rate.map_or(limits::BLOCK_BYTES_MAX, pace::block_bytes),
-            dead_after: self.timeouts.dead_after,
-            ..LinkConfig::with_cache(cache)
-        }
     }
 }
 
@@ -390,20 +387,9 @@ fn resolve_dials(settings: &Settings, peers: &PeerKeys) -> Result<Vec<Dial>, Con
             false => Ok(key),
         });
         let key = key.map_err(|reason| settings.wrong_nth(&PEER, nth, reason))?;
-        let name = peers.name(&key).map(str::to_owned);
-        dials.push(Dial { key, name, address });
+        dials.push(Dial { key, address });
     }
     Ok(dials)
-}
-
-fn resolve_listen(settings: &Settings, role: Role) -> Result<Vec<SocketAddr>, ConfigError> {
-    match role {
-        Role::Far => match settings.many_with(&LISTEN, address::parse_lanes)? {
-            none if none.is_empty() => Err(settings.wrong(&LISTEN, Mismatch::NoListener)),
-            addresses => Ok(addresses),
-        },
-        _ => Ok(Vec::new()),
-    }
 }
 
 fn resolve_marker_table(
@@ -463,10 +449,7 @@ fn read_ways_in(settings: &Settings, find_peer: FindPeer<'_>) -> Result<Vec<WayI
 }
 
 /// `LISTEN=TARGET` or, as ssh has it, `LISTEN:TARGET`; with `@PEER` or without.
-fn parse_forward(
-    text: &str,
-    find_peer: impl Fn(&str) -> Result<Option<PublicKey>, Mismatch>,
-) -> Result<WayIn, BoxedError> {
+fn parse_forward(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedError> {
     // First, for a key has equals signs.
     let (ends, peer) = text.split_once('@').unwrap_or((text, ""));
     let ends = ends.split_once('=').or_else(|| split_at_target(ends));
@@ -480,10 +463,7 @@ fn parse_forward(
 }
 
 /// `HOST:PORT@PEER`.
-fn parse_route(
-    text: &str,
-    find_peer: impl Fn(&str) -> Result<Option<PublicKey>, Mismatch>,
-) -> Result<Route, BoxedError> {
+fn parse_route(text: &str, find_peer: FindPeer<'_>) -> Result<Route, BoxedError> {
     let (targets, peer) = text.split_once('@').ok_or(Mismatch::Route)?;
     Ok(Route {
         targets: targets.parse()?,

@@ -23,29 +23,28 @@ use tokio::{
 };
 
 use crate::{
-    config::{Config, HistoryOptions},
+    config::Config,
     descriptors::Descriptors,
     history::History,
     keys::{PublicKey, SharedPeerKeys},
-    last_error::LastError,
     link::{SharedLink, Totals},
     lookups::Lookups,
     memory::{MemoryBudget, Reservation},
     offered::{self, Targets},
     options::Role,
     pace::Pace,
-    policy::{OwnAddresses, SharedPolicy},
+    policy::{OwnAddresses, Policy, SharedPolicy},
     random::random_instance,
     rate_limited_log::RateLimitedLog,
     refusal::Refusal,
     target::Target,
     tls::{ClientTls, ServerTls},
 };
-pub use choice::Turn;
-use choice::{Choice, candidates, choose, turns};
+pub(crate) use choice::Turn;
+use choice::{Choice, Prospect, candidates, choose, turns};
 pub use dial::{ConnectError, connect};
 use dialler::Dialer;
-use peer::Peer;
+pub(crate) use peer::Peer;
 
 /// No peer was reached in time.
 #[derive(Debug, thiserror::Error)]
@@ -85,22 +84,6 @@ pub struct Gateway {
     changes: watch::Sender<()>,
 }
 
-/// A peer and its link, if it has one.
-pub struct PeerReport {
-    /// The peer's key.
-    pub key: PublicKey,
-    /// Its name, or at a near end its address.
-    pub name: Option<String>,
-    /// Where a near end finds it.
-    pub address: Option<String>,
-    /// The link.
-    pub link: Option<Arc<SharedLink>>,
-    /// The last thing that went wrong, until it goes well again.
-    pub last_error: Option<LastError>,
-    /// Whether a near end's new flows go there, and why.
-    pub turn: Option<Turn>,
-}
-
 impl Gateway {
     /// A gateway that listens there.
     pub(crate) fn new(
@@ -112,7 +95,7 @@ impl Gateway {
         let keys = Arc::new(SharedPeerKeys::new(config.peers.clone()));
         let warnings = || RateLimitedLog::new(|line| tracing::warn!("{line}"));
         Arc::new(Gateway {
-            policy: Arc::new(SharedPolicy::new(&config, own)),
+            policy: Arc::new(SharedPolicy::new(Policy::new(&config, own))),
             budget: MemoryBudget::new(config.memory.0, config.peers.len()),
             history,
             totals: Arc::default(),
@@ -158,7 +141,7 @@ impl Gateway {
             reason: self
                 .peers()
                 .into_iter()
-                .find_map(|report| Some(report.last_error?.text)),
+                .find_map(|(peer, _)| Some(peer.trouble.last()?.text)),
         })
     }
 
@@ -172,40 +155,19 @@ impl Gateway {
     /// Takes rules, time-outs and the peers' names from `config`, a far end its peers' keys too; the
     /// rest needs a restart.
     pub fn reload(&self, config: &Config) {
-        let address = |(one, other): (&crate::config::Dial, &crate::config::Dial)| {
-            (one.key, &one.address) == (other.key, &other.address)
-        };
-        let (present, new) = (&self.config.dials, &config.dials);
-        if present.len() == new.len() && present.iter().zip(new).all(address) {
+        if self.config.dials == config.dials {
             self.keys.replace(config.peers.clone());
         }
-        self.policy.replace(config);
+        let own = self.policy.load().own.clone();
+        self.policy.replace(Policy::new(config, own));
     }
 
-    /// Its peers, a row for each link; those that it dials in their order.
-    pub fn peers(&self) -> Vec<PeerReport> {
-        let keys = self.keys.load();
+    /// Its peers in their order.
+    pub(crate) fn peers(&self) -> Vec<(Arc<Peer>, Turn)> {
         let peers = self.order().into_iter().map(|key| self.peer(key));
-        let peers: Vec<_> = peers.map(|peer| (peer.links(), peer)).collect();
-        let up = peers.iter();
-        let up = up.map(|(links, _)| links.iter().any(|link| link.is_up()));
-        let mut reports = Vec::new();
-        for ((links, peer), turn) in peers.iter().zip(turns(up)) {
-            let address = peer.dialled.as_ref().map(|dialled| &dialled.address);
-            let report = |link| PeerReport {
-                key: peer.key,
-                name: keys.name(&peer.key).map(str::to_owned),
-                address: address.cloned(),
-                link,
-                last_error: peer.trouble.last(),
-                turn: address.map(|_| turn),
-            };
-            match links.is_empty() {
-                true => reports.push(report(None)),
-                false => reports.extend(links.iter().cloned().map(Some).map(report)),
-            }
-        }
-        reports
+        let peers: Vec<_> = peers.collect();
+        let turns: Vec<_> = turns(self.prospects(&peers, Instant::now())).collect();
+        peers.into_iter().zip(turns).collect()
     }
 
     /// Whether a link to any peer is up.
@@ -253,9 +215,7 @@ impl Gateway {
             let routed = self.policy.load().routes_of(target);
             let peers = candidates(&self.order(), named, &routed).into_iter();
             let peers: Vec<_> = peers.map(|key| self.peer(key)).collect();
-            let without_lanes = (self.started, self.config.timeouts.dead_after);
-            let prospects = peers.iter().map(|peer| peer.prospect(came, without_lanes));
-            let until = match choose(prospects) {
+            let until = match choose(self.prospects(&peers, came)) {
                 Choice::Peer(link) => return Ok(link),
                 Choice::Nobody => return Err(Refusal::LinkDown),
                 Choice::Wait(until) => until,
@@ -267,6 +227,17 @@ impl Gateway {
                 None => drop(changes.changed().await),
             }
         }
+    }
+
+    /// How these peers stand for a flow that came then.
+    fn prospects(
+        &self,
+        peers: &[Arc<Peer>],
+        came: Instant,
+    ) -> impl Iterator<Item = Prospect<Arc<SharedLink>>> {
+        let dead_after = self.config.timeouts.dead_after;
+        let peers = peers.iter();
+        peers.map(move |peer| peer.prospect(came, self.started, dead_after))
     }
 
     /// The peers that new flows may go to, in order.
@@ -290,11 +261,12 @@ impl Gateway {
     fn peer(&self, key: PublicKey) -> Arc<Peer> {
         let new = || {
             let has_others = self.keys.load().len() > 1;
-            let targets = Targets::new(
-                Arc::clone(&self.policy),
-                self.lookups.of_peer(),
-                self.descriptors.of_peer(has_others),
-            );
+            let targets = Targets {
+                policy: Arc::clone(&self.policy),
+                lookups: self.lookups.of_peer(),
+                descriptors: self.descriptors.of_peer(has_others),
+                refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
+            };
             let mut dials = self.config.dials.iter();
             let dial = dials.find(|dial| dial.key == key).map(|dial| {
                 let tls = ClientTls::new(&self.config.key, key);
@@ -303,12 +275,6 @@ impl Gateway {
             Arc::new(Peer::new(key, Arc::clone(&self.keys), targets, dial))
         };
         Arc::clone(self.lock_peers().entry(key).or_insert_with(new))
-    }
-
-    /// Memory for a further link of the peer, with as large a cache as its share has room for.
-    fn memory_for(&self, peer: &Peer) -> Option<(LinkConfig, Reservation)> {
-        let engine = self.config.history.as_ref().map(HistoryOptions::engine);
-        self.budget.link(peer.key, &self.config, engine)
     }
 
     /// A new link, which serves the flows that the peer opens.

@@ -263,19 +263,6 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-impl serde::Serialize for PublicKey {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for PublicKey {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<PublicKey, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
 /// Only its owner may read and write a private key.
 const PRIVATE_MODE: u32 = 0o600;
 
@@ -525,8 +512,6 @@ mod tests {
         let key = public();
         assert_eq!(key.to_string().len(), 44);
         assert_eq!(key.to_string().parse(), Ok(key));
-        let json = serde_json::to_string(&key).unwrap();
-        assert_eq!(serde_json::from_str::<PublicKey>(&json).unwrap(), key);
         let fault = |text: &str| text.parse::<PublicKey>().unwrap_err();
         assert_eq!(fault("near.key"), PublicKeyError::NotBase64);
         assert_eq!(fault("AAAA"), PublicKeyError::WrongLength(3));

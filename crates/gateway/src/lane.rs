@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::{
     greeting,
-    link::{LaneSignals, SharedLink},
+    link::{LaneHandle, SharedLink},
     pace::Pace,
     tls::Damage,
     wire::{ByteStream, WireCounts},
@@ -100,19 +100,18 @@ pub fn prepare(tcp: &TcpStream, dead_after: Duration) -> io::Result<()> {
 
 /// Carries `lane` over a stream until it ends; the engine knows of the end when this returns. What
 /// really goes over the wire below is in the stream's `counts`.
-pub async fn run(
-    link: Arc<SharedLink>,
-    lane: LaneId,
-    signals: Arc<LaneSignals>,
+pub(crate) async fn run(
+    lane: &LaneHandle,
     stream: impl ByteStream,
     counts: Arc<WireCounts>,
     pace: Option<Arc<Pace>>,
 ) -> LaneEnd {
-    link.add_lane(lane, counts);
+    let LaneHandle { link, id, signals } = lane;
+    link.add_lane(*id, counts);
     let (mut reader, writer) = tokio::io::split(stream);
     let end = tokio::select! {
-        end = read(&link, lane, &mut reader) => end,
-        end = write(&link, lane, &signals, writer, pace.as_deref()) => end,
+        end = read(link, *id, &mut reader) => end,
+        end = write(lane, writer, pace.as_deref()) => end,
         () = signals.down.notified() => {
             LaneEnd::Lane(signals.fault().unwrap_or(LaneFault::TransportClosed))
         }
@@ -129,8 +128,8 @@ pub async fn run(
     if let LaneEnd::Damaged(_) = end {
         link.note_damage();
     }
-    link.with(|link, _| link.close_lane(lane, LaneFault::TransportClosed));
-    link.remove_lane(lane);
+    link.with(|link, _| link.close_lane(*id, LaneFault::TransportClosed));
+    link.remove_lane(*id);
     end
 }
 
@@ -170,9 +169,7 @@ async fn read(link: &SharedLink, lane: LaneId, reader: &mut ReadHalf<impl ByteSt
 }
 
 async fn write(
-    link: &SharedLink,
-    lane: LaneId,
-    signals: &LaneSignals,
+    LaneHandle { link, id, signals }: &LaneHandle,
     mut writer: WriteHalf<impl ByteStream>,
     pace: Option<&Pace>,
 ) -> LaneEnd {
@@ -181,7 +178,7 @@ async fn write(
         out.clear();
         let began = Instant::now();
         let fault = link.with(|link, now| {
-            link.poll_transmit(now, lane, &mut out);
+            link.poll_transmit(now, *id, &mut out);
             link.fault()
         });
         if let Some(fault) = fault {
@@ -208,7 +205,7 @@ async fn write(
             return LaneEnd::of_io(error);
         }
         let working = began.elapsed().saturating_sub(waiting);
-        link.with(|link, now| link.transmitted(now, lane, working, waiting));
+        link.with(|link, now| link.transmitted(now, *id, working, waiting));
     }
 }
 

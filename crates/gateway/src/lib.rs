@@ -1,8 +1,48 @@
 //! The world around the engines: listeners, lanes over TLS, policies, status.
 //!
+//! A byte of an application travels from `listeners` down to `lane`, and at the other end up again to `offered`:
+//!
 //! ```text
-//! application ─▶ listeners (socks5, http_proxy) ─▶ flow ─▶ link ─▶ lane ─▶ tls, wire ─▶ peer
-//! peer ─▶ tls, wire ─▶ lane ─▶ link ─▶ offered ─▶ flow ─▶ target
+//! options, arguments, settings, config   what users ask for: defined once, merged, valid
+//! start, gateway      the listeners and the peers of one end, and what dials or takes their lanes
+//! acceptor            sockets that listen, with bounds on who has sent nothing yet
+//! listeners, way_in   connections of applications: a file each for forwards, SOCKS and HTTP
+//! access, policy, rules   who may use a listener, and which targets and peers a flow may have
+//! flow, crumbs        an application's connection, read as fast as the link takes it
+//! link                the engine of one peer, shared by flows and lanes
+//! lane, pace, wire, greeting, tls   one connection to the peer, over any stream of bytes
+//! offered, lookups    flows that the peer opened: names, targets, connections
+//! history             the store of what was received, and what predictions ask it
+//! memory, descriptors what links and flows may take
+//! status, admin, local_socket, check   what users ask a gateway that runs
+//! loopback            a pair in one program, as below
+//! ```
+//!
+//! ```
+//! use std::{io::{Read, Write}, net::{TcpListener, TcpStream}, thread};
+//!
+//! use refrain_gateway::loopback::Keys;
+//!
+//! // A service that answers in capitals.
+//! let service = TcpListener::bind("127.0.0.1:0")?;
+//! let forward = format!("127.0.0.1:0={}", service.local_addr()?);
+//! thread::spawn(move || {
+//!     let (mut client, _) = service.accept().expect("a client");
+//!     let mut word = [0; 5];
+//!     client.read_exact(&mut word).expect("five bytes");
+//!     client.write_all(&word.to_ascii_uppercase()).expect("it reads");
+//! });
+//!
+//! // Options are those of the command line.
+//! let keys = Keys::new()?;
+//! let far = keys.far(&[])?;
+//! let near = keys.near(far.gateway.listening()[0], &["--forward", &forward])?;
+//! let mut client = TcpStream::connect(near.gateway.listening()[0])?;
+//! client.write_all(b"hello")?;
+//! let mut answer = [0; 5];
+//! client.read_exact(&mut answer)?;
+//! assert_eq!(&answer, b"HELLO");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
 
@@ -20,6 +60,7 @@ mod machine;
 pub mod memory;
 mod policy;
 pub mod rules;
+mod shared;
 pub mod target;
 pub mod way_in;
 

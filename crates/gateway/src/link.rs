@@ -82,6 +82,13 @@ struct State {
     ended_wires: WireCounts,
 }
 
+/// A lane of a link, as its task holds it.
+pub(crate) struct LaneHandle {
+    pub(crate) link: Arc<SharedLink>,
+    pub(crate) id: LaneId,
+    pub(crate) signals: Arc<LaneSignals>,
+}
+
 /// What wakes a lane's tasks.
 #[derive(Debug, Default)]
 pub struct LaneSignals {
@@ -227,12 +234,14 @@ impl SharedLink {
 
     /// Begins a lane by `begin`, and registers its signals.
     pub(crate) fn begin_lane<E>(
-        &self,
+        self: &Arc<Self>,
         begin: impl FnOnce(&mut Link, Moment) -> Result<LaneId, E>,
-    ) -> Result<(LaneId, Arc<LaneSignals>), E> {
+    ) -> Result<LaneHandle, E> {
         self.with_state(|state, now| {
-            let lane = begin(&mut state.link, now)?;
-            Ok((lane, Arc::clone(state.lanes.entry(lane).or_default())))
+            let id = begin(&mut state.link, now)?;
+            let signals = Arc::clone(state.lanes.entry(id).or_default());
+            let link = Arc::clone(self);
+            Ok(LaneHandle { link, id, signals })
         })
     }
 
@@ -503,20 +512,20 @@ impl FlowSignals {
 
     /// Waits until the other end has answered.
     pub async fn opened(&self) -> Standing {
-        loop {
-            match self.standing() {
-                Standing::Opening => self.changed.notified().await,
-                standing => return standing,
-            }
-        }
+        self.until(|standing| *standing != Standing::Opening).await
     }
 
     /// Waits until the flow is over by a reset or a refusal.
     pub async fn over(&self) -> Standing {
+        self.until(|standing| !matches!(standing, Standing::Opening | Standing::Open))
+            .await
+    }
+
+    async fn until(&self, is_wanted: impl Fn(&Standing) -> bool) -> Standing {
         loop {
             match self.standing() {
-                Standing::Opening | Standing::Open => self.changed.notified().await,
-                standing => return standing,
+                standing if is_wanted(&standing) => return standing,
+                _ => self.changed.notified().await,
             }
         }
     }

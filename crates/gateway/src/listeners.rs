@@ -20,7 +20,6 @@ use std::{
 
 use refrain_admission::Visit;
 use tokio::{
-    io::AsyncReadExt,
     net::{TcpListener, TcpStream},
     time::timeout,
 };
@@ -128,36 +127,6 @@ struct Client {
 }
 
 impl Client {
-    /// Reads until `parse` has a whole message; `received` keeps what follows it.
-    async fn request<T, E>(
-        &mut self,
-        received: &mut Vec<u8>,
-        bytes_max: usize,
-        parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
-    ) -> io::Result<Result<T, E>> {
-        let reading = async {
-            loop {
-                match parse(received) {
-                    Ok(Some((message, bytes))) => {
-                        received.drain(..bytes);
-                        return Ok(Ok(message));
-                    }
-                    Ok(None) if received.len() > bytes_max => {
-                        return Err(io::ErrorKind::InvalidData.into());
-                    }
-                    Ok(None) => {}
-                    Err(error) => return Ok(Err(error)),
-                }
-                if self.tcp.read_buf(received).await? == 0 {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-            }
-        };
-        timeout(REQUEST_TIMEOUT, reading)
-            .await
-            .map_err(|_| io::ErrorKind::TimedOut)?
-    }
-
     /// The client has sent a whole request: it keeps its place, and a file descriptor.
     fn request_came(&self) -> Result<(), Refusal> {
         self.visit.prove();
@@ -177,16 +146,14 @@ impl Client {
     async fn open(&self, target: &Target) -> Result<FlowHandle, Refusal> {
         self.request_came()?;
         let within = self.listener.policy().timeouts.connect;
-        let Listener {
-            gateway, way_in, ..
-        } = &*self.listener;
-        let link = timeout(within, gateway.link(target, way_in.peer)).await;
+        let link = self
+            .listener
+            .gateway
+            .link(target, self.listener.way_in.peer);
+        let link = timeout(within, link).await;
         let link = link.map_err(|_| Refusal::LinkDown)??;
-        let excluded =
-            self.listener
-                .policy()
-                .exclude
-                .excludes(&target.host.to_string(), None, target.port);
+        let (host, policy) = (target.host.to_string(), self.listener.policy());
+        let excluded = policy.exclude.excludes(&host, None, target.port);
         let (id, signals) = link
             .open_flow(&target.to_string(), excluded)
             .map_err(|error| match error {

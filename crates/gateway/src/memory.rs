@@ -28,7 +28,7 @@ use refrain_proto::{
     predictions::history::HistoryConfig,
 };
 
-use crate::config::{Config, MEMORY_BYTES_MIN};
+use crate::config::{Config, HistoryOptions, MEMORY_BYTES_MIN};
 use crate::keys::PublicKey;
 
 /// What a flow takes before it has any share of the pools: what its opener may send at
@@ -83,12 +83,8 @@ impl MemoryBudget {
 
     /// A link's configuration with the largest cache that fits a peer's share, and the memory for
     /// it. `None` if the other links of the peer leave too little of the share.
-    pub fn link(
-        &self,
-        peer: PublicKey,
-        config: &Config,
-        history: Option<HistoryConfig>,
-    ) -> Option<(LinkConfig, Reservation)> {
+    pub fn link(&self, peer: PublicKey, config: &Config) -> Option<(LinkConfig, Reservation)> {
+        let history = config.history.as_ref().map(HistoryOptions::engine);
         self.link_within(peer, self.share_bytes, config, history)
     }
 
@@ -238,7 +234,8 @@ mod tests {
             let config = config(mebibytes << 20);
             let budget = MemoryBudget::new(config.memory.0, 1);
             let history = Some(HistoryConfig::default());
-            let (link, reserved) = budget.link(peer(), &config, history).expect("it fits");
+            let link = budget.link_within(peer(), budget.share_bytes, &config, history);
+            let (link, reserved) = link.expect("it fits");
             assert!(link.lanes_max >= 1 && link.flows_max >= 64, "{link:?}");
             drop(reserved);
             assert_eq!(budget.free_bytes(), config.memory.0);
@@ -252,7 +249,7 @@ mod tests {
         config: &Config,
     ) -> Vec<(LinkConfig, Reservation)> {
         let link = || {
-            let link = budget.link(peer, config, None);
+            let link = budget.link(peer, config);
             link.or_else(|| budget.further_link(peer, config))
         };
         std::iter::from_fn(link).take(1000).collect()
@@ -264,7 +261,7 @@ mod tests {
             let mut config = config(memory);
             config.flows_max = flows_max;
             let budget = MemoryBudget::new(config.memory.0, 1);
-            let (link, _reserved) = budget.link(peer(), &config, None).expect("it fits");
+            let (link, _reserved) = budget.link(peer(), &config).expect("it fits");
             (link.flows_max, link.flows_max_option)
         };
         assert_eq!(bound(4 << 30, 10_000), (10_000, "--flows-max"));
@@ -283,11 +280,7 @@ mod tests {
             assert!(taken <= config.memory.0 / peers as u64, "{taken}");
             assert_eq!(taken + budget.free_bytes(), config.memory.0);
             let others: Vec<_> = (1..peers)
-                .map(|_| {
-                    budget
-                        .link(peer(), &config, None)
-                        .expect("its share is free")
-                })
+                .map(|_| budget.link(peer(), &config).expect("its share is free"))
                 .collect();
             drop((greedy, others));
             assert_eq!(budget.free_bytes(), config.memory.0);
@@ -299,8 +292,8 @@ mod tests {
         let config = config(1536 << 20);
         let budget = MemoryBudget::new(config.memory.0, 1);
         let peer = peer();
-        let first = budget.link(peer, &config, None).expect("it fits");
-        assert!(budget.link(peer, &config, None).is_none());
+        let first = budget.link(peer, &config).expect("it fits");
+        assert!(budget.link(peer, &config).is_none());
         let further = budget
             .further_link(peer, &config)
             .expect("a smaller one fits");

@@ -19,10 +19,10 @@ use crate::{
 /// clones.
 #[derive(Clone)]
 pub struct Targets {
-    policy: Arc<SharedPolicy>,
-    lookups: PeerLookups,
-    descriptors: PeerDescriptors,
-    refusals: RateLimitedLog,
+    pub(crate) policy: Arc<SharedPolicy>,
+    pub(crate) lookups: PeerLookups,
+    pub(crate) descriptors: PeerDescriptors,
+    pub(crate) refusals: RateLimitedLog,
 }
 
 /// Serves the flows that are offered on `link`, until it ends.
@@ -72,20 +72,6 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
 }
 
 impl Targets {
-    /// By these rules, with bounds of its own on look-ups and file descriptors.
-    pub fn new(
-        policy: Arc<SharedPolicy>,
-        lookups: PeerLookups,
-        descriptors: PeerDescriptors,
-    ) -> Targets {
-        Targets {
-            policy,
-            lookups,
-            descriptors,
-            refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
-        }
-    }
-
     fn refuse(&self, link: &SharedLink, offer: &FlowOffer, refusal: Refusal) {
         self.refusals.add(format!(
             "refused a connection for the peer {} to {}: {}",

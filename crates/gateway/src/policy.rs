@@ -1,9 +1,6 @@
 //! What may change while a gateway runs: rules and time-outs, replaced whole on SIGHUP.
 
-use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
-    sync::{Arc, RwLock},
-};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 use crate::{
     access::Access,
@@ -11,6 +8,7 @@ use crate::{
     keys::PublicKey,
     refusal::Refusal,
     rules::{AllowRules, ExcludeRules, Route},
+    shared::Shared,
     target::Target,
 };
 
@@ -27,7 +25,7 @@ pub struct Policy {
     pub access: Access,
     /// When to give up.
     pub timeouts: Timeouts,
-    own: Arc<OwnAddresses>,
+    pub(crate) own: OwnAddresses,
 }
 
 /// Where this gateway listens itself. A peer that could connect there would read its admin pages,
@@ -36,30 +34,11 @@ pub struct Policy {
 pub struct OwnAddresses(Vec<SocketAddr>);
 
 /// The policy of the moment.
-#[derive(Debug)]
-pub struct SharedPolicy(RwLock<Arc<Policy>>);
-
-impl SharedPolicy {
-    /// The policy that `config` states, of a gateway that listens at `own`.
-    pub fn new(config: &Config, own: OwnAddresses) -> SharedPolicy {
-        SharedPolicy(RwLock::new(Arc::new(Policy::of(config, Arc::new(own)))))
-    }
-
-    /// The present policy.
-    pub fn load(&self) -> Arc<Policy> {
-        Arc::clone(&self.0.read().expect("held for a moment"))
-    }
-
-    /// From now on, the policy that `config` states.
-    pub fn replace(&self, config: &Config) {
-        let mut policy = self.0.write().expect("held for a moment");
-        let own = Arc::clone(&policy.own);
-        *policy = Arc::new(Policy::of(config, own));
-    }
-}
+pub type SharedPolicy = Shared<Policy>;
 
 impl Policy {
-    fn of(config: &Config, own: Arc<OwnAddresses>) -> Policy {
+    /// The policy that `config` states, of a gateway that listens at `own`.
+    pub fn new(config: &Config, own: OwnAddresses) -> Policy {
         Policy {
             own,
             allow: config.allow.clone(),

@@ -67,10 +67,9 @@ pub fn parse_request(received: &[u8]) -> Result<Option<(Target, usize)>, Socks4E
 }
 
 /// The bytes up to a zero, and those behind it.
-fn text<'a>(
-    received: &'a [u8],
-    what: &'static str,
-) -> Result<Option<(&'a [u8], &'a [u8])>, Socks4Error> {
+type Text<'a> = (&'a [u8], &'a [u8]);
+
+fn text<'a>(received: &'a [u8], what: &'static str) -> Result<Option<Text<'a>>, Socks4Error> {
     match received.iter().position(|&byte| byte == 0) {
         Some(end) if end <= TEXT_BYTES_MAX => Ok(Some((&received[..end], &received[end + 1..]))),
         None if received.len() <= TEXT_BYTES_MAX => Ok(None),

@@ -50,6 +50,7 @@ pub async fn start(config: Config, tasks: &mut Tasks) -> Result<Arc<Gateway>, St
     let lanes = for_lanes.iter().map(|&(_, address)| address);
     let ways_in = for_applications.iter().map(|(_, way_in)| way_in.listen);
     let gateway = Gateway::new(config, history, lanes.chain(ways_in).collect());
+    gateway.keep(&mut tasks.services);
     for (_, address) in &for_lanes {
         tracing::info!(kind = "lanes", %address, "listening");
     }
@@ -63,6 +64,5 @@ pub async fn start(config: Config, tasks: &mut Tasks) -> Result<Arc<Gateway>, St
     for listener in for_lanes {
         tasks.listeners.spawn(Arc::clone(&gateway).accept(listener));
     }
-    gateway.keep(&mut tasks.services);
     Ok(gateway)
 }

@@ -12,9 +12,10 @@ use refrain_proto::{
     link::{FlowPredictions, FlowStatus, LinkStatus},
 };
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::{
-    gateway::{Gateway, PeerReport, Turn},
+    gateway::{self, Gateway, Turn},
     keys::PublicKey,
     last_error::LastError,
     machine::resident_bytes,
@@ -232,45 +233,51 @@ impl Status {
             peers: Vec::new(),
             flows: Vec::new(),
         };
-        for report in gateway.peers() {
-            let link = report.link.as_ref().map(|link| link.status());
-            let name = report
-                .name
-                .clone()
-                .unwrap_or_else(|| report.key.to_string());
-            if let Some(link) = &link {
-                status.memory.allocated_bytes += link.allocated_bytes as u64;
-                let flows = link.flows.iter();
-                let flows = flows.map(|flow| Flow::of(flow, &name, link));
-                status.flows.extend(flows);
+        for (peer, turn) in gateway.peers() {
+            let called = peer.name().unwrap_or_else(|| peer.key.to_string());
+            let row = Peer::of(&peer, turn);
+            let links = peer.links();
+            if links.is_empty() {
+                status.peers.push(row.clone());
             }
-            status.peers.push(Peer::of(&report, link.as_ref()));
+            for link in links {
+                let stand = link.status();
+                status.memory.allocated_bytes += stand.allocated_bytes as u64;
+                let flows = stand.flows.iter();
+                let flows = flows.map(|flow| Flow::of(flow, &called, &stand));
+                status.flows.extend(flows);
+                let gone_at = link.lanes_gone_at();
+                status.peers.push(row.clone().with_link(&stand, gone_at));
+            }
         }
         status
     }
 }
 
 impl Peer {
-    fn of(report: &PeerReport, link: Option<&LinkStatus>) -> Peer {
-        let mut peer = Peer {
-            name: report.name.clone(),
-            address: report.address.clone(),
-            serves: report.turn.map(Turn::serves),
-            serves_reason: report.turn.map(|turn| turn.to_string()),
-            key: report.key.to_string(),
-            last_error: report.last_error.as_ref().map(|last| last.text.clone()),
-            last_error_s: report.last_error.as_ref().map(LastError::age_s),
+    /// A peer without a link.
+    fn of(peer: &gateway::Peer, turn: Turn) -> Peer {
+        let last_error = peer.trouble.last();
+        let dialled = peer.dialled.as_ref();
+        Peer {
+            name: peer.name(),
+            address: dialled.map(|dialled| dialled.address.clone()),
+            serves: dialled.map(|_| turn.serves),
+            serves_reason: dialled.map(|_| turn.reason.to_owned()),
+            key: peer.key.to_string(),
+            last_error_s: last_error.as_ref().map(LastError::age_s),
+            last_error: last_error.map(|last| last.text),
             ..Peer::default()
-        };
-        let Some(link) = link else {
-            return peer;
-        };
+        }
+    }
+
+    fn with_link(self, link: &LinkStatus, gone_at: Option<Instant>) -> Peer {
+        let mut peer = self;
         peer.counters = link.counters.events;
         let up = link.lanes.iter().filter(|lane| lane.is_up);
         peer.lanes = up.clone().count();
         peer.up = peer.lanes > 0;
         if !peer.up {
-            let gone_at = report.link.as_ref().and_then(|link| link.lanes_gone_at());
             peer.down_s = gone_at.map(|at| at.elapsed().as_secs_f64());
         }
         peer.lanes_held_up = up.filter(|lane| lane.is_held_up).count();

@@ -13,8 +13,6 @@ use super::{
 const WORTHWHILE_BYTES: u64 = 4 << 10;
 
 /// The attempts at one range of a file.
-///
-/// Invariant: `fruitless` counts the attempts since the last that brought [`WORTHWHILE_BYTES`].
 pub struct Attempts {
     retries: u32,
     pause_min: Duration,
@@ -22,6 +20,7 @@ pub struct Attempts {
     retry_after_max: Duration,
     on_retry: OnRetry,
     chance: fastrand::Rng,
+    /// Attempts since the last that brought [`WORTHWHILE_BYTES`].
     fruitless: u32,
     gained_bytes: u64,
 }

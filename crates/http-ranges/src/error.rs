@@ -142,8 +142,8 @@ pub enum RemoteError {
     Changed {
         /// The file.
         url: String,
-        /// What tells: `ETag`, `Last-Modified` or length.
-        what: &'static str,
+        /// What tells.
+        what: VersionField,
         /// At first.
         was: String,
         /// Now.
@@ -203,6 +203,20 @@ pub enum UrlProblem {
     /// It is not written as an address is.
     #[error("{0}")]
     Malformed(url::ParseError),
+}
+
+/// What tells one version of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VersionField {
+    /// `ETag`.
+    #[error("ETag")]
+    ETag,
+    /// `Last-Modified`.
+    #[error("Last-Modified")]
+    LastModified,
+    /// How long it is.
+    #[error("length")]
+    Length,
 }
 
 /// Why a redirect is not followed.

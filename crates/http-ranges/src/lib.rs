@@ -1,6 +1,6 @@
 //! Byte ranges of a file on any web server (the paper's section 4.2).
 //!
-//! A URL and ranges enter, bytes leave. The server needs no knowledge of CZIP, and this module has none
+//! A URL and ranges enter, bytes leave. The server needs no knowledge of CZIP, and this crate has none
 //! either. What is written for is the web as it is:
 //!
 //! | a server | is met by |
@@ -17,21 +17,28 @@
 //! ([`Remote::tail`]). What arrives is not known to be what the file's author wrote: that is for the
 //! archive's digests to say.
 //!
-//! ```no_run
-//! use refrain_http_ranges::{Remote, RemoteError, RemoteOptions};
-//!
-//! let remote = Remote::open("https://example.org/d11.czip", RemoteOptions::default())?;
-//! let mut header = [0; 256];
-//! remote.read_at(0, &mut header)?;
-//! remote.fetch(&[4_000..9_000, 20_000..30_000], &mut |offset, bytes| {
-//!     println!("{} bytes at {offset}", bytes.len());
-//!     Ok::<(), RemoteError>(())
-//! })?;
-//! # Ok::<(), RemoteError>(())
+//! ```text
+//! address, options            where, and how patiently
+//! opening                     the first requests: whether there are ranges, how long the file is
+//! ranges                      what is wanted, joined and cut into requests
+//! fetch, window               several requests at once, their bytes put in order within bounded memory
+//! reading, whole              one after the other; the only body of a server without ranges
+//! part, attempts, retry       a range, asked for again from the byte at which it broke
+//! server, asked, validator    one request, and whether its answer can be believed
+//! client, agent, http1        headers and redirects, over connections that are kept
+//! connector, proxies          sockets, proxies on the way, TLS
+//! body, content_range         what comes back
 //! ```
+//!
+//! Small things on a server, each at an address of its own, are a [`Host`]'s. The example below is
+//! `examples/ranges.rs`.
 //!
 //! Deviation: the paper's client asks for the header, and for chunks one by one. Here chunks that lie
 //! close together come with one request.
+//!
+//! ```
+#![doc = include_str!("../examples/ranges.rs")]
+//! ```
 #![forbid(unsafe_code)]
 
 mod address;
@@ -72,7 +79,9 @@ use std::{
 pub use address::check_address;
 pub use attempts::Attempts;
 pub use counters::Counters;
-pub use error::{ConnectionError, Lie, ProxyProblem, RedirectProblem, RemoteError, UrlProblem};
+pub use error::{
+    ConnectionError, Lie, ProxyProblem, RedirectProblem, RemoteError, UrlProblem, VersionField,
+};
 pub use host::Host;
 pub use options::{ProxyChoice, RemoteOptions};
 pub use ranges::union;

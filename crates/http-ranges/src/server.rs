@@ -23,7 +23,7 @@ use super::{
     body::Body,
     client::Client,
     content_range::ContentRange,
-    error::{Lie, RemoteError},
+    error::{Lie, RemoteError, VersionField},
     lock,
     options::RemoteOptions,
     runtime::block_on,
@@ -327,7 +327,7 @@ impl Server {
         {
             return Err(RemoteError::Changed {
                 url: shown(url),
-                what: "length",
+                what: VersionField::Length,
                 was: was.to_string(),
                 is: is.to_string(),
             });
@@ -353,7 +353,7 @@ impl Server {
         {
             return RemoteError::Changed {
                 url: shown(url),
-                what: "length",
+                what: VersionField::Length,
                 was: was.to_string(),
                 is: is.to_string(),
             };

@@ -6,6 +6,8 @@
 
 use hyper::HeaderMap;
 
+use super::error::VersionField;
+
 /// What an answer says of the version of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Validator {
@@ -16,7 +18,7 @@ pub(super) struct Validator {
 /// A difference between two versions of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Difference {
-    pub(super) what: &'static str,
+    pub(super) what: VersionField,
     pub(super) was: String,
     pub(super) is: String,
 }
@@ -40,9 +42,9 @@ impl Validator {
     pub(super) fn difference(&self, later: &Self) -> Option<Difference> {
         // Times are coarse, and servers that share an address may differ in them: an ETag decides alone.
         let (what, was, is) = match (&self.etag, &later.etag) {
-            (Some(was), Some(is)) => ("ETag", was, is),
+            (Some(was), Some(is)) => (VersionField::ETag, was, is),
             _ => (
-                "Last-Modified",
+                VersionField::LastModified,
                 self.last_modified.as_ref()?,
                 later.last_modified.as_ref()?,
             ),
@@ -75,11 +77,14 @@ mod tests {
     fn an_etag_decides_and_else_the_time() {
         let differ = |a: &Validator, b: &Validator| a.difference(b).map(|found| found.what);
         let first = validator("\"a\"", "Sunday");
-        assert_eq!(differ(&first, &validator("\"b\"", "Sunday")), Some("ETag"));
+        assert_eq!(
+            differ(&first, &validator("\"b\"", "Sunday")),
+            Some(VersionField::ETag)
+        );
         assert_eq!(differ(&first, &validator("\"a\"", "Monday")), None);
         assert_eq!(
             differ(&first, &validator("", "Monday")),
-            Some("Last-Modified")
+            Some(VersionField::LastModified)
         );
         assert_eq!(differ(&first, &validator("", "")), None);
     }

@@ -206,7 +206,7 @@ fn distance_expected(algorithm: MarkerAlgorithm, period: usize) -> f64 {
             period / 2.0 + 256.0 / values as f64
         }
         MarkerAlgorithm::Maxp | MarkerAlgorithm::MaxpBytes => period + 1.0,
-        MarkerAlgorithm::Modp | MarkerAlgorithm::Fixed => period,
+        _ => period,
     }
 }
 

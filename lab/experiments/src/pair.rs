@@ -68,7 +68,7 @@ pub(crate) fn run(corpus: &Corpus, run: Run) -> anyhow::Result<Outcome> {
     let forward = format!("127.0.0.1:0={origin}");
     let near = keys.near(peer, &["--forward", &forward, "--effort", run.effort])?;
     let address = near.gateway.listening()[0];
-    let status = || Status::of(&*near.gateway);
+    let status = || Status::of(&near.gateway);
     let deadline = Instant::now() + Duration::from_secs(10);
     while !status().peers[0].up {
         ensure!(

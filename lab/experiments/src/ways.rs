@@ -66,7 +66,7 @@ impl Ways {
 
     /// How the near end sees the link.
     pub(crate) fn peer(&self) -> Peer {
-        Status::of(&*self.near.gateway).peers.remove(0)
+        Status::of(&self.near.gateway).peers.remove(0)
     }
 }
 

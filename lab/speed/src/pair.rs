@@ -49,7 +49,7 @@ pub(crate) fn measure(measuring: &mut Measuring<'_>) -> anyhow::Result<()> {
     )?;
     let entrance = near.gateway.listening()[0];
     let deadline = Instant::now() + Duration::from_secs(10);
-    while !Status::of(&*near.gateway).peers[0].up {
+    while !Status::of(&near.gateway).peers[0].up {
         ensure!(
             Instant::now() <= deadline,
             "the two gateways did not find each other"

@@ -157,7 +157,7 @@ fn random_data_has_the_markers_that_are_promised() {
             let spacing = match algorithm {
                 MarkerAlgorithm::SampleByte => p / 2 + 256 / 8,
                 MarkerAlgorithm::Maxp | MarkerAlgorithm::MaxpBytes => p + 1,
-                MarkerAlgorithm::Modp | MarkerAlgorithm::Fixed => p,
+                _ => p,
             };
             let expected = block.len() / spacing;
             let found = find(&finder(algorithm, p, 32), &block).len();

@@ -1,7 +1,10 @@
 //! Chunk parts and length parts: what chunks are called, how long they are, and where they lie in frames.
 
-use super::{CHUNKS_MAX, PartKind};
-use crate::{ChunkName, FormatError, Input, put_varint, put_zigzag};
+use crate::{
+    ChunkName, FormatError, Input, Portion, Violation,
+    kind::{CHUNKS_MAX, PartKind},
+    put_varint, put_zigzag,
+};
 
 /// Where a chunk lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,9 +37,7 @@ pub fn parse_names(bytes: &[u8], count: usize) -> Result<Vec<ChunkName>, FormatE
     let (names, rest) = bytes.as_chunks::<{ ChunkName::BYTES }>();
     match names.len() == count && rest.is_empty() {
         true => Ok(names.iter().copied().map(ChunkName).collect()),
-        false => Err(FormatError::Truncated {
-            what: PartKind::Chunks.what(),
-        }),
+        false => Err(FormatError::Truncated(Portion::Part(PartKind::Chunks))),
     }
 }
 
@@ -93,7 +94,7 @@ impl LengthPart {
         chunk_bytes_max: u32,
         frame_bytes_max: Option<u32>,
     ) -> Result<Self, FormatError> {
-        let mut input = Input::new(PartKind::Lengths.what(), bytes);
+        let mut input = Input::new(Portion::Part(PartKind::Lengths), bytes);
         let mut starts = Vec::with_capacity(count + 1);
         starts.push(0);
         let mut end = 0_u32;
@@ -101,9 +102,7 @@ impl LengthPart {
             let length = input.varint()?;
             FormatError::check_limit("a chunk", length, chunk_bytes_max.into())?;
             let Some(next) = end.checked_add(length as u32).filter(|_| length > 0) else {
-                return Err(FormatError::Invalid {
-                    what: "a chunk is empty, or a part's chunks are too long",
-                });
+                return Err(FormatError::Invalid(Violation::ChunkLength));
             };
             end = next;
             starts.push(end);
@@ -122,9 +121,7 @@ fn parse_places(
     starts: &[u32],
     frame_bytes_max: u32,
 ) -> Result<Vec<ChunkPlace>, FormatError> {
-    const WRONG_RUNS: FormatError = FormatError::Invalid {
-        what: "runs in frames do not cover a part's chunks",
-    };
+    const WRONG_RUNS: FormatError = FormatError::Invalid(Violation::RunsInFrames);
     let count = starts.len() - 1;
     let runs = input.varint()?;
     FormatError::check_limit("runs in frames", runs, count as u64)?;
@@ -154,9 +151,7 @@ fn parse_places(
             .checked_add(bytes)
             .is_some_and(|end| end <= frame_bytes_max.into());
         if !is_within {
-            return Err(FormatError::Invalid {
-                what: "a chunk lies beyond its frame",
-            });
+            return Err(FormatError::Invalid(Violation::ChunkBeyondFrame));
         }
         places.extend((first..end).map(|chunk| ChunkPlace {
             frame,

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::PartKind;
-use crate::{FormatError, Input, put_varint};
+use crate::{FormatError, Input, Portion, Violation, kind::PartKind, put_varint};
 
 /// A frame, as the table knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,15 +55,13 @@ pub fn parse_frames(
     has_bases: bool,
     stored_bytes_max: u64,
 ) -> Result<Vec<StoredFrame>, FormatError> {
-    let mut input = Input::new(PartKind::Frames.what(), bytes);
+    let mut input = Input::new(Portion::Part(PartKind::Frames), bytes);
     let mut frames = Vec::with_capacity(count);
     for _ in 0..count {
         let stored_bytes = input.varint()?;
         FormatError::check_limit("a stored frame", stored_bytes, stored_bytes_max)?;
         if stored_bytes == 0 {
-            return Err(FormatError::Invalid {
-                what: "a frame has no bytes",
-            });
+            return Err(FormatError::Invalid(Violation::EmptyFrame));
         }
         frames.push(StoredFrame {
             offset: 0,
@@ -79,9 +76,7 @@ pub fn parse_frames(
         let begin = end.checked_add(gap).filter(|_| place > 0 || gap == 0);
         let next = begin.and_then(|begin| begin.checked_add(frame.stored_bytes.into()));
         let (Some(begin), Some(next)) = (begin, next) else {
-            return Err(FormatError::Invalid {
-                what: "a frame is where there can be none",
-            });
+            return Err(FormatError::Invalid(Violation::FramePlace));
         };
         frame.offset = begin;
         end = next;
@@ -91,9 +86,11 @@ pub fn parse_frames(
             let distance = input.varint()?;
             frame.base = match distance {
                 0 => None,
-                _ => Some(number.checked_sub(distance).ok_or(FormatError::Invalid {
-                    what: "a frame's base is before the first frame",
-                })?),
+                _ => Some(
+                    number
+                        .checked_sub(distance)
+                        .ok_or(FormatError::Invalid(Violation::NoSuchBase))?,
+                ),
             };
         }
     }

@@ -1,7 +1,6 @@
 //! Parts of the weave index: where the weave may be entered.
 
-use super::PartKind;
-use crate::{FormatError, Input, limits, put_varint};
+use crate::{FormatError, Input, Portion, Violation, kind::PartKind, limits, put_varint};
 
 /// Restart points as a part: where each begins, in plain content, weave, content, fields and times,
 /// and where the last ends.
@@ -22,7 +21,7 @@ pub fn parse_points(
     start: &[u64; 5],
     end: &[u64; 5],
 ) -> Result<Vec<[u64; 5]>, FormatError> {
-    let mut input = Input::new(PartKind::WeaveIndex.what(), bytes);
+    let mut input = Input::new(Portion::Part(PartKind::WeaveIndex), bytes);
     let mut points = vec![[0; 5]; count];
     for of in 0..5 {
         let mut at = start[of];
@@ -34,9 +33,7 @@ pub fn parse_points(
             at = at.saturating_add(bytes);
         }
         if at != end[of] {
-            return Err(FormatError::Invalid {
-                what: "restart points do not cover what their part does",
-            });
+            return Err(FormatError::Invalid(Violation::RestartPoints));
         }
     }
     input.finish()?;

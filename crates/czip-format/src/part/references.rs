@@ -1,7 +1,6 @@
 //! Reference parts: which chunks make up a stream.
 
-use super::PartKind;
-use crate::{FormatError, Input, put_varint};
+use crate::{FormatError, Input, Portion, Violation, kind::PartKind, put_varint};
 
 /// Which chunks follow each other in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,10 +60,8 @@ pub fn parse_runs(
     mut next: u64,
     chunks: u64,
 ) -> Result<Vec<Run>, FormatError> {
-    const NO_SUCH_CHUNK: FormatError = FormatError::Invalid {
-        what: "a chunk is referred to that is not there",
-    };
-    let mut input = Input::new(PartKind::References.what(), bytes);
+    const NO_SUCH_CHUNK: FormatError = FormatError::Invalid(Violation::NoSuchChunk);
+    let mut input = Input::new(Portion::Part(PartKind::References), bytes);
     let mut runs = Vec::with_capacity(count);
     for _ in 0..count {
         let value = input.varint()?;
@@ -87,9 +84,7 @@ pub fn parse_runs(
             2 if is_there => Run::Repeat { count, distance },
             1 | 2 => return Err(NO_SUCH_CHUNK),
             _ => {
-                return Err(FormatError::Invalid {
-                    what: "a run of references is of no kind that there is",
-                });
+                return Err(FormatError::Invalid(Violation::RunKind));
             }
         });
     }

@@ -1,6 +1,6 @@
 //! Lists of parts: the rows of a root, column by column.
 
-use crate::{FormatError, Input, limits, part::PartKind, put_varint, put_zigzag};
+use crate::{FormatError, Input, Violation, limits, part::PartKind, put_varint, put_zigzag};
 
 /// Where a part is, and how it is checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -164,9 +164,7 @@ impl PartList {
         let mut rows = match sealed {
             Some(sealed) if sealed.rows.len() as u64 == rows => sealed.places(),
             Some(_) => {
-                return Err(FormatError::Invalid {
-                    what: "its private root has other parts than its root",
-                });
+                return Err(FormatError::Invalid(Violation::OtherParts));
             }
             None => vec![PartRow::default(); rows as usize],
         };
@@ -174,9 +172,7 @@ impl PartList {
             let items = input.varint()?;
             FormatError::check_limit("items of a part", items, kind.items_max() as u64)?;
             if items == 0 {
-                return Err(FormatError::Invalid {
-                    what: "a part is empty",
-                });
+                return Err(FormatError::Invalid(Violation::EmptyPart));
             }
             place.items = items as u32;
         }
@@ -245,9 +241,7 @@ fn added(
     items: u32,
     further: Further,
 ) -> Result<([u64; 6], [u64; 6]), FormatError> {
-    const TOO_MUCH: FormatError = FormatError::Invalid {
-        what: "sums over its parts have more than 64 bits",
-    };
+    const TOO_MUCH: FormatError = FormatError::Invalid(Violation::Sums);
     let mut before = total;
     let mut after = before;
     after[0] = after[0].checked_add(items.into()).ok_or(TOO_MUCH)?;
@@ -280,9 +274,7 @@ fn parse_places(rows: &mut [PartRow], input: &mut Input<'_>) -> Result<(), Forma
         let offset = end.checked_add_signed(place.offset as i64);
         let next = offset.and_then(|offset| offset.checked_add(stored_bytes));
         let (Some(offset), Some(next)) = (offset, next) else {
-            return Err(FormatError::Invalid {
-                what: "a part is where there can be none",
-            });
+            return Err(FormatError::Invalid(Violation::PartPlace));
         };
         place.offset = offset;
         end = next;

@@ -5,7 +5,7 @@
 
 use super::{Archive, ReadError, Source, StreamReader};
 use crate::{
-    format::{FormatError, Stream},
+    format::{FormatError, Portion, Stream},
     weave::{self, Streams, Unweaver},
 };
 
@@ -73,7 +73,7 @@ impl<'a, S: Source> ContentReader<'a, S> {
                     let count = (wanted - filled).min(usize::try_from(*left).unwrap_or(usize::MAX));
                     let read = unweaver.read(&mut buffer[filled..filled + count])?;
                     if read < count {
-                        return Err(FormatError::Truncated { what: "weave" }.into());
+                        return Err(FormatError::Truncated(Portion::Weave).into());
                     }
                     filled += count;
                     *left -= count as u64;
@@ -114,7 +114,7 @@ pub(super) fn unweave<'a, S: Source>(
     });
     let before = position - start[0];
     if unweaver.skip(before)? < before {
-        return Err(FormatError::Truncated { what: "weave" }.into());
+        return Err(FormatError::Truncated(Portion::Weave).into());
     }
     Ok((end[0] - position, Box::new(unweaver)))
 }

@@ -17,7 +17,7 @@ use quick_cache::{
 use super::{Archive, ReadError, Source};
 use crate::{
     crypt::{self, FrameKey, open_frame},
-    format::{FormatError, Stream, digest, header::Profile, part::StoredFrame},
+    format::{FormatError, Stream, Violation, digest, header::Profile, part::StoredFrame},
     method::{FrameError, decompress},
 };
 
@@ -83,10 +83,7 @@ impl<S: Source> Archive<S> {
             return Ok(Arc::new(plain));
         };
         if self.frame_row(stream, base)?.base.is_some() {
-            return Err(FormatError::Invalid {
-                what: "a frame's base has a base",
-            }
-            .into());
+            return Err(FormatError::Invalid(Violation::BaseOfBase).into());
         }
         let base_bytes = match bases.get(&base) {
             Some(base_bytes) => base_bytes.clone(),
@@ -228,10 +225,7 @@ impl<S: Source> Archive<S> {
         if self.header().profile == Profile::Shared
             && plain.len() as u64 != self.chunk_bytes(stream, number)?
         {
-            return Err(FormatError::Invalid {
-                what: "a frame is not as long as its chunk, which is all of it",
-            }
-            .into());
+            return Err(FormatError::Invalid(Violation::FrameAndChunk).into());
         }
         Ok(plain)
     }

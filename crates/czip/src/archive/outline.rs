@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::{Archive, ReadError, Source, content::unweave, table::ReferenceRun};
 use crate::{
-    format::{FormatError, Stream},
+    format::{FormatError, Portion, Stream},
     weave::Step,
 };
 
@@ -80,7 +80,7 @@ impl<S: Source> Archive<S> {
             while position < stretch_end {
                 let step = unweaver.step(stretch_end - position, &mut outline.other)?;
                 position += match step {
-                    None => return Err(FormatError::Truncated { what: "weave" }.into()),
+                    None => return Err(FormatError::Truncated(Portion::Weave).into()),
                     Some(Step::Content(bytes)) => {
                         let next = content + bytes;
                         self.content_sections(content..next, how, &mut run, &mut outline)?;

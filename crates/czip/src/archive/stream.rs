@@ -6,7 +6,7 @@ use super::{
     Archive, ReadError, Source,
     table::{Piece, ReferenceRun},
 };
-use crate::format::{FormatError, Stream};
+use crate::format::{FormatError, Stream, Violation};
 
 /// What has plain bytes, by its number.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,10 +85,7 @@ impl<'a, S: Source> StreamReader<'a, S> {
             let count = (wanted - filled).min(piece.bytes as usize);
             let (begin, plain) = self.hold(&piece)?;
             let Some(bytes) = plain.get(begin..begin + count) else {
-                return Err(FormatError::Invalid {
-                    what: "a chunk lies beyond its frame",
-                }
-                .into());
+                return Err(FormatError::Invalid(Violation::ChunkBeyondFrame).into());
             };
             buffer[filled..filled + count].copy_from_slice(bytes);
             filled += count;

@@ -9,7 +9,7 @@ use super::{Archive, ReadError, Source};
 use crate::{
     crypt::{FrameKey, Place},
     format::{
-        ChunkName, FormatError, Stream, digest,
+        ChunkName, FormatError, Portion, Stream, Violation, digest,
         header::Profile,
         part::{self, ChunkPlace, LengthPart, PartKind, Run, StoredFrame},
         root::{PartList, PartPlace, PartRow, digest_bytes},
@@ -100,9 +100,7 @@ pub(super) struct Piece {
     pub(super) bytes: u32,
 }
 
-const WRONG_PART: FormatError = FormatError::Invalid {
-    what: "a part of its table contradicts the root",
-};
+const WRONG_PART: FormatError = FormatError::Invalid(Violation::PartAndRoot);
 
 fn has_digest(bytes: &[u8], place: &PartPlace, kind: PartKind) -> bool {
     digest::<20>(bytes).starts_with(&place.digest[..digest_bytes(kind)])
@@ -117,7 +115,7 @@ impl<S: Source> Archive<S> {
         row: usize,
     ) -> Result<Vec<u8>, ReadError> {
         let place = &self.list(kind, stream).rows()[row].place;
-        let damaged = || FormatError::Digest { what: kind.what() };
+        let damaged = || FormatError::Digest(Portion::Part(kind));
         let sealed = self.sealed_place(kind, stream, row);
         self.read_sound(place.offset, place.stored_bytes, |stored| {
             let mut stored = self.checked_part((kind, stream, row), stored)?;
@@ -158,7 +156,7 @@ impl<S: Source> Archive<S> {
         let is_sealed = self.sealed_place(kind, stream, row).is_some();
         match !is_sealed || has_digest(&stored, place, kind) {
             true => Ok(stored),
-            false => Err(FormatError::Digest { what: kind.what() }.into()),
+            false => Err(FormatError::Digest(Portion::Part(kind)).into()),
         }
     }
 
@@ -236,7 +234,7 @@ impl<S: Source> Archive<S> {
             .map_or(0, |frame| frame.offset + u64::from(frame.stored_bytes));
         match end <= self.header.archive_bytes {
             true => Ok(frames),
-            false => Err(FormatError::Truncated { what: "frames" }.into()),
+            false => Err(FormatError::Truncated(Portion::Frames).into()),
         }
     }
 
@@ -263,10 +261,7 @@ impl<S: Source> Archive<S> {
     pub fn frame_row(&self, stream: Stream, number: u64) -> Result<StoredFrame, ReadError> {
         let list = &self.root.stream(stream).frames;
         let Some(row) = list.find(0, number) else {
-            return Err(FormatError::Invalid {
-                what: "a chunk is in a frame that is not there",
-            }
-            .into());
+            return Err(FormatError::Invalid(Violation::NoSuchFrame).into());
         };
         let key = (PartKind::Frames, Some(stream), row);
         let part = self.part(key, |_| self.frame_rows(stream, row).map(Part::Frames))?;

@@ -21,10 +21,8 @@ use crate::format::{
 /// file's chunks, cut as the options say, and named.
 ///
 /// ```
-/// use refrain_czip::{
-///     create::{Assembler, CreateOptions, Output},
-///     format::ChunkName,
-/// };
+/// use refrain_czip::create::{Assembler, CreateOptions, Output};
+/// use refrain_czip_format::ChunkName;
 ///
 /// let folder = tempfile::tempdir()?;
 /// let song = folder.path().join("song");

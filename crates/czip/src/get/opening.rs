@@ -2,7 +2,7 @@
 
 use super::GetError;
 use crate::{
-    format::{FormatError, header::Header, limits::HEADER_BYTES},
+    format::{FormatError, Portion, header::Header, limits::HEADER_BYTES},
     remote::{Remote, RemoteError},
 };
 
@@ -51,7 +51,7 @@ pub(super) fn open(
     if header.is_advisory() {
         let last = remote.tail(bytes)?;
         let footer = last.last_chunk::<HEADER_BYTES>();
-        let footer = footer.ok_or(FormatError::Truncated { what: "footer" })?;
+        let footer = footer.ok_or(FormatError::Truncated(Portion::Footer))?;
         header = Header::parse_last(footer)?;
         let offset = header.archive_bytes.saturating_sub(last.len() as u64);
         pieces.push((offset, last));

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     archive::{ReadError, Source},
-    format::{ChunkName, FormatError, Stream, digest},
+    format::{ChunkName, FormatError, Portion, Stream, digest},
     method::decompress,
 };
 
@@ -328,7 +328,7 @@ fn read_together(
         .sum();
     let first = units[0].frame.offset;
     if first + bytes > opened.bytes {
-        return Err(FormatError::Truncated { what: "file" }.into());
+        return Err(FormatError::Truncated(Portion::File).into());
     }
     let mut stored = vec![0; bytes as usize];
     opened.archive.source().read_exact_at(&mut stored, first)?;

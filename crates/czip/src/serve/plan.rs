@@ -12,7 +12,9 @@ use bytes::Bytes;
 use super::{cache::Key, opened::Opened};
 use crate::{
     archive::{Grain, ReadError, Section},
-    format::{ChunkName, FormatError, Stream, header::Profile, part::StoredFrame},
+    format::{
+        ChunkName, FormatError, Portion, Stream, Violation, header::Profile, part::StoredFrame,
+    },
 };
 
 /// Bytes of a span of a file; each begins at a multiple of it.
@@ -221,8 +223,8 @@ impl Plan {
                     true => None,
                     false => of(SHORT_BYTES)?,
                 };
-                let what = "its pieces are too many for their bytes";
-                (short.ok_or(FormatError::Invalid { what })?, SHORT_BYTES)
+                let violation = Violation::TooManyPieces;
+                (short.ok_or(FormatError::Invalid(violation))?, SHORT_BYTES)
             }
         };
         plan.begin = begin;
@@ -230,7 +232,7 @@ impl Plan {
         plan.bytes = slices.map(|slice| u64::from(slice.bytes())).sum();
         match plan.bytes == (end - begin).min(bytes_max) {
             true => Ok(plan),
-            false => Err(FormatError::Truncated { what: "table" }.into()),
+            false => Err(FormatError::Truncated(Portion::Table).into()),
         }
     }
 

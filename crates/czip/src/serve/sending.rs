@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     archive::{ReadError, Source},
-    format::FormatError,
+    format::{FormatError, Violation},
 };
 
 /// From so many bytes on, a piece goes out without being copied.
@@ -176,8 +176,8 @@ impl Sending {
                 let begin = offset as usize + within as usize;
                 let end = begin + count as usize;
                 if end > unit.len() {
-                    let what = "a chunk lies beyond its frame";
-                    return Err(ReadError::from(FormatError::Invalid { what }).into());
+                    let violation = Violation::ChunkBeyondFrame;
+                    return Err(ReadError::from(FormatError::Invalid(violation)).into());
                 }
                 let count = count as usize;
                 if goes_alone(count, unit.len()) {

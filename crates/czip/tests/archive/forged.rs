@@ -5,16 +5,16 @@ use std::ops::ControlFlow;
 
 use refrain_czip::{
     archive::{Archive, CacheBytes, ReadError},
-    chunker::{Chunking, ChunkingMethod},
     create::CreateOptions,
     crypt::{GroupKeys, Identities},
-    format::{
-        FormatError, Stream,
-        header::Profile,
-        part::PartKind,
-        root::{PartPlace, StreamRoot},
-    },
     verify::verify_names,
+};
+use refrain_czip_format::{
+    FormatError, Portion, Stream,
+    chunker::{Chunking, ChunkingMethod},
+    header::Profile,
+    part::PartKind,
+    root::{PartPlace, StreamRoot},
 };
 
 use crate::{
@@ -107,8 +107,8 @@ fn unlocked(archive: Vec<u8>, identities: &Identities) -> Result<Archive<Vec<u8>
 fn assert_refused(what: &str, archive: Vec<u8>, identities: &Identities) {
     match unlocked(archive, identities) {
         Ok(_) => panic!("{what}: opened"),
-        Err(ReadError::Format(FormatError::Digest { what: found })) => {
-            assert_eq!(found, "private root", "{what}");
+        Err(ReadError::Format(FormatError::Digest(found))) => {
+            assert_eq!(found, Portion::PrivateRoot, "{what}");
         }
         Err(error) => panic!("{what}: {error}"),
     }
@@ -202,7 +202,7 @@ fn private_parts_that_a_server_swapped_are_refused() {
     let opened = unlocked(forged.clone().mended(), &identities).expect("its root is as it was");
     assert!(matches!(
         read_all(&opened),
-        Err(ReadError::Format(FormatError::Digest { .. }))
+        Err(ReadError::Format(FormatError::Digest(_)))
     ));
     let [one_digest, other_digest] = [one, other].map(|place| place.digest[..12].to_vec());
     let marker = [0xaa; 12];

@@ -4,10 +4,13 @@ use std::ops::ControlFlow;
 
 use refrain_czip::{
     archive::{Archive, CacheBytes, ReadError},
-    chunker::{Chunking, ChunkingMethod},
     create::CreateOptions,
-    format::{Stream, header::Profile},
     verify::verify,
+};
+use refrain_czip_format::{
+    Stream,
+    chunker::{Chunking, ChunkingMethod},
+    header::Profile,
 };
 
 use crate::{

@@ -4,9 +4,9 @@ use std::{ops::ControlFlow, sync::Mutex};
 
 use refrain_czip::{
     create::CreateOptions,
-    format::{Stream, header::Profile},
     verify::{bytes_to_verify, verify},
 };
+use refrain_czip_format::{Stream, header::Profile};
 
 use crate::{
     archive_of,

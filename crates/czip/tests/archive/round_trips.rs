@@ -1,11 +1,8 @@
 use std::io::Cursor;
 
 use proptest::{collection::vec, prelude::*, sample::select};
-use refrain_czip::{
-    chunker::Chunking,
-    create::{CreateError, CreateOptions, Input, Output},
-    format::{Stream, header::Profile},
-};
+use refrain_czip::create::{CreateError, CreateOptions, Input, Output};
+use refrain_czip_format::{Stream, chunker::Chunking, header::Profile};
 
 use crate::{
     Crumbs, archive_of, make, noise, open, options, piped_archive_of, read, read_all, tar_of,

@@ -1,10 +1,10 @@
 //! What the table takes: at most 40 bytes a unique chunk and 4 a reference, all that is no frame counted.
 
-use refrain_czip::{
-    archive::Archive,
+use refrain_czip::{archive::Archive, create::CreateOptions};
+use refrain_czip_format::{
+    Stream,
     chunker::{Chunking, ChunkingMethod},
-    create::CreateOptions,
-    format::{Stream, header::Profile},
+    header::Profile,
 };
 
 use crate::{

@@ -2,11 +2,8 @@
 
 use std::{fs, io::Cursor, ops::ControlFlow};
 
-use refrain_czip::{
-    chunker::Chunking,
-    create::{CreateOptions, Input, Output, create},
-    format::header::Profile,
-};
+use refrain_czip::create::{CreateOptions, Input, Output, create};
+use refrain_czip_format::{chunker::Chunking, header::Profile};
 
 /// Bytes that do not repeat.
 pub fn noise(seed: u64, bytes: usize) -> Vec<u8> {

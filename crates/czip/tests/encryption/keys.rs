@@ -7,7 +7,7 @@ use refrain_czip::crypt::{
     ArchiveKey, Identities, IdentityProblem, RECIPIENTS_MAX, RecipientError, RecipientProblem,
     Recipients, UnwrapError, WrapError, recipient_kinds, unwrap, wrap,
 };
-use refrain_czip::format::limits::KEYS_BYTES_MAX;
+use refrain_czip_format::limits::KEYS_BYTES_MAX;
 use zeroize::Zeroizing;
 
 /// Keys made by ssh-keygen for these tests.

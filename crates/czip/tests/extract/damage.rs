@@ -14,9 +14,9 @@ use proptest::{collection::vec, prelude::*};
 use refrain_czip::{
     archive::{Archive, CacheBytes},
     extract::{ExtractError, ExtractOptions, Extracted, extract},
-    format::Stream,
     verify::{Damage, files_in_frames, find_damage},
 };
+use refrain_czip_format::Stream;
 
 use super::archive_in_frames;
 

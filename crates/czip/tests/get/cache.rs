@@ -2,10 +2,8 @@
 
 use std::{fs, path::PathBuf, thread};
 
-use refrain_czip::{
-    format::header::Profile,
-    get::{CacheOptions, GetOptions},
-};
+use refrain_czip::get::{CacheOptions, GetOptions};
+use refrain_czip_format::header::Profile;
 
 use crate::{Place, archive_of, creating, noise, options, release, serve};
 

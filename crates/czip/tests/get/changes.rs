@@ -5,7 +5,8 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use refrain_czip::{format::header::Profile, get::GetError};
+use refrain_czip::get::GetError;
+use refrain_czip_format::header::Profile;
 
 use crate::{
     Place, archive_of, creating, file, noise, options, release, serve,

@@ -1,10 +1,8 @@
 //! Archives that are damaged, or made to harm.
 
 use proptest::prelude::*;
-use refrain_czip::{
-    format::{ChunkName, Stream, header::Profile, limits::HEADER_BYTES},
-    get::{CacheOptions, GetError},
-};
+use refrain_czip::get::{CacheOptions, GetError};
+use refrain_czip_format::{ChunkName, Stream, header::Profile, limits::HEADER_BYTES};
 
 use crate::{
     Place, archive_of, creating,

@@ -9,10 +9,8 @@ use std::{
     },
 };
 
-use refrain_czip::{
-    format::header::Profile,
-    get::{GetError, get},
-};
+use refrain_czip::get::{GetError, get};
+use refrain_czip_format::header::Profile;
 
 use crate::{
     Place, archive_of, creating, file, options, release, serve,

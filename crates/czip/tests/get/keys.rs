@@ -12,9 +12,9 @@ use age::secrecy::{ExposeSecret, SecretString};
 use refrain_czip::{
     create::{CreateOptions, EncryptOptions},
     crypt::{GroupSecret, Identities, Recipients},
-    format::header::Profile,
     get::{CacheOptions, GetError, GetOptions, KeySource, Keys, UnusedSeed},
 };
+use refrain_czip_format::header::Profile;
 
 use crate::{
     Place, archive_of, creating, file, noise, options, serve,

@@ -32,10 +32,8 @@ use std::{
 };
 
 use making::{archive_of, creating, noise};
-use refrain_czip::{
-    get::{GetError, GetOptions, GetReport, get},
-    remote::{ProxyChoice, RemoteOptions},
-};
+use refrain_czip::get::{GetError, GetOptions, GetReport, get};
+use refrain_http_ranges::{ProxyChoice, RemoteOptions};
 use server::{File, Server};
 use tempfile::TempDir;
 

@@ -11,10 +11,10 @@ use std::{collections::HashMap, net::SocketAddr, ops::ControlFlow, sync::Arc, ti
 use proptest::prelude::*;
 use refrain_czip::{
     archive::{Archive, CacheBytes},
-    format::{Stream, header::Profile},
     get::{GetError, GetOptions, GetReport, NotByName, get},
     serve::{ServeOptions, Server as ChunkServer, Status},
 };
+use refrain_czip_format::{Stream, header::Profile};
 use running::Running;
 
 use crate::{

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use refrain_czip::{
     archive::{Archive, CacheBytes},
     create::CreateOptions,
-    format::{Stream, header::Profile},
 };
+use refrain_czip_format::{Stream, header::Profile};
 
 use crate::{Place, archive_of, creating, noise, options, release, serve};
 

@@ -10,7 +10,8 @@ use std::{
     process::Command,
 };
 
-use refrain_czip::{format::header::Profile, get::GetError};
+use refrain_czip::get::GetError;
+use refrain_czip_format::header::Profile;
 use rustix::process::geteuid;
 
 use crate::{Place, archive_of, creating, options, release, serve, server::Ending};

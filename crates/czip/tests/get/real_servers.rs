@@ -12,7 +12,8 @@ use std::{
     time::Duration,
 };
 
-use refrain_czip::{format::header::Profile, get::get};
+use refrain_czip::get::get;
+use refrain_czip_format::header::Profile;
 
 use crate::{Place, archive_of, creating, options, release};
 

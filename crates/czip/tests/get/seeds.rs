@@ -2,10 +2,10 @@
 
 use std::{fs, ops::ControlFlow};
 
-use refrain_czip::{
+use refrain_czip::get::{Phase, get};
+use refrain_czip_format::{
     chunker::{Chunking, ChunkingMethod},
-    format::header::Profile,
-    get::{Phase, get},
+    header::Profile,
 };
 
 use crate::{Place, archive_of, creating, noise, options, release, serve};

@@ -1,6 +1,7 @@
 //! Servers that have no ranges, or lie about them, or have no archive.
 
-use refrain_czip::{format::header::Profile, get::GetError};
+use refrain_czip::get::GetError;
+use refrain_czip_format::header::Profile;
 
 use crate::{
     Place, archive_of, creating, file, options, release, serve,

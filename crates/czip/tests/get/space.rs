@@ -2,10 +2,8 @@
 
 use std::{fs, ops::ControlFlow, os::unix::fs::MetadataExt, path::Path};
 
-use refrain_czip::{
-    format::header::Profile,
-    get::{GetError, Phase, get, partial},
-};
+use refrain_czip::get::{GetError, Phase, get, partial};
+use refrain_czip_format::header::Profile;
 
 use crate::{Place, archive_of, creating, noise, options, release, serve};
 

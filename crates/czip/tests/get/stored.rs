@@ -5,9 +5,9 @@ use std::{fs, path::Path};
 use refrain_czip::{
     archive::{Archive, CacheBytes},
     create::CreateOptions,
-    format::{Stream, header::Profile},
     get::{CacheOptions, UnusedSeed},
 };
+use refrain_czip_format::{Stream, header::Profile};
 
 use crate::{
     Place, archive_of, creating, file,

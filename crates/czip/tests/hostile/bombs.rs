@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use refrain_czip::method::{FrameError, decompress};
+use refrain_czip_format::method::{FrameError, decompress};
 
 use crate::{
     draft::{CATALOG, CONTENT, Draft, varint},

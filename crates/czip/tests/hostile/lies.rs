@@ -9,7 +9,8 @@ mod weave;
 use std::ops::ControlFlow;
 
 use proptest::prelude::*;
-use refrain_czip::{archive::ReadError, format::Stream, verify::verify_names};
+use refrain_czip::{archive::ReadError, verify::verify_names};
+use refrain_czip_format::Stream;
 
 use crate::{
     draft::{CATALOG, CONTENT, Draft, FrameDraft, SHARED, StreamDraft},

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use refrain_czip::{
     archive::{Archive, CacheBytes, ReadError, Source},
     crypt::Identities,
-    format::{Stream, catalog::Entry},
     verify::{verify, verify_content, verify_names},
 };
+use refrain_czip_format::{Stream, catalog::Entry};
 
 use crate::draft::IDENTITY;
 

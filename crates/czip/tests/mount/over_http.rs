@@ -12,8 +12,8 @@ use refrain_czip::{
     archive::{Archive, CacheBytes, RemoteSource},
     cache::{Cache, CacheOptions},
     create::Input,
-    remote::{ProxyChoice, RemoteOptions},
 };
+use refrain_http_ranges::{ProxyChoice, RemoteOptions};
 
 use crate::{
     mounting::{Mount, archive_of, noise, read},

@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::{collection::vec, prelude::*};
-use refrain_czip::{
-    format::catalog::{Entry, EntryKind},
-    mount::{Inode, Node, NodeKind, Tree},
-};
+use refrain_czip::mount::{Inode, Node, NodeKind, Tree};
+use refrain_czip_format::catalog::{Entry, EntryKind};
 
 fn entry(path: &str, kind: EntryKind) -> Entry {
     Entry {

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use refrain_czip::{create::Input, format::header::Profile};
+use refrain_czip::create::Input;
+use refrain_czip_format::header::Profile;
 
 use super::world::{World, archive, archive_of, creating, noise, release};
 
@@ -191,15 +192,15 @@ fn chunks_that_are_kept_have_their_urls() {
     assert!(world.get("/x", &[]).body == content);
     let archive = refrain_czip::archive::Archive::open(stored, Default::default());
     let archive = archive.expect("an archive");
-    let stream = refrain_czip::format::Stream::Content;
+    let stream = refrain_czip_format::Stream::Content;
     let name = archive.name(stream, 1).expect("a chunk");
     let digits: String = name.0.iter().map(|byte| format!("{byte:02x}")).collect();
     let before = world.origin.server.requests().len();
     let answer = world.get(&format!("/.czip/chunk/{digits}"), &[]);
     assert_eq!(answer.status, 200);
-    let plain = refrain_czip::method::decompress(&answer.body, None, 1 << 20);
+    let plain = refrain_czip_format::method::decompress(&answer.body, None, 1 << 20);
     let plain = plain.expect("a frame");
-    assert_eq!(refrain_czip::format::ChunkName::of(&plain), name);
+    assert_eq!(refrain_czip_format::ChunkName::of(&plain), name);
     assert!(
         answer
             .header("cache-control")

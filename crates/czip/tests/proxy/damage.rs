@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use refrain_czip::{format::header::Profile, format::limits::HEADER_BYTES};
+use refrain_czip_format::{header::Profile, limits::HEADER_BYTES};
 
 use super::{
     draft::{CONTENT, Draft},

@@ -1,8 +1,8 @@
 //! Archives whose tables name chunks falsely: who is served from another archive that shares chunks with
 //! them gets no byte of theirs.
 
-use refrain_czip::{
-    format::ChunkName,
+use refrain_czip_format::{
+    ChunkName,
     method::{Compression, Compressor, Method},
 };
 

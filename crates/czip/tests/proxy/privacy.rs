@@ -1,6 +1,6 @@
 //! What the origin sends to one client only.
 
-use refrain_czip::format::header::Profile;
+use refrain_czip_format::header::Profile;
 
 use super::{
     server::Reply,

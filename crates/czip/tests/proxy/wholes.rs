@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use refrain_czip::format::header::Profile;
+use refrain_czip_format::header::Profile;
 
 use super::world::{World, archive_of, bound, creating, noise, release};
 

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use refrain_czip::format::header::Profile;
+use refrain_czip_format::header::Profile;
 
 use super::world::{World, letters, options};
 

@@ -6,9 +6,8 @@ use refrain_czip::{
     archive::{Archive, CacheBytes, FileSource},
     create::{CreateOptions, EncryptOptions},
     crypt::Recipients,
-    format::{ChunkName, Stream, header::Profile},
-    method::decompress,
 };
+use refrain_czip_format::{ChunkName, Stream, header::Profile, method::decompress};
 
 use super::world::{World, letters, options};
 

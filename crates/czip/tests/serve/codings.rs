@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use refrain_czip::format::header::Profile;
+use refrain_czip_format::header::Profile;
 
 use super::world::{World, letters, options, tar_of};
 

@@ -3,9 +3,9 @@
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
-use refrain_czip::{
-    create::CreateOptions,
-    format::header::Profile,
+use refrain_czip::create::CreateOptions;
+use refrain_czip_format::{
+    header::Profile,
     method::{Compression, Method},
 };
 

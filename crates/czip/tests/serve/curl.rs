@@ -5,7 +5,7 @@ use std::{
     process::{Command, Output},
 };
 
-use refrain_czip::format::header::Profile;
+use refrain_czip_format::header::Profile;
 
 use super::world::{World, options, tar_of};
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use refrain_czip::format::header::Profile;
+use refrain_czip_format::header::Profile;
 
 use super::world::{World, letters, options};
 

@@ -8,7 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use refrain_czip::{format::header::Profile, serve::ServeOptions};
+use refrain_czip::serve::ServeOptions;
+use refrain_czip_format::header::Profile;
 
 use super::{
     client::Client,

@@ -2,7 +2,8 @@
 
 use std::{fs, os::unix::fs::symlink};
 
-use refrain_czip::{create::Input, format::header::Profile};
+use refrain_czip::create::Input;
+use refrain_czip_format::header::Profile;
 
 use super::world::{World, letters, options};
 

@@ -2,11 +2,10 @@
 
 use std::{fs, thread};
 
-use refrain_czip::{
-    create::CreateOptions,
-    format::header::Profile,
+use refrain_czip::{create::CreateOptions, serve::ServeOptions};
+use refrain_czip_format::{
+    header::Profile,
     method::{Compression, Method},
-    serve::ServeOptions,
 };
 
 use super::world::{World, letters, options, tar_of};

@@ -5,7 +5,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use refrain_czip::{create::Input, format::header::Profile};
+use refrain_czip::create::Input;
+use refrain_czip_format::header::Profile;
 
 use super::world::{World, letters, options, tar_of};
 

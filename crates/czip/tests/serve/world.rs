@@ -7,9 +7,9 @@ use std::{fs, net::SocketAddr, ops::ControlFlow, path::PathBuf, sync::Arc};
 
 use refrain_czip::{
     create::{CreateOptions, CreateProgress, Input, Output, create},
-    format::header::Profile,
     serve::{ServeOptions, Server, Status},
 };
+use refrain_czip_format::header::Profile;
 use running::Running;
 use tempfile::TempDir;
 

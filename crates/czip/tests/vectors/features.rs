@@ -12,10 +12,12 @@ use std::{
 };
 
 use refrain_czip::{
-    chunker::{Chunking, ChunkingMethod},
     create::{CreateOptions, EncryptOptions, Input, Output, create},
     crypt::{GroupSecret, Identities, Recipients},
-    format::header::Profile,
+};
+use refrain_czip_format::{
+    chunker::{Chunking, ChunkingMethod},
+    header::Profile,
     method::{Compression, Method},
 };
 

@@ -4,9 +4,9 @@ use std::{env, fs, ops::ControlFlow, path::PathBuf};
 
 use refrain_czip::{
     archive::{Archive, CacheBytes},
-    format::header::Profile,
     verify::{verify, verify_content, verify_names},
 };
+use refrain_czip_format::header::Profile;
 
 use crate::{features, listing::listing};
 

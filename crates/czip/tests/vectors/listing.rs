@@ -2,10 +2,8 @@
 
 use std::fmt::Write;
 
-use refrain_czip::{
-    archive::{Archive, ReadError, Source},
-    format::catalog::EntryKind,
-};
+use refrain_czip::archive::{Archive, ReadError, Source};
+use refrain_czip_format::catalog::EntryKind;
 
 /// Kind, permissions, time, path, and what the kind adds: bytes and BLAKE3, or a target.
 pub fn listing<S: Source>(archive: &Archive<S>) -> Result<String, ReadError> {

@@ -41,7 +41,14 @@ config! {
         /// Stores of others that are read.
         pub also: Vec<PathBuf> = settings.many_with(&STORE_ALSO, folder)?;
         /// The realms of the peers: the names of the services whose history answers.
-        pub realms: BTreeMap<PublicKey, String> = realms(settings, dials)?;
+        pub realms: BTreeMap<PublicKey, String> = {
+            let common = settings.optional_with(&REALM, |name| match Realm::is_name(name) {
+                true => Ok(name.to_owned()),
+                false => Err(Mismatch::Realm),
+            })?;
+            let realm = |key: &PublicKey| common.clone().unwrap_or_else(|| key.to_string());
+            dials.iter().map(|dial| (dial.key, realm(&dial.key))).collect()
+        };
         /// How to predict.
         pub predict: Predict = settings.one_with(&PREDICT, |text| match text {
             "window" => Ok(Predict::Window),
@@ -57,16 +64,6 @@ config! {
         /// What names chunks.
         pub hasher: ChunkHasher = settings.one(&CHUNK_HASH)?;
     }
-}
-
-fn realms(settings: &Settings, dials: &[Dial]) -> Result<BTreeMap<PublicKey, String>, ConfigError> {
-    let common = settings.optional_with(&REALM, |name| match Realm::is_name(name) {
-        true => Ok(name.to_owned()),
-        false => Err(Mismatch::Realm),
-    })?;
-    let realm = |key: &PublicKey| common.clone().unwrap_or_else(|| key.to_string());
-    let keys = dials.iter().map(|dial| dial.key);
-    Ok(keys.map(|key| (key, realm(&key))).collect())
 }
 
 fn folder(path: &str) -> Result<PathBuf, Mismatch> {
@@ -142,7 +139,7 @@ impl HistoryOptions {
     }
 
     /// What a link's engine is to know of it.
-    pub fn engine(&self) -> HistoryConfig {
+    pub(crate) fn engine(&self) -> HistoryConfig {
         HistoryConfig {
             predict: self.predict,
             mask: self.mask,

@@ -15,9 +15,9 @@ impl Config {
     /// of two at one address, an error is about the forward.
     pub fn listeners(&self) -> Vec<Listener> {
         let own = self.listen.iter().map(|&address| (&LISTEN, address));
-        let those = |is_proxy| move |way_in: &&WayIn| way_in.is_proxy() == is_proxy;
-        let proxies = self.ways_in.iter().filter(those(true));
-        let ways_in = proxies.chain(self.ways_in.iter().filter(those(false)));
+        let mut ways_in: Vec<&WayIn> = self.ways_in.iter().collect();
+        ways_in.sort_by_key(|way_in| !way_in.is_proxy());
+        let ways_in = ways_in.into_iter();
         let admin = self.admin.iter().map(|admin| (&ADMIN, admin.listen));
         let ways_in = ways_in.map(|way_in| (way_in.option, way_in.listen));
         own.chain(ways_in).chain(admin).collect()

@@ -875,9 +875,9 @@ proptest! {
     #[test]
     fn any_forward_parses_or_fails(text in any::<String>(), target in "[a-z:0-9@=\\[\\]]{0,20}") {
         let find = |_: &str| Ok(Some(PublicKey([0; 32])));
-        let _ = parse_forward(&text, find);
-        let _ = parse_forward(&target, find);
-        let _ = parse_forward(&format!("127.0.0.1:80={target}"), find);
+        let _ = parse_forward(&text, &find);
+        let _ = parse_forward(&target, &find);
+        let _ = parse_forward(&format!("127.0.0.1:80={target}"), &find);
     }
 
     #[test]
@@ -899,9 +899,9 @@ proptest! {
         for sign in ['=', ':'] {
             let target = expected.target.as_ref().unwrap();
             let text = format!("{}{sign}{target}", expected.listen);
-            prop_assert_eq!(&parse_forward(&text, find).unwrap(), &expected);
+            prop_assert_eq!(&parse_forward(&text, &find).unwrap(), &expected);
             let with_peer = format!("{text}@AAAA=");
-            prop_assert_eq!(&parse_forward(&with_peer, find).unwrap(), &expected);
+            prop_assert_eq!(&parse_forward(&with_peer, &find).unwrap(), &expected);
         }
     }
 }

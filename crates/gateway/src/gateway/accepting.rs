@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use refrain_admission::Visit;
-use refrain_proto::{Fault, LaneId, hello::Hello, link::LaneRefused, planted::Bug};
+use refrain_proto::{Fault, hello::Hello, link::LaneRefused, planted::Bug};
 use tokio::{
     net::{TcpListener, TcpStream},
     time::{Instant, sleep, timeout},
@@ -15,7 +15,7 @@ use crate::{
     descriptors::UNPROVEN_LANES_MAX,
     greeting,
     lane::{self, LaneEnd},
-    link::{LaneSignals, SharedLink},
+    link::{LaneHandle, SharedLink},
     tls::TlsError,
     wire::LaneStream,
 };
@@ -30,12 +30,11 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 enum LinkRefused {
     /// The link does not take it.
-    #[error("a lane of {peer}: {refused}{}", lanes_limit(*lanes_max))]
+    #[error("a lane of {peer}: {refused}{}", limit(*refused, *lanes_max))]
     Lane {
         peer: String,
         refused: LaneRefused,
-        /// The bound on lanes, where that is why.
-        lanes_max: Option<usize>,
+        lanes_max: usize,
     },
     /// The peer has as many links as it may have, all with lanes.
     #[error("{peer} has {LINKS_PER_PEER_MAX} links already: does each site have a key of its own?")]
@@ -48,10 +47,14 @@ enum LinkRefused {
     NoMemory { peer: String, links: usize },
 }
 
-fn lanes_limit(lanes_max: Option<usize>) -> String {
-    lanes_max.map_or_else(String::new, |lanes| {
-        format!(": at most {lanes} (--lanes-max, fewer with little --memory)")
-    })
+/// The bound on lanes, where that is why.
+fn limit(refused: LaneRefused, lanes_max: usize) -> String {
+    match refused {
+        LaneRefused::TooMany => {
+            format!(": at most {lanes_max} (--lanes-max, fewer with little --memory)")
+        }
+        _ => String::new(),
+    }
 }
 
 impl Gateway {
@@ -130,8 +133,8 @@ impl Gateway {
                 return Ok(None);
             }
         };
-        let joined = match self.link_for(&peer, &hello) {
-            Ok(Some(joined)) => joined,
+        let lane = match self.link_for(&peer, &hello) {
+            Ok(Some(lane)) => lane,
             Ok(None) => {
                 tracing::debug!(peer = %label, %address, "the lane's link is gone: the peer begins anew");
                 greeting::answer_and_close(&mut stream, Some(&hello)).await;
@@ -146,7 +149,7 @@ impl Gateway {
         };
         peer.trouble.clear();
         Ok(Some(BegunLane {
-            joined,
+            lane,
             stream,
             rest,
             address,
@@ -155,18 +158,19 @@ impl Gateway {
 
     /// The link that a hello belongs to, a new one if there is none. `None` if the hello names
     /// a link that this end had before it restarted, or has forgotten.
-    fn link_for(&self, peer: &Peer, hello: &Hello) -> Result<Option<JoinedLane>, LinkRefused> {
-        let first = || {
-            let peers = self.lock_peers();
-            let mut peers = peers.values();
-            peers.find(|peer| !peer.links().is_empty()).cloned()
-        };
+    fn link_for(&self, peer: &Peer, hello: &Hello) -> Result<Option<LaneHandle>, LinkRefused> {
+        let any = |peer: &&Arc<Peer>| !peer.links().is_empty();
         let first = match Bug::LinksOfAllPeers.is_planted() {
-            true => first(),
+            true => self.lock_peers().values().find(any).cloned(),
             false => None,
         };
         let peer = first.as_deref().unwrap_or(peer);
         let label = || peer.label();
+        let refuse = |link: &SharedLink, refused| LinkRefused::Lane {
+            peer: label(),
+            refused,
+            lanes_max: link.with(|link, _| link.lanes_max()),
+        };
         let mut links = peer.lock_links();
         let known = links
             .iter()
@@ -174,26 +178,11 @@ impl Gateway {
         if let Some(index) = known {
             let link = Arc::clone(&links[index]);
             match link.begin_lane(|link, now| link.accept_lane(now, hello)) {
-                Ok((lane, signals)) => {
-                    return Ok(Some(JoinedLane {
-                        link,
-                        lane,
-                        signals,
-                    }));
-                }
+                Ok(lane) => return Ok(Some(lane)),
                 Err(LaneRefused::OtherInstance) => {
                     links.remove(index);
                 }
-                Err(refused) => {
-                    let lanes_max = link.with(|link, _| link.lanes_max());
-                    let lanes_max = Some(lanes_max).filter(|_| refused == LaneRefused::TooMany);
-                    let peer = label();
-                    return Err(LinkRefused::Lane {
-                        peer,
-                        refused,
-                        lanes_max,
-                    });
-                }
+                Err(refused) => return Err(refuse(&link, refused)),
             }
         }
         if hello.peer_instance.is_some() {
@@ -206,7 +195,7 @@ impl Gateway {
             }
         }
         let memory = loop {
-            if let Some(memory) = self.memory_for(peer) {
+            if let Some(memory) = self.budget.link(peer.key, &self.config) {
                 break memory;
             }
             // Its own links alone give way: another peer's are none of its business.
@@ -221,30 +210,15 @@ impl Gateway {
         };
         let link = self.begin_link(peer, memory);
         let begun = link.begin_lane(|link, now| link.accept_lane(now, hello));
-        let (lane, signals) = begun.map_err(|refused| LinkRefused::Lane {
-            peer: label(),
-            refused,
-            lanes_max: None,
-        })?;
-        links.push(Arc::clone(&link));
-        Ok(Some(JoinedLane {
-            link,
-            lane,
-            signals,
-        }))
+        let lane = begun.map_err(|refused| refuse(&link, refused))?;
+        links.push(link);
+        Ok(Some(lane))
     }
-}
-
-/// A lane that its link has taken.
-struct JoinedLane {
-    link: Arc<SharedLink>,
-    lane: LaneId,
-    signals: Arc<LaneSignals>,
 }
 
 /// A lane that may carry flows from now on.
 struct BegunLane {
-    joined: JoinedLane,
+    lane: LaneHandle,
     stream: LaneStream,
     /// What came behind the hello.
     rest: Vec<u8>,
@@ -253,25 +227,21 @@ struct BegunLane {
 
 impl BegunLane {
     async fn run(self, gateway: &Gateway) {
-        let JoinedLane {
-            link,
-            lane,
-            signals,
-        } = self.joined;
+        let LaneHandle { link, id, .. } = &self.lane;
         let (peer, address) = (gateway.peer(link.peer), self.address);
         let label = link.label();
-        tracing::debug!(peer = %label, %address, lane = lane.0, "a lane came up");
-        let received = link.with(|link, now| link.receive(now, lane, &self.rest));
+        tracing::debug!(peer = %label, %address, lane = id.0, "a lane came up");
+        let received = link.with(|link, now| link.receive(now, *id, &self.rest));
         let end = match received {
             Err(Fault::Lane(fault)) => LaneEnd::Lane(fault),
             _ => {
                 let (counts, pace) = (self.stream.get_ref().0.counts(), gateway.pace.clone());
-                lane::run(Arc::clone(&link), lane, signals, self.stream, counts, pace).await
+                lane::run(&self.lane, self.stream, counts, pace).await
             }
         };
         match end {
             LaneEnd::Io(_) => {
-                tracing::debug!(peer = %label, %address, lane = lane.0, "a lane ended: {end}")
+                tracing::debug!(peer = %label, %address, lane = id.0, "a lane ended: {end}")
             }
             LaneEnd::Damaged(_) => {
                 let times = link.damaged_lanes();
@@ -287,7 +257,7 @@ impl BegunLane {
         }
         if link.fault().is_some() {
             let mut links = peer.lock_links();
-            links.retain(|other| !Arc::ptr_eq(other, &link));
+            links.retain(|other| !Arc::ptr_eq(other, link));
         }
     }
 }

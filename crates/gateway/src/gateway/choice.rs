@@ -1,8 +1,6 @@
 //! Which peer a new flow goes to: a function of the peers in their order, of the rules, and of how
 //! the peers stand.
 
-use std::fmt;
-
 use tokio::time::Instant;
 
 /// How a peer stands for a new flow.
@@ -10,55 +8,38 @@ use tokio::time::Instant;
 pub(super) enum Prospect<L> {
     /// It has a link with a lane.
     Up(L),
+    /// The same, and it shuts down.
+    Leaving(L),
     /// It may have one soon: until then, or until more is known.
     Awaited(Option<Instant>),
     /// It is known to be gone now.
     Gone,
 }
 
-/// Why a peer has its place among those that new flows go to, where nothing names a peer for them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// It is up, and none comes before it.
-    First,
-    /// It is up, and those before it are down.
-    Next,
-    /// It is up, and so is one before it.
-    Standby,
-    /// It is down.
-    Down,
+/// Whether new flows go to a peer, where nothing names another for them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    /// Whether they do.
+    pub(crate) serves: bool,
+    /// Why.
+    pub(crate) reason: &'static str,
 }
 
-impl Turn {
-    /// Whether new flows go there.
-    pub(crate) fn serves(self) -> bool {
-        matches!(self, Turn::First | Turn::Next)
-    }
-}
-
-impl fmt::Display for Turn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Turn::First => "it is up and first in order",
-            Turn::Next => "it is the first that is up",
-            Turn::Standby => "one before it is up",
-            Turn::Down => "it is down",
-        })
-    }
-}
-
-/// The turns of peers in their order, each up or not.
-pub(super) fn turns(up: impl IntoIterator<Item = bool>) -> impl Iterator<Item = Turn> {
+/// The turns of peers in their order.
+pub(super) fn turns<L>(peers: impl IntoIterator<Item = Prospect<L>>) -> impl Iterator<Item = Turn> {
     let mut is_any_up = false;
-    up.into_iter().enumerate().map(move |(index, is_up)| {
-        let before = is_any_up;
+    peers.into_iter().enumerate().map(move |(index, peer)| {
+        let reason = match (&peer, is_any_up, index) {
+            (Prospect::Leaving(_), ..) => "it shuts down",
+            (Prospect::Awaited(_) | Prospect::Gone, ..) => "it is down",
+            (Prospect::Up(_), true, _) => "one before it is up",
+            (Prospect::Up(_), false, 0) => "it is up and first in order",
+            (Prospect::Up(_), false, _) => "it is the first that is up",
+        };
+        let is_up = matches!(peer, Prospect::Up(_));
+        let serves = is_up && !is_any_up;
         is_any_up |= is_up;
-        match (is_up, before, index) {
-            (false, ..) => Turn::Down,
-            (true, true, _) => Turn::Standby,
-            (true, false, 0) => Turn::First,
-            (true, false, _) => Turn::Next,
-        }
+        Turn { serves, reason }
     })
 }
 
@@ -83,9 +64,10 @@ pub(super) fn candidates<P: Copy + PartialEq>(all: &[P], named: Option<P>, route
     }
 }
 
-/// The first of the candidates that is up. While none is, and any may be, the flow waits.
+/// The first of the candidates that is up. While none is, and any may be, the flow waits. One that
+/// shuts down is the last resort: it refuses the flow, and says why.
 pub(super) fn choose<L>(candidates: impl IntoIterator<Item = Prospect<L>>) -> Choice<L> {
-    let mut choice = Choice::Nobody;
+    let (mut choice, mut leaving) = (Choice::Nobody, None);
     for candidate in candidates {
         choice = match (candidate, choice) {
             (Prospect::Up(link), _) => return Choice::Peer(link),
@@ -93,10 +75,17 @@ pub(super) fn choose<L>(candidates: impl IntoIterator<Item = Prospect<L>>) -> Ch
                 Choice::Wait(before.into_iter().chain(until).min())
             }
             (Prospect::Awaited(until), _) => Choice::Wait(until),
+            (Prospect::Leaving(link), choice) => {
+                leaving.get_or_insert(link);
+                choice
+            }
             (Prospect::Gone, choice) => choice,
         };
     }
-    choice
+    match (choice, leaving) {
+        (Choice::Nobody, Some(link)) => Choice::Peer(link),
+        (choice, _) => choice,
+    }
 }
 
 #[cfg(test)]
@@ -126,6 +115,7 @@ mod tests {
         let [soon, later] = [1, 2].map(|seconds| Some(now + Duration::from_secs(seconds)));
         let states = [
             Prospect::Up(()),
+            Prospect::Leaving(()),
             Prospect::Awaited(None),
             Prospect::Awaited(soon),
             Prospect::Awaited(later),
@@ -134,6 +124,7 @@ mod tests {
         for list in lists(&states, 4) {
             let numbered = list.iter().enumerate().map(|(index, state)| match state {
                 Prospect::Up(()) => Prospect::Up(index),
+                Prospect::Leaving(()) => Prospect::Leaving(index),
                 Prospect::Awaited(until) => Prospect::Awaited(*until),
                 Prospect::Gone => Prospect::Gone,
             });
@@ -143,14 +134,18 @@ mod tests {
                 _ => None,
             });
             let awaited: Vec<Option<Instant>> = awaited.collect();
+            let leaving = list.iter();
+            let mut leaving = leaving.map(|state| *state == Prospect::Leaving(()));
             let expected = match (first_up, awaited.as_slice()) {
                 (Some(index), _) => Choice::Peer(index),
-                (None, []) => Choice::Nobody,
+                (None, []) => leaving
+                    .position(|leaves| leaves)
+                    .map_or(Choice::Nobody, Choice::Peer),
                 (None, waits) => Choice::Wait(waits.iter().flatten().min().copied()),
             };
             assert_eq!(choose(numbered), expected, "{list:?}");
-            let turns = turns(list.iter().map(|state| *state == Prospect::Up(())));
-            let serving = turns.map(Turn::serves).enumerate();
+            let turns = turns(list.iter().copied());
+            let serving = turns.map(|turn| turn.serves).enumerate();
             let serving: Vec<usize> = serving.filter(|it| it.1).map(|it| it.0).collect();
             assert_eq!(serving, Vec::from_iter(first_up), "{list:?}");
         }

@@ -71,17 +71,9 @@ impl ConnectError {
     }
 }
 
-/// Connects to a far end and makes the handshake.
+/// Connects to a far end and makes the handshake. Calls `answered` once its machine has taken the
+/// connection.
 pub async fn connect(
-    peer: &str,
-    tls: &ClientTls,
-    within: Duration,
-) -> Result<(LaneStream, SocketAddr), ConnectError> {
-    connect_noting(peer, tls, within, || {}).await
-}
-
-/// The same, and calls `answered` once the far end's machine has taken the connection.
-pub(super) async fn connect_noting(
     peer: &str,
     tls: &ClientTls,
     within: Duration,

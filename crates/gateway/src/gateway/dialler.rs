@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use refrain_proto::{LaneFault, LaneId, LinkFault};
+use refrain_proto::{LaneFault, LinkFault};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
@@ -14,13 +14,13 @@ use tokio::{
 
 use super::{
     Gateway,
-    dial::{ConnectError, connect_noting},
+    dial::{ConnectError, connect},
     dial_plan::{Dial, DialPlan, Ending},
     peer::{Dialled, Outlook, Peer},
 };
 use crate::{
     lane::{self, LaneEnd},
-    link::{LaneSignals, SharedLink},
+    link::{LaneHandle, SharedLink},
     tls::TlsError,
     wire::LaneStream,
 };
@@ -42,12 +42,9 @@ pub(super) struct Dialer {
     plan: DialPlan,
 }
 
-/// What a lane that is over says of the next.
-struct EndedLane {
-    ending: Ending,
-    /// Of the far end, if the link has no other lane.
-    outlook: Option<Outlook>,
-}
+/// What a lane that is over says of the next: how it ended, and the outlook of its peer, if the link
+/// has no other lane.
+type EndedLane = (Ending, Option<Outlook>);
 
 impl Dialer {
     pub(super) fn new(gateway: Arc<Gateway>, peer: Arc<Peer>) -> Dialer {
@@ -84,12 +81,13 @@ impl Dialer {
             let wake = self.plan.next_rested(now).map_or(look, |at| at.min(look));
             tokio::select! {
                 Some(ended) = self.lanes.join_next() => {
-                    let (dial, ended) = ended.unwrap_or((Dial::FIRST, EndedLane::FAILED));
+                    let failed = (Dial::FIRST, (Ending::Failed, None));
+                    let (dial, (ending, outlook)) = ended.unwrap_or(failed);
                     // Lanes that came up before this one ended count for what is made of it.
                     let lanes_up = *lanes_up.borrow();
                     self.note_lanes_up(lanes_up);
-                    self.plan.lane_ended(Instant::now(), dial, ended.ending);
-                    if let (0, Some(outlook)) = (lanes_up, ended.outlook) {
+                    self.plan.lane_ended(Instant::now(), dial, ending);
+                    if let (0, Some(outlook)) = (lanes_up, outlook) {
                         self.peer.dialled().note_outlook(outlook);
                     }
                 }
@@ -119,7 +117,8 @@ impl Dialer {
             // Its memory goes to its successor.
             links.clear();
         }
-        let memory = self.gateway.memory_for(&self.peer)?;
+        let Gateway { budget, config, .. } = &*self.gateway;
+        let memory = budget.link(self.peer.key, config)?;
         links.push(self.gateway.begin_link(&self.peer, memory));
         links.last().cloned()
     }
@@ -153,17 +152,10 @@ impl Dialer {
     }
 }
 
-impl EndedLane {
-    const FAILED: EndedLane = EndedLane {
-        ending: Ending::Failed,
-        outlook: None,
-    };
-}
-
 /// Dials a lane and carries it until it ends.
 async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>) -> EndedLane {
     let has_left = |link: &SharedLink| link.with(|link, _| link.peer_is_draining());
-    let (stream, address, lane, signals) = match dial(&gateway, peer.dialled(), &link).await {
+    let (lane, stream, address) = match dial(&gateway, peer.dialled(), &link).await {
         Ok(dialled) => dialled,
         Err(error) => {
             let announced = error.is_absence() && has_left(&link);
@@ -173,10 +165,7 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
                 Outlook::Refused(_) => Some(Outlook::Silent),
                 _ => None,
             };
-            return EndedLane {
-                outlook,
-                ..EndedLane::FAILED
-            };
+            return (Ending::Failed, outlook);
         }
     };
     let began = Instant::now();
@@ -184,7 +173,7 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
     let had_lanes = *lanes_up.borrow_and_update() > 0;
     let counts = stream.get_ref().0.counts();
     let pace = gateway.pace.clone();
-    let end = lane::run(Arc::clone(&link), lane, signals, stream, counts, pace).await;
+    let end = lane::run(&lane, stream, counts, pace).await;
     let came_up = had_lanes || lanes_up.has_changed().unwrap_or(true);
     let outlook = match end {
         LaneEnd::Lane(LaneFault::Silent) => Some(Outlook::Silent),
@@ -211,27 +200,25 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
     };
     let announced = is_absence && has_left(&link);
     peer.note_error(format!("a lane ended: {text}"), announced);
-    EndedLane { ending, outlook }
+    (ending, outlook)
 }
 
 /// Connects, and begins a lane of the link on it.
 async fn dial(
     gateway: &Gateway,
     dialled: &Dialled,
-    link: &SharedLink,
-) -> Result<(LaneStream, SocketAddr, LaneId, Arc<LaneSignals>), ConnectError> {
+    link: &Arc<SharedLink>,
+) -> Result<(LaneHandle, LaneStream, SocketAddr), ConnectError> {
     let within = gateway.policy.load().timeouts.connect;
     let is_refused = |outlook| matches!(outlook, Outlook::Refused(_));
     let answered = || dialled.is_back_from(is_refused);
-    let (stream, address) =
-        connect_noting(&dialled.address, &dialled.tls, within, answered).await?;
+    let (stream, address) = connect(&dialled.address, &dialled.tls, within, answered).await?;
     dialled.is_back_from(|outlook| outlook == Outlook::Silent);
     let dead_after = gateway.config.timeouts.dead_after;
     lane::prepare(stream.get_ref().0.inner(), dead_after).map_err(|source| TlsError::Io {
         peer: address,
         source,
     })?;
-    let begun = link.begin_lane(|link, now| link.dial_lane(now).ok_or(ConnectError::NoLaneLeft));
-    let (lane, signals) = begun?;
-    Ok((stream, address, lane, signals))
+    let lane = link.begin_lane(|link, now| link.dial_lane(now).ok_or(ConnectError::NoLaneLeft))?;
+    Ok((lane, stream, address))
 }

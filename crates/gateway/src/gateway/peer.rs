@@ -20,20 +20,20 @@ use crate::{
 };
 
 /// A peer of the gateway.
-pub(super) struct Peer {
-    pub(super) key: PublicKey,
+pub(crate) struct Peer {
+    pub(crate) key: PublicKey,
     keys: Arc<SharedPeerKeys>,
     /// Its links, the youngest last; one at most if this end dials it.
     links: Mutex<Vec<Arc<SharedLink>>>,
-    pub(super) trouble: Trouble,
+    pub(crate) trouble: Trouble,
     /// Where its flows may lead.
     pub(super) targets: Targets,
-    pub(super) dialled: Option<Dialled>,
+    pub(crate) dialled: Option<Dialled>,
 }
 
 /// A peer that this end dials.
-pub(super) struct Dialled {
-    pub(super) address: String,
+pub(crate) struct Dialled {
+    pub(crate) address: String,
     pub(super) tls: ClientTls,
     outlook: Mutex<Outlook>,
     /// Changes with it.
@@ -86,6 +86,11 @@ impl Peer {
         }
     }
 
+    /// Its name, or at a near end its address.
+    pub(crate) fn name(&self) -> Option<String> {
+        self.keys.load().name(&self.key).map(str::to_owned)
+    }
+
     /// What logs and tables call it.
     pub(super) fn label(&self) -> String {
         self.keys.load().label(&self.key)
@@ -111,7 +116,7 @@ impl Peer {
         self.links.lock().expect("held for a moment")
     }
 
-    pub(super) fn links(&self) -> Vec<Arc<SharedLink>> {
+    pub(crate) fn links(&self) -> Vec<Arc<SharedLink>> {
         self.lock_links().clone()
     }
 
@@ -120,11 +125,16 @@ impl Peer {
     pub(super) fn prospect(
         &self,
         came: Instant,
-        (started, dead_after): (Instant, Duration),
+        started: Instant,
+        dead_after: Duration,
     ) -> Prospect<Arc<SharedLink>> {
         let links = self.links();
-        if let Some(up) = links.iter().rev().find(|link| link.is_up()) {
-            return Prospect::Up(Arc::clone(up));
+        if let Some(link) = links.iter().rev().find(|link| link.is_up()) {
+            let link = Arc::clone(link);
+            return match link.with(|link, _| link.peer_is_draining()) {
+                true => Prospect::Leaving(link),
+                false => Prospect::Up(link),
+            };
         }
         if let Some(dialled) = &self.dialled {
             return match dialled.outlook() {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
 
 use super::{KeyError, PublicKey, PublicKeyError, io_error, read_bounded};
+use crate::shared::Shared;
 
 /// The keys of the peers that an end accepts, each with a name or without.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,8 +15,7 @@ pub struct PeerKeys {
 
 /// The peer keys of a running gateway: a reload replaces them, and handshakes from then on use
 /// the new ones.
-#[derive(Debug, Default)]
-pub struct SharedPeerKeys(RwLock<Arc<PeerKeys>>);
+pub type SharedPeerKeys = Shared<PeerKeys>;
 
 impl PeerKeys {
     /// Reads values that are each a public key, the path of a file of them, or `NAME=` and a key
@@ -145,26 +144,6 @@ impl FromIterator<(PublicKey, Option<String>)> for PeerKeys {
     fn from_iter<I: IntoIterator<Item = (PublicKey, Option<String>)>>(keys: I) -> PeerKeys {
         let names = keys.into_iter().collect();
         PeerKeys { names }
-    }
-}
-
-impl SharedPeerKeys {
-    /// Shares these keys.
-    pub fn new(peers: PeerKeys) -> SharedPeerKeys {
-        SharedPeerKeys(RwLock::new(Arc::new(peers)))
-    }
-
-    /// The keys as they are now.
-    pub fn load(&self) -> Arc<PeerKeys> {
-        // A writer only swaps a pointer, so a poisoned lock still guards a whole value.
-        let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&guard)
-    }
-
-    /// Replaces the keys.
-    pub fn replace(&self, peers: PeerKeys) {
-        let mut guard = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        *guard = Arc::new(peers);
     }
 }
 

@@ -72,16 +72,9 @@ impl Pair {
         let begun = self
             .near
             .begin_lane(|link, now| link.dial_lane(now).ok_or(()));
-        let (lane, signals) = begun.expect("there may be another");
+        let lane = begun.expect("there may be another");
         let counts = stream.get_ref().0.counts();
-        tokio::spawn(run(
-            Arc::clone(&self.near),
-            lane,
-            signals,
-            stream,
-            counts,
-            None,
-        ));
+        tokio::spawn(async move { run(&lane, stream, counts, None).await });
     }
 
     async fn accept(&self, stream: DuplexStream) {
@@ -96,10 +89,10 @@ impl Pair {
         tokio::spawn(async move {
             let (hello, rest) = greeting::read_hello(&mut stream).await.expect("a hello");
             let begun = link.begin_lane(|link, now| link.accept_lane(now, &hello));
-            let (lane, signals) = begun.expect("it fits the link");
-            let received = link.with(|link, now| link.receive(now, lane, &rest));
+            let lane = begun.expect("it fits the link");
+            let received = link.with(|link, now| link.receive(now, lane.id, &rest));
             received.expect("good frames");
-            run(link, lane, signals, stream, counts, None).await
+            run(&lane, stream, counts, None).await
         });
     }
 
@@ -129,7 +122,7 @@ fn link(
     config: &Config,
 ) -> (Arc<SharedLink>, mpsc::UnboundedReceiver<FlowOffer>) {
     let budget = MemoryBudget::new(config.memory.0, 1);
-    let (config, memory) = budget.link(peer, config, None).expect("enough memory");
+    let (config, memory) = budget.link(peer, config).expect("enough memory");
     let link = Link::new(role, random_instance(), config);
     let changes = watch::Sender::new(());
     SharedLink::start(

@@ -2,13 +2,18 @@
 
 use std::io;
 
-use tokio::io::AsyncWriteExt;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
 
-use super::{BoxFuture, Client, Serve};
+use super::{BoxFuture, Client, REQUEST_TIMEOUT, Serve};
 use crate::{
     options::{OptionSpec, SOCKS5},
+    refusal::Refusal,
     socks4::{self, Socks4Error},
     socks5::{self, Method, Socks5Error},
+    target::Target,
 };
 
 pub(super) struct Socks;
@@ -23,107 +28,136 @@ impl Serve for Socks {
     }
 }
 
-impl Client {
-    /// The part between the greeting and the request, if the method has one.
-    async fn logs_in(
-        &mut self,
-        method: Method,
-        received: &mut Vec<u8>,
-    ) -> io::Result<Result<(), Socks5Error>> {
-        if method == Method::NoAuthentication {
-            return Ok(Ok(()));
-        }
-        let login = self.request(received, socks5::LOGIN_BYTES_MAX, socks5::parse_login);
-        let login = match login.await? {
-            Ok(login) => login,
-            Err(error) => return Ok(Err(error)),
-        };
-        if !self.signs_in(login).await {
-            return Ok(Err(Socks5Error::Login));
-        }
-        self.tcp.write_all(&socks5::LOGIN_ACCEPTED).await?;
-        Ok(Ok(()))
-    }
+/// Why a client has no target.
+enum Stop<E> {
+    /// Its connection ended or failed.
+    Io(io::Error),
+    /// By the protocol.
+    Refused(E),
+}
 
+impl<E> From<io::Error> for Stop<E> {
+    fn from(error: io::Error) -> Self {
+        Stop::Io(error)
+    }
+}
+
+impl Client {
     async fn socks(mut self) -> io::Result<()> {
         let mut received = Vec::new();
+        match self.socks5_target(&mut received).await {
+            Ok(target) => {
+                let granted = socks5::reply_granted(self.tcp.local_addr()?);
+                self.connect_to("SOCKS5", &target, received, &granted, socks5::reply_refused)
+                    .await
+            }
+            Err(Stop::Refused(Socks5Error::Version(socks4::VERSION))) => {
+                self.socks4(received).await
+            }
+            Err(Stop::Refused(error)) => {
+                // A wrong login is logged already, as often as is good for the log.
+                if error != Socks5Error::Login {
+                    let reason = format!("refused a SOCKS5 client: {error}");
+                    self.listener.refuse(reason);
+                }
+                self.tcp.write_all(&error.reply().unwrap_or_default()).await
+            }
+            Err(Stop::Io(error)) => Err(error),
+        }
+    }
+
+    /// Where the client wants to go, once it has signed in.
+    async fn socks5_target(&mut self, received: &mut Vec<u8>) -> Result<Target, Stop<Socks5Error>> {
         let method = match self.is_asked() {
             true => Method::Password,
             false => Method::NoAuthentication,
         };
-        let greeting = self.request(&mut received, socks5::MESSAGE_BYTES_MAX, |received| {
-            socks5::parse_greeting(received, method)
-        });
-        let signed_in = match greeting.await? {
-            Ok(()) => {
-                self.tcp.write_all(&method.accepted()).await?;
-                self.logs_in(method, &mut received).await?
+        let parse_greeting = |received: &[u8]| socks5::parse_greeting(received, method);
+        self.message(received, socks5::MESSAGE_BYTES_MAX, parse_greeting)
+            .await?;
+        self.tcp.write_all(&method.accepted()).await?;
+        if method == Method::Password {
+            let login = self.message(received, socks5::LOGIN_BYTES_MAX, socks5::parse_login);
+            let login = login.await?;
+            if !self.signs_in(login).await {
+                return Err(Stop::Refused(Socks5Error::Login));
             }
-            Err(Socks5Error::Version(socks4::VERSION)) => return self.socks4(received).await,
-            Err(error) => Err(error),
-        };
-        let request = match signed_in {
-            Ok(()) => {
-                self.request(
-                    &mut received,
-                    socks5::MESSAGE_BYTES_MAX,
-                    socks5::parse_request,
-                )
-                .await?
+            self.tcp.write_all(&socks5::LOGIN_ACCEPTED).await?;
+        }
+        self.message(received, socks5::MESSAGE_BYTES_MAX, socks5::parse_request)
+            .await
+    }
+
+    async fn socks4(mut self, mut received: Vec<u8>) -> io::Result<()> {
+        let [granted, refused] = [true, false].map(socks4::reply);
+        let request = match self.is_asked() {
+            true => Err(Stop::Refused(Socks4Error::NoPassword)),
+            false => {
+                let bytes_max = socks4::REQUEST_BYTES_MAX;
+                self.message(&mut received, bytes_max, socks4::parse_request)
+                    .await
             }
-            Err(error) => Err(error),
         };
-        let target = match request {
-            Ok(target) => target,
-            Err(error) => {
-                // A wrong login is logged already, as often as is good for the log.
-                if error != Socks5Error::Login {
-                    self.listener
-                        .refuse(format!("refused a SOCKS5 client: {error}"));
+        match request {
+            Ok(target) => {
+                self.connect_to("SOCKS4", &target, received, &granted, |_| refused.to_vec())
+                    .await
+            }
+            Err(Stop::Refused(error)) => {
+                let reason = format!("refused a SOCKS4 client: {error}");
+                self.listener.refuse(reason);
+                self.tcp.write_all(&refused).await
+            }
+            Err(Stop::Io(error)) => Err(error),
+        }
+    }
+
+    /// Reads until `parse` has a whole message; `received` keeps what follows it.
+    async fn message<T, E>(
+        &mut self,
+        received: &mut Vec<u8>,
+        bytes_max: usize,
+        parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
+    ) -> Result<T, Stop<E>> {
+        let reading = async {
+            loop {
+                if let Some((message, bytes)) = parse(received).map_err(Stop::Refused)? {
+                    received.drain(..bytes);
+                    return Ok(message);
                 }
-                return match error.reply() {
-                    Some(reply) => self.tcp.write_all(&reply).await,
-                    None => Ok(()),
-                };
+                if received.len() > bytes_max {
+                    return Err(Stop::Io(io::ErrorKind::InvalidData.into()));
+                }
+                if self.tcp.read_buf(received).await? == 0 {
+                    return Err(Stop::Io(io::ErrorKind::UnexpectedEof.into()));
+                }
             }
         };
-        match self.open_and_wait(&target, &[]).await {
+        let read = timeout(REQUEST_TIMEOUT, reading).await;
+        read.unwrap_or_else(|_| Err(Stop::Io(io::ErrorKind::TimedOut.into())))
+    }
+
+    /// Opens a flow, grants it and passes bytes, or answers with why not.
+    async fn connect_to(
+        mut self,
+        protocol: &str,
+        target: &Target,
+        received: Vec<u8>,
+        granted: &[u8],
+        refused: impl FnOnce(Refusal) -> Vec<u8>,
+    ) -> io::Result<()> {
+        match self.open_and_wait(target, &[]).await {
             Ok((flow, _)) => {
-                let bound = self.tcp.local_addr()?;
-                self.tcp.write_all(&socks5::reply_granted(bound)).await?;
+                self.tcp.write_all(granted).await?;
                 self.run(flow, received).await;
                 Ok(())
             }
             Err(refusal) => {
                 self.listener.refuse(format!(
-                    "refused a SOCKS5 connection to {target}: {refusal}"
+                    "refused a {protocol} connection to {target}: {refusal}"
                 ));
-                self.tcp.write_all(&socks5::reply_refused(refusal)).await
+                self.tcp.write_all(&refused(refusal)).await
             }
         }
-    }
-
-    async fn socks4(mut self, mut received: Vec<u8>) -> io::Result<()> {
-        let request = match self.is_asked() {
-            true => Err(Socks4Error::NoPassword),
-            false => {
-                let bytes_max = socks4::REQUEST_BYTES_MAX;
-                self.request(&mut received, bytes_max, socks4::parse_request)
-                    .await?
-            }
-        };
-        let reason = match request {
-            Ok(target) => match self.open_and_wait(&target, &[]).await {
-                Ok((flow, _)) => {
-                    self.tcp.write_all(&socks4::reply(true)).await?;
-                    self.run(flow, received).await;
-                    return Ok(());
-                }
-                Err(refusal) => format!("refused a SOCKS4 connection to {target}: {refusal}"),
-            },
-            Err(error) => format!("refused a SOCKS4 client: {error}"),
-        };
-        self.listener.refuse(reason);
-        self.tcp.write_all(&socks4::reply(false)).await
     }
 }

@@ -1,6 +1,6 @@
 //! Files that become others while they are read.
 
-use refrain_http_ranges::{Remote, RemoteError, RemoteOptions};
+use refrain_http_ranges::{Remote, RemoteError, RemoteOptions, VersionField};
 
 use crate::{
     assert_holds, fetched, options,
@@ -79,7 +79,7 @@ fn a_time_that_changes_is_noticed_where_there_is_no_etag() {
         matches!(
             error,
             RemoteError::Changed {
-                what: "Last-Modified",
+                what: VersionField::LastModified,
                 ..
             }
         ),

@@ -22,7 +22,7 @@ use super::{ProxyOptions, counters::FileCounters, pass::Client, wholes::Wholes};
 use crate::{
     archive::{ReadError, RemoteSource, Source, read_header},
     cache::Cache,
-    format::{FormatError, Stream, header::Header, limits::HEADER_BYTES},
+    format::{FormatError, Stream, Violation, header::Header, limits::HEADER_BYTES},
     remote::{ProxyChoice, Remote, RemoteOptions},
     serve::{
         cache::in_thread,
@@ -311,13 +311,13 @@ fn open(
 ) -> Result<Opened, ReadError> {
     let (header, _) = read_header(&source)?;
     let root = &header.root;
-    let too_large = |what| ReadError::from(FormatError::Invalid { what });
+    let too_large = |violation| ReadError::from(FormatError::Invalid(violation));
     if u64::from(root.plain_bytes) + u64::from(root.private_plain_bytes) > ROOT_BYTES_MAX {
-        return Err(too_large("its root is too large for a proxy"));
+        return Err(too_large(Violation::RootForProxy));
     }
     Opened::open(id, source, modified, cache, |root| {
         match root.stream(Stream::Catalog).bytes() > CATALOG_BYTES_MAX {
-            true => Err(too_large("its catalog is too large for a proxy")),
+            true => Err(too_large(Violation::CatalogForProxy)),
             false => Ok(()),
         }
     })

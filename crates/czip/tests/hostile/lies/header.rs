@@ -1,6 +1,6 @@
 //! Headers that are whole and say what cannot be.
 
-use refrain_czip::format::{
+use refrain_czip_format::{
     FormatError,
     header::{Encryption, Header, PlainSummary},
     limits,

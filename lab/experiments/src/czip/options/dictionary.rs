@@ -5,10 +5,8 @@
 use std::{fs::File, path::Path};
 
 use anyhow::Context;
-use refrain_czip::{
-    archive::{Archive, CacheBytes, FileSource},
-    format::Stream,
-};
+use refrain_czip::archive::{Archive, CacheBytes, FileSource};
+use refrain_czip_format::Stream;
 use zstd::bulk::Compressor;
 
 const BYTES: usize = 112 << 10;
