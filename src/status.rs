@@ -11,7 +11,7 @@ use refrain_gateway::text_file::remove_byte_order_mark;
 use crate::local::{self, Found, Place};
 
 #[derive(clap::Args, Clone)]
-pub struct StatusArguments {
+pub(crate) struct StatusArguments {
     /// The gateway's admin listener, or its local socket [default: the gateway that runs here]
     #[arg(long, env = "REFRAIN_ADMIN", value_name = "[HOST:]PORT|SOCKET")]
     admin: Option<Place>,
@@ -33,7 +33,7 @@ pub struct StatusArguments {
     watch: Option<Duration>,
 }
 
-pub fn run(arguments: &StatusArguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<()> {
     if let Some(interval) = arguments.watch {
         return watch::watch(arguments, interval);
     }

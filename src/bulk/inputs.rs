@@ -20,7 +20,7 @@ use crate::{
 };
 
 #[derive(Args)]
-pub struct InputArguments {
+pub(super) struct InputArguments {
     /// Files, and folders with all that is in them; `-` is standard input. What has several names, or is
     /// given twice, is read and counted as often. What cannot be read is told, the rest goes on, and the
     /// exit code is 1
@@ -37,12 +37,16 @@ pub struct InputArguments {
 
 impl InputArguments {
     /// Fails if patterns leave all of them alone.
-    pub fn refuse_nothing(&self) -> anyhow::Result<()> {
+    pub(super) fn refuse_nothing(&self) -> anyhow::Result<()> {
         refuse_nothing(&self.inputs, &self.exclude)
     }
 
     /// All of them. What is in the file `output` is left alone where it is found: it will be replaced.
-    pub fn open(&self, output: Option<&Path>, interrupt: &Interrupt) -> anyhow::Result<Vec<Input>> {
+    pub(super) fn open(
+        &self,
+        output: Option<&Path>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Vec<Input>> {
         let opens = interrupt.clone();
         let opens: Opens = Arc::new(move |path| Ok(Box::new(EndableInput::open(path, &opens)?)));
         let exclude = match &self.exclude[..] {
@@ -72,12 +76,12 @@ impl InputArguments {
     }
 }
 
-pub fn is_standard(path: &Path) -> bool {
+pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == STANDARD
 }
 
 /// About how many bytes there are, if that can be known before they are read.
-pub fn expected_bytes(inputs: &[Input], interrupt: &Interrupt) -> Option<u64> {
+pub(super) fn expected_bytes(inputs: &[Input], interrupt: &Interrupt) -> Option<u64> {
     let bytes = |input: &Input| match input {
         Input::Stream(..) => standard_io::input_left(),
         Input::Path(..) => input.expected_bytes(&mut || interrupt.check().is_ok()),

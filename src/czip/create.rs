@@ -52,7 +52,7 @@ A file that grows ends where it ended when it was opened, and is reported as cha
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct CreateArguments {
+pub(crate) struct CreateArguments {
     /// Files and folders, with all that is in them; `-` alone is standard input. Sockets, pipes and
     /// devices in folders are passed over and counted, and so is the archive itself. What cannot be read
     /// in a folder is told and left out, and the exit code is 1: the archive has all else. So it is of files
@@ -202,7 +202,7 @@ impl AllLeftOut {
     }
 }
 
-pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
     arguments.check().map_err(WrongArguments)?;
     let is_pipe = is_pipe(&arguments.output);
     // Down a pipe nothing is left to tidy up, so that Ctrl-C may end it at once.
@@ -300,7 +300,7 @@ impl CreateArguments {
 }
 
 /// Fails if `patterns` leave out all of `inputs`, each as a whole.
-pub fn refuse_nothing(inputs: &[PathBuf], patterns: &[String]) -> anyhow::Result<()> {
+pub(crate) fn refuse_nothing(inputs: &[PathBuf], patterns: &[String]) -> anyhow::Result<()> {
     let exclude = Exclude::new(patterns.iter().map(String::as_str))?;
     // What is wrong with one that is not there is said when it is to be read.
     let is_left_out = |input: &PathBuf| {
@@ -363,7 +363,7 @@ fn options(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<CreateO
 
 /// Where temporary files go while the archive at `output` is made: unless the user says, beside it, where
 /// there is more room than in a folder in memory.
-pub fn temporary_for(output: &Path) -> PathBuf {
+pub(crate) fn temporary_for(output: &Path) -> PathBuf {
     if std::env::var_os("TMPDIR").is_some() {
         return std::env::temp_dir();
     }
@@ -519,7 +519,7 @@ impl Report {
     }
 }
 
-pub fn parse_profile(name: &str) -> Result<Profile, &'static str> {
+pub(crate) fn parse_profile(name: &str) -> Result<Profile, &'static str> {
     let profiles = [Profile::Small, Profile::Shared];
     let named = profiles.into_iter().find(|it| it.to_string() == name);
     named.ok_or("expected small or shared")
@@ -534,7 +534,7 @@ fn parse_frame_size(text: &str) -> Result<u32, String> {
 }
 
 /// A pattern as it is, if it is one.
-pub fn parse_pattern(text: &str) -> Result<String, ExcludeError> {
+pub(crate) fn parse_pattern(text: &str) -> Result<String, ExcludeError> {
     Exclude::new([text]).map(|_| text.to_owned())
 }
 

@@ -4,7 +4,7 @@
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// CPU seconds, user and system, of this process's threads whose name is `name`.
-pub fn seconds_of_threads(name: &str) -> Option<f64> {
+pub(super) fn seconds_of_threads(name: &str) -> Option<f64> {
     let mut ticks = 0;
     for task in std::fs::read_dir("/proc/self/task").ok()? {
         // A thread may end while the list is read.
