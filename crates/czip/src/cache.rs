@@ -5,7 +5,7 @@
 //! stored frames, by their shorter digests: those of archives that are kept as they are, and those of
 //! encrypted ones, of which nothing plain is kept.
 //!
-//! The directory has [segments](crate::segments). Nothing is believed: a chunk is read and its name made
+//! The directory has segments (`segments`). Nothing is believed: a chunk is read and its name made
 //! anew, and whatever is wrong with the directory costs a download and no more. One that is full or cannot be
 //! written is tried again after a while.
 

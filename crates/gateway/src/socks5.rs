@@ -3,7 +3,7 @@
 //! The method is "no authentication", or user name and password (RFC 1929) where the listener asks
 //! for them; the command is CONNECT; a name stays a name, for the far end to resolve. A client
 //! sends a greeting, takes the [`Method`], sends its login if it is asked, takes
-//! [`LOGIN_ACCEPTED`], sends its request, and takes one reply.
+//! `LOGIN_ACCEPTED`, sends its request, and takes one reply.
 //!
 //! Each parser takes all bytes received so far and answers `Ok(None)` while it needs more, which
 //! ends after at most [`MESSAGE_BYTES_MAX`] bytes; else the message and its length in bytes.

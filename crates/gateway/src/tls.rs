@@ -5,7 +5,7 @@
 //! are at that moment; the near end exactly one.
 //!
 //! In TLS 1.3 the client has finished before the server has judged the client's key. A near end
-//! that was refused learns it from its first read, whose error [`ClientTls::explain`] puts into
+//! that was refused learns it from its first read, whose error `ClientTls::explain` puts into
 //! words.
 
 use std::io;
@@ -200,7 +200,7 @@ impl ClientTls {
     }
 
     /// Makes a handshake on a connection to `peer`. The peer has not judged this end's key yet
-    /// when it returns: give the first read's error to [`ClientTls::explain`].
+    /// when it returns: give the first read's error to `ClientTls::explain`.
     pub async fn connect<S: ByteStream>(
         &self,
         stream: S,

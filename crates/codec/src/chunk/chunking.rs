@@ -8,7 +8,7 @@ pub enum ChunkingMethod {
     /// Position: all chunks are as long as the average. For content in which nothing is ever
     /// inserted.
     Fixed,
-    /// Rabin fingerprints, as in CZIP and HARENS: [`modp_anchors`](crate::marker::modp_anchors).
+    /// Rabin fingerprints, as in CZIP and HARENS: [`ModpAnchorFinder`](crate::marker::ModpAnchorFinder).
     Modp,
     /// The rolling value of PACK, which costs least: [`sparse`](crate::marker::sparse).
     #[default]

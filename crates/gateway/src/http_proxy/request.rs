@@ -21,7 +21,7 @@ pub struct ProxyRequest {
 /// What a request wants at its target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purpose {
-    /// A tunnel (CONNECT): answer with [`TUNNEL_OPEN`](super::TUNNEL_OPEN) once the flow is open,
+    /// A tunnel (CONNECT): answer with `TUNNEL_OPEN` once the flow is open,
     /// then pass all bytes.
     Tunnel,
     /// One answer.
