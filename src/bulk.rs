@@ -16,7 +16,7 @@ use anyhow::{Context, ensure};
 use archive::Archive;
 use clap::Args;
 use history::History;
-use inputs::{InputArguments, expected_bytes, is_standard};
+use inputs::{InputArguments, expected_bytes};
 use keep::Keep;
 use refrain_bulk::{
     BulkOptions, Choice, Failed, Method, Progress, Sink, Threads, choose, find_redundancy,
@@ -38,15 +38,13 @@ use crate::{
     bounded,
     czip::create::parse_profile,
     interrupt::Interrupt,
-    progress, standard_io,
+    progress,
+    standard_io::{self, is_standard},
     store::{SIZE_BYTES_DEFAULT, parse_realm, refuse_loss},
     table::{count, printable_path},
     told::tell,
     wrong::WrongArguments,
 };
-
-/// What stands for standard input.
-const STANDARD: &str = "-";
 
 /// What stays in a processor's caches on its way from stage to stage.
 const BATCH_BYTES: usize = 1 << 20;

@@ -8,17 +8,20 @@ mod cpu;
 mod world;
 
 use std::{
-    io::{IsTerminal, Write},
+    io::Write,
     path::PathBuf,
     sync::atomic::{AtomicUsize, Ordering},
     time::Instant,
 };
 
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::table::{Table, bytes, percent};
+use crate::{
+    progress, report,
+    table::{Table, bytes, percent},
+};
 use content::Object;
 use world::World;
 
@@ -80,11 +83,7 @@ pub fn run(arguments: &DemoArguments) -> anyhow::Result<()> {
         false => content::from_files(&arguments.files)?,
     };
     let report = measure(objects, arguments)?;
-    let mut out = std::io::stdout().lock();
-    match arguments.json {
-        true => writeln!(out, "{}", serde_json::to_string(&report)?)?,
-        false => print(&report, &mut out)?,
-    }
+    report::to_stdout(arguments.json, &report, |out| print(&report, out))?;
     anyhow::ensure!(
         report.verified,
         "some bytes did not arrive as they were sent"
@@ -94,7 +93,8 @@ pub fn run(arguments: &DemoArguments) -> anyhow::Result<()> {
 
 fn measure(objects: Vec<Object>, arguments: &DemoArguments) -> anyhow::Result<Report> {
     let body_bytes: u64 = objects.iter().map(|object| object.bytes.len() as u64).sum();
-    let progress = progress_bar(body_bytes, arguments.json);
+    let progress = progress::bar("{bar:30} {decimal_bytes} of {decimal_total_bytes} {wide_msg}");
+    progress.set_length(body_bytes);
     let world = World::start(&objects, &arguments.effort)?;
     let began = Instant::now();
     let verified = fetch_all(&world, &objects, arguments.flows, &progress)?;
@@ -167,19 +167,7 @@ fn fetch_all(
     })
 }
 
-fn progress_bar(bytes: u64, json: bool) -> ProgressBar {
-    let target = match json || !std::io::stderr().is_terminal() {
-        true => ProgressDrawTarget::hidden(),
-        false => ProgressDrawTarget::stderr(),
-    };
-    let style = ProgressStyle::with_template(
-        "{bar:30} {decimal_bytes} of {decimal_total_bytes} {wide_msg}",
-    )
-    .expect("a valid template");
-    ProgressBar::with_draw_target(Some(bytes), target).with_style(style)
-}
-
-fn print(report: &Report, out: &mut impl Write) -> std::io::Result<()> {
+fn print(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
     let share = |part: i64| percent(part as f64, report.app_bytes as f64);
     let mut table = Table::new(&["", "bytes", "of the application's"]);
     let mut row = |what: &str, count: i64| {

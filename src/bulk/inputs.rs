@@ -12,11 +12,10 @@ use clap::Args;
 use refrain_bulk::{Bounds, Input, Opens, Skips};
 use refrain_czip::create::{Exclude, FileId, name_of};
 
-use super::STANDARD;
 use crate::{
     czip::create::{parse_pattern, refuse_nothing},
     interrupt::Interrupt,
-    standard_io::{self, EndableInput},
+    standard_io::{self, EndableInput, is_standard},
 };
 
 #[derive(Args)]
@@ -70,10 +69,6 @@ impl InputArguments {
         }
         Ok(inputs)
     }
-}
-
-pub fn is_standard(path: &Path) -> bool {
-    path.as_os_str() == STANDARD
 }
 
 /// About how many bytes there are, if that can be known before they are read.

@@ -3,7 +3,7 @@
 use std::{
     collections::HashSet,
     fs::{self, Metadata, OpenOptions},
-    io::{self, IsTerminal},
+    io::{self, IsTerminal, Write},
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };
@@ -24,15 +24,14 @@ use serde::Serialize;
 use super::{
     bounded,
     keys::EncryptArguments,
-    open::STANDARD,
     report::{self, NAMED_MAX, ReportedPath},
-    standard_io::{self, EndableInput},
+    standard_io::{self, EndableInput, is_standard},
     threads,
 };
 use crate::{
     interrupt::Interrupt,
     progress,
-    table::{bytes, count, percent, printable_path},
+    table::{bytes, count, lines, percent, printable_path},
     told::tell,
     wrong::WrongArguments,
 };
@@ -210,7 +209,7 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
         true => Interrupt::default(),
         false => Interrupt::listen()?,
     };
-    let called = match arguments.output.as_os_str() == STANDARD {
+    let called = match is_standard(&arguments.output) {
         true => "standard output".to_owned(),
         false => arguments.output.display().to_string(),
     };
@@ -249,20 +248,20 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
         tell(left_out.add(LeftOut::Changed { path }));
     }
     let report = Report::new(&created, left_out);
-    let lines = report.lines();
+    let shown = |out: &mut dyn Write| lines(&report.lines(), out);
     // The archive is made, whether anybody hears of it or not: who reads no more of this, such as
     // `head`, has the exit code still.
-    let printed = match arguments.output.as_os_str() == STANDARD {
+    let printed = match is_standard(&arguments.output) {
         true => {
             drop(report::print(
                 &mut io::stderr(),
                 arguments.json,
                 &report,
-                &lines,
+                shown,
             ));
             Ok(())
         }
-        false => report::to_stdout(arguments.json, &report, &lines),
+        false => report::to_stdout(arguments.json, &report, shown),
     };
     ensure!(
         report.left_out.unread_files == 0,
@@ -280,8 +279,7 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
 
 impl CreateArguments {
     fn is_of_standard_input(&self) -> bool {
-        let mut inputs = self.inputs.iter();
-        inputs.any(|path| path.as_os_str() == STANDARD)
+        self.inputs.iter().any(|path| is_standard(path))
     }
 
     /// Whether they make sense together, as far as that can be said before anything is opened.
@@ -318,7 +316,7 @@ pub fn refuse_nothing(inputs: &[PathBuf], patterns: &[String]) -> anyhow::Result
 /// Whether the archive goes where nothing can be changed or replaced.
 fn is_pipe(output: &Path) -> bool {
     let is_other = |metadata: fs::Metadata| !metadata.is_file() && !metadata.is_dir();
-    output.as_os_str() == STANDARD || fs::metadata(output).is_ok_and(is_other)
+    is_standard(output) || fs::metadata(output).is_ok_and(is_other)
 }
 
 /// Where the archive goes, and the files that this is beside the output itself.
@@ -327,7 +325,7 @@ fn output(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<(Output,
     let file = match (is_pipe, arguments.stream) {
         (false, false) => return Ok((Output::File(path.clone()), Vec::new())),
         (false, true) => return Ok((Output::Stream(path.clone()), Vec::new())),
-        (true, _) if path.as_os_str() == STANDARD => standard_io::output()?,
+        (true, _) if is_standard(path) => standard_io::output()?,
         (true, _) => OpenOptions::new().write(true).open(path)?,
     };
     ensure!(
@@ -375,8 +373,7 @@ pub fn temporary_for(output: &Path) -> PathBuf {
 }
 
 fn inputs(paths: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<Input>> {
-    let is_standard = |path: &PathBuf| path.as_os_str() == STANDARD;
-    if paths.iter().any(is_standard) {
+    if paths.iter().any(|path| is_standard(path)) {
         let stream = EndableInput::standard(interrupt).context("standard input")?;
         return Ok(vec![Input::Stream(Box::new(stream))]);
     }
@@ -389,7 +386,7 @@ fn expected_bytes(
     options: &CreateOptions,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Option<u64>> {
-    if inputs.iter().any(|path| path.as_os_str() == STANDARD) {
+    if inputs.iter().any(|path| is_standard(path)) {
         return Ok(standard_io::input_left());
     }
     let mut expected = Expected {

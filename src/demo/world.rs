@@ -1,12 +1,8 @@
 //! The demo's four parties: origin, far gateway, near gateway, client.
 
-use std::{
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{net::SocketAddr, sync::Arc};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use axum::{
     Router,
     body::Bytes,
@@ -53,14 +49,13 @@ impl World {
             proxy: ProxyChoice::Direct,
             ..RemoteOptions::default()
         };
-        let world = World {
+        near.wait_until_up()?;
+        Ok(World {
             client: Host::new(&format!("http://{address}/"), options)?,
             near,
             _far: far,
             origin: Some(origin),
-        };
-        world.wait_until_up()?;
-        Ok(world)
+        })
     }
 
     /// Fetches an object through the pair.
@@ -80,23 +75,6 @@ impl World {
             cpu::seconds_of_threads(NEAR_THREADS)?,
             cpu::seconds_of_threads(FAR_THREADS)?,
         ))
-    }
-
-    fn wait_until_up(&self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        loop {
-            let status = self.status();
-            if status.peers.iter().any(|peer| peer.up) {
-                return Ok(());
-            }
-            let error = status.peers.into_iter().find_map(|peer| peer.last_error);
-            ensure!(
-                Instant::now() < deadline,
-                "the two gateways did not find each other: {}",
-                error.unwrap_or_default()
-            );
-            std::thread::sleep(Duration::from_millis(5));
-        }
     }
 }
 

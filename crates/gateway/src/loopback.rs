@@ -3,7 +3,12 @@
 //!
 //! Options are given as on a command line, so that what is shown is what users get.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use clap::{Args, Command, FromArgMatches};
 use tokio::runtime::Runtime;
@@ -15,12 +20,16 @@ use crate::{
     keys::{KeyError, PrivateKey},
     settings::ConfigError,
     start::{StartError, Tasks, start},
+    status::Status,
 };
 
 /// Names of the gateways' threads, to tell their CPU time.
 pub const NEAR_THREADS: &str = "refrain-near";
 /// See [`NEAR_THREADS`].
 pub const FAR_THREADS: &str = "refrain-far";
+
+/// Handshakes on one machine take much less.
+const UP_WITHIN: Duration = Duration::from_secs(10);
 
 /// Both ends' keys, in a folder that goes with this.
 pub struct Keys {
@@ -50,6 +59,9 @@ pub enum LoopbackError {
     /// An address cannot be listened on.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// They did not find each other.
+    #[error("the two gateways did not find each other: {0}")]
+    Apart(String),
     /// The keys cannot be made.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -103,6 +115,24 @@ impl Keys {
 
     fn path(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
+    }
+}
+
+impl Running {
+    /// Waits until a link to a peer is up.
+    pub fn wait_until_up(&self) -> Result<(), LoopbackError> {
+        let deadline = Instant::now() + UP_WITHIN;
+        loop {
+            let peers = Status::of(&self.gateway).peers;
+            if peers.iter().any(|peer| peer.up) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let error = peers.into_iter().find_map(|peer| peer.last_error);
+                return Err(LoopbackError::Apart(error.unwrap_or_default()));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
