@@ -4,7 +4,6 @@
 //! own, talk over loopback; the bytes on the link are counted on its TCP connections.
 
 pub mod content;
-mod cpu;
 mod world;
 
 use std::{
@@ -58,8 +57,6 @@ struct Report {
     layers: Layers,
     seconds: f64,
     app_mb_per_s: f64,
-    /// CPU seconds of each side, where the system tells.
-    cpu_s: Option<CpuSeconds>,
 }
 
 /// What became of the bytes, layer by layer.
@@ -69,12 +66,6 @@ struct Layers {
     zstd_saved_bytes: i64,
     /// Frames, TLS, handshakes, acknowledgements.
     overhead_bytes: i64,
-}
-
-#[derive(Debug, Serialize)]
-struct CpuSeconds {
-    near: f64,
-    far: f64,
 }
 
 pub fn run(arguments: &DemoArguments) -> anyhow::Result<()> {
@@ -129,9 +120,6 @@ fn measure(objects: Vec<Object>, arguments: &DemoArguments) -> anyhow::Result<Re
         },
         seconds,
         app_mb_per_s: body_bytes as f64 / seconds / 1e6,
-        cpu_s: world
-            .cpu_seconds()
-            .map(|(near, far)| CpuSeconds { near, far }),
     })
 }
 
@@ -207,13 +195,6 @@ fn print(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
         "{:.1} MB/s over {:.2} s, {} at a time",
         report.app_mb_per_s, report.seconds, report.flows
     )?;
-    if let Some(cpu) = &report.cpu_s {
-        writeln!(
-            out,
-            "CPU: far (sender) {:.2} s, near (receiver) {:.2} s",
-            cpu.far, cpu.near
-        )?;
-    }
     match report.verified {
         true => writeln!(out, "every byte arrived equal"),
         false => writeln!(out, "SOME BYTES DID NOT ARRIVE EQUAL"),

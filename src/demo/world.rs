@@ -10,13 +10,13 @@ use axum::{
     http::StatusCode,
 };
 use refrain_gateway::{
-    loopback::{FAR_THREADS, Keys, NEAR_THREADS, Running},
+    loopback::{Keys, Running},
     status::Status,
 };
 use refrain_http_ranges::{Host, ProxyChoice, RemoteOptions};
 use tokio::{net::TcpListener, runtime::Runtime};
 
-use super::{content::Object, cpu};
+use super::content::Object;
 
 /// Everything that runs.
 pub struct World {
@@ -67,14 +67,6 @@ impl World {
     /// The near gateway's status.
     pub fn status(&self) -> Status {
         Status::of(&self.near.gateway)
-    }
-
-    /// CPU seconds of the near and the far gateway's threads.
-    pub fn cpu_seconds(&self) -> Option<(f64, f64)> {
-        Some((
-            cpu::seconds_of_threads(NEAR_THREADS)?,
-            cpu::seconds_of_threads(FAR_THREADS)?,
-        ))
     }
 }
 

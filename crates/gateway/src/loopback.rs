@@ -23,11 +23,6 @@ use crate::{
     status::Status,
 };
 
-/// Names of the gateways' threads, to tell their CPU time.
-pub const NEAR_THREADS: &str = "refrain-near";
-/// See [`NEAR_THREADS`].
-pub const FAR_THREADS: &str = "refrain-far";
-
 /// Handshakes on one machine take much less.
 const UP_WITHIN: Duration = Duration::from_secs(10);
 
@@ -86,7 +81,7 @@ impl Keys {
     /// Starts a far gateway on a free port, with further options.
     pub fn far(&self, options: &[&str]) -> Result<Running, LoopbackError> {
         let config = self.far_config(options)?;
-        run(FAR_THREADS, config)
+        run("refrain-far", config)
     }
 
     /// What [`far`](Self::far) starts a gateway with.
@@ -110,7 +105,7 @@ impl Keys {
         let peer = peer.to_string();
         let given = ["--peer", &peer, "--key", &key, "--peer-key", &far];
         let options: NearOptions = parse(&[&given, options].concat())?;
-        run(NEAR_THREADS, options.resolve()?)
+        run("refrain-near", options.resolve()?)
     }
 
     fn path(&self, name: &str) -> String {
