@@ -242,18 +242,18 @@ pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
         interrupt.check()?;
     }
     ensure!(
-        report.unread_files == 0,
+        report.found.failures == 0,
         "this is without what could not be read: {}",
-        count(report.unread_files, "path", "paths")
+        count(report.found.failures, "path", "paths")
     );
     ensure!(
         !report.has_lost(),
         "the store does not hold all of what was read"
     );
     ensure!(
-        report.changed_files == 0 || arguments.keep.output.is_none(),
+        report.found.changed_files == 0 || arguments.keep.output.is_none(),
         "this is with what changed while it was read: {}; read a snapshot, or while nobody writes",
-        count(report.changed_files, "file", "files")
+        count(report.found.changed_files, "file", "files")
     );
     printed.map_err(standard_io::output_failed)
 }
