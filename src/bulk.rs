@@ -2,7 +2,6 @@
 
 mod archive;
 mod history;
-mod inputs;
 mod keep;
 mod report;
 
@@ -16,7 +15,6 @@ use anyhow::{Context, ensure};
 use archive::Archive;
 use clap::Args;
 use history::History;
-use inputs::{InputArguments, expected_bytes};
 use keep::Keep;
 use refrain_bulk::{
     BulkOptions, Choice, Failed, Method, Progress, Sink, Threads, choose, find_redundancy,
@@ -37,6 +35,7 @@ use report::{Report, share};
 use crate::{
     bounded,
     czip::create::parse_profile,
+    inputs::{InputArguments, expected_bytes},
     interrupt::Interrupt,
     progress,
     standard_io::{self, is_standard},
@@ -59,6 +58,9 @@ const BATCH_BYTES_MIN: u64 = 4 << 10;
 const BATCH_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Args)]
+#[command(
+    after_help = "A file that has several names, or is given twice, is read and counted as often."
+)]
 pub struct BulkArguments {
     #[command(flatten)]
     inputs: InputArguments,

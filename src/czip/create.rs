@@ -1,17 +1,15 @@
 //! `refrain czip create`: files and folders, or standard input, into an archive.
 
 use std::{
-    collections::HashSet,
-    fs::{self, Metadata, OpenOptions},
+    fs::{self, OpenOptions},
     io::{self, IsTerminal, Write},
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, ensure};
 use refrain_czip::create::{
-    CreateError, CreateOptions, CreateProgress, Created, Exclude, ExcludeError, FileId, Input,
-    LeftOut, Output, create, name_of,
+    CreateError, CreateOptions, CreateProgress, Created, FileId, Input, LeftOut, Output, create,
 };
 use refrain_czip_format::{
     chunker::{Chunking, ChunkingMethod},
@@ -29,6 +27,7 @@ use super::{
     threads,
 };
 use crate::{
+    inputs::{InputArguments, expected_bytes},
     interrupt::Interrupt,
     progress,
     table::{bytes, count, lines, percent, printable_path},
@@ -42,8 +41,10 @@ const FRAME_BYTES_MAX: u64 = 8 << 20;
 /// With less, hardly anything is remembered.
 const INDEX_BYTES_MIN: usize = 1_000_000;
 
-/// What is the same in the help of all that writes a file.
 const AFTER_HELP: &str = "\
+The archive itself is not archived, and owners, extended attributes and access lists are not kept. Standard input is \
+archived alone. The exit code is 1, too, if somebody wrote to a file while it was read: the archive has all else.
+
 An archive that is there is replaced once the new one is whole; until then, and after a signal, a full disk \
 or a power cut, it stays as it was. The new one and temporary files have no names meanwhile, where the file \
 system can do that, so that even `kill -9` leaves nothing. Elsewhere the next archive there removes what was left. \
@@ -52,21 +53,8 @@ A file that grows ends where it ended when it was opened, and is reported as cha
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct CreateArguments {
-    /// Files and folders, with all that is in them; `-` alone is standard input. Sockets, pipes and
-    /// devices in folders are passed over and counted, and so is the archive itself. What cannot be read
-    /// in a folder is told and left out, and the exit code is 1: the archive has all else. So it is of files
-    /// that somebody writes to meanwhile. Owners, extended attributes and access lists are not kept
-    #[arg(value_name = "FILE|DIR", required = true)]
-    inputs: Vec<PathBuf>,
-    /// Leave out what matches, such as '*.o', target/ or /site/cache; may be given several times. A pattern
-    /// is held against names, or with a `/` in it against the ends of paths as `list` shows them; with `/` in
-    /// front against whole ones; with `/` at its end it is of folders alone. `*` and `?` do not match `/`, and
-    /// `**` does. With a folder goes all that is in it
-    #[arg(long, value_name = "PATTERN", value_parser = parse_pattern)]
-    exclude: Vec<String>,
-    /// Keep folders empty that are on other file systems than the FILE or DIR that they are in
-    #[arg(long)]
-    one_file_system: bool,
+    #[command(flatten)]
+    inputs: InputArguments,
     /// Where the archive goes; `-` is standard output. A pipe or a device gets it in one pass, as with
     /// --stream
     #[arg(short, long, value_name = "OUT.czip")]
@@ -216,8 +204,9 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
     let (output, passed_over) = output(arguments, is_pipe).with_context(|| called.clone())?;
     let mut options = options(arguments, is_pipe)?;
     options.passed_over = passed_over;
-    let inputs = inputs(&arguments.inputs, &interrupt)?;
-    options.expected_bytes = expected_bytes(&arguments.inputs, &options, &interrupt)?;
+    let found = (arguments.inputs).open(Some(&arguments.output), &interrupt)?;
+    options.expected_bytes = expected_bytes(&found, &interrupt);
+    let inputs = inputs(&arguments.inputs.inputs, &interrupt)?;
     let bar = progress::of_bytes(options.expected_bytes);
     let mut left_out = AllLeftOut::default();
     let standard = || {
@@ -279,13 +268,14 @@ pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
 
 impl CreateArguments {
     fn is_of_standard_input(&self) -> bool {
-        self.inputs.iter().any(|path| is_standard(path))
+        let mut inputs = self.inputs.inputs.iter();
+        inputs.any(|path| is_standard(path))
     }
 
     /// Whether they make sense together, as far as that can be said before anything is opened.
     fn check(&self) -> anyhow::Result<()> {
         ensure!(
-            self.inputs.len() == 1 || !self.is_of_standard_input(),
+            self.inputs.inputs.len() == 1 || !self.is_of_standard_input(),
             "`-` is archived alone: it has no name"
         );
         let is_of_frames = self.frame_size.is_some() || !self.after.is_empty();
@@ -293,24 +283,8 @@ impl CreateArguments {
             self.profile == Profile::Small || !is_of_frames,
             "--frame-size and --after are for profile `small`: in `shared` each chunk stands alone"
         );
-        refuse_nothing(&self.inputs, &self.exclude)
+        self.inputs.refuse_nothing()
     }
-}
-
-/// Fails if `patterns` leave out all of `inputs`, each as a whole.
-pub fn refuse_nothing(inputs: &[PathBuf], patterns: &[String]) -> anyhow::Result<()> {
-    let exclude = Exclude::new(patterns.iter().map(String::as_str))?;
-    // What is wrong with one that is not there is said when it is to be read.
-    let is_left_out = |input: &PathBuf| {
-        let name = name_of(input).unwrap_or_default();
-        exclude.is_of(name.as_bytes(), input.is_dir())
-    };
-    ensure!(
-        !inputs.iter().all(is_left_out),
-        "--exclude leaves out all that was given, {} too: nothing would be left",
-        printable_path(&inputs[0])
-    );
-    Ok(())
 }
 
 /// Whether the archive goes where nothing can be changed or replaced.
@@ -349,8 +323,8 @@ fn options(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<CreateO
         index_bytes: arguments.index_memory,
         threads: threads(arguments.threads),
         encryption: arguments.encrypt.options()?,
-        exclude: Exclude::new(arguments.exclude.iter().map(String::as_str))?,
-        is_one_file_system: arguments.one_file_system,
+        exclude: arguments.inputs.patterns()?,
+        is_one_file_system: arguments.inputs.one_file_system,
         ..defaults
     };
     if !is_pipe {
@@ -378,73 +352,6 @@ fn inputs(paths: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<Input>
         return Ok(vec![Input::Stream(Box::new(stream))]);
     }
     Ok(paths.iter().cloned().map(Input::Path).collect())
-}
-
-/// About how many bytes there are to archive, if that can be known before they are read.
-fn expected_bytes(
-    inputs: &[PathBuf],
-    options: &CreateOptions,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Option<u64>> {
-    if inputs.iter().any(|path| is_standard(path)) {
-        return Ok(standard_io::input_left());
-    }
-    let mut expected = Expected {
-        options,
-        interrupt,
-        seen: HashSet::new(),
-        device: None,
-        bytes: 0,
-    };
-    for input in inputs {
-        expected.device = None;
-        // What is wrong with it is said when it is to be archived.
-        if let (Ok(metadata), Ok(name)) = (fs::metadata(input), name_of(input)) {
-            expected.add(input, name.as_bytes(), &metadata);
-        }
-        interrupt.check()?;
-    }
-    Ok(Some(expected.bytes))
-}
-
-/// Adds up the bytes of files; what cannot be read has none.
-struct Expected<'a> {
-    options: &'a CreateOptions,
-    interrupt: &'a Interrupt,
-    /// Files with several names.
-    seen: HashSet<(u64, u64)>,
-    /// The file system of the input.
-    device: Option<u64>,
-    bytes: u64,
-}
-
-impl Expected<'_> {
-    /// All that is at and below `path`, which the archive calls `name`.
-    fn add(&mut self, path: &Path, name: &[u8], metadata: &Metadata) {
-        if self.options.exclude.is_of(name, metadata.is_dir()) {
-            return;
-        }
-        if metadata.is_file() {
-            let is_new = metadata.nlink() < 2 || self.seen.insert((metadata.dev(), metadata.ino()));
-            self.bytes += if is_new { metadata.len() } else { 0 };
-            return;
-        }
-        let device = *self.device.get_or_insert(metadata.dev());
-        let is_elsewhere = self.options.is_one_file_system && metadata.dev() != device;
-        if !metadata.is_dir() || is_elsewhere {
-            return;
-        }
-        for below in fs::read_dir(path).into_iter().flatten().flatten() {
-            if self.interrupt.check().is_err() {
-                return;
-            }
-            // Of the entry itself: links are not followed.
-            if let Ok(metadata) = below.metadata() {
-                let name = [name, below.file_name().as_bytes()].join(&b'/');
-                self.add(&below.path(), &name, &metadata);
-            }
-        }
-    }
 }
 
 impl Report {
@@ -528,11 +435,6 @@ fn parse_frame_size(text: &str) -> Result<u32, String> {
         true => Ok(asked as u32),
         false => Err("expected at most 8MiB".to_owned()),
     }
-}
-
-/// A pattern as it is, if it is one.
-pub fn parse_pattern(text: &str) -> Result<String, ExcludeError> {
-    Exclude::new([text]).map(|_| text.to_owned())
 }
 
 fn parse_index_memory(text: &str) -> Result<usize, String> {
