@@ -14,7 +14,7 @@
 use serde::Serialize;
 
 /// Below this share there is nothing to scale a load by.
-const SHARE_MIN: f64 = 1e-6;
+pub const SHARE_MIN: f64 = 1e-6;
 
 /// Points of a curve: 0, 1, … 100 %.
 const CURVE_STEPS: u32 = 100;

@@ -2,7 +2,7 @@
 //! The tests compare the model with its totals. Its inputs are rounded, so the totals are compared with
 //! an interval: all totals of inputs that round to those printed.
 
-use super::model::Driven;
+use super::model::{Driven, SHARE_MIN};
 
 /// Section 5.3: what one server puts out at most.
 pub const SERVER_OUTPUT_BITS_PER_S: f64 = 350e6;
@@ -27,7 +27,10 @@ pub fn receiver_load(share: f64) -> f64 {
 /// How much more a sender-driven sender has to do than a receiver-driven one at `share`, by
 /// Table 3; infinite where predictions find nothing.
 pub fn sender_to_receiver(share: f64) -> f64 {
-    SENDER.load / receiver_load(share)
+    match share < SHARE_MIN {
+        true => f64::INFINITY,
+        false => SENDER.load / receiver_load(share),
+    }
 }
 
 #[cfg(test)]

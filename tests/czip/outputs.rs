@@ -287,7 +287,7 @@ fn closed_standard_input_and_output_are_errors_and_the_old_archive_stays() {
         (">&-", &["czip", "list", "file.czip"]),
         (">&-", &["bulk", "file", "-o", "file.czip"]),
         (">&-", &["keygen", "key"]),
-        (">&-", &["cost", "--print-prices"]),
+        (">&-", &["cost", "--traffic", "1TB", "--redundancy", "1%"]),
         (">&-", &["--version"]),
         (">&-", &["czip", "--help"]),
         (

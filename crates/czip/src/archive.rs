@@ -2,7 +2,8 @@
 //!
 //! A [`Source`] enters, of which no more is read than is asked for: the header and the root, then
 //! the parts of the table and the frames that hold what is wanted. Frames are checked before they
-//! are decompressed, and kept plain in a bounded cache that threads share.
+//! are decompressed, and stay plain in bounded memory that threads share. Below that may lie a
+//! [cache](crate::cache) of chunks: what it has is not read of the source.
 
 mod content;
 mod copy;

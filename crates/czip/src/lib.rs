@@ -8,7 +8,7 @@
 //! create              files and folders in, an archive out
 //! crypt               keys: parts and frames sealed and opened
 //! serve, serve::proxy archives over HTTP: one's own, and those on another web server
-//! cache               chunks by name in memory and in folders that processes share
+//! cache               chunks by name in a directory that processes share
 //! archive             an archive read at any place, from any source
 //! get                 an archive there, or its files, less what is here
 //! verify              whether an archive is whole

@@ -328,19 +328,16 @@ fn check_names<S: Source>(
     stream: Stream,
     row: usize,
 ) -> Result<u64, ReadError> {
-    let first = archive.root().stream(stream).chunks.rows()[row].before[0];
-    let names = archive.chunk_names(stream, row)?;
-    let places = archive.chunk_places(stream, row)?;
     let mut sum = 0;
-    for (number, (name, (bytes, place))) in (first..).zip(names.into_iter().zip(places)) {
-        let frame = archive.frame(stream, place.frame)?;
-        let begin = place.offset as usize;
-        let chunk = frame.get(begin..begin + bytes as usize);
-        let chunk = chunk.ok_or(FormatError::Invalid(Violation::ChunkBeyondFrame))?;
-        if naming.name(chunk) != name {
+    for chunk in archive.row_chunks(stream, row)? {
+        let frame = archive.frame(stream, chunk.frame)?;
+        let bytes = chunk.of(&frame);
+        let bytes = bytes.ok_or(FormatError::Invalid(Violation::ChunkBeyondFrame))?;
+        if naming.name(bytes) != chunk.name {
+            let number = chunk.number;
             return Err(ReadError::Name { stream, number });
         }
-        sum += u64::from(bytes);
+        sum += u64::from(chunk.bytes);
     }
     Ok(sum)
 }

@@ -9,11 +9,11 @@
 /// Fields are read in their order, so that one may depend on those before it.
 macro_rules! config {
     ($(#[$meta:meta])* pub struct $name:ident($settings:ident $(, $argument:ident: $of:ty)*) {
-        $($(#[$doc:meta])* pub $field:ident: $type:ty = $read:expr;)*
+        $($(#[$doc:meta])* $visible:vis $field:ident: $type:ty = $read:expr;)*
     }) => {
         $(#[$meta])*
         pub struct $name {
-            $($(#[$doc])* pub $field: $type,)*
+            $($(#[$doc])* $visible $field: $type,)*
         }
 
         impl $name {
@@ -101,7 +101,7 @@ config! {
         /// Listeners for applications, in the order of their options.
         pub ways_in: Vec<WayIn> = read_ways_in(settings, find_peer)?;
         /// The peers that flows to some targets go to.
-        pub routes: Vec<Route> = settings.many_with(&ROUTE, |text| parse_route(text, find_peer))?;
+        pub(crate) routes: Vec<Route> = settings.many_with(&ROUTE, |text| parse_route(text, find_peer))?;
         /// The targets that this end connects to for its peer.
         pub allow: AllowRules = match settings.many(&ALLOW)? {
             _ if !settings.is_given(&ALLOW) && role == Role::Far => AllowRules::loopback(),
@@ -176,7 +176,7 @@ config! {
         /// On a lane whose peer is silent.
         pub dead_after: Duration = settings.timeout(&DEAD_AFTER)?;
         /// On a link without lanes: its caches go.
-        pub keep_link: Duration = settings.timeout(&KEEP_LINK)?;
+        pub(crate) keep_link: Duration = settings.timeout(&KEEP_LINK)?;
         /// On the flows that are open at SIGTERM.
         pub drain: Duration = settings.timeout(&DRAIN_TIMEOUT)?;
     }

@@ -26,7 +26,7 @@ const LONG_TURN: Duration = Duration::from_micros(100);
 
 /// What a flow's task has read of late.
 #[derive(Debug, Default)]
-pub struct Crumbs {
+pub(crate) struct Crumbs {
     last: Option<Instant>,
 }
 

@@ -48,7 +48,7 @@ pub struct Descriptors {
 
 /// A file descriptor of a flow, given back when dropped.
 #[derive(Debug)]
-pub struct FlowDescriptor {
+pub(crate) struct FlowDescriptor {
     _permit: OwnedSemaphorePermit,
     /// The count of the flows of its peer, if it is for one.
     of_peer: Option<Arc<AtomicUsize>>,
@@ -56,7 +56,7 @@ pub struct FlowDescriptor {
 
 /// The file descriptors of one peer's flows, on all its links.
 #[derive(Clone, Debug)]
-pub struct PeerDescriptors {
+pub(crate) struct PeerDescriptors {
     descriptors: Arc<Descriptors>,
     flows: Arc<AtomicUsize>,
     /// Whether there are other peers, to which it must leave some.

@@ -48,7 +48,7 @@ thread_local! {
 
 /// A flow of the link, as its task holds it. Dropped before both directions have ended, it
 /// resets the flow.
-pub struct FlowHandle {
+pub(crate) struct FlowHandle {
     link: Arc<SharedLink>,
     id: FlowId,
     signals: Arc<FlowSignals>,
@@ -70,7 +70,7 @@ enum Ending {
 
 impl FlowHandle {
     /// Takes a flow over.
-    pub fn new(link: Arc<SharedLink>, id: FlowId, signals: Arc<FlowSignals>) -> FlowHandle {
+    pub(crate) fn new(link: Arc<SharedLink>, id: FlowId, signals: Arc<FlowSignals>) -> FlowHandle {
         FlowHandle {
             link,
             id,
@@ -80,7 +80,7 @@ impl FlowHandle {
     }
 
     /// What wakes the flow's task.
-    pub fn signals(&self) -> &FlowSignals {
+    pub(crate) fn signals(&self) -> &FlowSignals {
         &self.signals
     }
 
@@ -92,7 +92,12 @@ impl FlowHandle {
 
     /// Passes bytes both ways until both have ended, `rest` first. Says why the other end refused
     /// the flow, if it did so meanwhile.
-    pub async fn run(mut self, tcp: TcpStream, rest: Vec<u8>, idle: Duration) -> Option<Refusal> {
+    pub(crate) async fn run(
+        mut self,
+        tcp: TcpStream,
+        rest: Vec<u8>,
+        idle: Duration,
+    ) -> Option<Refusal> {
         prepare(&tcp);
         let activity = Activity::new();
         let mut refused = None;

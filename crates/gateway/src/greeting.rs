@@ -23,7 +23,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Why a hello was not read.
 #[derive(Debug, thiserror::Error)]
-pub enum HelloReadError {
+pub(crate) enum HelloReadError {
     /// It is none that this end can answer.
     #[error("{0}")]
     Hello(#[from] HelloError),
@@ -79,7 +79,7 @@ pub(crate) async fn refuse_and_close(stream: &mut impl ByteStream, reason: &str)
 }
 
 /// The reason, if `received` is a far end's refusal and no hello.
-pub fn refusal(received: &[u8]) -> Option<String> {
+pub(crate) fn refusal(received: &[u8]) -> Option<String> {
     match Frame::read(received) {
         // A peer's text goes to logs and terminals.
         Ok(Some((Frame::Abort { text }, _))) => Some(text.replace(char::is_control, "?")),

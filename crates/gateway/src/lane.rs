@@ -38,7 +38,7 @@ const READ_BYTES: usize = 64 << 10;
 
 /// Why a lane's task ended.
 #[derive(Debug, thiserror::Error)]
-pub enum LaneEnd {
+pub(crate) enum LaneEnd {
     /// The connection ended or failed.
     #[error("{0}")]
     Io(io::Error),
@@ -86,7 +86,7 @@ fn direction(damage: Damage) -> &'static str {
 }
 
 /// Makes a lane's connection fit to carry many flows.
-pub fn prepare(tcp: &TcpStream, dead_after: Duration) -> io::Result<()> {
+pub(crate) fn prepare(tcp: &TcpStream, dead_after: Duration) -> io::Result<()> {
     tcp.set_nodelay(true)?;
     let socket = socket2::SockRef::from(tcp);
     #[cfg(target_os = "linux")]

@@ -33,13 +33,13 @@ use crate::{
     refusal::Refusal,
     wire::WireCounts,
 };
-pub use totals::{Counted, Totals};
+pub(crate) use totals::{Counted, Totals};
 
 /// So many flows may be closing at once, however few may be open.
 const CLOSING_MIN: usize = 64;
 
 /// One end of a link and everybody who waits for it.
-pub struct SharedLink {
+pub(crate) struct SharedLink {
     /// Who is at the other end.
     pub peer: PublicKey,
     /// What logs call the peer.
@@ -91,7 +91,7 @@ pub(crate) struct LaneHandle {
 
 /// What wakes a lane's tasks.
 #[derive(Debug, Default)]
-pub struct LaneSignals {
+pub(crate) struct LaneSignals {
     /// There is something to send.
     pub transmit: Notify,
     /// The engine gave the lane up.
@@ -101,7 +101,7 @@ pub struct LaneSignals {
 
 /// What wakes a flow's task.
 #[derive(Debug, Default)]
-pub struct FlowSignals {
+pub(crate) struct FlowSignals {
     /// Bytes, or their end, can be taken.
     pub readable: Notify,
     /// Bytes can be written.
@@ -113,7 +113,7 @@ pub struct FlowSignals {
 
 /// How a flow stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Standing {
+pub(crate) enum Standing {
     /// The other end has not answered.
     #[default]
     Opening,
@@ -127,7 +127,7 @@ pub enum Standing {
 
 /// A flow that the other end wants to a target here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FlowOffer {
+pub(crate) struct FlowOffer {
     /// The flow.
     pub flow: FlowId,
     /// `host:port` as the other end's user named it.
@@ -138,7 +138,7 @@ pub struct FlowOffer {
 
 impl SharedLink {
     /// Shares `link`; the task that keeps its deadlines runs until the link is dropped.
-    pub fn start(
+    pub(crate) fn start(
         peer: PublicKey,
         labels: Arc<SharedPeerKeys>,
         link: Link,
@@ -201,12 +201,12 @@ impl SharedLink {
     }
 
     /// What logs call the peer: its name, or the short form of its key.
-    pub fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         self.labels.load().label(&self.peer)
     }
 
     /// Calls the engine, and wakes whom its events concern.
-    pub fn with<R>(&self, call: impl FnOnce(&mut Link, Moment) -> R) -> R {
+    pub(crate) fn with<R>(&self, call: impl FnOnce(&mut Link, Moment) -> R) -> R {
         self.with_state(|state, now| call(&mut state.link, now))
     }
 
@@ -246,7 +246,7 @@ impl SharedLink {
     }
 
     /// Opens a flow, and registers its signals.
-    pub fn open_flow(
+    pub(crate) fn open_flow(
         &self,
         target: &str,
         excluded: bool,
@@ -263,7 +263,7 @@ impl SharedLink {
     }
 
     /// The flow's task is over.
-    pub fn forget_flow(&self, flow: FlowId) {
+    pub(crate) fn forget_flow(&self, flow: FlowId) {
         self.lock().flows.remove(&flow);
     }
 
@@ -281,7 +281,7 @@ impl SharedLink {
     }
 
     /// The link as it stands. Its connections' bytes are counted with all of TLS.
-    pub fn status(&self) -> LinkStatus {
+    pub(crate) fn status(&self) -> LinkStatus {
         // Its counters stand, whatever panicked.
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut status = state.link.status(Moment(self.now()));
@@ -290,14 +290,14 @@ impl SharedLink {
     }
 
     /// What it has counted so far.
-    pub fn counts(&self) -> Counted {
+    pub(crate) fn counts(&self) -> Counted {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let targets = state.link.targets().clone();
         ([(self.peer, state.counters())].into(), targets)
     }
 
     /// A lane ended since bytes were damaged on the way.
-    pub fn note_damage(&self) {
+    pub(crate) fn note_damage(&self) {
         self.damaged_lanes.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -307,18 +307,18 @@ impl SharedLink {
     }
 
     /// The number of lanes that are up, as it changes.
-    pub fn lanes_up(&self) -> watch::Receiver<usize> {
+    pub(crate) fn lanes_up(&self) -> watch::Receiver<usize> {
         self.lanes_up.subscribe()
     }
 
     /// Takes no more flows, and tells the other end.
-    pub fn drain(&self) {
+    pub(crate) fn drain(&self) {
         self.with(|link, _| link.drain());
         self.draining.send_replace(true);
     }
 
     /// Waits until this end or the other takes no more flows: what is open for later is to end.
-    pub async fn draining(&self) {
+    pub(crate) async fn draining(&self) {
         // The sender lives as long as `self`.
         let _ = self.draining.subscribe().wait_for(|&drains| drains).await;
     }
@@ -334,12 +334,12 @@ impl SharedLink {
     }
 
     /// Why the link is over, if it is.
-    pub fn fault(&self) -> Option<LinkFault> {
+    pub(crate) fn fault(&self) -> Option<LinkFault> {
         self.lock().link.fault()
     }
 
     /// The present moment, as the engine counts it.
-    pub fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.origin.elapsed()
     }
 
@@ -499,24 +499,24 @@ impl State {
 
 impl LaneSignals {
     /// Why the engine gave the lane up, if it did.
-    pub fn fault(&self) -> Option<LaneFault> {
+    pub(crate) fn fault(&self) -> Option<LaneFault> {
         *self.fault.lock().expect("held for a moment")
     }
 }
 
 impl FlowSignals {
     /// How the flow stands.
-    pub fn standing(&self) -> Standing {
+    pub(crate) fn standing(&self) -> Standing {
         self.standing.lock().expect("held for a moment").clone()
     }
 
     /// Waits until the other end has answered.
-    pub async fn opened(&self) -> Standing {
+    pub(crate) async fn opened(&self) -> Standing {
         self.until(|standing| *standing != Standing::Opening).await
     }
 
     /// Waits until the flow is over by a reset or a refusal.
-    pub async fn over(&self) -> Standing {
+    pub(crate) async fn over(&self) -> Standing {
         self.until(|standing| !matches!(standing, Standing::Opening | Standing::Open))
             .await
     }

@@ -23,14 +23,14 @@ type Resolver = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 /// The look-ups of a gateway.
 #[derive(Clone)]
-pub struct Lookups {
+pub(crate) struct Lookups {
     resolver: Arc<Resolver>,
     all: Arc<Semaphore>,
 }
 
 /// The look-ups of one peer, which all its links share as clones.
 #[derive(Clone)]
-pub struct PeerLookups {
+pub(crate) struct PeerLookups {
     lookups: Lookups,
     own: Arc<Semaphore>,
 }
@@ -61,7 +61,7 @@ impl Lookups {
 
 impl PeerLookups {
     /// The addresses of `name`, with `port`. Dropped before it has begun, it never begins.
-    pub async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    pub(crate) async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let own = Arc::clone(&self.own).acquire_owned().await;
         let Lookups { resolver, all } = self.lookups.clone();
         let all = all.acquire_owned().await;

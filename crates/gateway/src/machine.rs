@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// The memory that this process may count on, in bytes; `None` where nothing says so.
-pub fn memory_bytes() -> Option<u64> {
+pub(crate) fn memory_bytes() -> Option<u64> {
     let read = |path: &Path| fs::read_to_string(path).ok();
     let meminfo = read(Path::new("/proc/meminfo")).and_then(|text| meminfo_total_bytes(&text));
     let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
@@ -17,7 +17,7 @@ pub fn memory_bytes() -> Option<u64> {
 }
 
 /// What this process has resident, in bytes, as the kernel counts it.
-pub fn resident_bytes() -> Option<u64> {
+pub(crate) fn resident_bytes() -> Option<u64> {
     kib_of("VmRSS:", &fs::read_to_string("/proc/self/status").ok()?)
 }
 

@@ -18,7 +18,7 @@ use crate::{
 /// Where a peer's flows may lead, and what they need on the way. All links of a peer share it, as
 /// clones.
 #[derive(Clone)]
-pub struct Targets {
+pub(crate) struct Targets {
     pub(crate) policy: Arc<SharedPolicy>,
     pub(crate) lookups: PeerLookups,
     pub(crate) descriptors: PeerDescriptors,
@@ -26,7 +26,7 @@ pub struct Targets {
 }
 
 /// Serves the flows that are offered on `link`, until it ends.
-pub async fn serve(
+pub(crate) async fn serve(
     link: Arc<SharedLink>,
     mut offers: mpsc::UnboundedReceiver<FlowOffer>,
     targets: Targets,

@@ -20,21 +20,21 @@ const BLOCK_TAKES: Duration = Duration::from_millis(40);
 const BLOCK_BYTES_MIN: u64 = 2 << 10;
 
 /// Most plain bytes in a block where a link has this rate.
-pub fn block_bytes(rate: BitRate) -> usize {
+pub(crate) fn block_bytes(rate: BitRate) -> usize {
     let bytes = (rate.0 / 8).saturating_mul(BLOCK_TAKES.as_millis() as u64) / 1000;
     bytes.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX as u64) as usize
 }
 
 /// Lets bytes through at a rate, in the order in which they ask.
 #[derive(Debug)]
-pub struct Pace {
+pub(crate) struct Pace {
     bits_per_second: u64,
     next: Mutex<Instant>,
 }
 
 impl Pace {
     /// A pace of `rate`, overhead of TLS, TCP and IP included.
-    pub fn new(rate: BitRate) -> Pace {
+    pub(crate) fn new(rate: BitRate) -> Pace {
         Pace {
             bits_per_second: rate.0,
             next: Mutex::new(Instant::now()),
@@ -42,7 +42,7 @@ impl Pace {
     }
 
     /// Waits until `bytes` may go.
-    pub async fn wait(&self, bytes: usize) {
+    pub(crate) async fn wait(&self, bytes: usize) {
         sleep_until(self.take(Instant::now(), bytes)).await;
     }
 

@@ -14,7 +14,7 @@ use crate::{
 
 /// Rules and time-outs that new flows obey.
 #[derive(Debug, Clone)]
-pub struct Policy {
+pub(crate) struct Policy {
     /// Where this end connects to for its peer.
     pub allow: AllowRules,
     /// The peers that flows to some targets go to.
@@ -31,14 +31,14 @@ pub struct Policy {
 /// Where this gateway listens itself. A peer that could connect there would read its admin pages,
 /// or send flows round in circles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OwnAddresses(Vec<SocketAddr>);
+pub(crate) struct OwnAddresses(Vec<SocketAddr>);
 
 /// The policy of the moment.
-pub type SharedPolicy = Shared<Policy>;
+pub(crate) type SharedPolicy = Shared<Policy>;
 
 impl Policy {
     /// The policy that `config` states, of a gateway that listens at `own`.
-    pub fn new(config: &Config, own: OwnAddresses) -> Policy {
+    pub(crate) fn new(config: &Config, own: OwnAddresses) -> Policy {
         Policy {
             own,
             allow: config.allow.clone(),
@@ -57,7 +57,7 @@ impl Policy {
 
     /// Whether this end may connect to `address` for a peer whose flow asked for `host`; if not,
     /// why not. A gateway's own addresses need a rule that names them exactly.
-    pub fn judge(&self, host: &str, address: SocketAddr) -> Result<(), Refusal> {
+    pub(crate) fn judge(&self, host: &str, address: SocketAddr) -> Result<(), Refusal> {
         if !self.allow.allows(host, address) {
             return Err(Refusal::NotAllowed);
         }
@@ -70,7 +70,7 @@ impl Policy {
 
 impl OwnAddresses {
     /// The addresses of these listeners, and where the admin pages are.
-    pub fn new(listeners: impl IntoIterator<Item = SocketAddr>, config: &Config) -> Self {
+    pub(crate) fn new(listeners: impl IntoIterator<Item = SocketAddr>, config: &Config) -> Self {
         let admin = config.admin.as_ref().map(|admin| admin.listen);
         OwnAddresses(listeners.into_iter().chain(admin).collect())
     }

@@ -52,14 +52,14 @@ impl Events {
 /// A log of events of one kind, which others cause at will: at most a line in ten seconds, with
 /// the number of events that no line names. The last of a series are reported too.
 #[derive(Debug, Clone)]
-pub struct RateLimitedLog {
+pub(crate) struct RateLimitedLog {
     events: Arc<Mutex<Events>>,
     write: fn(&str),
 }
 
 impl RateLimitedLog {
     /// A log whose lines go to `write`.
-    pub fn new(write: fn(&str)) -> RateLimitedLog {
+    pub(crate) fn new(write: fn(&str)) -> RateLimitedLog {
         RateLimitedLog {
             events: Arc::default(),
             write,
@@ -68,7 +68,7 @@ impl RateLimitedLog {
 
     /// Takes one more event. Must be called in a Tokio runtime, which the rest of a series waits
     /// in.
-    pub fn add(&self, event: String) {
+    pub(crate) fn add(&self, event: String) {
         let mut log = self.lock();
         if let Some(line) = log.add(Instant::now(), event) {
             (self.write)(&line);

@@ -14,7 +14,7 @@ use refrain_proto::{
 
 /// Why a flow was not opened.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// For a reason that has no code, or a code that this version does not know.
     Other,
     /// No `allow` rule of the connecting end covers the target.
@@ -45,7 +45,7 @@ pub enum Refusal {
 
 /// A limit that was reached, with its value and the option that sets it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Limit {
+pub(crate) struct Limit {
     /// Such as `at most 64 open connections per link (--flows-max)`; the other end may give none.
     text: Cow<'static, str>,
     /// Whether it is one of this end.
@@ -54,7 +54,7 @@ pub struct Limit {
 
 impl Refusal {
     /// Each refusal once, in the order of the wire codes.
-    pub const ALL: [Refusal; 13] = [
+    pub(crate) const ALL: [Refusal; 13] = [
         Refusal::Other,
         Refusal::NotAllowed,
         Refusal::NameNotResolved,
@@ -109,7 +109,7 @@ impl Refusal {
     }
 
     /// The refusal that a peer sent. A code from a later version becomes [`Refusal::Other`].
-    pub fn from_wire(code: u8, text: &str) -> Refusal {
+    pub(crate) fn from_wire(code: u8, text: &str) -> Refusal {
         if code == refusal::LIMIT {
             return Refusal::Limit(Limit {
                 // A peer's text goes to logs and terminals.

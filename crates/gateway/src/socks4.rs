@@ -188,6 +188,10 @@ mod tests {
         ) {
             for rest in [rest, without_zeros] {
                 let bytes = [&start[..], &rest].concat();
+                // However they are split, the first bytes that decide say the same as all.
+                let prefixes = (0..=bytes.len()).map(|end| parse_request(&bytes[..end]));
+                let decided = prefixes.into_iter().find(|parsed| *parsed != Ok(None));
+                prop_assert_eq!(decided.unwrap_or(Ok(None)), parse_request(&bytes));
                 match parse_request(&bytes) {
                     Ok(Some((_, length))) => prop_assert!(length <= REQUEST_BYTES_MAX.min(bytes.len())),
                     Ok(None) => prop_assert!(bytes.len() < REQUEST_BYTES_MAX),

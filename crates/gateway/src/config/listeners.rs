@@ -8,7 +8,7 @@ use crate::settings::{ConfigError, Settings};
 use crate::way_in::WayIn;
 
 /// An option and an address that it has the gateway listen on.
-pub type Listener = (&'static OptionSpec, SocketAddr);
+pub(super) type Listener = (&'static OptionSpec, SocketAddr);
 
 impl Config {
     /// Where peers, applications and the admin page's clients connect. Proxies come before forwards:

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::random::random_number;
 
 /// What a near end knows that decides about its next dials.
-pub struct DialPlan {
+pub(super) struct DialPlan {
     /// The lanes that a link keeps open where nothing asks for more.
     lanes: usize,
     lanes_up: usize,
@@ -27,14 +27,14 @@ pub struct DialPlan {
 
 /// A lane that is to be dialled.
 #[derive(Clone, Copy, Debug)]
-pub struct Dial {
+pub(super) struct Dial {
     /// How long to wait before the next one, should it fail.
     rest: Duration,
 }
 
 /// How a dialled lane ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub(super) enum Ending {
     /// It carried flows for a while.
     Lived,
     /// It did not come up, or died young.
@@ -52,7 +52,7 @@ struct Failure {
 
 impl DialPlan {
     /// A plan for links of so many lanes.
-    pub fn new(lanes: usize) -> DialPlan {
+    pub(super) fn new(lanes: usize) -> DialPlan {
         DialPlan {
             lanes,
             lanes_up: 0,
@@ -156,12 +156,12 @@ impl DialPlan {
 
 impl Dial {
     /// Of a lane that did not fail before.
-    pub const FIRST: Dial = Dial { rest: REST_MIN };
+    pub(super) const FIRST: Dial = Dial { rest: REST_MIN };
 }
 
 impl Ending {
     /// Of a lane that was up, or tried to be, for so long.
-    pub fn after(lived: Duration) -> Ending {
+    pub(super) fn after(lived: Duration) -> Ending {
         if lived > REST_MAX {
             Ending::Lived
         } else {

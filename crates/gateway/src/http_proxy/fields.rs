@@ -22,7 +22,7 @@ pub(crate) fn with_room<'head, R>(
 }
 
 /// Appends one field.
-pub fn push(head: &mut Vec<u8>, name: &str, value: &[u8]) {
+pub(super) fn push(head: &mut Vec<u8>, name: &str, value: &[u8]) {
     head.extend(name.as_bytes());
     head.extend(b": ");
     head.extend(value);
@@ -49,7 +49,7 @@ pub(crate) fn push_end_to_end(head: &mut Vec<u8>, fields: &[Header], without: &[
 }
 
 /// The values of all fields of that name.
-pub fn values<'a>(fields: &'a [Header], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+pub(super) fn values<'a>(fields: &'a [Header], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     let named = move |field: &&Header| field.name.eq_ignore_ascii_case(name);
     fields.iter().filter(named).map(|field| field.value)
 }
@@ -64,7 +64,7 @@ pub(crate) fn elements<'a>(fields: &'a [Header], name: &'a str) -> impl Iterator
 }
 
 /// Whether a field's list has this element.
-pub fn lists(fields: &[Header], name: &str, element: &str) -> bool {
+pub(super) fn lists(fields: &[Header], name: &str, element: &str) -> bool {
     elements(fields, name).any(|item| item.eq_ignore_ascii_case(element.as_bytes()))
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn keep_open(fields: &[Header], minor: u8) -> bool {
 }
 
 /// Digits and nothing else, not more than fit.
-pub fn decimal(value: &[u8]) -> Option<u64> {
+pub(super) fn decimal(value: &[u8]) -> Option<u64> {
     let digits = str::from_utf8(value).ok()?;
     let is_decimal = value.iter().all(u8::is_ascii_digit);
     digits.parse().ok().filter(|_| is_decimal)

@@ -5,7 +5,7 @@ use super::{AnswerError, AnswerTerms, Progress};
 
 /// What a client gets of an answer.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Framed {
+pub(super) struct Framed {
     /// How many heads.
     pub heads: usize,
     /// What stands behind the last.
@@ -17,7 +17,7 @@ pub struct Framed {
 }
 
 /// Cuts what a client got behind its first `heads` heads; gives how many there were.
-pub fn split_heads(client: &[u8], heads: usize) -> (usize, Vec<u8>) {
+pub(super) fn split_heads(client: &[u8], heads: usize) -> (usize, Vec<u8>) {
     let mut rest = client;
     for head in 0..heads {
         match rest.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -30,7 +30,7 @@ pub fn split_heads(client: &[u8], heads: usize) -> (usize, Vec<u8>) {
 
 /// Frames all that an origin sends, whose heads have only well-formed lines. `ends` says whether its
 /// connection ends behind it.
-pub fn frame(origin: &[u8], terms: AnswerTerms, ends: bool) -> Framed {
+pub(super) fn frame(origin: &[u8], terms: AnswerTerms, ends: bool) -> Framed {
     let mut rest = origin;
     let mut heads = 0;
     loop {

@@ -17,11 +17,11 @@ use super::SharedLink;
 use crate::keys::PublicKey;
 
 /// What links counted, by their peers, and what they carried by target and class.
-pub type Counted = (BTreeMap<PublicKey, LinkCounters>, TargetCounts);
+pub(crate) type Counted = (BTreeMap<PublicKey, LinkCounters>, TargetCounts);
 
 /// The counts of a gateway's links.
 #[derive(Default)]
-pub struct Totals {
+pub(crate) struct Totals {
     links: Mutex<Links>,
 }
 
@@ -41,13 +41,13 @@ struct Present {
 
 impl Totals {
     /// Counts `link` from now on.
-    pub fn begin(&self, link: Weak<SharedLink>) {
+    pub(crate) fn begin(&self, link: Weak<SharedLink>) {
         let last = Counted::default();
         self.lock().present.push(Present { link, last });
     }
 
     /// `link` is being dropped, and carried `counts`.
-    pub fn end(&self, link: *const SharedLink, counts: &Counted) {
+    pub(crate) fn end(&self, link: *const SharedLink, counts: &Counted) {
         let mut links = self.lock();
         links
             .present
@@ -56,7 +56,7 @@ impl Totals {
     }
 
     /// What was carried so far.
-    pub fn sum(&self) -> Counted {
+    pub(crate) fn sum(&self) -> Counted {
         // One of which nobody else holds anything any more ends here, and that takes the lock.
         let mut held = Vec::new();
         let mut links = self.lock();
