@@ -27,7 +27,7 @@ const TURNS_MIN: usize = 3;
 
 /// What `bench` measures, and for how long.
 #[derive(Args)]
-pub struct BenchArguments {
+pub(crate) struct BenchArguments {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -74,7 +74,7 @@ struct Speed {
 ///
 /// # Errors
 /// [`Interrupted`](crate::interrupt::Interrupted), among others, after the finished rows are printed.
-pub fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
     let filter = arguments.filter.to_lowercase();
     let rows: Vec<&Row> = ROWS
         .iter()

@@ -14,17 +14,17 @@ const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const TOO_LONG: &str = "at most a year (365d) is allowed";
 
 /// Threads: more than any machine has use for are a mistake.
-pub fn threads() -> RangedU64ValueParser<usize> {
+pub(crate) fn threads() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=1024)
 }
 
 /// Requests to a server at a time: more than a few dozen it does not want.
-pub fn requests_at_a_time() -> RangedU64ValueParser<usize> {
+pub(crate) fn requests_at_a_time() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=64)
 }
 
 /// How many, at least one.
-pub fn count(text: &str) -> Result<usize, String> {
+pub(crate) fn count(text: &str) -> Result<usize, String> {
     match parse(text)? {
         0 => Err("at least 1 is needed".to_owned()),
         count if count > COUNT_MAX => Err(format!("at most {COUNT_MAX} are allowed")),
@@ -33,7 +33,7 @@ pub fn count(text: &str) -> Result<usize, String> {
 }
 
 /// Bytes, at least one.
-pub fn size(text: &str) -> Result<ByteSize, String> {
+pub(crate) fn size(text: &str) -> Result<ByteSize, String> {
     match parse(text)? {
         ByteSize(0) => Err("it has to be more than nothing".to_owned()),
         size => Ok(size),
@@ -41,7 +41,7 @@ pub fn size(text: &str) -> Result<ByteSize, String> {
 }
 
 /// An average chunk: the nearest power of two.
-pub fn chunk_size(text: &str) -> Result<u32, String> {
+pub(crate) fn chunk_size(text: &str) -> Result<u32, String> {
     let ByteSize(asked) = parse(text)?;
     let range = u64::from(Chunking::AVERAGE_BYTES_MIN)..=u64::from(Chunking::AVERAGE_BYTES_MAX);
     let above = asked.checked_next_power_of_two().unwrap_or(u64::MAX);
@@ -56,12 +56,12 @@ pub fn chunk_size(text: &str) -> Result<u32, String> {
 }
 
 /// An http or https address, as it was given.
-pub fn web_address(text: &str) -> Result<String, RemoteError> {
+pub(crate) fn web_address(text: &str) -> Result<String, RemoteError> {
     check_address(text).map(|()| text.to_owned())
 }
 
 /// A time, perhaps none.
-pub fn time(text: &str) -> Result<TimeSpan, String> {
+pub(crate) fn time(text: &str) -> Result<TimeSpan, String> {
     match parse(text)? {
         TimeSpan(time) if time > TIME_MAX => Err(TOO_LONG.to_owned()),
         time => Ok(time),
@@ -69,7 +69,7 @@ pub fn time(text: &str) -> Result<TimeSpan, String> {
 }
 
 /// A time in which something can happen.
-pub fn time_to_wait(text: &str) -> Result<TimeSpan, String> {
+pub(crate) fn time_to_wait(text: &str) -> Result<TimeSpan, String> {
     match time(text)? {
         TimeSpan(Duration::ZERO) => Err("nothing happens in no time".to_owned()),
         time => Ok(time),
@@ -77,7 +77,7 @@ pub fn time_to_wait(text: &str) -> Result<TimeSpan, String> {
 }
 
 /// A time of `least` or more, as a number of seconds, or with its unit.
-pub fn seconds_from(least: Duration) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+pub(crate) fn seconds_from(least: Duration) -> impl Fn(&str) -> Result<Duration, String> + Clone {
     move |text| {
         let number: Option<f64> = text.parse().ok();
         let seconds = match number {

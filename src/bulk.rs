@@ -61,7 +61,7 @@ const BATCH_BYTES_MAX: u64 = 1 << 30;
 #[command(
     after_help = "A file that has several names, or is given twice, is read and counted as often."
 )]
-pub struct BulkArguments {
+pub(crate) struct BulkArguments {
     #[command(flatten)]
     inputs: InputArguments,
     /// Who does the work: `auto`, the fastest, by a short measurement if there is enough to do; `pipeline`, all of this machine's threads and vectors; `harens`, the same with its
@@ -164,7 +164,7 @@ fn parse_method(name: &str) -> Result<Asked, String> {
     }
 }
 
-pub fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     arguments.check().map_err(WrongArguments)?;
     let interrupt = Interrupt::listen()?;
     let inputs = (arguments.inputs).open(arguments.keep.archive(), &interrupt)?;

@@ -24,7 +24,7 @@ use crate::{
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(clap::Args)]
-pub struct CheckArguments {
+pub(crate) struct CheckArguments {
     #[command(flatten)]
     options: CheckOptions,
     /// Wait so long for the far end if it does not run yet
@@ -38,7 +38,7 @@ pub struct CheckArguments {
     log: LogForm,
 }
 
-pub fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
     let options = &arguments.options;
     if !options.names_a_pair() {
         let admin = options.admin()?;

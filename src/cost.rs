@@ -37,7 +37,7 @@ Examples:
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct CostArguments {
+pub(crate) struct CostArguments {
     /// What `refrain status --json` printed of a run: a file, or - for standard input
     #[arg(value_name = "STATUS")]
     status: Option<PathBuf>,
@@ -57,7 +57,7 @@ const ERROR_CHARS_MAX: usize = 400;
 /// What users gave cannot be reckoned with.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct WrongInput(String);
+pub(crate) struct WrongInput(String);
 
 impl WrongInput {
     /// What is wrong, in words that do a terminal no harm.
@@ -71,7 +71,7 @@ impl WrongInput {
     }
 }
 
-pub fn run(arguments: &CostArguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &CostArguments) -> anyhow::Result<()> {
     if arguments.status.as_deref().is_some_and(is_standard) {
         standard_io::input().context("standard input")?;
     }

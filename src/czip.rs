@@ -3,7 +3,7 @@
 //! One thin file a subcommand; the work is `refrain_czip`'s.
 
 mod cat;
-pub mod create;
+pub(crate) mod create;
 mod extract;
 mod get;
 mod headers;
@@ -31,7 +31,7 @@ ten, which may be given as K, M, G and T: 512M is 512 million bytes. Reports are
 
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct CzipArguments {
+pub(crate) struct CzipArguments {
     #[command(subcommand)]
     command: CzipCommand,
 }
@@ -64,13 +64,13 @@ enum CzipCommand {
 
 impl CzipArguments {
     /// Whether it writes to standard output. That a mount is there is also seen where it is.
-    pub fn prints(&self) -> bool {
+    pub(crate) fn prints(&self) -> bool {
         use CzipCommand::{Mount, Proxy, Serve};
         !matches!(self.command, Serve(_) | Proxy(_) | Mount(_))
     }
 }
 
-pub fn run(arguments: &CzipArguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &CzipArguments) -> anyhow::Result<()> {
     match &arguments.command {
         CzipCommand::Create(arguments) => create::run(arguments),
         CzipCommand::Extract(arguments) => extract::run(arguments),

@@ -3,7 +3,7 @@
 //! An origin web server, a far and a near gateway and a client, each with threads of its
 //! own, talk over loopback; the bytes on the link are counted on its TCP connections.
 
-pub mod content;
+pub(crate) mod content;
 mod world;
 
 use std::{
@@ -25,7 +25,7 @@ use content::Object;
 use world::World;
 
 #[derive(clap::Args)]
-pub struct DemoArguments {
+pub(crate) struct DemoArguments {
     /// Files to move instead of the built-in content, in this order; of a folder, all files in
     /// it and below, in the order of their paths
     files: Vec<PathBuf>,
@@ -68,7 +68,7 @@ struct Layers {
     overhead_bytes: i64,
 }
 
-pub fn run(arguments: &DemoArguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<()> {
     let objects = match arguments.files.is_empty() {
         true => content::embedded()?,
         false => content::from_files(&arguments.files)?,

@@ -24,7 +24,7 @@ use crate::table::bytes;
 type Given = [(&'static OptionSpec, String)];
 
 /// What a gateway would do.
-pub fn run(config: &Config, given: &Given, out: &mut impl Write) -> anyhow::Result<()> {
+pub(crate) fn run(config: &Config, given: &Given, out: &mut impl Write) -> anyhow::Result<()> {
     let history = config.history.as_ref();
     let neighbours = history.map(History::check).transpose()?;
     for warning in history.map(History::unknown_realms).unwrap_or_default() {

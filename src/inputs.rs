@@ -19,7 +19,7 @@ use crate::{
 };
 
 #[derive(Args)]
-pub struct InputArguments {
+pub(crate) struct InputArguments {
     /// Files, and folders with all that is in them; `-` is standard input. Sockets, pipes and devices in
     /// folders are skipped and counted. What cannot be read is reported and skipped, and the exit code is 1
     #[arg(value_name = "FILE|DIR", required = true)]
@@ -37,7 +37,7 @@ pub struct InputArguments {
 
 impl InputArguments {
     /// Fails if patterns leave all of them alone.
-    pub fn refuse_nothing(&self) -> anyhow::Result<()> {
+    pub(crate) fn refuse_nothing(&self) -> anyhow::Result<()> {
         let exclude = self.patterns()?;
         // What is wrong with one that is not there is reported when it is to be read.
         let is_left_out = |input: &PathBuf| {
@@ -53,12 +53,16 @@ impl InputArguments {
     }
 
     /// What is left out.
-    pub fn patterns(&self) -> Result<Exclude, ExcludeError> {
+    pub(crate) fn patterns(&self) -> Result<Exclude, ExcludeError> {
         Exclude::new(self.exclude.iter().map(String::as_str))
     }
 
     /// All of them. What is in the file `output` is left alone where it is found: it will be replaced.
-    pub fn open(&self, output: Option<&Path>, interrupt: &Interrupt) -> anyhow::Result<Vec<Input>> {
+    pub(super) fn open(
+        &self,
+        output: Option<&Path>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Vec<Input>> {
         let opens = interrupt.clone();
         let opens: Opens = Arc::new(move |path| Ok(Box::new(EndableInput::open(path, &opens)?)));
         let exclude = match &self.exclude[..] {
@@ -94,7 +98,7 @@ fn parse_pattern(text: &str) -> Result<String, ExcludeError> {
 }
 
 /// About how many bytes there are, if that can be known before they are read.
-pub fn expected_bytes(inputs: &[Input], interrupt: &Interrupt) -> Option<u64> {
+pub(super) fn expected_bytes(inputs: &[Input], interrupt: &Interrupt) -> Option<u64> {
     let bytes = |input: &Input| match input {
         Input::Stream(..) => standard_io::input_left(),
         Input::Path(..) => input.expected_bytes(&mut || interrupt.check().is_ok()),

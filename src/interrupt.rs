@@ -23,14 +23,14 @@ const EXIT_CODE_BASE: u8 = 128;
 
 /// Whether somebody asked to end, and how. Shared by its clones.
 #[derive(Clone, Debug, Default)]
-pub struct Interrupt {
+pub(crate) struct Interrupt {
     /// The exit code of who is ended so; 0 while nobody asked.
     exit_code: Arc<AtomicU8>,
 }
 
 impl Interrupt {
     /// Takes signals from now on. A second one ends the program at once.
-    pub fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         let interrupt = Self::default();
         let runtime = Builder::new_current_thread().enable_io().build()?;
         let mut signals = {
@@ -52,13 +52,13 @@ impl Interrupt {
     }
 
     /// Somebody asked, in a way that gives this exit code.
-    pub fn set(&self, exit_code: u8) {
+    pub(crate) fn set(&self, exit_code: u8) {
         self.exit_code.store(exit_code, Ordering::Relaxed);
     }
 
     /// # Errors
     /// Once somebody asked.
-    pub fn check(&self) -> Result<(), Interrupted> {
+    pub(crate) fn check(&self) -> Result<(), Interrupted> {
         match self.exit_code.load(Ordering::Relaxed) {
             0 => Ok(()),
             exit_code => Err(Interrupted { exit_code }),
@@ -66,7 +66,7 @@ impl Interrupt {
     }
 
     /// Whether to go on, as those that report their progress are told.
-    pub fn flow(&self) -> ControlFlow<()> {
+    pub(crate) fn flow(&self) -> ControlFlow<()> {
         match self.check() {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
@@ -74,7 +74,7 @@ impl Interrupt {
     }
 
     /// What became of something: after a signal, its error is that.
-    pub fn or<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
+    pub(crate) fn or<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
         match self.check() {
             Ok(()) => result,
             Err(interrupted) => result.map_err(|_| interrupted.into()),
@@ -83,7 +83,7 @@ impl Interrupt {
 }
 
 /// The signals that ask to end.
-pub struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Option<Signal>,
@@ -91,7 +91,7 @@ pub struct Signals {
 
 impl Signals {
     /// Takes them, within a runtime. A hangup stays ignored where `nohup` has it so.
-    pub fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         let hangup = SignalKind::hangup();
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -104,7 +104,7 @@ impl Signals {
     }
 
     /// Waits for the next one: the exit code of who ends by it.
-    pub async fn next(&mut self) -> u8 {
+    pub(crate) async fn next(&mut self) -> u8 {
         let hangup = async {
             match &mut self.hangup {
                 Some(hangup) => hangup.recv().await,
@@ -130,7 +130,7 @@ fn is_ignored(kind: SignalKind) -> bool {
 
 /// Why not all was done.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Interrupted {
+pub(crate) struct Interrupted {
     /// The exit code that says so.
     pub exit_code: u8,
 }

@@ -9,7 +9,7 @@ use anyhow::Context;
 use refrain_gateway::keys::PrivateKey;
 
 #[derive(clap::Args)]
-pub struct KeygenArguments {
+pub(crate) struct KeygenArguments {
     /// Where to write the private key; the public key goes to FILE.pub. No file is overwritten
     file: PathBuf,
     /// Print the public key of an existing private key instead of making one
@@ -17,7 +17,7 @@ pub struct KeygenArguments {
     show: bool,
 }
 
-pub fn run(arguments: &KeygenArguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &KeygenArguments) -> anyhow::Result<()> {
     let key = if arguments.show {
         PrivateKey::load(&arguments.file)?
     } else {

@@ -28,7 +28,7 @@ const STATUS_BYTES_MAX: usize = 64 << 20;
 
 /// Where a gateway serves its admin pages.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Place {
+pub(crate) enum Place {
     /// Its local socket.
     Socket(PathBuf),
     /// Its admin listener.
@@ -36,7 +36,7 @@ pub enum Place {
 }
 
 /// A gateway that answered.
-pub struct Found {
+pub(crate) struct Found {
     pub place: Place,
     /// Its status, as it came.
     pub json: String,
@@ -45,7 +45,7 @@ pub struct Found {
 
 /// Why a gateway gave no status.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub(crate) enum AskError {
     #[error("no gateway answers at {place}{}", hint(place))]
     Unreachable {
         place: Place,
@@ -73,7 +73,7 @@ fn hint(place: &Place) -> &'static str {
 }
 
 /// The gateways on this machine: those with a local socket, else those at the usual addresses.
-pub fn find() -> anyhow::Result<Vec<Found>> {
+pub(crate) fn find() -> anyhow::Result<Vec<Found>> {
     find_in(&local_socket::folders(), &USUAL_ADDRESSES)
 }
 
@@ -121,7 +121,7 @@ fn find_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<Vec<Found>
 }
 
 /// The only gateway of several; an error names them all.
-pub fn only(mut found: Vec<Found>) -> anyhow::Result<Found> {
+pub(crate) fn only(mut found: Vec<Found>) -> anyhow::Result<Found> {
     if found.len() == 1
         && let Some(found) = found.pop()
     {
@@ -142,7 +142,7 @@ pub fn only(mut found: Vec<Found>) -> anyhow::Result<Found> {
 }
 
 /// Asks one gateway for its status.
-pub fn ask(place: &Place, token: Option<&str>) -> Result<Found, AskError> {
+pub(crate) fn ask(place: &Place, token: Option<&str>) -> Result<Found, AskError> {
     let unreachable = |source| AskError::Unreachable {
         place: place.clone(),
         source,

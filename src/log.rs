@@ -14,13 +14,13 @@ const LINES_WAITING_MAX: usize = 16_384;
 const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
 /// A parser of levels.
-pub fn levels() -> impl TypedValueParser<Value = LevelFilter> {
+pub(crate) fn levels() -> impl TypedValueParser<Value = LevelFilter> {
     PossibleValuesParser::new(LEVELS).try_map(|level| level.parse::<LevelFilter>())
 }
 
 /// What servers take that have no configuration.
 #[derive(clap::Args)]
-pub struct LogArguments {
+pub(crate) struct LogArguments {
     /// How much is logged, to stderr
     #[arg(
         long = "log",
@@ -36,14 +36,14 @@ pub struct LogArguments {
 
 impl LogArguments {
     /// Logs from now on, as [`LogForm::begin`] does.
-    pub fn begin(&self) -> WorkerGuard {
+    pub(crate) fn begin(&self) -> WorkerGuard {
         self.form.begin(self.level)
     }
 }
 
 /// The form of the log, which all take that log.
 #[derive(clap::Args)]
-pub struct LogForm {
+pub(crate) struct LogForm {
     /// Write the log as JSON, an object a line
     #[arg(long)]
     json_log: bool,
@@ -52,7 +52,7 @@ pub struct LogForm {
 impl LogForm {
     /// Logs to standard error from now on, which standard output and its JSON stay clear of. No line
     /// waits for a reader that is stuck: what does not fit is lost. The guard's end writes what is left.
-    pub fn begin(&self, level: LevelFilter) -> WorkerGuard {
+    pub(crate) fn begin(&self, level: LevelFilter) -> WorkerGuard {
         let (writer, guard) = in_the_background();
         let log = tracing_subscriber::fmt()
             .with_env_filter(filter(level))

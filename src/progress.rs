@@ -5,14 +5,15 @@ use std::io::IsTerminal;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// What is said of bytes: how many, how fast, and how long the rest takes; in the units of the reports.
-pub const OF_BYTES: &str = "{bar:20} {decimal_bytes} of {decimal_total_bytes}, \
+pub(crate) const OF_BYTES: &str = "{bar:20} {decimal_bytes} of {decimal_total_bytes}, \
                             {decimal_bytes_per_sec}, {eta} left  {wide_msg}";
 
 /// What is said of bytes where nobody knows how many there will be.
-pub const SOME_BYTES: &str = "{spinner} {decimal_bytes}, {decimal_bytes_per_sec}  {wide_msg}";
+pub(crate) const SOME_BYTES: &str =
+    "{spinner} {decimal_bytes}, {decimal_bytes_per_sec}  {wide_msg}";
 
 /// A progress bar on a terminal, nothing elsewhere.
-pub fn bar(template: &str) -> ProgressBar {
+pub(crate) fn bar(template: &str) -> ProgressBar {
     let target = match std::io::stderr().is_terminal() {
         true => ProgressDrawTarget::stderr(),
         false => ProgressDrawTarget::hidden(),
@@ -21,7 +22,7 @@ pub fn bar(template: &str) -> ProgressBar {
 }
 
 /// A bar of bytes, of which there are `total` if that is known.
-pub fn of_bytes(total: Option<u64>) -> ProgressBar {
+pub(crate) fn of_bytes(total: Option<u64>) -> ProgressBar {
     match total {
         None => bar(SOME_BYTES),
         Some(bytes) => {
@@ -33,6 +34,6 @@ pub fn of_bytes(total: Option<u64>) -> ProgressBar {
 }
 
 /// How a bar is to look.
-pub fn style(template: &str) -> ProgressStyle {
+pub(crate) fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("a valid template")
 }

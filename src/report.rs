@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::standard_io;
 
 /// Prints `report` as JSON, or as `text` does.
-pub fn print(
+pub(crate) fn print(
     out: &mut dyn Write,
     is_json: bool,
     report: &impl Serialize,
@@ -20,7 +20,7 @@ pub fn print(
 }
 
 /// The same to standard output.
-pub fn to_stdout(
+pub(crate) fn to_stdout(
     is_json: bool,
     report: &impl Serialize,
     text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -30,16 +30,16 @@ pub fn to_stdout(
 }
 
 /// Bytes in hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Of more paths, or damaged parts, a report has only the number.
-pub const NAMED_MAX: usize = 1000;
+pub(crate) const NAMED_MAX: usize = 1000;
 
 /// A path in a report.
 #[derive(Serialize)]
-pub struct ReportedPath {
+pub(crate) struct ReportedPath {
     path: String,
     /// The path's bytes in hexadecimal, if they are not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ pub struct ReportedPath {
 }
 
 impl ReportedPath {
-    pub fn new(path: &[u8]) -> Self {
+    pub(crate) fn new(path: &[u8]) -> Self {
         Self {
             path: String::from_utf8_lossy(path).into_owned(),
             path_hex: path_hex(path),
@@ -56,6 +56,6 @@ impl ReportedPath {
 }
 
 /// The bytes of a path in hexadecimal, if they are not UTF-8.
-pub fn path_hex(path: &[u8]) -> Option<String> {
+pub(crate) fn path_hex(path: &[u8]) -> Option<String> {
     str::from_utf8(path).is_err().then(|| hex(path))
 }

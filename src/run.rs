@@ -26,7 +26,7 @@ const LEAVE: Duration = Duration::from_millis(200);
 
 /// What `refrain near` and `refrain far` take.
 #[derive(clap::Args)]
-pub struct RunArguments<O: clap::Args> {
+pub(crate) struct RunArguments<O: clap::Args> {
     #[command(flatten)]
     options: O,
     /// Read the configuration and all files that it names, say what would be done, and do nothing
@@ -38,14 +38,14 @@ pub struct RunArguments<O: clap::Args> {
 
 impl<O: clap::Args> RunArguments<O> {
     /// Whether it writes to standard output.
-    pub fn prints(&self) -> bool {
+    pub(crate) fn prints(&self) -> bool {
         self.dry_run
     }
 }
 
 /// What `refrain near` takes.
 #[derive(clap::Args)]
-pub struct NearArguments {
+pub(crate) struct NearArguments {
     #[command(flatten)]
     run: RunArguments<NearOptions>,
     /// End with exit code 3 if there is no link to the peer within SECONDS of the start, or without
@@ -62,16 +62,16 @@ pub struct NearArguments {
 
 impl NearArguments {
     /// Whether it writes to standard output.
-    pub fn prints(&self) -> bool {
+    pub(crate) fn prints(&self) -> bool {
         self.run.prints()
     }
 }
 
-pub fn near(arguments: &NearArguments) -> anyhow::Result<()> {
+pub(crate) fn near(arguments: &NearArguments) -> anyhow::Result<()> {
     run(&arguments.run, arguments.require_peer)
 }
 
-pub fn far(arguments: &RunArguments<FarOptions>) -> anyhow::Result<()> {
+pub(crate) fn far(arguments: &RunArguments<FarOptions>) -> anyhow::Result<()> {
     run(arguments, None)
 }
 

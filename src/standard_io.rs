@@ -42,7 +42,7 @@ ctor::declarative::ctor! {
 }
 
 /// Whether a path stands for standard input or output.
-pub fn is_standard(path: &Path) -> bool {
+pub(crate) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
@@ -54,14 +54,14 @@ fn refuse_closed(was_closed: &AtomicBool) -> io::Result<()> {
 }
 
 /// Standard input.
-pub fn input() -> io::Result<File> {
+pub(crate) fn input() -> io::Result<File> {
     refuse_closed(&WAS_INPUT_CLOSED)?;
     Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?))
 }
 
 /// Bytes from where standard input is read to its end, if it is a file. One of /proc has no length, and
 /// bytes all the same.
-pub fn input_left() -> Option<u64> {
+pub(crate) fn input_left() -> Option<u64> {
     let mut file = input().ok()?;
     let has_length = |file: &Metadata| file.is_file() && file.len() > 0;
     let metadata = file.metadata().ok().filter(has_length)?;
@@ -69,29 +69,29 @@ pub fn input_left() -> Option<u64> {
 }
 
 /// Fails if standard output was closed when the program started: what is printed would go nowhere.
-pub fn check_output() -> anyhow::Result<()> {
+pub(crate) fn check_output() -> anyhow::Result<()> {
     refuse_closed(&WAS_OUTPUT_CLOSED).map_err(output_failed)
 }
 
 /// How long standard input is, and when it was written to last, if it is a file: what changes with it.
-pub fn input_state() -> Option<(u64, SystemTime)> {
+pub(crate) fn input_state() -> Option<(u64, SystemTime)> {
     let metadata = input().ok()?.metadata().ok().filter(Metadata::is_file)?;
     Some((metadata.len(), metadata.modified().ok()?))
 }
 
 /// Standard output.
-pub fn output() -> io::Result<File> {
+pub(crate) fn output() -> io::Result<File> {
     refuse_closed(&WAS_OUTPUT_CLOSED)?;
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
 /// What is said when standard output cannot be written.
-pub fn output_failed(error: io::Error) -> anyhow::Error {
+pub(crate) fn output_failed(error: io::Error) -> anyhow::Error {
     anyhow::Error::from(error).context("standard output")
 }
 
 /// Standard input, or a pipe, that fails after Ctrl-C.
-pub struct EndableInput {
+pub(crate) struct EndableInput {
     file: File,
     /// Bytes that are still read of a file: one that grows ends where it ended when it was opened.
     left: u64,
@@ -99,7 +99,7 @@ pub struct EndableInput {
 }
 
 impl EndableInput {
-    pub fn standard(interrupt: &Interrupt) -> io::Result<Self> {
+    pub(crate) fn standard(interrupt: &Interrupt) -> io::Result<Self> {
         Ok(Self {
             file: input()?,
             left: input_left().unwrap_or(u64::MAX),
@@ -108,7 +108,7 @@ impl EndableInput {
     }
 
     /// Opens what is at `path`, without waiting for who writes to it.
-    pub fn open(path: &Path, interrupt: &Interrupt) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, interrupt: &Interrupt) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.custom_flags(OFlags::NONBLOCK.bits() as i32);
         Ok(Self {

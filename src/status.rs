@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[derive(clap::Args, Clone)]
-pub struct StatusArguments {
+pub(crate) struct StatusArguments {
     /// The gateway's admin listener, or its local socket [default: the gateway that runs here]
     #[arg(long, env = "REFRAIN_ADMIN", value_name = "[HOST:]PORT|SOCKET")]
     admin: Option<Place>,
@@ -36,7 +36,7 @@ pub struct StatusArguments {
     watch: Option<Duration>,
 }
 
-pub fn run(arguments: &StatusArguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<()> {
     if let Some(interval) = arguments.watch {
         return watch::watch(arguments, interval);
     }

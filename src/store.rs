@@ -27,10 +27,10 @@ use crate::{
 };
 
 /// Of a store that is made and for which no bound was given.
-pub const SIZE_BYTES_DEFAULT: u64 = 100_000_000_000;
+pub(crate) const SIZE_BYTES_DEFAULT: u64 = 100_000_000_000;
 
 #[derive(clap::Args)]
-pub struct StoreArguments {
+pub(crate) struct StoreArguments {
     #[command(subcommand)]
     command: StoreCommand,
 }
@@ -119,7 +119,7 @@ impl NewStoreOptions {
     }
 }
 
-pub fn run(arguments: &StoreArguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &StoreArguments) -> anyhow::Result<()> {
     match &arguments.command {
         StoreCommand::Add(arguments) => add(arguments),
         StoreCommand::Stat(options) => {
@@ -183,7 +183,7 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
 }
 
 /// Refuses a bound that takes history: who adds some hardly means that.
-pub fn refuse_loss(path: &Path, config: StoreConfig) -> anyhow::Result<()> {
+pub(crate) fn refuse_loss(path: &Path, config: StoreConfig) -> anyhow::Result<()> {
     if let Some(lowered) = DiskStore::lowered(path, config)? {
         let [held, bound, leaving] =
             [lowered.held_bytes, config.size_bytes, lowered.leaving_bytes].map(bytes);
@@ -197,7 +197,7 @@ pub fn refuse_loss(path: &Path, config: StoreConfig) -> anyhow::Result<()> {
 }
 
 /// Says that a realm is new in a store that had others.
-pub fn tell_new_realm(before: &StoreStat, realm: &str) {
+pub(crate) fn tell_new_realm(before: &StoreStat, realm: &str) {
     if let Some(others) = other_realms(before, realm) {
         tell(format_args!(
             "realm {realm} is new in this store, which has: {others}. A near end predicts from it \
@@ -248,7 +248,7 @@ fn parse_folder(path: &str) -> Result<PathBuf, Mismatch> {
     }
 }
 
-pub fn parse_realm(name: &str) -> Result<String, Mismatch> {
+pub(crate) fn parse_realm(name: &str) -> Result<String, Mismatch> {
     match Realm::is_name(name) {
         true => Ok(name.to_owned()),
         false => Err(Mismatch::Realm),

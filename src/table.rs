@@ -7,17 +7,17 @@ use std::{
     os::unix::ffi::OsStrExt,
 };
 
-pub use refrain_gateway::units::decimal_bytes as bytes;
+pub(crate) use refrain_gateway::units::decimal_bytes as bytes;
 
 /// Rows of text under a head, the first column to the left and the others to the right unless
 /// they hold words.
-pub struct Table {
+pub(crate) struct Table {
     rows: Vec<Vec<String>>,
     words: Vec<&'static str>,
 }
 
 impl Table {
-    pub fn new(head: &[&str]) -> Self {
+    pub(crate) fn new(head: &[&str]) -> Self {
         Self {
             rows: vec![head.iter().map(|&cell| cell.to_owned()).collect()],
             words: Vec::new(),
@@ -25,16 +25,16 @@ impl Table {
     }
 
     /// The columns under these heads hold words, and go to the left.
-    pub fn words(mut self, heads: &[&'static str]) -> Self {
+    pub(crate) fn words(mut self, heads: &[&'static str]) -> Self {
         self.words = heads.to_vec();
         self
     }
 
-    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 
-    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let head = self.rows[0].iter().enumerate();
         let columns = head.map(|(index, head)| {
             let width = self.rows.iter().map(|row| row[index].chars().count());
@@ -56,7 +56,7 @@ impl Table {
 }
 
 /// Lines of a name and what is said of it.
-pub fn lines(lines: &[(&str, String)], out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn lines(lines: &[(&str, String)], out: &mut dyn Write) -> io::Result<()> {
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (name, text) in lines {
         writeln!(out, "{name:<width$}  {text}")?;
@@ -65,7 +65,7 @@ pub fn lines(lines: &[(&str, String)], out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// A name that somebody else gave, without what a terminal would obey.
-pub fn printable(name: impl Display) -> String {
+pub(crate) fn printable(name: impl Display) -> String {
     let name = name.to_string();
     let shown = name.chars().map(|char| match char.is_control() {
         true => char.escape_default().to_string(),
@@ -75,7 +75,7 @@ pub fn printable(name: impl Display) -> String {
 }
 
 /// The same of a path, of which every byte can be told: what is no text, and `\`, are escaped too.
-pub fn printable_path(path: impl AsRef<OsStr>) -> String {
+pub(crate) fn printable_path(path: impl AsRef<OsStr>) -> String {
     let mut shown = String::new();
     for chunk in path.as_ref().as_bytes().utf8_chunks() {
         shown += &printable(chunk.valid().replace('\\', "\\\\"));
@@ -87,7 +87,7 @@ pub fn printable_path(path: impl AsRef<OsStr>) -> String {
 }
 
 /// How many there are of what is called so, as one and as more.
-pub fn count(number: u64, one: &str, more: &str) -> String {
+pub(crate) fn count(number: u64, one: &str, more: &str) -> String {
     match number {
         1 => format!("1 {one}"),
         _ => format!("{number} {more}"),
@@ -95,7 +95,7 @@ pub fn count(number: u64, one: &str, more: &str) -> String {
 }
 
 /// A share in percent, `-` of nothing.
-pub fn percent(part: f64, whole: f64) -> String {
+pub(crate) fn percent(part: f64, whole: f64) -> String {
     if whole == 0.0 {
         "-".to_owned()
     } else {
@@ -104,7 +104,7 @@ pub fn percent(part: f64, whole: f64) -> String {
 }
 
 /// A time in the two largest of its units.
-pub fn age(seconds: f64) -> String {
+pub(crate) fn age(seconds: f64) -> String {
     let seconds = seconds as u64;
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {

@@ -7,12 +7,12 @@ use std::{
 };
 
 /// Writes a line to standard error.
-pub fn tell(message: impl Display) {
+pub(crate) fn tell(message: impl Display) {
     write(format_args!("refrain: {message}\n"));
 }
 
 /// Asks for something, without a line's end.
-pub fn ask(question: impl Display) {
+pub(crate) fn ask(question: impl Display) {
     write(format_args!("{question}"));
 }
 

@@ -5,4 +5,4 @@ use thiserror::Error;
 /// Arguments that each are right and make no sense together, or for what is there.
 #[derive(Debug, Error)]
 #[error("{0:#}")]
-pub struct WrongArguments(pub anyhow::Error);
+pub(crate) struct WrongArguments(pub anyhow::Error);

@@ -15,7 +15,7 @@ use super::noise::Noise;
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Both gateways; the near one has a store.
-pub struct Pair {
+pub(super) struct Pair {
     /// Where the near end listens.
     entrance: SocketAddr,
     _near: Running,
@@ -25,9 +25,9 @@ pub struct Pair {
 
 impl Pair {
     /// Long enough that its start does not matter.
-    pub const DOWNLOAD_BYTES: usize = 32 << 20;
+    pub(super) const DOWNLOAD_BYTES: usize = 32 << 20;
 
-    pub fn start() -> anyhow::Result<Self> {
+    pub(super) fn start() -> anyhow::Result<Self> {
         let (keys, store) = (Keys::new()?, tempfile::tempdir()?);
         let forward = format!("127.0.0.1:0={}", serve_noise()?);
         let folder = store.path().join("store").display().to_string();
@@ -53,7 +53,7 @@ impl Pair {
     }
 
     /// Downloads the noise of `seed`.
-    pub fn fetch(&self, seed: u64) -> anyhow::Result<()> {
+    pub(super) fn fetch(&self, seed: u64) -> anyhow::Result<()> {
         let mut stream = TcpStream::connect(self.entrance)?;
         stream.write_all(&seed.to_le_bytes())?;
         let (mut received, mut piece) = (0, vec![0; PIECE_BYTES]);

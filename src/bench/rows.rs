@@ -31,7 +31,7 @@ use crate::demo::content;
 const BLOCK_BYTES: usize = 64 << 10;
 
 /// Of a chunk in the store.
-pub const CHUNK_BYTES: usize = 8 << 10;
+pub(super) const CHUNK_BYTES: usize = 8 << 10;
 
 /// Of a turn; the log holds twice as much, and the store eight times.
 const TURN_BYTES: usize = 8 << 20;
@@ -41,7 +41,7 @@ const STORE_BYTES: u64 = 8 * TURN_BYTES as u64;
 /// Chunks that a link's history reads at a time.
 const CHAIN_CHUNKS: usize = 32;
 
-pub struct Row {
+pub(super) struct Row {
     pub name: &'static str,
     /// Whether it tells chunks a second as well.
     pub is_of_chunks: bool,
@@ -49,7 +49,7 @@ pub struct Row {
 }
 
 /// What a row measures.
-pub struct Work {
+pub(super) struct Work {
     /// Plain bytes of each turn.
     pub bytes: usize,
     pub turn: Turn,
@@ -58,7 +58,7 @@ pub struct Work {
 /// A turn of work; gives how long that took, without its preparations.
 type Turn = Box<dyn FnMut() -> anyhow::Result<Duration>>;
 
-pub const ROWS: [Row; 10] = [
+pub(super) const ROWS: [Row; 10] = [
     row("encode new data", || encode(true)),
     row("encode repeated data", || encode(false)),
     row("decode repeated data", decode),
@@ -87,7 +87,10 @@ const fn row_of_chunks(name: &'static str, make: fn() -> anyhow::Result<Work>) -
 }
 
 impl Work {
-    pub fn new(bytes: usize, turn: impl FnMut() -> anyhow::Result<Duration> + 'static) -> Self {
+    pub(super) fn new(
+        bytes: usize,
+        turn: impl FnMut() -> anyhow::Result<Duration> + 'static,
+    ) -> Self {
         Self {
             bytes,
             turn: Box::new(turn),

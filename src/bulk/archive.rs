@@ -15,7 +15,7 @@ use super::keep::{Keep, Kept};
 use crate::{czip::create::temporary_for, report, table::printable_path, told::tell};
 
 /// How the archive at `output` is to be.
-pub fn options(
+pub(super) fn options(
     output: &Path,
     chunking: Chunking,
     profile: Profile,
@@ -34,7 +34,7 @@ pub fn options(
 }
 
 /// An archive in the making.
-pub struct Archive<'a> {
+pub(super) struct Archive<'a> {
     assembler: Assembler<'a>,
     /// Whether the file that is being read is in it.
     takes: bool,
@@ -43,7 +43,7 @@ pub struct Archive<'a> {
 }
 
 impl<'a> Archive<'a> {
-    pub fn begin(path: &Path, options: &'a CreateOptions) -> Result<Self, CreateError> {
+    pub(super) fn begin(path: &Path, options: &'a CreateOptions) -> Result<Self, CreateError> {
         // A pipe or a device is written to, never replaced.
         let is_other = |there: Metadata| !there.is_file() && !there.is_dir();
         let output = match fs::metadata(path).is_ok_and(is_other) {

@@ -26,7 +26,7 @@ use crate::{
 const UNSYNCED_BYTES_MAX: u64 = 256 << 20;
 
 /// How a store cuts, in the words of who cuts for it.
-pub fn chunking(config: &StoreConfig) -> anyhow::Result<chunking::Chunking> {
+pub(super) fn chunking(config: &StoreConfig) -> anyhow::Result<chunking::Chunking> {
     let of_store = config.chunking;
     let average = 1_u32 << of_store.mask_bits;
     let bytes = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -40,7 +40,7 @@ pub fn chunking(config: &StoreConfig) -> anyhow::Result<chunking::Chunking> {
 }
 
 /// History that is being written.
-pub struct History {
+pub(super) struct History {
     path: PathBuf,
     config: StoreConfig,
     /// Open once there is something to keep: until then nothing is made or changed.
@@ -77,7 +77,7 @@ struct Counts {
 impl History {
     /// Says what opening the store in `folder`, or making one, would refuse. It is opened, for this process
     /// alone, when there is something to keep.
-    pub fn new(
+    pub(super) fn new(
         folder: &Path,
         config: StoreConfig,
         realm: &str,

@@ -4,7 +4,7 @@ use refrain_bulk::Sink;
 use serde::Serialize;
 
 /// Keeps what was found.
-pub trait Keep: Sink {
+pub(super) trait Keep: Sink {
     /// All was given: keeps it for good, and says what came of it.
     ///
     /// # Errors
@@ -15,7 +15,7 @@ pub trait Keep: Sink {
 /// What was kept.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kept {
+pub(super) enum Kept {
     /// An archive.
     Archive {
         archive_bytes: u64,

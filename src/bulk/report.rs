@@ -15,7 +15,7 @@ const PROCESS_STATUS: &str = "/proc/self/status";
 
 /// What was found, and how fast.
 #[derive(Serialize)]
-pub struct Report {
+pub(super) struct Report {
     method: String,
     /// Why `auto` chose that.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ struct Lengths {
 }
 
 impl Report {
-    pub fn new(
+    pub(super) fn new(
         outcome: &Outcome,
         options: &BulkOptions,
         why: Option<String>,
@@ -113,14 +113,14 @@ impl Report {
     }
 
     /// Whether a chunk store found no room for what was put into it.
-    pub fn has_lost(&self) -> bool {
+    pub(super) fn has_lost(&self) -> bool {
         let kept = self.kept.as_ref();
         kept.is_some_and(|kept| {
             matches!(kept, Kept::Store { new_bytes, held_bytes, .. } if new_bytes > held_bytes)
         })
     }
 
-    pub fn print(&self, is_json: bool) -> std::io::Result<()> {
+    pub(super) fn print(&self, is_json: bool) -> std::io::Result<()> {
         use std::io::Write;
         let out = &mut std::io::stdout().lock();
         if is_json {
@@ -247,7 +247,7 @@ fn kept_line(kept: &Kept) -> (&'static str, String) {
 }
 
 /// A part of bytes or chunks, in words.
-pub fn share(part: u64, of: u64) -> String {
+pub(super) fn share(part: u64, of: u64) -> String {
     percent(part as f64, of as f64)
 }
 

@@ -12,7 +12,7 @@ const CORES_MAX: i64 = 4096;
 /// What users give by hand.
 #[derive(Args, Debug, Default)]
 #[command(group(ArgGroup::new("cpu_driven").multiple(true)))]
-pub struct Given {
+pub(super) struct Given {
     /// What the service sends in a month without elimination, such as 9.1TB
     #[arg(long, value_name = "SIZE", value_parser = parse_traffic, allow_hyphen_values = true)]
     pub traffic: Option<ByteSize>,

@@ -4,7 +4,7 @@
 //! Pure: texts were read before, and nothing is printed here.
 
 #[cfg(test)]
-pub mod tests;
+pub(super) mod tests;
 
 use anyhow::{bail, ensure};
 use serde::Serialize;
@@ -25,7 +25,7 @@ const PRICE_PER_HOUR: f64 = 0.10;
 
 /// A figure and where it is from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Sourced<T> {
+pub(super) struct Sourced<T> {
     /// The figure.
     pub value: T,
     /// In words.
@@ -34,7 +34,7 @@ pub struct Sourced<T> {
 
 /// All that the model was given.
 #[derive(Debug, Clone, Serialize)]
-pub struct Inputs {
+pub(super) struct Inputs {
     /// GB a month without elimination.
     pub traffic_gb: Sourced<f64>,
     /// Whether that is a run's, scaled to a month.
@@ -72,7 +72,7 @@ impl<T> Sourced<T> {
 
 impl Inputs {
     /// Puts together what was given, measured and assumed.
-    pub fn resolve(given: &Given, measured: Option<&Measured>) -> anyhow::Result<Self> {
+    pub(super) fn resolve(given: &Given, measured: Option<&Measured>) -> anyhow::Result<Self> {
         let traffic_gb = match (given.traffic, measured) {
             (Some(size), _) => Sourced::new(size.0 as f64 / 1e9, "--traffic"),
             (None, Some(run)) => Sourced::new(run.gb_per_month(), scaling(run)),
@@ -131,7 +131,7 @@ impl Inputs {
     }
 
     /// The month without elimination.
-    pub fn service(&self) -> Service {
+    pub(super) fn service(&self) -> Service {
         let traffic_gb = self.traffic_gb.value;
         Service {
             traffic_gb,
@@ -142,17 +142,17 @@ impl Inputs {
     }
 
     /// Receiver-driven elimination.
-    pub fn receiver(&self) -> Driven {
+    pub(super) fn receiver(&self) -> Driven {
         driven(&self.receiver_share, &self.receiver_load)
     }
 
     /// Sender-driven elimination.
-    pub fn sender(&self) -> Driven {
+    pub(super) fn sender(&self) -> Driven {
         driven(&self.sender_share, &self.sender_load)
     }
 
     /// Predictions first, and the sender in what they leave, where that is known.
-    pub fn both(&self) -> Option<Driven> {
+    pub(super) fn both(&self) -> Option<Driven> {
         let both = self.both_share.as_ref().zip(self.both_load.as_ref());
         both.map(|(share, load)| driven(share, load))
     }

@@ -6,17 +6,17 @@ use anyhow::{Context, anyhow, bail, ensure};
 use serde::Deserialize;
 
 /// A status with ten thousand flows has some 10 MB.
-pub const FILE_BYTES_MAX: u64 = 64 << 20;
+pub(super) const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// A month of 365 days / 12.
-pub const MONTH_HOURS: f64 = 730.0;
+pub(super) const MONTH_HOURS: f64 = 730.0;
 
 /// A run shorter than this says nothing of a month.
 const UPTIME_S_MIN: f64 = 1.0;
 
 /// What a run moved from the service to its users, over all links since the gateway started.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Measured {
+pub(super) struct Measured {
     /// How long the gateway has been up.
     pub uptime_s: f64,
     /// Plain bytes of applications; above 0.
@@ -66,7 +66,7 @@ struct Direction {
 
 impl Measured {
     /// Reads a status. A far end's service sends, a near end's users receive.
-    pub fn parse(json: &[u8]) -> anyhow::Result<Self> {
+    pub(super) fn parse(json: &[u8]) -> anyhow::Result<Self> {
         const WHOLE: &str = "is it what `refrain status --json` printed";
         let status: Status = serde_json::from_slice(json).map_err(|error| syntax(&error))?;
         let missing = |field| format!("it has no `{field}`: {WHOLE}, all of it?");
@@ -118,33 +118,33 @@ impl Measured {
     }
 
     /// What a month of such traffic is, as GB.
-    pub fn gb_per_month(&self) -> f64 {
+    pub(super) fn gb_per_month(&self) -> f64 {
         self.app_bytes / 1e9 * self.times_in_month()
     }
 
     /// How often the run fits into a month.
-    pub fn times_in_month(&self) -> f64 {
+    pub(super) fn times_in_month(&self) -> f64 {
         MONTH_HOURS * 3600.0 / self.uptime_s
     }
 
     /// What predictions kept off the wire.
-    pub fn predicted_share(&self) -> f64 {
+    pub(super) fn predicted_share(&self) -> f64 {
         self.share(self.predicted_bytes)
     }
 
     /// What matching kept off the wire; 0 where it cost more than it saved.
-    pub fn matched_share(&self) -> f64 {
+    pub(super) fn matched_share(&self) -> f64 {
         self.share(self.matching_saved_bytes)
     }
 
     /// What both kept off the wire, where both did.
-    pub fn both_share(&self) -> Option<f64> {
+    pub(super) fn both_share(&self) -> Option<f64> {
         let (predicted, matched) = (self.predicted_share(), self.matched_share());
         (predicted > 0.0 && matched > 0.0).then_some((predicted + matched).min(1.0))
     }
 
     /// What zstd kept off the wire.
-    pub fn zstd_share(&self) -> f64 {
+    pub(super) fn zstd_share(&self) -> f64 {
         self.share(self.zstd_saved_bytes)
     }
 

@@ -14,14 +14,14 @@
 use serde::Serialize;
 
 /// Below this share there is nothing to scale a load by.
-pub const SHARE_MIN: f64 = 1e-6;
+pub(super) const SHARE_MIN: f64 = 1e-6;
 
 /// Points of a curve: 0, 1, … 100 %.
 const CURVE_STEPS: u32 = 100;
 
 /// A month of a service without elimination.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Service {
+pub(super) struct Service {
     /// What leaves, as GB.
     pub traffic_gb: f64,
     /// Price of a GB.
@@ -34,7 +34,7 @@ pub struct Service {
 
 /// What one way of elimination saves, and what it asks of the servers.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Driven {
+pub(super) struct Driven {
     /// Share of the traffic that it keeps off the wire, 0 to 1.
     pub share: f64,
     /// Server-hours that it adds, as a share of those without it; not below −1.
@@ -44,7 +44,7 @@ pub struct Driven {
 /// A month's bill: a column of Table 3 and of the ledger. Shares are of what there is without
 /// elimination, and `null` where that is nothing; the total never is.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Bill {
+pub(super) struct Bill {
     /// What leaves, as GB.
     pub traffic_gb: f64,
     pub traffic_cost: f64,
@@ -62,7 +62,7 @@ pub struct Bill {
 
 /// Total costs at one redundancy, as shares of the total without elimination.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct CurvePoint {
+pub(super) struct CurvePoint {
     /// The share that both ways eliminate, 0 to 1.
     pub redundancy: f64,
     /// Receiver-driven.
@@ -77,7 +77,7 @@ impl Service {
     /// A sender that predicts nothing hashes all that leaves, so its load stays what it is;
     /// one that checks predictions hashes what is confirmed, so its load grows with that
     /// (section 5.2.1, Figure 7b).
-    pub fn curve(&self, receiver: Driven, sender: Driven) -> Vec<CurvePoint> {
+    pub(super) fn curve(&self, receiver: Driven, sender: Driven) -> Vec<CurvePoint> {
         let points = (0..=CURVE_STEPS).map(|step| {
             let share = f64::from(step) / f64::from(CURVE_STEPS);
             let load = sender.load;
@@ -91,7 +91,7 @@ impl Service {
     }
 
     /// The bill with such elimination.
-    pub fn bill(&self, driven: Driven) -> Bill {
+    pub(super) fn bill(&self, driven: Driven) -> Bill {
         let traffic_cost_of_none = self.traffic_gb * self.price_per_gb;
         let server_cost_of_none = self.server_hours * self.price_per_hour;
         let traffic_gb = self.traffic_gb * (1.0 - driven.share);
@@ -120,14 +120,14 @@ impl Service {
 
 impl Driven {
     /// No elimination.
-    pub const NONE: Self = Self {
+    pub(super) const NONE: Self = Self {
         share: 0.0,
         load: 0.0,
     };
 
     /// The same at another share, the load in proportion, but never less work than none. A load
     /// that was measured where nothing was eliminated stays as it is.
-    pub fn scaled_to(self, share: f64) -> Self {
+    pub(super) fn scaled_to(self, share: f64) -> Self {
         let load = match self.share < SHARE_MIN {
             true => self.load,
             false => (self.load * (share / self.share)).max(-1.0),
@@ -137,13 +137,13 @@ impl Driven {
 }
 
 /// GB that a rate amounts to in an hour.
-pub fn gb_per_hour(bits_per_s: f64) -> f64 {
+pub(super) fn gb_per_hour(bits_per_s: f64) -> f64 {
     bits_per_s / 8.0 * 3600.0 / 1e9
 }
 
 /// The load of CPU seconds more per GB on servers of `cores` that put out `gb_per_hour`: of each
 /// hour's `cores` × 3600 CPU seconds it takes so large a share.
-pub fn load_of_cpu(more_s_per_gb: f64, gb_per_hour: f64, cores: f64) -> f64 {
+pub(super) fn load_of_cpu(more_s_per_gb: f64, gb_per_hour: f64, cores: f64) -> f64 {
     more_s_per_gb * gb_per_hour / (3600.0 * cores)
 }
 

@@ -5,28 +5,28 @@
 use super::model::{Driven, SHARE_MIN};
 
 /// Section 5.3: what one server puts out at most.
-pub const SERVER_OUTPUT_BITS_PER_S: f64 = 350e6;
+pub(super) const SERVER_OUTPUT_BITS_PER_S: f64 = 350e6;
 
 /// Table 3, "PACK": 30 % less traffic, 6.1 % more server-hours.
-pub const RECEIVER: Driven = Driven {
+pub(super) const RECEIVER: Driven = Driven {
     share: 0.30,
     load: 0.061,
 };
 
 /// Table 3, "Server-based": 32 % less traffic, 19.0 % more server-hours.
-pub const SENDER: Driven = Driven {
+pub(super) const SENDER: Driven = Driven {
     share: 0.32,
     load: 0.190,
 };
 
 /// The load of a receiver-driven sender at `share`: Table 3's, in proportion.
-pub fn receiver_load(share: f64) -> f64 {
+pub(super) fn receiver_load(share: f64) -> f64 {
     RECEIVER.scaled_to(share).load
 }
 
 /// How much more a sender-driven sender has to do than a receiver-driven one at `share`, by
 /// Table 3; infinite where predictions find nothing.
-pub fn sender_to_receiver(share: f64) -> f64 {
+pub(super) fn sender_to_receiver(share: f64) -> f64 {
     match share < SHARE_MIN {
         true => f64::INFINITY,
         false => SENDER.load / receiver_load(share),

@@ -10,7 +10,7 @@ use crate::table::percent;
 const PERCENT_MAX: f64 = 300.0;
 
 /// Draws the plot.
-pub fn svg(report: &Report) -> anyhow::Result<String> {
+pub(super) fn svg(report: &Report) -> anyhow::Result<String> {
     let inputs = &report.inputs;
     let traffic = volume(inputs.traffic_gb.value);
     let title = format!("Cost of {traffic} per month by redundancy");

@@ -17,7 +17,7 @@ const RUN_S_MIN: f64 = 86_400.0;
 
 /// All of it.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub(super) struct Report {
     /// What it was reckoned from.
     pub inputs: Inputs,
     /// How long the run was, if there was one.
@@ -38,7 +38,7 @@ pub struct Report {
 
 impl Report {
     /// Reckons.
-    pub fn new(inputs: Inputs, run: Option<&Measured>) -> Self {
+    pub(super) fn new(inputs: Inputs, run: Option<&Measured>) -> Self {
         let service = inputs.service();
         let bill = |driven| service.bill(driven);
         Self {
@@ -54,7 +54,7 @@ impl Report {
     }
 
     /// Writes the tables.
-    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         self.costs().print(out)?;
         writeln!(out)?;
         self.sources().print(out)?;
@@ -165,7 +165,7 @@ impl Report {
 }
 
 /// GB, with the unit that fits.
-pub fn volume(gb: f64) -> String {
+pub(super) fn volume(gb: f64) -> String {
     bytes((gb * 1e9).round() as u64)
 }
 

@@ -20,7 +20,7 @@ use super::{
 use crate::{interrupt::Interrupt, progress};
 
 #[derive(clap::Args)]
-pub struct CatArguments {
+pub(super) struct CatArguments {
     #[command(flatten)]
     archive: ArchiveArguments,
     /// A file in it, as `list` names it; `./` in front of it is nothing [default: all files, one behind the other]
@@ -36,7 +36,7 @@ pub struct CatArguments {
     threads: Option<usize>,
 }
 
-pub fn run(arguments: &CatArguments) -> anyhow::Result<()> {
+pub(super) fn run(arguments: &CatArguments) -> anyhow::Result<()> {
     let called = arguments.archive.called();
     // Ctrl-C ends it at once: nothing lies around.
     let archive = arguments.archive.open_unlocked(&Interrupt::default())?;
@@ -59,7 +59,7 @@ pub fn run(arguments: &CatArguments) -> anyhow::Result<()> {
 }
 
 /// Writes bytes of the plain content to standard output; if they are all, their digest is checked.
-pub fn write(
+pub(super) fn write(
     archive: &Archive<AnySource>,
     called: &str,
     range: Range<u64>,

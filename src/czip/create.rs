@@ -52,7 +52,7 @@ A file that grows ends where it ended when it was opened, and is reported as cha
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct CreateArguments {
+pub(crate) struct CreateArguments {
     #[command(flatten)]
     inputs: InputArguments,
     /// Where the archive goes; `-` is standard output. A pipe or a device gets it in one pass, as with
@@ -189,7 +189,7 @@ impl AllLeftOut {
     }
 }
 
-pub fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
     arguments.check().map_err(WrongArguments)?;
     let is_pipe = is_pipe(&arguments.output);
     // Down a pipe nothing is left to tidy up, so that Ctrl-C may end it at once.
@@ -335,7 +335,7 @@ fn options(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<CreateO
 
 /// Where temporary files go while the archive at `output` is made: unless the user says, beside it, where
 /// there is more room than in a folder in memory.
-pub fn temporary_for(output: &Path) -> PathBuf {
+pub(crate) fn temporary_for(output: &Path) -> PathBuf {
     if std::env::var_os("TMPDIR").is_some() {
         return std::env::temp_dir();
     }
@@ -423,7 +423,7 @@ impl Report {
     }
 }
 
-pub fn parse_profile(name: &str) -> Result<Profile, &'static str> {
+pub(crate) fn parse_profile(name: &str) -> Result<Profile, &'static str> {
     let profiles = [Profile::Small, Profile::Shared];
     let named = profiles.into_iter().find(|it| it.to_string() == name);
     named.ok_or("expected small or shared")

@@ -46,7 +46,7 @@ A pipe is kept in a temporary file without a name ($TMPDIR) first, since an arch
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct ExtractArguments {
+pub(super) struct ExtractArguments {
     #[command(flatten)]
     archive: ArchiveArguments,
     /// Files and folders in it, as `list` names them; `./` in front of them is nothing, and `.` is all [default: all]
@@ -84,7 +84,7 @@ struct DamagedFile {
     error: String,
 }
 
-pub fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
     if is_standard(&arguments.output) {
         return to_standard_output(arguments);
     }

@@ -47,7 +47,7 @@ The content of an archive of several files is one stream, with nothing between t
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct GetArguments {
+pub(super) struct GetArguments {
     /// Where the archive is: http or https
     #[arg(value_name = "URL", value_parser = bounded::web_address)]
     url: String,
@@ -99,7 +99,7 @@ struct Report<'a> {
     got: &'a GetReport,
 }
 
-pub fn run(arguments: &GetArguments) -> anyhow::Result<()> {
+pub(super) fn run(arguments: &GetArguments) -> anyhow::Result<()> {
     ensure!(
         !is_standard(&arguments.output),
         "what comes is kept in a file until all of it is there: for standard output there are `refrain czip \

@@ -25,7 +25,7 @@ const OWN: [&str; 12] = [
 
 /// What goes along with requests for a URL.
 #[derive(clap::Args)]
-pub struct HeaderArguments {
+pub(super) struct HeaderArguments {
     /// Send this header with each request to the URL's server, such as 'Authorization: Bearer ...'; not
     /// to others to which it redirects. @FILE takes one a line from a file, so that no secret is
     /// seen in the list of processes
@@ -35,7 +35,7 @@ pub struct HeaderArguments {
 
 impl HeaderArguments {
     /// Names and values.
-    pub fn read(&self) -> anyhow::Result<Vec<(String, String)>> {
+    pub(super) fn read(&self) -> anyhow::Result<Vec<(String, String)>> {
         let mut headers = Vec::new();
         for argument in &self.headers {
             let Some(file) = argument.strip_prefix('@') else {

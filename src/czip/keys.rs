@@ -29,7 +29,7 @@ const GROUP_SECRET: &str = "REFRAIN_CZIP_GROUP_SECRET";
 
 /// For whom an archive is made.
 #[derive(clap::Args)]
-pub struct EncryptArguments {
+pub(super) struct EncryptArguments {
     /// Encrypt to this key, so that only who has its other half can read the archive: an age key
     /// (age1...), an ssh one (`ssh-ed25519 ...` or `ssh-rsa ...`), or a file of such lines
     #[arg(long, value_name = "KEY|FILE")]
@@ -45,7 +45,7 @@ pub struct EncryptArguments {
 
 /// What opens an encrypted archive.
 #[derive(Clone, clap::Args)]
-pub struct UnlockArguments {
+pub(super) struct UnlockArguments {
     /// Open encrypted archives with the keys in this file: an age identity file or an ssh private key
     #[arg(short, long, value_name = "FILE", env = "REFRAIN_CZIP_IDENTITY")]
     identity: Vec<PathBuf>,
@@ -62,7 +62,7 @@ fn read_secret(path: &Path) -> anyhow::Result<GroupSecret> {
 
 impl EncryptArguments {
     /// How an archive is to be encrypted, if it is.
-    pub fn options(&self) -> anyhow::Result<Option<Arc<EncryptOptions>>> {
+    pub(super) fn options(&self) -> anyhow::Result<Option<Arc<EncryptOptions>>> {
         // By hand: a flag without --encrypt-to is a mistake, and a variable that is set for all is none.
         let variable = env::var_os(GROUP_SECRET).filter(|value| !value.is_empty());
         if self.encrypt_to.is_empty() {
@@ -101,12 +101,12 @@ impl EncryptArguments {
 }
 
 impl UnlockArguments {
-    pub fn are_given(&self) -> bool {
+    pub(super) fn are_given(&self) -> bool {
         !self.identity.is_empty()
     }
 
     /// Unlocks `archive`, if it is encrypted.
-    pub fn unlock<S: Source>(&self, archive: &mut Archive<S>) -> anyhow::Result<()> {
+    pub(super) fn unlock<S: Source>(&self, archive: &mut Archive<S>) -> anyhow::Result<()> {
         if !archive.is_locked() {
             return Ok(());
         }
@@ -121,7 +121,7 @@ impl UnlockArguments {
     }
 
     /// The keys, for who finds out later whether they are needed; none if there are none.
-    pub fn source(&self) -> Option<KeySource> {
+    pub(super) fn source(&self) -> Option<KeySource> {
         let arguments = self.clone();
         self.are_given()
             .then(|| KeySource::new(move || Ok(arguments.read()?)))
@@ -150,7 +150,7 @@ fn ask(file: &str) -> Option<Zeroizing<String>> {
 }
 
 /// A file of keys, or of other secrets.
-pub fn read(path: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+pub(super) fn read(path: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let called = || path.display().to_string();
     let file = File::open(path).with_context(called)?;
     // What grows leaves copies behind that nobody wipes.

@@ -19,7 +19,7 @@ use super::{
 use crate::{interrupt::Interrupt, table::printable_path};
 
 #[derive(clap::Args)]
-pub struct ListArguments {
+pub(super) struct ListArguments {
     #[command(flatten)]
     archive: ArchiveArguments,
     /// Print one JSON object
@@ -52,7 +52,7 @@ struct EntryReport {
     target_hex: Option<String>,
 }
 
-pub fn run(arguments: &ListArguments) -> anyhow::Result<()> {
+pub(super) fn run(arguments: &ListArguments) -> anyhow::Result<()> {
     let archive = arguments.archive.open_unlocked(&Interrupt::default())?;
     if !arguments.json {
         let entries = arguments.archive.entries(&archive)?;

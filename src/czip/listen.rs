@@ -15,7 +15,7 @@ const READERS_MAX: usize = 64;
 
 /// Where to listen, and how to tell of it.
 #[derive(clap::Args)]
-pub struct ListenArguments {
+pub(super) struct ListenArguments {
     /// Listens at this port, on loopback, or at this local address; `*:PORT` is all addresses
     #[arg(long, value_name = "[HOST:]PORT", value_parser = parse_listen)]
     listen: SocketAddr,
@@ -32,7 +32,7 @@ pub struct ListenArguments {
 
 impl ListenArguments {
     /// With so many bytes of memory for chunks.
-    pub fn options(&self, cache_bytes: u64) -> ServeOptions {
+    pub(super) fn options(&self, cache_bytes: u64) -> ServeOptions {
         ServeOptions {
             cache_bytes,
             connections_max: self.connections,
@@ -42,7 +42,7 @@ impl ListenArguments {
     }
 
     /// Has `make` make what serves, and that serve until SIGTERM or Ctrl-C. `what` is for the log.
-    pub fn serve<S>(
+    pub(super) fn serve<S>(
         &self,
         what: &str,
         make: impl FnOnce() -> anyhow::Result<S>,
@@ -83,7 +83,7 @@ impl ListenArguments {
 }
 
 /// Done when the program is told to stop.
-pub type Stop = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type Stop = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 fn sent(stop: oneshot::Receiver<()>) -> Stop {
     Box::pin(async { drop(stop.await) })

@@ -10,7 +10,7 @@ use crate::log::{self, LogForm};
 #[derive(clap::Args)]
 // Elsewhere it is only taken, and refused.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-pub struct MountArguments {
+pub(super) struct MountArguments {
     #[command(flatten)]
     archive: ArchiveArguments,
     /// The folder to mount it on. What is in it is hidden meanwhile
@@ -49,7 +49,7 @@ pub fn run(arguments: &MountArguments) -> anyhow::Result<()> {
 }
 
 #[cfg(target_os = "linux")]
-pub use linux::run;
+pub(super) use linux::run;
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -81,7 +81,7 @@ mod linux {
     /// How often we look whether what is mounted on it is gone.
     const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-    pub fn run(arguments: &MountArguments) -> anyhow::Result<()> {
+    pub(crate) fn run(arguments: &MountArguments) -> anyhow::Result<()> {
         let called = arguments.archive.called();
         // Until it is mounted, Ctrl-C ends it at once.
         let archive = arguments.archive.open_unlocked(&Interrupt::default())?;

@@ -31,7 +31,7 @@ use crate::{
 
 /// What an archive is to be read with, beside where it is.
 #[derive(clap::Args)]
-pub struct AccessArguments {
+pub(super) struct AccessArguments {
     #[command(flatten)]
     pub keys: UnlockArguments,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub struct AccessArguments {
 
 impl AccessArguments {
     /// How a server is asked.
-    pub fn remote(&self, on_retry: OnRetry) -> anyhow::Result<RemoteOptions> {
+    pub(super) fn remote(&self, on_retry: OnRetry) -> anyhow::Result<RemoteOptions> {
         let defaults = RemoteOptions::default();
         let TimeSpan(timeout) = self.timeout;
         Ok(RemoteOptions {
@@ -59,7 +59,7 @@ impl AccessArguments {
 
 /// Where chunks of archives on servers are kept for later.
 #[derive(clap::Args)]
-pub struct CacheArguments {
+pub(super) struct CacheArguments {
     /// A folder that keeps chunks for later downloads, of any archive. All that reads archives from servers may
     /// share it: `get`, `extract`, `mount` and `proxy`
     #[arg(long, value_name = "DIR")]
@@ -76,7 +76,7 @@ pub struct CacheArguments {
 }
 
 impl CacheArguments {
-    pub fn options(&self) -> Option<CacheOptions> {
+    pub(super) fn options(&self) -> Option<CacheOptions> {
         let folder = self.cache.clone()?;
         let bytes_max = self.cache_size.0;
         Some(CacheOptions { folder, bytes_max })
@@ -84,11 +84,11 @@ impl CacheArguments {
 }
 
 /// A file, or a URL.
-pub type AnySource = Box<dyn Source>;
+pub(super) type AnySource = Box<dyn Source>;
 
 /// An archive that is read.
 #[derive(clap::Args)]
-pub struct ArchiveArguments {
+pub(super) struct ArchiveArguments {
     /// The archive, or its http or https address; `-` is standard input
     #[arg(value_name = "IN.czip|URL")]
     archive: PathBuf,
@@ -105,7 +105,10 @@ impl ArchiveArguments {
     }
 
     /// The same, unlocked if it is encrypted.
-    pub fn open_unlocked(&self, interrupt: &Interrupt) -> anyhow::Result<Archive<AnySource>> {
+    pub(super) fn open_unlocked(
+        &self,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Archive<AnySource>> {
         let mut archive = self.open(interrupt)?;
         let unlocked = self.access.keys.unlock(&mut archive);
         unlocked.with_context(|| self.called())?;
@@ -113,7 +116,7 @@ impl ArchiveArguments {
     }
 
     /// The same of one that may be shorter or longer than it should be: that is told.
-    pub fn open_damaged(&self, interrupt: &Interrupt) -> anyhow::Result<Archive<AnySource>> {
+    pub(super) fn open_damaged(&self, interrupt: &Interrupt) -> anyhow::Result<Archive<AnySource>> {
         let called = || self.called();
         let source = self.source(interrupt)?;
         let found = source.bytes().with_context(called)?;
@@ -128,7 +131,7 @@ impl ArchiveArguments {
     }
 
     /// The same, unlocked if it is encrypted and keys were given.
-    pub fn open_with(&self, interrupt: &Interrupt) -> anyhow::Result<Archive<AnySource>> {
+    pub(super) fn open_with(&self, interrupt: &Interrupt) -> anyhow::Result<Archive<AnySource>> {
         match self.access.keys.are_given() {
             true => self.open_unlocked(interrupt),
             false => self.open(interrupt),
@@ -136,7 +139,7 @@ impl ArchiveArguments {
     }
 
     /// Has chunks of `archive`, which is this one, kept in the cache if there is one.
-    pub fn with_cache(
+    pub(super) fn with_cache(
         &self,
         archive: Archive<AnySource>,
         cache: &CacheArguments,
@@ -179,7 +182,7 @@ impl ArchiveArguments {
     }
 
     /// What messages call it. What follows a `?` in an address is often a signature that opens the door.
-    pub fn called(&self) -> String {
+    pub(super) fn called(&self) -> String {
         match url(&self.archive).and_then(|url| url.split_once('?')) {
             Some((address, _)) => format!("{address}?..."),
             None if is_standard(&self.archive) => "standard input".to_owned(),
@@ -188,7 +191,7 @@ impl ArchiveArguments {
     }
 
     /// Its entries. Standard input's only file has the name that it is extracted by, if there is one.
-    pub fn entries(&self, archive: &Archive<AnySource>) -> anyhow::Result<Vec<Entry>> {
+    pub(super) fn entries(&self, archive: &Archive<AnySource>) -> anyhow::Result<Vec<Entry>> {
         let mut entries = archive.entries().with_context(|| self.called())?;
         if let [entry] = &mut entries[..]
             && entry.path.is_empty()
@@ -199,7 +202,7 @@ impl ArchiveArguments {
     }
 
     /// What the file of an archive of standard input is called: as the archive, without `.czip`.
-    pub fn stream_name(&self) -> Option<Vec<u8>> {
+    pub(super) fn stream_name(&self) -> Option<Vec<u8>> {
         let name = self.archive.file_name()?.as_bytes();
         let name = name.strip_suffix(b".czip")?;
         (!name.is_empty()).then(|| name.to_vec())
@@ -207,7 +210,7 @@ impl ArchiveArguments {
 }
 
 /// A proxy variable that cannot be used is as arguments that cannot be.
-pub fn failed(error: RemoteError) -> anyhow::Error {
+pub(super) fn failed(error: RemoteError) -> anyhow::Error {
     match error {
         RemoteError::Proxy { .. } => WrongArguments(error.into()).into(),
         error => error.into(),
@@ -215,7 +218,7 @@ pub fn failed(error: RemoteError) -> anyhow::Error {
 }
 
 /// The address, if it is one rather than a path.
-pub fn url(path: &Path) -> Option<&str> {
+pub(super) fn url(path: &Path) -> Option<&str> {
     let text = path.to_str()?;
     let (scheme, _) = text.split_once("://")?;
     let is_url = ["http", "https"]
@@ -226,7 +229,7 @@ pub fn url(path: &Path) -> Option<&str> {
 
 /// The path of the entry that `asked` means: as it is, or as `list` shows one that has bytes which it
 /// escapes.
-pub fn meant(entries: &[Entry], asked: &OsStr) -> Vec<u8> {
+pub(super) fn meant(entries: &[Entry], asked: &OsStr) -> Vec<u8> {
     let bytes = asked.as_bytes();
     let has_shown = |entry: &&Entry| {
         bytes.contains(&b'\\') && printable_path(OsStr::from_bytes(&entry.path)).as_bytes() == bytes

@@ -19,7 +19,7 @@ passed on as it is, and so is /x where the archive cannot be used, or is encrypt
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct ProxyArguments {
+pub(super) struct ProxyArguments {
     #[command(flatten)]
     listen: ListenArguments,
     /// The web server that requests go to: its http or https address, perhaps with a folder
@@ -48,7 +48,7 @@ pub struct ProxyArguments {
     roots: Option<PathBuf>,
 }
 
-pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
+pub(super) fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
     // Whatever else is wrong with it may come right again, and costs fetching meanwhile.
     ensure!(
         !fs::metadata(&arguments.cache).is_ok_and(|there| !there.is_dir()),

@@ -7,14 +7,14 @@ use thiserror::Error;
 
 /// A range of bytes: the first one, and the one behind the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ByteRange {
+pub(super) struct ByteRange {
     start: u64,
     end: Option<u64>,
 }
 
 /// Why a text is no range.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum RangeError {
+pub(super) enum RangeError {
     /// It has no `-`.
     #[error("expected a range, such as 1G-1G+64K, 100-200 or 4096-")]
     NoRange,
@@ -31,7 +31,7 @@ pub enum RangeError {
 
 impl ByteRange {
     /// What it is of `bytes` bytes: an open end is theirs.
-    pub fn of(self, bytes: u64) -> Range<u64> {
+    pub(super) fn of(self, bytes: u64) -> Range<u64> {
         self.start..self.end.unwrap_or(bytes.max(self.start))
     }
 }

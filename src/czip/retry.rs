@@ -6,13 +6,13 @@ use refrain_http_ranges::{OnRetry, Retry};
 use crate::{table::printable, told};
 
 /// A line on standard error for each, above `bar`.
-pub fn told_above(bar: &ProgressBar) -> OnRetry {
+pub(super) fn told_above(bar: &ProgressBar) -> OnRetry {
     let bar = bar.clone();
     OnRetry::new(move |retry| bar.suspend(|| tell(retry)))
 }
 
 /// The same where no bar is known.
-pub fn told() -> OnRetry {
+pub(super) fn told() -> OnRetry {
     OnRetry::new(tell)
 }
 

@@ -9,7 +9,7 @@ use refrain_gateway::units::ByteSize;
 use super::{bounded, listen::ListenArguments};
 
 #[derive(clap::Args)]
-pub struct ServeArguments {
+pub(super) struct ServeArguments {
     /// The folder: `x.czip` in it is served as it is at `/x.czip`, and its content at `/x`: a file, or a
     /// folder that is listed in JSON. An encrypted one is served only as it is
     #[arg(value_name = "DIR")]
@@ -21,7 +21,7 @@ pub struct ServeArguments {
     cache: ByteSize,
 }
 
-pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
+pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
     let options = arguments.listen.options(arguments.cache.0);
     let folder = arguments.folder.display().to_string();
     let make = || {

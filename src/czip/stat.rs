@@ -16,7 +16,7 @@ use crate::{
 };
 
 #[derive(clap::Args)]
-pub struct StatArguments {
+pub(super) struct StatArguments {
     #[command(flatten)]
     archive: ArchiveArguments,
     /// Print one JSON object
@@ -93,7 +93,7 @@ struct StreamReport {
     references: Option<u64>,
 }
 
-pub fn run(arguments: &StatArguments) -> anyhow::Result<()> {
+pub(super) fn run(arguments: &StatArguments) -> anyhow::Result<()> {
     let archive = arguments.archive.open_with(&Interrupt::default())?;
     if archive.is_locked() {
         tell(format_args!(

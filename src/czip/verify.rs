@@ -32,7 +32,7 @@ damage to what the archive says of itself (header, root, keys) the first is.";
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct VerifyArguments {
+pub(super) struct VerifyArguments {
     #[command(flatten)]
     archive: ArchiveArguments,
     /// Decompress all of it as well, and check the digest of the whole content and the names of chunks
@@ -76,7 +76,7 @@ struct DamagedPart {
     error: String,
 }
 
-pub fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
+pub(super) fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
     // Nothing lies around that Ctrl-C would have to tidy up, but it stands in the report's place.
     let interrupt = Interrupt::listen()?;
     let report = interrupt.or(check(arguments, &interrupt))?;

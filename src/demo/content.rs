@@ -18,18 +18,18 @@ const HEADER_BYTES: usize = 512;
 
 /// One thing to fetch.
 #[derive(Clone)]
-pub struct Object {
+pub(crate) struct Object {
     pub name: String,
     pub bytes: Vec<u8>,
 }
 
 /// The built-in content as it is packed: a tar.
-pub fn archive() -> anyhow::Result<Vec<u8>> {
+pub(crate) fn archive() -> anyhow::Result<Vec<u8>> {
     zstd::decode_all(CORPUS).context("the built-in content is damaged")
 }
 
 /// The built-in content, in the order in which a client would fetch it.
-pub fn embedded() -> anyhow::Result<Vec<Object>> {
+pub(crate) fn embedded() -> anyhow::Result<Vec<Object>> {
     let archive = archive()?;
     let mut rest = &archive[..];
     let mut objects = Vec::new();
@@ -52,7 +52,7 @@ pub fn embedded() -> anyhow::Result<Vec<Object>> {
 }
 
 /// The user's files, those in folders included.
-pub fn from_files(paths: &[PathBuf]) -> anyhow::Result<Vec<Object>> {
+pub(crate) fn from_files(paths: &[PathBuf]) -> anyhow::Result<Vec<Object>> {
     let mut files = Vec::new();
     for path in paths {
         match path.is_dir() {

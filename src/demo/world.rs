@@ -19,7 +19,7 @@ use tokio::{net::TcpListener, runtime::Runtime};
 use super::content::Object;
 
 /// Everything that runs.
-pub struct World {
+pub(super) struct World {
     near: Running,
     _far: Running,
     origin: Option<Runtime>,
@@ -28,7 +28,7 @@ pub struct World {
 
 impl World {
     /// Starts all parties on ports that are free.
-    pub fn start(objects: &[Object], effort: &str) -> anyhow::Result<World> {
+    pub(super) fn start(objects: &[Object], effort: &str) -> anyhow::Result<World> {
         let origin = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("demo-origin")
@@ -59,13 +59,13 @@ impl World {
     }
 
     /// Fetches an object through the pair.
-    pub fn fetch(&self, index: usize) -> anyhow::Result<Vec<u8>> {
+    pub(super) fn fetch(&self, index: usize) -> anyhow::Result<Vec<u8>> {
         let body = self.client.get(&index.to_string(), u64::MAX)?;
         body.context("it is served")
     }
 
     /// The near gateway's status.
-    pub fn status(&self) -> Status {
+    pub(super) fn status(&self) -> Status {
         Status::of(&self.near.gateway)
     }
 }

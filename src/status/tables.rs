@@ -13,7 +13,7 @@ use crate::table::{Table, age, bytes, percent};
 const TARGETS_SHOWN: usize = 12;
 
 /// Writes the tables of `status`.
-pub fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
         "refrain {} {}, kernels for {}, up {}; memory {} of {} reserved, {} in caches and tables{}",

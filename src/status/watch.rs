@@ -11,7 +11,7 @@ use super::{StatusArguments, show};
 use crate::interrupt::Signals;
 
 /// Shows the status each `interval` until told to stop.
-pub fn watch(arguments: &StatusArguments, interval: Duration) -> anyhow::Result<()> {
+pub(super) fn watch(arguments: &StatusArguments, interval: Duration) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

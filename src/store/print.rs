@@ -6,7 +6,7 @@ use refrain_store::{AddReport, StoreStat, VerifyReport};
 
 use crate::table::{bytes, lines, percent, printable};
 
-pub fn stat(stat: &StoreStat, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn stat(stat: &StoreStat, out: &mut dyn Write) -> io::Result<()> {
     let disk = &stat.disk;
     let realms = stat.realms.iter().map(|realm| {
         let name = realm.name.as_ref().unwrap_or(&realm.realm);
@@ -59,7 +59,7 @@ fn since(moment_s: u64) -> String {
     format!("{} {unit} ago", ago_s / unit_s)
 }
 
-pub fn added(report: &AddReport, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn added(report: &AddReport, out: &mut dyn Write) -> io::Result<()> {
     let mut all = vec![
         (
             "added",
@@ -89,7 +89,7 @@ pub fn added(report: &AddReport, out: &mut dyn Write) -> io::Result<()> {
     lines(&all, out)
 }
 
-pub fn verified(report: &VerifyReport, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn verified(report: &VerifyReport, out: &mut dyn Write) -> io::Result<()> {
     lines(
         &[
             (

@@ -26,14 +26,14 @@ const PIECE_BYTES: usize = 32 << 10;
 
 /// The side of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub(crate) enum Side {
     Client,
     Server,
 }
 
 /// What a flow does.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     pub id: u64,
     /// Bytes from the client and from the server.
     pub up_bytes: u64,
@@ -46,7 +46,7 @@ pub struct Plan {
 
 /// What a side saw of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// Every byte and the end, both ways.
     Complete,
     /// An error after some bytes, all of them right.
@@ -58,7 +58,7 @@ pub enum Outcome {
 }
 
 /// A server for planned flows; what it saw of each, by number.
-pub struct Server {
+pub(crate) struct Server {
     pub address: SocketAddr,
     outcomes: Arc<Mutex<HashMap<u64, Outcome>>>,
     received_bytes: Arc<Mutex<u64>>,
@@ -66,7 +66,7 @@ pub struct Server {
 
 impl Plan {
     /// The plan of flow `id`, no direction longer than `bytes_max`.
-    pub fn draw(id: u64, bytes_max: u64) -> Self {
+    pub(crate) fn draw(id: u64, bytes_max: u64) -> Self {
         let draw = |what: u64| mix(mix(id) ^ what);
         let size = |what: u64| {
             let fraction = draw(what + 1);
@@ -111,7 +111,7 @@ impl Plan {
 }
 
 impl Server {
-    pub async fn start() -> io::Result<Self> {
+    pub(crate) async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let server = Self {
             address: listener.local_addr()?,
@@ -142,19 +142,19 @@ impl Server {
     }
 
     /// What was seen of the flow, if it came so far.
-    pub fn outcome(&self, id: u64) -> Option<Outcome> {
+    pub(crate) fn outcome(&self, id: u64) -> Option<Outcome> {
         self.outcomes.lock().expect("no panic").get(&id).cloned()
     }
 
     /// Plain bytes that arrived, and were right.
-    pub fn received_bytes(&self) -> u64 {
+    pub(crate) fn received_bytes(&self) -> u64 {
         *self.received_bytes.lock().expect("no panic")
     }
 }
 
 /// Opens a flow through `listener` and does its client's part; says what became of it and
 /// how many bytes came.
-pub async fn run_client(listener: SocketAddr, plan: Plan, bytes_max: u64) -> (Outcome, u64) {
+pub(crate) async fn run_client(listener: SocketAddr, plan: Plan, bytes_max: u64) -> (Outcome, u64) {
     let opened = async {
         let mut tcp = TcpStream::connect(listener).await?;
         tcp.write_u64(plan.id).await?;

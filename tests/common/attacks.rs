@@ -21,7 +21,7 @@ static BOMB: OnceLock<Vec<u8>> = OnceLock::new();
 
 /// What a hostile peer says on a lane, over and over.
 #[derive(Clone, Copy, Debug)]
-pub enum Attack {
+pub(crate) enum Attack {
     /// Pings that want the longest answers, which it does not read.
     Pings,
     /// Flows, more and more of them.
@@ -38,7 +38,7 @@ pub enum Attack {
     Offers,
 }
 
-pub const ATTACKS: [Attack; 7] = [
+pub(crate) const ATTACKS: [Attack; 7] = [
     Attack::Pings,
     Attack::Opens,
     Attack::OpensAndResets,
@@ -50,7 +50,7 @@ pub const ATTACKS: [Attack; 7] = [
 
 /// Opens a link of its own with `lanes` lanes and attacks on all of them; `target` is a
 /// server that sends for ever.
-pub async fn attack(
+pub(crate) async fn attack(
     attack: Attack,
     far: SocketAddr,
     key: &Path,

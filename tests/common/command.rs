@@ -9,13 +9,13 @@ use std::{
 use super::eventually;
 
 /// Runs `refrain` to its end, without the environment's own options.
-pub fn refrain(arguments: &[&str]) -> Output {
+pub(crate) fn refrain(arguments: &[&str]) -> Output {
     command(arguments).output().expect("the program runs")
 }
 
 /// Runs `refrain`, which must fail: its exit code and standard error.
 #[track_caller]
-pub fn refrain_fails(arguments: &[&str]) -> (i32, String) {
+pub(crate) fn refrain_fails(arguments: &[&str]) -> (i32, String) {
     let mut child = command(arguments)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -38,7 +38,7 @@ pub fn refrain_fails(arguments: &[&str]) -> (i32, String) {
 
 /// The signals that end programs, and the exit codes that tell them. Without a hangup where the tests
 /// were started to ignore it, as by `nohup`: so are the programs that they start.
-pub fn ending_signals() -> Vec<(&'static str, i32)> {
+pub(crate) fn ending_signals() -> Vec<(&'static str, i32)> {
     let mut signals = vec![("INT", 130), ("TERM", 143), ("HUP", 129)];
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -51,7 +51,7 @@ pub fn ending_signals() -> Vec<(&'static str, i32)> {
 }
 
 /// Makes a key, and returns its public one.
-pub fn keygen(path: &Path) -> String {
+pub(crate) fn keygen(path: &Path) -> String {
     let made = refrain(&["keygen", &path.display().to_string()]);
     let error = String::from_utf8_lossy(&made.stderr);
     assert!(made.status.success(), "refrain keygen: {error}");
@@ -59,7 +59,7 @@ pub fn keygen(path: &Path) -> String {
 }
 
 /// `refrain` with `arguments`, not yet run.
-pub fn command(arguments: &[&str]) -> Command {
+pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_refrain"));
     command.env_clear().args(arguments).stdin(Stdio::null());
     // A bug that is planted on purpose, in a build that has them.
@@ -68,7 +68,7 @@ pub fn command(arguments: &[&str]) -> Command {
 }
 
 /// The same, with a limit on its open files.
-pub fn command_with_files(arguments: &[&str], files: u32) -> Command {
+pub(crate) fn command_with_files(arguments: &[&str], files: u32) -> Command {
     let mut command = Command::new("sh");
     let limited = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
     command.env_clear().args(["-c", &limited]);

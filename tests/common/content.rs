@@ -3,7 +3,7 @@
 
 /// What a flow carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Blocks that other flows carry too, text, and noise.
     Mixed,
     /// Noise: nothing repeats, nothing shrinks.
@@ -14,7 +14,7 @@ pub enum Kind {
 
 /// One direction of one flow.
 #[derive(Clone, Copy, Debug)]
-pub struct Content {
+pub(crate) struct Content {
     seed: u64,
     kind: Kind,
 }
@@ -26,12 +26,12 @@ const BLOCK_BYTES: u64 = 4096;
 const SHARED_BLOCKS: u64 = 1024;
 
 impl Content {
-    pub fn new(seed: u64, kind: Kind) -> Self {
+    pub(crate) fn new(seed: u64, kind: Kind) -> Self {
         Self { seed, kind }
     }
 
     /// The bytes from `offset` on.
-    pub fn fill(&self, mut offset: u64, mut out: &mut [u8]) {
+    pub(crate) fn fill(&self, mut offset: u64, mut out: &mut [u8]) {
         let mut block = [0; BLOCK_BYTES as usize];
         while !out.is_empty() {
             self.block(offset / BLOCK_BYTES, &mut block);
@@ -44,7 +44,7 @@ impl Content {
     }
 
     /// Whether `bytes` are what belongs at `offset`.
-    pub fn is_at(&self, offset: u64, bytes: &[u8]) -> bool {
+    pub(crate) fn is_at(&self, offset: u64, bytes: &[u8]) -> bool {
         let mut expected = vec![0; bytes.len()];
         self.fill(offset, &mut expected);
         expected == bytes
@@ -62,12 +62,12 @@ impl Content {
 }
 
 /// The start of [`Kind::Noise`].
-pub fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+pub(crate) fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     start(seed, Kind::Noise, bytes)
 }
 
 /// The start of [`Kind::Letters`].
-pub fn letters(seed: u64, bytes: usize) -> Vec<u8> {
+pub(crate) fn letters(seed: u64, bytes: usize) -> Vec<u8> {
     start(seed, Kind::Letters, bytes)
 }
 
@@ -78,7 +78,7 @@ fn start(seed: u64, kind: Kind, bytes: usize) -> Vec<u8> {
 }
 
 /// SplitMix64's output function.
-pub fn mix(number: u64) -> u64 {
+pub(crate) fn mix(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 /// A metric: all that stands under its name.
 #[derive(Debug)]
-pub(super) struct Family<'a> {
+pub(crate) struct Family<'a> {
     pub name: &'a str,
     pub help: &'a str,
     pub kind: &'a str,
@@ -14,7 +14,7 @@ pub(super) struct Family<'a> {
 
 /// The metrics of a page. Panics where it breaks a rule, or leaves out a help or a type.
 #[track_caller]
-pub(super) fn parse(page: &str) -> Vec<Family<'_>> {
+pub(crate) fn parse(page: &str) -> Vec<Family<'_>> {
     assert!(page.ends_with('\n'), "the last line must end");
     let mut families: Vec<Family<'_>> = Vec::new();
     for line in page.lines().filter(|line| !line.is_empty()) {

@@ -23,19 +23,19 @@ const WITHIN: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MIN: usize = 13;
 
 /// A lane under the test's control.
-pub struct FakeLane {
+pub(crate) struct FakeLane {
     stream: LaneStream,
 }
 
 impl FakeLane {
     /// Connects as the near end that has the private key in `key`.
-    pub async fn connect(far: SocketAddr, key: &Path, far_key: &str) -> FakeLane {
+    pub(crate) async fn connect(far: SocketAddr, key: &Path, far_key: &str) -> FakeLane {
         let connected = FakeLane::try_connect(far, key, far_key).await;
         connected.expect("the far end listens, and shakes hands")
     }
 
     /// Connects to a far end that may have had enough.
-    pub async fn try_connect(
+    pub(crate) async fn try_connect(
         far: SocketAddr,
         key: &Path,
         far_key: &str,
@@ -48,7 +48,7 @@ impl FakeLane {
     }
 
     /// Accepts one lane as the far end that has the private key in `key`.
-    pub async fn accept(listener: &TcpListener, key: &Path, near_key: &str) -> FakeLane {
+    pub(crate) async fn accept(listener: &TcpListener, key: &Path, near_key: &str) -> FakeLane {
         let (tcp, address) = listener.accept().await.expect("a connection");
         let key = PrivateKey::load(key).expect("a key");
         let peers: PeerKeys = [public(near_key)].into_iter().collect();
@@ -59,18 +59,18 @@ impl FakeLane {
         }
     }
 
-    pub async fn send(&mut self, bytes: &[u8]) {
+    pub(crate) async fn send(&mut self, bytes: &[u8]) {
         self.try_send(bytes).await.expect("a connection");
     }
 
     /// Sends to a peer that may have had enough.
-    pub async fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) async fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes).await?;
         self.stream.flush().await
     }
 
     /// The next bytes of the peer, at least `bytes_min`.
-    pub async fn receive(&mut self, bytes_min: usize) -> Vec<u8> {
+    pub(crate) async fn receive(&mut self, bytes_min: usize) -> Vec<u8> {
         let mut received = Vec::new();
         while received.len() < bytes_min {
             let read = timeout(PATIENCE, self.stream.read_buf(&mut received)).await;
@@ -81,7 +81,7 @@ impl FakeLane {
     }
 
     /// Exchanges hellos as a near end does, so that frames may follow.
-    pub async fn greet(&mut self) {
+    pub(crate) async fn greet(&mut self) {
         let greeted = self.greet_with(Hello {
             send_cache_bytes: 1 << 20,
             receive_cache_bytes: 1 << 20,
@@ -91,7 +91,7 @@ impl FakeLane {
     }
 
     /// The same with another hello, which the far end may refuse.
-    pub async fn greet_with(&mut self, hello: Hello) -> io::Result<()> {
+    pub(crate) async fn greet_with(&mut self, hello: Hello) -> io::Result<()> {
         let mut bytes = Vec::new();
         hello.write(&mut bytes);
         self.try_send(&bytes).await?;
@@ -100,7 +100,7 @@ impl FakeLane {
     }
 
     /// All that the peer still says until it closes, by an end or by a failure.
-    pub async fn until_closed(mut self) -> Vec<u8> {
+    pub(crate) async fn until_closed(mut self) -> Vec<u8> {
         let mut received = Vec::new();
         let reading = self.stream.read_to_end(&mut received);
         // A reset is a close, too.
@@ -109,11 +109,11 @@ impl FakeLane {
     }
 
     /// Closes as a peer does whose process was killed.
-    pub fn drop_at_once(self) {}
+    pub(crate) fn drop_at_once(self) {}
 }
 
 /// A hello of wire versions `oldest` to `newest`: only its first 12 bytes mean anything here.
-pub fn hello_of_versions(oldest: u8, newest: u8) -> Vec<u8> {
+pub(crate) fn hello_of_versions(oldest: u8, newest: u8) -> Vec<u8> {
     let mut bytes = b"refrain\n".to_vec();
     bytes.extend([oldest, newest, 0, 4]);
     bytes.extend(b"what");

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// A gateway's process. Dropped, it is killed, and a failed test shows its log.
-pub struct Gateway {
+pub(crate) struct Gateway {
     child: Child,
     command: Vec<String>,
     log: PathBuf,
@@ -29,13 +29,13 @@ pub struct Gateway {
 
 impl Gateway {
     /// Starts `refrain` with the words of `command`, which name the address `admin`.
-    pub fn start(command: Vec<String>, log: PathBuf, admin: SocketAddr) -> Gateway {
+    pub(crate) fn start(command: Vec<String>, log: PathBuf, admin: SocketAddr) -> Gateway {
         let stderr = append_to(&log).expect("a file for the log");
         Gateway::start_with_stderr(command, log, stderr.into(), admin)
     }
 
     /// Starts it with a limit on its open files.
-    pub fn start_with_files(
+    pub(crate) fn start_with_files(
         command: Vec<String>,
         log: PathBuf,
         admin: SocketAddr,
@@ -46,7 +46,7 @@ impl Gateway {
     }
 
     /// Starts it with another standard error than `log`, until it is restarted.
-    pub fn start_with_stderr(
+    pub(crate) fn start_with_stderr(
         command: Vec<String>,
         log: PathBuf,
         stderr: Stdio,
@@ -76,7 +76,7 @@ impl Gateway {
     }
 
     /// Starts it again, after [`Gateway::kill`], with the same options.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         let stderr = append_to(&self.log).expect("a file for the log");
         self.child = spawn(&self.command, &self.runtime, stderr.into(), self.files)
             .expect("the program starts");
@@ -94,19 +94,19 @@ impl Gateway {
     }
 
     /// Waits until the link to its first peer has a lane.
-    pub fn wait_until_up(&self) {
+    pub(crate) fn wait_until_up(&self) {
         self.wait_for_lanes(1);
     }
 
     /// Waits until the link to its first peer has `lanes` lanes.
-    pub fn wait_for_lanes(&self, lanes: usize) {
+    pub(crate) fn wait_for_lanes(&self, lanes: usize) {
         eventually(&format!("the link has {lanes} lanes"), || {
             (self.peer().lanes >= lanes).then_some(())
         });
     }
 
     /// What `refrain status --json` says.
-    pub fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         let admin = self.admin.to_string();
         let shown = refrain(&["status", "--admin", &admin, "--json"]);
         let error = String::from_utf8_lossy(&shown.stderr);
@@ -115,29 +115,29 @@ impl Gateway {
     }
 
     /// The first peer of the status.
-    pub fn peer(&self) -> Peer {
+    pub(crate) fn peer(&self) -> Peer {
         self.status().peers.swap_remove(0)
     }
 
     /// All that went over the link to its first peer so far, both ways, TLS included.
-    pub fn link_bytes(&self) -> u64 {
+    pub(crate) fn link_bytes(&self) -> u64 {
         let peer = self.peer();
         peer.sent.link_bytes + peer.received.link_bytes
     }
 
     /// The number of its process.
-    pub fn process(&self) -> u32 {
+    pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 
     /// All that was logged so far.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// Waits for a line of the log with all of `parts`, and returns it.
     #[track_caller]
-    pub fn wait_for_log(&self, parts: &[&str]) -> String {
+    pub(crate) fn wait_for_log(&self, parts: &[&str]) -> String {
         eventually(
             &format!("{parts:?} in the log of {}", self.command[0]),
             || {
@@ -151,20 +151,20 @@ impl Gateway {
     }
 
     /// Sends a signal by its name, such as `TERM`.
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
         let sent = Command::new("sh").args(["-c", &kill]).status();
         assert!(sent.is_ok_and(|status| status.success()), "{kill}");
     }
 
     /// Kills it as `kill -9` does.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().expect("a child can be killed");
         self.child.wait().expect("a killed child ends");
     }
 
     /// Waits until it has ended by itself.
-    pub fn wait_for_exit(&mut self) -> ExitStatus {
+    pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
         eventually("the gateway ends", || {
             self.child.try_wait().expect("a child's status")
         })

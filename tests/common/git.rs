@@ -18,7 +18,7 @@ use super::{
 
 /// Runs git with a user's name, and without anybody's settings.
 #[track_caller]
-pub fn git(folder: &Path, arguments: &[&str]) -> String {
+pub(crate) fn git(folder: &Path, arguments: &[&str]) -> String {
     let who = [
         "-c",
         "user.name=Tester",
@@ -31,12 +31,12 @@ pub fn git(folder: &Path, arguments: &[&str]) -> String {
 
 /// The tree of a revision: equal when all of its files are.
 #[track_caller]
-pub fn tree(repository: &Path, revision: &str) -> String {
+pub(crate) fn tree(repository: &Path, revision: &str) -> String {
     git(repository, &["rev-parse", &format!("{revision}^{{tree}}")])
 }
 
 /// Changes each of twenty files and commits that, a version of its own for each number.
-pub fn commit_version(repository: &Path, version: u64) {
+pub(crate) fn commit_version(repository: &Path, version: u64) {
     for file in 0..20 {
         let mut text = letters(file, 20_000);
         text.extend(letters(1000 + version, 100));
@@ -49,16 +49,16 @@ pub fn commit_version(repository: &Path, version: u64) {
 
 /// Serves the repositories in a folder of its own under `/git/`, over smart HTTP; anybody may
 /// push.
-pub struct GitServer {
+pub(crate) struct GitServer {
     nginx: Nginx,
     fcgiwrap: Child,
     dir: TempDir,
 }
 
 impl GitServer {
-    pub const PROGRAMS: [&str; 3] = ["nginx", "git", "fcgiwrap"];
+    pub(crate) const PROGRAMS: [&str; 3] = ["nginx", "git", "fcgiwrap"];
 
-    pub fn start() -> GitServer {
+    pub(crate) fn start() -> GitServer {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let folder = dir.path();
         let socket = folder.join("socket");
@@ -99,12 +99,12 @@ impl GitServer {
     }
 
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.nginx.http
     }
 
     /// The path of a repository, for those who need no server.
-    pub fn repository(&self, name: &str) -> PathBuf {
+    pub(crate) fn repository(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 }

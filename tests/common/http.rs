@@ -13,7 +13,7 @@ use std::{
 use super::{PATIENCE, eventually, server::serve};
 
 /// The status code and the body of a page.
-pub fn get(
+pub(crate) fn get(
     address: SocketAddr,
     path: &str,
     token: Option<&str>,
@@ -34,32 +34,32 @@ pub fn get(
 }
 
 /// A client that says what the test says, and reads what it is told to.
-pub struct HandMadeClient {
+pub(crate) struct HandMadeClient {
     stream: TcpStream,
 }
 
 impl HandMadeClient {
     /// Connects, and says `text`.
-    pub fn say(address: SocketAddr, text: &str) -> HandMadeClient {
+    pub(crate) fn say(address: SocketAddr, text: &str) -> HandMadeClient {
         let mut client = HandMadeClient::over(TcpStream::connect(address).expect("it listens"));
         client.say_more(text);
         client
     }
 
     /// A client that has a connection.
-    pub fn over(stream: TcpStream) -> HandMadeClient {
+    pub(crate) fn over(stream: TcpStream) -> HandMadeClient {
         stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
         HandMadeClient { stream }
     }
 
-    pub fn say_more(&mut self, text: &str) {
+    pub(crate) fn say_more(&mut self, text: &str) {
         self.stream
             .write_all(text.as_bytes())
             .expect("a connection");
     }
 
     /// The next head.
-    pub fn head(&mut self) -> String {
+    pub(crate) fn head(&mut self) -> String {
         let head = read_head(&mut self.stream).expect("a connection");
         assert!(head.ends_with("\r\n\r\n"), "ended within a head: {head:?}");
         head
@@ -67,7 +67,7 @@ impl HandMadeClient {
 
     /// The next answer: its head, and what its length or its chunks say is its body. One that has
     /// neither is read up to the connection's end.
-    pub fn answer(&mut self) -> (String, String) {
+    pub(crate) fn answer(&mut self) -> (String, String) {
         let head = self.head();
         let field = |name: &str| field(&head, name);
         let body = if field("Transfer-Encoding").is_some() {
@@ -95,7 +95,7 @@ impl HandMadeClient {
     }
 
     /// Whether anything comes within this time, the end included.
-    pub fn comes_within(&mut self, time: Duration) -> bool {
+    pub(crate) fn comes_within(&mut self, time: Duration) -> bool {
         self.stream.set_read_timeout(Some(time)).expect("a limit");
         let comes = self.stream.peek(&mut [0]).is_ok();
         self.stream
@@ -105,19 +105,19 @@ impl HandMadeClient {
     }
 
     /// The client has nothing more to say.
-    pub fn half_close(&self) {
+    pub(crate) fn half_close(&self) {
         self.stream.shutdown(Shutdown::Write).expect("a connection");
     }
 
     /// The next `bytes` of a body.
-    pub fn body(&mut self, bytes: usize) -> String {
+    pub(crate) fn body(&mut self, bytes: usize) -> String {
         let mut body = vec![0; bytes];
         self.stream.read_exact(&mut body).expect("a connection");
         String::from_utf8(body).expect("text")
     }
 
     /// All up to the end.
-    pub fn rest(&mut self) -> String {
+    pub(crate) fn rest(&mut self) -> String {
         let mut rest = String::new();
         let read = self.stream.read_to_string(&mut rest);
         read.expect("text, and an end without a reset");
@@ -125,27 +125,27 @@ impl HandMadeClient {
     }
 
     /// The connection, behind what was read of it.
-    pub fn into_stream(self) -> TcpStream {
+    pub(crate) fn into_stream(self) -> TcpStream {
         self.stream
     }
 }
 
 /// An origin that says what the test says, whatever it is asked, and never closes first.
-pub struct HandMadeOrigin {
+pub(crate) struct HandMadeOrigin {
     pub address: SocketAddr,
     heard: Arc<Mutex<Vec<String>>>,
 }
 
 impl HandMadeOrigin {
     /// Says `answer` once it has heard a head.
-    pub fn answering(answer: impl Into<String>) -> HandMadeOrigin {
+    pub(crate) fn answering(answer: impl Into<String>) -> HandMadeOrigin {
         let answer = answer.into();
         HandMadeOrigin::conversing(move |stream, _| stream.write_all(answer.as_bytes()))
     }
 
     /// Answers each request of each connection, both numbered from 0 on. Without an answer it ends
     /// its side of the connection, and listens on.
-    pub fn keeping(
+    pub(crate) fn keeping(
         answer: impl Fn(usize, usize, &str) -> Option<String> + Clone + Send + 'static,
     ) -> HandMadeOrigin {
         let connections = Arc::new(AtomicUsize::new(0));
@@ -173,7 +173,7 @@ impl HandMadeOrigin {
 
     /// Converses over each connection as it is told, once it has heard a head; then listens
     /// up to the end.
-    pub fn conversing(
+    pub(crate) fn conversing(
         converse: impl Fn(&mut TcpStream, &mut String) -> io::Result<()> + Clone + Send + 'static,
     ) -> HandMadeOrigin {
         let heard = Arc::new(Mutex::new(Vec::new()));
@@ -193,7 +193,7 @@ impl HandMadeOrigin {
 
     /// All that it heard over its first `connections` connections, once they have ended.
     #[track_caller]
-    pub fn heard(&self, connections: usize) -> Vec<String> {
+    pub(crate) fn heard(&self, connections: usize) -> Vec<String> {
         eventually(&format!("{connections} connections have ended"), || {
             let heard = self.heard.lock().expect("no panic");
             (heard.len() >= connections).then(|| heard.clone())
@@ -202,7 +202,7 @@ impl HandMadeOrigin {
 }
 
 /// The value of a field that stands in `head` once.
-pub fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let mut values = head.lines().filter_map(|line| {
         let (field, value) = line.split_once(':')?;
         field.eq_ignore_ascii_case(name).then_some(value.trim())

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::{addresses, programs::run, site::Pair};
 
 /// A pair with all three kinds of listener; the forward leads to one target.
-pub struct AllListeners {
+pub(crate) struct AllListeners {
     pub pair: Pair,
     pub forward: SocketAddr,
     pub socks: SocketAddr,
@@ -18,7 +18,7 @@ pub struct AllListeners {
 
 impl AllListeners {
     /// Starts the pair, with a forward to `target`.
-    pub fn to(target: SocketAddr) -> AllListeners {
+    pub(crate) fn to(target: SocketAddr) -> AllListeners {
         let (forward, forward_option) = addresses::forward(target);
         let [socks, http] = [(); 2].map(|()| addresses::free_address());
         let pair = Pair::start(
@@ -42,13 +42,13 @@ impl AllListeners {
     }
 
     /// The URL of the HTTP proxy.
-    pub fn proxy(&self) -> String {
+    pub(crate) fn proxy(&self) -> String {
         format!("http://{}", self.http)
     }
 
     /// Runs curl, which must succeed; gives what it wrote.
     #[track_caller]
-    pub fn curl(&self, arguments: &[&str]) -> Vec<u8> {
+    pub(crate) fn curl(&self, arguments: &[&str]) -> Vec<u8> {
         let output = self.curl_output(arguments);
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "curl {arguments:?}: {error}");
@@ -56,7 +56,7 @@ impl AllListeners {
     }
 
     /// Runs curl.
-    pub fn curl_output(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn curl_output(&self, arguments: &[&str]) -> Output {
         let quiet = ["--disable", "--silent", "--show-error", "--max-time", "30"];
         run("curl", self.scratch.path(), &[&quiet, arguments].concat())
     }

@@ -5,24 +5,24 @@
     reason = "each file of tests is a program of its own, and uses its part"
 )]
 
-pub mod addresses;
-pub mod applications;
-pub mod attacks;
-pub mod command;
-pub mod content;
-pub mod exposition;
-pub mod fake_peer;
-pub mod gateway;
-pub mod git;
-pub mod http;
-pub mod listeners;
-pub mod nginx;
-pub mod origin;
-pub mod programs;
-pub mod resident;
-pub mod server;
-pub mod site;
-pub mod websocket;
+pub(crate) mod addresses;
+pub(crate) mod applications;
+pub(crate) mod attacks;
+pub(crate) mod command;
+pub(crate) mod content;
+pub(crate) mod exposition;
+pub(crate) mod fake_peer;
+pub(crate) mod gateway;
+pub(crate) mod git;
+pub(crate) mod http;
+pub(crate) mod listeners;
+pub(crate) mod nginx;
+pub(crate) mod origin;
+pub(crate) mod programs;
+pub(crate) mod resident;
+pub(crate) mod server;
+pub(crate) mod site;
+pub(crate) mod websocket;
 
 use std::{
     thread::sleep,
@@ -30,11 +30,11 @@ use std::{
 };
 
 /// What takes longer hangs. No test expects anything to be fast, unless it says so.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until `condition` gives something.
 #[track_caller]
-pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = condition() {
@@ -49,7 +49,7 @@ pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T 
 }
 
 /// The start of a SHA-256: short enough to read in a failed comparison.
-pub fn digest(bytes: &[u8]) -> String {
+pub(crate) fn digest(bytes: &[u8]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
     let start: String = digest.as_ref()[..12]
         .iter()

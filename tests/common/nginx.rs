@@ -19,7 +19,7 @@ use super::{
 /// nginx, serving a folder of its own, over HTTP and HTTPS, on both kinds of loopback.
 ///
 /// `POST /post` keeps the body in a file, and answers with the file's path.
-pub struct Nginx {
+pub(crate) struct Nginx {
     child: Child,
     dir: TempDir,
     pub http: SocketAddr,
@@ -28,17 +28,17 @@ pub struct Nginx {
 
 impl Nginx {
     /// Starts it over HTTP.
-    pub fn start() -> Nginx {
+    pub(crate) fn start() -> Nginx {
         Nginx::start_with(None, "")
     }
 
     /// Starts it over HTTP and, with a certificate that nobody signed, HTTPS.
-    pub fn start_with_tls() -> Nginx {
+    pub(crate) fn start_with_tls() -> Nginx {
         Nginx::start_with(Some(free_address()), "")
     }
 
     /// Starts it over HTTP, with further locations in its configuration.
-    pub fn start_with_locations(locations: &str) -> Nginx {
+    pub(crate) fn start_with_locations(locations: &str) -> Nginx {
         Nginx::start_with(None, locations)
     }
 
@@ -81,36 +81,36 @@ impl Nginx {
     }
 
     /// Puts a file into the served folder.
-    pub fn serve(&self, name: &str, bytes: &[u8]) {
+    pub(crate) fn serve(&self, name: &str, bytes: &[u8]) {
         fs::write(self.www().join(name), bytes).expect("the served folder can be written to");
     }
 
     /// Serves a page of letters, and returns it.
-    pub fn serve_letters(&self, name: &str, seed: u64, bytes: usize) -> Vec<u8> {
+    pub(crate) fn serve_letters(&self, name: &str, seed: u64, bytes: usize) -> Vec<u8> {
         let page = letters(seed, bytes);
         self.serve(name, &page);
         page
     }
 
     /// The URL of a page.
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}/{path}", self.http)
     }
 
     /// The certificate that nobody signed.
-    pub fn certificate(&self) -> PathBuf {
+    pub(crate) fn certificate(&self) -> PathBuf {
         self.dir.path().join("tls.crt")
     }
 
     /// The served folder.
-    pub fn www(&self) -> PathBuf {
+    pub(crate) fn www(&self) -> PathBuf {
         self.dir.path().join("www")
     }
 }
 
 /// Holds what nginx kept of a `POST /post` against what was sent; `answer` is its answer.
 #[track_caller]
-pub fn assert_kept(answer: &[u8], body: &[u8]) {
+pub(crate) fn assert_kept(answer: &[u8], body: &[u8]) {
     let path = String::from_utf8_lossy(answer);
     let kept = fs::read(&*path).unwrap_or_else(|error| panic!("{path}: {error}"));
     assert_eq!(digest(&kept), digest(body));

@@ -25,14 +25,14 @@ use super::{
 };
 
 /// A download that is under way until the test lets it end.
-pub struct Download {
+pub(crate) struct Download {
     stream: TcpStream,
     received: Vec<u8>,
 }
 
 impl Download {
     /// Asks for content, and takes the first half of it.
-    pub fn begin(address: SocketAddr) -> Download {
+    pub(crate) fn begin(address: SocketAddr) -> Download {
         let mut stream = ask(address, &format!("halves 7 {DOWNLOAD_BYTES}")).expect("a listener");
         let mut received = vec![0; DOWNLOAD_BYTES / 2];
         stream.read_exact(&mut received).expect("the first half");
@@ -41,7 +41,7 @@ impl Download {
 
     /// Takes the rest, and holds all of it against what was sent.
     #[track_caller]
-    pub fn finish(mut self) {
+    pub(crate) fn finish(mut self) {
         self.stream.write_all(b".").expect("a connection");
         let rest = self.stream.read_to_end(&mut self.received);
         rest.expect("the rest of the download, without a reset");
@@ -52,17 +52,17 @@ impl Download {
 const DOWNLOAD_BYTES: usize = 100_000;
 
 /// Starts an origin on any port of loopback, for as long as the test's process runs.
-pub fn start() -> SocketAddr {
+pub(crate) fn start() -> SocketAddr {
     serve(answer)
 }
 
 /// Starts an origin there.
-pub fn start_on(address: SocketAddr) -> SocketAddr {
+pub(crate) fn start_on(address: SocketAddr) -> SocketAddr {
     serve_on(address, answer)
 }
 
 /// Connects, and gives a command.
-pub fn ask(address: SocketAddr, command: &str) -> io::Result<TcpStream> {
+pub(crate) fn ask(address: SocketAddr, command: &str) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(format!("{command}\n").as_bytes())?;
@@ -70,14 +70,14 @@ pub fn ask(address: SocketAddr, command: &str) -> io::Result<TcpStream> {
 }
 
 /// Asks for content and takes it whole.
-pub fn fetch(address: SocketAddr, command: &str) -> io::Result<Vec<u8>> {
+pub(crate) fn fetch(address: SocketAddr, command: &str) -> io::Result<Vec<u8>> {
     let mut received = Vec::new();
     ask(address, command)?.read_to_end(&mut received)?;
     Ok(received)
 }
 
 /// Whether a connection to the origin is served.
-pub fn answers(address: SocketAddr) -> bool {
+pub(crate) fn answers(address: SocketAddr) -> bool {
     fetch(address, "send 1 100").is_ok_and(|received| received == letters(1, 100))
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 /// Whether all of `programs` are here. If not, the test is to return; where
 /// `REFRAIN_REQUIRE_PROGRAMS=1`, it fails.
-pub fn are_installed(programs: &[&str]) -> bool {
+pub(crate) fn are_installed(programs: &[&str]) -> bool {
     let Some(missing) = programs.iter().find(|program| find(program).is_none()) else {
         return true;
     };
@@ -20,7 +20,7 @@ pub fn are_installed(programs: &[&str]) -> bool {
 }
 
 /// A program's path. Servers live in sbin, which is not on every user's path.
-pub fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/sbin".into()])
@@ -29,7 +29,7 @@ pub fn find(program: &str) -> Option<PathBuf> {
 }
 
 /// Runs a program in `folder`, without its user's own settings, for at most a minute.
-pub fn run(program: &str, folder: &Path, arguments: &[&str]) -> Output {
+pub(crate) fn run(program: &str, folder: &Path, arguments: &[&str]) -> Output {
     let path = find(program).expect("its presence was tested");
     Command::new("timeout")
         .args(["--kill-after=5", "60"])
@@ -46,7 +46,7 @@ pub fn run(program: &str, folder: &Path, arguments: &[&str]) -> Output {
 
 /// Runs a program that must succeed; gives its standard output.
 #[track_caller]
-pub fn run_ok(program: &str, folder: &Path, arguments: &[&str]) -> Vec<u8> {
+pub(crate) fn run_ok(program: &str, folder: &Path, arguments: &[&str]) -> Vec<u8> {
     let output = run(program, folder, arguments);
     let (status, error) = (output.status, String::from_utf8_lossy(&output.stderr));
     assert!(

@@ -6,15 +6,15 @@ use super::gateway::Gateway;
 
 /// What a gateway's process may have resident beyond `--memory`: the program, its threads,
 /// the allocator's slack. `docs/configuration.md` tells users under `memory`.
-pub const PROCESS_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const PROCESS_BYTES_MAX: u64 = 64 << 20;
 
 /// What is resident now, in bytes.
-pub fn resident_bytes(gateway: &Gateway) -> u64 {
+pub(crate) fn resident_bytes(gateway: &Gateway) -> u64 {
     read(gateway, "VmRSS:")
 }
 
 /// The most that ever was, in bytes.
-pub fn resident_bytes_max(gateway: &Gateway) -> u64 {
+pub(crate) fn resident_bytes_max(gateway: &Gateway) -> u64 {
     read(gateway, "VmHWM:")
 }
 

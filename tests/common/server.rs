@@ -7,14 +7,14 @@ use std::{
 };
 
 /// Starts a server on any port of loopback, for as long as the test's process runs.
-pub fn serve<T>(
+pub(crate) fn serve<T>(
     answer: impl Fn(TcpStream) -> io::Result<T> + Clone + Send + 'static,
 ) -> SocketAddr {
     serve_on("127.0.0.1:0".parse().expect("an address"), answer)
 }
 
 /// Starts a server there.
-pub fn serve_on<T>(
+pub(crate) fn serve_on<T>(
     address: SocketAddr,
     answer: impl Fn(TcpStream) -> io::Result<T> + Clone + Send + 'static,
 ) -> SocketAddr {

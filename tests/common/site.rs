@@ -8,14 +8,14 @@ use tempfile::TempDir;
 use super::{addresses::free_address, command::keygen, gateway::Gateway};
 
 /// Both ends, with keys of their own, and a link between them.
-pub struct Pair {
+pub(crate) struct Pair {
     pub near: Gateway,
     pub far: Gateway,
     pub site: Site,
 }
 
 /// Where a pair's keys, configurations and logs lie, and where its far end listens.
-pub struct Site {
+pub(crate) struct Site {
     dir: TempDir,
     pub far_listen: SocketAddr,
     pub near_key: String,
@@ -24,7 +24,7 @@ pub struct Site {
 
 impl Pair {
     /// Starts both ends with these options and the necessary ones.
-    pub fn start(far_options: &[&str], near_options: &[&str]) -> Pair {
+    pub(crate) fn start(far_options: &[&str], near_options: &[&str]) -> Pair {
         let site = Site::new();
         let far = site.far(far_options);
         let near = site.near(site.far_listen, near_options);
@@ -33,13 +33,13 @@ impl Pair {
     }
 
     /// Both ends, by name.
-    pub fn ends(&self) -> [(&'static str, &Gateway); 2] {
+    pub(crate) fn ends(&self) -> [(&'static str, &Gateway); 2] {
         [("near", &self.near), ("far", &self.far)]
     }
 }
 
 impl Site {
-    pub fn new() -> Site {
+    pub(crate) fn new() -> Site {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let near_key = keygen(&dir.path().join("near.key"));
         let far_key = keygen(&dir.path().join("far.key"));
@@ -52,37 +52,37 @@ impl Site {
     }
 
     /// The path of a file of the site.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
     /// What the far end's log and tables call a near end without a name.
-    pub fn near_label(&self) -> String {
+    pub(crate) fn near_label(&self) -> String {
         let key: PublicKey = self.near_key.parse().expect("a public key");
         key.fingerprint()
     }
 
     /// Writes a file of the site, and returns its path.
-    pub fn write(&self, name: &str, text: &str) -> String {
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
         fs::write(&path, text).expect("the site's directory can be written to");
         path.display().to_string()
     }
 
     /// Starts a far end that accepts the near key.
-    pub fn far(&self, options: &[&str]) -> Gateway {
+    pub(crate) fn far(&self, options: &[&str]) -> Gateway {
         self.far_gateway(options, Gateway::start)
     }
 
     /// The same with a limit on its open files.
-    pub fn far_with_files(&self, files: u32, options: &[&str]) -> Gateway {
+    pub(crate) fn far_with_files(&self, files: u32, options: &[&str]) -> Gateway {
         self.far_gateway(options, |command, log, admin| {
             Gateway::start_with_files(command, log, admin, files)
         })
     }
 
     /// The same with another standard error than its log.
-    pub fn far_with_stderr(&self, stderr: Stdio, options: &[&str]) -> Gateway {
+    pub(crate) fn far_with_stderr(&self, stderr: Stdio, options: &[&str]) -> Gateway {
         self.far_gateway(options, |command, log, admin| {
             Gateway::start_with_stderr(command, log, stderr, admin)
         })
@@ -103,12 +103,17 @@ impl Site {
     }
 
     /// Starts a near end that dials `peer`.
-    pub fn near(&self, peer: SocketAddr, options: &[&str]) -> Gateway {
+    pub(crate) fn near(&self, peer: SocketAddr, options: &[&str]) -> Gateway {
         self.near_with_key("near.key", peer, options)
     }
 
     /// Starts a near end with a limit on its open files.
-    pub fn near_with_files(&self, peer: SocketAddr, files: u32, options: &[&str]) -> Gateway {
+    pub(crate) fn near_with_files(
+        &self,
+        peer: SocketAddr,
+        files: u32,
+        options: &[&str],
+    ) -> Gateway {
         let peer = peer.to_string();
         let all = [&["--peer", &peer, "--peer-key", &self.far_key], options].concat();
         self.gateway("near", "near.key", &all, |command, log, admin| {
@@ -117,7 +122,7 @@ impl Site {
     }
 
     /// Starts a near end that has another key than the far end expects, or a further one.
-    pub fn near_with_key(&self, key: &str, peer: SocketAddr, options: &[&str]) -> Gateway {
+    pub(crate) fn near_with_key(&self, key: &str, peer: SocketAddr, options: &[&str]) -> Gateway {
         let peer = peer.to_string();
         let mut all = vec!["--peer", &peer];
         if !options.contains(&"--peer-key") {
@@ -128,7 +133,7 @@ impl Site {
     }
 
     /// Starts a further far end, with this key of the site.
-    pub fn further_far(&self, key: &str, listen: SocketAddr, options: &[&str]) -> Gateway {
+    pub(crate) fn further_far(&self, key: &str, listen: SocketAddr, options: &[&str]) -> Gateway {
         let listen = listen.to_string();
         let needed = ["--listen", &listen, "--peer-key", &self.near_key];
         let all = [&needed, options].concat();
@@ -136,7 +141,7 @@ impl Site {
     }
 
     /// Starts a near end of these far ends: what each is called, where it is, and its key.
-    pub fn near_of(&self, peers: &[(&str, SocketAddr, &str)], options: &[&str]) -> Gateway {
+    pub(crate) fn near_of(&self, peers: &[(&str, SocketAddr, &str)], options: &[&str]) -> Gateway {
         let words = peers.iter().flat_map(|(name, address, key)| {
             let (peer, key) = (format!("{name}={address}"), format!("{name}={key}"));
             ["--peer".to_owned(), peer, "--peer-key".to_owned(), key]
@@ -148,7 +153,7 @@ impl Site {
     }
 
     /// The command that checks the way to `peer` with this key of the site.
-    pub fn check_of(&self, peer: SocketAddr, key: &str, peer_key: &str) -> [String; 7] {
+    pub(crate) fn check_of(&self, peer: SocketAddr, key: &str, peer_key: &str) -> [String; 7] {
         let (peer, key) = (peer.to_string(), self.path(key).display().to_string());
         let words = [
             "check",
@@ -163,7 +168,7 @@ impl Site {
     }
 
     /// The command that checks the way to the far end, as the near end would go it.
-    pub fn check(&self) -> [String; 7] {
+    pub(crate) fn check(&self) -> [String; 7] {
         self.check_of(self.far_listen, "near.key", &self.far_key)
     }
 

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Starts the server on any port of loopback, for as long as the test's process runs.
-pub fn start_echo() -> SocketAddr {
+pub(crate) fn start_echo() -> SocketAddr {
     serve(|client| {
         // A client that leaves without a close is none of its business.
         let _ = tungstenite::accept(client).map(echo);
@@ -24,13 +24,13 @@ pub fn start_echo() -> SocketAddr {
 }
 
 /// Shakes hands over `stream` with the server that it leads to, and talks.
-pub fn talk(stream: TcpStream, server: SocketAddr) {
+pub(crate) fn talk(stream: TcpStream, server: SocketAddr) {
     let greeted = tungstenite::client(format!("ws://{server}/echo"), stream);
     converse(greeted.expect("a handshake").0);
 }
 
 /// The same through an HTTP proxy that is asked for the server's URL, without a tunnel.
-pub fn talk_through(proxy: SocketAddr, server: SocketAddr) {
+pub(crate) fn talk_through(proxy: SocketAddr, server: SocketAddr) {
     let key = generate_key();
     let mut client = HandMadeClient::say(
         proxy,

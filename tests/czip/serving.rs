@@ -16,7 +16,7 @@ use super::{
 };
 
 /// A server, which does not outlive its test.
-pub struct Serving(Child);
+pub(crate) struct Serving(Child);
 
 impl Drop for Serving {
     fn drop(&mut self) {
@@ -26,7 +26,7 @@ impl Drop for Serving {
 }
 
 /// A server of a folder, what it logs from its first request on, and its URL.
-pub fn serve(
+pub(crate) fn serve(
     world: &World,
     folder: &str,
     arguments: &[&str],

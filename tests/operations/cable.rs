@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use refrain_relay::{LinkConfig, Relay, RelayConfig};
 
 /// A relay in a runtime of its own, in front of `target`.
-pub struct Cable {
+pub(crate) struct Cable {
     pub relay: Relay,
     runtime: tokio::runtime::Runtime,
 }
 
 impl Cable {
-    pub fn to(target: SocketAddr, link: LinkConfig) -> Cable {
+    pub(crate) fn to(target: SocketAddr, link: LinkConfig) -> Cable {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -28,7 +28,7 @@ impl Cable {
         Cable { relay, runtime }
     }
 
-    pub fn switch(&self, switch: impl FnOnce(&Relay)) {
+    pub(crate) fn switch(&self, switch: impl FnOnce(&Relay)) {
         let _entered = self.runtime.enter();
         switch(&self.relay);
     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 /// A tar member, with all that can be odd about one.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub(crate) struct Member {
     pub name: Vec<u8>,
     pub kind: u8,
     pub data: Vec<u8>,
@@ -16,7 +16,7 @@ pub struct Member {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Oddity {
+pub(crate) enum Oddity {
     None,
     SevenDigits,
     WrongChecksum,
@@ -44,7 +44,7 @@ const ODDITIES: [Oddity; 10] = [
 ];
 
 impl Member {
-    pub fn header(&self) -> [u8; 512] {
+    pub(crate) fn header(&self) -> [u8; 512] {
         let mut header = [0; 512];
         let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &self.name[..self.name.len().min(100)]);
@@ -92,7 +92,7 @@ impl Member {
 }
 
 /// Members, one after the other, and blocks of zeros.
-pub fn tar(members: &[Member], zero_blocks: usize) -> Vec<u8> {
+pub(crate) fn tar(members: &[Member], zero_blocks: usize) -> Vec<u8> {
     let mut tar = Vec::new();
     for member in members {
         member.append(&mut tar);
@@ -102,7 +102,7 @@ pub fn tar(members: &[Member], zero_blocks: usize) -> Vec<u8> {
 }
 
 /// A regular file.
-pub fn file(name: &str, data: &[u8], mtime: u64) -> Member {
+pub(crate) fn file(name: &str, data: &[u8], mtime: u64) -> Member {
     Member {
         name: name.as_bytes().to_vec(),
         kind: b'0',
@@ -115,7 +115,7 @@ pub fn file(name: &str, data: &[u8], mtime: u64) -> Member {
 }
 
 /// An extended header.
-pub fn extended(records: &[(&str, String)]) -> Member {
+pub(crate) fn extended(records: &[(&str, String)]) -> Member {
     let mut data = Vec::new();
     for (key, value) in records {
         let rest = format!(" {key}={value}\n");
@@ -191,7 +191,7 @@ fn member() -> impl Strategy<Value = Vec<Member>> {
 }
 
 /// Tar archives of all kinds: odd headers, damaged, cut off, one behind the other, with garbage.
-pub fn tars() -> impl Strategy<Value = Vec<u8>> {
+pub(crate) fn tars() -> impl Strategy<Value = Vec<u8>> {
     let archive = (vec(member(), 1..12), 0..5usize)
         .prop_map(|(members, zero_blocks)| tar(&members.concat(), zero_blocks));
     let change = prop_oneof![

@@ -7,11 +7,11 @@ use refrain_czip_format::container::{RestartPoint, Weaver, Woven};
 use refrain_czip_format::weave::{StreamReader, Streams, Unweaver, WeaveError};
 
 /// No test's files are longer: who goes on without end takes no more memory than this a stream.
-pub const FILES_BYTES_MAX: usize = 128 << 20;
+pub(crate) const FILES_BYTES_MAX: usize = 128 << 20;
 
 /// What a weaver told.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub(crate) struct Told {
     pub content: Vec<u8>,
     pub fields: Vec<u8>,
     pub times: Vec<u8>,
@@ -71,7 +71,7 @@ impl Woven for Told {
 }
 
 /// Weaves files, each in pieces of these lengths, over and over.
-pub fn weave_split(files: &[&[u8]], pieces: &[usize]) -> Told {
+pub(crate) fn weave_split(files: &[&[u8]], pieces: &[usize]) -> Told {
     let mut told = Told::default();
     let mut weaver = Weaver::new();
     let mut pieces = pieces.iter().cycle();
@@ -88,12 +88,12 @@ pub fn weave_split(files: &[&[u8]], pieces: &[usize]) -> Told {
     told
 }
 
-pub fn weave(file: &[u8]) -> Told {
+pub(crate) fn weave(file: &[u8]) -> Told {
     weave_split(&[file], &[1 << 16])
 }
 
 /// Reads a slice, and fails a test that asks for more than there is.
-pub struct Slice<'a>(pub &'a [u8]);
+pub(crate) struct Slice<'a>(pub &'a [u8]);
 
 impl StreamReader for Slice<'_> {
     type Error = Infallible;
@@ -116,7 +116,7 @@ impl StreamReader for Slice<'_> {
 }
 
 impl Told {
-    pub fn unweaver(&self, from: RestartPoint) -> Unweaver<Slice<'_>> {
+    pub(crate) fn unweaver(&self, from: RestartPoint) -> Unweaver<Slice<'_>> {
         let rest = |stream: &'_ [u8], at: u64| -> usize {
             assert!(at as usize <= stream.len());
             at as usize
@@ -129,12 +129,12 @@ impl Told {
         })
     }
 
-    pub fn unweave(&self) -> Result<Vec<u8>, WeaveError<Infallible>> {
+    pub(crate) fn unweave(&self) -> Result<Vec<u8>, WeaveError<Infallible>> {
         read_all(&mut self.unweaver(RestartPoint::default()), FILES_BYTES_MAX)
     }
 
     /// How many bytes each operation appends, or how many headers it is of.
-    pub fn operations(&self) -> [u64; 7] {
+    pub(crate) fn operations(&self) -> [u64; 7] {
         let mut sums = [0; 7];
         let mut bytes = self.weave.iter().copied();
         while let Some(operation) = bytes.next() {
@@ -153,7 +153,7 @@ impl Told {
 }
 
 /// What comes, up to a bit more than `most` bytes.
-pub fn read_all(
+pub(crate) fn read_all(
     unweaver: &mut Unweaver<Slice<'_>>,
     most: usize,
 ) -> Result<Vec<u8>, WeaveError<Infallible>> {
@@ -169,13 +169,13 @@ pub fn read_all(
 }
 
 /// Lengths to split input by: from single bytes to all.
-pub fn pieces() -> impl Strategy<Value = Vec<usize>> {
+pub(crate) fn pieces() -> impl Strategy<Value = Vec<usize>> {
     let piece = prop_oneof![1..8usize, 500..530usize, 1..5000usize, Just(1 << 20)];
     proptest::collection::vec(piece, 1..6)
 }
 
 /// That a file comes back, from every restart point and over any skip, however it was split.
-pub fn assert_round_trip(file: &[u8], pieces: &[usize], skips: &[u64]) -> Told {
+pub(crate) fn assert_round_trip(file: &[u8], pieces: &[usize], skips: &[u64]) -> Told {
     let told = weave(file);
     assert!(told.unweave().unwrap() == file, "other bytes come back");
     assert!(

@@ -13,12 +13,12 @@ use crate::{archive_of, noise, open, options, piped_archive_of, read_all, tar_of
 
 const SECRET: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
-pub fn secret() -> GroupSecret {
+pub(crate) fn secret() -> GroupSecret {
     GroupSecret::parse(SECRET.as_bytes()).expect("32 bytes")
 }
 
 /// A recipient, and the identity that it is of.
-pub fn pair() -> (String, Identities) {
+pub(crate) fn pair() -> (String, Identities) {
     let identity = age::x25519::Identity::generate();
     let mut identities = Identities::new();
     let file = identity.to_string();
@@ -27,7 +27,7 @@ pub fn pair() -> (String, Identities) {
     (identity.to_public().to_string(), identities)
 }
 
-pub fn encrypted(recipient: &str, is_padded: bool, has_secret: bool) -> CreateOptions {
+pub(crate) fn encrypted(recipient: &str, is_padded: bool, has_secret: bool) -> CreateOptions {
     CreateOptions {
         encryption: Some(Arc::new(EncryptOptions {
             recipients: Recipients::parse(&[recipient]).expect("a recipient"),
@@ -38,7 +38,7 @@ pub fn encrypted(recipient: &str, is_padded: bool, has_secret: bool) -> CreateOp
     }
 }
 
-pub fn release() -> Vec<u8> {
+pub(crate) fn release() -> Vec<u8> {
     let files: Vec<_> = (0..200)
         .map(|file| (format!("release/{file}.txt"), noise(file, 9_000)))
         .collect();

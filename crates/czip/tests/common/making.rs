@@ -6,7 +6,7 @@ use refrain_czip::create::{CreateOptions, Input, Output, create};
 use refrain_czip_format::{chunker::Chunking, header::Profile};
 
 /// Bytes that do not repeat.
-pub fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+pub(crate) fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     let mut noise = vec![0; bytes];
     blake3::Hasher::new()
         .update(&seed.to_le_bytes())
@@ -16,7 +16,7 @@ pub fn noise(seed: u64, bytes: usize) -> Vec<u8> {
 }
 
 /// Options by which chunks are small, so that tests have many.
-pub fn creating(profile: Profile) -> CreateOptions {
+pub(crate) fn creating(profile: Profile) -> CreateOptions {
     CreateOptions {
         profile,
         chunking: Chunking::new(Default::default(), 4 << 10).expect("a power of two"),
@@ -27,12 +27,12 @@ pub fn creating(profile: Profile) -> CreateOptions {
 }
 
 /// An archive of `content`, as a file; `has_footer` as it goes down a pipe.
-pub fn archive_of(content: &[u8], options: &CreateOptions, has_footer: bool) -> Vec<u8> {
+pub(crate) fn archive_of(content: &[u8], options: &CreateOptions, has_footer: bool) -> Vec<u8> {
     let input = Input::Stream(Box::new(Cursor::new(content.to_vec())));
     archive(vec![input], options, has_footer)
 }
 
-pub fn archive(inputs: Vec<Input>, options: &CreateOptions, has_footer: bool) -> Vec<u8> {
+pub(crate) fn archive(inputs: Vec<Input>, options: &CreateOptions, has_footer: bool) -> Vec<u8> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("archive");
     let output = match has_footer {

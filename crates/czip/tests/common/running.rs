@@ -11,9 +11,9 @@ use std::{
 use tokio::{net::TcpListener, runtime::Builder, sync::oneshot};
 
 /// Done when the server is to stop.
-pub type Stopped = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type Stopped = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-pub struct Running {
+pub(super) struct Running {
     pub address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -21,7 +21,7 @@ pub struct Running {
 
 impl Running {
     /// Runs `serve` before a port of its own.
-    pub fn start(
+    pub(super) fn start(
         serve: impl AsyncFnOnce(TcpListener, Stopped) -> io::Result<()> + Send + 'static,
     ) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
@@ -51,12 +51,12 @@ impl Running {
     }
 
     /// Tells it to stop, and does not wait for it.
-    pub fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         drop(self.stop.take());
     }
 
     /// Waits for its end.
-    pub fn wait(&mut self) {
+    pub(super) fn wait(&mut self) {
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
             assert!(ended.is_ok() || panicking(), "it ends without a panic");

@@ -17,7 +17,7 @@ use refrain_czip_format::header::Profile;
 
 use crate::{Place, archive_of, creating, options, release};
 
-pub fn installed(program: &str) -> Option<PathBuf> {
+pub(crate) fn installed(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     let found = folders.find(|folder| folder.join(program).is_file());
@@ -61,7 +61,7 @@ fn fetch_all(www: &Place, port: u16) -> Vec<u64> {
 
 /// nginx, until dropped: one process, without a master, so that it needs no other user's rights, and
 /// dies when killed.
-pub struct Nginx {
+pub(crate) struct Nginx {
     port: u16,
     _process: Process,
     _folder: Place,
@@ -70,7 +70,7 @@ pub struct Nginx {
 impl Nginx {
     /// With `http` in its block for all servers, where `{folder}` stands for its own folder, and `server`
     /// in that of its server.
-    pub fn start(program: &Path, http: &str, server: &str) -> Self {
+    pub(crate) fn start(program: &Path, http: &str, server: &str) -> Self {
         let folder = Place::new();
         let port = {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -108,7 +108,7 @@ impl Nginx {
         }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 }

@@ -9,24 +9,24 @@ use refrain_czip::crypt::{ArchiveKey, GroupKeys, Place, PrivateKey, Recipients, 
 
 /// A recipient of encrypted drafts, and his identity.
 const RECIPIENT: &str = "age18x9npz5grrssnqcn3q7jczj74m57w0km58xhh6f9xg8znvqad9ys99mrhc";
-pub const IDENTITY: &str =
+pub(crate) const IDENTITY: &str =
     "AGE-SECRET-KEY-13FRM9VGUH6XJ3AYLZ5VZDFH576C77QH98GK5PFVGUNNX5QYC0SQSLEAYVE";
 
 const MAGIC: [u8; 8] = *b"\x89CZIP\r\n\x1a";
 
-pub const SHARED: u32 = 4;
-pub const WOVEN: u32 = 8;
+pub(crate) const SHARED: u32 = 4;
+pub(crate) const WOVEN: u32 = 8;
 const ENCRYPTED: u32 = 16;
 
-pub const CONTENT: usize = 0;
-pub const WEAVE: usize = 1;
-pub const FIELDS: usize = 2;
-pub const TIMES: usize = 3;
-pub const CATALOG: usize = 4;
+pub(crate) const CONTENT: usize = 0;
+pub(crate) const WEAVE: usize = 1;
+pub(crate) const FIELDS: usize = 2;
+pub(crate) const TIMES: usize = 3;
+pub(crate) const CATALOG: usize = 4;
 
 /// A frame as stored, and what its part says of it.
 #[derive(Clone, Debug, Default)]
-pub struct FrameDraft {
+pub(crate) struct FrameDraft {
     pub stored: Vec<u8>,
     /// How far back its base is; 0: none.
     pub back: u64,
@@ -38,7 +38,7 @@ pub struct FrameDraft {
 
 /// A stream.
 #[derive(Clone, Debug, Default)]
-pub struct StreamDraft {
+pub(crate) struct StreamDraft {
     pub names: Vec<[u8; 20]>,
     pub lengths: Vec<u64>,
     /// Chunks less 1, frame as zigzag, place in the frame.
@@ -62,7 +62,7 @@ pub struct StreamDraft {
 
 /// An archive to be.
 #[derive(Clone, Debug)]
-pub struct Draft {
+pub(crate) struct Draft {
     pub flags: u32,
     pub chunk_bytes_max: u32,
     pub frame_bytes_max: u32,
@@ -80,7 +80,7 @@ pub struct Draft {
     pub header: Vec<(usize, Vec<u8>)>,
 }
 
-pub fn varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value > 0x7f {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -98,13 +98,13 @@ fn digest(bytes: &[u8], count: usize) -> Vec<u8> {
 
 impl StreamDraft {
     /// A chunk that is all of a frame of method 0.
-    pub fn push(&mut self, chunk: &[u8]) {
+    pub(crate) fn push(&mut self, chunk: &[u8]) {
         let stored = [&[0], chunk].concat();
         self.push_stored(chunk, stored);
     }
 
     /// A chunk that is all of the frame that is stored so.
-    pub fn push_stored(&mut self, chunk: &[u8], stored: Vec<u8>) {
+    pub(crate) fn push_stored(&mut self, chunk: &[u8], stored: Vec<u8>) {
         let step = u64::from(!self.frames.is_empty());
         self.frames.push(FrameDraft {
             stored,
@@ -146,7 +146,7 @@ impl StreamDraft {
 
 impl Draft {
     /// An archive of standard input, of these chunks, without a weave.
-    pub fn honest(chunks: &[&[u8]]) -> Self {
+    pub(crate) fn honest(chunks: &[&[u8]]) -> Self {
         let plain = chunks.concat();
         let mut draft = Self {
             flags: 0,
@@ -169,7 +169,7 @@ impl Draft {
     }
 
     /// The same content in one operation of a weave, from one restart point.
-    pub fn woven(content: &[u8]) -> Self {
+    pub(crate) fn woven(content: &[u8]) -> Self {
         let mut draft = Self::honest(&[content]);
         let mut weave = vec![0];
         varint(&mut weave, content.len() as u64);
@@ -181,7 +181,7 @@ impl Draft {
     }
 
     /// The same, encrypted by somebody who may: frames are sealed now, and all else when it is built.
-    pub fn encrypted(mut self) -> Self {
+    pub(crate) fn encrypted(mut self) -> Self {
         let group = GroupKeys::new(None);
         self.flags |= ENCRYPTED;
         for stream in &mut self.streams {
@@ -196,7 +196,7 @@ impl Draft {
     }
 
     /// Says what files there are: kind, path, length and target of each.
-    pub fn catalog(&mut self, entries: &[(u8, &[u8], u64, &[u8])]) {
+    pub(crate) fn catalog(&mut self, entries: &[(u8, &[u8], u64, &[u8])]) {
         let mut catalog = Vec::new();
         for (kind, path, length, target) in entries {
             let mut record = vec![*kind];
@@ -216,7 +216,7 @@ impl Draft {
     }
 
     /// The archive.
-    pub fn build(&self) -> Vec<u8> {
+    pub(crate) fn build(&self) -> Vec<u8> {
         let mut out = vec![0; 256];
         let mut starts = [0; 5];
         for (start, stream) in starts.iter_mut().zip(&self.streams) {

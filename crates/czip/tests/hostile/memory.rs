@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 /// What `work` gives, and the most bytes that it had allocated at once on this thread.
-pub fn most_bytes<T>(work: impl FnOnce() -> T) -> (T, usize) {
+pub(crate) fn most_bytes<T>(work: impl FnOnce() -> T) -> (T, usize) {
     NOW.set(0);
     MOST.set(0);
     let result = work();

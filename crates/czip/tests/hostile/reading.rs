@@ -14,17 +14,17 @@ use crate::draft::IDENTITY;
 /// Read at once.
 const PIECE_BYTES: usize = 64 << 10;
 /// No test's plain content is longer: a reader may stop there.
-pub const CONTENT_BYTES_MAX: u64 = 4 << 20;
+pub(crate) const CONTENT_BYTES_MAX: u64 = 4 << 20;
 
 /// What is in an archive.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Read {
+pub(crate) struct Read {
     pub entries: Vec<Entry>,
     pub content: Vec<u8>,
 }
 
 /// Opens an archive; an encrypted one as the recipient of drafts does.
-pub fn open<S: Source>(source: S) -> Result<Archive<S>, ReadError> {
+pub(crate) fn open<S: Source>(source: S) -> Result<Archive<S>, ReadError> {
     // Caches take little, so that what they do not take is seen.
     let cache = CacheBytes {
         frames: 1 << 20,
@@ -41,7 +41,7 @@ pub fn open<S: Source>(source: S) -> Result<Archive<S>, ReadError> {
 }
 
 /// The entries, and the content from its beginning.
-pub fn read<S: Source>(source: S) -> Result<Read, ReadError> {
+pub(crate) fn read<S: Source>(source: S) -> Result<Read, ReadError> {
     let archive = open(source)?;
     let entries = archive.entries()?;
     let content = content(&archive, 0)?;
@@ -49,7 +49,7 @@ pub fn read<S: Source>(source: S) -> Result<Read, ReadError> {
 }
 
 /// The content from `offset` on.
-pub fn content<S: Source>(archive: &Archive<S>, offset: u64) -> Result<Vec<u8>, ReadError> {
+pub(crate) fn content<S: Source>(archive: &Archive<S>, offset: u64) -> Result<Vec<u8>, ReadError> {
     let mut reader = archive.content(offset)?;
     let mut content = Vec::new();
     let mut piece = vec![0; PIECE_BYTES];
@@ -64,7 +64,7 @@ pub fn content<S: Source>(archive: &Archive<S>, offset: u64) -> Result<Vec<u8>, 
 }
 
 /// Everything that can be asked of an archive, whatever it says. The first error, if there is one.
-pub fn everything(bytes: &[u8]) -> Result<(), ReadError> {
+pub(crate) fn everything(bytes: &[u8]) -> Result<(), ReadError> {
     let archive = open(bytes.to_vec())?;
     let end = archive.plain_bytes();
     let verified = verify(&archive, 1, &|_| ControlFlow::Continue(())).map(|_| ());

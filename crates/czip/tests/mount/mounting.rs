@@ -19,7 +19,7 @@ use refrain_czip::{
 use tempfile::TempDir;
 
 /// Bytes that do not repeat.
-pub fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+pub(crate) fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     let mut noise = vec![0; bytes];
     blake3::Hasher::new()
         .update(&seed.to_le_bytes())
@@ -29,7 +29,7 @@ pub fn noise(seed: u64, bytes: usize) -> Vec<u8> {
 }
 
 /// A folder with something of everything, in which `tree` is what is to be archived.
-pub fn sample() -> TempDir {
+pub(crate) fn sample() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let tree = folder.path().join("tree");
     let repetitive = [noise(1, 70_000), noise(2, 10), noise(1, 70_000)]
@@ -86,7 +86,7 @@ pub fn sample() -> TempDir {
 }
 
 /// Makes an archive.
-pub fn archive_of(inputs: Vec<Input>) -> (TempDir, PathBuf) {
+pub(crate) fn archive_of(inputs: Vec<Input>) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("it.czip");
     let options = CreateOptions {
@@ -98,13 +98,13 @@ pub fn archive_of(inputs: Vec<Input>) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-pub fn open(path: &Path) -> Archive<FileSource> {
+pub(crate) fn open(path: &Path) -> Archive<FileSource> {
     let source = FileSource::new(File::open(path).unwrap()).unwrap();
     Archive::open(source, CacheBytes::default()).expect("an archive")
 }
 
 /// An archive that is mounted until this goes.
-pub struct Mount {
+pub(crate) struct Mount {
     pub at: TempDir,
     /// What was told of reads that failed.
     pub failures: Arc<Mutex<Vec<String>>>,
@@ -114,7 +114,7 @@ pub struct Mount {
 
 impl Mount {
     /// Mounts an archive. None, and a line that says so, where nothing may be mounted.
-    pub fn new<S: Source + 'static>(archive: Archive<S>) -> Option<Self> {
+    pub(crate) fn new<S: Source + 'static>(archive: Archive<S>) -> Option<Self> {
         let at = tempfile::tempdir().expect("a folder");
         let failures = Arc::<Mutex<Vec<String>>>::default();
         let told = failures.clone();
@@ -150,17 +150,17 @@ impl Mount {
         })
     }
 
-    pub fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.at.path().join(path)
     }
 
-    pub fn is_served(&self) -> bool {
+    pub(crate) fn is_served(&self) -> bool {
         let serving = self.serving.as_ref();
         serving.is_some_and(|serving| !serving.is_finished())
     }
 
     /// Waits until it ends.
-    pub fn join(&mut self) -> io::Result<()> {
+    pub(crate) fn join(&mut self) -> io::Result<()> {
         let serving = self.serving.take().expect("joined once");
         serving.join().expect("it does not panic")
     }
@@ -190,7 +190,7 @@ fn is_refusal(error: &MountError) -> bool {
 }
 
 /// Some bytes of a file.
-pub fn read(file: &File, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
+pub(crate) fn read(file: &File, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
     let mut buffer = vec![0; bytes];
     file.read_exact_at(&mut buffer, offset)?;
     Ok(buffer)

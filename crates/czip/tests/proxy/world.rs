@@ -5,7 +5,7 @@ mod making;
 #[path = "../common/running.rs"]
 mod running;
 
-pub use making::{archive, archive_of, creating, noise};
+pub(crate) use making::{archive, archive_of, creating, noise};
 
 use std::{
     collections::HashMap,
@@ -28,17 +28,17 @@ use super::{
 };
 
 /// What becomes of a right answer.
-pub type Change = Box<dyn Fn(&Request, Reply) -> Reply + Send + Sync>;
+pub(crate) type Change = Box<dyn Fn(&Request, Reply) -> Reply + Send + Sync>;
 
 /// A web server with files, by path.
-pub struct Origin {
+pub(crate) struct Origin {
     files: Arc<Mutex<HashMap<String, File>>>,
     change: Arc<Mutex<Change>>,
     pub server: Server,
 }
 
 impl Origin {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let files: Arc<Mutex<HashMap<String, File>>> = Arc::default();
         let change: Arc<Mutex<Change>> = Arc::new(Mutex::new(Box::new(|_, reply| reply)));
         let (all, how) = (files.clone(), change.clone());
@@ -57,22 +57,22 @@ impl Origin {
         }
     }
 
-    pub fn put(&self, path: &str, bytes: &[u8], etag: &'static str) {
+    pub(crate) fn put(&self, path: &str, bytes: &[u8], etag: &'static str) {
         let bytes = bytes.to_vec();
         let file = File { bytes, etag };
         self.files.lock().unwrap().insert(path.to_owned(), file);
     }
 
-    pub fn remove(&self, path: &str) {
+    pub(crate) fn remove(&self, path: &str) {
         self.files.lock().unwrap().remove(path);
     }
 
-    pub fn change(&self, change: impl Fn(&Request, Reply) -> Reply + Send + Sync + 'static) {
+    pub(crate) fn change(&self, change: impl Fn(&Request, Reply) -> Reply + Send + Sync + 'static) {
         *self.change.lock().unwrap() = Box::new(change);
     }
 
     /// From now on sends all of a file, whatever of it is asked for.
-    pub fn send_wholes(&self) {
+    pub(crate) fn send_wholes(&self) {
         let files = self.files.clone();
         self.change(move |request, reply| {
             let file = files.lock().unwrap().get(&request.path).cloned();
@@ -80,19 +80,19 @@ impl Origin {
         });
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.server.address)
     }
 
     /// Requests for a path.
-    pub fn requests_for(&self, path: &str) -> Vec<Request> {
+    pub(crate) fn requests_for(&self, path: &str) -> Vec<Request> {
         let all = self.server.requests().into_iter();
         all.filter(|request| request.path == path).collect()
     }
 }
 
 /// A proxy.
-pub struct World {
+pub(crate) struct World {
     pub origin: Arc<Origin>,
     pub folder: Arc<TempDir>,
     pub address: SocketAddr,
@@ -101,17 +101,17 @@ pub struct World {
 }
 
 impl World {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }
 
-    pub fn with(change: impl FnOnce(&mut ProxyOptions)) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut ProxyOptions)) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         Self::before(Arc::new(Origin::new()), Arc::new(folder), change)
     }
 
     /// Another proxy with this one's folder and origin.
-    pub fn again(&self) -> Self {
+    pub(crate) fn again(&self) -> Self {
         Self::before(self.origin.clone(), self.folder.clone(), |_| {})
     }
 
@@ -137,49 +137,49 @@ impl World {
         }
     }
 
-    pub fn status(&self) -> ProxyStatus {
+    pub(crate) fn status(&self) -> ProxyStatus {
         self.proxy.status()
     }
 
-    pub fn cache(&self) -> PathBuf {
+    pub(crate) fn cache(&self) -> PathBuf {
         self.folder.path().join("cache")
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::new(self.address)
     }
 
     /// An answer, if it is whole.
-    pub fn try_get(&self, path: &str, headers: &[(&str, &str)]) -> Option<Answer> {
+    pub(crate) fn try_get(&self, path: &str, headers: &[(&str, &str)]) -> Option<Answer> {
         let mut client = self.client();
         client.ask("GET", path, headers, b"");
         client.answer(false)
     }
 
     #[track_caller]
-    pub fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+    pub(crate) fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
         self.try_get(path, headers).expect("a whole answer")
     }
 
     #[track_caller]
-    pub fn head(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+    pub(crate) fn head(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
         let mut client = self.client();
         client.ask("HEAD", path, headers, b"");
         client.answer(true).expect("an answer")
     }
 
     /// Tells the proxy to stop, and does not wait for it.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.running.stop();
     }
 
-    pub fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
         self.running.wait();
     }
 }
 
 /// Files of a release: some of them are other ones in each, all have another time.
-pub fn release(number: u64) -> Vec<u8> {
+pub(crate) fn release(number: u64) -> Vec<u8> {
     let mut tar = tar::Builder::new(Vec::new());
     for file in 0..40_u64 {
         let is_changed = file % 9 == number % 9;
@@ -197,7 +197,7 @@ pub fn release(number: u64) -> Vec<u8> {
 }
 
 /// The bound on disk of a proxy.
-pub fn bound(options: &mut ProxyOptions, bytes_max: u64) {
+pub(crate) fn bound(options: &mut ProxyOptions, bytes_max: u64) {
     options.cache = CacheOptions {
         bytes_max,
         ..options.cache.clone()

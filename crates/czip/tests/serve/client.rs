@@ -8,7 +8,7 @@ use std::{
 
 /// An answer.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub status: u16,
     headers: Vec<(String, String)>,
     pub body: Vec<u8>,
@@ -16,19 +16,19 @@ pub struct Answer {
 
 impl Answer {
     /// A header, if it is there.
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(found, _)| found == name);
         found.map(|(_, value)| &value[..])
     }
 }
 
 /// A connection.
-pub struct Client {
+pub(crate) struct Client {
     reader: BufReader<TcpStream>,
 }
 
 impl Client {
-    pub fn new(address: SocketAddr) -> Self {
+    pub(crate) fn new(address: SocketAddr) -> Self {
         let connection = TcpStream::connect(address).expect("the server listens");
         connection
             .set_read_timeout(Some(Duration::from_secs(60)))
@@ -38,13 +38,13 @@ impl Client {
         }
     }
 
-    pub fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         let sent = self.reader.get_mut().write_all(bytes);
         sent.expect("the server reads");
     }
 
     /// Sends a request.
-    pub fn ask(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) {
+    pub(crate) fn ask(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) {
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: here\r\n");
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
@@ -56,7 +56,7 @@ impl Client {
     }
 
     /// The head of an answer, if there is one.
-    pub fn head(&mut self) -> Option<Answer> {
+    pub(crate) fn head(&mut self) -> Option<Answer> {
         let mut line = String::new();
         if self.reader.read_line(&mut line).ok()? == 0 {
             return None;
@@ -79,7 +79,7 @@ impl Client {
     }
 
     /// An answer with its body; `None` if the connection ends before it does.
-    pub fn answer(&mut self, is_head: bool) -> Option<Answer> {
+    pub(crate) fn answer(&mut self, is_head: bool) -> Option<Answer> {
         let mut answer = self.head()?;
         if is_head || answer.status == 304 {
             return Some(answer);
@@ -110,7 +110,7 @@ impl Client {
     }
 
     /// Reads at most so many bytes, as a slow client does.
-    pub fn read_some(&mut self, bytes: usize) -> Vec<u8> {
+    pub(crate) fn read_some(&mut self, bytes: usize) -> Vec<u8> {
         let mut piece = vec![0; bytes];
         let read = self.reader.read(&mut piece).expect("the server sends");
         piece.truncate(read);
@@ -118,7 +118,7 @@ impl Client {
     }
 
     /// The same; none where the connection ends, or breaks.
-    pub fn try_read(&mut self, bytes: usize) -> Vec<u8> {
+    pub(crate) fn try_read(&mut self, bytes: usize) -> Vec<u8> {
         let mut piece = vec![0; bytes];
         let read = self.reader.read(&mut piece).unwrap_or(0);
         piece.truncate(read);

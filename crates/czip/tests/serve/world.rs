@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::client::{Answer, Client};
 
-pub struct World {
+pub(crate) struct World {
     pub folder: TempDir,
     pub address: SocketAddr,
     server: Arc<Server>,
@@ -23,14 +23,14 @@ pub struct World {
 }
 
 impl World {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(ServeOptions {
             cache_bytes: 64 << 20,
             ..ServeOptions::default()
         })
     }
 
-    pub fn with(options: ServeOptions) -> Self {
+    pub(crate) fn with(options: ServeOptions) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let server = Server::new(folder.path(), options).expect("a folder");
         let server = Arc::new(server);
@@ -46,62 +46,62 @@ impl World {
         }
     }
 
-    pub fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         self.server.status()
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Makes `name` of one file with this content.
-    pub fn archive(&self, name: &str, content: &[u8], options: &CreateOptions) {
+    pub(crate) fn archive(&self, name: &str, content: &[u8], options: &CreateOptions) {
         let beside = TempDir::new().expect("a temporary folder");
         let file = beside.path().join("content");
         fs::write(&file, content).expect("a new file");
         self.archive_of(name, vec![Input::Path(file)], options);
     }
 
-    pub fn archive_of(&self, name: &str, inputs: Vec<Input>, options: &CreateOptions) {
+    pub(crate) fn archive_of(&self, name: &str, inputs: Vec<Input>, options: &CreateOptions) {
         let output = Output::File(self.path(name));
         let progress = &mut |_: CreateProgress<'_>| ControlFlow::Continue(());
         create(inputs, output, options, progress).expect("an archive");
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::new(self.address)
     }
 
-    pub fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+    pub(crate) fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
         let mut client = self.client();
         client.ask("GET", path, headers, b"");
         client.answer(false).expect("a whole answer")
     }
 
-    pub fn head(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+    pub(crate) fn head(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
         let mut client = self.client();
         client.ask("HEAD", path, headers, b"");
         client.answer(true).expect("an answer")
     }
 
     /// Tells the server to stop, and does not wait for it.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.running.stop();
     }
 
-    pub fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
         self.running.wait();
     }
 }
 
 /// Bytes that do not repeat and compress to three quarters.
-pub fn letters(seed: u64, bytes: usize) -> Vec<u8> {
+pub(crate) fn letters(seed: u64, bytes: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     (0..bytes).map(|_| b'0' + (random.u8(..) & 63)).collect()
 }
 
 /// A tar archive of members of these lengths.
-pub fn tar_of(seed: u64, members: impl IntoIterator<Item = usize>) -> Vec<u8> {
+pub(crate) fn tar_of(seed: u64, members: impl IntoIterator<Item = usize>) -> Vec<u8> {
     let mut tar = tar::Builder::new(Vec::new());
     for (number, bytes) in members.into_iter().enumerate() {
         let mut header = tar::Header::new_ustar();
@@ -116,7 +116,7 @@ pub fn tar_of(seed: u64, members: impl IntoIterator<Item = usize>) -> Vec<u8> {
     tar.into_inner().expect("memory")
 }
 
-pub fn options(profile: Profile) -> CreateOptions {
+pub(crate) fn options(profile: Profile) -> CreateOptions {
     CreateOptions {
         profile,
         ..CreateOptions::default()

@@ -27,10 +27,10 @@ use crate::tar;
 const RECIPIENT: &str = "age18x9npz5grrssnqcn3q7jczj74m57w0km58xhh6f9xg8znvqad9ys99mrhc";
 const IDENTITY: &str = "AGE-SECRET-KEY-13FRM9VGUH6XJ3AYLZ5VZDFH576C77QH98GK5PFVGUNNX5QYC0SQSLEAYVE";
 /// The secret of their group.
-pub const SECRET: &str = "202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f";
+pub(crate) const SECRET: &str = "202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f";
 
 /// An archive to be: its name, what goes into it, how, and whether down a pipe.
-pub struct Feature {
+pub(crate) struct Feature {
     pub name: &'static str,
     pub content: Content,
     pub options: CreateOptions,
@@ -38,7 +38,7 @@ pub struct Feature {
 }
 
 /// What goes into an archive.
-pub enum Content {
+pub(crate) enum Content {
     /// Standard input.
     Bytes(Vec<u8>),
     /// A folder with files, folders and links.
@@ -46,7 +46,7 @@ pub enum Content {
 }
 
 /// Every feature, and the least of everything.
-pub fn all() -> Vec<Feature> {
+pub(crate) fn all() -> Vec<Feature> {
     let fixed = Chunking::new(ChunkingMethod::Fixed, 1024).unwrap();
     let options = || CreateOptions {
         chunking: fixed,
@@ -135,30 +135,30 @@ fn encrypted(options: CreateOptions, is_padded: bool, secret: Option<&str>) -> C
 }
 
 /// What opens encrypted vectors.
-pub fn identities() -> Identities {
+pub(crate) fn identities() -> Identities {
     let mut identities = Identities::new();
     identities.add("identity", IDENTITY.as_bytes()).unwrap();
     identities
 }
 
 /// The secret of the vector that has one.
-pub fn secret() -> GroupSecret {
+pub(crate) fn secret() -> GroupSecret {
     GroupSecret::parse(SECRET.as_bytes()).unwrap()
 }
 
 impl Feature {
     /// Whether keys are drawn for it, so that no archive is as another.
-    pub fn is_encrypted(&self) -> bool {
+    pub(crate) fn is_encrypted(&self) -> bool {
         self.options.encryption.is_some()
     }
 
     /// Makes the archive.
-    pub fn make(&self) -> Vec<u8> {
+    pub(crate) fn make(&self) -> Vec<u8> {
         self.make_with(self.options.threads)
     }
 
     /// Makes the archive with so many threads.
-    pub fn make_with(&self, threads: usize) -> Vec<u8> {
+    pub(crate) fn make_with(&self, threads: usize) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let input = match &self.content {
             Content::Bytes(bytes) => Input::Stream(Box::new(Cursor::new(bytes.clone()))),
@@ -192,7 +192,7 @@ impl Feature {
     }
 
     /// The plain content, if it is known without reading the archive.
-    pub fn plain(&self) -> Option<&[u8]> {
+    pub(crate) fn plain(&self) -> Option<&[u8]> {
         match &self.content {
             Content::Bytes(bytes) => Some(bytes),
             Content::Tree => None,
@@ -215,7 +215,7 @@ impl std::io::Write for Pipe {
 }
 
 /// Words in an order that the seed says: what compresses and does not repeat.
-pub fn text(bytes: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn text(bytes: usize, seed: u64) -> Vec<u8> {
     const WORDS: [&str; 8] = [
         "chunk ",
         "frame ",

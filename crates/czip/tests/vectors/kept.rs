@@ -10,14 +10,14 @@ use refrain_czip_format::header::Profile;
 
 use crate::{features, listing::listing};
 
-pub fn testdata(name: &str) -> PathBuf {
+pub(crate) fn testdata(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "testdata", name]
         .iter()
         .collect()
 }
 
 /// An archive, unlocked if it is encrypted.
-pub fn open(bytes: Vec<u8>) -> Archive<Vec<u8>> {
+pub(crate) fn open(bytes: Vec<u8>) -> Archive<Vec<u8>> {
     let mut archive = Archive::open(bytes, CacheBytes::default()).unwrap();
     let (identities, secret) = (features::identities(), features::secret());
     archive
@@ -28,7 +28,7 @@ pub fn open(bytes: Vec<u8>) -> Archive<Vec<u8>> {
 }
 
 /// An archive and its listing; made first if they are missing and that is wanted.
-pub fn vector(feature: &features::Feature) -> (Vec<u8>, String) {
+pub(crate) fn vector(feature: &features::Feature) -> (Vec<u8>, String) {
     let name = feature.name;
     let archive_path = testdata(&format!("{name}.czip"));
     let listing_path = testdata(&format!("{name}.listing"));

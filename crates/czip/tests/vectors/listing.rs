@@ -6,7 +6,7 @@ use refrain_czip::archive::{Archive, ReadError, Source};
 use refrain_czip_format::catalog::EntryKind;
 
 /// Kind, permissions, time, path, and what the kind adds: bytes and BLAKE3, or a target.
-pub fn listing<S: Source>(archive: &Archive<S>) -> Result<String, ReadError> {
+pub(crate) fn listing<S: Source>(archive: &Archive<S>) -> Result<String, ReadError> {
     let mut lines = String::new();
     let mut content = archive.content(0)?;
     for entry in archive.entries()? {

@@ -23,7 +23,7 @@ fn member(name: &[u8], kind: u8, mtime: u64, link: &[u8], data: &[u8]) -> Vec<u8
 }
 
 /// Files, a folder, links, an extended time, long names by GNU and by pax, and two zero blocks.
-pub fn of_all_kinds() -> Vec<u8> {
+pub(crate) fn of_all_kinds() -> Vec<u8> {
     let long = [&b"release-1/"[..], &[b'n'; 120], b"\0"].concat();
     let times = b"30 mtime=1000000001.123456789\n";
     let path = [&b"139 path=release-1/"[..], &[b'p'; 119], b"\n"].concat();

@@ -17,7 +17,7 @@ use std::{
 };
 
 #[derive(Clone, Debug)]
-pub struct Request {
+pub(crate) struct Request {
     /// From 0, in the order in which they came.
     pub number: usize,
     pub connection: usize,
@@ -29,12 +29,12 @@ pub struct Request {
 }
 
 impl Request {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
     }
 
     /// The bytes that are asked for of a file with `len`.
-    pub fn range(&self, len: u64) -> Option<Range<u64>> {
+    pub(crate) fn range(&self, len: u64) -> Option<Range<u64>> {
         let (first, last) = self
             .header("range")?
             .strip_prefix("bytes=")?
@@ -49,7 +49,7 @@ impl Request {
 }
 
 #[derive(Clone, Debug)]
-pub struct Reply {
+pub(crate) struct Reply {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
@@ -57,7 +57,7 @@ pub struct Reply {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// The connection waits for the next request.
     Keep,
     /// It is closed.
@@ -73,7 +73,7 @@ pub enum Ending {
 }
 
 impl Reply {
-    pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
         let body = body.into();
         Self {
             status,
@@ -83,24 +83,24 @@ impl Reply {
         }
     }
 
-    pub fn without(mut self, name: &str) -> Self {
+    pub(crate) fn without(mut self, name: &str) -> Self {
         self.headers.retain(|(other, _)| other != name);
         self
     }
 
-    pub fn with(self, name: &str, value: impl ToString) -> Self {
+    pub(crate) fn with(self, name: &str, value: impl ToString) -> Self {
         let mut reply = self.without(name);
         reply.headers.push((name.to_owned(), value.to_string()));
         reply
     }
 
-    pub fn ending(mut self, ending: Ending) -> Self {
+    pub(crate) fn ending(mut self, ending: Ending) -> Self {
         self.ending = ending;
         self
     }
 
     /// The same body in chunks, so that its length is not said.
-    pub fn chunked(self) -> Self {
+    pub(crate) fn chunked(self) -> Self {
         let mut reply = self
             .without("Content-Length")
             .with("Transfer-Encoding", "chunked");
@@ -118,28 +118,28 @@ impl Reply {
 
 /// A file as a server should serve it.
 #[derive(Clone)]
-pub struct File {
+pub(crate) struct File {
     pub bytes: Vec<u8>,
     pub etag: &'static str,
 }
 
 impl File {
-    pub fn new(len: usize) -> Self {
+    pub(crate) fn new(len: usize) -> Self {
         Self {
             bytes: bytes(len),
             etag: "\"first\"",
         }
     }
 
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.bytes.len() as u64
     }
 
-    pub fn part(&self, range: &Range<u64>) -> &[u8] {
+    pub(crate) fn part(&self, range: &Range<u64>) -> &[u8] {
         &self.bytes[range.start as usize..range.end as usize]
     }
 
-    pub fn reply(&self, request: &Request) -> Reply {
+    pub(crate) fn reply(&self, request: &Request) -> Reply {
         let is_same = request
             .header("if-range")
             .is_none_or(|version| version == self.etag);
@@ -157,13 +157,13 @@ impl File {
     }
 
     /// All of it, whatever was asked for.
-    pub fn whole(&self) -> Reply {
+    pub(crate) fn whole(&self) -> Reply {
         Reply::new(200, self.bytes.clone()).with("ETag", self.etag)
     }
 }
 
 /// Bytes of which any few say where they are.
-pub fn bytes(len: usize) -> Vec<u8> {
+pub(crate) fn bytes(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
@@ -176,7 +176,7 @@ pub fn bytes(len: usize) -> Vec<u8> {
     bytes
 }
 
-pub struct Server {
+pub(crate) struct Server {
     pub address: SocketAddr,
     shared: Arc<Shared>,
     accepting: Option<JoinHandle<()>>,
@@ -193,7 +193,7 @@ struct Shared {
 }
 
 impl Server {
-    pub fn start(script: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(script: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
@@ -214,16 +214,16 @@ impl Server {
         }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}/file", self.address)
     }
 
-    pub fn requests(&self) -> Vec<Request> {
+    pub(crate) fn requests(&self) -> Vec<Request> {
         self.shared.requests.lock().unwrap().clone()
     }
 
     /// Bytes of bodies that the system took from us.
-    pub fn sent_bytes(&self) -> u64 {
+    pub(crate) fn sent_bytes(&self) -> u64 {
         self.shared.sent_bytes.load(SeqCst)
     }
 }
