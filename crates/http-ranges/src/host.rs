@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hyper::{HeaderMap, Method};
+use hyper::HeaderMap;
 use url::Url;
 
 use super::{
@@ -104,7 +104,7 @@ impl Host {
         let mut url = self.client.url().clone();
         url.set_path(&format!("{}{path}", url.path()));
         let no_more = HeaderMap::new();
-        let asked = (self.client).follow(&self.agents, &Method::GET, url, &no_more);
+        let asked = (self.client).follow(&self.agents, url, &no_more);
         let (url, answer) = asked.await?;
         let status = answer.status.as_u16();
         if status != 200 {
