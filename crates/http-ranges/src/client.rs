@@ -102,7 +102,7 @@ impl Client {
                 headers.append(name, value.clone());
             }
         }
-        self.tally.request();
+        lock(&self.tally).requests += 1;
         agents.send(url, request).await
     }
 

@@ -184,7 +184,7 @@ impl Remote {
 
     /// What was asked for and got so far.
     pub fn counters(&self) -> Counters {
-        self.server.client.tally.counters()
+        *lock(&self.server.client.tally)
     }
 
     /// The first bytes, as far as they are used.

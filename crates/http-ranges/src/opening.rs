@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use super::{Remote, body::Body, error::RemoteError, part::Part, server::Answer};
+use super::{Remote, body::Body, error::RemoteError, lock, part::Part, server::Answer};
 
 impl Remote {
     /// The first request, tried as often as the options say.
@@ -16,7 +16,7 @@ impl Remote {
                 Err(error) => error,
             };
             let pause = attempts.failed(error, server.was_reached())?;
-            server.client.tally.retry();
+            lock(&server.client.tally).retries += 1;
             thread::sleep(pause);
         }
     }

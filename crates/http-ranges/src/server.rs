@@ -238,7 +238,7 @@ impl Server {
             let most = left.len().min(block.len());
             match answer.body.read(&mut block[..most]) {
                 Ok(read) if read > 0 && left.starts_with(&block[..read]) => {
-                    self.client.tally.received(read);
+                    lock(&self.client.tally).body_bytes += read as u64;
                     left = &left[read..];
                 }
                 _ => return false,
