@@ -13,10 +13,9 @@ mod file_system;
 mod session;
 #[cfg(target_os = "linux")]
 mod table;
-mod tree;
 
+pub use crate::tree::{Inode, Node, NodeKind, Tree};
 #[cfg(target_os = "linux")]
 pub use file_system::ReadFailure;
 #[cfg(target_os = "linux")]
 pub use session::{MountError, MountOptions, Mounted, UnmountError, Unmounter, mount};
-pub use tree::{Inode, Node, NodeKind, Tree};
