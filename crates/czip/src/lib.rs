@@ -70,7 +70,7 @@ mod segments;
 #[cfg(feature = "serve")]
 pub mod serve;
 #[cfg(any(feature = "mount", feature = "serve"))]
-mod tree;
+pub mod tree;
 pub mod verify;
 
 use refrain_czip_format::{self as format, chunker, container, method, weave};

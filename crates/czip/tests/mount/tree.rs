@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::{collection::vec, prelude::*};
-use refrain_czip::mount::{Inode, Node, NodeKind, Tree};
+use refrain_czip::tree::{Inode, Node, NodeKind, Tree};
 use refrain_czip_format::catalog::{Entry, EntryKind};
 
 fn entry(path: &str, kind: EntryKind) -> Entry {
