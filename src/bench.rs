@@ -19,7 +19,7 @@ use clap::Args;
 use refrain_codec::simd::Backend;
 use serde::Serialize;
 
-use crate::interrupt::Interrupt;
+use crate::{bounded::seconds_from, interrupt::Interrupt};
 use rows::{CHUNK_BYTES, ROWS, Row};
 
 /// Turns that are measured at least, however little time there is.
@@ -33,7 +33,7 @@ pub(crate) struct BenchArguments {
     json: bool,
 
     /// Measure each row for this time, in seconds
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds_from(Duration::from_millis(1)))]
     seconds: Duration,
 
     /// Measure only the rows whose names contain this text, in upper or lower case
@@ -182,25 +182,10 @@ impl Machine {
     }
 }
 
-fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|&seconds| seconds > 0.0);
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "expected a number of seconds above 0".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::interrupt::Interrupted;
-
-    #[test]
-    fn seconds_are_above_zero() {
-        assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
-        for text in ["0", "-1", "NaN", "inf", "1e300", "1s", ""] {
-            assert!(parse_seconds(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn the_median_of_the_turns_counts() {

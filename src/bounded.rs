@@ -11,6 +11,7 @@ use refrain_http_ranges::{RemoteError, check_address};
 const COUNT_MAX: usize = 1 << 20;
 /// Longer is not meant, and clocks end somewhere.
 const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+const TOO_LONG: &str = "at most a year (365d) is allowed";
 
 /// Threads: more than any machine has use for are a mistake.
 pub(crate) fn threads() -> RangedU64ValueParser<usize> {
@@ -62,7 +63,7 @@ pub(crate) fn web_address(text: &str) -> Result<String, RemoteError> {
 /// A time, perhaps none.
 pub(crate) fn time(text: &str) -> Result<TimeSpan, String> {
     match parse(text)? {
-        TimeSpan(time) if time > TIME_MAX => Err("at most a year (365d) is allowed".to_owned()),
+        TimeSpan(time) if time > TIME_MAX => Err(TOO_LONG.to_owned()),
         time => Ok(time),
     }
 }
@@ -75,17 +76,22 @@ pub(crate) fn time_to_wait(text: &str) -> Result<TimeSpan, String> {
     }
 }
 
-/// A time as a number of seconds, or with its unit.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let number: Option<f64> = text.parse().ok();
-    let seconds = match number.and_then(|number| Duration::try_from_secs_f64(number).ok()) {
-        Some(seconds) => TimeSpan(seconds),
-        None if number.is_none() => time(text)?,
-        None => return Err("expected a number of seconds, 0 or more".to_owned()),
-    };
-    match seconds.0 > TIME_MAX {
-        true => Err("at most a year (365d) is allowed".to_owned()),
-        false => Ok(seconds.0),
+/// A time of `least` or more, as a number of seconds, or with its unit.
+pub(crate) fn seconds_from(least: Duration) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+    move |text| {
+        let number: Option<f64> = text.parse().ok();
+        let seconds = match number {
+            Some(number) => Duration::try_from_secs_f64(number).ok(),
+            None => Some(time(text)?.0),
+        };
+        match seconds.filter(|&seconds| seconds >= least) {
+            None => Err(format!(
+                "expected a number of seconds, {} or more",
+                least.as_secs_f64()
+            )),
+            Some(seconds) if seconds > TIME_MAX => Err(TOO_LONG.to_owned()),
+            Some(seconds) => Ok(seconds),
+        }
     }
 }
 
@@ -99,10 +105,16 @@ mod tests {
 
     #[test]
     fn seconds_are_a_number_or_have_a_unit() {
+        let seconds = seconds_from(Duration::ZERO);
         for (text, ms) in [("0", 0), ("0.5", 500), ("5s", 5000), ("500ms", 500)] {
             assert_eq!(seconds(text), Ok(Duration::from_millis(ms)), "{text}");
         }
         for text in ["-1", "NaN", "inf", "1e300", "1e9", "366d", "soon", ""] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+        let seconds = seconds_from(Duration::from_millis(100));
+        assert_eq!(seconds("0.1"), Ok(Duration::from_millis(100)));
+        for text in ["0", "0.01", "50ms", "-1", "NaN"] {
             assert!(seconds(text).is_err(), "{text}");
         }
     }

@@ -2,7 +2,6 @@
 
 mod archive;
 mod history;
-mod inputs;
 mod keep;
 mod report;
 
@@ -16,7 +15,6 @@ use anyhow::{Context, ensure};
 use archive::Archive;
 use clap::Args;
 use history::History;
-use inputs::{InputArguments, expected_bytes, is_standard};
 use keep::Keep;
 use refrain_bulk::{
     BulkOptions, Choice, Failed, Method, Progress, Sink, Threads, choose, find_redundancy,
@@ -37,16 +35,15 @@ use report::{Report, share};
 use crate::{
     bounded,
     czip::create::parse_profile,
+    inputs::{InputArguments, expected_bytes},
     interrupt::Interrupt,
-    progress, standard_io,
+    progress,
+    standard_io::{self, is_standard},
     store::{SIZE_BYTES_DEFAULT, parse_realm, refuse_loss},
     table::{count, printable_path},
     told::tell,
     wrong::WrongArguments,
 };
-
-/// What stands for standard input.
-const STANDARD: &str = "-";
 
 /// What stays in a processor's caches on its way from stage to stage.
 const BATCH_BYTES: usize = 1 << 20;
@@ -61,6 +58,9 @@ const BATCH_BYTES_MIN: u64 = 4 << 10;
 const BATCH_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Args)]
+#[command(
+    after_help = "A file that has several names, or is given twice, is read and counted as often."
+)]
 pub(crate) struct BulkArguments {
     #[command(flatten)]
     inputs: InputArguments,
@@ -244,18 +244,18 @@ pub(crate) fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
         interrupt.check()?;
     }
     ensure!(
-        report.unread_files == 0,
+        report.found.failures == 0,
         "this is without what could not be read: {}",
-        count(report.unread_files, "path", "paths")
+        count(report.found.failures, "path", "paths")
     );
     ensure!(
         !report.has_lost(),
         "the store does not hold all of what was read"
     );
     ensure!(
-        report.changed_files == 0 || arguments.keep.output.is_none(),
+        report.found.changed_files == 0 || arguments.keep.output.is_none(),
         "this is with what changed while it was read: {}; read a snapshot, or while nobody writes",
-        count(report.changed_files, "file", "files")
+        count(report.found.changed_files, "file", "files")
     );
     printed.map_err(standard_io::output_failed)
 }

@@ -29,7 +29,7 @@ pub(crate) struct CheckArguments {
     options: CheckOptions,
     /// Wait so long for the far end if it does not run yet
     #[arg(long, value_name = "SECONDS", default_value = "0", hide_default_value = true,
-          value_parser = bounded::seconds)]
+          value_parser = bounded::seconds_from(Duration::ZERO))]
     wait: Duration,
     /// Print one JSON object for each peer, with `error` if the check cannot be made
     #[arg(long)]

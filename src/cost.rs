@@ -14,7 +14,7 @@ mod report;
 
 use std::{
     fs::File,
-    io::{self, Read, Write},
+    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -25,7 +25,7 @@ use measured::Measured;
 use refrain_gateway::text_file::remove_byte_order_mark;
 use report::Report;
 
-use crate::standard_io;
+use crate::standard_io::{self, is_standard};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -72,19 +72,14 @@ impl WrongInput {
 }
 
 pub(crate) fn run(arguments: &CostArguments) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    if arguments.status.as_deref().is_some_and(is_standard_input) {
+    if arguments.status.as_deref().is_some_and(is_standard) {
         standard_io::input().context("standard input")?;
     }
     let report = reckon(arguments).map_err(WrongInput::new)?;
     if let Some(path) = &arguments.plot {
         std::fs::write(path, plot::svg(&report)?).with_context(|| path.display().to_string())?;
     }
-    match arguments.json {
-        true => writeln!(out, "{}", serde_json::to_string(&report)?)?,
-        false => report.print(&mut out)?,
-    }
-    Ok(())
+    crate::report::to_stdout(arguments.json, &report, |out| report.print(out))
 }
 
 fn reckon(arguments: &CostArguments) -> anyhow::Result<Report> {
@@ -99,12 +94,8 @@ fn read_status(path: &Path) -> anyhow::Result<Measured> {
     run.with_context(|| name_of(path))
 }
 
-fn is_standard_input(path: &Path) -> bool {
-    path == Path::new("-")
-}
-
 fn name_of(path: &Path) -> String {
-    match is_standard_input(path) {
+    match is_standard(path) {
         true => "standard input".to_owned(),
         false => path.display().to_string(),
     }
@@ -112,7 +103,7 @@ fn name_of(path: &Path) -> String {
 
 /// A file, or standard input.
 fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
-    let input: Box<dyn Read> = match is_standard_input(path) {
+    let input: Box<dyn Read> = match is_standard(path) {
         true => Box::new(standard_io::input()?),
         false => Box::new(File::open(path)?),
     };

@@ -4,21 +4,23 @@
 //! own, talk over loopback; the bytes on the link are counted on its TCP connections.
 
 pub(crate) mod content;
-mod cpu;
 mod world;
 
 use std::{
-    io::{IsTerminal, Write},
+    io::Write,
     path::PathBuf,
     sync::atomic::{AtomicUsize, Ordering},
     time::Instant,
 };
 
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::table::{Table, bytes, percent};
+use crate::{
+    progress, report,
+    table::{Table, bytes, percent},
+};
 use content::Object;
 use world::World;
 
@@ -55,8 +57,6 @@ struct Report {
     layers: Layers,
     seconds: f64,
     app_mb_per_s: f64,
-    /// CPU seconds of each side, where the system tells.
-    cpu_s: Option<CpuSeconds>,
 }
 
 /// What became of the bytes, layer by layer.
@@ -68,23 +68,13 @@ struct Layers {
     overhead_bytes: i64,
 }
 
-#[derive(Debug, Serialize)]
-struct CpuSeconds {
-    near: f64,
-    far: f64,
-}
-
 pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<()> {
     let objects = match arguments.files.is_empty() {
         true => content::embedded()?,
         false => content::from_files(&arguments.files)?,
     };
     let report = measure(objects, arguments)?;
-    let mut out = std::io::stdout().lock();
-    match arguments.json {
-        true => writeln!(out, "{}", serde_json::to_string(&report)?)?,
-        false => print(&report, &mut out)?,
-    }
+    report::to_stdout(arguments.json, &report, |out| print(&report, out))?;
     anyhow::ensure!(
         report.verified,
         "some bytes did not arrive as they were sent"
@@ -94,7 +84,8 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<()> {
 
 fn measure(objects: Vec<Object>, arguments: &DemoArguments) -> anyhow::Result<Report> {
     let body_bytes: u64 = objects.iter().map(|object| object.bytes.len() as u64).sum();
-    let progress = progress_bar(body_bytes, arguments.json);
+    let progress = progress::bar("{bar:30} {decimal_bytes} of {decimal_total_bytes} {wide_msg}");
+    progress.set_length(body_bytes);
     let world = World::start(&objects, &arguments.effort)?;
     let began = Instant::now();
     let verified = fetch_all(&world, &objects, arguments.flows, &progress)?;
@@ -129,9 +120,6 @@ fn measure(objects: Vec<Object>, arguments: &DemoArguments) -> anyhow::Result<Re
         },
         seconds,
         app_mb_per_s: body_bytes as f64 / seconds / 1e6,
-        cpu_s: world
-            .cpu_seconds()
-            .map(|(near, far)| CpuSeconds { near, far }),
     })
 }
 
@@ -167,19 +155,7 @@ fn fetch_all(
     })
 }
 
-fn progress_bar(bytes: u64, json: bool) -> ProgressBar {
-    let target = match json || !std::io::stderr().is_terminal() {
-        true => ProgressDrawTarget::hidden(),
-        false => ProgressDrawTarget::stderr(),
-    };
-    let style = ProgressStyle::with_template(
-        "{bar:30} {decimal_bytes} of {decimal_total_bytes} {wide_msg}",
-    )
-    .expect("a valid template");
-    ProgressBar::with_draw_target(Some(bytes), target).with_style(style)
-}
-
-fn print(report: &Report, out: &mut impl Write) -> std::io::Result<()> {
+fn print(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
     let share = |part: i64| percent(part as f64, report.app_bytes as f64);
     let mut table = Table::new(&["", "bytes", "of the application's"]);
     let mut row = |what: &str, count: i64| {
@@ -219,13 +195,6 @@ fn print(report: &Report, out: &mut impl Write) -> std::io::Result<()> {
         "{:.1} MB/s over {:.2} s, {} at a time",
         report.app_mb_per_s, report.seconds, report.flows
     )?;
-    if let Some(cpu) = &report.cpu_s {
-        writeln!(
-            out,
-            "CPU: far (sender) {:.2} s, near (receiver) {:.2} s",
-            cpu.far, cpu.near
-        )?;
-    }
     match report.verified {
         true => writeln!(out, "every byte arrived equal"),
         false => writeln!(out, "SOME BYTES DID NOT ARRIVE EQUAL"),

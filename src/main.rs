@@ -12,6 +12,7 @@ mod cost;
 mod czip;
 mod demo;
 mod dry_run;
+mod inputs;
 mod interrupt;
 mod keygen;
 mod local;

@@ -5,18 +5,17 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::standard_io;
-use crate::table;
 
-/// Prints `report` as JSON, or `lines`.
+/// Prints `report` as JSON, or as `text` does.
 pub(crate) fn print(
     out: &mut dyn Write,
     is_json: bool,
     report: &impl Serialize,
-    lines: &[(&str, String)],
+    text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     match is_json {
         true => writeln!(out, "{}", serde_json::to_string(report)?),
-        false => table::lines(lines, out),
+        false => text(out),
     }
 }
 
@@ -24,9 +23,9 @@ pub(crate) fn print(
 pub(crate) fn to_stdout(
     is_json: bool,
     report: &impl Serialize,
-    lines: &[(&str, String)],
+    text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> anyhow::Result<()> {
-    let printed = print(&mut io::stdout().lock(), is_json, report, lines);
+    let printed = print(&mut io::stdout().lock(), is_json, report, text);
     printed.map_err(standard_io::output_failed)
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct NearArguments {
         value_name = "SECONDS",
         num_args = 0..=1,
         require_equals = true,
-        value_parser = bounded::seconds
+        value_parser = bounded::seconds_from(Duration::ZERO)
     )]
     require_peer: Option<Option<Duration>>,
 }

@@ -41,6 +41,11 @@ ctor::declarative::ctor! {
     }
 }
 
+/// Whether a path stands for standard input or output.
+pub(crate) fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
 fn refuse_closed(was_closed: &AtomicBool) -> io::Result<()> {
     match was_closed.load(Ordering::Relaxed) {
         true => Err(Errno::BADF.into()),

@@ -8,7 +8,10 @@ use std::{io::Write, path::PathBuf, time::Duration};
 use anyhow::Context;
 use refrain_gateway::text_file::remove_byte_order_mark;
 
-use crate::local::{self, Found, Place};
+use crate::{
+    bounded::seconds_from,
+    local::{self, Found, Place},
+};
 
 #[derive(clap::Args, Clone)]
 pub(crate) struct StatusArguments {
@@ -27,7 +30,7 @@ pub(crate) struct StatusArguments {
         value_name = "SECONDS",
         num_args = 0..=1,
         default_missing_value = "2",
-        value_parser = parse_interval,
+        value_parser = seconds_from(Duration::from_millis(100)),
         conflicts_with = "json"
     )]
     watch: Option<Duration>,
@@ -64,24 +67,4 @@ fn fetch(arguments: &StatusArguments) -> anyhow::Result<Found> {
         anyhow::Ok(token.trim().to_owned())
     });
     Ok(local::ask(admin, token.transpose()?.as_deref())?)
-}
-
-fn parse_interval(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|&seconds: &f64| seconds >= 0.1);
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "expected a number of seconds, 0.1 or more".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn intervals_are_a_tenth_of_a_second_or_more() {
-        assert_eq!(parse_interval("0.5"), Ok(Duration::from_millis(500)));
-        for text in ["0", "0.01", "-1", "NaN", "inf", "1e300", "1s", ""] {
-            assert!(parse_interval(text).is_err(), "{text}");
-        }
-    }
 }

@@ -5,10 +5,7 @@
 
 mod print;
 
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use refrain_bulk::{Bounds, Input};
@@ -21,10 +18,10 @@ use refrain_store::{
     AddOptions, ChunkSource, Chunking, DiskStore, ReadOnlyStore, Realm, RealmStat, StoreConfig,
     StoreStat,
 };
-use serde::Serialize;
 
 use crate::{
     progress::bar,
+    report,
     table::{bytes, printable_path},
     told::tell,
 };
@@ -127,25 +124,9 @@ pub(crate) fn run(arguments: &StoreArguments) -> anyhow::Result<()> {
         StoreCommand::Add(arguments) => add(arguments),
         StoreCommand::Stat(options) => {
             let stat = ReadOnlyStore::inspect(&options.store)?.stat();
-            options.print(&stat, |out| print::stat(&stat, out))
+            report::to_stdout(options.json, &stat, |out| print::stat(&stat, out))
         }
         StoreCommand::Verify(options) => verify(options),
-    }
-}
-
-impl StoreOptions {
-    /// Prints as JSON, or as `table` does.
-    fn print(
-        &self,
-        report: &impl Serialize,
-        table: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
-    ) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
-        match self.json {
-            true => writeln!(out, "{}", serde_json::to_string(report)?)?,
-            false => table(&mut out)?,
-        }
-        Ok(())
     }
 }
 
@@ -194,9 +175,9 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     }
     tell_new_realm(&before, &arguments.realm);
     let left = report.unreadable + report.changed_while_read;
-    arguments
-        .store
-        .print(&report, |out| print::added(&report, out))?;
+    report::to_stdout(arguments.store.json, &report, |out| {
+        print::added(&report, out)
+    })?;
     ensure!(left == 0, "{left} files or folders were not added");
     Ok(())
 }
@@ -249,7 +230,7 @@ fn verify(options: &StoreOptions) -> anyhow::Result<()> {
     for error in &report.told {
         tell(error);
     }
-    options.print(&report, |out| print::verified(&report, out))?;
+    report::to_stdout(options.json, &report, |out| print::verified(&report, out))?;
     if !report.is_whole() {
         bail!(
             "the store {} is damaged: damaged data is never delivered, and is deleted with its \

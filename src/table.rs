@@ -34,7 +34,7 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    pub(crate) fn print(&self, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let head = self.rows[0].iter().enumerate();
         let columns = head.map(|(index, head)| {
             let width = self.rows.iter().map(|row| row[index].chars().count());

@@ -7,6 +7,7 @@ use std::convert::Infallible;
 
 use libfuzzer_sys::fuzz_target;
 use refrain_czip_format::{
+    Stream,
     container::{RestartPoint, Weaver, Woven},
     weave::{StreamReader, Streams, Unweaver},
 };
@@ -96,23 +97,15 @@ impl Told {
 impl Woven for Told {
     type Error = Infallible;
 
-    fn content(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
-        self.content.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn fields(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
-        self.fields.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn times(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
-        self.times.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn weave(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
-        self.weave.extend_from_slice(bytes);
+    fn put(&mut self, stream: Stream, bytes: &[u8]) -> Result<(), Infallible> {
+        let stream = match stream {
+            Stream::Content => &mut self.content,
+            Stream::Weave => &mut self.weave,
+            Stream::Fields => &mut self.fields,
+            Stream::Times => &mut self.times,
+            Stream::Catalog => panic!("the catalog is not woven"),
+        };
+        stream.extend_from_slice(bytes);
         Ok(())
     }
 

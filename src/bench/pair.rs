@@ -4,14 +4,10 @@ use std::{
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     thread,
-    time::{Duration, Instant},
 };
 
 use anyhow::ensure;
-use refrain_gateway::{
-    loopback::{Keys, Running},
-    status::Status,
-};
+use refrain_gateway::loopback::{Keys, Running};
 use tempfile::TempDir;
 
 use super::noise::Noise;
@@ -47,14 +43,7 @@ impl Pair {
                 "1GiB",
             ],
         )?;
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !Status::of(&near.gateway).peers[0].up {
-            ensure!(
-                Instant::now() < deadline,
-                "the two gateways did not find each other"
-            );
-            thread::sleep(Duration::from_millis(5));
-        }
+        near.wait_until_up()?;
         Ok(Self {
             entrance: near.gateway.listening()[0],
             _near: near,

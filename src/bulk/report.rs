@@ -2,7 +2,7 @@
 
 use std::{fs, slice, time::Duration};
 
-use refrain_bulk::{BulkOptions, Histogram, Method, Outcome, StageTime};
+use refrain_bulk::{BulkOptions, Histogram, Method, Outcome, Redundancy, StageTime};
 use refrain_codec::{chunk::chunking::ChunkingMethod, simd::Backend};
 use refrain_gateway::units::ByteSize;
 use serde::Serialize;
@@ -22,17 +22,12 @@ pub(super) struct Report {
     why: Option<String>,
     /// Whether somebody ended it before all was read.
     is_cut_short: bool,
-    files: u64,
-    bytes: u64,
+    #[serde(flatten)]
+    pub found: Redundancy,
     seconds: f64,
     gb_per_s: f64,
     /// 0 to 1.
     redundancy: f64,
-    redundant_bytes: u64,
-    chunks: u64,
-    redundant_chunks: u64,
-    /// With some, more may repeat than was found.
-    forgotten_chunks: u64,
     chunker: String,
     chunk_size: u32,
     chunk_bytes_min: u32,
@@ -45,29 +40,15 @@ pub(super) struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu_failure: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    stages: Vec<Stage>,
+    stages: Vec<StageTime>,
     chunk_lengths: Vec<Lengths>,
     peak_memory_bytes: Option<u64>,
-    special_files: u64,
-    pub unread_files: u64,
-    pub changed_files: u64,
     /// Where what was found was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     kept: Option<Kept>,
     /// Until that was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     kept_seconds: Option<f64>,
-}
-
-/// A stage of the pipeline.
-#[derive(Serialize)]
-struct Stage {
-    name: &'static str,
-    threads: usize,
-    cpu_seconds: f64,
-    busy_seconds: f64,
-    /// All bytes by the processor time of the stage: what one processor of its own would do.
-    gb_per_s: f64,
 }
 
 /// Chunks of so many bytes and more, and less than twice as many.
@@ -86,21 +67,11 @@ impl Report {
         kept: Option<(Kept, Duration)>,
     ) -> Self {
         let (kept, kept_after) = kept.unzip();
-        let Outcome {
-            redundancy: found,
-            elapsed,
-            stages,
-            ..
-        } = outcome;
-        let stages = stages.iter().flat_map(|stages| {
-            [
-                ("fetch", stages.fetch),
-                ("scan", stages.scan),
-                ("cut", stages.cut),
-                ("hash", stages.hash),
-                ("match", stages.matching),
-            ]
-        });
+        let mut found = outcome.redundancy;
+        if let Some(Kept::Archive { left_out, .. }) = &kept {
+            found.failures += left_out;
+        }
+        let seconds = outcome.elapsed.as_secs_f64();
         let chunking = options.chunking;
         let [shortest, longest] = match chunking.method() {
             ChunkingMethod::Fixed => [chunking.average_bytes(); 2],
@@ -112,15 +83,13 @@ impl Report {
             method: options.method.to_string(),
             why,
             is_cut_short: outcome.is_cut_short,
-            files: found.files,
-            bytes: found.bytes,
-            seconds: elapsed.as_secs_f64(),
-            gb_per_s: gb_per_s(found.bytes, *elapsed),
+            found,
+            seconds,
+            gb_per_s: match seconds {
+                0.0 => 0.0,
+                seconds => found.bytes as f64 / 1e9 / seconds,
+            },
             redundancy: found.share(),
-            redundant_bytes: found.redundant_bytes,
-            chunks: found.chunks,
-            redundant_chunks: found.redundant_chunks,
-            forgotten_chunks: found.forgotten_chunks,
             chunker: chunking.method().to_string(),
             chunk_size: chunking.average_bytes(),
             chunk_bytes_min: shortest,
@@ -135,18 +104,9 @@ impl Report {
             .to_string(),
             gpus: outcome.gpus.clone(),
             gpu_failure: outcome.gpu_failure.as_ref().map(ToString::to_string),
-            stages: stages
-                .map(|(name, stage)| Stage::new(name, stage, found.bytes))
-                .collect(),
+            stages: outcome.stages.clone(),
             chunk_lengths: lengths(&found.histogram),
             peak_memory_bytes: peak_memory_bytes(),
-            special_files: found.special_files,
-            unread_files: found.failures
-                + match &kept {
-                    Some(Kept::Archive { left_out, .. }) => *left_out,
-                    Some(Kept::Store { .. }) | None => 0,
-                },
-            changed_files: found.changed_files,
             kept_seconds: kept_after.map(|after| after.as_secs_f64()),
             kept,
         }
@@ -166,15 +126,16 @@ impl Report {
         if is_json {
             return writeln!(out, "{}", serde_json::to_string(self)?);
         }
-        let mean = self.bytes.checked_div(self.chunks).unwrap_or(0);
+        let found = &self.found;
+        let mean = found.bytes.checked_div(found.chunks).unwrap_or(0);
         let mut all = vec![
             (
                 "read",
                 format!(
                     "{}{} of {} in {:.3} s: {:.2} GB/s, on {}",
                     if self.is_cut_short { "so far " } else { "" },
-                    bytes(self.bytes),
-                    count(self.files, "file", "files"),
+                    bytes(found.bytes),
+                    count(found.files, "file", "files"),
                     self.seconds,
                     self.gb_per_s,
                     [slice::from_ref(&self.simd), &self.gpus[..]]
@@ -186,9 +147,9 @@ impl Report {
                 "redundant",
                 format!(
                     "{} ({}){}",
-                    bytes(self.redundant_bytes),
-                    share(self.redundant_bytes, self.bytes),
-                    match self.forgotten_chunks {
+                    bytes(found.redundant_bytes),
+                    share(found.redundant_bytes, found.bytes),
+                    match found.forgotten_chunks {
                         0 => String::new(),
                         forgotten => format!(
                             ", perhaps more: {} found no room in --cache-size",
@@ -201,8 +162,8 @@ impl Report {
                 "chunks",
                 format!(
                     "{}, {} of them redundant; {} on average",
-                    self.chunks,
-                    self.redundant_chunks,
+                    found.chunks,
+                    found.redundant_chunks,
                     bytes(mean)
                 ),
             ),
@@ -250,18 +211,6 @@ impl Report {
     }
 }
 
-impl Stage {
-    fn new(name: &'static str, stage: StageTime, bytes: u64) -> Self {
-        Self {
-            name,
-            threads: stage.threads,
-            cpu_seconds: stage.cpu.as_secs_f64(),
-            busy_seconds: stage.busy.as_secs_f64(),
-            gb_per_s: gb_per_s(bytes, stage.cpu),
-        }
-    }
-}
-
 /// What was written, in words.
 fn kept_line(kept: &Kept) -> (&'static str, String) {
     match kept {
@@ -300,13 +249,6 @@ fn kept_line(kept: &Kept) -> (&'static str, String) {
 /// A part of bytes or chunks, in words.
 pub(super) fn share(part: u64, of: u64) -> String {
     percent(part as f64, of as f64)
-}
-
-fn gb_per_s(bytes: u64, time: Duration) -> f64 {
-    match time {
-        Duration::ZERO => 0.0,
-        time => bytes as f64 / 1e9 / time.as_secs_f64(),
-    }
 }
 
 fn lengths(histogram: &Histogram) -> Vec<Lengths> {

@@ -54,7 +54,7 @@ impl Report {
     }
 
     /// Writes the tables.
-    pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         self.costs().print(out)?;
         writeln!(out)?;
         self.sources().print(out)?;

@@ -1,17 +1,15 @@
 //! `refrain czip create`: files and folders, or standard input, into an archive.
 
 use std::{
-    collections::HashSet,
-    fs::{self, Metadata, OpenOptions},
-    io::{self, IsTerminal},
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    fs::{self, OpenOptions},
+    io::{self, IsTerminal, Write},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, ensure};
 use refrain_czip::create::{
-    CreateError, CreateOptions, CreateProgress, Created, Exclude, ExcludeError, FileId, Input,
-    LeftOut, Output, create, name_of,
+    CreateError, CreateOptions, CreateProgress, Created, FileId, Input, LeftOut, Output, create,
 };
 use refrain_czip_format::{
     chunker::{Chunking, ChunkingMethod},
@@ -24,15 +22,15 @@ use serde::Serialize;
 use super::{
     bounded,
     keys::EncryptArguments,
-    open::STANDARD,
     report::{self, NAMED_MAX, ReportedPath},
-    standard_io::{self, EndableInput},
+    standard_io::{self, EndableInput, is_standard},
     threads,
 };
 use crate::{
+    inputs::{InputArguments, expected_bytes},
     interrupt::Interrupt,
     progress,
-    table::{bytes, count, percent, printable_path},
+    table::{bytes, count, lines, percent, printable_path},
     told::tell,
     wrong::WrongArguments,
 };
@@ -43,8 +41,10 @@ const FRAME_BYTES_MAX: u64 = 8 << 20;
 /// With less, hardly anything is remembered.
 const INDEX_BYTES_MIN: usize = 1_000_000;
 
-/// What is the same in the help of all that writes a file.
 const AFTER_HELP: &str = "\
+The archive itself is not archived, and owners, extended attributes and access lists are not kept. Standard input is \
+archived alone. The exit code is 1, too, if somebody wrote to a file while it was read: the archive has all else.
+
 An archive that is there is replaced once the new one is whole; until then, and after a signal, a full disk \
 or a power cut, it stays as it was. The new one and temporary files have no names meanwhile, where the file \
 system can do that, so that even `kill -9` leaves nothing. Elsewhere the next archive there removes what was left. \
@@ -53,21 +53,8 @@ A file that grows ends where it ended when it was opened, and is reported as cha
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct CreateArguments {
-    /// Files and folders, with all that is in them; `-` alone is standard input. Sockets, pipes and
-    /// devices in folders are passed over and counted, and so is the archive itself. What cannot be read
-    /// in a folder is told and left out, and the exit code is 1: the archive has all else. So it is of files
-    /// that somebody writes to meanwhile. Owners, extended attributes and access lists are not kept
-    #[arg(value_name = "FILE|DIR", required = true)]
-    inputs: Vec<PathBuf>,
-    /// Leave out what matches, such as '*.o', target/ or /site/cache; may be given several times. A pattern
-    /// is held against names, or with a `/` in it against the ends of paths as `list` shows them; with `/` in
-    /// front against whole ones; with `/` at its end it is of folders alone. `*` and `?` do not match `/`, and
-    /// `**` does. With a folder goes all that is in it
-    #[arg(long, value_name = "PATTERN", value_parser = parse_pattern)]
-    exclude: Vec<String>,
-    /// Keep folders empty that are on other file systems than the FILE or DIR that they are in
-    #[arg(long)]
-    one_file_system: bool,
+    #[command(flatten)]
+    inputs: InputArguments,
     /// Where the archive goes; `-` is standard output. A pipe or a device gets it in one pass, as with
     /// --stream
     #[arg(short, long, value_name = "OUT.czip")]
@@ -210,15 +197,16 @@ pub(crate) fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
         true => Interrupt::default(),
         false => Interrupt::listen()?,
     };
-    let called = match arguments.output.as_os_str() == STANDARD {
+    let called = match is_standard(&arguments.output) {
         true => "standard output".to_owned(),
         false => arguments.output.display().to_string(),
     };
     let (output, passed_over) = output(arguments, is_pipe).with_context(|| called.clone())?;
     let mut options = options(arguments, is_pipe)?;
     options.passed_over = passed_over;
-    let inputs = inputs(&arguments.inputs, &interrupt)?;
-    options.expected_bytes = expected_bytes(&arguments.inputs, &options, &interrupt)?;
+    let found = (arguments.inputs).open(Some(&arguments.output), &interrupt)?;
+    options.expected_bytes = expected_bytes(&found, &interrupt);
+    let inputs = inputs(&arguments.inputs.inputs, &interrupt)?;
     let bar = progress::of_bytes(options.expected_bytes);
     let mut left_out = AllLeftOut::default();
     let standard = || {
@@ -249,20 +237,20 @@ pub(crate) fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
         tell(left_out.add(LeftOut::Changed { path }));
     }
     let report = Report::new(&created, left_out);
-    let lines = report.lines();
+    let shown = |out: &mut dyn Write| lines(&report.lines(), out);
     // The archive is made, whether anybody hears of it or not: who reads no more of this, such as
     // `head`, has the exit code still.
-    let printed = match arguments.output.as_os_str() == STANDARD {
+    let printed = match is_standard(&arguments.output) {
         true => {
             drop(report::print(
                 &mut io::stderr(),
                 arguments.json,
                 &report,
-                &lines,
+                shown,
             ));
             Ok(())
         }
-        false => report::to_stdout(arguments.json, &report, &lines),
+        false => report::to_stdout(arguments.json, &report, shown),
     };
     ensure!(
         report.left_out.unread_files == 0,
@@ -280,14 +268,14 @@ pub(crate) fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
 
 impl CreateArguments {
     fn is_of_standard_input(&self) -> bool {
-        let mut inputs = self.inputs.iter();
-        inputs.any(|path| path.as_os_str() == STANDARD)
+        let mut inputs = self.inputs.inputs.iter();
+        inputs.any(|path| is_standard(path))
     }
 
     /// Whether they make sense together, as far as that can be said before anything is opened.
     fn check(&self) -> anyhow::Result<()> {
         ensure!(
-            self.inputs.len() == 1 || !self.is_of_standard_input(),
+            self.inputs.inputs.len() == 1 || !self.is_of_standard_input(),
             "`-` is archived alone: it has no name"
         );
         let is_of_frames = self.frame_size.is_some() || !self.after.is_empty();
@@ -295,30 +283,14 @@ impl CreateArguments {
             self.profile == Profile::Small || !is_of_frames,
             "--frame-size and --after are for profile `small`: in `shared` each chunk stands alone"
         );
-        refuse_nothing(&self.inputs, &self.exclude)
+        self.inputs.refuse_nothing()
     }
-}
-
-/// Fails if `patterns` leave out all of `inputs`, each as a whole.
-pub(crate) fn refuse_nothing(inputs: &[PathBuf], patterns: &[String]) -> anyhow::Result<()> {
-    let exclude = Exclude::new(patterns.iter().map(String::as_str))?;
-    // What is wrong with one that is not there is said when it is to be read.
-    let is_left_out = |input: &PathBuf| {
-        let name = name_of(input).unwrap_or_default();
-        exclude.is_of(name.as_bytes(), input.is_dir())
-    };
-    ensure!(
-        !inputs.iter().all(is_left_out),
-        "--exclude leaves out all that was given, {} too: nothing would be left",
-        printable_path(&inputs[0])
-    );
-    Ok(())
 }
 
 /// Whether the archive goes where nothing can be changed or replaced.
 fn is_pipe(output: &Path) -> bool {
     let is_other = |metadata: fs::Metadata| !metadata.is_file() && !metadata.is_dir();
-    output.as_os_str() == STANDARD || fs::metadata(output).is_ok_and(is_other)
+    is_standard(output) || fs::metadata(output).is_ok_and(is_other)
 }
 
 /// Where the archive goes, and the files that this is beside the output itself.
@@ -327,7 +299,7 @@ fn output(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<(Output,
     let file = match (is_pipe, arguments.stream) {
         (false, false) => return Ok((Output::File(path.clone()), Vec::new())),
         (false, true) => return Ok((Output::Stream(path.clone()), Vec::new())),
-        (true, _) if path.as_os_str() == STANDARD => standard_io::output()?,
+        (true, _) if is_standard(path) => standard_io::output()?,
         (true, _) => OpenOptions::new().write(true).open(path)?,
     };
     ensure!(
@@ -351,8 +323,8 @@ fn options(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<CreateO
         index_bytes: arguments.index_memory,
         threads: threads(arguments.threads),
         encryption: arguments.encrypt.options()?,
-        exclude: Exclude::new(arguments.exclude.iter().map(String::as_str))?,
-        is_one_file_system: arguments.one_file_system,
+        exclude: arguments.inputs.patterns()?,
+        is_one_file_system: arguments.inputs.one_file_system,
         ..defaults
     };
     if !is_pipe {
@@ -375,79 +347,11 @@ pub(crate) fn temporary_for(output: &Path) -> PathBuf {
 }
 
 fn inputs(paths: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<Input>> {
-    let is_standard = |path: &PathBuf| path.as_os_str() == STANDARD;
-    if paths.iter().any(is_standard) {
+    if paths.iter().any(|path| is_standard(path)) {
         let stream = EndableInput::standard(interrupt).context("standard input")?;
         return Ok(vec![Input::Stream(Box::new(stream))]);
     }
     Ok(paths.iter().cloned().map(Input::Path).collect())
-}
-
-/// About how many bytes there are to archive, if that can be known before they are read.
-fn expected_bytes(
-    inputs: &[PathBuf],
-    options: &CreateOptions,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Option<u64>> {
-    if inputs.iter().any(|path| path.as_os_str() == STANDARD) {
-        return Ok(standard_io::input_left());
-    }
-    let mut expected = Expected {
-        options,
-        interrupt,
-        seen: HashSet::new(),
-        device: None,
-        bytes: 0,
-    };
-    for input in inputs {
-        expected.device = None;
-        // What is wrong with it is said when it is to be archived.
-        if let (Ok(metadata), Ok(name)) = (fs::metadata(input), name_of(input)) {
-            expected.add(input, name.as_bytes(), &metadata);
-        }
-        interrupt.check()?;
-    }
-    Ok(Some(expected.bytes))
-}
-
-/// Adds up the bytes of files; what cannot be read has none.
-struct Expected<'a> {
-    options: &'a CreateOptions,
-    interrupt: &'a Interrupt,
-    /// Files with several names.
-    seen: HashSet<(u64, u64)>,
-    /// The file system of the input.
-    device: Option<u64>,
-    bytes: u64,
-}
-
-impl Expected<'_> {
-    /// All that is at and below `path`, which the archive calls `name`.
-    fn add(&mut self, path: &Path, name: &[u8], metadata: &Metadata) {
-        if self.options.exclude.is_of(name, metadata.is_dir()) {
-            return;
-        }
-        if metadata.is_file() {
-            let is_new = metadata.nlink() < 2 || self.seen.insert((metadata.dev(), metadata.ino()));
-            self.bytes += if is_new { metadata.len() } else { 0 };
-            return;
-        }
-        let device = *self.device.get_or_insert(metadata.dev());
-        let is_elsewhere = self.options.is_one_file_system && metadata.dev() != device;
-        if !metadata.is_dir() || is_elsewhere {
-            return;
-        }
-        for below in fs::read_dir(path).into_iter().flatten().flatten() {
-            if self.interrupt.check().is_err() {
-                return;
-            }
-            // Of the entry itself: links are not followed.
-            if let Ok(metadata) = below.metadata() {
-                let name = [name, below.file_name().as_bytes()].join(&b'/');
-                self.add(&below.path(), &name, &metadata);
-            }
-        }
-    }
 }
 
 impl Report {
@@ -531,11 +435,6 @@ fn parse_frame_size(text: &str) -> Result<u32, String> {
         true => Ok(asked as u32),
         false => Err("expected at most 8MiB".to_owned()),
     }
-}
-
-/// A pattern as it is, if it is one.
-pub(crate) fn parse_pattern(text: &str) -> Result<String, ExcludeError> {
-    Exclude::new([text]).map(|_| text.to_owned())
 }
 
 fn parse_index_memory(text: &str) -> Result<usize, String> {

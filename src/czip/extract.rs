@@ -17,14 +17,15 @@ use serde::Serialize;
 
 use super::{
     bounded, cat,
-    open::{AnySource, ArchiveArguments, CacheArguments, STANDARD, meant},
+    open::{AnySource, ArchiveArguments, CacheArguments, meant},
     report::{self, NAMED_MAX, ReportedPath},
     threads,
 };
 use crate::{
     interrupt::Interrupt,
     progress,
-    table::{bytes, count, printable_path},
+    standard_io::is_standard,
+    table::{bytes, count, lines, printable_path},
     told::tell,
 };
 
@@ -83,15 +84,15 @@ struct DamagedFile {
     error: String,
 }
 
-pub(super) fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
-    if arguments.output.as_os_str() == STANDARD {
+pub(crate) fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
+    if is_standard(&arguments.output) {
         return to_standard_output(arguments);
     }
     let interrupt = Interrupt::listen()?;
     let mut damaged = Vec::new();
     let extracted = to_folder(arguments, &interrupt, &mut damaged);
     let extracted = interrupt.or(extracted)?;
-    let lines = [
+    let shown = [
         (
             "extracted",
             format!(
@@ -117,7 +118,7 @@ pub(super) fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
     }
     let report = Report { extracted, damaged };
     // Who reads no more of it, such as `head`, has the exit code still.
-    let printed = report::to_stdout(arguments.json, &report, &lines);
+    let printed = report::to_stdout(arguments.json, &report, |out| lines(&shown, out));
     ensure!(
         extracted.damaged == 0,
         "all but what is damaged is extracted; left out: {}",

@@ -21,13 +21,14 @@ use serde::Serialize;
 use super::{
     bounded,
     create::temporary_for,
-    open::{self, AccessArguments, CacheArguments, STANDARD},
+    open::{self, AccessArguments, CacheArguments},
     report, retry, threads,
 };
 use crate::{
     interrupt::Interrupt,
     progress,
-    table::{bytes, count, percent, printable, printable_path},
+    standard_io::is_standard,
+    table::{bytes, count, lines, percent, printable, printable_path},
     told::tell,
 };
 
@@ -100,7 +101,7 @@ struct Report<'a> {
 
 pub(super) fn run(arguments: &GetArguments) -> anyhow::Result<()> {
     ensure!(
-        arguments.output.as_os_str() != STANDARD,
+        !is_standard(&arguments.output),
         "what comes is kept in a file until all of it is there: for standard output there are `refrain czip \
          cat URL` and `refrain czip extract URL PATH -o -`"
     );
@@ -148,7 +149,7 @@ pub(super) fn run(arguments: &GetArguments) -> anyhow::Result<()> {
         stored: arguments.archive.then_some(report.stored),
         got: &report,
     };
-    report::to_stdout(arguments.json, &report, &report.lines())
+    report::to_stdout(arguments.json, &report, |out| lines(&report.lines(), out))
 }
 
 /// A file or a folder: an address behind `--seed` was meant as that of the archive.

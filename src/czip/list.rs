@@ -73,7 +73,7 @@ pub(super) fn run(arguments: &ListArguments) -> anyhow::Result<()> {
     let report = Report {
         entries: entries.collect(),
     };
-    report::to_stdout(true, &report, &[])
+    report::to_stdout(true, &report, |_| Ok(()))
 }
 
 /// A line as `ls` prints it, with the time in UTC.

@@ -5,15 +5,10 @@ use std::{io, net::SocketAddr};
 use refrain_czip::serve::ServeOptions;
 use refrain_gateway::{acceptor, address::parse_listen, units::TimeSpan};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::{
-    net::TcpListener,
-    runtime::Builder,
-    signal::unix::{SignalKind, signal},
-    sync::oneshot,
-};
+use tokio::{net::TcpListener, runtime::Builder, sync::oneshot};
 
 use super::bounded;
-use crate::log::LogArguments;
+use crate::{interrupt::Signals, log::LogArguments};
 
 /// Threads that read and decompress what is not cached: they wait most of the time.
 const READERS_MAX: usize = 64;
@@ -61,14 +56,7 @@ impl ListenArguments {
             .max_blocking_threads(READERS_MAX)
             .build()?;
         let served = runtime.block_on(async {
-            let mut terminated = signal(SignalKind::terminate())?;
-            let mut interrupted = signal(SignalKind::interrupt())?;
-            let mut told = async move || {
-                tokio::select! {
-                    _ = terminated.recv() => {}
-                    _ = interrupted.recv() => {}
-                }
-            };
+            let mut signals = Signals::listen()?;
             // With port 0 this alone says which one it is.
             let (listener, address) = acceptor::bind(self.listen, "listen")?;
             tracing::info!(%address, what, "serving");
@@ -76,12 +64,12 @@ impl ListenArguments {
             let (end, ended) = oneshot::channel();
             let drain = self.drain;
             tokio::spawn(async move {
-                told().await;
+                signals.next().await;
                 tracing::info!(
                     "stopping: what is being sent has {drain} to reach its end; a second signal cuts it off"
                 );
                 let _ = stop.send(());
-                told().await;
+                signals.next().await;
                 tracing::info!("told again to stop: ending at once");
                 let _ = end.send(());
             });

@@ -23,14 +23,11 @@ use super::{
     headers::HeaderArguments,
     keys::UnlockArguments,
     retry,
-    standard_io::{self, EndableInput},
+    standard_io::{self, EndableInput, is_standard},
 };
 use crate::{
     interrupt::Interrupt, progress, table::printable_path, told::tell, wrong::WrongArguments,
 };
-
-/// What a path is called when it stands for standard input or output.
-pub(super) const STANDARD: &str = "-";
 
 /// What an archive is to be read with, beside where it is.
 #[derive(clap::Args)]
@@ -176,7 +173,7 @@ impl ArchiveArguments {
             });
             return Ok(Box::new(source.with_context(called)?));
         }
-        let file = match self.archive.as_os_str() == STANDARD {
+        let file = match is_standard(&self.archive) {
             true => standard_input(interrupt),
             false => File::open(&self.archive),
         };
@@ -188,7 +185,7 @@ impl ArchiveArguments {
     pub(super) fn called(&self) -> String {
         match url(&self.archive).and_then(|url| url.split_once('?')) {
             Some((address, _)) => format!("{address}?..."),
-            None if self.archive.as_os_str() == STANDARD => "standard input".to_owned(),
+            None if is_standard(&self.archive) => "standard input".to_owned(),
             None => self.archive.display().to_string(),
         }
     }

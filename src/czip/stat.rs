@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     interrupt::Interrupt,
-    table::{bytes, count, percent},
+    table::{bytes, count, lines, percent},
     told::tell,
 };
 
@@ -102,7 +102,7 @@ pub(super) fn run(arguments: &StatArguments) -> anyhow::Result<()> {
         ));
     }
     let report = Report::new(&archive).with_context(|| arguments.archive.called())?;
-    report::to_stdout(arguments.json, &report, &report.lines())
+    report::to_stdout(arguments.json, &report, |out| lines(&report.lines(), out))
 }
 
 impl PrivateReport {

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     interrupt::Interrupt,
     progress,
-    table::{bytes, count, printable_path},
+    table::{bytes, count, lines, printable_path},
     told::tell,
 };
 
@@ -81,7 +81,7 @@ pub(super) fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
     let interrupt = Interrupt::listen()?;
     let report = interrupt.or(check(arguments, &interrupt))?;
     // Who reads no more of it, such as `head`, has the exit code still.
-    let printed = report::to_stdout(arguments.json, &report, &report.lines());
+    let printed = report::to_stdout(arguments.json, &report, |out| lines(&report.lines(), out));
     ensure!(
         report.is_whole,
         "{}: it is damaged, {}; `extract --skip-damaged` has the files that are not",

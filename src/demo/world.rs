@@ -1,12 +1,8 @@
 //! The demo's four parties: origin, far gateway, near gateway, client.
 
-use std::{
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{net::SocketAddr, sync::Arc};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use axum::{
     Router,
     body::Bytes,
@@ -14,13 +10,13 @@ use axum::{
     http::StatusCode,
 };
 use refrain_gateway::{
-    loopback::{FAR_THREADS, Keys, NEAR_THREADS, Running},
+    loopback::{Keys, Running},
     status::Status,
 };
 use refrain_http_ranges::{Host, ProxyChoice, RemoteOptions};
 use tokio::{net::TcpListener, runtime::Runtime};
 
-use super::{content::Object, cpu};
+use super::content::Object;
 
 /// Everything that runs.
 pub(super) struct World {
@@ -53,14 +49,13 @@ impl World {
             proxy: ProxyChoice::Direct,
             ..RemoteOptions::default()
         };
-        let world = World {
+        near.wait_until_up()?;
+        Ok(World {
             client: Host::new(&format!("http://{address}/"), options)?,
             near,
             _far: far,
             origin: Some(origin),
-        };
-        world.wait_until_up()?;
-        Ok(world)
+        })
     }
 
     /// Fetches an object through the pair.
@@ -72,31 +67,6 @@ impl World {
     /// The near gateway's status.
     pub(super) fn status(&self) -> Status {
         Status::of(&self.near.gateway)
-    }
-
-    /// CPU seconds of the near and the far gateway's threads.
-    pub(super) fn cpu_seconds(&self) -> Option<(f64, f64)> {
-        Some((
-            cpu::seconds_of_threads(NEAR_THREADS)?,
-            cpu::seconds_of_threads(FAR_THREADS)?,
-        ))
-    }
-
-    fn wait_until_up(&self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        loop {
-            let status = self.status();
-            if status.peers.iter().any(|peer| peer.up) {
-                return Ok(());
-            }
-            let error = status.peers.into_iter().find_map(|peer| peer.last_error);
-            ensure!(
-                Instant::now() < deadline,
-                "the two gateways did not find each other: {}",
-                error.unwrap_or_default()
-            );
-            std::thread::sleep(Duration::from_millis(5));
-        }
     }
 }
 

@@ -6,9 +6,9 @@ use std::{
 };
 
 use console::Term;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::{StatusArguments, show};
+use crate::interrupt::Signals;
 
 /// Shows the status each `interval` until told to stop.
 pub(super) fn watch(arguments: &StatusArguments, interval: Duration) -> anyhow::Result<()> {
@@ -25,8 +25,7 @@ async fn watch_until_stopped(
     arguments: &StatusArguments,
     interval: Duration,
 ) -> anyhow::Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut signals = Signals::listen()?;
     let mut screen = Screen::new();
     let showing = async {
         // That nobody answers at first is most likely a wrong address; later, a restart.
@@ -41,8 +40,7 @@ async fn watch_until_stopped(
     };
     tokio::select! {
         stopped = showing => stopped,
-        _ = interrupt.recv() => Ok(()),
-        _ = terminate.recv() => Ok(()),
+        _ = signals.next() => Ok(()),
     }
 }
 

@@ -60,12 +60,14 @@ pub(crate) struct Shard {
 impl Shard {
     /// Empty, with room for `bytes_max` of chunks, none of which counts for less than `bytes_min`.
     fn new(bytes_max: u64, bytes_min: u32) -> Self {
-        // Its bytes are the bound of it, not its chunks.
         let countable = u64::from(bytes_min) * u64::from(u32::MAX);
+        let bytes_max = bytes_max.min(countable);
+        // No more fit, since each counts for some bytes: that bounds its memory, too.
+        let len_max = bytes_max / u64::from(bytes_min.max(1));
         Self {
-            chunks: RecentChunks::new(usize::MAX),
+            chunks: RecentChunks::new(len_max as usize),
             bytes: 0,
-            bytes_max: bytes_max.min(countable),
+            bytes_max,
             bytes_min,
             too_long: 0,
         }

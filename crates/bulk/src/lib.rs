@@ -54,7 +54,7 @@ pub use error::{BulkError, NoGpu};
 pub use hash_match::SHARDS;
 pub use input::{Bounds, Input, Item, Opens, Skips};
 pub use options::{BulkOptions, Method, Threads, UnknownMethod};
-pub use outcome::{Failed, Histogram, Outcome, Progress, Redundancy, StageTime, Stages};
+pub use outcome::{Failed, Histogram, Outcome, Progress, Redundancy, StageTime};
 pub use sink::{Chunks, Sink};
 
 /// Finds the redundancy of `inputs`. `sink`, if there is one, takes what was read and cut; `progress` is told

@@ -76,7 +76,7 @@ pub(crate) fn run(inputs: Vec<Input>, options: &BulkOptions, tally: Tally<'_>) -
     Outcome {
         redundancy: naive.tally.redundancy,
         elapsed: begun.elapsed(),
-        stages: None,
+        stages: Vec::new(),
         is_cut_short: naive.tally.is_cut_short,
         gpus: Vec::new(),
         gpu_failure: None,

@@ -2,6 +2,8 @@
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
+use serde::Serialize;
+
 use crate::error::NoGpu;
 
 /// How far it is.
@@ -42,30 +44,19 @@ pub(crate) struct Failure {
 }
 
 /// A stage, and how busy it was.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StageTime {
+    /// What it does: fetch, scan, cut, hash or match.
+    pub name: &'static str,
     /// Threads that it had.
     pub threads: usize,
     /// Processor time of all of them.
-    pub cpu: Duration,
+    pub cpu_seconds: f64,
     /// Time that they had work, all together; longer where others had the processor meanwhile, or a
     /// disk was waited for.
-    pub busy: Duration,
-}
-
-/// The stages of the pipeline.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stages {
-    /// Finding files, opening and reading them.
-    pub fetch: StageTime,
-    /// Finding anchors.
-    pub scan: StageTime,
-    /// Cutting at them.
-    pub cut: StageTime,
-    /// Hashing chunks.
-    pub hash: StageTime,
-    /// Looking hashes up.
-    pub matching: StageTime,
+    pub busy_seconds: f64,
+    /// All bytes by the processor time: what one processor of its own would do.
+    pub gb_per_s: f64,
 }
 
 /// Chunks by length: in place `n`, those of 2ⁿ bytes and more, and less than 2ⁿ⁺¹.
@@ -78,11 +69,12 @@ pub struct Histogram {
 }
 
 /// The redundancy of an input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Redundancy {
     /// Files that were read, or some of them.
     pub files: u64,
     /// What could not be read, or not to its end.
+    #[serde(rename = "unread_files")]
     pub failures: u64,
     /// Files that somebody wrote to while they were read.
     pub changed_files: u64,
@@ -100,6 +92,7 @@ pub struct Redundancy {
     /// there are none, nothing that repeats was missed.
     pub forgotten_chunks: u64,
     /// How long they are.
+    #[serde(skip)]
     pub histogram: Histogram,
 }
 
@@ -133,8 +126,8 @@ pub struct Outcome {
     pub redundancy: Redundancy,
     /// From the first file to the last chunk.
     pub elapsed: Duration,
-    /// Of a pipeline.
-    pub stages: Option<Stages>,
+    /// Of a pipeline, in the order in which bytes go through.
+    pub stages: Vec<StageTime>,
     /// Whether it was ended before all was read.
     pub is_cut_short: bool,
     /// The GPUs that worked.

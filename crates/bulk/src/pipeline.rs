@@ -33,7 +33,7 @@ use crate::{
     in_order::InOrder,
     input::{Input, find},
     options::{BulkOptions, Threads},
-    outcome::{Outcome, StageTime, Stages},
+    outcome::{Outcome, StageTime},
     scan::Scanner,
     tally::Tally,
 };
@@ -69,11 +69,19 @@ impl Timer {
         self.busy_ns.fetch_add(busy_ns, Ordering::Relaxed);
     }
 
-    fn of(&self, threads: NonZero<usize>) -> StageTime {
+    /// Of a stage with so many threads, which had `bytes` to do.
+    fn of(&self, name: &'static str, threads: NonZero<usize>, bytes: u64) -> StageTime {
+        let seconds = |ns: &AtomicU64| ns.load(Ordering::Relaxed) as f64 / 1e9;
+        let cpu_seconds = seconds(&self.cpu_ns);
         StageTime {
+            name,
             threads: threads.get(),
-            cpu: Duration::from_nanos(self.cpu_ns.load(Ordering::Relaxed)),
-            busy: Duration::from_nanos(self.busy_ns.load(Ordering::Relaxed)),
+            cpu_seconds,
+            busy_seconds: seconds(&self.busy_ns),
+            gb_per_s: match cpu_seconds {
+                0.0 => 0.0,
+                cpu_seconds => bytes as f64 / 1e9 / cpu_seconds,
+            },
         }
     }
 }
@@ -142,18 +150,18 @@ pub(crate) fn run(
         Ok(())
     })?;
     tally.redundancy.forgotten_chunks = forgotten_chunks.into_inner();
-    let threads = options.threads;
+    let (threads, bytes) = (options.threads, tally.redundancy.bytes);
     let scan = gpus.map_or(threads.scan, |gpus| gpus.count());
     Ok(Outcome {
         redundancy: tally.redundancy,
         elapsed: begun.elapsed(),
-        stages: Some(Stages {
-            fetch: timers.fetch.of(threads.fetch),
-            scan: timers.scan.of(scan),
-            cut: timers.cut.of(NonZero::<usize>::MIN),
-            hash: timers.hash.of(threads.hash),
-            matching: timers.matching.of(threads.matching),
-        }),
+        stages: vec![
+            timers.fetch.of("fetch", threads.fetch, bytes),
+            timers.scan.of("scan", scan, bytes),
+            timers.cut.of("cut", NonZero::<usize>::MIN, bytes),
+            timers.hash.of("hash", threads.hash, bytes),
+            timers.matching.of("match", threads.matching, bytes),
+        ],
         is_cut_short: tally.is_cut_short,
         gpus: gpus.map(Gpus::names).unwrap_or_default(),
         gpu_failure: gpu_failure.into_inner(),

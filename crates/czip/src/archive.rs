@@ -51,7 +51,7 @@ use crate::{
 };
 use frames::FrameWeight;
 use kept::ChunksByFrame;
-pub(crate) use table::Chunk;
+pub(crate) use table::{Chunk, PartKey};
 use table::{PartCache, PartWeight};
 
 /// How often what comes damaged is read.

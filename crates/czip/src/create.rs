@@ -382,7 +382,7 @@ impl<'a> Creator<'a> {
             self.digest.update(&piece[..count]);
             match self.options.is_woven {
                 true => self.weaver.feed(&piece[..count], &mut self.streams)?,
-                false => self.streams.content(&piece[..count])?,
+                false => self.streams.push(Stream::Content, &piece[..count])?,
             }
             self.progress.plain_bytes += count as u64;
             self.progress.stored_bytes = self.streams.frames.frames.bytes();
@@ -563,20 +563,8 @@ impl Streams {
 impl Woven for Streams {
     type Error = CreateError;
 
-    fn content(&mut self, bytes: &[u8]) -> Result<(), CreateError> {
-        self.push(Stream::Content, bytes)
-    }
-
-    fn fields(&mut self, bytes: &[u8]) -> Result<(), CreateError> {
-        self.push(Stream::Fields, bytes)
-    }
-
-    fn times(&mut self, bytes: &[u8]) -> Result<(), CreateError> {
-        self.push(Stream::Times, bytes)
-    }
-
-    fn weave(&mut self, bytes: &[u8]) -> Result<(), CreateError> {
-        self.push(Stream::Weave, bytes)
+    fn put(&mut self, stream: Stream, bytes: &[u8]) -> Result<(), CreateError> {
+        self.push(stream, bytes)
     }
 
     fn written(&mut self, mtime: i64) {

@@ -69,6 +69,8 @@ mod records;
 mod segments;
 #[cfg(feature = "serve")]
 pub mod serve;
+#[cfg(any(feature = "mount", feature = "serve"))]
+pub mod tree;
 pub mod verify;
 
 use refrain_czip_format::{self as format, chunker, container, method, weave};

@@ -84,25 +84,9 @@ pub fn find_damage<S: Source>(
     if archive.header().encryption.is_some() {
         archive.keys()?;
     }
-    // Parts come first: frames are checked by what they say.
-    let mut tasks = Vec::new();
-    let rows = |kind, stream| 0..archive.list(kind, stream).rows().len();
-    for stream in Stream::ALL {
-        for kind in [
-            PartKind::Chunks,
-            PartKind::Lengths,
-            PartKind::References,
-            PartKind::Keys,
-        ] {
-            tasks.extend(rows(kind, Some(stream)).map(|row| Task::Part(kind, Some(stream), row)));
-        }
-    }
-    let index = PartKind::WeaveIndex;
-    tasks.extend(rows(index, None).map(|row| Task::Part(index, None, row)));
-    for stream in Stream::ALL {
-        let frame_parts = rows(PartKind::Frames, Some(stream));
-        tasks.extend(frame_parts.map(|row| Task::Frames(stream, row)));
-    }
+    // Frame parts, with their frames, come last: those are most of the work.
+    let mut parts: Vec<_> = archive.parts().collect();
+    parts.sort_by_key(|&(kind, ..)| kind == PartKind::Frames);
     let frames = AtomicU64::new(0);
     let stored_bytes = AtomicU64::new(0);
     let checked_bytes = AtomicU64::new(0);
@@ -111,14 +95,8 @@ pub fn find_damage<S: Source>(
         let place = &archive.list(kind, stream).rows()[row].place;
         u64::from(place.stored_bytes)
     };
-    let is_done = each(&tasks, threads, &|task| match *task {
-        Task::Part(kind, stream, row) => {
-            if let Err(error) = check_part(archive, kind, stream, row) {
-                tell(on_damage, None, error)?;
-            }
-            Ok(checked(part_bytes(kind, stream, row)))
-        }
-        Task::Frames(stream, row) => {
+    let is_done = each(&parts, threads, &|&(kind, stream, row)| match stream {
+        Some(stream) if kind == PartKind::Frames => {
             let rows = match archive.frame_rows(stream, row) {
                 Ok(rows) => rows,
                 Err(error) => {
@@ -126,7 +104,7 @@ pub fn find_damage<S: Source>(
                     return Ok(ControlFlow::Continue(()));
                 }
             };
-            match checked(part_bytes(PartKind::Frames, Some(stream), row)) {
+            match checked(part_bytes(kind, Some(stream), row)) {
                 ControlFlow::Continue(()) => {}
                 stop => return Ok(stop),
             }
@@ -135,6 +113,12 @@ pub fn find_damage<S: Source>(
                 stored_bytes.fetch_add(bytes, Ordering::Relaxed);
             };
             check_frames(archive, (stream, row), &rows, whole, on_damage, &checked)
+        }
+        _ => {
+            if let Err(error) = archive.check_part((kind, stream, row)) {
+                tell(on_damage, None, error)?;
+            }
+            Ok(checked(part_bytes(kind, stream, row)))
         }
     })?;
     Ok(is_done.then(|| Verified {
@@ -186,13 +170,6 @@ fn each<T: Sync>(
     }
 }
 
-/// What one thread checks at once.
-enum Task {
-    Part(PartKind, Option<Stream>, usize),
-    /// The frames of a frame part, and that part.
-    Frames(Stream, usize),
-}
-
 /// Tells of damage; what is none is an error.
 fn tell(
     on_damage: OnDamage<'_>,
@@ -202,18 +179,6 @@ fn tell(
     match error.is_damage() {
         true => on_damage(Damage { frame, error }),
         false => Err(error),
-    }
-}
-
-fn check_part<S: Source>(
-    archive: &Archive<S>,
-    kind: PartKind,
-    stream: Option<Stream>,
-    row: usize,
-) -> Result<(), ReadError> {
-    match archive.is_locked() && kind != PartKind::Chunks {
-        true => archive.stored_part(kind, stream, row).map(|_| ()),
-        false => archive.part_bytes(kind, stream, row).map(|_| ()),
     }
 }
 

@@ -3,7 +3,12 @@
 //!
 //! Options are given as on a command line, so that what is shown is what users get.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use clap::{Args, Command, FromArgMatches};
 use tokio::runtime::Runtime;
@@ -15,12 +20,11 @@ use crate::{
     keys::{KeyError, PrivateKey},
     settings::ConfigError,
     start::{StartError, Tasks, start},
+    status::Status,
 };
 
-/// Names of the gateways' threads, to tell their CPU time.
-pub const NEAR_THREADS: &str = "refrain-near";
-/// See [`NEAR_THREADS`].
-pub const FAR_THREADS: &str = "refrain-far";
+/// Handshakes on one machine take much less.
+const UP_WITHIN: Duration = Duration::from_secs(10);
 
 /// Both ends' keys, in a folder that goes with this.
 pub struct Keys {
@@ -50,6 +54,9 @@ pub enum LoopbackError {
     /// An address cannot be listened on.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// They did not find each other.
+    #[error("the two gateways did not find each other: {0}")]
+    Apart(String),
     /// The keys cannot be made.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -74,7 +81,7 @@ impl Keys {
     /// Starts a far gateway on a free port, with further options.
     pub fn far(&self, options: &[&str]) -> Result<Running, LoopbackError> {
         let config = self.far_config(options)?;
-        run(FAR_THREADS, config)
+        run("refrain-far", config)
     }
 
     /// What [`far`](Self::far) starts a gateway with.
@@ -98,11 +105,29 @@ impl Keys {
         let peer = peer.to_string();
         let given = ["--peer", &peer, "--key", &key, "--peer-key", &far];
         let options: NearOptions = parse(&[&given, options].concat())?;
-        run(NEAR_THREADS, options.resolve()?)
+        run("refrain-near", options.resolve()?)
     }
 
     fn path(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
+    }
+}
+
+impl Running {
+    /// Waits until a link to a peer is up.
+    pub fn wait_until_up(&self) -> Result<(), LoopbackError> {
+        let deadline = Instant::now() + UP_WITHIN;
+        loop {
+            let peers = Status::of(&self.gateway).peers;
+            if peers.iter().any(|peer| peer.up) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let error = peers.into_iter().find_map(|peer| peer.last_error);
+                return Err(LoopbackError::Apart(error.unwrap_or_default()));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 

@@ -9,8 +9,6 @@ pub(super) enum Asked {
     Bytes(Range<u64>),
     /// So many bytes, at least one, or all if the file has fewer.
     First(u64),
-    /// The last byte.
-    Last,
     /// The file.
     All,
 }
@@ -21,7 +19,6 @@ impl fmt::Display for Asked {
         match self {
             Self::Bytes(range) => write!(f, "bytes={}-{}", range.start, range.end - 1),
             Self::First(bytes) => write!(f, "bytes=0-{}", bytes - 1),
-            Self::Last => write!(f, "bytes=-1"),
             Self::All => write!(f, "all of it"),
         }
     }

@@ -7,6 +7,7 @@ use super::{
     asked::Asked,
     counters::Tally,
     error::{ConnectionError, Lie, RemoteError},
+    lock,
 };
 
 /// What is left of a body.
@@ -109,7 +110,7 @@ impl Body {
                 url: self.url.clone(),
                 source: Box::new(error),
             })?;
-        self.tally.received(read);
+        lock(&self.tally).body_bytes += read as u64;
         self.position = self.position.saturating_add(read as u64);
         Ok(read)
     }

@@ -7,7 +7,7 @@ use std::{
 
 use http_body_util::Empty;
 use hyper::{
-    HeaderMap, Method, Request,
+    HeaderMap, Request,
     header::{self, HeaderName, HeaderValue},
 };
 use tokio::time::timeout;
@@ -86,12 +86,10 @@ impl Client {
     async fn send(
         &self,
         agents: &Agents,
-        method: &Method,
         url: &Url,
         more: &HeaderMap,
     ) -> Result<Answer, RemoteError> {
         let mut request = Request::new(Empty::new());
-        *request.method_mut() = method.clone();
         let headers = request.headers_mut();
         *headers = more.clone();
         headers.insert(
@@ -104,7 +102,7 @@ impl Client {
                 headers.append(name, value.clone());
             }
         }
-        self.tally.request();
+        lock(&self.tally).requests += 1;
         agents.send(url, request).await
     }
 
@@ -113,12 +111,11 @@ impl Client {
     pub(super) async fn follow(
         &self,
         agents: &Agents,
-        method: &Method,
         mut url: Url,
         more: &HeaderMap,
     ) -> Result<(Url, Answer), RemoteError> {
         for _ in 0..=self.options.redirects_max {
-            let answer = self.send(agents, method, &url, more).await?;
+            let answer = self.send(agents, &url, more).await?;
             if !matches!(answer.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
                 return Ok((url, answer));
             }

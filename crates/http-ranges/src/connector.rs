@@ -32,7 +32,7 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite},
     net::lookup_host,
     time::timeout,
 };
@@ -159,7 +159,7 @@ impl Connector {
             true => ConnectionError::name(causes(&error)),
             false => ConnectionError::of_source(&error),
         })?;
-        let link = Link::new(link.into_inner());
+        let link: Link = Box::new(link.into_inner());
         match to.scheme_str() == Some("https") {
             true => self.secured(link, to.host().unwrap_or_default()).await,
             false => Ok(link),
@@ -176,7 +176,7 @@ impl Connector {
             .connect(name, link)
             .await
             .map_err(ConnectionError::of_io)?;
-        Ok(Link::new(stream))
+        Ok(Box::new(stream))
     }
 }
 
@@ -215,7 +215,7 @@ async fn tunnel(
     }
     let opened = upgrade::on(answer).await;
     let opened = opened.map_err(|error| ConnectionError::of(&error))?;
-    Ok(Link::new(TokioIo::new(opened)))
+    Ok(Box::new(TokioIo::new(opened)))
 }
 
 /// The address of the server of `url`, if the proxy takes no names.
@@ -327,48 +327,15 @@ fn tls(roots: Option<&Path>) -> Result<TlsConnector, RemoteError> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+/// What a connection can do.
+pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 /// A connection, whatever it consists of.
-pub struct Link(Box<dyn Io>);
-
-impl Link {
-    fn new(io: impl Io + 'static) -> Self {
-        Self(Box::new(io))
-    }
-}
+pub(crate) type Link = Box<dyn Io>;
 
 impl Connection for Link {
     fn connected(&self) -> Connected {
         Connected::new()
-    }
-}
-
-impl AsyncRead for Link {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().0).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Link {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().0).poll_write(context, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().0).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().0).poll_shutdown(context)
     }
 }

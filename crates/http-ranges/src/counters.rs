@@ -1,6 +1,6 @@
 //! What it cost.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Mutex;
 
 /// What a [`Remote`](super::Remote) has asked for and got, since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,37 +16,4 @@ pub struct Counters {
 }
 
 /// The same, while several threads count.
-#[derive(Debug, Default)]
-pub(super) struct Tally {
-    requests: AtomicU64,
-    body_bytes: AtomicU64,
-    retries: AtomicU64,
-    held_bytes_max: AtomicU64,
-}
-
-impl Tally {
-    pub(super) fn request(&self) {
-        self.requests.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn received(&self, bytes: usize) {
-        self.body_bytes.fetch_add(bytes as u64, Relaxed);
-    }
-
-    pub(super) fn retry(&self) {
-        self.retries.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn held(&self, bytes: usize) {
-        self.held_bytes_max.fetch_max(bytes as u64, Relaxed);
-    }
-
-    pub(super) fn counters(&self) -> Counters {
-        Counters {
-            requests: self.requests.load(Relaxed),
-            body_bytes: self.body_bytes.load(Relaxed),
-            retries: self.retries.load(Relaxed),
-            held_bytes_max: self.held_bytes_max.load(Relaxed),
-        }
-    }
-}
+pub(super) type Tally = Mutex<Counters>;

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hyper::{HeaderMap, Method};
+use hyper::HeaderMap;
 use url::Url;
 
 use super::{
@@ -19,6 +19,7 @@ use super::{
     client::Client,
     counters::Counters,
     error::RemoteError,
+    lock,
     options::RemoteOptions,
     runtime::block_on,
 };
@@ -55,7 +56,7 @@ impl Host {
 
     /// What was asked for and got so far.
     pub fn counters(&self) -> Counters {
-        self.client.tally.counters()
+        *lock(&self.client.tally)
     }
 
     /// A count of failures in a row, for [`failed`](Self::failed).
@@ -74,7 +75,7 @@ impl Host {
             return Err(error);
         }
         let pause = attempts.failed(error, self.was_reached.load(Relaxed))?;
-        self.client.tally.retry();
+        lock(&self.client.tally).retries += 1;
         Ok(pause)
     }
 
@@ -104,7 +105,7 @@ impl Host {
         let mut url = self.client.url().clone();
         url.set_path(&format!("{}{path}", url.path()));
         let no_more = HeaderMap::new();
-        let asked = (self.client).follow(&self.agents, &Method::GET, url, &no_more);
+        let asked = (self.client).follow(&self.agents, url, &no_more);
         let (url, answer) = asked.await?;
         let status = answer.status.as_u16();
         if status != 200 {
@@ -148,7 +149,7 @@ impl Host {
             if came.is_empty() {
                 return Ok(all);
             }
-            self.client.tally.received(came.len());
+            lock(&self.client.tally).body_bytes += came.len() as u64;
             all.extend_from_slice(&came);
             let (bytes, taken) = (all.len() as u64, begun.elapsed());
             let worth = Duration::from_secs(bytes / BYTES_PER_SECOND_MIN);

@@ -5,7 +5,7 @@
 //!
 //! | a server | is met by |
 //! |---|---|
-//! | has no ranges (answers 200) | one body, read from its beginning, kept between reads |
+//! | has no ranges (answers 200), or ranges of a file whose length it does not say | one body, read from its beginning, kept between reads |
 //! | answers several ranges at once wrongly | asking for one range at a time, over several connections |
 //! | lies about what it sends | a strict look at `Content-Range`, lengths and encodings |
 //! | has another file than a minute ago | `If-Range`, and a look at `ETag`, `Last-Modified`, length |
@@ -137,12 +137,7 @@ impl Remote {
             progress: None,
         };
         match remote.ask_first()? {
-            Answer::Part(body) => {
-                if remote.server.len().is_none() {
-                    remote.ask_length()?;
-                }
-                remote.first = remote.read_first(body)?;
-            }
+            Answer::Part(body) => remote.first = remote.read_first(body)?,
             Answer::Whole(body) => {
                 remote.remember_whole(Whole::begun(body));
                 let wanted = remote.server.client.options.first_bytes as u64;
@@ -189,7 +184,7 @@ impl Remote {
 
     /// What was asked for and got so far.
     pub fn counters(&self) -> Counters {
-        self.server.client.tally.counters()
+        *lock(&self.server.client.tally)
     }
 
     /// The first bytes, as far as they are used.

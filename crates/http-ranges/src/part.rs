@@ -8,6 +8,7 @@ use super::{
     attempts::Attempts,
     body::Body,
     error::RemoteError,
+    lock,
     server::{Answer, Server},
 };
 
@@ -65,7 +66,7 @@ impl<'a> Part<'a> {
                 return Ok(Got::Pause(Duration::ZERO));
             }
             let pause = self.attempts.failed(error, self.server.was_reached())?;
-            self.server.client.tally.retry();
+            lock(&self.server.client.tally).retries += 1;
             Ok(Got::Pause(pause))
         })
     }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use hyper::{
-    HeaderMap, Method,
+    HeaderMap,
     header::{self, HeaderName, HeaderValue},
 };
 use url::Url;
@@ -118,11 +118,23 @@ impl Server {
         lock(&self.known).first = bytes.into();
     }
 
+    /// Asks for so many of the first bytes; for all where ranges cannot be used.
+    pub(super) fn ask_first(&self, bytes: u64) -> Result<Answer, RemoteError> {
+        match self.ask(&self.agents(), &Asked::First(bytes)) {
+            // An empty file has no first byte.
+            Err(RemoteError::Status { status: 416, .. }) => {}
+            // An archive is read from its end, and nobody knows where that is.
+            Ok(Answer::Part(_)) if self.len().is_none() => {}
+            answer => return answer,
+        }
+        self.ask(&self.agents(), &Asked::All)
+    }
+
     /// One request, and those to which it is redirected.
     pub(super) fn ask(&self, agents: &Agents, asked: &Asked) -> Result<Answer, RemoteError> {
         // Each time something new was said of the file, and it turned out to be the same.
         for _ in 0..=VERSIONS_MAX {
-            let (url, answer) = self.send(agents, &Method::GET, asked)?;
+            let (url, answer) = self.send(agents, asked)?;
             if !matches!(answer.status.as_u16(), 200 | 206) {
                 return Err(self.refused(&url, &answer));
             }
@@ -186,7 +198,7 @@ impl Server {
         }
         for _ in 0..LOOKS_MAX {
             let asked = Asked::First(first.len() as u64);
-            let (url, answer) = self.send_for(agents, &Method::GET, &asked, None)?;
+            let (url, answer) = self.send_for(agents, &asked, None)?;
             if !matches!(answer.status.as_u16(), 200 | 206) {
                 return Err(self.refused(&url, &answer));
             }
@@ -226,7 +238,7 @@ impl Server {
             let most = left.len().min(block.len());
             match answer.body.read(&mut block[..most]) {
                 Ok(read) if read > 0 && left.starts_with(&block[..read]) => {
-                    self.client.tally.received(read);
+                    lock(&self.client.tally).body_bytes += read as u64;
                     left = &left[read..];
                 }
                 _ => return false,
@@ -251,36 +263,20 @@ impl Server {
         }
     }
 
-    /// Asks for the length alone. Who does not want to tell leaves it as it was.
-    pub(super) fn ask_length(&self) -> Result<(), RemoteError> {
-        let (url, answer) = self.send(&self.agents(), &Method::HEAD, &Asked::All)?;
-        if answer.status.as_u16() != 200 || answer.encoding().is_some() {
-            return Ok(());
-        }
-        self.compare(&url, &answer.headers)?;
-        self.learn(&url, &answer.headers, answer.length())
-    }
-
     /// Sends a request, follows redirects, and gives what comes at their end, and from where.
-    fn send(
-        &self,
-        agents: &Agents,
-        method: &Method,
-        asked: &Asked,
-    ) -> Result<(Url, agent::Answer), RemoteError> {
+    fn send(&self, agents: &Agents, asked: &Asked) -> Result<(Url, agent::Answer), RemoteError> {
         // Where equal files have several versions, a server that has one of them would send all of it.
         let version = match &lock(&self.known).versions[..] {
             [version] => version.if_range().map(str::to_owned),
             _ => None,
         };
-        self.send_for(agents, method, asked, version.as_deref())
+        self.send_for(agents, asked, version.as_deref())
     }
 
     /// The same for a part of this version only, if one is given.
     fn send_for(
         &self,
         agents: &Agents,
-        method: &Method,
         asked: &Asked,
         version: Option<&str>,
     ) -> Result<(Url, agent::Answer), RemoteError> {
@@ -293,7 +289,7 @@ impl Server {
                 headers.insert(header::IF_RANGE, version);
             }
         }
-        let answer = (self.client).follow(agents, method, self.current(), &headers);
+        let answer = (self.client).follow(agents, self.current(), &headers);
         block_on(answer).map_err(|source| RemoteError::Thread { source })?
     }
 
@@ -398,10 +394,6 @@ fn part(asked: &Asked, headers: &HeaderMap) -> Result<(Range<u64>, Option<u64>),
         Asked::First(most) => {
             let all = ends && range.end < *most;
             (range.start == 0 && (range.end == *most || all), total)
-        }
-        Asked::Last => {
-            let is_last = range.end - range.start == 1 && (ends || total.is_none());
-            (is_last, Some(range.end))
         }
         Asked::All => (false, None),
     };

@@ -10,6 +10,7 @@ use super::{
     attempts::Attempts,
     body::Body,
     error::RemoteError,
+    lock,
     server::{Answer, Server},
 };
 
@@ -43,7 +44,7 @@ impl Whole {
                 Err(error) => {
                     self.body = None;
                     let pause = attempts.failed(error, server.was_reached())?;
-                    server.client.tally.retry();
+                    lock(&server.client.tally).retries += 1;
                     thread::sleep(pause);
                 }
             }

@@ -98,7 +98,8 @@ impl<'a> Window<'a> {
             };
             if state.held_bytes + wanted + kept_free <= self.bytes_max {
                 state.held_bytes += wanted;
-                self.tally.held(state.held_bytes);
+                let mut tally = lock(self.tally);
+                tally.held_bytes_max = tally.held_bytes_max.max(state.held_bytes as u64);
                 return Some(vec![0; wanted]);
             }
             state = self

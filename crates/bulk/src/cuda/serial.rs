@@ -60,7 +60,7 @@ pub(crate) fn run(
     Ok(Outcome {
         redundancy: tally.redundancy,
         elapsed: begun.elapsed(),
-        stages: None,
+        stages: Vec::new(),
         is_cut_short: tally.is_cut_short,
         gpus: gpus.names().into_iter().take(1).collect(),
         gpu_failure: scanner.failure,

@@ -1,25 +1,17 @@
 //! Writes operations, and decides where state begins anew.
 
 use super::tar_header;
+use crate::weave::Operation;
 use crate::weave::tar::{self, Block, Headers};
-use crate::weave::{Operation, WovenStream};
+use crate::{Stream, input::put_varint};
 
 /// Takes what the streams get.
 pub trait Woven {
     /// What can go wrong.
     type Error;
 
-    /// The next bytes of the stream content.
-    fn content(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
-
-    /// The next bytes of the stream fields.
-    fn fields(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
-
-    /// The next bytes of the stream times.
-    fn times(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
-
-    /// The next bytes of the stream weave.
-    fn weave(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
+    /// The next bytes of a stream, which is not the catalog.
+    fn put(&mut self, stream: Stream, bytes: &[u8]) -> Result<(), Self::Error>;
 
     /// What comes to the stream content from here on was written at this time, in seconds since 1970, as
     /// its container says. A hint, which need not be taken.
@@ -69,7 +61,7 @@ pub(super) struct Loom {
     /// The operation that is not written yet, and its operand.
     pending: Option<(Operation, u64)>,
     /// A tar member of which the header is written: what its data are, and how many came.
-    open: Option<(WovenStream, u64)>,
+    open: Option<(Stream, u64)>,
     /// Where in content the last boundary was.
     boundary: u64,
     fields: Vec<u8>,
@@ -94,7 +86,7 @@ impl Loom {
     /// Bytes of a stream, of an operation of their own or of the tar member that is open.
     pub(super) fn bytes<W: Woven>(
         &mut self,
-        stream: WovenStream,
+        stream: Stream,
         mut bytes: &[u8],
         sink: &mut W,
     ) -> Result<(), W::Error> {
@@ -153,9 +145,9 @@ impl Loom {
             return Ok(false);
         }
         let kind = match header[tar::TYPE] {
-            b'x' | b'g' => WovenStream::Times,
-            b'L' | b'K' => WovenStream::Fields,
-            _ => WovenStream::Content,
+            b'x' | b'g' => Stream::Times,
+            b'L' | b'K' => Stream::Fields,
+            _ => Stream::Content,
         };
         self.open = Some((kind, 0));
         Ok(true)
@@ -206,25 +198,19 @@ impl Loom {
         }
         let (before, from_mtime) = header.split_at(tar::MTIME.start);
         let (mtime_and_checksum, after) = from_mtime.split_at(tar::TYPE - tar::MTIME.start);
-        self.bytes(WovenStream::Fields, before, sink)?;
-        self.bytes(WovenStream::Times, mtime_and_checksum, sink)?;
-        self.bytes(WovenStream::Fields, after, sink)
+        self.bytes(Stream::Fields, before, sink)?;
+        self.bytes(Stream::Times, mtime_and_checksum, sink)?;
+        self.bytes(Stream::Fields, after, sink)
     }
 
     /// Writes what is pending.
     pub(super) fn flush<W: Woven>(&mut self, sink: &mut W) -> Result<(), W::Error> {
-        let Some((operation, mut count)) = self.pending.take() else {
+        let Some((operation, count)) = self.pending.take() else {
             return Ok(());
         };
-        let mut bytes = [operation as u8; 11];
-        let mut end = 1;
-        while count > 0x7f {
-            bytes[end] = count as u8 | 0x80;
-            count >>= 7;
-            end += 1;
-        }
-        bytes[end] = count as u8;
-        self.put(WovenStream::Weave, &bytes[..=end], sink)
+        let mut bytes = vec![operation as u8];
+        put_varint(&mut bytes, count);
+        self.put(Stream::Weave, &bytes, sink)
     }
 
     /// Writes a header's bytes to fields and times, if the format restores it.
@@ -238,8 +224,8 @@ impl Loom {
         if !tar_header::write(header, &mut self.headers, &mut self.fields, &mut self.times) {
             return Ok(false);
         }
-        sink.fields(&self.fields)?;
-        sink.times(&self.times)?;
+        sink.put(Stream::Fields, &self.fields)?;
+        sink.put(Stream::Times, &self.times)?;
         self.at.fields += self.fields.len() as u64;
         self.at.times += self.times.len() as u64;
         self.at.plain += header.len() as u64;
@@ -262,7 +248,7 @@ impl Loom {
     fn begin_anew<W: Woven>(&mut self, sink: &mut W) -> Result<(), W::Error> {
         self.flush(sink)?;
         if self.anew.is_some() {
-            self.put(WovenStream::Weave, &[Operation::Anew as u8], sink)?;
+            self.put(Stream::Weave, &[Operation::Anew as u8], sink)?;
         }
         self.headers = Headers::new();
         self.anew = Some(self.at.plain);
@@ -288,37 +274,28 @@ impl Loom {
 
     fn put<W: Woven>(
         &mut self,
-        stream: WovenStream,
+        stream: Stream,
         bytes: &[u8],
         sink: &mut W,
     ) -> Result<(), W::Error> {
-        let count = bytes.len() as u64;
-        match stream {
-            WovenStream::Weave => {
-                self.at.weave += count;
-                sink.weave(bytes)
-            }
-            WovenStream::Content => {
-                self.at.content += count;
-                sink.content(bytes)
-            }
-            WovenStream::Fields => {
-                self.at.fields += count;
-                sink.fields(bytes)
-            }
-            WovenStream::Times => {
-                self.at.times += count;
-                sink.times(bytes)
-            }
-        }
+        let at = match stream {
+            Stream::Weave => &mut self.at.weave,
+            Stream::Content => &mut self.at.content,
+            Stream::Fields => &mut self.at.fields,
+            Stream::Times => &mut self.at.times,
+            Stream::Catalog => unreachable!("the catalog is not woven"),
+        };
+        *at += bytes.len() as u64;
+        sink.put(stream, bytes)
     }
 }
 
 /// What appends bytes of a stream.
-fn operation_of(stream: WovenStream) -> Operation {
+fn operation_of(stream: Stream) -> Operation {
     match stream {
-        WovenStream::Content | WovenStream::Weave => Operation::Content,
-        WovenStream::Fields => Operation::Fields,
-        WovenStream::Times => Operation::Times,
+        Stream::Content => Operation::Content,
+        Stream::Fields => Operation::Fields,
+        Stream::Times => Operation::Times,
+        Stream::Weave | Stream::Catalog => unreachable!("no operation appends it"),
     }
 }

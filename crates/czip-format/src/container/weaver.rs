@@ -3,7 +3,7 @@
 use super::cutter::Cutter;
 use super::loom::Loom;
 use super::{Pieces, Woven};
-use crate::weave::WovenStream;
+use crate::Stream;
 use crate::weave::tar::Block;
 
 /// Weaves files, one after the other: for each [`begin_file`](Weaver::begin_file), its bytes in pieces to
@@ -120,12 +120,12 @@ impl<W: Woven> Pieces for Outer<'_, W> {
 
     fn fields(&mut self, bytes: &[u8]) -> Result<(), W::Error> {
         self.settle()?;
-        self.loom.bytes(WovenStream::Fields, bytes, self.sink)
+        self.loom.bytes(Stream::Fields, bytes, self.sink)
     }
 
     fn times(&mut self, bytes: &[u8]) -> Result<(), W::Error> {
         self.settle()?;
-        self.loom.bytes(WovenStream::Times, bytes, self.sink)
+        self.loom.bytes(Stream::Times, bytes, self.sink)
     }
 
     fn zeros(&mut self, count: usize) -> Result<(), W::Error> {
@@ -191,7 +191,7 @@ impl<W: Woven> Pieces for Inner<'_, W> {
     fn written(&mut self, _mtime: u64) {}
 
     fn content(&mut self, bytes: &[u8]) -> Result<(), W::Error> {
-        self.loom.bytes(WovenStream::Content, bytes, self.sink)
+        self.loom.bytes(Stream::Content, bytes, self.sink)
     }
 
     fn fields(&mut self, bytes: &[u8]) -> Result<(), W::Error> {

@@ -1,30 +1,6 @@
 //! What is wrong with a weave.
 
-use std::fmt;
-
-/// One of the four streams that the plain content is woven from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WovenStream {
-    /// The operations.
-    Weave,
-    /// What is in files and members.
-    Content,
-    /// What seldom changes of what containers say.
-    Fields,
-    /// What often changes of it.
-    Times,
-}
-
-impl fmt::Display for WovenStream {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            WovenStream::Weave => "weave",
-            WovenStream::Content => "content",
-            WovenStream::Fields => "fields",
-            WovenStream::Times => "times",
-        })
-    }
-}
+use crate::Stream;
 
 /// Why no more plain content comes. Nothing is to be read after it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +9,7 @@ pub enum WeaveError<E> {
     #[error("cannot read the stream {stream}: {error}")]
     Stream {
         /// Which.
-        stream: WovenStream,
+        stream: Stream,
         /// What its reader says.
         error: E,
     },
@@ -41,7 +17,7 @@ pub enum WeaveError<E> {
     #[error("the stream {stream} ends too early")]
     Short {
         /// Which.
-        stream: WovenStream,
+        stream: Stream,
     },
     /// The weave, or what it is made of, goes on behind its end.
     #[error("the weave has more than the bytes that it stands for")]

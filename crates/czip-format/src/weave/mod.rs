@@ -17,7 +17,7 @@ mod stream;
 pub(crate) mod tar;
 mod unweaver;
 
-pub use error::{WeaveError, WovenStream};
+pub use error::WeaveError;
 pub(crate) use operation::Operation;
 pub use stream::{StreamReader, Streams};
 pub use unweaver::Step;

@@ -1,6 +1,7 @@
 //! A stream as the unweaver reads it: small things out of a buffer, content straight.
 
-use super::{WeaveError, WovenStream};
+use super::WeaveError;
+use crate::Stream;
 
 /// Reads one stream, from where the unweaver begins to the stream's end.
 pub trait StreamReader {
@@ -34,7 +35,7 @@ const AHEAD_BYTES: usize = 4096;
 
 /// A reader with bytes read ahead, so that a number or a name costs no call each.
 pub(super) struct Ahead<R> {
-    stream: WovenStream,
+    stream: Stream,
     reader: R,
     /// `from <= to <= ahead.len()`
     ahead: Box<[u8]>,
@@ -43,7 +44,7 @@ pub(super) struct Ahead<R> {
 }
 
 impl<R: StreamReader> Ahead<R> {
-    pub(super) fn new(stream: WovenStream, reader: R) -> Ahead<R> {
+    pub(super) fn new(stream: Stream, reader: R) -> Ahead<R> {
         Ahead {
             stream,
             reader,
@@ -108,7 +109,7 @@ impl<R: StreamReader> Ahead<R> {
             return Ok(());
         }
         self.demand(rest.len() as u64)?;
-        if rest.len() < AHEAD_BYTES / 2 && self.stream != WovenStream::Content {
+        if rest.len() < AHEAD_BYTES / 2 && self.stream != Stream::Content {
             self.fill()?;
             return self.read(rest);
         }

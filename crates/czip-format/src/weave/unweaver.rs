@@ -4,7 +4,8 @@ use std::mem;
 
 use super::stream::Ahead;
 use super::tar::{self, Block, Headers, fields_mask, times_mask};
-use super::{EXTENDED_TEXT_BYTES_MAX, Operation, StreamReader, Streams, WeaveError, WovenStream};
+use super::{EXTENDED_TEXT_BYTES_MAX, Operation, StreamReader, Streams, WeaveError};
+use crate::Stream;
 
 /// Yields the plain content of a weave.
 ///
@@ -72,7 +73,7 @@ pub enum Step {
 /// Bytes of the plain content that come from one place.
 #[derive(Clone, Copy)]
 enum Piece {
-    Copied { from: WovenStream, left: u64 },
+    Copied { from: Stream, left: u64 },
     Zeros { left: u64 },
     Held { at: usize },
 }
@@ -101,10 +102,10 @@ impl<R: StreamReader> Unweaver<R> {
     /// Begins at the beginning, or at a restart point: with all readers there.
     pub fn new(streams: Streams<R>) -> Unweaver<R> {
         Unweaver {
-            weave: Ahead::new(WovenStream::Weave, streams.weave),
-            content: Ahead::new(WovenStream::Content, streams.content),
-            fields: Ahead::new(WovenStream::Fields, streams.fields),
-            times: Ahead::new(WovenStream::Times, streams.times),
+            weave: Ahead::new(Stream::Weave, streams.weave),
+            content: Ahead::new(Stream::Content, streams.content),
+            fields: Ahead::new(Stream::Fields, streams.fields),
+            times: Ahead::new(Stream::Times, streams.times),
             headers: Headers::new(),
             is_anew: true,
             piece: Piece::Zeros { left: 0 },
@@ -186,7 +187,7 @@ impl<R: StreamReader> Unweaver<R> {
         let step = match self.piece {
             Piece::Zeros { .. } => Step::Zeros(bytes),
             Piece::Copied {
-                from: WovenStream::Content,
+                from: Stream::Content,
                 ..
             } => {
                 self.content.skip(bytes)?;
@@ -211,12 +212,13 @@ impl<R: StreamReader> Unweaver<R> {
         self.content.reader()
     }
 
-    fn stream(&mut self, stream: WovenStream) -> &mut Ahead<R> {
+    fn stream(&mut self, stream: Stream) -> &mut Ahead<R> {
         match stream {
-            WovenStream::Weave => &mut self.weave,
-            WovenStream::Content => &mut self.content,
-            WovenStream::Fields => &mut self.fields,
-            WovenStream::Times => &mut self.times,
+            Stream::Weave => &mut self.weave,
+            Stream::Content => &mut self.content,
+            Stream::Fields => &mut self.fields,
+            Stream::Times => &mut self.times,
+            Stream::Catalog => unreachable!("the catalog is not woven"),
         }
     }
 
@@ -258,9 +260,9 @@ impl<R: StreamReader> Unweaver<R> {
         let left = self.weave.count()?;
         let copied = |from| Piece::Copied { from, left };
         match operation {
-            Operation::Content => self.piece = copied(WovenStream::Content),
-            Operation::Fields => self.piece = copied(WovenStream::Fields),
-            Operation::Times => self.piece = copied(WovenStream::Times),
+            Operation::Content => self.piece = copied(Stream::Content),
+            Operation::Fields => self.piece = copied(Stream::Fields),
+            Operation::Times => self.piece = copied(Stream::Times),
             Operation::Zeros => self.piece = Piece::Zeros { left },
             Operation::Members => self.next = Next::Header { alone: false, left },
             Operation::Headers => self.next = Next::Header { alone: true, left },
@@ -358,9 +360,9 @@ impl<R: StreamReader> Unweaver<R> {
         let copied = |from| Piece::Copied { from, left: count };
         match kind {
             b'x' => self.extended_header(count)?,
-            b'g' => self.piece = copied(WovenStream::Times),
-            b'L' | b'K' => self.piece = copied(WovenStream::Fields),
-            _ => self.piece = copied(WovenStream::Content),
+            b'g' => self.piece = copied(Stream::Times),
+            b'L' | b'K' => self.piece = copied(Stream::Fields),
+            _ => self.piece = copied(Stream::Content),
         }
         self.next = Next::Padding {
             count: tar::padding_bytes(count) as u64,

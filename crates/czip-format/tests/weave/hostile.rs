@@ -2,8 +2,9 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use refrain_czip_format::Stream;
 use refrain_czip_format::container::RestartPoint;
-use refrain_czip_format::weave::{WeaveError, WovenStream};
+use refrain_czip_format::weave::WeaveError;
 
 use crate::archives;
 use crate::streams::{Told, read_all, weave};
@@ -111,10 +112,10 @@ fn each_thing_that_cannot_be_has_its_error() {
 
     let ends =
         |weave: &[u8], fields, stream| fails(weave, fields, b"", WeaveError::Short { stream });
-    ends(&[0], b"", WovenStream::Weave);
-    ends(&[0, 8], b"", WovenStream::Content);
-    ends(&[4, 1], b"0", WovenStream::Fields);
-    ends(&[4, 1], b"0\0", WovenStream::Times);
+    ends(&[0], b"", Stream::Weave);
+    ends(&[0, 8], b"", Stream::Content);
+    ends(&[4, 1], b"0", Stream::Fields);
+    ends(&[4, 1], b"0\0", Stream::Times);
 
     for (kind, fields, times) in [
         (b'0', 0, 16),

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use proptest::prelude::*;
+use refrain_czip_format::Stream;
 use refrain_czip_format::container::{RestartPoint, Weaver, Woven};
 use refrain_czip_format::weave::{StreamReader, Streams, Unweaver, WeaveError};
 
@@ -32,23 +33,15 @@ fn append(stream: &mut Vec<u8>, bytes: &[u8]) {
 impl Woven for Told {
     type Error = Infallible;
 
-    fn content(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
-        append(&mut self.content, bytes);
-        Ok(())
-    }
-
-    fn fields(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
-        append(&mut self.fields, bytes);
-        Ok(())
-    }
-
-    fn times(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
-        append(&mut self.times, bytes);
-        Ok(())
-    }
-
-    fn weave(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
-        append(&mut self.weave, bytes);
+    fn put(&mut self, stream: Stream, bytes: &[u8]) -> Result<(), Infallible> {
+        let stream = match stream {
+            Stream::Content => &mut self.content,
+            Stream::Weave => &mut self.weave,
+            Stream::Fields => &mut self.fields,
+            Stream::Times => &mut self.times,
+            Stream::Catalog => panic!("the catalog is not woven"),
+        };
+        append(stream, bytes);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Where an archive's bytes come from.
 
-use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, sync::Arc};
+use std::{fs::File, io, ops::Range, os::unix::fs::FileExt};
 
 use crate::format::Stream;
 
@@ -45,28 +45,6 @@ pub trait Source: Send + Sync {
 }
 
 impl<S: Source + ?Sized> Source for Box<S> {
-    fn bytes(&self) -> io::Result<u64> {
-        (**self).bytes()
-    }
-
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        (**self).read_exact_at(buffer, offset)
-    }
-
-    fn read_all_at(&self, wanted: &mut [(u64, Vec<u8>)]) -> io::Result<()> {
-        (**self).read_all_at(wanted)
-    }
-
-    fn read_unique_at(&self, buffer: &mut [u8], stream: Stream, at: u64) -> io::Result<bool> {
-        (**self).read_unique_at(buffer, stream, at)
-    }
-
-    fn forget(&self, range: Range<u64>) -> bool {
-        (**self).forget(range)
-    }
-}
-
-impl<S: Source + ?Sized> Source for Arc<S> {
     fn bytes(&self) -> io::Result<u64> {
         (**self).bytes()
     }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A part by its kind, stream and row; the weave index is no stream's.
-type PartKey = (PartKind, Option<Stream>, usize);
+pub(crate) type PartKey = (PartKind, Option<Stream>, usize);
 
 pub(super) type PartCache = Cache<PartKey, Arc<Part>, PartWeight>;
 
@@ -135,7 +135,7 @@ impl<S: Source> Archive<S> {
     }
 
     /// A part as stored: checked if it is sealed, for which no key is needed.
-    pub(crate) fn stored_part(
+    fn stored_part(
         &self,
         kind: PartKind,
         stream: Option<Stream>,
@@ -145,6 +145,30 @@ impl<S: Source> Archive<S> {
         self.read_sound(place.offset, place.stored_bytes, |stored| {
             self.checked_part((kind, stream, row), stored)
         })
+    }
+
+    /// All parts of the table.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = PartKey> + '_ {
+        use PartKind::{Chunks, Frames, Keys, Lengths, References, WeaveIndex};
+        let lists = Stream::ALL.into_iter().flat_map(|stream| {
+            [Chunks, Frames, Lengths, References, Keys].map(|kind| (kind, Some(stream)))
+        });
+        lists
+            .chain([(WeaveIndex, None)])
+            .flat_map(|(kind, stream)| {
+                let rows = 0..self.list(kind, stream).rows().len();
+                rows.map(move |row| (kind, stream, row))
+            })
+    }
+
+    /// Whether a part is what it should be: as stored, where nothing opens it.
+    pub(crate) fn check_part(&self, (kind, stream, row): PartKey) -> Result<(), ReadError> {
+        let is_public = matches!(kind, PartKind::Chunks | PartKind::Frames);
+        match self.is_locked() && !is_public {
+            true => self.stored_part(kind, stream, row),
+            false => self.part_bytes(kind, stream, row),
+        }
+        .map(drop)
     }
 
     fn checked_part(

@@ -9,9 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    CreateError, CreateOptions, CreateProgress, Created, Creator, FileId, Output, name_of,
-};
+use super::{CreateError, CreateOptions, Created, Creator, FileId, Output, name_of};
 use crate::format::{
     ChunkName, Stream,
     catalog::{Entry, EntryKind, is_valid_path},
@@ -241,12 +239,6 @@ impl<'a> Assembler<'a> {
         }
         let kind = EntryKind::File { bytes };
         self.creator.entry(&Entry { kind, ..entry })
-    }
-
-    /// How far it has come.
-    #[must_use]
-    pub fn progress(&self) -> CreateProgress<'static> {
-        self.creator.progress
     }
 
     /// All was given: the archive takes its name.

@@ -8,7 +8,7 @@ use std::{collections::HashSet, ops::Range};
 
 use super::{GetError, Getting, Phase, local::Local, seeds::Seeds};
 use crate::{
-    archive::{Archive, ReadError},
+    archive::{Archive, PartKey, ReadError},
     cache::Cache,
     format::{
         ChunkName, Stream, digest,
@@ -39,11 +39,15 @@ pub(super) struct Part {
 impl Part {
     /// A part of `stream`.
     pub(super) fn of(archive: &Archive<Local>, stream: Stream, kind: PartKind, row: usize) -> Self {
+        Self::at(archive, (kind, Some(stream), row))
+    }
+
+    fn at(archive: &Archive<Local>, (kind, stream, row): PartKey) -> Self {
         Self {
             kind,
-            stream: Some(stream),
+            stream,
             row,
-            place: archive.root().stream(stream).list(kind).rows()[row].place,
+            place: archive.list(kind, stream).rows()[row].place,
         }
     }
 
@@ -56,18 +60,13 @@ impl Part {
         self.place
     }
 
+    /// Whether it is here and right.
     pub(super) fn is_here(&self, archive: &Archive<Local>) -> bool {
         self.check(archive).is_ok()
     }
 
-    /// Whether it is here and right: as stored, where nothing opens it.
     fn check(&self, archive: &Archive<Local>) -> Result<(), ReadError> {
-        let is_public = matches!(self.kind, PartKind::Chunks | PartKind::Frames);
-        match archive.is_locked() && !is_public {
-            true => archive.stored_part(self.kind, self.stream, self.row)?,
-            false => archive.part_bytes(self.kind, self.stream, self.row)?,
-        };
-        Ok(())
+        archive.check_part((self.kind, self.stream, self.row))
     }
 
     /// Puts its plain bytes where the archive has it, if they are those, and pack to the same length.
@@ -150,31 +149,14 @@ pub(super) fn unknown(
         let rows = 0..lists.references.rows().len();
         rows.for_each(|row| want(part(PartKind::References, row)));
     }
-    index_parts(archive).for_each(want);
+    let index = all_parts(archive).filter(|part| part.kind == PartKind::WeaveIndex);
+    index.for_each(want);
     Ok(unknown)
 }
 
 /// All parts.
 pub(super) fn all_parts(archive: &Archive<Local>) -> impl Iterator<Item = Part> + '_ {
-    use PartKind::{Chunks, Frames, Keys, Lengths, References};
-    let lists = Stream::ALL
-        .into_iter()
-        .flat_map(|stream| [Chunks, Frames, Lengths, References, Keys].map(|kind| (stream, kind)));
-    let parts = lists.flat_map(move |(stream, kind)| {
-        let rows = 0..archive.root().stream(stream).list(kind).rows().len();
-        rows.map(move |row| Part::of(archive, stream, kind, row))
-    });
-    parts.chain(index_parts(archive))
-}
-
-fn index_parts(archive: &Archive<Local>) -> impl Iterator<Item = Part> + '_ {
-    let rows = archive.root().weave_index.rows().iter().enumerate();
-    rows.map(|(row, index_row)| Part {
-        kind: PartKind::WeaveIndex,
-        stream: None,
-        row,
-        place: index_row.place,
-    })
+    archive.parts().map(|key| Part::at(archive, key))
 }
 
 /// What says where the frames of a row are, and what opens them if the archive is encrypted.

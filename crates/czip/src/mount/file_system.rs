@@ -15,8 +15,10 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
 };
 
-use super::tree::{Inode, Node, NodeKind, Tree};
-use crate::archive::{Archive, ReadError, Source};
+use crate::{
+    archive::{Archive, ReadError, Source},
+    tree::{Inode, Node, NodeKind, Tree},
+};
 
 /// How long the kernel may believe what it was told: a year.
 const FOR_GOOD: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -4,7 +4,7 @@
 //! Nothing is extracted: what is read is decompressed then, and the kernel keeps it. So a program that
 //! knows nothing of CZIP reads a little of a large archive, on disk or on a web server.
 //!
-//! The [`Tree`] is what is shown, and all of it that can be tested without a kernel; it is there on all
+//! The [`Tree`](crate::tree::Tree) is what is shown, and all of it that can be tested without a kernel; it is there on all
 //! systems. Mounting is Linux's ([`mount`]).
 
 #[cfg(target_os = "linux")]
@@ -13,10 +13,8 @@ mod file_system;
 mod session;
 #[cfg(target_os = "linux")]
 mod table;
-mod tree;
 
 #[cfg(target_os = "linux")]
 pub use file_system::ReadFailure;
 #[cfg(target_os = "linux")]
 pub use session::{MountError, MountOptions, Mounted, UnmountError, Unmounter, mount};
-pub use tree::{Inode, Node, NodeKind, Tree};

@@ -18,9 +18,11 @@ use thiserror::Error;
 use super::{
     file_system::{Failed, FileSystem},
     table::{MountId, Standing, is_mount_point},
+};
+use crate::{
+    archive::{Archive, ReadError, Source},
     tree::Tree,
 };
-use crate::archive::{Archive, ReadError, Source};
 
 /// Threads that answer the kernel, at least. Over a network they mostly wait.
 const THREADS_MIN: usize = 8;

@@ -1,8 +1,7 @@
 //! An archive that is open, and what is in it by path.
 
 use std::{
-    collections::BTreeMap,
-    ops::{Bound, Range},
+    ops::Range,
     sync::Arc,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::SystemTime,
@@ -20,6 +19,7 @@ use crate::{
         part::StoredFrame,
         root::Root,
     },
+    tree::Tree,
 };
 
 /// Bytes of a span of a file; each begins at a multiple of it.
@@ -70,21 +70,7 @@ pub(super) enum Contents {
     /// One file.
     Single,
     /// Files, folders and links, by path.
-    Several(BTreeMap<Vec<u8>, Inner>),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Inner {
-    File {
-        offset: u64,
-        bytes: u64,
-        mtime_s: i64,
-    },
-    Folder {
-        /// None: nothing is said of it but what is in it.
-        mtime_s: Option<i64>,
-    },
-    Link,
+    Several(Tree),
 }
 
 impl Opened {
@@ -132,7 +118,10 @@ impl Opened {
     /// What keeping it open takes.
     pub(super) fn weight(&self) -> u64 {
         let entries = match &self.contents {
-            Contents::Several(entries) => entries.keys().map(|path| path.len() as u64 + 128).sum(),
+            // Names are in the catalog, and a node and its place in a folder take some 100 bytes.
+            Contents::Several(tree) => {
+                self.archive.root().stream(Stream::Catalog).bytes() + 160 * tree.count()
+            }
             _ => 0,
         };
         let root = &self.archive.header().root;
@@ -229,79 +218,10 @@ fn digest(archive: &Archive<Box<dyn Source>>) -> Result<blake3::Hash, ReadError>
 
 impl Contents {
     fn of(entries: Vec<Entry>) -> Self {
-        if let [only] = &entries[..]
-            && let EntryKind::File { .. } = only.kind
-        {
-            return Self::Single;
-        }
-        let mut by_path = BTreeMap::new();
-        let mut end = 0;
-        for entry in entries {
-            let inner = match entry.kind {
-                EntryKind::File { bytes } => {
-                    let offset = end;
-                    end += bytes;
-                    Inner::File {
-                        offset,
-                        bytes,
-                        mtime_s: entry.mtime_s,
-                    }
-                }
-                EntryKind::Folder => Inner::Folder {
-                    mtime_s: Some(entry.mtime_s),
-                },
-                EntryKind::SymbolicLink { .. } => Inner::Link,
-                EntryKind::HardLink { target } => {
-                    by_path.get(&target).copied().unwrap_or(Inner::Link)
-                }
-            };
-            by_path.insert(entry.path, inner);
-        }
-        Self::Several(by_path)
-    }
-}
-
-/// A folder that is there because something is in it.
-const IMPLIED: Inner = Inner::Folder { mtime_s: None };
-
-/// What a path in an archive leads to: a folder need not be in the catalog if something is in it.
-pub(super) fn look_up(entries: &BTreeMap<Vec<u8>, Inner>, path: &[u8]) -> Option<Inner> {
-    if path.is_empty() {
-        return Some(IMPLIED);
-    }
-    if let Some(&inner) = entries.get(path) {
-        return Some(inner);
-    }
-    let below = [path, b"/"].concat();
-    let mut behind = entries.range(below.clone()..);
-    let (next, _) = behind.next()?;
-    next.starts_with(&below).then_some(IMPLIED)
-}
-
-/// What is in a folder of an archive, by name.
-pub(super) fn list(entries: &BTreeMap<Vec<u8>, Inner>, folder: &[u8]) -> BTreeMap<Vec<u8>, Inner> {
-    let prefix = match folder {
-        b"" => Vec::new(),
-        _ => [folder, b"/"].concat(),
-    };
-    let mut listed = BTreeMap::new();
-    let mut from = Bound::Included(prefix.clone());
-    while let Some((path, &inner)) = entries.range((from, Bound::Unbounded)).next() {
-        let Some(rest) = path.strip_prefix(&prefix[..]) else {
-            break;
-        };
-        match rest.iter().position(|&byte| byte == b'/') {
-            Some(slash) => {
-                let name = &rest[..slash];
-                listed.entry(name.to_vec()).or_insert(IMPLIED);
-                // All that is below it is passed over: a slash is followed by a zero.
-                from = Bound::Included([&prefix[..], name, b"0"].concat());
-            }
-            None => {
-                listed.insert(rest.to_vec(), inner);
-                from = Bound::Excluded(path.clone());
-            }
+        match &entries[..] {
+            [only] if matches!(only.kind, EntryKind::File { .. }) => Self::Single,
+            // Who asks for a name may have it, however long it is.
+            _ => Self::Several(Tree::with_names(entries, usize::MAX)),
         }
     }
-    listed
 }

@@ -25,10 +25,10 @@ pub use counters::ProxyStatus;
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
-use hyper::http::uri::{Authority, Uri};
+use hyper::Uri;
 use thiserror::Error;
 use tokio::{net::TcpListener, sync::Semaphore};
-use url::Url;
+use url::Position;
 
 use super::{Content, ServeOptions, Shared, cache::ChunkCache, connection, counters::Counters};
 use crate::{
@@ -98,55 +98,42 @@ pub enum ProxyError {
     },
 }
 
+/// The address of the origin's folder, without the slash at its end.
 #[derive(Clone, Debug)]
-struct Address {
-    is_https: bool,
-    authority: Authority,
-    /// The path of its folder, without the slash at its end.
-    folder: String,
-}
+struct Address(String);
 
 impl Address {
     fn parse(text: &str) -> Result<Self, ProxyError> {
-        let url: Url = parse_address(text)?;
-        let no_folder = || ProxyError::NoFolder {
-            url: text.to_owned(),
-        };
-        if url.query().is_some() {
-            return Err(no_folder());
-        }
-        let written = &url[url::Position::BeforeHost..url::Position::AfterPort];
-        Ok(Self {
-            is_https: url.scheme() == "https",
-            authority: written.parse().map_err(|_| no_folder())?,
-            folder: url.path().trim_end_matches('/').to_owned(),
-        })
-    }
-
-    fn scheme(&self) -> &'static str {
-        match self.is_https {
-            true => "https",
-            false => "http",
+        let url = parse_address(text)?;
+        match url.query() {
+            None => Ok(Self(
+                url[..Position::AfterPath].trim_end_matches('/').to_owned(),
+            )),
+            Some(_) => Err(ProxyError::NoFolder {
+                url: text.to_owned(),
+            }),
         }
     }
 
-    /// The same, to be asked for. Its server is the origin, whatever the path has. None if the path is none.
-    fn uri(&self, path_and_query: &str) -> Option<Uri> {
-        let path_and_query = format!("{}{path_and_query}", self.folder);
-        Uri::builder()
-            .scheme(self.scheme())
-            .authority(self.authority.clone())
-            .path_and_query(path_and_query)
-            .build()
-            .ok()
+    fn is_https(&self) -> bool {
+        self.0.starts_with("https:")
     }
 
-    /// The address of a path of ours.
+    /// The path of the folder.
+    fn folder(&self) -> &str {
+        let (_, server) = self.0.split_once("://").unwrap_or_default();
+        server.find('/').map_or("", |slash| &server[slash..])
+    }
+
+    /// The address of a path.
     fn url(&self, path_and_query: &str) -> String {
-        let Self {
-            authority, folder, ..
-        } = self;
-        format!("{}://{authority}{folder}{path_and_query}", self.scheme())
+        format!("{}{path_and_query}", self.0)
+    }
+
+    /// The same, to be asked for. None if the path is none: its server is the origin, whatever it has.
+    fn uri(&self, path_and_query: &str) -> Option<Uri> {
+        let is_path = path_and_query.starts_with('/');
+        is_path.then(|| self.url(path_and_query).parse().ok())?
     }
 }
 
@@ -260,5 +247,8 @@ mod tests {
         let address = Address::parse("https://[::1]/a/").expect("an address");
         let uri = address.uri("/x?y").expect("a path").to_string();
         assert_eq!(uri, "https://[::1]/a/x?y");
+        for path in ["*", "@example.org/", ".example.org/", ":80/", ""] {
+            assert_eq!(address.uri(path), None, "{path}");
+        }
     }
 }

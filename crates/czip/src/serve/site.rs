@@ -14,10 +14,14 @@ use quick_cache::sync::Cache;
 use super::{
     counters::Counters,
     file::ArchiveFile,
-    opened::{self, Contents, Inner, Opened, OpenedCache, OpenedWeight},
+    opened::{Contents, Opened, OpenedCache, OpenedWeight},
     tree::{Components, Found, Identity, Listed, SafePath, Tree, http_time},
 };
-use crate::{archive::ReadError, format::FormatError};
+use crate::{
+    archive::ReadError,
+    format::FormatError,
+    tree::{Inode, NodeKind},
+};
 
 /// What open archives may take together. What does not fit is opened anew for each request.
 const OPENED_BYTES: u64 = 128 << 20;
@@ -162,7 +166,7 @@ pub(super) fn shown(components: &[Vec<u8>]) -> String {
 
 /// What a path within an archive leads to.
 pub(super) fn within(opened: Arc<Opened>, inner: &[Vec<u8>], path: &SafePath) -> Target {
-    let entries = match &opened.contents {
+    let tree = match &opened.contents {
         Contents::Single if inner.is_empty() && !path.has_slash => {
             let bytes = opened.archive.plain_bytes();
             return Target::Content {
@@ -172,39 +176,34 @@ pub(super) fn within(opened: Arc<Opened>, inner: &[Vec<u8>], path: &SafePath) ->
             };
         }
         Contents::Single | Contents::Locked => return Target::Nothing,
-        Contents::Several(entries) => entries,
+        Contents::Several(tree) => tree,
     };
-    let inner = inner.join(&b'/');
-    match opened::look_up(entries, &inner) {
-        None | Some(Inner::Link) => Target::Nothing,
-        Some(Inner::Folder { .. }) if !path.has_slash => Target::Slash,
-        Some(Inner::Folder { .. }) => {
-            let listed = opened::list(entries, &inner).into_iter();
-            Target::Folder(
-                listed
-                    .filter_map(|(name, inner)| listing_of(name, inner))
-                    .collect(),
-            )
+    let found = inner
+        .iter()
+        .try_fold(Inode::ROOT, |folder, name| tree.child(folder, name));
+    let found = found.and_then(|inode| tree.node(inode));
+    match found.map(|node| &node.kind) {
+        Some(NodeKind::Folder(_)) if !path.has_slash => Target::Slash,
+        Some(NodeKind::Folder(children)) => {
+            let listed = |(name, inode): &(Box<[u8]>, Inode)| {
+                let node = tree.node(*inode)?;
+                Some(Listed {
+                    name: name.to_vec(),
+                    bytes: match node.kind {
+                        NodeKind::File { bytes, .. } => Some(bytes),
+                        NodeKind::Folder(_) => None,
+                        NodeKind::SymbolicLink(_) => return None,
+                    },
+                    modified: Some(http_time(node.mtime_s)),
+                })
+            };
+            Target::Folder(children.iter().filter_map(listed).collect())
         }
-        Some(Inner::File { .. }) if path.has_slash => Target::Nothing,
-        Some(Inner::File { offset, bytes, .. }) => Target::Content {
+        Some(&NodeKind::File { start, bytes }) if !path.has_slash => Target::Content {
             opened,
-            offset,
+            offset: start,
             bytes,
         },
+        _ => Target::Nothing,
     }
-}
-
-/// How something in an archive is listed; links are not.
-fn listing_of(name: Vec<u8>, inner: Inner) -> Option<Listed> {
-    let (bytes, mtime_s) = match inner {
-        Inner::File { bytes, mtime_s, .. } => (Some(bytes), Some(mtime_s)),
-        Inner::Folder { mtime_s } => (None, mtime_s),
-        Inner::Link => return None,
-    };
-    Some(Listed {
-        name,
-        bytes,
-        modified: mtime_s.map(http_time),
-    })
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::{collection::vec, prelude::*};
-use refrain_czip::mount::{Inode, Node, NodeKind, Tree};
+use refrain_czip::tree::{Inode, Node, NodeKind, Tree};
 use refrain_czip_format::catalog::{Entry, EntryKind};
 
 fn entry(path: &str, kind: EntryKind) -> Entry {
@@ -60,41 +60,39 @@ fn all(tree: &Tree) -> BTreeMap<String, Inode> {
     found
 }
 
-/// Entries as a catalog may have them: files, and folders before or behind what is in them, or not at
-/// all; other names of some files.
+/// Entries as a catalog may have them: folders, before all that is in them, and files; other names of some
+/// files.
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let path = vec(prop::sample::select(vec!["a", "b", "c", "dd"]), 1..5);
     let one = (path, 0..1000u64, 0..4u8);
     vec(one, 0..40).prop_map(|drawn| {
         let mut entries: Vec<Entry> = Vec::new();
-        let mut folders = BTreeSet::<String>::new();
-        let mut files = BTreeSet::<String>::new();
+        let mut kinds = BTreeMap::<String, bool>::new();
+        let mut first: Option<String> = None;
         for (path, bytes, kind) in drawn {
             let path = path.join("/");
-            let parents: Vec<_> = path
-                .match_indices('/')
-                .map(|(at, _)| path[..at].to_owned())
-                .collect();
-            let is_known = entries.iter().any(|entry| entry.path == path.as_bytes());
-            let is_below_file = entries.iter().any(|entry| {
-                entry.kind != EntryKind::Folder
-                    && parents.iter().any(|parent| parent.as_bytes() == entry.path)
-            });
-            if is_known || is_below_file {
+            let parents = path.match_indices('/').map(|(at, _)| path[..at].to_owned());
+            let parents: Vec<_> = parents.collect();
+            let is_below_file = parents
+                .iter()
+                .any(|parent| kinds.get(parent) == Some(&false));
+            if kinds.contains_key(&path) || is_below_file {
                 continue;
             }
-            let first = files.first().cloned();
-            let entry = match (kind, first) {
+            for parent in parents {
+                if kinds.insert(parent.clone(), true).is_none() {
+                    entries.push(folder(&parent));
+                }
+            }
+            entries.push(match (kind, &first) {
                 (0, _) => folder(&path),
-                _ if folders.contains(&path) => continue,
-                (1, Some(first)) => hard_link(&path, &first),
+                (1, Some(first)) => hard_link(&path, first),
                 _ => {
-                    files.insert(path.clone());
+                    first.get_or_insert(path.clone());
                     file(&path, bytes)
                 }
-            };
-            folders.extend(parents);
-            entries.push(entry);
+            });
+            kinds.insert(path, kind == 0);
         }
         entries
     })
@@ -102,15 +100,11 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
 
 proptest! {
     #[test]
-    fn all_entries_are_shown_and_nothing_else_but_their_folders(entries in entries()) {
+    fn all_entries_are_shown_and_nothing_else(entries in entries()) {
         let tree = Tree::new(entries.clone());
         let found = all(&tree);
-        let mut expected = BTreeSet::new();
-        for entry in &entries {
-            let path = String::from_utf8(entry.path.clone()).unwrap();
-            expected.extend(path.match_indices('/').map(|(at, _)| path[..at].to_owned()));
-            expected.insert(path);
-        }
+        let paths = entries.iter().map(|entry| String::from_utf8(entry.path.clone()).unwrap());
+        let expected: BTreeSet<_> = paths.collect();
         prop_assert_eq!(found.keys().cloned().collect::<BTreeSet<_>>(), expected);
         let inodes: BTreeSet<_> = found.values().collect();
         prop_assert_eq!(inodes.len() as u64 + 1, tree.count());
@@ -176,26 +170,15 @@ fn nothing_may_be_written_and_links_say_what_they_said() {
 }
 
 #[test]
-fn a_folder_that_only_paths_name_is_as_old_as_the_newest_in_it() {
-    let dated = |path, mtime_s| Entry {
-        mtime_s,
-        ..file(path, 0)
-    };
+fn the_root_is_as_old_as_the_newest_of_all() {
+    let dated = |entry, mtime_s| Entry { mtime_s, ..entry };
     let tree = Tree::new(vec![
-        dated("a/x/1", -9),
-        dated("a/y", -5),
-        dated("a/x/2", -7),
+        dated(folder("a"), -100),
+        dated(file("a/x", 0), -9),
+        dated(file("a/y", 0), -5),
     ]);
-    assert_eq!(node(&tree, "a/x").mtime_s, -7);
-    assert_eq!(node(&tree, "a").mtime_s, -5);
-    assert_eq!(tree.node(Inode::ROOT).unwrap().mtime_s, -5);
-    // One that has a record is as old as that says.
-    let old = Entry {
-        mtime_s: -100,
-        ..folder("a")
-    };
-    let tree = Tree::new(vec![dated("a/x", 3), old, dated("a/y", 4)]);
     assert_eq!(node(&tree, "a").mtime_s, -100);
+    assert_eq!(tree.node(Inode::ROOT).unwrap().mtime_s, -5);
     assert_eq!(Tree::new(vec![]).node(Inode::ROOT).unwrap().mtime_s, 0);
 }
 
@@ -214,12 +197,14 @@ fn names_that_no_kernel_takes_are_left_out_and_those_beside_them_are_not() {
     let long = "n".repeat(1025);
     let tree = Tree::new(vec![
         file(&long, 5),
+        folder("d"),
+        folder(&format!("d/{long}")),
         file(&format!("d/{long}/f"), 6),
         file("d/g", 7),
         hard_link("d/h", &long),
         file(&"n".repeat(1024), 8),
     ]);
-    assert_eq!(tree.left_out(), 3);
+    assert_eq!(tree.left_out(), 4);
     assert_eq!(all(&tree).len(), 3);
     assert_eq!(
         node(&tree, "d/g").kind,

@@ -175,7 +175,7 @@ impl Reading<'_> {
             let piece = &self.piece[..count];
             match self.is_woven {
                 true => self.weaver.feed(piece, &mut self.take)?,
-                false => self.take.content(piece)?,
+                false => self.take.0.push(Stream::Content, piece)?,
             }
             if !self.take.0.go_on(count) {
                 return Err(GetError::Interrupted);
@@ -249,20 +249,8 @@ struct Streams<'a>(&'a mut dyn Take);
 impl Woven for Streams<'_> {
     type Error = GetError;
 
-    fn content(&mut self, bytes: &[u8]) -> Result<(), GetError> {
-        self.0.push(Stream::Content, bytes)
-    }
-
-    fn fields(&mut self, bytes: &[u8]) -> Result<(), GetError> {
-        self.0.push(Stream::Fields, bytes)
-    }
-
-    fn times(&mut self, bytes: &[u8]) -> Result<(), GetError> {
-        self.0.push(Stream::Times, bytes)
-    }
-
-    fn weave(&mut self, bytes: &[u8]) -> Result<(), GetError> {
-        self.0.push(Stream::Weave, bytes)
+    fn put(&mut self, stream: Stream, bytes: &[u8]) -> Result<(), GetError> {
+        self.0.push(stream, bytes)
     }
 
     fn boundary(&mut self) -> Result<(), GetError> {

@@ -79,7 +79,7 @@ impl Client {
         let (roots, timeout) = (options.roots.clone(), options.connect_timeout);
         let connector = Connector::new(&ProxyChoice::Direct, roots, timeout);
         // What is wrong with certificates that were named is reported, even if nothing needs them.
-        if address.is_https || options.roots.is_some() {
+        if address.is_https() || options.roots.is_some() {
             connector.load_certificates()?;
         }
         Ok(Self {
@@ -231,7 +231,7 @@ impl Client {
     fn here(&self, location: &HeaderValue) -> Option<HeaderValue> {
         let location = location.to_str().ok()?;
         let base = self.address.url("");
-        let folder = &self.address.folder;
+        let folder = self.address.folder();
         let path = match location.strip_prefix(&base) {
             Some(path) => path,
             None if folder.is_empty() => return None,

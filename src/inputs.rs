@@ -1,4 +1,4 @@
-//! What `refrain bulk` reads, and what it leaves alone.
+//! What `refrain bulk` and `refrain czip create` read, and what they leave alone.
 
 use std::{
     fs::{self, Metadata},
@@ -7,38 +7,54 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Args;
 use refrain_bulk::{Bounds, Input, Opens, Skips};
-use refrain_czip::create::{Exclude, FileId, name_of};
+use refrain_czip::create::{Exclude, ExcludeError, FileId, name_of};
 
-use super::STANDARD;
 use crate::{
-    czip::create::{parse_pattern, refuse_nothing},
     interrupt::Interrupt,
-    standard_io::{self, EndableInput},
+    standard_io::{self, EndableInput, is_standard},
+    table::printable_path,
 };
 
 #[derive(Args)]
-pub(super) struct InputArguments {
-    /// Files, and folders with all that is in them; `-` is standard input. What has several names, or is
-    /// given twice, is read and counted as often. What cannot be read is told, the rest goes on, and the
-    /// exit code is 1
+pub(crate) struct InputArguments {
+    /// Files, and folders with all that is in them; `-` is standard input. Sockets, pipes and devices in
+    /// folders are skipped and counted. What cannot be read is reported and skipped, and the exit code is 1
     #[arg(value_name = "FILE|DIR", required = true)]
     pub inputs: Vec<PathBuf>,
-    /// Leave alone what matches, such as '*.o', target/ or /site/cache; may be given several times. As with
-    /// `refrain czip create`, paths begin with the name of the FILE or DIR, whatever lies above it
+    /// Leave out what matches, such as '*.o', target/ or /site/cache; may be given several times. A pattern
+    /// is compared with names, or with a `/` in it with the ends of paths, which begin with the name of the
+    /// FILE or DIR; with `/` in front with whole paths; with `/` at its end it is of folders only. `*` and `?`
+    /// do not match `/`, and `**` does. With a folder goes all that is in it
     #[arg(long, value_name = "PATTERN", value_parser = parse_pattern)]
-    exclude: Vec<String>,
+    pub exclude: Vec<String>,
     /// Take folders as empty that are on other file systems than the FILE or DIR that they are in
     #[arg(long)]
-    one_file_system: bool,
+    pub one_file_system: bool,
 }
 
 impl InputArguments {
     /// Fails if patterns leave all of them alone.
-    pub(super) fn refuse_nothing(&self) -> anyhow::Result<()> {
-        refuse_nothing(&self.inputs, &self.exclude)
+    pub(crate) fn refuse_nothing(&self) -> anyhow::Result<()> {
+        let exclude = self.patterns()?;
+        // What is wrong with one that is not there is reported when it is to be read.
+        let is_left_out = |input: &PathBuf| {
+            let name = name_of(input).unwrap_or_default();
+            exclude.is_of(name.as_bytes(), input.is_dir())
+        };
+        ensure!(
+            !self.inputs.iter().all(is_left_out),
+            "--exclude leaves out all that was given, {} too: nothing would be left",
+            printable_path(&self.inputs[0])
+        );
+        Ok(())
+    }
+
+    /// What is left out.
+    pub(crate) fn patterns(&self) -> Result<Exclude, ExcludeError> {
+        Exclude::new(self.exclude.iter().map(String::as_str))
     }
 
     /// All of them. What is in the file `output` is left alone where it is found: it will be replaced.
@@ -51,7 +67,7 @@ impl InputArguments {
         let opens: Opens = Arc::new(move |path| Ok(Box::new(EndableInput::open(path, &opens)?)));
         let exclude = match &self.exclude[..] {
             [] => None,
-            patterns => Some(Exclude::new(patterns.iter().map(String::as_str))?),
+            _ => Some(self.patterns()?),
         };
         let own = output.and_then(|output| fs::metadata(output).ok());
         let own = own.filter(Metadata::is_file).as_ref().map(FileId::of);
@@ -76,8 +92,9 @@ impl InputArguments {
     }
 }
 
-pub(super) fn is_standard(path: &Path) -> bool {
-    path.as_os_str() == STANDARD
+/// A pattern as it is, if it is one.
+fn parse_pattern(text: &str) -> Result<String, ExcludeError> {
+    Exclude::new([text]).map(|_| text.to_owned())
 }
 
 /// About how many bytes there are, if that can be known before they are read.

@@ -1,7 +1,7 @@
-//! Which inodes there are, and what is said of them.
+//! What an archive holds, as a tree of inodes: for mounts, and for servers of archives.
 //!
-//! A catalog's entries enter. Folders that a path implies and no record names are made up. Memory is
-//! bounded by the catalog: a node a component of a path at most, and its name.
+//! A catalog's entries enter, each after the folder that it is in. Memory is bounded by the catalog: a node
+//! and a name per entry.
 
 use std::collections::BTreeMap;
 
@@ -69,6 +69,11 @@ impl Tree {
     /// [`Archive::entries`]: crate::archive::Archive::entries
     #[must_use]
     pub fn new(entries: Vec<Entry>) -> Self {
+        Self::with_names(entries, NAME_BYTES_MAX)
+    }
+
+    /// The same, of entries whose names have at most so many bytes.
+    pub(crate) fn with_names(entries: Vec<Entry>, name_bytes_max: usize) -> Self {
         let mut growing = Growing::default();
         let mut start = 0;
         let mut left_out = 0;
@@ -77,7 +82,9 @@ impl Tree {
                 EntryKind::File { bytes } => bytes,
                 _ => 0,
             };
-            left_out += u64::from(growing.add(entry, start).is_none());
+            let is_short = |path: &[u8]| components(path).all(|name| name.len() <= name_bytes_max);
+            let is_shown = is_short(&entry.path) && growing.add(entry, start).is_some();
+            left_out += u64::from(!is_shown);
             start += bytes;
         }
         Self {
@@ -139,29 +146,21 @@ impl Tree {
 struct Growing {
     nodes: Vec<Node>,
     folders: BTreeMap<Inode, BTreeMap<Box<[u8]>, Inode>>,
-    /// Folders that a path implied, and no record has named yet.
-    is_implied: Vec<bool>,
 }
 
 impl Default for Growing {
     fn default() -> Self {
         Self {
-            nodes: vec![implied(Inode::ROOT)],
+            nodes: vec![Node {
+                kind: NodeKind::Folder(Vec::new()),
+                mode: 0o555,
+                mtime_s: i64::MIN,
+                mtime_ns: 0,
+                links: 2,
+                parent: Inode::ROOT,
+            }],
             folders: BTreeMap::from([(Inode::ROOT, BTreeMap::new())]),
-            is_implied: vec![true],
         }
-    }
-}
-
-/// A folder of which nothing is known yet.
-fn implied(parent: Inode) -> Node {
-    Node {
-        kind: NodeKind::Folder(Vec::new()),
-        mode: 0o555,
-        mtime_s: i64::MIN,
-        mtime_ns: 0,
-        links: 2,
-        parent,
     }
 }
 
@@ -170,21 +169,10 @@ impl Growing {
         &mut self.nodes[inode.0 as usize - 1]
     }
 
-    fn child(&self, folder: Inode, name: &[u8]) -> Option<Inode> {
-        self.folders.get(&folder)?.get(name).copied()
-    }
-
-    fn push(&mut self, folder: Inode, name: &[u8], node: Node) -> Option<Inode> {
-        let inode = Inode(self.nodes.len() as u64 + 1);
-        if let NodeKind::Folder(_) = node.kind {
-            self.folders.insert(inode, BTreeMap::new());
-            let links = &mut self.node(folder).links;
-            *links = links.saturating_add(1);
-        }
-        self.nodes.push(node);
-        self.is_implied.push(false);
-        self.folders.get_mut(&folder)?.insert(name.into(), inode);
-        Some(inode)
+    fn find(&self, path: &[u8]) -> Option<Inode> {
+        components(path).try_fold(Inode::ROOT, |folder, name| {
+            self.folders.get(&folder)?.get(name).copied()
+        })
     }
 
     /// Adds an entry, whose content begins at `start` if it is a file. None if it is left out.
@@ -193,66 +181,45 @@ impl Growing {
             true => NAMELESS,
             false => &entry.path,
         };
-        if !are_short(path) {
-            return None;
-        }
-        let (parents, name) = match path.iter().rposition(|&byte| byte == b'/') {
-            Some(slash) => (Some(&path[..slash]), &path[slash + 1..]),
-            None => (None, path),
+        // No record is of the root: it is as old as the newest of all.
+        let root = self.node(Inode::ROOT);
+        let newest = (root.mtime_s, root.mtime_ns).max((entry.mtime_s, entry.mtime_ns));
+        (root.mtime_s, root.mtime_ns) = newest;
+        let (folder, name) = match path.iter().rposition(|&byte| byte == b'/') {
+            Some(slash) => (self.find(&path[..slash])?, &path[slash + 1..]),
+            None => (Inode::ROOT, path),
         };
-        let mut folder = Inode::ROOT;
-        self.touch(folder, &entry);
-        for parent in parents.into_iter().flat_map(components) {
-            folder = match self.child(folder, parent) {
-                Some(inode) => inode,
-                None => {
-                    let inode = self.push(folder, parent, implied(folder))?;
-                    self.is_implied[inode.0 as usize - 1] = true;
-                    inode
-                }
-            };
-            self.touch(folder, &entry);
-        }
-        let kind = match entry.kind {
-            EntryKind::File { bytes } => NodeKind::File { start, bytes },
-            EntryKind::Folder => NodeKind::Folder(Vec::new()),
-            EntryKind::SymbolicLink { target } => NodeKind::SymbolicLink(target.into()),
+        let mut inode = Inode(self.nodes.len() as u64 + 1);
+        let (kind, links) = match entry.kind {
+            EntryKind::File { bytes } => (NodeKind::File { start, bytes }, 1),
+            EntryKind::SymbolicLink { target } => (NodeKind::SymbolicLink(target.into()), 1),
+            EntryKind::Folder => {
+                self.folders.insert(inode, BTreeMap::new());
+                self.add_link(folder);
+                (NodeKind::Folder(Vec::new()), 2)
+            }
             EntryKind::HardLink { target } => {
-                let inode = components(&target)
-                    .try_fold(Inode::ROOT, |folder, name| self.child(folder, name))?;
-                let links = &mut self.node(inode).links;
-                *links = links.saturating_add(1);
+                inode = self.find(&target)?;
+                self.add_link(inode);
                 self.folders.get_mut(&folder)?.insert(name.into(), inode);
                 return Some(());
             }
         };
-        // A folder's record may come behind what is in it.
-        let inode = match (&kind, self.child(folder, name)) {
-            (NodeKind::Folder(_), Some(inode)) => inode,
-            (NodeKind::Folder(_), None) => self.push(folder, name, implied(folder))?,
-            _ => {
-                let node = Node {
-                    kind,
-                    links: 1,
-                    ..implied(folder)
-                };
-                self.push(folder, name, node)?
-            }
-        };
-        self.is_implied[inode.0 as usize - 1] = false;
-        let node = self.node(inode);
-        node.mode = entry.mode;
-        (node.mtime_s, node.mtime_ns) = (entry.mtime_s, entry.mtime_ns);
+        self.nodes.push(Node {
+            kind,
+            mode: entry.mode,
+            mtime_s: entry.mtime_s,
+            mtime_ns: entry.mtime_ns,
+            links,
+            parent: folder,
+        });
+        self.folders.get_mut(&folder)?.insert(name.into(), inode);
         Some(())
     }
 
-    /// A folder that nobody named is as old as the newest in it.
-    fn touch(&mut self, folder: Inode, entry: &Entry) {
-        if self.is_implied[folder.0 as usize - 1] {
-            let node = self.node(folder);
-            let newest = (node.mtime_s, node.mtime_ns).max((entry.mtime_s, entry.mtime_ns));
-            (node.mtime_s, node.mtime_ns) = newest;
-        }
+    fn add_link(&mut self, inode: Inode) {
+        let links = &mut self.node(inode).links;
+        *links = links.saturating_add(1);
     }
 
     fn finish(mut self) -> Vec<Node> {
@@ -268,8 +235,4 @@ impl Growing {
 
 fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|&byte| byte == b'/')
-}
-
-fn are_short(path: &[u8]) -> bool {
-    components(path).all(|name| name.len() <= NAME_BYTES_MAX)
 }
