@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use super::{
     file_system::{Failed, FileSystem},
-    table::{MountId, Standing, is_mount_point},
+    table::{Known, Standing, is_mount_point},
 };
 use crate::{
     archive::{Archive, ReadError, Source},
@@ -136,11 +136,11 @@ pub fn mount<S: Source + 'static>(
         &config(&options.name, options.allow_other),
     );
     let session = session.map_err(|error| refusal(&at, error))?;
-    let id = MountId::of(&at).map_err(place)?;
+    let known = Known::at(&at).map_err(place)?;
     Ok(Mounted {
         session: Some(session),
         at,
-        id,
+        known,
         left_out,
     })
 }
@@ -200,7 +200,7 @@ pub struct Mounted<S: Source + 'static> {
     /// There until it is served.
     session: Option<Session<FileSystem<S>>>,
     at: PathBuf,
-    id: MountId,
+    known: Known,
     left_out: u64,
 }
 
@@ -217,7 +217,7 @@ impl<S: Source> Mounted<S> {
         Unmounter {
             inner: session.unmount_callable(),
             at: self.at.clone(),
-            id: self.id,
+            known: self.known.clone(),
         }
     }
 
@@ -227,7 +227,9 @@ impl<S: Source> Mounted<S> {
     /// If the kernel cannot be talked to any more.
     pub fn serve(mut self) -> io::Result<()> {
         let session = self.session.take().expect("it is served once");
-        match session.run() {
+        let served = session.run();
+        self.known.end();
+        match served {
             // What a thread is told that asks for more just while the last file is closed.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
             result => result,
@@ -237,7 +239,7 @@ impl<S: Source> Mounted<S> {
 
 impl<S: Source> Drop for Mounted<S> {
     fn drop(&mut self) {
-        let standing = self.id.standing(&self.at);
+        let standing = self.known.standing(&self.at);
         if !matches!(standing, Ok(Standing::Uppermost | Standing::Gone)) {
             // It would unmount what lies on top. The process takes it along.
             mem::forget(self.session.take());
@@ -250,7 +252,7 @@ impl<S: Source> Drop for Mounted<S> {
 pub struct Unmounter {
     inner: SessionUnmounter,
     at: PathBuf,
-    id: MountId,
+    known: Known,
 }
 
 /// Why an archive is still mounted.
@@ -283,7 +285,7 @@ impl Unmounter {
             error,
         };
         // By path alone the system would take whatever is uppermost, and with it all that is in it.
-        match self.id.standing(&self.at).map_err(refused)? {
+        match self.known.standing(&self.at).map_err(refused)? {
             Standing::Gone => return Ok(()),
             Standing::Covered => {
                 return Err(UnmountError::Covered {
@@ -300,7 +302,7 @@ impl Unmounter {
             result => result,
         };
         unmounted.map_err(refused)?;
-        match self.id.standing(&self.at).map_err(refused)? {
+        match self.known.standing(&self.at).map_err(refused)? {
             Standing::Gone => Ok(()),
             // `fusermount3` is not asked for its reasons.
             _ => Err(refused(io::Error::other("the system did not say why"))),

@@ -1,13 +1,33 @@
 //! Which mount is where: the kernel's table of mounts. A path may have several, one on top of the other, and
 //! only their ids tell them apart.
 
-use std::{fs, io, os::fd::AsRawFd, path::Path};
+use std::{
+    fs, io,
+    os::fd::AsRawFd,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use rustix::fs::{Mode, OFlags, open};
 
-/// What the kernel calls a mount.
+/// What the kernel calls a mount, as long as it is mounted: the next one may get the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct MountId(u64);
+struct MountId(u64);
+
+impl MountId {
+    /// The uppermost mount that `path` is in.
+    fn of(path: &Path) -> io::Result<Self> {
+        // No question to the file system: it may be one that nobody answers for yet.
+        let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", found.as_raw_fd()))?;
+        let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+        let id = id.and_then(|id| id.trim().parse().ok()).map(Self);
+        id.ok_or_else(|| io::Error::other("the kernel does not give the ids of mounts"))
+    }
+}
 
 /// How a mount stands in the tree of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,46 +40,84 @@ pub(super) enum Standing {
     Covered,
 }
 
-impl MountId {
-    /// The uppermost mount that `path` is in.
-    pub(super) fn of(path: &Path) -> io::Result<Self> {
-        // No question to the file system: it may be one that nobody answers for yet.
-        let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", found.as_raw_fd()))?;
-        let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:"));
-        let id = id.and_then(|id| id.trim().parse().ok()).map(Self);
-        id.ok_or_else(|| io::Error::other("the kernel does not give the ids of mounts"))
+/// One mount and no later one with its number. The number is free once the mount is out of the tree of files,
+/// its file system's device number only after the file system has ended: both together name it until then.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    id: MountId,
+    /// As tables have it.
+    device: Vec<u8>,
+    /// Whether it was seen to be out of the tree, or its file system has ended. It does not come back.
+    gone: Arc<AtomicBool>,
+}
+
+impl Known {
+    /// What has just been mounted at `path`.
+    pub(super) fn at(path: &Path) -> io::Result<Self> {
+        let id = MountId::of(path)?;
+        let table = table()?;
+        let row = rows(&table).find(|row| row.id == Some(id));
+        let row = row.ok_or_else(|| io::Error::other("the kernel does not list the mount"))?;
+        Ok(Self {
+            id,
+            device: row.device.to_owned(),
+            gone: Arc::default(),
+        })
+    }
+
+    /// Notes that its file system has ended.
+    pub(super) fn end(&self) {
+        self.gone.store(true, Ordering::Relaxed);
     }
 
     /// How it stands, if it was mounted at `path`.
-    pub(super) fn standing(self, path: &Path) -> io::Result<Standing> {
-        let table = fs::read("/proc/self/mountinfo")?;
-        Ok(match self.standing_in(&table) {
-            Standing::Uppermost if Self::of(path)? != self => Standing::Covered,
+    pub(super) fn standing(&self, path: &Path) -> io::Result<Standing> {
+        Ok(match self.standing_in(&table()?) {
+            Standing::Uppermost if MountId::of(path)? != self.id => Standing::Covered,
             standing => standing,
         })
     }
 
     /// The same by a table alone.
-    fn standing_in(self, table: &[u8]) -> Standing {
-        let mut is_there = false;
-        for line in table.split(|&byte| byte == b'\n') {
-            // Paths may be no text.
-            let mut numbers = line.split(|&byte| byte == b' ').map(|number| {
-                let number = str::from_utf8(number).ok()?;
-                number.parse().ok().map(Self)
-            });
-            let (id, parent) = (numbers.next().flatten(), numbers.next().flatten());
-            if parent == Some(self) && id != Some(self) {
-                return Standing::Covered;
-            }
-            is_there |= id == Some(self);
+    fn standing_in(&self, table: &[u8]) -> Standing {
+        let is_it = |row: Row<'_>| row.id == Some(self.id) && row.device == self.device;
+        if self.gone.load(Ordering::Relaxed) || !rows(table).any(is_it) {
+            self.gone.store(true, Ordering::Relaxed);
+            return Standing::Gone;
         }
-        match is_there {
-            true => Standing::Uppermost,
-            false => Standing::Gone,
+        let is_on_it = |row: Row<'_>| row.parent == Some(self.id) && row.id != Some(self.id);
+        match rows(table).any(is_on_it) {
+            true => Standing::Covered,
+            false => Standing::Uppermost,
         }
     }
+}
+
+/// The beginning of a line of the table of mounts.
+struct Row<'a> {
+    id: Option<MountId>,
+    parent: Option<MountId>,
+    device: &'a [u8],
+}
+
+fn table() -> io::Result<Vec<u8>> {
+    fs::read("/proc/self/mountinfo")
+}
+
+fn rows(table: &[u8]) -> impl Iterator<Item = Row<'_>> {
+    table.split(|&byte| byte == b'\n').map(|line| {
+        // Paths may be no text.
+        let mut fields = line.split(|&byte| byte == b' ');
+        let mut number = || {
+            let number = str::from_utf8(fields.next()?).ok()?;
+            number.parse().ok().map(MountId)
+        };
+        Row {
+            id: number(),
+            parent: number(),
+            device: fields.next().unwrap_or_default(),
+        }
+    })
 }
 
 /// Whether something is mounted at `path`, which has no links and no `..` in it.
@@ -80,20 +138,42 @@ mod tests {
         32 22 0:42 / /mnt/\xff rw - tmpfs none rw\n\
         1 1 0:2 / / rw - rootfs rootfs rw\n";
 
+    fn known(id: u64, device: &str) -> Known {
+        Known {
+            id: MountId(id),
+            device: device.into(),
+            gone: Arc::default(),
+        }
+    }
+
     #[test]
     fn a_table_says_what_lies_on_a_mount() {
-        for (id, expected) in [
-            (22, Standing::Covered),
-            (30, Standing::Covered),
-            (31, Standing::Uppermost),
-            (32, Standing::Uppermost),
-            (33, Standing::Gone),
-            (3, Standing::Gone),
+        for (id, device, expected) in [
+            (22, "8:1", Standing::Covered),
+            (30, "0:40", Standing::Covered),
+            (31, "0:41", Standing::Uppermost),
+            (32, "0:42", Standing::Uppermost),
+            (33, "0:43", Standing::Gone),
+            (3, "0:4", Standing::Gone),
         ] {
-            assert_eq!(MountId(id).standing_in(TABLE), expected, "{id}");
+            let standing = known(id, device).standing_in(TABLE);
+            assert_eq!(standing, expected, "{id}");
         }
-        assert_eq!(MountId(1).standing_in(b""), Standing::Gone);
-        assert_eq!(MountId(1).standing_in(b"1 1 x"), Standing::Uppermost);
+        assert_eq!(known(1, "0:2").standing_in(b""), Standing::Gone);
+        assert_eq!(known(1, "x").standing_in(b"1 1 x"), Standing::Uppermost);
+    }
+
+    #[test]
+    fn a_later_mount_with_the_same_number_is_another() {
+        assert_eq!(known(31, "0:39").standing_in(TABLE), Standing::Gone);
+        // With the device number as well.
+        let ended = known(31, "0:41");
+        assert_eq!(ended.standing_in(TABLE), Standing::Uppermost);
+        ended.clone().end();
+        assert_eq!(ended.standing_in(TABLE), Standing::Gone);
+        let unmounted = known(31, "0:41");
+        assert_eq!(unmounted.standing_in(b""), Standing::Gone);
+        assert_eq!(unmounted.standing_in(TABLE), Standing::Gone);
     }
 
     #[test]

@@ -40,6 +40,23 @@ fn what_is_open_can_be_read_until_it_is_closed() {
 }
 
 #[test]
+fn a_later_mount_that_gets_the_number_is_not_taken_for_it() {
+    let (_archive, path) = stream();
+    let Some(mut first) = Mount::new(open(&path)) else {
+        return;
+    };
+    first.unmounter.unmount().unwrap();
+    let second = Mount::new(open(&path)).unwrap();
+    first.unmounter.unmount().unwrap();
+    first.join().unwrap();
+    let third = Mount::new(open(&path)).unwrap();
+    first.unmounter.unmount().unwrap();
+    for mount in [second, third] {
+        assert!(mount.path("content").exists());
+    }
+}
+
+#[test]
 fn who_unmounts_it_from_outside_ends_it() {
     let (_archive, path) = stream();
     let Some(mut mount) = Mount::new(open(&path)) else {
