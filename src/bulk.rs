@@ -1,8 +1,6 @@
 //! `refrain bulk`: how much of large inputs repeats, as fast as this machine can tell.
 
-mod archive;
 mod history;
-mod keep;
 mod report;
 
 use std::{
@@ -12,10 +10,8 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use archive::Archive;
 use clap::Args;
 use history::History;
-use keep::Keep;
 use refrain_bulk::{
     BulkOptions, Choice, Failed, Method, Progress, Sink, Threads, choose, find_redundancy,
 };
@@ -26,15 +22,12 @@ use refrain_codec::{
     },
     simd::BackendChoice,
 };
-use refrain_czip::create::CreateOptions;
-use refrain_czip_format::{header::Profile, method::Compression};
 use refrain_gateway::units::ByteSize;
 use refrain_store::StoreConfig;
 use report::{Report, share};
 
 use crate::{
     bounded,
-    czip::create::parse_profile,
     inputs::{InputArguments, expected_bytes},
     interrupt::Interrupt,
     progress,
@@ -112,27 +105,14 @@ pub(crate) struct BulkArguments {
     keep: KeepArguments,
 }
 
-/// Where what was found goes.
+/// The chunk store that keeps what is read.
 #[derive(Args)]
-#[command(next_help_heading = "To keep what was found")]
+#[command(next_help_heading = "To keep it in a chunk store")]
 struct KeepArguments {
-    /// Write all that is read, each chunk once: as a CZIP archive, for `refrain czip`, which replaces what is
-    /// there once it is whole; with --realm, into the chunk store in this folder
-    #[arg(short, long, value_name = "OUT")]
+    /// Write all that is read, each chunk once, into the chunk store in this folder. (`refrain czip create`
+    /// makes archives)
+    #[arg(short, long, value_name = "DIR", requires = "realm")]
     output: Option<PathBuf>,
-    /// Of an archive, what it is made for: `small` compresses chunks together; in `shared` each chunk stands
-    /// alone, so that caches can share it
-    #[arg(long, value_name = "NAME", requires = "output", conflicts_with = "realm", default_value = "small", value_parser = parse_profile)]
-    profile: Profile,
-    /// Of an archive, zstd, gzip, bzip2 or none, and perhaps a level, such as zstd:19
-    #[arg(
-        long,
-        value_name = "METHOD[:LEVEL]",
-        requires = "output",
-        conflicts_with = "realm",
-        default_value_t
-    )]
-    compress: Compression,
     /// The service whose flows this may answer as history, as the near gateway names it. A chunk store cuts
     /// in its own way: so do then --chunk-size, --chunker and --hash
     #[arg(long, value_name = "NAME", requires = "output", value_parser = parse_realm,
@@ -167,7 +147,7 @@ fn parse_method(name: &str) -> Result<Asked, String> {
 pub(crate) fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     arguments.check().map_err(WrongArguments)?;
     let interrupt = Interrupt::listen()?;
-    let inputs = (arguments.inputs).open(arguments.keep.archive(), &interrupt)?;
+    let inputs = arguments.inputs.open(None, &interrupt)?;
     let expected = expected_bytes(&inputs, &interrupt);
     let (method, why) = match arguments.method {
         Asked::Only(method) => (method, None),
@@ -180,25 +160,15 @@ pub(crate) fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     };
     let options = options(arguments, method)?;
     let begun = Instant::now();
-    let archive;
-    let mut keep: Option<Box<dyn Keep + '_>> = match &arguments.keep.output {
-        None => None,
-        Some(output) => Some(match &arguments.keep.realm {
-            Some(realm) => {
-                let config = arguments.keep.store_config(output)?;
-                refuse_loss(output, config)?;
-                Box::new(History::new(output, config, realm, arguments.keep.all)?)
-            }
-            None => {
-                archive = arguments.archive_options(output, &options, expected)?;
-                Box::new(
-                    Archive::begin(output, &archive)
-                        .with_context(|| output.display().to_string())?,
-                )
-            }
-        }),
+    let mut history = match (&arguments.keep.output, &arguments.keep.realm) {
+        (Some(output), Some(realm)) => {
+            let config = arguments.keep.store_config(output)?;
+            refuse_loss(output, config)?;
+            Some(History::new(output, config, realm, arguments.keep.all)?)
+        }
+        _ => None,
     };
-    let sink = keep.as_deref_mut().map(|keep| keep as &mut dyn Sink);
+    let sink = history.as_mut().map(|history| history as &mut dyn Sink);
     let bar = progress::of_bytes(expected);
     let outcome = find_redundancy(inputs, &options, sink, &mut |now: Progress<'_>| {
         bar.set_position(now.bytes);
@@ -220,21 +190,21 @@ pub(crate) fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
         tell(format_args!("{failure}; the processor went on for it"));
     }
     let found = &outcome.redundancy;
-    // Half of an input is no archive; and a chunk store ends as it can.
-    if keep.is_some() {
+    if history.is_some() {
         interrupt.check()?;
     }
     ensure!(
-        keep.is_none() || found.files > 0 || found.failures == 0,
+        history.is_none() || found.files > 0 || found.failures == 0,
         "nothing could be read: nothing is written"
     );
-    let kept = match keep {
-        None => None,
-        Some(keep) => {
-            let output = arguments.keep.output.as_deref().unwrap_or(Path::new(""));
-            let kept = keep.finish().with_context(|| output.display().to_string());
+    let kept = match (history, &arguments.keep.output) {
+        (Some(history), Some(output)) => {
+            let kept = history
+                .finish()
+                .with_context(|| output.display().to_string());
             Some(interrupt.or(kept)?)
         }
+        _ => None,
     };
     let kept = kept.map(|kept| (kept, begun.elapsed()));
     let report = Report::new(&outcome, &options, why, kept);
@@ -270,26 +240,10 @@ impl BulkArguments {
             "standard input is read once: `-` may stand once"
         );
         self.inputs.refuse_nothing()?;
-        if self.keep.realm.is_some() {
-            return Ok(());
+        match self.keep.realm {
+            Some(_) => Ok(()),
+            None => self.cutting().map(drop),
         }
-        let (_, hasher) = self.cutting()?;
-        let Some(output) = &self.keep.output else {
-            return Ok(());
-        };
-        ensure!(
-            !is_standard(output),
-            "the report goes to standard output: give a file, or a pipe that has a name, with -o"
-        );
-        ensure!(
-            hasher == ChunkHasher::Blake3,
-            "archives know chunks by blake3: leave --hash out"
-        );
-        ensure!(
-            self.inputs.inputs.len() == 1 || standard == 0,
-            "`-` is archived alone: it has no name"
-        );
-        Ok(())
     }
 
     /// How files are cut and chunks known, unless a chunk store says.
@@ -313,38 +267,9 @@ impl BulkArguments {
         }
         Ok((chunking, self.hash.unwrap_or_default()))
     }
-
-    /// How an archive of what is found is to be.
-    fn archive_options(
-        &self,
-        output: &Path,
-        options: &BulkOptions,
-        expected: Option<u64>,
-    ) -> anyhow::Result<CreateOptions> {
-        ensure!(
-            !output.is_dir(),
-            "{} is a folder: an archive is a file, and for a chunk store in it --realm says whose history it is",
-            output.display()
-        );
-        Ok(archive::options(
-            output,
-            options.chunking,
-            self.keep.profile,
-            self.keep.compress,
-            expected,
-        ))
-    }
 }
 
 impl KeepArguments {
-    /// Where an archive goes, if one is to be made.
-    fn archive(&self) -> Option<&Path> {
-        match self.realm {
-            None => self.output.as_deref(),
-            Some(_) => None,
-        }
-    }
-
     /// The configuration of the chunk store in a folder, or of a new one.
     fn store_config(&self, folder: &Path) -> anyhow::Result<StoreConfig> {
         ensure!(

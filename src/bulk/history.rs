@@ -14,8 +14,8 @@ use refrain_store::{
     Appended, ChunkSource, DiskStore, Realm, RecipeId, StoreConfig, StoreError,
     private::{KEY, STORE, begins_like_a_key, is_named_like_a_key, is_store},
 };
+use serde::Serialize;
 
-use super::keep::{Keep, Kept};
 use crate::{
     store::tell_new_realm,
     table::{bytes, printable_path},
@@ -64,6 +64,21 @@ struct OpenFile {
     bytes: u64,
     /// Once something came.
     recipe: Option<RecipeId>,
+}
+
+/// What was kept.
+#[derive(Serialize)]
+pub(super) struct Kept {
+    pub(super) realm: String,
+    pub(super) files: u64,
+    new_chunks: u64,
+    pub(super) new_bytes: u64,
+    known_chunks: u64,
+    pub(super) known_bytes: u64,
+    /// All that the store has now: less than what is new where that found no room.
+    pub(super) held_bytes: u64,
+    /// Private keys and chunk stores.
+    passed_over: u64,
 }
 
 #[derive(Default)]
@@ -176,6 +191,49 @@ impl History {
         }
         Ok(())
     }
+
+    /// All was given: keeps it for good, and says what came of it.
+    ///
+    /// # Errors
+    /// What went wrong, now or before.
+    pub(super) fn finish(self) -> anyhow::Result<Kept> {
+        if let Some(error) = self.failed {
+            return Err(error.into());
+        }
+        let Some(store) = self.store else {
+            bail!("there is nothing to keep: no content was read that becomes history");
+        };
+        let stat = store.stat();
+        store.close()?;
+        let (new_bytes, held_bytes) = (self.kept.bytes[0], stat.disk.chunks);
+        if new_bytes > held_bytes {
+            let [new, held, bound] = [new_bytes, held_bytes, stat.disk_bytes_max].map(bytes);
+            // The bound is kept by segments: near it is at it.
+            let why = match held_bytes < stat.disk_bytes_max / 2 {
+                true => "its disk is full".to_owned(),
+                false => format!("its bound is {bound}, see --store-size"),
+            };
+            tell(format_args!(
+                "of {new} that are new the store has the latest {held} alone: {why}"
+            ));
+        }
+        let Counts {
+            files,
+            chunks: [new_chunks, known_chunks],
+            bytes: [new_bytes, known_bytes],
+            passed_over,
+        } = self.kept;
+        Ok(Kept {
+            realm: self.called,
+            files,
+            new_chunks,
+            new_bytes,
+            known_chunks,
+            known_bytes,
+            held_bytes,
+            passed_over,
+        })
+    }
 }
 
 impl Sink for History {
@@ -214,46 +272,5 @@ impl Sink for History {
             None => Ok(()),
         };
         self.flow(ended)
-    }
-}
-
-impl Keep for History {
-    fn finish(self: Box<Self>) -> anyhow::Result<Kept> {
-        if let Some(error) = self.failed {
-            return Err(error.into());
-        }
-        let Some(store) = self.store else {
-            bail!("there is nothing to keep: no content was read that becomes history");
-        };
-        let stat = store.stat();
-        store.close()?;
-        let (new_bytes, held_bytes) = (self.kept.bytes[0], stat.disk.chunks);
-        if new_bytes > held_bytes {
-            let [new, held, bound] = [new_bytes, held_bytes, stat.disk_bytes_max].map(bytes);
-            // The bound is kept by segments: near it is at it.
-            let why = match held_bytes < stat.disk_bytes_max / 2 {
-                true => "its disk is full".to_owned(),
-                false => format!("its bound is {bound}, see --store-size"),
-            };
-            tell(format_args!(
-                "of {new} that are new the store has the latest {held} alone: {why}"
-            ));
-        }
-        let Counts {
-            files,
-            chunks: [new_chunks, known_chunks],
-            bytes: [new_bytes, known_bytes],
-            passed_over,
-        } = self.kept;
-        Ok(Kept::Store {
-            realm: self.called,
-            files,
-            new_chunks,
-            new_bytes,
-            known_chunks,
-            known_bytes,
-            held_bytes,
-            passed_over,
-        })
     }
 }

@@ -7,7 +7,7 @@ use refrain_codec::{chunk::chunking::ChunkingMethod, simd::Backend};
 use refrain_gateway::units::ByteSize;
 use serde::Serialize;
 
-use super::keep::Kept;
+use super::history::Kept;
 use crate::table::{Table, bytes, count, lines, percent, printable};
 
 /// Where the kernel says how much memory the process has had.
@@ -43,12 +43,17 @@ pub(super) struct Report {
     stages: Vec<StageTime>,
     chunk_lengths: Vec<Lengths>,
     peak_memory_bytes: Option<u64>,
-    /// Where what was found was written.
+    /// Where it was written.
     #[serde(skip_serializing_if = "Option::is_none")]
-    kept: Option<Kept>,
+    kept: Option<KeptIn>,
     /// Until that was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     kept_seconds: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct KeptIn {
+    store: Kept,
 }
 
 /// Chunks of so many bytes and more, and less than twice as many.
@@ -67,10 +72,7 @@ impl Report {
         kept: Option<(Kept, Duration)>,
     ) -> Self {
         let (kept, kept_after) = kept.unzip();
-        let mut found = outcome.redundancy;
-        if let Some(Kept::Archive { left_out, .. }) = &kept {
-            found.failures += left_out;
-        }
+        let found = outcome.redundancy;
         let seconds = outcome.elapsed.as_secs_f64();
         let chunking = options.chunking;
         let [shortest, longest] = match chunking.method() {
@@ -108,16 +110,14 @@ impl Report {
             chunk_lengths: lengths(&found.histogram),
             peak_memory_bytes: peak_memory_bytes(),
             kept_seconds: kept_after.map(|after| after.as_secs_f64()),
-            kept,
+            kept: kept.map(|store| KeptIn { store }),
         }
     }
 
     /// Whether a chunk store found no room for what was put into it.
     pub(super) fn has_lost(&self) -> bool {
         let kept = self.kept.as_ref();
-        kept.is_some_and(|kept| {
-            matches!(kept, Kept::Store { new_bytes, held_bytes, .. } if new_bytes > held_bytes)
-        })
+        kept.is_some_and(|kept| kept.store.new_bytes > kept.store.held_bytes)
     }
 
     pub(super) fn print(&self, is_json: bool) -> std::io::Result<()> {
@@ -179,7 +179,16 @@ impl Report {
                 self.peak_memory_bytes.map_or("unknown".to_owned(), bytes),
             ),
         ];
-        all.extend(self.kept.as_ref().map(kept_line));
+        if let Some(KeptIn { store }) = &self.kept {
+            let kept = format!(
+                "{} of realm {}: {} new, {} known",
+                count(store.files, "file", "files"),
+                printable(&store.realm),
+                bytes(store.new_bytes),
+                bytes(store.known_bytes)
+            );
+            all.push(("history", kept));
+        }
         lines(&all, out)?;
         if !self.stages.is_empty() {
             writeln!(out)?;
@@ -208,41 +217,6 @@ impl Report {
             ]);
         }
         table.print(out)
-    }
-}
-
-/// What was written, in words.
-fn kept_line(kept: &Kept) -> (&'static str, String) {
-    match kept {
-        Kept::Archive {
-            archive_bytes,
-            entries,
-            chunks,
-            ..
-        } => (
-            "archive",
-            format!(
-                "{}, of {} and {chunks} chunks",
-                bytes(*archive_bytes),
-                count(*entries, "entry", "entries")
-            ),
-        ),
-        Kept::Store {
-            realm,
-            files,
-            new_bytes,
-            known_bytes,
-            ..
-        } => (
-            "history",
-            format!(
-                "{} of realm {}: {} new, {} known",
-                count(*files, "file", "files"),
-                printable(realm),
-                bytes(*new_bytes),
-                bytes(*known_bytes)
-            ),
-        ),
     }
 }
 

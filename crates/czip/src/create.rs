@@ -9,7 +9,6 @@
 //! and the index forgets the names that were not seen for longest. Their chunks are stored once more if
 //! they come again.
 
-mod assemble;
 #[cfg(test)]
 pub(crate) mod by_hand;
 mod content;
@@ -34,7 +33,6 @@ mod table;
 mod tests;
 mod walk;
 
-pub use assemble::{Assembler, Begun};
 pub use error::CreateError;
 pub use exclude::{Exclude, ExcludeError};
 pub use output::Output;

@@ -204,18 +204,6 @@ impl StreamMaker {
         Ok(())
     }
 
-    /// The next chunk of the stream, if somebody else has cut and named all of them.
-    pub(super) fn push_chunk(
-        &mut self,
-        name: ChunkName,
-        chunk: &[u8],
-        frames: &mut FrameMaker,
-    ) -> Result<(), CreateError> {
-        self.date(self.unnamed_start);
-        self.unnamed_start += chunk.len() as u64;
-        self.add(name, chunk, frames)
-    }
-
     /// Finds when the next chunk to be named was written, by where it begins.
     fn date(&mut self, begin: u64) {
         while let Some((_, mtime)) = self.written.pop_front_if(|(at, _)| *at <= begin) {

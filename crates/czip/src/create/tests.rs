@@ -7,14 +7,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use refrain_codec::chunk::hash::ChunkHasher;
-
 use super::by_hand::archive_with;
 use super::*;
 use crate::{
     archive::{Archive, CacheBytes, FileSource},
     format::{
-        ChunkName,
         catalog::{Entry, EntryKind},
         header::{Encryption, Header, PlainSummary},
     },
@@ -127,107 +124,6 @@ fn a_file_that_changes_while_it_is_read_is_told() {
     assert_eq!(changed_by(shorter), 1);
     let other = |mut file: &File| file.write_all(b"other").expect("written");
     assert_eq!(changed_by(other), 1);
-}
-
-/// All that lies at a path, as whoever walks it would give it.
-fn assemble(assembler: &mut Assembler<'_>, path: &Path, depth: usize, chunking: Chunking) {
-    let metadata = match depth {
-        0 => fs::metadata(path).expect("it is there"),
-        _ => fs::symlink_metadata(path).expect("it is there"),
-    };
-    let begun = assembler.begin(path, depth, Some(&metadata));
-    match begun.expect("it is taken") {
-        Begun::File => {}
-        Begun::Entry if metadata.is_dir() => {
-            let below = fs::read_dir(path).expect("a folder");
-            let mut below: Vec<_> = below.map(|below| below.expect("readable").path()).collect();
-            below.sort();
-            for below in below {
-                assemble(assembler, &below, depth + 1, chunking);
-            }
-            return;
-        }
-        Begun::Entry | Begun::HardLink | Begun::PassedOver => return,
-        Begun::LeftOut(error) => panic!("{error}"),
-    }
-    let content = fs::read(path).expect("readable");
-    let mut chunker = Chunker::new(chunking);
-    let mut ends = Vec::new();
-    chunker.feed(&content, &mut ends);
-    chunker.finish(&mut ends);
-    let mut start = 0;
-    let chunks = ends.iter().map(|&end| {
-        let chunk = &content[std::mem::replace(&mut start, end as usize)..end as usize];
-        (ChunkName(ChunkHasher::Blake3.hash(chunk).0), chunk)
-    });
-    assembler.chunks(&content, chunks).expect("room");
-    assembler.end(true).expect("room");
-}
-
-#[test]
-fn an_archive_put_together_of_chunks_is_the_one_that_create_makes() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = |name: &str| folder.path().join(name);
-    fs::create_dir_all(at("in/a/empty")).expect("made");
-    fs::write(at("in/a/one"), noise(1).repeat(20)).expect("written");
-    fs::write(at("in/a/two"), noise(2).repeat(30)).expect("written");
-    fs::write(at("in/three"), [noise(1).repeat(20), noise(3)].concat()).expect("written");
-    fs::write(at("in/nothing"), "").expect("written");
-    fs::hard_link(at("in/a/one"), at("in/linked")).expect("made");
-    std::os::unix::fs::symlink("nowhere", at("in/points")).expect("made");
-    for profile in [Profile::Small, Profile::Shared] {
-        let options = CreateOptions {
-            profile,
-            is_woven: false,
-            ..CreateOptions::default()
-        };
-        let [created, assembled] = ["created", "assembled"].map(at);
-        let inputs = vec![Input::Path(at("in"))];
-        let go_on = &mut |_: CreateProgress| ControlFlow::Continue(());
-        let expected = create(inputs, Output::File(created.clone()), &options, go_on);
-        let output = Output::File(assembled.clone());
-        let mut assembler = Assembler::new(output, &options).expect("room");
-        assemble(&mut assembler, &at("in"), 0, options.chunking);
-        assert_eq!(
-            assembler.finish().expect("room"),
-            expected.expect("an archive")
-        );
-        assert_eq!(
-            fs::read(assembled).expect("there"),
-            fs::read(created).expect("there")
-        );
-    }
-}
-
-#[test]
-fn what_cannot_be_in_an_archive_is_refused_or_left_out() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = |name: &str| folder.path().join(name);
-    fs::create_dir(at("in")).expect("made");
-    fs::write(at("in/a"), "a").expect("written");
-    fs::write(at("old"), "old").expect("written");
-    fs::hard_link(at("old"), at("in/old")).expect("made");
-    let options = CreateOptions {
-        is_woven: false,
-        ..CreateOptions::default()
-    };
-    let mut assembler = Assembler::new(Output::File(at("old")), &options).expect("room");
-    let mut begin = |path: &Path, depth| {
-        let metadata = fs::symlink_metadata(path).expect("there");
-        assembler.begin(path, depth, Some(&metadata))
-    };
-    let refused = begin(&at("old"), 0);
-    assert!(matches!(refused, Err(CreateError::OutputIsInput { .. })));
-    assert!(matches!(begin(&at("in"), 0), Ok(Begun::Entry)));
-    // Under another name it is the same.
-    assert!(matches!(begin(&at("in/old"), 1), Ok(Begun::PassedOver)));
-    assert!(matches!(begin(&at("in/a"), 1), Ok(Begun::File)));
-    // What nothing came of is no entry, and no link leads to it.
-    assembler.end(false).expect("room");
-    let again = assembler.begin(&at("in"), 0, Some(&fs::metadata(at("in")).expect("there")));
-    assert!(matches!(again, Err(CreateError::SameName { .. })));
-    drop(assembler);
-    assert_eq!(fs::read(at("old")).expect("there"), b"old");
 }
 
 #[test]

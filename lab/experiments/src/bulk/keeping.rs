@@ -1,22 +1,13 @@
-//! Keeping what was found: archives and chunk stores, beside `refrain czip create`.
+//! Keeping what was read in a chunk store.
 
 use std::{fmt::Write, path::PathBuf};
 
-use super::{
-    Setup,
-    program::{Kept, Report},
-    sets::Sets,
-};
+use super::{Setup, program::Report, sets::Sets};
 use crate::czip::median;
 
 /// What is run, and what it is called.
-const WAYS: [(&str, &[&str]); 4] = [
+const WAYS: [(&str, &[&str]); 2] = [
     ("nothing is kept", &[]),
-    ("archive of 2 KiB chunks", &["-o", "out.czip"]),
-    (
-        "archive of 32 KiB chunks",
-        &["-o", "out.czip", "--chunk-size", "32KiB"],
-    ),
     ("chunk store", &["-o", "out-store", "--realm", "measured"]),
 ];
 
@@ -37,7 +28,7 @@ struct Row {
 pub(super) fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Keeping> {
     let rows = sets.some().each(|set, files| {
         eprintln!("keeping: {}", set.name);
-        let mut reports: [Vec<Report>; 4] = Default::default();
+        let mut reports: [Vec<Report>; 2] = Default::default();
         // What is asked for twice has one name in an archive.
         let mut files: Vec<PathBuf> = files.to_vec();
         files.sort();
@@ -64,11 +55,8 @@ pub(super) fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Keeping> {
                 None => report.gb_per_s,
             })),
             written: reports.first().and_then(|report| {
-                let written = match report.kept.as_ref()? {
-                    Kept::Archive { archive_bytes } => archive_bytes,
-                    Kept::Store { new_bytes } => new_bytes,
-                };
-                Some(*written as f64 / report.bytes as f64)
+                let written = report.kept.as_ref()?.store.new_bytes;
+                Some(written as f64 / report.bytes as f64)
             }),
             peak_bytes: median(
                 reports
@@ -85,12 +73,12 @@ pub(super) fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Keeping> {
 
 impl Keeping {
     pub(super) fn text(&self) -> anyhow::Result<String> {
-        let mut text = "\n## Keeping it\n\nWith `-o`, until all is on disk; each file once. Archives are \
-                        compressed by zstd, level 3, and chunks that are\nsimilar against each other; a chunk \
-                        store holds them as they are.\n\n\
+        let mut text =
+            "\n## Keeping it\n\nWith `-o`, until all is on disk; each file once. A chunk store \
+                        holds chunks as they are.\n\n\
                         | data | kept as | GB/s | written of what was read | peak memory, MB |\n\
                         |---|---|--:|--:|--:|\n"
-            .to_owned();
+                .to_owned();
         for row in &self.rows {
             let written = row
                 .written

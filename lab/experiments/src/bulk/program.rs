@@ -45,10 +45,13 @@ pub(super) struct Stage {
 
 /// What was kept.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Kept {
-    Archive { archive_bytes: u64 },
-    Store { new_bytes: u64 },
+pub(super) struct Kept {
+    pub store: InStore,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct InStore {
+    pub new_bytes: u64,
 }
 
 impl Program {
