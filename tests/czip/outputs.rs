@@ -276,7 +276,7 @@ fn closed_standard_input_and_output_are_errors_and_the_old_archive_stays() {
     let before = fs::read(world.path("file.czip")).expect("there");
     for (redirections, arguments) in [
         ("<&-", &["czip", "create", "-", "-o", "file.czip"][..]),
-        ("<&-", &["bulk", "-", "-o", "file.czip"]),
+        ("<&-", &["bulk", "-"]),
         ("<&-", &["czip", "cat", "-"]),
         ("<&-", &["cost", "-"]),
         (">&-", &["czip", "create", "file", "-o", "file.czip"]),
@@ -285,7 +285,7 @@ fn closed_standard_input_and_output_are_errors_and_the_old_archive_stays() {
         (">&-", &["czip", "extract", "file.czip", "-o", "-"]),
         (">&-", &["czip", "extract", "file.czip", "-o", "out"]),
         (">&-", &["czip", "list", "file.czip"]),
-        (">&-", &["bulk", "file", "-o", "file.czip"]),
+        (">&-", &["bulk", "file"]),
         (">&-", &["keygen", "key"]),
         (">&-", &["cost", "--traffic", "1TB", "--redundancy", "1%"]),
         (">&-", &["--version"]),
