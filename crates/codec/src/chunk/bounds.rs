@@ -1,6 +1,6 @@
 //! How short and how long the chunks of a stream may be.
 
-use core::fmt;
+use thiserror::Error;
 
 use crate::marker::pack::WINDOW_BYTES;
 
@@ -141,7 +141,11 @@ fn check(
 }
 
 /// Bounds of chunks that are out of order, or out of range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "chunks have {WINDOW_BYTES} to {limit} bytes, the shortest no more than the longest; \
+     not {bytes_min} to {bytes_max}"
+)]
 pub struct InvalidChunkBounds {
     /// The minimum that was asked for.
     pub bytes_min: usize,
@@ -150,23 +154,6 @@ pub struct InvalidChunkBounds {
     /// What it may be at most.
     pub limit: usize,
 }
-
-impl fmt::Display for InvalidChunkBounds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            bytes_min,
-            bytes_max,
-            limit,
-        } = self;
-        write!(
-            f,
-            "chunks have {WINDOW_BYTES} to {limit} bytes, the shortest no more than the longest; \
-             not {bytes_min} to {bytes_max}"
-        )
-    }
-}
-
-impl core::error::Error for InvalidChunkBounds {}
 
 #[cfg(test)]
 mod tests {

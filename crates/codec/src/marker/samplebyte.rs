@@ -29,6 +29,8 @@ use alloc::{
 };
 use core::fmt;
 
+use thiserror::Error;
+
 use super::{FindMarkers, SamplingPeriod, WindowBytes, candidates};
 use crate::simd::{
     Backend,
@@ -145,12 +147,14 @@ impl fmt::Debug for SampleByteTable {
 }
 
 /// Why a SAMPLEBYTE table could not be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TableError {
     /// It names no value at all.
+    #[error("the table names no byte value")]
     Empty,
     /// A word is neither a decimal nor a hexadecimal number.
+    #[error("line {line}: `{word}` is neither a decimal nor a 0x number")]
     NotANumber {
         /// Its line, counted from 1.
         line: usize,
@@ -158,6 +162,7 @@ pub enum TableError {
         word: String,
     },
     /// A number is above 255.
+    #[error("line {line}: {word} is above 255, the largest byte value")]
     AboveByte {
         /// Its line, counted from 1.
         line: usize,
@@ -165,28 +170,6 @@ pub enum TableError {
         word: String,
     },
 }
-
-impl fmt::Display for TableError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("the table names no byte value"),
-            Self::NotANumber { line, word } => {
-                write!(
-                    f,
-                    "line {line}: `{word}` is neither a decimal nor a 0x number"
-                )
-            }
-            Self::AboveByte { line, word } => {
-                write!(
-                    f,
-                    "line {line}: {word} is above 255, the largest byte value"
-                )
-            }
-        }
-    }
-}
-
-impl core::error::Error for TableError {}
 
 /// Longest part of a wrong word that an error repeats.
 const QUOTED_CHARS_MAX: usize = 24;
