@@ -103,6 +103,9 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+#[macro_use]
+mod names;
+
 pub mod marker;
 mod sampling;
 
@@ -129,6 +132,7 @@ pub mod universal;
 
 pub use decoder::{Block, DecodeError, Decoder};
 pub use encoder::{EncodedBlock, Encoder, EncoderConfig};
+pub use names::UnknownName;
 pub use position::{LogPosition, LogRange};
 pub use token::SourceCursor;
 

@@ -10,7 +10,7 @@
 
 use core::{fmt, time::Duration};
 
-use refrain_codec::marker::SamplingPeriod;
+use refrain_codec::{marker::SamplingPeriod, names};
 
 use crate::moment::Moment;
 
@@ -69,14 +69,16 @@ const SHED_AFTER: Duration = Duration::from_millis(40);
 /// history, so rungs are not climbed at whim.
 const CLIMB_AFTER: Duration = Duration::from_millis(500);
 
-/// How the effort is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EffortMode {
-    /// By the balance of encoder and link.
-    #[default]
-    Auto,
-    /// The most, whatever it costs.
-    Max,
+names! {
+    /// How the effort is chosen.
+    #[derive(Default)]
+    pub enum EffortMode {
+        /// By the balance of encoder and link.
+        #[default]
+        Auto = "auto",
+        /// The most, whatever it costs.
+        Max = "max",
+    }
 }
 
 /// Why the effort is what it is.

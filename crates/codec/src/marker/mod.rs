@@ -53,7 +53,6 @@ pub use samplebyte::{SampleByte, SampleByteTable, TableError};
 pub use sparse::SparseAnchorFinder;
 
 use alloc::{boxed::Box, vec::Vec};
-use core::{fmt, str::FromStr};
 
 use crate::simd::Backend;
 
@@ -122,24 +121,11 @@ impl<F: FindAnchors + ?Sized> FindAnchors for Box<F> {
 /// Defines the algorithms: what each is, its name, its finder, and how that is made.
 macro_rules! algorithms {
     ($($(#[$about:meta])+ $algorithm:ident $name:literal $finder:ty = $new:expr,)+) => {
-        /// The ways to choose markers.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-        pub enum MarkerAlgorithm {
-            $($(#[$about])+ $algorithm,)+
-        }
-
-        impl MarkerAlgorithm {
-            /// All of them, the default first.
-            pub const ALL: &[Self] = &[$(Self::$algorithm),+];
-            /// Their names, with bars between them.
-            pub const NAMES: &str = concat!($("|", $name),+).split_at(1).1;
-
-            /// Its name in options and reports.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$algorithm => $name,)+
-                }
+        names! {
+            /// The ways to choose markers.
+            #[derive(Default)]
+            pub enum MarkerAlgorithm {
+                $($(#[$about])+ $algorithm = $name,)+
             }
         }
 
@@ -234,38 +220,6 @@ algorithms! {
     /// Every p-th position; see [`Fixed`].
     Fixed "fixed" Fixed = |period, window, _| Fixed::new(period, window),
 }
-
-impl fmt::Display for MarkerAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for MarkerAlgorithm {
-    type Err = UnknownMarkerAlgorithm;
-
-    fn from_str(name: &str) -> Result<Self, UnknownMarkerAlgorithm> {
-        let found = Self::ALL.iter().find(|algorithm| algorithm.name() == name);
-        found.copied().ok_or(UnknownMarkerAlgorithm)
-    }
-}
-
-/// A name that no marker algorithm has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownMarkerAlgorithm;
-
-impl fmt::Display for UnknownMarkerAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected one of ")?;
-        for (index, algorithm) in MarkerAlgorithm::ALL.iter().enumerate() {
-            let comma = if index == 0 { "" } else { ", " };
-            write!(f, "{comma}`{algorithm}`")?;
-        }
-        Ok(())
-    }
-}
-
-impl core::error::Error for UnknownMarkerAlgorithm {}
 
 impl Default for MarkerFinder {
     /// SampleByte, p = 32, w = 32, the paper's table.

@@ -43,9 +43,7 @@ use refrain_codec::{
     marker::{AnchorDistance, ModpAnchorFinder, SparseAnchorFinder},
 };
 
-pub use refrain_codec::chunk::chunking::{
-    Chunking, ChunkingMethod, InvalidChunking, UnknownChunkingMethod,
-};
+pub use refrain_codec::chunk::chunking::{Chunking, ChunkingMethod, InvalidChunking};
 
 /// Boundaries cut that are this part of the shortest chunk apart. Small files are many in root file
 /// systems, and in a chunk with others they are found again only where the same ones follow each other:
