@@ -23,7 +23,7 @@
 //! | finder | chosen by | anchors in random data |
 //! |---|---|---|
 //! | [`AnchorFinder`] | PACK's rolling value | 1 in 64 to 32 Ki |
-//! | [`SparseAnchorFinder`] | the same, and beyond 32 Ki a hash of the window | 1 in 64 to 1 Mi |
+//! | [`AnchorFinder::sparse`] | the same, and beyond 32 Ki a hash of the window | 1 in 64 to 1 Mi |
 //! | [`ModpAnchorFinder`] | Rabin fingerprint of the window | 1 in 64 to 1 Mi |
 
 pub(crate) mod backup;
@@ -50,9 +50,8 @@ pub use modp::Modp;
 pub use modp_anchors::{ModpAnchorFinder, RabinTables};
 pub use pack::AnchorFinder;
 pub use samplebyte::{SampleByte, SampleByteTable, TableError};
-pub use sparse::SparseAnchorFinder;
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 
 use crate::simd::Backend;
 
@@ -86,35 +85,10 @@ pub trait FindAnchors {
     /// Starts over, for another stream.
     fn reset(&mut self);
 
-    /// The kernels that find them.
-    fn backend(&self) -> Backend;
-
     /// Every window of the stream so far that begins before this offset has been tested.
     fn tested_bytes(&self) -> u64 {
         self.fed_bytes()
             .saturating_sub(pack::WINDOW_BYTES as u64 - 1)
-    }
-}
-
-impl<F: FindAnchors + ?Sized> FindAnchors for Box<F> {
-    fn feed(&mut self, piece: &[u8], anchors: &mut Vec<u64>) {
-        (**self).feed(piece, anchors);
-    }
-
-    fn fed_bytes(&self) -> u64 {
-        (**self).fed_bytes()
-    }
-
-    fn reset(&mut self) {
-        (**self).reset();
-    }
-
-    fn backend(&self) -> Backend {
-        (**self).backend()
-    }
-
-    fn tested_bytes(&self) -> u64 {
-        (**self).tested_bytes()
     }
 }
 

@@ -14,10 +14,7 @@
 
 use alloc::vec::Vec;
 
-use super::{
-    FindAnchors,
-    piece::{Piece, Tail},
-};
+use super::{FindAnchors, piece::Tail};
 use crate::{
     sampling::{AnchorDistance, POLYNOMIAL, SamplingPeriod, WINDOW_BYTES, WindowBytes},
     simd::{Backend, modp::Kernel},
@@ -120,13 +117,7 @@ impl ModpAnchorFinder {
 impl FindAnchors for ModpAnchorFinder {
     fn feed(&mut self, piece: &[u8], anchors: &mut Vec<u64>) {
         let start = self.fed_bytes;
-        let before = &self.tail;
-        let crossing = Piece {
-            start,
-            before,
-            bytes: piece,
-        }
-        .crossing();
+        let crossing = self.tail.and(start, piece).crossing();
         self.search(crossing.bytes(), crossing.start, anchors);
         self.search(piece, start, anchors);
         self.fed_bytes = start + piece.len() as u64;
@@ -140,10 +131,6 @@ impl FindAnchors for ModpAnchorFinder {
     fn reset(&mut self) {
         self.tail = Tail::EMPTY;
         self.fed_bytes = 0;
-    }
-
-    fn backend(&self) -> Backend {
-        self.backend
     }
 }
 

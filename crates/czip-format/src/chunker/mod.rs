@@ -40,7 +40,8 @@ use refrain_codec::{
         fixed::FixedChunks,
         stream::{LongChunkBounds, StreamChunks},
     },
-    marker::{AnchorDistance, ModpAnchorFinder, SparseAnchorFinder},
+    marker::{AnchorDistance, AnchorFinder, ModpAnchorFinder},
+    simd::Backend,
 };
 
 pub use refrain_codec::chunk::chunking::{Chunking, ChunkingMethod, InvalidChunking};
@@ -140,7 +141,7 @@ impl Chunker {
 enum Cutter {
     Fixed(FixedChunks),
     Modp(Box<StreamChunks<ModpAnchorFinder>>),
-    Pack(Box<StreamChunks<SparseAnchorFinder>>),
+    Pack(Box<StreamChunks<AnchorFinder>>),
 }
 
 impl Cutter {
@@ -154,11 +155,11 @@ impl Cutter {
             ChunkingMethod::Fixed => Self::Fixed(FixedChunks::new(average.into())),
             ChunkingMethod::Modp => {
                 let finder = ModpAnchorFinder::new(distance);
-                Self::Modp(Box::new(StreamChunks::by(finder, bounds)))
+                Self::Modp(Box::new(StreamChunks::by(finder, bounds, Backend::best())))
             }
             ChunkingMethod::Pack => {
-                let finder = SparseAnchorFinder::new(distance);
-                Self::Pack(Box::new(StreamChunks::by(finder, bounds)))
+                let finder = AnchorFinder::sparse(distance);
+                Self::Pack(Box::new(StreamChunks::by(finder, bounds, Backend::best())))
             }
         }
     }
