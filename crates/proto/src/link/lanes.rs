@@ -65,7 +65,7 @@ pub(super) struct Lane {
 }
 
 /// What is to be remembered of a lane that died.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DeadLane {
     /// Blocks that this end applied.
     blocks_applied: u64,
@@ -339,10 +339,7 @@ impl Link {
             lane,
             DeadLane {
                 blocks_applied,
-                settled: false,
-                peer_has_ours: false,
-                said_on: None,
-                said_settled: false,
+                ..DeadLane::default()
             },
         );
         self.events.push_back(Event::LaneDown(lane, fault));
@@ -390,13 +387,7 @@ impl Link {
             return Err(Violation::LaneClosedItself.into());
         }
         self.lane_down(dead, LaneFault::ClosedByPeer);
-        let known = self.dead_lanes.entry(dead).or_insert(DeadLane {
-            blocks_applied: 0,
-            settled: false,
-            peer_has_ours: false,
-            said_on: None,
-            said_settled: false,
-        });
+        let known = self.dead_lanes.entry(dead).or_default();
         known.peer_has_ours |= answered;
         let news = !core::mem::replace(&mut known.settled, true);
         let is_to_answer = !answered || !known.said_settled;
