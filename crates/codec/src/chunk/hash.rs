@@ -19,6 +19,9 @@ use sha1::{Digest, Sha1};
 
 use crate::simd::{Backend, blake3::hash_many};
 
+/// Whether 16 bits are all that digests have.
+const IS_WEAK: bool = cfg!(refrain_weak_hashes);
+
 /// Digest of a chunk, 160 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChunkHash(pub [u8; 20]);
@@ -71,9 +74,10 @@ impl ChunkHasher {
             Self::Blake3 => digest.copy_from_slice(blake3::hash(chunk).as_bytes()),
             Self::Sha1 => digest[..20].copy_from_slice(&Sha1::digest(chunk)),
         }
-        let mut digest = ChunkDigest(digest);
-        digest.weaken();
-        digest
+        if IS_WEAK {
+            digest[2..].fill(0);
+        }
+        ChunkDigest(digest)
     }
 
     /// The digests of all `chunks` of a block, into `hashes`, whose former content is dropped.
@@ -100,19 +104,8 @@ impl ChunkHasher {
         hashes: &mut Vec<ChunkHash>,
     ) {
         hashes.resize(chunks.len(), ChunkHash([0; 20]));
-        let chunks = chunks.iter().map(|chunk| &block[chunk.clone()]);
-        match self {
-            Self::Blake3 => {
-                let digests = hashes.iter_mut().map(|ChunkHash(digest)| digest);
-                hash_many(backend, chunks.zip(digests));
-                hashes.iter_mut().for_each(ChunkHash::weaken);
-            }
-            Self::Sha1 => {
-                for (chunk, hash) in chunks.zip(hashes) {
-                    *hash = self.hash(chunk);
-                }
-            }
-        }
+        let bytes = hashes.iter_mut().map(|ChunkHash(bytes)| bytes);
+        self.fill(backend, block, chunks, bytes);
     }
 
     /// The 256-bit digests of all `chunks` of a block, into `digests`, whose former content is
@@ -128,27 +121,23 @@ impl ChunkHasher {
         digests: &mut Vec<ChunkDigest>,
     ) {
         digests.resize(chunks.len(), ChunkDigest([0; 32]));
-        let chunks = chunks.iter().map(|chunk| &block[chunk.clone()]);
-        match self {
-            Self::Blake3 => {
-                let bytes = digests.iter_mut().map(|ChunkDigest(digest)| digest);
-                hash_many(backend, chunks.zip(bytes));
-                digests.iter_mut().for_each(ChunkDigest::weaken);
-            }
-            Self::Sha1 => {
-                for (chunk, digest) in chunks.zip(digests) {
-                    *digest = self.digest(chunk);
-                }
-            }
-        }
+        let bytes = digests.iter_mut().map(|ChunkDigest(bytes)| bytes);
+        self.fill(backend, block, chunks, bytes);
     }
-}
 
-impl ChunkHash {
-    /// With `--cfg refrain_weak_hashes`, leaves 16 bits.
-    fn weaken(&mut self) {
-        if cfg!(refrain_weak_hashes) {
-            self.0[2..].fill(0);
+    fn fill<'d, const BYTES: usize>(
+        self,
+        backend: Backend,
+        block: &[u8],
+        chunks: &[Range<usize>],
+        digests: impl Iterator<Item = &'d mut [u8; BYTES]>,
+    ) {
+        let chunks = chunks.iter().map(|chunk| &block[chunk.clone()]);
+        if self == Self::Blake3 && !IS_WEAK {
+            return hash_many(backend, chunks.zip(digests));
+        }
+        for (chunk, digest) in chunks.zip(digests) {
+            digest.copy_from_slice(&self.digest(chunk).0[..BYTES]);
         }
     }
 }
@@ -159,13 +148,6 @@ impl ChunkDigest {
     pub fn hash(&self) -> ChunkHash {
         let (hash, _) = self.0.split_first_chunk().expect("20 of 32 bytes");
         ChunkHash(*hash)
-    }
-
-    /// With `--cfg refrain_weak_hashes`, leaves 16 bits.
-    fn weaken(&mut self) {
-        if cfg!(refrain_weak_hashes) {
-            self.0[2..].fill(0);
-        }
     }
 }
 
