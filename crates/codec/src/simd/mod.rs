@@ -11,6 +11,21 @@
 //! (GFNI, VBMI and the others below) is given AVX2. The kernels that gain most from AVX-512
 //! consist of those instructions, and such processors clock down for the rest.
 
+/// Calls the version of a kernel that is written for a backend.
+macro_rules! dispatch {
+    ($backend:expr, $kernel:ident($($argument:expr),*)) => {
+        match $backend.instruction_set() {
+            #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+            // SAFETY: the backend exists, so its instructions do.
+            $crate::simd::InstructionSet::Avx512 => unsafe { avx512::$kernel($($argument),*) },
+            #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+            // SAFETY: as above.
+            $crate::simd::InstructionSet::Avx2 => unsafe { avx2::$kernel($($argument),*) },
+            _ => portable::$kernel($($argument),*),
+        }
+    };
+}
+
 pub(crate) mod blake3;
 pub(crate) mod compare;
 pub(crate) mod maxp;
