@@ -12,8 +12,8 @@ use refrain_codec::{
     chunk::stream::StreamChunks,
     geometry::CacheGeometry,
     marker::{
-        AnchorFinder, FindAnchors, FindMarkers, MarkerAlgorithm, MarkerFinder, PackMask,
-        SampleByteTable, SamplingPeriod, WindowBytes,
+        AnchorFinder, FindAnchors, MarkerAlgorithm, MarkerFinder, PackMask, SampleByteTable,
+        SamplingPeriod, WindowBytes,
     },
     matching::Everything,
 };

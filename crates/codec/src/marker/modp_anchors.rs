@@ -3,9 +3,9 @@
 //!
 //! A stream enters in pieces of any size, the increasing offsets of its anchors leave, each that of
 //! its window's first byte, as with [PACK's](super::pack). The fingerprint and the test are those
-//! of [`Modp`](super::Modp), at any distance: the lowest log2 of it bits are all set.
+//! of [`Modp`](super::MarkerAlgorithm::Modp), at any distance: the lowest log2 of it bits are all set.
 //!
-//! - Deviation from [`Modp`](super::Modp): of neighbours that pass all are anchors. Runs of one
+//! - Deviation from [`Modp`](super::MarkerAlgorithm::Modp): of neighbours that pass all are anchors. Runs of one
 //!   byte, but for zeros, which have none, are all anchors or none; bounds of chunks decide there.
 //!
 //! The kernels test the lowest nine bits. Each further bit is a parity, of the bits of the window

@@ -31,39 +31,18 @@ use core::fmt;
 
 use thiserror::Error;
 
-use super::{FindMarkers, SamplingPeriod, WindowBytes, candidates};
-use crate::simd::{
-    Backend,
-    samplebyte::{self, ByteSet},
-};
+use super::{FindMarkers, Sampling, candidates};
+use crate::simd::samplebyte::{self, ByteSet};
 
 /// Finds SAMPLEBYTE markers.
 #[derive(Clone, Debug)]
-pub struct SampleByte {
-    pub(super) period: SamplingPeriod,
-    pub(super) window: WindowBytes,
-    pub(super) backend: Backend,
-    table: Box<SampleByteTable>,
-}
-
-impl SampleByte {
-    /// A finder with this period and window, of the bytes in `table`.
-    #[must_use]
-    pub fn new(period: SamplingPeriod, window: WindowBytes, table: SampleByteTable) -> Self {
-        Self {
-            period,
-            window,
-            backend: Backend::best(),
-            table: Box::new(table),
-        }
-    }
-}
+pub(super) struct SampleByte(pub(super) Box<SampleByteTable>);
 
 impl FindMarkers for SampleByte {
-    fn find(&self, block: &[u8], markers: &mut Vec<u32>) {
-        let candidates = candidates(block, self.window);
-        let stride = self.period.bytes() / 2 + 1;
-        samplebyte::find(self.backend, &self.table.0, candidates, stride, markers);
+    fn find(&self, sampling: Sampling, block: &[u8], markers: &mut Vec<u32>) {
+        let candidates = candidates(block, sampling.window);
+        let stride = sampling.period.bytes() / 2 + 1;
+        samplebyte::find(sampling.backend, &self.0.0, candidates, stride, markers);
     }
 }
 

@@ -29,7 +29,7 @@ use crate::{
         Chunks,
         hash::{ChunkHash, ChunkHasher},
     },
-    marker::{FindMarkers, MarkerFinder, SamplingPeriod},
+    marker::{MarkerFinder, SamplingPeriod},
     simd::Backend,
     token::REGION_BYTES_MIN,
 };
@@ -90,18 +90,10 @@ impl ChunkMatch {
         out: &mut BlockWriter<'_>,
     ) {
         let mut found = core::mem::take(&mut self.found);
-        found.clear();
         self.markers.find(block, &mut found);
         let mut pending: Option<Match> = None;
         let mut chunks = Chunks::new(block.len(), &found);
-        loop {
-            self.chunks.clear();
-            self.chunks.extend(chunks.by_ref().take(BATCH));
-            if self.chunks.is_empty() {
-                break;
-            }
-            self.hasher
-                .hash_all(self.backend, block, &self.chunks, &mut self.hashes);
+        while self.next_batch(block, &mut chunks) {
             for index in 0..self.chunks.len() {
                 let chunk = self.chunks[index].clone();
                 let Some(source) = self.look_up(index, place, reach) else {
@@ -129,40 +121,47 @@ impl ChunkMatch {
     /// Whether the block has a chunk that is in the log.
     pub(crate) fn repeats(&mut self, block: &[u8], place: BlockPlace, reach: &impl Reach) -> bool {
         let mut found = core::mem::take(&mut self.found);
-        found.clear();
         self.markers.find(block, &mut found);
         let mut chunks = Chunks::new(block.len(), &found);
-        let repeats = loop {
-            self.chunks.clear();
-            self.chunks.extend(chunks.by_ref().take(BATCH));
-            if self.chunks.is_empty() {
-                break false;
-            }
-            self.hasher
-                .hash_all(self.backend, block, &self.chunks, &mut self.hashes);
+        let mut repeats = false;
+        while !repeats && self.next_batch(block, &mut chunks) {
             let mut hashed = self.chunks.iter().zip(&self.hashes);
-            if hashed.any(|(chunk, hash)| self.is_known(chunk, hash, place, reach)) {
-                break true;
-            }
-        };
+            repeats = hashed.any(|(chunk, hash)| {
+                // What comes before the block; in itself it is not there yet.
+                let source = self.source(chunk, hash, place, reach, 0);
+                chunk.len() >= REGION_BYTES_MIN && source.is_some()
+            });
+        }
         self.found = found;
         repeats
     }
 
-    fn is_known(
+    /// Cuts and hashes the block's next chunks; whether there are some.
+    fn next_batch(&mut self, block: &[u8], chunks: &mut Chunks<'_>) -> bool {
+        self.chunks.clear();
+        self.chunks.extend(chunks.take(BATCH));
+        if self.chunks.is_empty() {
+            return false;
+        }
+        self.hasher
+            .hash_all(self.backend, block, &self.chunks, &mut self.hashes);
+        true
+    }
+
+    /// Where the bytes of a chunk lie in the log, before the byte `index` of the block.
+    #[inline]
+    fn source(
         &self,
         chunk: &Range<usize>,
         hash: &ChunkHash,
         place: BlockPlace,
         reach: &impl Reach,
-    ) -> bool {
+        index: usize,
+    ) -> Option<LogPosition> {
         let at = place.at + chunk.start as u64;
-        let known = self.table.get(hash, chunk.len(), at, place.oldest);
-        chunk.len() >= REGION_BYTES_MIN
-            && known.is_some_and(|source| {
-                let sources = place.sources(reach, source, 0);
-                sources.is_some_and(|sources| source + chunk.len() as u64 <= sources.end)
-            })
+        let source = self.table.get(hash, chunk.len(), at, place.oldest)?;
+        let sources = place.sources(reach, source, index)?;
+        (source + chunk.len() as u64 <= sources.end).then_some(source)
     }
 
     /// Where the bytes of the batch's chunk `index` lie in the log; remembers the chunk itself.
@@ -177,12 +176,10 @@ impl ChunkMatch {
             self.table.prefetch(later);
         }
         let (chunk, hash) = (&self.chunks[index], &self.hashes[index]);
+        let source = self.source(chunk, hash, place, reach, chunk.start);
         let at = place.at + chunk.start as u64;
-        let known = self.table.get(hash, chunk.len(), at, place.oldest);
         self.table.insert(hash, at, chunk.len(), place.oldest);
-        let source = known?;
-        let sources = place.sources(reach, source, chunk.start)?;
-        (source + chunk.len() as u64 <= sources.end).then_some(source)
+        source
     }
 }
 

@@ -27,7 +27,7 @@ use crate::{
     LogPosition,
     cache::{fingerprint_table::FingerprintTable, log::Log},
     fingerprint::{Fingerprint, fingerprint},
-    marker::{FindMarkers, MarkerFinder, SamplingPeriod},
+    marker::{MarkerFinder, SamplingPeriod},
     simd::{
         Backend,
         compare::{EQUAL_BYTES_MAX, equal_bytes},
@@ -99,7 +99,6 @@ impl MaxMatch {
     ) {
         self.log.write(place.at, block);
         let mut found = core::mem::take(&mut self.found);
-        found.clear();
         self.markers.find(block, &mut found);
         self.backend.run(
             #[inline(always)]
@@ -111,7 +110,6 @@ impl MaxMatch {
     /// Whether the block has a region before it in the log.
     pub(crate) fn repeats(&mut self, block: &[u8], place: BlockPlace, reach: &impl Reach) -> bool {
         let mut found = core::mem::take(&mut self.found);
-        found.clear();
         self.markers.find(block, &mut found);
         let repeats = found
             .iter()

@@ -5,8 +5,8 @@ use std::{hint::black_box, rc::Rc};
 
 use refrain_codec::{
     marker::{
-        AnchorFinder, FindAnchors, FindMarkers, MarkerAlgorithm, MarkerFinder, PackMask,
-        SampleByteTable, WindowBytes,
+        AnchorFinder, FindAnchors, MarkerAlgorithm, MarkerFinder, PackMask, SampleByteTable,
+        WindowBytes,
     },
     simd::Backend,
 };
