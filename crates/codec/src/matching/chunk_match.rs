@@ -29,7 +29,7 @@ use crate::{
         Chunks,
         hash::{ChunkHash, ChunkHasher},
     },
-    marker::{MarkerFinder, SamplingPeriod},
+    marker::SamplingPeriod,
     simd::Backend,
     token::REGION_BYTES_MIN,
 };
@@ -40,16 +40,13 @@ const BATCH: usize = 2048;
 /// How many chunks ahead of its look-up a slot is fetched.
 const FETCH_AHEAD: usize = 16;
 
-/// The Chunk-Match sender: markers and digests.
+/// The Chunk-Match sender: digests.
 #[derive(Debug)]
 pub(crate) struct ChunkMatch {
     table: ChunkTable,
     hasher: ChunkHasher,
-    markers: MarkerFinder,
     backend: Backend,
-    /// Of the present block; kept for their memory.
-    found: Vec<u32>,
-    /// Of the present batch, at most [`BATCH`].
+    /// Of the present batch, at most [`BATCH`]; kept for their memory.
     chunks: Vec<Range<usize>>,
     hashes: Vec<ChunkHash>,
 }
@@ -58,41 +55,33 @@ impl ChunkMatch {
     pub(crate) fn new(
         cache_bytes: usize,
         period: SamplingPeriod,
-        markers: MarkerFinder,
         hasher: ChunkHasher,
         backend: Backend,
     ) -> Self {
         Self {
             table: ChunkTable::new(cache_bytes, period),
             hasher,
-            markers,
             backend,
-            found: Vec::new(),
             chunks: Vec::new(),
             hashes: Vec::new(),
         }
-    }
-
-    pub(crate) fn set_period(&mut self, period: SamplingPeriod) {
-        self.markers.set_period(period);
     }
 
     pub(crate) fn allocated_bytes(&self) -> usize {
         self.table.allocated_bytes()
     }
 
-    /// Writes the block's regions and literals to `out`.
+    /// Writes the block's regions, of chunks between the markers `found`, and its literals to `out`.
     pub(crate) fn encode(
         &mut self,
         block: &[u8],
         place: BlockPlace,
         reach: &impl Reach,
+        found: &[u32],
         out: &mut BlockWriter<'_>,
     ) {
-        let mut found = core::mem::take(&mut self.found);
-        self.markers.find(block, &mut found);
         let mut pending: Option<Match> = None;
-        let mut chunks = Chunks::new(block.len(), &found);
+        let mut chunks = Chunks::new(block.len(), found);
         while self.next_batch(block, &mut chunks) {
             for index in 0..self.chunks.len() {
                 let chunk = self.chunks[index].clone();
@@ -115,14 +104,17 @@ impl ChunkMatch {
             }
         }
         push(out, pending);
-        self.found = found;
     }
 
     /// Whether the block has a chunk that is in the log.
-    pub(crate) fn repeats(&mut self, block: &[u8], place: BlockPlace, reach: &impl Reach) -> bool {
-        let mut found = core::mem::take(&mut self.found);
-        self.markers.find(block, &mut found);
-        let mut chunks = Chunks::new(block.len(), &found);
+    pub(crate) fn repeats(
+        &mut self,
+        block: &[u8],
+        place: BlockPlace,
+        reach: &impl Reach,
+        found: &[u32],
+    ) -> bool {
+        let mut chunks = Chunks::new(block.len(), found);
         let mut repeats = false;
         while !repeats && self.next_batch(block, &mut chunks) {
             let mut hashed = self.chunks.iter().zip(&self.hashes);
@@ -132,7 +124,6 @@ impl ChunkMatch {
                 chunk.len() >= REGION_BYTES_MIN && source.is_some()
             });
         }
-        self.found = found;
         repeats
     }
 
