@@ -27,11 +27,11 @@ use field::{Field, Fixed};
 
 /// Number of a flow: even ones are opened by the end that dials lanes, odd ones by the
 /// other; each end counts up and never uses one twice in a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u64);
 
 /// Number of a lane, never used twice in a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(pub u32);
 
 /// A frame, borrowed from where it was read.
