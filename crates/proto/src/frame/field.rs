@@ -2,7 +2,7 @@
 
 use refrain_codec::token::{push_varint, take_varint, unzigzag, zigzag};
 
-use super::{FlowId, LaneId, LaneList, OfferList};
+use super::{FlowId, LaneId, LaneList};
 use crate::{
     limits::{LANES_EVER_MAX, LANES_MAX},
     terms::RunDigest,
@@ -170,16 +170,5 @@ impl<'a> Field<'a> for LaneList<'a> {
             LaneId::take(&mut rest)?;
         }
         rest.is_empty().then_some(list)
-    }
-}
-
-/// The rest of the body.
-impl<'a> Field<'a> for OfferList<'a> {
-    fn put(self, body: &mut Vec<u8>) {
-        self.0.put(body);
-    }
-
-    fn take(body: &mut &'a [u8]) -> Option<Self> {
-        Self::read(core::mem::take(body))
     }
 }

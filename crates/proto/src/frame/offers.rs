@@ -86,10 +86,17 @@ impl<'a> OfferList<'a> {
     pub fn wire_bytes(&self) -> usize {
         self.0.len()
     }
+}
 
-    /// Checks a list.
-    pub(super) fn read(mut rest: &'a [u8]) -> Option<Self> {
-        let list = Self(rest);
+/// The rest of the body.
+impl<'a> Field<'a> for OfferList<'a> {
+    fn put(self, body: &mut Vec<u8>) {
+        self.0.put(body);
+    }
+
+    fn take(body: &mut &'a [u8]) -> Option<Self> {
+        let list = Self(core::mem::take(body));
+        let mut rest = list.0;
         while !rest.is_empty() {
             offer(&mut rest)?;
         }
