@@ -146,10 +146,6 @@ pub struct InvalidSamplingPeriod {
 pub struct WindowBytes(u8);
 
 impl WindowBytes {
-    /// The shortest window.
-    pub const MIN: Self = Self(12);
-    /// The longest window.
-    pub const MAX: Self = Self(64);
     /// The paper's default.
     pub const DEFAULT: Self = Self(32);
 

@@ -114,12 +114,6 @@ impl Backend {
     }
 }
 
-impl Default for Backend {
-    fn default() -> Self {
-        Self::best()
-    }
-}
-
 impl FromStr for Backend {
     type Err = NoSuchBackend;
 
