@@ -20,7 +20,7 @@ use refrain_codec::{
         chunking::{Chunking, ChunkingMethod},
         hash::ChunkHasher,
     },
-    simd::BackendChoice,
+    simd::Backend,
 };
 use refrain_gateway::units::ByteSize;
 use refrain_store::StoreConfig;
@@ -97,7 +97,7 @@ pub(crate) struct BulkArguments {
     batch_size: Option<usize>,
     /// Kernels for these instructions: portable, avx2, avx512, neon, or auto for the fastest
     #[arg(long, value_name = "SET", env = "REFRAIN_SIMD", default_value = "auto")]
-    simd: BackendChoice,
+    simd: Backend,
     /// Report as one JSON object
     #[arg(long)]
     json: bool,
@@ -311,7 +311,7 @@ fn options(arguments: &BulkArguments, method: Method) -> anyhow::Result<BulkOpti
             Method::Naive | Method::Pipeline => BATCH_BYTES,
             Method::Cuda | Method::Harens => BATCH_BYTES_OF_GPUS,
         }),
-        backend: arguments.simd.backend(),
+        backend: arguments.simd,
     })
 }
 

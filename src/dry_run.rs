@@ -15,7 +15,6 @@ use refrain_gateway::{
     options::{OptionSpec, Role},
 };
 
-use refrain_proto::effort::EffortMode;
 use refrain_store::{DiskStore, StoreError};
 
 use crate::table::bytes;
@@ -136,11 +135,7 @@ fn common(
     if !config.mode.keeps_caches() {
         return Ok(());
     }
-    let effort = match config.effort {
-        EffortMode::Auto => "auto",
-        EffortMode::Max => "max",
-    };
-    line("effort", effort.to_owned())?;
+    line("effort", config.effort.to_string())?;
     let matching = &config.matching;
     line(
         "matching",

@@ -14,8 +14,7 @@ use refrain_codec::{
     },
     geometry::{CACHE_BYTES_MIN, CacheGeometry},
     marker::{
-        FindMarkers, MarkerAlgorithm, MarkerFinder, PackMask, SampleByteTable, SamplingPeriod,
-        WindowBytes,
+        MarkerAlgorithm, MarkerFinder, PackMask, SampleByteTable, SamplingPeriod, WindowBytes,
     },
     matching::{Everything, MatchingAlgorithm},
     reference,

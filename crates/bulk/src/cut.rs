@@ -52,8 +52,9 @@ impl Cutter {
                     Method::Fixed(FixedChunks::new(chunking.average_bytes().into()))
                 }
                 ChunkingMethod::Modp | ChunkingMethod::Pack => {
-                    let finder = FoundAnchors::default().with_backend(backend);
-                    Method::Anchors(Box::new(StreamChunks::by(finder, bounds(chunking))))
+                    let found = FoundAnchors::default();
+                    let chunks = StreamChunks::by(found, bounds(chunking), backend);
+                    Method::Anchors(Box::new(chunks))
                 }
             },
             unfinished: Vec::new(),

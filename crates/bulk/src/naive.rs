@@ -16,8 +16,8 @@ use refrain_codec::{
         fixed::FixedChunks,
         stream::StreamChunks,
     },
-    marker::FindAnchors,
-    reference::rolling::{RollingModp, RollingPack},
+    reference::rolling::RollingFinder,
+    simd::Backend,
 };
 
 use crate::{
@@ -36,20 +36,21 @@ const PIECE_BYTES: usize = 64 << 10;
 
 enum Cutter {
     Fixed(FixedChunks),
-    Anchors(Box<StreamChunks<Box<dyn FindAnchors>>>),
+    Anchors(Box<StreamChunks<RollingFinder>>),
 }
 
 impl Cutter {
     fn new(chunking: Chunking) -> Self {
         let distance = anchor_distance(chunking);
-        let finder: Box<dyn FindAnchors> = match chunking.method() {
+        let finder = match chunking.method() {
             ChunkingMethod::Fixed => {
                 return Self::Fixed(FixedChunks::new(chunking.average_bytes().into()));
             }
-            ChunkingMethod::Modp => Box::new(RollingModp::new(distance)),
-            ChunkingMethod::Pack => Box::new(RollingPack::new(distance)),
+            ChunkingMethod::Modp => RollingFinder::modp(distance),
+            ChunkingMethod::Pack => RollingFinder::pack(distance),
         };
-        Self::Anchors(Box::new(StreamChunks::by(finder, bounds(chunking))))
+        let chunks = StreamChunks::by(finder, bounds(chunking), Backend::PORTABLE);
+        Self::Anchors(Box::new(chunks))
     }
 }
 

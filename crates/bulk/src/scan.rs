@@ -3,7 +3,7 @@
 
 use refrain_codec::{
     chunk::chunking::{Chunking, ChunkingMethod},
-    marker::{AnchorDistance, FindAnchors, ModpAnchorFinder, SparseAnchorFinder},
+    marker::{AnchorDistance, AnchorFinder, FindAnchors, ModpAnchorFinder},
     simd::Backend,
 };
 
@@ -32,7 +32,7 @@ impl Scanner {
                     ModpAnchorFinder::new(distance).with_backend(backend),
                 )),
                 ChunkingMethod::Pack => Some(Box::new(
-                    SparseAnchorFinder::new(distance).with_backend(backend),
+                    AnchorFinder::sparse(distance).with_backend(backend),
                 )),
             },
         }

@@ -6,7 +6,8 @@
 //! the log takes it or anyone sees it.
 
 use alloc::vec::Vec;
-use core::fmt;
+
+use thiserror::Error;
 
 use crate::{
     LogPosition,
@@ -43,21 +44,26 @@ pub struct Block<'a> {
 }
 
 /// Why a block could not be decoded. In each case the log is as it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// The token stream is cut short or no encoder's.
+    #[error("malformed tokens")]
     MalformedTokens,
     /// A region lies outside of the cache, or in the part that is not decoded yet.
+    #[error("a token refers to position {}, outside of the cache", source.0)]
     SourceOutOfCache {
         /// Where the region was said to lie.
-        source: LogPosition,
+        r#source: LogPosition,
     },
     /// Literals and regions do not add up to the block's length.
+    #[error("tokens do not add up to the block's length")]
     WrongLength,
     /// The block is longer than the guard window or its position is beyond use.
+    #[error("a block outside of the guard window")]
     OutOfBounds,
     /// The decoded bytes are not the ones that were encoded: the caches differ.
+    #[error("a block's check failed: the caches differ")]
     CheckMismatch,
 }
 
@@ -199,23 +205,3 @@ impl Decoder {
         Some(())
     }
 }
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::MalformedTokens => f.write_str("malformed tokens"),
-            Self::SourceOutOfCache { source } => {
-                write!(
-                    f,
-                    "a token refers to position {}, outside of the cache",
-                    source.0
-                )
-            }
-            Self::WrongLength => f.write_str("tokens do not add up to the block's length"),
-            Self::OutOfBounds => f.write_str("a block outside of the guard window"),
-            Self::CheckMismatch => f.write_str("a block's check failed: the caches differ"),
-        }
-    }
-}
-
-impl core::error::Error for DecodeError {}

@@ -65,6 +65,9 @@ pub struct EncoderConfig {
 #[derive(Debug)]
 pub struct Encoder {
     geometry: CacheGeometry,
+    markers: MarkerFinder,
+    /// Of the present block; kept for their memory.
+    found: Vec<u32>,
     matcher: Matcher,
     head: LogPosition,
     backend: Backend,
@@ -122,26 +125,30 @@ impl Encoder {
     /// An encoder with an empty cache.
     #[must_use]
     pub fn new(config: EncoderConfig) -> Self {
-        let cache_bytes = config.geometry.cache_bytes();
-        let period = config.markers.period();
-        let markers = config.markers.with_backend(config.backend);
-        let matcher = match config.matching {
+        let EncoderConfig {
+            geometry,
+            matching,
+            markers,
+            chunk_hasher,
+            backend,
+        } = config;
+        let (cache_bytes, period) = (geometry.cache_bytes(), markers.period());
+        let matcher = match matching {
             MatchingAlgorithm::MaxMatch => {
-                Matcher::Max(MaxMatch::new(cache_bytes, period, markers, config.backend))
+                let window = markers.window();
+                Matcher::Max(MaxMatch::new(cache_bytes, period, window, backend))
             }
-            MatchingAlgorithm::ChunkMatch => Matcher::Chunk(ChunkMatch::new(
-                cache_bytes,
-                period,
-                markers,
-                config.chunk_hasher,
-                config.backend,
-            )),
+            MatchingAlgorithm::ChunkMatch => {
+                Matcher::Chunk(ChunkMatch::new(cache_bytes, period, chunk_hasher, backend))
+            }
         };
         Self {
-            geometry: config.geometry,
+            geometry,
+            markers: markers.with_backend(backend),
+            found: Vec::new(),
             matcher,
             head: LogPosition(0),
-            backend: config.backend,
+            backend,
         }
     }
 
@@ -162,10 +169,7 @@ impl Encoder {
 
     /// Samples blocks from now on with `period`; what was remembered stays.
     pub fn set_period(&mut self, period: SamplingPeriod) {
-        match &mut self.matcher {
-            Matcher::Max(matcher) => matcher.set_period(period),
-            Matcher::Chunk(matcher) => matcher.set_period(period),
-        }
+        self.markers.set_period(period);
     }
 
     /// Whether `block` repeats something that it may refer to, if it is encoded next: whether it
@@ -176,9 +180,10 @@ impl Encoder {
             at: self.head,
             oldest: self.geometry.oldest_for(end),
         };
+        self.markers.find(block, &mut self.found);
         match &mut self.matcher {
-            Matcher::Max(matcher) => matcher.repeats(block, place, reach),
-            Matcher::Chunk(matcher) => matcher.repeats(block, place, reach),
+            Matcher::Max(matcher) => matcher.repeats(block, place, reach, &self.found),
+            Matcher::Chunk(matcher) => matcher.repeats(block, place, reach, &self.found),
         }
     }
 
@@ -213,9 +218,12 @@ impl Encoder {
         out.literals.clear();
         let tokens = TokenWriter::new(&mut out.tokens, cursor, at);
         let mut writer = BlockWriter::new(block, tokens, &mut out.literals);
+        self.markers.find(block, &mut self.found);
         match &mut self.matcher {
-            Matcher::Max(matcher) => matcher.encode(block, place, reach, &mut writer),
-            Matcher::Chunk(matcher) => matcher.encode(block, place, reach, &mut writer),
+            Matcher::Max(matcher) => matcher.encode(block, place, reach, &self.found, &mut writer),
+            Matcher::Chunk(matcher) => {
+                matcher.encode(block, place, reach, &self.found, &mut writer);
+            }
         }
         (out.region_bytes, out.longest_source) = writer.finish();
         out.check = xxh3(self.backend, number, block);

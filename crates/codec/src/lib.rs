@@ -25,7 +25,7 @@
 //! | know chunks again, in bounded memory | [`chunk::recent::RecentChunks`] |
 //! | see that two ends hold the same bytes | [`universal::UniversalHasher`] |
 //! | cut a file into longer chunks, by PACK or by Rabin fingerprints | [`chunk::stream::StreamChunks::by`] |
-//! | find markers or anchors alone | [`marker::MarkerFinder`], [`marker::AnchorFinder`], [`marker::SparseAnchorFinder`], [`marker::ModpAnchorFinder`] |
+//! | find markers or anchors alone | [`marker::MarkerFinder`], [`marker::AnchorFinder`], [`marker::ModpAnchorFinder`] |
 //! | choose the processor's instructions | [`simd::Backend`]; by default the machine's best |
 //!
 //! A block is encoded and decoded like this; the two ends share nothing but what is sent, here
@@ -103,6 +103,9 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+#[macro_use]
+mod names;
+
 pub mod marker;
 mod sampling;
 
@@ -129,6 +132,7 @@ pub mod universal;
 
 pub use decoder::{Block, DecodeError, Decoder};
 pub use encoder::{EncodedBlock, Encoder, EncoderConfig};
+pub use names::UnknownName;
 pub use position::{LogPosition, LogRange};
 pub use token::SourceCursor;
 

@@ -6,10 +6,9 @@
 //!
 //! An allocator promises none of this: glibc's takes what was freed before for it, and clears it.
 
-use core::{
-    fmt,
-    ops::{Deref, DerefMut},
-};
+use core::fmt;
+
+pub(crate) use imp::Pages;
 
 /// The size of a huge page on most processors.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -27,35 +26,6 @@ unsafe impl Zeroed for u32 {}
 // SAFETY: as above.
 unsafe impl Zeroed for [u64; 3] {}
 
-/// A fixed number of numbers, all zero at first.
-pub(crate) struct Pages<T: Zeroed>(imp::Pages<T>);
-
-impl<T: Zeroed> Pages<T> {
-    /// `len` zeros.
-    ///
-    /// # Panics
-    /// If the system has no room for them.
-    pub(crate) fn zeroed(len: usize) -> Self {
-        Self(imp::Pages::zeroed(len))
-    }
-}
-
-impl<T: Zeroed> Deref for Pages<T> {
-    type Target = [T];
-
-    #[inline(always)]
-    fn deref(&self) -> &[T] {
-        self.0.as_slice()
-    }
-}
-
-impl<T: Zeroed> DerefMut for Pages<T> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut [T] {
-        self.0.as_mut_slice()
-    }
-}
-
 impl<T: Zeroed> fmt::Debug for Pages<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} numbers", self.len())
@@ -65,7 +35,12 @@ impl<T: Zeroed> fmt::Debug for Pages<T> {
 /// A mapping of our own.
 #[cfg(all(target_os = "linux", not(miri)))]
 mod imp {
-    use core::{marker::PhantomData, ptr::NonNull, slice};
+    use core::{
+        marker::PhantomData,
+        ops::{Deref, DerefMut},
+        ptr::NonNull,
+        slice,
+    };
 
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
@@ -73,7 +48,8 @@ mod imp {
 
     /// `len` numbers from `start` on, within the mapping of `mapped_bytes` from `mapped` on,
     /// which nobody else knows of. Without a number there is no mapping.
-    pub(super) struct Pages<T> {
+    /// A fixed number of numbers, all zero at first.
+    pub(crate) struct Pages<T> {
         start: NonNull<T>,
         len: usize,
         mapped: *mut u8,
@@ -87,7 +63,7 @@ mod imp {
     unsafe impl<T: Sync> Sync for Pages<T> {}
 
     impl<T: Zeroed> Pages<T> {
-        pub(super) fn zeroed(len: usize) -> Self {
+        pub(crate) fn zeroed(len: usize) -> Self {
             let bytes = size_of::<T>().checked_mul(len).expect("a length that fits");
             if bytes == 0 {
                 return Self {
@@ -132,16 +108,22 @@ mod imp {
                 owns: PhantomData,
             }
         }
+    }
+
+    impl<T: Zeroed> Deref for Pages<T> {
+        type Target = [T];
 
         #[inline(always)]
-        pub(super) fn as_slice(&self) -> &[T] {
+        fn deref(&self) -> &[T] {
             // SAFETY: `len` numbers are mapped from `start` on, aligned to a page, initialised
             // as zeros, which `Zeroed` makes values, and borrowed as `self` is.
             unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
         }
+    }
 
+    impl<T: Zeroed> DerefMut for Pages<T> {
         #[inline(always)]
-        pub(super) fn as_mut_slice(&mut self) -> &mut [T] {
+        fn deref_mut(&mut self) -> &mut [T] {
             // SAFETY: as above.
             unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
         }
@@ -162,21 +144,29 @@ mod imp {
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod imp {
     use alloc::{vec, vec::Vec};
+    use core::ops::{Deref, DerefMut};
 
     use super::Zeroed;
 
-    pub(super) struct Pages<T>(Vec<T>);
+    /// A fixed number of numbers, all zero at first.
+    pub(crate) struct Pages<T>(Vec<T>);
 
     impl<T: Zeroed> Pages<T> {
-        pub(super) fn zeroed(len: usize) -> Self {
+        pub(crate) fn zeroed(len: usize) -> Self {
             Self(vec![T::default(); len])
         }
+    }
 
-        pub(super) fn as_slice(&self) -> &[T] {
+    impl<T: Zeroed> Deref for Pages<T> {
+        type Target = [T];
+
+        fn deref(&self) -> &[T] {
             &self.0
         }
+    }
 
-        pub(super) fn as_mut_slice(&mut self) -> &mut [T] {
+    impl<T: Zeroed> DerefMut for Pages<T> {
+        fn deref_mut(&mut self) -> &mut [T] {
             &mut self.0
         }
     }

@@ -4,6 +4,8 @@
 
 use core::fmt;
 
+use thiserror::Error;
+
 /// The modulus, without its x^64: the first irreducible polynomial of degree 64 from the
 /// first 64 bits of pi's fraction on.
 pub(crate) const POLYNOMIAL: u64 = 0x243f_6a88_85a3_0907;
@@ -80,20 +82,12 @@ impl Default for PackMask {
 }
 
 /// A number of mask bits that is not 6 to 15.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a PACK mask has 6 to 15 bits, not {count}")]
 pub struct InvalidPackMask {
     /// What was asked for.
     pub count: u8,
 }
-
-impl fmt::Display for InvalidPackMask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { count } = self;
-        write!(f, "a PACK mask has 6 to 15 bits, not {count}")
-    }
-}
-
-impl core::error::Error for InvalidPackMask {}
 
 /// p: about one window in this many is chosen. A power of two from 32 to 512.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -140,33 +134,18 @@ impl fmt::Display for SamplingPeriod {
 }
 
 /// A sampling period that is not a power of two from 32 to 512.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a sampling period is 32, 64, 128, 256 or 512 bytes, not {bytes}")]
 pub struct InvalidSamplingPeriod {
     /// What was asked for.
     pub bytes: usize,
 }
-
-impl fmt::Display for InvalidSamplingPeriod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bytes } = self;
-        write!(
-            f,
-            "a sampling period is 32, 64, 128, 256 or 512 bytes, not {bytes}"
-        )
-    }
-}
-
-impl core::error::Error for InvalidSamplingPeriod {}
 
 /// w: length of the shortest repeat that is looked for. 12 to 64 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WindowBytes(u8);
 
 impl WindowBytes {
-    /// The shortest window.
-    pub const MIN: Self = Self(12);
-    /// The longest window.
-    pub const MAX: Self = Self(64);
     /// The paper's default.
     pub const DEFAULT: Self = Self(32);
 
@@ -201,20 +180,12 @@ impl fmt::Display for WindowBytes {
 }
 
 /// A window that is not 12 to 64 bytes long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a window is 12 to 64 bytes long, not {bytes}")]
 pub struct InvalidWindow {
     /// What was asked for.
     pub bytes: usize,
 }
-
-impl fmt::Display for InvalidWindow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bytes } = self;
-        write!(f, "a window is 12 to 64 bytes long, not {bytes}")
-    }
-}
-
-impl core::error::Error for InvalidWindow {}
 
 /// One window in so many of a stream is an anchor, where they are chosen like random ones. A power
 /// of two from 64 to 1 Mi.
@@ -251,23 +222,12 @@ impl AnchorDistance {
 }
 
 /// A distance of anchors that is not a power of two from 64 to 1 Mi.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("anchors are a power of two from 64 bytes to 1 MiB apart, not {bytes} bytes")]
 pub struct InvalidAnchorDistance {
     /// What was asked for.
     pub bytes: usize,
 }
-
-impl fmt::Display for InvalidAnchorDistance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bytes } = self;
-        write!(
-            f,
-            "anchors are a power of two from 64 bytes to 1 MiB apart, not {bytes} bytes"
-        )
-    }
-}
-
-impl core::error::Error for InvalidAnchorDistance {}
 
 #[cfg(test)]
 mod tests {

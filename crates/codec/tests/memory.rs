@@ -24,7 +24,7 @@ fn ends_stay_within_their_memory() {
     for mebibytes in [1, 5, 17] {
         let geometry = CacheGeometry::new(mebibytes << 20).expect("a valid size");
         for matching in [MatchingAlgorithm::MaxMatch, MatchingAlgorithm::ChunkMatch] {
-            for &algorithm in MarkerAlgorithm::ALL {
+            for algorithm in MarkerAlgorithm::ALL {
                 let config = config(geometry, matching, algorithm);
                 let promised = config.memory_bytes_max();
                 let (held, peak) = peak_of(|| encode(config));

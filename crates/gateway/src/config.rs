@@ -43,7 +43,7 @@ use refrain_codec::marker::{
     MarkerAlgorithm, MarkerFinder, SampleByteTable, SamplingPeriod, WindowBytes,
 };
 use refrain_codec::matching::MatchingAlgorithm;
-use refrain_codec::simd::{Backend, BackendChoice};
+use refrain_codec::simd::Backend;
 use refrain_proto::effort::EffortMode;
 use refrain_proto::{LinkConfig, Mode, limits};
 use tracing::level_filters::LevelFilter;
@@ -118,11 +118,7 @@ config! {
         /// Which end finds what repeats.
         pub mode: Mode = settings.one(&MODE)?;
         /// How hard to look for repeats.
-        pub effort: EffortMode = settings.one_with(&EFFORT, |text| match text {
-            "auto" => Ok(EffortMode::Auto),
-            "max" => Ok(EffortMode::Max),
-            _ => Err(Mismatch::Effort),
-        })?;
+        pub effort: EffortMode = settings.one(&EFFORT)?;
         /// One direction's cache: 1 MiB to 4 GiB, at most half of `memory`.
         pub cache: ByteSize = resolve_cache(settings, memory)?;
         /// The most open flows of a link: 1 to 10,000, fewer with little memory.
@@ -157,9 +153,7 @@ config! {
             Ok::<_, BoxedError>(WindowBytes::new(text.parse()?)?)
         })?;
         /// The kernels to look for repeats with.
-        pub backend: Backend = settings.one_with(&SIMD, |text| {
-            text.parse().map(BackendChoice::backend)
-        })?;
+        pub backend: Backend = settings.one(&SIMD)?;
         /// What names chunks.
         pub chunk_hash: ChunkHasher = settings.one(&CHUNK_HASH)?;
     }

@@ -176,24 +176,6 @@ counters! {
 }
 
 impl LayerCounters {
-    pub(crate) fn count_block(
-        &mut self,
-        plain: usize,
-        regions: usize,
-        streams: usize,
-        packed: usize,
-        frame: usize,
-        bypassed: bool,
-    ) {
-        self.app_bytes += plain as u64;
-        self.region_bytes += regions as u64;
-        self.stream_bytes += streams as u64;
-        self.packed_bytes += packed as u64;
-        self.block_bytes += frame as u64;
-        self.blocks += 1;
-        self.bypassed_blocks += u64::from(bypassed);
-    }
-
     pub(crate) fn count_confirmed(&mut self, plain: u64, frame: usize) {
         self.app_bytes += plain;
         self.confirmed_bytes += plain;

@@ -8,9 +8,9 @@
 //! What is shed too soon costs a few bytes, what is shed too late costs time: so a short press
 //! of the processor is enough to descend, and climbing takes a long one of the link.
 
-use core::{fmt, time::Duration};
+use core::time::Duration;
 
-use refrain_codec::marker::SamplingPeriod;
+use refrain_codec::{marker::SamplingPeriod, names};
 
 use crate::moment::Moment;
 
@@ -25,34 +25,13 @@ pub struct Effort {
 
 /// From least to most.
 pub(crate) const LADDER: [Effort; 7] = [
-    Effort {
-        period_bytes: 256,
-        level: -5,
-    },
-    Effort {
-        period_bytes: 128,
-        level: -1,
-    },
-    Effort {
-        period_bytes: 64,
-        level: 1,
-    },
-    Effort {
-        period_bytes: 32,
-        level: 3,
-    },
-    Effort {
-        period_bytes: 32,
-        level: 6,
-    },
-    Effort {
-        period_bytes: 32,
-        level: 9,
-    },
-    Effort {
-        period_bytes: 32,
-        level: 12,
-    },
+    Effort::new(256, -5),
+    Effort::new(128, -1),
+    Effort::new(64, 1),
+    Effort::new(32, 3),
+    Effort::new(32, 6),
+    Effort::new(32, 9),
+    Effort::new(32, 12),
 ];
 
 /// Where `auto` begins.
@@ -69,29 +48,32 @@ const SHED_AFTER: Duration = Duration::from_millis(40);
 /// history, so rungs are not climbed at whim.
 const CLIMB_AFTER: Duration = Duration::from_millis(500);
 
-/// How the effort is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EffortMode {
-    /// By the balance of encoder and link.
-    #[default]
-    Auto,
-    /// The most, whatever it costs.
-    Max,
+names! {
+    /// How the effort is chosen.
+    #[derive(Default)]
+    pub enum EffortMode {
+        /// By the balance of encoder and link.
+        #[default]
+        Auto = "auto",
+        /// The most, whatever it costs.
+        Max = "max",
+    }
 }
 
-/// Why the effort is what it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EffortReason {
-    /// Nothing was measured yet.
-    Start,
-    /// The user pinned it.
-    Pinned,
-    /// The link was what took the time.
-    LinkIsSlow,
-    /// The encoder was what took the time.
-    ProcessorIsBusy,
-    /// Neither was.
-    Balanced,
+names! {
+    /// Why the effort is what it is.
+    pub enum EffortReason {
+        /// Nothing was measured yet.
+        Start = "nothing measured yet",
+        /// The user pinned it.
+        Pinned = "pinned by --effort max",
+        /// The link was what took the time.
+        LinkIsSlow = "the link is slower than the encoder",
+        /// The encoder was what took the time.
+        ProcessorIsBusy = "the encoder is slower than the link",
+        /// Neither was.
+        Balanced = "encoder and link keep pace",
+    }
 }
 
 /// Chooses the rung.
@@ -108,6 +90,13 @@ pub(crate) struct EffortControl {
 }
 
 impl Effort {
+    const fn new(period_bytes: u16, level: i32) -> Self {
+        Self {
+            period_bytes,
+            level,
+        }
+    }
+
     /// The period as the codec wants it.
     #[must_use]
     pub fn period(self) -> SamplingPeriod {
@@ -198,18 +187,6 @@ impl EffortControl {
         } else {
             EffortReason::Balanced
         }
-    }
-}
-
-impl fmt::Display for EffortReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Start => "nothing measured yet",
-            Self::Pinned => "pinned by --effort max",
-            Self::LinkIsSlow => "the link is slower than the encoder",
-            Self::ProcessorIsBusy => "the encoder is slower than the link",
-            Self::Balanced => "encoder and link keep pace",
-        })
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Flow {
 }
 
 /// What this end sends on a flow.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SendHalf {
     /// Where the last block went, and the next one goes unless another lane is better.
     pub(crate) lane: LaneId,
@@ -158,18 +158,9 @@ impl Flow {
             send: SendHalf {
                 lane: home,
                 strands: vec![(home, Strand::default())],
-                pending: PendingBytes::default(),
                 credit_bytes: CREDIT_BYTES_INITIAL,
-                ending: false,
-                is_over: false,
-                queued: false,
-                writer_waits: false,
                 class,
-                expectations: None,
-                by_sender: false,
-                dispersion: 0,
-                asked_for_gssapi: false,
-                counters: LayerCounters::default(),
+                ..SendHalf::default()
             },
             receive: ReceiveHalf {
                 bytes: InOrder::default(),

@@ -11,29 +11,27 @@
 //! before it is believed.
 
 mod block;
+mod field;
 mod offers;
 
-use refrain_codec::token::{push_varint, take_varint, unzigzag, zigzag};
+use refrain_codec::token::{push_varint, take_varint};
 
 pub use block::{BlockFrame, Stream};
 pub use offers::{ConfirmFrame, Offer, OfferFrame, OfferList};
 
 use crate::{
     codes::frame::*,
-    limits::{
-        FRAME_BYTES_MAX, LANES_EVER_MAX, LANES_MAX, PADDING_BYTES_MAX, REASON_BYTES_MAX,
-        TARGET_BYTES_MAX,
-    },
-    terms::RunDigest,
+    limits::{FRAME_BYTES_MAX, PADDING_BYTES_MAX, REASON_BYTES_MAX, TARGET_BYTES_MAX},
 };
+use field::{Field, Fixed};
 
 /// Number of a flow: even ones are opened by the end that dials lanes, odd ones by the
 /// other; each end counts up and never uses one twice in a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u64);
 
 /// Number of a lane, never used twice in a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(pub u32);
 
 /// A frame, borrowed from where it was read.
@@ -213,138 +211,6 @@ impl<'a> Frame<'a> {
         out.extend(body);
     }
 
-    fn write_body(&self, body: &mut Vec<u8>) -> u8 {
-        match *self {
-            Self::Open {
-                flow,
-                credit_bytes,
-                excluded,
-                target,
-            } => {
-                push_varint(body, flow.0);
-                push_varint(body, credit_bytes);
-                body.push(u8::from(excluded));
-                body.extend(target.as_bytes());
-                OPEN
-            }
-            Self::Accept {
-                flow,
-                credit_bytes,
-                excluded,
-            } => {
-                push_varint(body, flow.0);
-                push_varint(body, credit_bytes);
-                body.push(u8::from(excluded));
-                ACCEPT
-            }
-            Self::Refuse { flow, code, text } => {
-                push_varint(body, flow.0);
-                body.push(code);
-                body.extend(text.as_bytes());
-                REFUSE
-            }
-            Self::Block(_) => unreachable!("blocks are written in one piece"),
-            Self::End {
-                flow,
-                plain_bytes,
-                check,
-                lanes,
-            } => {
-                push_varint(body, flow.0);
-                push_varint(body, plain_bytes);
-                body.extend(check.to_le_bytes());
-                body.extend(lanes.0);
-                END
-            }
-            Self::Reset { flow, code } => {
-                push_varint(body, flow.0);
-                body.push(code);
-                RESET
-            }
-            Self::Credit { flow, bytes } => {
-                push_varint(body, flow.0);
-                push_varint(body, bytes);
-                CREDIT
-            }
-            Self::Ack { blocks } => {
-                push_varint(body, blocks);
-                ACK
-            }
-            Self::LaneClosed {
-                lane,
-                blocks,
-                answered,
-            } => {
-                push_varint(body, u64::from(lane.0));
-                push_varint(body, blocks);
-                body.push(u8::from(answered));
-                LANE_CLOSED
-            }
-            Self::Ping {
-                nonce,
-                answer_bytes,
-                padding,
-            } => {
-                push_varint(body, nonce);
-                push_varint(body, answer_bytes as u64);
-                body.extend(padding);
-                PING
-            }
-            Self::Pong { nonce, padding } => {
-                push_varint(body, nonce);
-                body.extend(padding);
-                PONG
-            }
-            Self::Drain => DRAIN,
-            Self::Stalled => STALLED,
-            Self::Offer(ref frame) => {
-                push_varint(body, frame.flow.0);
-                push_varint(body, frame.withdrawn_below);
-                push_option(body, frame.start);
-                body.extend(frame.offers.0);
-                OFFER
-            }
-            Self::Confirm(ref frame) => {
-                push_varint(body, frame.flow.0);
-                push_varint(body, frame.first);
-                push_varint(body, frame.count);
-                push_varint(body, frame.len);
-                push_option(body, frame.offset);
-                body.extend(frame.digest.0);
-                CONFIRM
-            }
-            Self::Withdrawn {
-                flow,
-                below,
-                offset,
-            } => {
-                push_varint(body, flow.0);
-                push_varint(body, below);
-                push_varint(body, offset);
-                WITHDRAWN
-            }
-            Self::Dispersion { flow, level } => {
-                push_varint(body, flow.0);
-                body.push(level);
-                DISPERSION
-            }
-            Self::Driven { flow, by_sender } => {
-                push_varint(body, flow.0);
-                body.push(u8::from(by_sender));
-                DRIVEN
-            }
-            Self::Moved { flow, by } => {
-                push_varint(body, flow.0);
-                push_varint(body, zigzag(by));
-                MOVED
-            }
-            Self::Abort { text } => {
-                body.extend(text.as_bytes());
-                ABORT
-            }
-        }
-    }
-
     /// Reads the frame at the front of `bytes` and says how many bytes it took; `None`
     /// while it is incomplete.
     ///
@@ -374,183 +240,92 @@ impl<'a> Frame<'a> {
         let frame = Self::read_body(kind, body).ok_or(FrameError::Malformed(kind))?;
         Ok(Some((frame, header + body.len())))
     }
+}
 
-    fn read_body(kind: u8, mut body: &'a [u8]) -> Option<Self> {
-        let body = &mut body;
-        let frame = match kind {
-            OPEN => Self::Open {
-                flow: flow(body)?,
-                credit_bytes: take_varint(body)?,
-                excluded: boolean(body)?,
-                target: text(body, TARGET_BYTES_MAX)?,
-            },
-            ACCEPT => Self::Accept {
-                flow: flow(body)?,
-                credit_bytes: take_varint(body)?,
-                excluded: boolean(body)?,
-            },
-            REFUSE => Self::Refuse {
-                flow: flow(body)?,
-                code: byte(body)?,
-                text: text(body, REASON_BYTES_MAX)?,
-            },
-            BLOCK => Self::Block(BlockFrame::read_body(body)?),
-            END => Self::End {
-                flow: flow(body)?,
-                plain_bytes: take_varint(body)?,
-                check: u64_le(body)?,
-                lanes: LaneList::read(body)?,
-            },
-            RESET => Self::Reset {
-                flow: flow(body)?,
-                code: byte(body)?,
-            },
-            CREDIT => Self::Credit {
-                flow: flow(body)?,
-                bytes: take_varint(body)?,
-            },
-            ACK => Self::Ack {
-                blocks: take_varint(body)?,
-            },
-            LANE_CLOSED => Self::LaneClosed {
-                lane: lane(body)?,
-                blocks: take_varint(body)?,
-                answered: boolean(body)?,
-            },
-            PING => Self::Ping {
-                nonce: take_varint(body)?,
-                answer_bytes: usize::try_from(take_varint(body)?)
-                    .ok()
-                    .filter(|&bytes| bytes <= PADDING_BYTES_MAX)?,
-                padding: padding(body)?,
-            },
-            PONG => Self::Pong {
-                nonce: take_varint(body)?,
-                padding: padding(body)?,
-            },
-            DRAIN => Self::Drain,
-            STALLED => Self::Stalled,
-            ABORT => Self::Abort {
-                text: text(body, REASON_BYTES_MAX)?,
-            },
-            OFFER => Self::Offer(OfferFrame {
-                flow: flow(body)?,
-                withdrawn_below: take_varint(body)?,
-                start: option(body)?,
-                offers: OfferList::read(body)?,
-            }),
-            CONFIRM => Self::Confirm(ConfirmFrame {
-                flow: flow(body)?,
-                first: take_varint(body)?,
-                count: take_varint(body).filter(|&count| count > 0)?,
-                len: take_varint(body).filter(|&len| len > 0)?,
-                offset: option(body)?,
-                digest: RunDigest(array(body)?),
-            }),
-            WITHDRAWN => Self::Withdrawn {
-                flow: flow(body)?,
-                below: take_varint(body)?,
-                offset: take_varint(body)?,
-            },
-            DISPERSION => Self::Dispersion {
-                flow: flow(body)?,
-                level: byte(body)?,
-            },
-            DRIVEN => Self::Driven {
-                flow: flow(body)?,
-                by_sender: boolean(body)?,
-            },
-            MOVED => Self::Moved {
-                flow: flow(body)?,
-                by: unzigzag(take_varint(body)?),
-            },
-            _ => return None,
-        };
-        body.is_empty().then_some(frame)
+/// Defines the bodies of frames: the type of each, and its fields in the order in which they go over the
+/// wire. Fields are [`Field`]s, or wrapped in one (`as`), and may have bounds (`if`).
+macro_rules! bodies {
+    ($($kind:ident $frame:ident $(($inner:ident))? {
+        $($field:ident $(as $wire:ident)? $(if $valid:expr)?),*
+    })*) => {
+        impl<'a> Frame<'a> {
+            fn write_body(&self, body: &mut Vec<u8>) -> u8 {
+                match *self {
+                    $(shape!($frame [$($inner)?] { $($field),* }) => {
+                        $(Field::put($($wire)?($field), body);)*
+                        $kind
+                    })*
+                    Self::Block(_) => unreachable!("blocks are written in one piece"),
+                }
+            }
+
+            fn read_body(kind: u8, mut body: &'a [u8]) -> Option<Self> {
+                let body = &mut body;
+                let (frame, is_valid) = match kind {
+                    $($kind => {
+                        $(
+                            let $field = Field::take(body)?;
+                            $(let $wire($field) = $field;)?
+                        )*
+                        let frame = shape!($frame [$($inner)?] { $($field),* });
+                        (frame, true $($(&& $valid)?)*)
+                    })*
+                    BLOCK => (Self::Block(BlockFrame::read_body(body)?), true),
+                    _ => return None,
+                };
+                (is_valid && body.is_empty()).then_some(frame)
+            }
+        }
+    };
+}
+
+macro_rules! shape {
+    ($frame:ident [] $fields:tt) => { Frame::$frame $fields };
+    ($frame:ident [$inner:ident] $fields:tt) => { Frame::$frame($inner $fields) };
+}
+
+bodies! {
+    OPEN Open { flow, credit_bytes, excluded, target if target.len() <= TARGET_BYTES_MAX }
+    ACCEPT Accept { flow, credit_bytes, excluded }
+    REFUSE Refuse { flow, code, text if text.len() <= REASON_BYTES_MAX }
+    END End { flow, plain_bytes, check as Fixed, lanes }
+    RESET Reset { flow, code }
+    CREDIT Credit { flow, bytes }
+    ACK Ack { blocks }
+    LANE_CLOSED LaneClosed { lane, blocks, answered }
+    PING Ping {
+        nonce,
+        answer_bytes if answer_bytes <= PADDING_BYTES_MAX,
+        padding if padding.len() <= PADDING_BYTES_MAX
     }
+    PONG Pong { nonce, padding if padding.len() <= PADDING_BYTES_MAX }
+    DRAIN Drain {}
+    STALLED Stalled {}
+    ABORT Abort { text if text.len() <= REASON_BYTES_MAX }
+    OFFER Offer(OfferFrame) { flow, withdrawn_below, start, offers }
+    CONFIRM Confirm(ConfirmFrame) { flow, first, count if count > 0, len if len > 0, offset, digest }
+    WITHDRAWN Withdrawn { flow, below, offset }
+    DISPERSION Dispersion { flow, level }
+    DRIVEN Driven { flow, by_sender }
+    MOVED Moved { flow, by }
 }
 
 impl<'a> LaneList<'a> {
     /// The list of `lanes`, written to `bytes`.
     pub fn write(lanes: impl Iterator<Item = LaneId>, bytes: &'a mut Vec<u8>) -> Self {
-        lanes.for_each(|lane| push_varint(bytes, u64::from(lane.0)));
+        lanes.for_each(|lane| lane.put(bytes));
         Self(bytes)
     }
 
     /// The lanes.
     pub fn iter(&self) -> impl Iterator<Item = LaneId> + 'a {
         let mut rest = self.0;
-        core::iter::from_fn(move || lane(&mut rest))
+        core::iter::from_fn(move || LaneId::take(&mut rest))
     }
-
-    fn read(body: &mut &'a [u8]) -> Option<Self> {
-        let list = Self(core::mem::take(body));
-        let mut rest = list.0;
-        for _ in 0..LANES_MAX {
-            if rest.is_empty() {
-                break;
-            }
-            lane(&mut rest)?;
-        }
-        rest.is_empty().then_some(list)
-    }
-}
-
-/// 0 stands for nothing, n + 1 for n.
-fn push_option(body: &mut Vec<u8>, value: Option<u64>) {
-    push_varint(body, value.map_or(0, |value| value + 1));
-}
-
-fn option(body: &mut &[u8]) -> Option<Option<u64>> {
-    take_varint(body).map(|value| value.checked_sub(1))
-}
-
-fn array<const N: usize>(body: &mut &[u8]) -> Option<[u8; N]> {
-    let (&bytes, rest) = body.split_first_chunk::<N>()?;
-    *body = rest;
-    Some(bytes)
 }
 
 fn varint_bytes(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
-}
-
-fn flow(body: &mut &[u8]) -> Option<FlowId> {
-    take_varint(body).map(FlowId)
-}
-
-fn lane(body: &mut &[u8]) -> Option<LaneId> {
-    let number = u32::try_from(take_varint(body)?).ok()?;
-    (number < LANES_EVER_MAX).then_some(LaneId(number))
-}
-
-fn byte(body: &mut &[u8]) -> Option<u8> {
-    let (&byte, rest) = body.split_first()?;
-    *body = rest;
-    Some(byte)
-}
-
-fn u64_le(body: &mut &[u8]) -> Option<u64> {
-    array(body).map(u64::from_le_bytes)
-}
-
-fn boolean(body: &mut &[u8]) -> Option<bool> {
-    match byte(body)? {
-        0 => Some(false),
-        1 => Some(true),
-        _ => None,
-    }
-}
-
-fn padding<'a>(body: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let padding = core::mem::take(body);
-    (padding.len() <= PADDING_BYTES_MAX).then_some(padding)
-}
-
-fn text<'a>(body: &mut &'a [u8], bytes_max: usize) -> Option<&'a str> {
-    let text = core::str::from_utf8(body).ok()?;
-    *body = &[];
-    (text.len() <= bytes_max).then_some(text)
 }
 
 #[cfg(test)]

@@ -1,28 +1,27 @@
 //! Which end finds what repeats.
 
-use core::{fmt, str::FromStr};
+use refrain_codec::names;
 
-/// What an end does about what repeats, as a sender and as a receiver. Each direction does
-/// what both its ends want.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// Predictions where there is a history, Max-Match and zstd for what they leave; a flow
-    /// whose chains keep breaking is left to Max-Match.
-    #[default]
-    Auto,
-    /// The sender alone, against the mirrored cache; and zstd.
-    Sender,
-    /// Predictions alone. Nothing of what was sent is kept from one flow to the next, and a flow
-    /// for which nothing is predicted costs nothing.
-    Receiver,
-    /// Nothing: bytes are carried as they are.
-    Off,
+names! {
+    /// What an end does about what repeats, as a sender and as a receiver. Each direction does
+    /// what both its ends want.
+    #[derive(Default)]
+    pub enum Mode {
+        /// Predictions where there is a history, Max-Match and zstd for what they leave; a flow
+        /// whose chains keep breaking is left to Max-Match.
+        #[default]
+        Auto = "auto",
+        /// The sender alone, against the mirrored cache; and zstd.
+        Sender = "sender",
+        /// Predictions alone. Nothing of what was sent is kept from one flow to the next, and a flow
+        /// for which nothing is predicted costs nothing.
+        Receiver = "receiver",
+        /// Nothing: bytes are carried as they are.
+        Off = "off",
+    }
 }
 
 impl Mode {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Auto, Self::Sender, Self::Receiver, Self::Off];
-
     /// Whether both directions' caches are kept.
     #[must_use]
     pub fn keeps_caches(self) -> bool {
@@ -42,33 +41,6 @@ impl Mode {
     }
 }
 
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Auto => "auto",
-            Self::Sender => "sender",
-            Self::Receiver => "receiver",
-            Self::Off => "off",
-        })
-    }
-}
-
-impl FromStr for Mode {
-    type Err = UnknownMode;
-
-    fn from_str(name: &str) -> Result<Self, UnknownMode> {
-        let mut modes = Self::ALL.into_iter();
-        modes
-            .find(|mode| mode.to_string() == name)
-            .ok_or(UnknownMode)
-    }
-}
-
-/// A name that is no mode's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected `auto`, `sender`, `receiver` or `off`")]
-pub struct UnknownMode;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +50,6 @@ mod tests {
         for mode in Mode::ALL {
             assert_eq!(mode.to_string().parse(), Ok(mode));
         }
-        assert_eq!("on".parse::<Mode>(), Err(UnknownMode));
+        assert!("on".parse::<Mode>().is_err());
     }
 }

@@ -28,7 +28,7 @@ struct Options {
     trace: bool,
     /// Plant this bug: refer-across-lanes, no-settlement, early-holes, credit-leak or early-release
     #[cfg(feature = "planted")]
-    #[arg(long, value_parser = |name: &str| Bug::named(name).ok_or("there is no such bug"))]
+    #[arg(long)]
     plant: Option<Bug>,
     /// Threads
     #[arg(long, default_value_t = 2)]

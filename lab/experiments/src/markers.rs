@@ -12,7 +12,7 @@ use refrain_codec::{
     chunk::stream::StreamChunks,
     geometry::CacheGeometry,
     marker::{
-        AnchorFinder, FindMarkers, MarkerAlgorithm, MarkerFinder, PackMask, SampleByteTable,
+        AnchorFinder, FindAnchors, MarkerAlgorithm, MarkerFinder, PackMask, SampleByteTable,
         SamplingPeriod, WindowBytes,
     },
     matching::Everything,
@@ -77,7 +77,7 @@ fn marker_table(contents: &[Content]) -> anyhow::Result<String> {
     table.push('\n');
     for (name, content) in contents {
         let twice = [&content[..], &edited(content, EDIT_DISTANCE)].concat();
-        for &algorithm in MarkerAlgorithm::ALL {
+        for algorithm in MarkerAlgorithm::ALL {
             write!(table, "| {name} | `{algorithm}` |")?;
             for period in PERIODS {
                 let selected = Selected::of(algorithm, period, content);

@@ -20,7 +20,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use refrain_codec::simd::{Backend, BackendChoice, InstructionSet};
+use refrain_codec::simd::{Backend, InstructionSet};
 
 use contests::{Contest, Inputs, RowName};
 use machine::{Machine, Steadiness};
@@ -50,7 +50,7 @@ struct Arguments {
     /// Measure only the kernels for this set: portable, avx2, avx512 or neon; with auto all that this
     /// machine has
     #[arg(long, value_name = "SET", default_value = "auto")]
-    simd: BackendChoice,
+    simd: String,
 
     /// Take real content from this folder: `linux-2.0.1-2.0.40.tar.zst`, a tar of the releases' tars, and
     /// `silesia/NAME.zst`, the files of the corpus
@@ -60,7 +60,7 @@ struct Arguments {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let backends = backends(arguments.simd);
+    let backends = backends(&arguments.simd)?;
     let inputs = match &arguments.data {
         Some(folder) => Inputs::read(folder)?,
         None => Inputs::read(Path::new(DEVELOPERS_DATA))
@@ -128,15 +128,13 @@ impl Measuring<'_> {
 }
 
 /// The backend to measure, and then those to set beside it.
-fn backends(choice: BackendChoice) -> Vec<Backend> {
-    match choice {
-        BackendChoice::Auto => {
-            let mut available: Vec<Backend> = Backend::available().collect();
-            available.reverse();
-            available
-        }
-        BackendChoice::Only(backend) => vec![backend],
+fn backends(simd: &str) -> anyhow::Result<Vec<Backend>> {
+    if simd != "auto" {
+        return Ok(vec![simd.parse()?]);
     }
+    let mut available: Vec<Backend> = Backend::available().collect();
+    available.reverse();
+    Ok(available)
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
@@ -152,10 +150,10 @@ mod tests {
 
     #[test]
     fn the_best_backend_comes_first_unless_another_is_wanted() {
-        let all = backends(BackendChoice::Auto);
+        let all = backends("auto").expect("always valid");
         assert_eq!(all[0], Backend::best());
         assert_eq!(all.len(), Backend::available().count());
-        let portable = BackendChoice::Only(Backend::PORTABLE);
-        assert_eq!(backends(portable), [Backend::PORTABLE]);
+        let portable = backends("portable").expect("every machine has it");
+        assert_eq!(portable, [Backend::PORTABLE]);
     }
 }

@@ -25,7 +25,7 @@ use std::{
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use refrain_codec::{
     chunk::chunking::{Chunking, ChunkingMethod},
-    marker::{SparseAnchorFinder, pack::WINDOW_BYTES},
+    marker::{AnchorFinder, pack::WINDOW_BYTES},
 };
 
 use gpu::{Gpu, Pinned, Slot};
@@ -91,7 +91,7 @@ pub(crate) struct GpuScanner {
     /// Those at work, in the order in which they began.
     busy: VecDeque<Slot>,
     /// What the kernels leave to be tested.
-    rest: Option<SparseAnchorFinder>,
+    rest: Option<AnchorFinder>,
     processor: Scanner,
     failure: Option<NoGpu>,
 }
@@ -106,7 +106,7 @@ impl GpuScanner {
         Ok(Self {
             idle: slots.collect::<Result<_, _>>()?,
             busy: VecDeque::new(),
-            rest: is_pack.then(|| SparseAnchorFinder::new(distance)),
+            rest: is_pack.then(|| AnchorFinder::sparse(distance)),
             processor: Scanner::new(options.chunking, options.backend),
             failure: None,
         })
@@ -210,7 +210,7 @@ fn bytes_of(batch: &Batch) -> Range<usize> {
 
 /// Gives each piece its anchors among those that were `found` in all bytes of the batch: those whose
 /// windows lie in it.
-fn deal_out(found: &[u32], rest: Option<&SparseAnchorFinder>, batch: &mut Batch) {
+fn deal_out(found: &[u32], rest: Option<&AnchorFinder>, batch: &mut Batch) {
     let first = bytes_of(batch).start + 1;
     let mut found = found
         .iter()

@@ -1,6 +1,6 @@
 //! How short and how long the chunks of a stream may be.
 
-use core::fmt;
+use thiserror::Error;
 
 use crate::marker::pack::WINDOW_BYTES;
 
@@ -14,43 +14,36 @@ use crate::marker::pack::WINDOW_BYTES;
 /// assert!(ChunkBounds::new(16, 1024).is_err(), "shorter than the window of an anchor");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ChunkBounds {
-    /// 48 <= bytes_min <= bytes_max <= LIMIT
-    bytes_min: u32,
-    bytes_max: u32,
-}
+pub struct ChunkBounds(LongChunkBounds);
 
 impl ChunkBounds {
     /// No chunk may be longer: what is offered, and what a store's records can say.
     pub const LIMIT: usize = 64 << 10;
 
     /// For an average of about 8 KiB with the mask of 13 bits: 2 and 32 KiB.
-    pub const DEFAULT: Self = Self {
+    pub const DEFAULT: Self = Self(LongChunkBounds {
         bytes_min: 2 << 10,
         bytes_max: 32 << 10,
-    };
+    });
 
     /// Checks bounds.
     ///
     /// # Errors
     /// If not 48 <= `bytes_min` <= `bytes_max` <= [`LIMIT`](Self::LIMIT).
     pub fn new(bytes_min: usize, bytes_max: usize) -> Result<Self, InvalidChunkBounds> {
-        check(bytes_min, bytes_max, Self::LIMIT).map(|(bytes_min, bytes_max)| Self {
-            bytes_min,
-            bytes_max,
-        })
+        LongChunkBounds::within(bytes_min, bytes_max, Self::LIMIT).map(Self)
     }
 
     /// The shortest chunk, but for the last of a stream.
     #[must_use]
     pub fn bytes_min(self) -> u64 {
-        self.bytes_min.into()
+        self.0.bytes_min()
     }
 
     /// The longest chunk.
     #[must_use]
     pub fn bytes_max(self) -> u64 {
-        self.bytes_max.into()
+        self.0.bytes_max()
     }
 }
 
@@ -85,10 +78,26 @@ impl LongChunkBounds {
     /// # Errors
     /// If not 48 <= `bytes_min` <= `bytes_max` <= [`LIMIT`](Self::LIMIT).
     pub fn new(bytes_min: usize, bytes_max: usize) -> Result<Self, InvalidChunkBounds> {
-        check(bytes_min, bytes_max, Self::LIMIT).map(|(bytes_min, bytes_max)| Self {
-            bytes_min,
-            bytes_max,
-        })
+        Self::within(bytes_min, bytes_max, Self::LIMIT)
+    }
+
+    fn within(
+        bytes_min: usize,
+        bytes_max: usize,
+        limit: usize,
+    ) -> Result<Self, InvalidChunkBounds> {
+        let is_valid = (WINDOW_BYTES..=bytes_max).contains(&bytes_min) && bytes_max <= limit;
+        match (u32::try_from(bytes_min), u32::try_from(bytes_max)) {
+            (Ok(bytes_min), Ok(bytes_max)) if is_valid => Ok(Self {
+                bytes_min,
+                bytes_max,
+            }),
+            _ => Err(InvalidChunkBounds {
+                bytes_min,
+                bytes_max,
+                limit,
+            }),
+        }
     }
 
     /// The shortest chunk, but for the last of a stream.
@@ -112,36 +121,16 @@ impl LongChunkBounds {
 
 impl From<ChunkBounds> for LongChunkBounds {
     fn from(bounds: ChunkBounds) -> Self {
-        let ChunkBounds {
-            bytes_min,
-            bytes_max,
-        } = bounds;
-        Self {
-            bytes_min,
-            bytes_max,
-        }
-    }
-}
-
-/// The bounds, where 48 <= `bytes_min` <= `bytes_max` <= `limit`.
-fn check(
-    bytes_min: usize,
-    bytes_max: usize,
-    limit: usize,
-) -> Result<(u32, u32), InvalidChunkBounds> {
-    let is_valid = (WINDOW_BYTES..=bytes_max).contains(&bytes_min) && bytes_max <= limit;
-    match (u32::try_from(bytes_min), u32::try_from(bytes_max)) {
-        (Ok(bytes_min), Ok(bytes_max)) if is_valid => Ok((bytes_min, bytes_max)),
-        _ => Err(InvalidChunkBounds {
-            bytes_min,
-            bytes_max,
-            limit,
-        }),
+        bounds.0
     }
 }
 
 /// Bounds of chunks that are out of order, or out of range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "chunks have {WINDOW_BYTES} to {limit} bytes, the shortest no more than the longest; \
+     not {bytes_min} to {bytes_max}"
+)]
 pub struct InvalidChunkBounds {
     /// The minimum that was asked for.
     pub bytes_min: usize,
@@ -150,23 +139,6 @@ pub struct InvalidChunkBounds {
     /// What it may be at most.
     pub limit: usize,
 }
-
-impl fmt::Display for InvalidChunkBounds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            bytes_min,
-            bytes_max,
-            limit,
-        } = self;
-        write!(
-            f,
-            "chunks have {WINDOW_BYTES} to {limit} bytes, the shortest no more than the longest; \
-             not {bytes_min} to {bytes_max}"
-        )
-    }
-}
-
-impl core::error::Error for InvalidChunkBounds {}
 
 #[cfg(test)]
 mod tests {

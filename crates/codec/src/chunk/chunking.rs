@@ -1,64 +1,21 @@
 //! How a file is to be cut: what a user may ask for.
 
-use core::{fmt, str::FromStr};
+use thiserror::Error;
 
-/// What decides where chunks end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ChunkingMethod {
-    /// Position: all chunks are as long as the average. For content in which nothing is ever
-    /// inserted.
-    Fixed,
-    /// Rabin fingerprints, as in CZIP and HARENS: [`ModpAnchorFinder`](crate::marker::ModpAnchorFinder).
-    Modp,
-    /// The rolling value of PACK, which costs least: [`sparse`](crate::marker::sparse).
-    #[default]
-    Pack,
-}
-
-impl ChunkingMethod {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Fixed, Self::Modp, Self::Pack];
-}
-
-impl ChunkingMethod {
-    /// What a user calls it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fixed => "fixed",
-            Self::Modp => "modp",
-            Self::Pack => "pack",
-        }
+names! {
+    /// What decides where chunks end.
+    #[derive(Default)]
+    pub enum ChunkingMethod {
+        /// Position: all chunks are as long as the average. For content in which nothing is ever
+        /// inserted.
+        Fixed = "fixed",
+        /// Rabin fingerprints, as in CZIP and HARENS: [`ModpAnchorFinder`](crate::marker::ModpAnchorFinder).
+        Modp = "modp",
+        /// The rolling value of PACK, which costs least: [`sparse`](crate::marker::sparse).
+        #[default]
+        Pack = "pack",
     }
 }
-
-impl fmt::Display for ChunkingMethod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for ChunkingMethod {
-    type Err = UnknownChunkingMethod;
-
-    fn from_str(name: &str) -> Result<Self, UnknownChunkingMethod> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|method| method.name() == name)
-            .ok_or(UnknownChunkingMethod)
-    }
-}
-
-/// A name that no chunking method has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownChunkingMethod;
-
-impl fmt::Display for UnknownChunkingMethod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected `fixed`, `modp` or `pack`")
-    }
-}
-
-impl core::error::Error for UnknownChunkingMethod {}
 
 /// A method, and how long chunks are to be.
 ///
@@ -192,15 +149,20 @@ impl Default for Chunking {
 }
 
 /// Lengths that chunks cannot have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum InvalidChunking {
     /// An average out of range.
+    #[error("the average chunk is a power of two from 1 KiB to 1 MiB, not {average_bytes} bytes")]
     Average {
         /// What was asked for.
         average_bytes: u32,
     },
     /// Bounds out of order, or out of range.
+    #[error(
+        "chunks have 64 bytes to 8 MiB and their average lies between the shortest and the longest; \
+         not {min_bytes}, {average_bytes} and {max_bytes} bytes"
+    )]
     Bounds {
         /// The shortest chunk that was asked for.
         min_bytes: u32,
@@ -210,28 +172,6 @@ pub enum InvalidChunking {
         max_bytes: u32,
     },
 }
-
-impl fmt::Display for InvalidChunking {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Average { average_bytes } => write!(
-                f,
-                "the average chunk is a power of two from 1 KiB to 1 MiB, not {average_bytes} bytes"
-            ),
-            Self::Bounds {
-                min_bytes,
-                average_bytes,
-                max_bytes,
-            } => write!(
-                f,
-                "chunks have 64 bytes to 8 MiB and their average lies between the shortest and the longest; \
-                 not {min_bytes}, {average_bytes} and {max_bytes} bytes"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for InvalidChunking {}
 
 #[cfg(test)]
 mod tests {
@@ -245,7 +185,7 @@ mod tests {
         for method in ChunkingMethod::ALL {
             assert_eq!(method.to_string().parse(), Ok(method));
         }
-        assert_eq!("gear".parse::<ChunkingMethod>(), Err(UnknownChunkingMethod));
+        assert!("gear".parse::<ChunkingMethod>().is_err());
     }
 
     #[test]

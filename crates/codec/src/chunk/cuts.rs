@@ -13,10 +13,13 @@
 use alloc::vec::Vec;
 use core::mem;
 
-use crate::marker::{
-    AnchorFinder, FindAnchors, PackMask,
-    backup::{CANDIDATE_DISTANCE, Rank},
-    piece::{Piece, Tail},
+use crate::{
+    marker::{
+        AnchorFinder, FindAnchors, PackMask,
+        backup::{CANDIDATE_DISTANCE, Rank},
+        piece::{Piece, Tail},
+    },
+    simd::Backend,
 };
 
 /// Finds where a stream may have been cut into chunks.
@@ -67,11 +70,7 @@ impl CutFinder {
     pub fn feed(&mut self, piece: &[u8], cuts: &mut Vec<u64>) {
         let before = self.tail.clone();
         self.tail.push(piece);
-        let piece = Piece {
-            start: self.finder.fed_bytes(),
-            before: &before,
-            bytes: piece,
-        };
+        let piece = before.and(self.finder.fed_bytes(), piece);
         let mut tested = self.finder.tested_bytes();
         let mut anchors = mem::take(&mut self.anchors);
         self.finder.feed(piece.bytes, &mut anchors);
@@ -102,7 +101,7 @@ impl CutFinder {
             distance => Rank::MAX - Rank::MAX / distance,
         };
         let positions = from.max(self.backups_from)..to;
-        piece.candidates(self.finder.backend(), positions, |position, rank| {
+        piece.candidates(Backend::best(), positions, |position, rank| {
             if rank >= rank_min {
                 cuts.push(position);
             }

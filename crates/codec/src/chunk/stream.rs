@@ -66,6 +66,7 @@ const PART_BYTES: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct StreamChunks<F = AnchorFinder> {
     finder: F,
+    backend: Backend,
     tail: Tail,
     bounds: LongChunkBounds,
     /// Start of the chunk that is not yet complete.
@@ -81,27 +82,30 @@ impl StreamChunks {
     /// At the start of a stream, on the machine's best kernels.
     #[must_use]
     pub fn new(mask: PackMask, bounds: ChunkBounds) -> Self {
-        Self::by(AnchorFinder::new(mask), bounds.into())
+        Self::by(AnchorFinder::new(mask), bounds.into(), Backend::best())
     }
 
     /// The same on the kernels of `backend`.
     #[must_use]
     pub fn with_backend(mut self, backend: Backend) -> Self {
         self.finder = self.finder.with_backend(backend);
+        self.backend = backend;
         self
     }
 }
 
 impl<F: FindAnchors> StreamChunks<F> {
     /// At the start of a stream, which is cut at the anchors of `finder`, that has been fed nothing.
+    /// Backup anchors are looked for on the kernels of `backend`.
     ///
     /// # Panics
     /// If it has been fed something.
     #[must_use]
-    pub fn by(finder: F, bounds: LongChunkBounds) -> Self {
+    pub fn by(finder: F, bounds: LongChunkBounds, backend: Backend) -> Self {
         assert_eq!(finder.fed_bytes(), 0, "a stream is cut from its start");
         Self {
             finder,
+            backend,
             tail: Tail::EMPTY,
             bounds,
             start: 0,
@@ -122,11 +126,7 @@ impl<F: FindAnchors> StreamChunks<F> {
         for part in piece.chunks(PART_BYTES) {
             let before = self.tail.clone();
             self.tail.push(part);
-            let part = Piece {
-                start: self.finder.fed_bytes(),
-                before: &before,
-                bytes: part,
-            };
+            let part = before.and(self.finder.fed_bytes(), part);
             let mut anchors = mem::take(&mut self.anchors);
             self.finder.feed(part.bytes, &mut anchors);
             for anchor in anchors.drain(..) {
@@ -180,7 +180,7 @@ impl<F: FindAnchors> StreamChunks<F> {
         let start = self.start + self.bounds.backup_bytes_min();
         let positions = start.max(self.looked_bytes)..end;
         if !positions.is_empty() {
-            part.candidates(self.finder.backend(), positions, |position, rank| {
+            part.candidates(self.backend, positions, |position, rank| {
                 if self.backup.is_none_or(|(highest, _)| rank >= highest) {
                     self.backup = Some((rank, position));
                 }
@@ -214,7 +214,7 @@ impl Default for StreamChunks {
 mod tests {
     use super::*;
     use crate::{
-        marker::{AnchorDistance, ModpAnchorFinder, SparseAnchorFinder, pack::streams},
+        marker::{AnchorDistance, ModpAnchorFinder, pack::streams},
         reference,
     };
     use proptest::prelude::*;
@@ -260,6 +260,10 @@ mod tests {
         found
     }
 
+    fn by<F: FindAnchors>(finder: F, bounds: LongChunkBounds) -> StreamChunks<F> {
+        StreamChunks::by(finder, bounds, Backend::best())
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -277,16 +281,16 @@ mod tests {
 
             let anchors = reference::pack::sparse_anchors(&stream, distance);
             let expected = reference::pack::chunks_at(&stream, &anchors, bounds);
-            let mut chunks = StreamChunks::by(SparseAnchorFinder::new(distance), bounds);
+            let mut chunks = by(AnchorFinder::sparse(distance), bounds);
             prop_assert_eq!(cut(&mut chunks, &pieces), expected);
 
             let anchors = reference::markers::modp_anchors(&stream, distance);
             let expected = reference::pack::chunks_at(&stream, &anchors, bounds);
-            let mut chunks = StreamChunks::by(ModpAnchorFinder::new(distance), bounds);
+            let mut chunks = by(ModpAnchorFinder::new(distance), bounds);
             prop_assert_eq!(cut(&mut chunks, &pieces), &expected[..]);
 
             let mut finder = ModpAnchorFinder::new(distance);
-            let mut chunks = StreamChunks::by(FoundAnchors::default(), bounds);
+            let mut chunks = by(FoundAnchors::default(), bounds);
             // The second time, it must have forgotten the first.
             for _ in 0..2 {
                 let mut found = Vec::new();

@@ -171,7 +171,7 @@ mod tests {
                 for bytes in streams::split(&stream, &cuts) {
                     let before = tail.clone();
                     tail.push(bytes);
-                    let piece = Piece { start, before: &before, bytes };
+                    let piece = before.and(start, bytes);
                     start += bytes.len() as u64;
                     let end = (start + 1).saturating_sub(WINDOW_BYTES as u64);
                     if from < end {

@@ -6,7 +6,6 @@
 use alloc::{collections::VecDeque, vec::Vec};
 
 use super::FindAnchors;
-use crate::simd::Backend;
 
 /// Gives the anchors of a stream that it was told.
 ///
@@ -32,7 +31,6 @@ pub struct FoundAnchors {
     /// Increasing; none of a window that ended in what was fed.
     told: VecDeque<u64>,
     fed_bytes: u64,
-    backend: Option<Backend>,
 }
 
 impl FoundAnchors {
@@ -40,15 +38,6 @@ impl FoundAnchors {
     /// until they are told again.
     pub fn tell(&mut self, anchors: impl IntoIterator<Item = u64>) {
         self.told.extend(anchors);
-    }
-
-    /// With backup anchors looked for on the kernels of `backend`.
-    #[must_use]
-    pub fn with_backend(self, backend: Backend) -> Self {
-        Self {
-            backend: Some(backend),
-            ..self
-        }
     }
 }
 
@@ -67,9 +56,5 @@ impl FindAnchors for FoundAnchors {
     fn reset(&mut self) {
         self.told.clear();
         self.fed_bytes = 0;
-    }
-
-    fn backend(&self) -> Backend {
-        self.backend.unwrap_or_else(Backend::best)
     }
 }

@@ -21,48 +21,17 @@
 
 use alloc::vec::Vec;
 
-use super::{FindMarkers, SamplingPeriod, WindowBytes, candidates};
-use crate::simd::{
-    Backend,
-    maxp::{self, Value},
-};
+use super::{FindMarkers, Sampling, candidates};
+use crate::simd::maxp::{self, Value};
 
 /// Finds MAXP markers.
 #[derive(Clone, Copy, Debug)]
-pub struct Maxp {
-    pub(super) period: SamplingPeriod,
-    pub(super) window: WindowBytes,
-    pub(super) backend: Backend,
-    value: Value,
-}
-
-impl Maxp {
-    /// A finder with this period and window, by values of eight bytes.
-    #[must_use]
-    pub fn new(period: SamplingPeriod, window: WindowBytes) -> Self {
-        Self {
-            period,
-            window,
-            backend: Backend::best(),
-            value: Value::EightBytes,
-        }
-    }
-
-    /// A finder with this period and window, by the bytes themselves.
-    #[must_use]
-    pub fn of_bytes(period: SamplingPeriod, window: WindowBytes) -> Self {
-        Self {
-            value: Value::Byte,
-            ..Self::new(period, window)
-        }
-    }
-}
+pub(super) struct Maxp(pub(super) Value);
 
 impl FindMarkers for Maxp {
-    fn find(&self, block: &[u8], markers: &mut Vec<u32>) {
-        markers.clear();
-        let positions = candidates(block, self.window).len();
-        let reach = self.period.bytes() / 2;
-        maxp::find(self.backend, self.value, block, positions, reach, markers);
+    fn find(&self, sampling: Sampling, block: &[u8], markers: &mut Vec<u32>) {
+        let positions = candidates(block, sampling.window).len();
+        let reach = sampling.period.bytes() / 2;
+        maxp::find(sampling.backend, self.0, block, positions, reach, markers);
     }
 }

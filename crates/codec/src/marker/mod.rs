@@ -6,15 +6,15 @@
 //! one in [`SamplingPeriod`] of all windows. Max-Match takes its fingerprint there,
 //! Chunk-Match cuts there.
 //!
-//! One file per algorithm; all implement [`FindMarkers`], and each has a slow twin in
+//! One file per algorithm; each has a slow twin in
 //! [`reference::markers`](crate::reference::markers) that says what it computes.
 //!
 //! | algorithm | chosen by | markers in random data | robust to insertions |
 //! |---|---|---|---|
-//! | [`SampleByte`] | one byte's value | 1 in p/2 + 256/n, for n values in the table | yes |
-//! | [`Modp`] | Rabin fingerprint of the window | 1 in p | yes |
-//! | [`Maxp`] | local maximum over p bytes, of eight-byte values or of bytes | 1 in p + 1 | yes |
-//! | [`Fixed`] | position | 1 in p | no |
+//! | [`SampleByte`](MarkerAlgorithm::SampleByte) | one byte's value | 1 in p/2 + 256/n, for n values in the table | yes |
+//! | [`Modp`](MarkerAlgorithm::Modp) | Rabin fingerprint of the window | 1 in p | yes |
+//! | [`Maxp`](MarkerAlgorithm::Maxp) | local maximum over p bytes, of eight-byte values or of bytes | 1 in p + 1 | yes |
+//! | [`Fixed`](MarkerAlgorithm::Fixed) | position | 1 in p | no |
 //!
 //! The markers of streams, which come in pieces, are *anchors*: windows of 48 bytes, chosen by content
 //! alone. What finds them implements [`FindAnchors`]; and there is what ends a chunk where there is
@@ -23,11 +23,11 @@
 //! | finder | chosen by | anchors in random data |
 //! |---|---|---|
 //! | [`AnchorFinder`] | PACK's rolling value | 1 in 64 to 32 Ki |
-//! | [`SparseAnchorFinder`] | the same, and beyond 32 Ki a hash of the window | 1 in 64 to 1 Mi |
+//! | [`AnchorFinder::sparse`] | the same, and beyond 32 Ki a hash of the window | 1 in 64 to 1 Mi |
 //! | [`ModpAnchorFinder`] | Rabin fingerprint of the window | 1 in 64 to 1 Mi |
 
 pub(crate) mod backup;
-pub mod fixed;
+mod fixed;
 mod found;
 mod maxp;
 mod modp;
@@ -43,33 +43,18 @@ pub use crate::sampling::{
     AnchorDistance, InvalidAnchorDistance, InvalidPackMask, InvalidSamplingPeriod, InvalidWindow,
     PackMask, SamplingPeriod, WindowBytes,
 };
-pub use fixed::Fixed;
 pub use found::FoundAnchors;
-pub use maxp::Maxp;
-pub use modp::Modp;
 pub use modp_anchors::{ModpAnchorFinder, RabinTables};
 pub use pack::AnchorFinder;
-pub use samplebyte::{SampleByte, SampleByteTable, TableError};
-pub use sparse::SparseAnchorFinder;
+pub use samplebyte::{SampleByteTable, TableError};
 
 use alloc::{boxed::Box, vec::Vec};
-use core::{fmt, str::FromStr};
 
-use crate::simd::Backend;
-
-/// Finds the markers of one block after another.
-///
-/// Blocks stand alone: nothing is carried from one to the next.
-pub trait FindMarkers {
-    /// Replaces the contents of `markers` by the markers of `block`, in increasing order.
-    ///
-    /// A whole window of *w* bytes follows each: `marker + w <= block.len()`. A block
-    /// shorter than a window has none.
-    ///
-    /// # Panics
-    /// If `block` is 4 GiB or longer, whose positions do not fit 32 bits.
-    fn find(&self, block: &[u8], markers: &mut Vec<u32>);
-}
+use crate::simd::{Backend, maxp::Value, modp::Kernel};
+use fixed::Fixed;
+use maxp::Maxp;
+use modp::Modp;
+use samplebyte::SampleByte;
 
 /// Finds the anchors of a stream that comes in pieces: windows of
 /// [48 bytes](pack::WINDOW_BYTES), chosen by nothing but what is in them.
@@ -87,9 +72,6 @@ pub trait FindAnchors {
     /// Starts over, for another stream.
     fn reset(&mut self);
 
-    /// The kernels that find them.
-    fn backend(&self) -> Backend;
-
     /// Every window of the stream so far that begins before this offset has been tested.
     fn tested_bytes(&self) -> u64 {
         self.fed_bytes()
@@ -97,175 +79,143 @@ pub trait FindAnchors {
     }
 }
 
-impl<F: FindAnchors + ?Sized> FindAnchors for Box<F> {
-    fn feed(&mut self, piece: &[u8], anchors: &mut Vec<u64>) {
-        (**self).feed(piece, anchors);
-    }
-
-    fn fed_bytes(&self) -> u64 {
-        (**self).fed_bytes()
-    }
-
-    fn reset(&mut self) {
-        (**self).reset();
-    }
-
-    fn backend(&self) -> Backend {
-        (**self).backend()
-    }
-
-    fn tested_bytes(&self) -> u64 {
-        (**self).tested_bytes()
-    }
-}
-
 /// Defines the algorithms: what each is, its name, its finder, and how that is made.
 macro_rules! algorithms {
     ($($(#[$about:meta])+ $algorithm:ident $name:literal $finder:ty = $new:expr,)+) => {
-        /// The ways to choose markers.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-        pub enum MarkerAlgorithm {
-            $($(#[$about])+ $algorithm,)+
-        }
-
-        impl MarkerAlgorithm {
-            /// All of them, the default first.
-            pub const ALL: &[Self] = &[$(Self::$algorithm),+];
-            /// Their names, with bars between them.
-            pub const NAMES: &str = concat!($("|", $name),+).split_at(1).1;
-
-            /// Its name in options and reports.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$algorithm => $name,)+
-                }
+        names! {
+            /// The ways to choose markers.
+            #[derive(Default)]
+            pub enum MarkerAlgorithm {
+                $($(#[$about])+ $algorithm = $name,)+
             }
         }
-
-        /// Any one of the algorithms, chosen at run time.
-        ///
-        /// ```
-        /// use refrain_codec::marker::{FindMarkers, MarkerFinder};
-        ///
-        /// let finder = MarkerFinder::default();
-        /// let mut markers = Vec::new();
-        /// finder.find(b"It was the best of times, it was the worst of times", &mut markers);
-        /// assert_eq!(markers, [1, 18], "a `t`, and the first `t`, `s`, `e`, `i` or space at 18 or later");
-        /// ```
-        #[derive(Clone, Debug)]
-        pub struct MarkerFinder(Finder);
 
         #[derive(Clone, Debug)]
         enum Finder {
             $($algorithm($finder),)+
         }
 
-        impl MarkerFinder {
-            /// A finder of `algorithm`'s markers; only SampleByte looks at `table`.
-            #[must_use]
-            pub fn new(
-                algorithm: MarkerAlgorithm,
-                period: SamplingPeriod,
-                window: WindowBytes,
-                table: SampleByteTable,
-            ) -> Self {
-                Self(match algorithm {
+        impl Finder {
+            fn new(algorithm: MarkerAlgorithm, window: WindowBytes, table: SampleByteTable) -> Self {
+                match algorithm {
                     $(MarkerAlgorithm::$algorithm => {
-                        let new: fn(_, _, SampleByteTable) -> $finder = $new;
-                        Finder::$algorithm(new(period, window, table))
+                        let new: fn(WindowBytes, SampleByteTable) -> $finder = $new;
+                        Self::$algorithm(new(window, table))
                     })+
-                })
-            }
-
-            /// The same finder on the kernels of `backend`, instead of the machine's best.
-            #[must_use]
-            pub fn with_backend(mut self, backend: Backend) -> Self {
-                match &mut self.0 {
-                    $(Finder::$algorithm(finder) => finder.backend = backend,)+
-                }
-                self
-            }
-
-            /// The period with which the next block is sampled.
-            #[must_use]
-            pub fn period(&self) -> SamplingPeriod {
-                match &self.0 {
-                    $(Finder::$algorithm(finder) => finder.period,)+
                 }
             }
 
-            /// The window that follows each marker.
-            #[must_use]
-            pub fn window(&self) -> WindowBytes {
-                match &self.0 {
-                    $(Finder::$algorithm(finder) => finder.window,)+
-                }
-            }
-
-            /// Samples the blocks to come with another period.
-            pub fn set_period(&mut self, period: SamplingPeriod) {
-                match &mut self.0 {
-                    $(Finder::$algorithm(finder) => finder.period = period,)+
-                }
-            }
-        }
-
-        impl FindMarkers for MarkerFinder {
-            fn find(&self, block: &[u8], markers: &mut Vec<u32>) {
-                match &self.0 {
-                    $(Finder::$algorithm(finder) => finder.find(block, markers),)+
+            fn find(&self, sampling: Sampling, block: &[u8], markers: &mut Vec<u32>) {
+                match self {
+                    $(Self::$algorithm(finder) => finder.find(sampling, block, markers),)+
                 }
             }
         }
     };
 }
 
+/// What the algorithms have in common.
+#[derive(Clone, Copy, Debug)]
+struct Sampling {
+    period: SamplingPeriod,
+    window: WindowBytes,
+    backend: Backend,
+}
+
+/// An algorithm that finds the markers of a block, as [`MarkerFinder::find`] says; of `markers`, which are none
+/// yet, it makes them.
+trait FindMarkers {
+    fn find(&self, sampling: Sampling, block: &[u8], markers: &mut Vec<u32>);
+}
+
 algorithms! {
-    /// Bytes of a few values, and then a skip; see [`SampleByte`].
+    /// Bytes of a few values, and then a skip.
     #[default]
-    SampleByte "samplebyte" SampleByte = SampleByte::new,
-    /// Windows of a few Rabin fingerprints; see [`Modp`].
-    Modp "modp" Modp = |period, window, _| Modp::new(period, window),
-    /// Local maxima of eight-byte values; see [`Maxp`].
-    Maxp "maxp" Maxp = |period, window, _| Maxp::new(period, window),
-    /// Local maxima of bytes; see [`Maxp`].
-    MaxpBytes "maxp-bytes" Maxp = |period, window, _| Maxp::of_bytes(period, window),
-    /// Every p-th position; see [`Fixed`].
-    Fixed "fixed" Fixed = |period, window, _| Fixed::new(period, window),
+    SampleByte "samplebyte" SampleByte = |_, table| SampleByte(Box::new(table)),
+    /// Windows of a few Rabin fingerprints.
+    Modp "modp" Modp = |window, _| Modp(Kernel::new(window)),
+    /// Local maxima of eight-byte values.
+    Maxp "maxp" Maxp = |_, _| Maxp(Value::EightBytes),
+    /// Local maxima of bytes.
+    MaxpBytes "maxp-bytes" Maxp = |_, _| Maxp(Value::Byte),
+    /// Every p-th position.
+    Fixed "fixed" Fixed = |_, _| Fixed,
 }
 
-impl fmt::Display for MarkerAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
+/// Finds the markers of one block after another, by any of the algorithms.
+///
+/// Blocks stand alone: nothing is carried from one to the next.
+///
+/// ```
+/// use refrain_codec::marker::MarkerFinder;
+///
+/// let finder = MarkerFinder::default();
+/// let mut markers = Vec::new();
+/// finder.find(b"It was the best of times, it was the worst of times", &mut markers);
+/// assert_eq!(markers, [1, 18], "a `t`, and the first `t`, `s`, `e`, `i` or space at 18 or later");
+/// ```
+#[derive(Clone, Debug)]
+pub struct MarkerFinder {
+    sampling: Sampling,
+    finder: Finder,
 }
 
-impl FromStr for MarkerAlgorithm {
-    type Err = UnknownMarkerAlgorithm;
-
-    fn from_str(name: &str) -> Result<Self, UnknownMarkerAlgorithm> {
-        let found = Self::ALL.iter().find(|algorithm| algorithm.name() == name);
-        found.copied().ok_or(UnknownMarkerAlgorithm)
-    }
-}
-
-/// A name that no marker algorithm has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownMarkerAlgorithm;
-
-impl fmt::Display for UnknownMarkerAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected one of ")?;
-        for (index, algorithm) in MarkerAlgorithm::ALL.iter().enumerate() {
-            let comma = if index == 0 { "" } else { ", " };
-            write!(f, "{comma}`{algorithm}`")?;
+impl MarkerFinder {
+    /// A finder of `algorithm`'s markers, on the machine's best kernels; only SampleByte looks at
+    /// `table`.
+    #[must_use]
+    pub fn new(
+        algorithm: MarkerAlgorithm,
+        period: SamplingPeriod,
+        window: WindowBytes,
+        table: SampleByteTable,
+    ) -> Self {
+        Self {
+            sampling: Sampling {
+                period,
+                window,
+                backend: Backend::best(),
+            },
+            finder: Finder::new(algorithm, window, table),
         }
-        Ok(())
+    }
+
+    /// The same finder on the kernels of `backend`.
+    #[must_use]
+    pub fn with_backend(mut self, backend: Backend) -> Self {
+        self.sampling.backend = backend;
+        self
+    }
+
+    /// The period with which the next block is sampled.
+    #[must_use]
+    pub fn period(&self) -> SamplingPeriod {
+        self.sampling.period
+    }
+
+    /// The window that follows each marker.
+    #[must_use]
+    pub fn window(&self) -> WindowBytes {
+        self.sampling.window
+    }
+
+    /// Samples the blocks to come with another period.
+    pub fn set_period(&mut self, period: SamplingPeriod) {
+        self.sampling.period = period;
+    }
+
+    /// Replaces the contents of `markers` by the markers of `block`, in increasing order.
+    ///
+    /// A whole window of *w* bytes follows each: `marker + w <= block.len()`. A block
+    /// shorter than a window has none.
+    ///
+    /// # Panics
+    /// If `block` is 4 GiB or longer, whose positions do not fit 32 bits.
+    pub fn find(&self, block: &[u8], markers: &mut Vec<u32>) {
+        markers.clear();
+        self.finder.find(self.sampling, block, markers);
     }
 }
-
-impl core::error::Error for UnknownMarkerAlgorithm {}
 
 impl Default for MarkerFinder {
     /// SampleByte, p = 32, w = 32, the paper's table.

@@ -25,56 +25,37 @@
 
 use alloc::vec::Vec;
 
-use super::{FindMarkers, SamplingPeriod, WindowBytes, candidates};
-use crate::simd::{Backend, modp::Kernel, positions};
+use super::{FindMarkers, Sampling, candidates};
+use crate::simd::{modp::Kernel, positions};
 
 /// Positions tested before their markers are written: few enough for the stack.
 const STRETCH: usize = 4096;
 
 /// Finds MODP markers.
 #[derive(Clone, Debug)]
-pub struct Modp {
-    pub(super) period: SamplingPeriod,
-    pub(super) window: WindowBytes,
-    pub(super) backend: Backend,
-    kernel: Kernel,
-}
-
-impl Modp {
-    /// A finder with this period, of windows of this many bytes.
-    #[must_use]
-    pub fn new(period: SamplingPeriod, window: WindowBytes) -> Self {
-        Self {
-            period,
-            window,
-            backend: Backend::best(),
-            kernel: Kernel::new(window),
-        }
-    }
-}
+pub(super) struct Modp(pub(super) Kernel);
 
 impl FindMarkers for Modp {
-    fn find(&self, block: &[u8], markers: &mut Vec<u32>) {
-        markers.clear();
-        let count = candidates(block, self.window).len();
+    fn find(&self, sampling: Sampling, block: &[u8], markers: &mut Vec<u32>) {
+        let Sampling {
+            period,
+            window,
+            backend,
+        } = sampling;
+        let count = candidates(block, window).len();
         let mut bitmap = [0; STRETCH / 64];
         let mut passed_before = 0;
         for start in (0..count).step_by(STRETCH) {
             let positions = STRETCH.min(count - start);
             let bitmap = &mut bitmap[..positions.div_ceil(64)];
-            self.kernel.test(
-                self.backend,
-                &block[start..],
-                positions,
-                self.period,
-                bitmap,
-            );
+            self.0
+                .test(backend, &block[start..], positions, period, bitmap);
             for word in &mut *bitmap {
                 let passes = *word;
                 *word &= !(passes << 1 | passed_before);
                 passed_before = passes >> 63;
             }
-            positions::append(self.backend, bitmap, start as u32, markers);
+            positions::append(backend, bitmap, start as u32, markers);
         }
     }
 }

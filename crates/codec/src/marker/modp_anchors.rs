@@ -3,9 +3,9 @@
 //!
 //! A stream enters in pieces of any size, the increasing offsets of its anchors leave, each that of
 //! its window's first byte, as with [PACK's](super::pack). The fingerprint and the test are those
-//! of [`Modp`](super::Modp), at any distance: the lowest log2 of it bits are all set.
+//! of [`Modp`](super::MarkerAlgorithm::Modp), at any distance: the lowest log2 of it bits are all set.
 //!
-//! - Deviation from [`Modp`](super::Modp): of neighbours that pass all are anchors. Runs of one
+//! - Deviation from [`Modp`](super::MarkerAlgorithm::Modp): of neighbours that pass all are anchors. Runs of one
 //!   byte, but for zeros, which have none, are all anchors or none; bounds of chunks decide there.
 //!
 //! The kernels test the lowest nine bits. Each further bit is a parity, of the bits of the window
@@ -14,10 +14,7 @@
 
 use alloc::vec::Vec;
 
-use super::{
-    FindAnchors,
-    piece::{Piece, Tail},
-};
+use super::{FindAnchors, piece::Tail};
 use crate::{
     sampling::{AnchorDistance, POLYNOMIAL, SamplingPeriod, WINDOW_BYTES, WindowBytes},
     simd::{Backend, modp::Kernel},
@@ -120,13 +117,7 @@ impl ModpAnchorFinder {
 impl FindAnchors for ModpAnchorFinder {
     fn feed(&mut self, piece: &[u8], anchors: &mut Vec<u64>) {
         let start = self.fed_bytes;
-        let before = &self.tail;
-        let crossing = Piece {
-            start,
-            before,
-            bytes: piece,
-        }
-        .crossing();
+        let crossing = self.tail.and(start, piece).crossing();
         self.search(crossing.bytes(), crossing.start, anchors);
         self.search(piece, start, anchors);
         self.fed_bytes = start + piece.len() as u64;
@@ -140,10 +131,6 @@ impl FindAnchors for ModpAnchorFinder {
     fn reset(&mut self) {
         self.tail = Tail::EMPTY;
         self.fed_bytes = 0;
-    }
-
-    fn backend(&self) -> Backend {
-        self.backend
     }
 }
 

@@ -22,7 +22,7 @@
 
 use alloc::vec::Vec;
 
-use super::FindAnchors;
+use super::{FindAnchors, backup::Rank, piece::Tail};
 pub use crate::sampling::WINDOW_BYTES;
 use crate::{
     sampling::PackMask,
@@ -35,7 +35,7 @@ const KERNEL_BYTES_MIN: usize = 8 * WINDOW_BYTES;
 /// Finds the anchors of a stream that comes in pieces.
 ///
 /// ```
-/// use refrain_codec::marker::{AnchorFinder, PackMask};
+/// use refrain_codec::marker::{AnchorFinder, FindAnchors, PackMask};
 ///
 /// let stream: Vec<u8> = (0..100_000_u32).map(|i| (i.wrapping_mul(i) >> 11) as u8).collect();
 /// let mut whole = Vec::new();
@@ -57,6 +57,10 @@ pub struct AnchorFinder {
     /// All of the stream that the windows to come depend on; only the low 48 bits count.
     rolling: u64,
     fed_bytes: u64,
+    /// Where the mask is not all that chooses the anchors: the lowest rank of one.
+    pub(super) rank_min: Rank,
+    /// Empty where ranks do not count.
+    tail: Tail,
 }
 
 impl AnchorFinder {
@@ -68,6 +72,8 @@ impl AnchorFinder {
             backend: Backend::best(),
             rolling: 0,
             fed_bytes: 0,
+            rank_min: 0,
+            tail: Tail::EMPTY,
         }
     }
 
@@ -78,45 +84,10 @@ impl AnchorFinder {
         self
     }
 
-    /// The next `piece` of the stream: appends the anchors whose windows end in it, each as
-    /// the offset in the stream of the window's first byte, in increasing order.
-    ///
-    /// There are at most as many as `piece` has bytes, which a stream may be made to reach.
-    pub fn feed(&mut self, piece: &[u8], anchors: &mut Vec<u64>) {
-        if piece.len() < KERNEL_BYTES_MIN {
-            self.roll(piece, anchors);
-            return;
-        }
-        let start = self.fed_bytes;
-        // The windows that begin before this piece, those within it, those that will leave it.
-        self.roll(&piece[..WINDOW_BYTES - 1], anchors);
-        pack::find(self.backend, self.mask, piece, start, anchors);
-        self.rolling = pack::rolling_value(&piece[piece.len() - WINDOW_BYTES..]);
-        self.fed_bytes = start + piece.len() as u64;
-    }
-
-    /// Starts over, for another stream.
-    pub fn reset(&mut self) {
-        self.rolling = 0;
-        self.fed_bytes = 0;
-    }
-
     /// The mask that chooses the anchors.
     #[must_use]
     pub fn mask(&self) -> PackMask {
         self.mask
-    }
-
-    /// Bytes of the stream so far.
-    #[must_use]
-    pub fn fed_bytes(&self) -> u64 {
-        self.fed_bytes
-    }
-
-    /// Every window of the stream so far that begins before this offset has been tested.
-    #[must_use]
-    pub(crate) fn tested_bytes(&self) -> u64 {
-        self.fed_bytes.saturating_sub(WINDOW_BYTES as u64 - 1)
     }
 
     fn roll(&mut self, bytes: &[u8], anchors: &mut Vec<u64>) {
@@ -135,7 +106,20 @@ impl AnchorFinder {
 
 impl FindAnchors for AnchorFinder {
     fn feed(&mut self, piece: &[u8], anchors: &mut Vec<u64>) {
-        self.feed(piece, anchors);
+        let (known, start) = (anchors.len(), self.fed_bytes);
+        if piece.len() < KERNEL_BYTES_MIN {
+            self.roll(piece, anchors);
+        } else {
+            // The windows that begin before this piece, those within it, those that will leave it.
+            self.roll(&piece[..WINDOW_BYTES - 1], anchors);
+            pack::find(self.backend, self.mask, piece, start, anchors);
+            self.rolling = pack::rolling_value(&piece[piece.len() - WINDOW_BYTES..]);
+            self.fed_bytes = start + piece.len() as u64;
+        }
+        if self.rank_min > 0 {
+            self.drop_lower(&self.tail.and(start, piece), anchors, known);
+            self.tail.push(piece);
+        }
     }
 
     fn fed_bytes(&self) -> u64 {
@@ -143,11 +127,9 @@ impl FindAnchors for AnchorFinder {
     }
 
     fn reset(&mut self) {
-        self.reset();
-    }
-
-    fn backend(&self) -> Backend {
-        self.backend
+        self.rolling = 0;
+        self.fed_bytes = 0;
+        self.tail = Tail::EMPTY;
     }
 }
 

@@ -31,6 +31,15 @@ impl Tail {
     fn bytes(&self) -> &[u8] {
         &self.bytes[BEFORE - self.len..]
     }
+
+    /// The next piece of the stream, which begins at `start`, with this before it.
+    pub(crate) fn and<'a>(&'a self, start: u64, bytes: &'a [u8]) -> Piece<'a> {
+        Piece {
+            start,
+            before: self,
+            bytes,
+        }
+    }
 }
 
 /// The next piece of a stream, and what was before it.
@@ -38,7 +47,7 @@ impl Tail {
 pub(crate) struct Piece<'a> {
     /// Offset in the stream.
     pub(crate) start: u64,
-    pub(crate) before: &'a Tail,
+    before: &'a Tail,
     pub(crate) bytes: &'a [u8],
 }
 

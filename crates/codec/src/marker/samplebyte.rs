@@ -29,39 +29,20 @@ use alloc::{
 };
 use core::fmt;
 
-use super::{FindMarkers, SamplingPeriod, WindowBytes, candidates};
-use crate::simd::{
-    Backend,
-    samplebyte::{self, ByteSet},
-};
+use thiserror::Error;
+
+use super::{FindMarkers, Sampling, candidates};
+use crate::simd::samplebyte::{self, ByteSet};
 
 /// Finds SAMPLEBYTE markers.
 #[derive(Clone, Debug)]
-pub struct SampleByte {
-    pub(super) period: SamplingPeriod,
-    pub(super) window: WindowBytes,
-    pub(super) backend: Backend,
-    table: Box<SampleByteTable>,
-}
-
-impl SampleByte {
-    /// A finder with this period and window, of the bytes in `table`.
-    #[must_use]
-    pub fn new(period: SamplingPeriod, window: WindowBytes, table: SampleByteTable) -> Self {
-        Self {
-            period,
-            window,
-            backend: Backend::best(),
-            table: Box::new(table),
-        }
-    }
-}
+pub(super) struct SampleByte(pub(super) Box<SampleByteTable>);
 
 impl FindMarkers for SampleByte {
-    fn find(&self, block: &[u8], markers: &mut Vec<u32>) {
-        let candidates = candidates(block, self.window);
-        let stride = self.period.bytes() / 2 + 1;
-        samplebyte::find(self.backend, &self.table.0, candidates, stride, markers);
+    fn find(&self, sampling: Sampling, block: &[u8], markers: &mut Vec<u32>) {
+        let candidates = candidates(block, sampling.window);
+        let stride = sampling.period.bytes() / 2 + 1;
+        samplebyte::find(sampling.backend, &self.0.0, candidates, stride, markers);
     }
 }
 
@@ -145,12 +126,14 @@ impl fmt::Debug for SampleByteTable {
 }
 
 /// Why a SAMPLEBYTE table could not be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TableError {
     /// It names no value at all.
+    #[error("the table names no byte value")]
     Empty,
     /// A word is neither a decimal nor a hexadecimal number.
+    #[error("line {line}: `{word}` is neither a decimal nor a 0x number")]
     NotANumber {
         /// Its line, counted from 1.
         line: usize,
@@ -158,6 +141,7 @@ pub enum TableError {
         word: String,
     },
     /// A number is above 255.
+    #[error("line {line}: {word} is above 255, the largest byte value")]
     AboveByte {
         /// Its line, counted from 1.
         line: usize,
@@ -165,28 +149,6 @@ pub enum TableError {
         word: String,
     },
 }
-
-impl fmt::Display for TableError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("the table names no byte value"),
-            Self::NotANumber { line, word } => {
-                write!(
-                    f,
-                    "line {line}: `{word}` is neither a decimal nor a 0x number"
-                )
-            }
-            Self::AboveByte { line, word } => {
-                write!(
-                    f,
-                    "line {line}: {word} is above 255, the largest byte value"
-                )
-            }
-        }
-    }
-}
-
-impl core::error::Error for TableError {}
 
 /// Longest part of a wrong word that an error repeats.
 const QUOTED_CHARS_MAX: usize = 24;

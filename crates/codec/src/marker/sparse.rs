@@ -1,7 +1,7 @@
 //! PACK anchors as far apart as files of many gigabytes are cut, further than masks go.
 //!
 //! A stream enters in pieces of any size, the increasing offsets of its anchors leave. Up to 32 KiB
-//! apart they are those of [`AnchorFinder`]. Beyond, they are those of its longest mask whose
+//! apart they are those of [`AnchorFinder::new`]. Beyond, they are those of its longest mask whose
 //! windows have a rank, a 64-bit hash, among the highest: one in two for 64 KiB, one in four for
 //! 128 KiB, and so on.
 //!
@@ -11,55 +11,37 @@
 use alloc::vec::Vec;
 
 use super::{
-    AnchorDistance, AnchorFinder, FindAnchors, PackMask,
+    AnchorDistance, AnchorFinder, PackMask,
     backup::{Rank, rank},
     pack::WINDOW_BYTES,
-    piece::{Piece, Tail, window},
+    piece::{Piece, window},
 };
-use crate::simd::Backend;
 
 /// The bits of the longest mask.
 const MASK_BITS_MAX: u32 = 15;
 
-/// Finds PACK anchors of a stream that comes in pieces, at any distance.
-///
-/// ```
-/// use refrain_codec::marker::{AnchorDistance, FindAnchors, SparseAnchorFinder};
-///
-/// let stream: Vec<u8> = (0..1_000_000_u32).map(|i| (i.wrapping_mul(i) >> 11) as u8).collect();
-/// let find = |bytes| {
-///     let distance = AnchorDistance::new(bytes).expect("a power of two");
-///     let mut anchors = Vec::new();
-///     SparseAnchorFinder::new(distance).feed(&stream, &mut anchors);
-///     anchors
-/// };
-/// let (near, far) = (find(32 << 10), find(128 << 10));
-/// assert!(far.iter().all(|anchor| near.contains(anchor)));
-/// ```
-#[derive(Clone, Debug)]
-pub struct SparseAnchorFinder {
-    finder: AnchorFinder,
-    rank_min: Rank,
-    tail: Tail,
-}
-
-impl SparseAnchorFinder {
-    /// A finder at the start of a stream, on the machine's best kernels.
+impl AnchorFinder {
+    /// A finder of anchors at any distance, at the start of a stream, on the machine's best kernels.
+    ///
+    /// ```
+    /// use refrain_codec::marker::{AnchorDistance, AnchorFinder, FindAnchors};
+    ///
+    /// let stream: Vec<u8> = (0..1_000_000_u32).map(|i| (i.wrapping_mul(i) >> 11) as u8).collect();
+    /// let find = |bytes| {
+    ///     let distance = AnchorDistance::new(bytes).expect("a power of two");
+    ///     let mut anchors = Vec::new();
+    ///     AnchorFinder::sparse(distance).feed(&stream, &mut anchors);
+    ///     anchors
+    /// };
+    /// let (near, far) = (find(32 << 10), find(128 << 10));
+    /// assert!(far.iter().all(|anchor| near.contains(anchor)));
+    /// ```
     #[must_use]
-    pub fn new(distance: AnchorDistance) -> Self {
+    pub fn sparse(distance: AnchorDistance) -> Self {
         let (mask, rank_min) = parts(distance);
-        Self {
-            finder: AnchorFinder::new(mask),
-            rank_min,
-            tail: Tail::EMPTY,
-        }
-    }
-
-    /// The same finder on the kernels of `backend`.
-    #[must_use]
-    pub fn with_backend(mut self, backend: Backend) -> Self {
-        self.finder = self.finder.with_backend(backend);
-        self
+        let mut finder = Self::new(mask);
+        finder.rank_min = rank_min;
+        finder
     }
 
     /// Whether a window that the longest mask passes, up to this distance, is an anchor: for whoever looks
@@ -70,7 +52,7 @@ impl SparseAnchorFinder {
     }
 
     /// Removes the anchors from index `from` on, whose windows end in `piece`, that rank too low.
-    fn drop_lower(&self, piece: &Piece<'_>, anchors: &mut Vec<u64>, from: usize) {
+    pub(super) fn drop_lower(&self, piece: &Piece<'_>, anchors: &mut Vec<u64>, from: usize) {
         let crossing = piece.crossing();
         let mut kept = from;
         for index in from..anchors.len() {
@@ -88,37 +70,6 @@ impl SparseAnchorFinder {
     }
 }
 
-impl FindAnchors for SparseAnchorFinder {
-    fn feed(&mut self, piece: &[u8], anchors: &mut Vec<u64>) {
-        let from = anchors.len();
-        let start = self.finder.fed_bytes();
-        self.finder.feed(piece, anchors);
-        if self.rank_min > 0 {
-            let before = &self.tail;
-            let with_tail = Piece {
-                start,
-                before,
-                bytes: piece,
-            };
-            self.drop_lower(&with_tail, anchors, from);
-            self.tail.push(piece);
-        }
-    }
-
-    fn fed_bytes(&self) -> u64 {
-        self.finder.fed_bytes()
-    }
-
-    fn reset(&mut self) {
-        self.finder.reset();
-        self.tail = Tail::EMPTY;
-    }
-
-    fn backend(&self) -> Backend {
-        self.finder.backend()
-    }
-}
-
 /// The mask for `distance`, and the lowest rank of an anchor.
 pub(crate) fn parts(distance: AnchorDistance) -> (PackMask, Rank) {
     let bits = distance.bytes().ilog2();
@@ -131,8 +82,9 @@ pub(crate) fn parts(distance: AnchorDistance) -> (PackMask, Rank) {
 mod tests {
     use super::*;
     use crate::{
-        marker::pack::streams,
+        marker::{FindAnchors, pack::streams},
         reference::{self, pack::sparse_anchors},
+        simd::Backend,
     };
     use proptest::prelude::*;
 
@@ -149,7 +101,7 @@ mod tests {
             let distance = AnchorDistance::new(1 << bits).expect("valid");
             let expected = sparse_anchors(&stream, distance);
             for backend in Backend::available() {
-                let mut finder = SparseAnchorFinder::new(distance).with_backend(backend);
+                let mut finder = AnchorFinder::sparse(distance).with_backend(backend);
                 // The second time, it must have forgotten the first.
                 for _ in 0..2 {
                     let mut anchors = Vec::new();
@@ -171,7 +123,7 @@ mod tests {
         for bits in 13..=18 {
             let distance = AnchorDistance::new(1 << bits).expect("valid");
             let mut anchors = Vec::new();
-            SparseAnchorFinder::new(distance).feed(&stream, &mut anchors);
+            AnchorFinder::sparse(distance).feed(&stream, &mut anchors);
             let expected = stream.len() >> bits;
             assert!(anchors.len().abs_diff(expected) < expected / 4, "{bits}");
             if let (Some(before), true) = (&before, bits > MASK_BITS_MAX) {
@@ -187,7 +139,7 @@ mod tests {
         for bits in 6..=15 {
             let distance = AnchorDistance::new(1 << bits).expect("valid");
             let mut anchors = Vec::new();
-            SparseAnchorFinder::new(distance).feed(&stream, &mut anchors);
+            AnchorFinder::sparse(distance).feed(&stream, &mut anchors);
             let mask = PackMask::with_bits(bits).expect("6 to 15");
             assert_eq!(anchors, reference::pack::anchors(&stream, mask));
         }

@@ -70,7 +70,7 @@ proptest! {
     #[test]
     fn all_equal_their_references(block in block()) {
         let table = SampleByteTable::default();
-        for &algorithm in MarkerAlgorithm::ALL {
+        for algorithm in MarkerAlgorithm::ALL {
             for (p, w) in PERIODS.into_iter().flat_map(|p| WINDOWS.map(|w| (p, w))) {
                 let expected = reference::markers::find(algorithm, &block, period(p), window(w), &table);
                 for backend in Backend::available() {
@@ -98,7 +98,7 @@ proptest! {
 
     #[test]
     fn markers_increase_and_a_window_follows_each(block in block()) {
-        for &algorithm in MarkerAlgorithm::ALL {
+        for algorithm in MarkerAlgorithm::ALL {
             for (p, w) in PERIODS.into_iter().flat_map(|p| WINDOWS.map(|w| (p, w))) {
                 let markers = find(&finder(algorithm, p, w), &block);
                 prop_assert!(markers.windows(2).all(|pair| pair[0] < pair[1]));
@@ -152,7 +152,7 @@ fn content_defined_markers_move_with_their_content() {
 #[test]
 fn random_data_has_the_markers_that_are_promised() {
     let block = random(11, 1 << 18);
-    for &algorithm in MarkerAlgorithm::ALL {
+    for algorithm in MarkerAlgorithm::ALL {
         for p in PERIODS {
             let spacing = match algorithm {
                 MarkerAlgorithm::SampleByte => p / 2 + 256 / 8,
@@ -192,7 +192,7 @@ fn runs_are_neither_flooded_nor_fatal() {
 
 #[test]
 fn a_block_shorter_than_a_window_has_no_marker() {
-    for &algorithm in MarkerAlgorithm::ALL {
+    for algorithm in MarkerAlgorithm::ALL {
         for w in WINDOWS {
             let finder = finder(algorithm, 32, w);
             assert!((0..w).all(|length| find(&finder, &alloc::vec![0; length]).is_empty()));
@@ -203,7 +203,7 @@ fn a_block_shorter_than_a_window_has_no_marker() {
 #[test]
 fn the_period_changes_between_blocks() {
     let block = random(13, 1 << 14);
-    for &algorithm in MarkerAlgorithm::ALL {
+    for algorithm in MarkerAlgorithm::ALL {
         let mut changing = finder(algorithm, 32, 32);
         for p in PERIODS.into_iter().rev() {
             changing.set_period(period(p));
@@ -217,11 +217,8 @@ fn the_period_changes_between_blocks() {
 
 #[test]
 fn names_are_read_back() {
-    for &algorithm in MarkerAlgorithm::ALL {
+    for algorithm in MarkerAlgorithm::ALL {
         assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
     }
-    assert_eq!(
-        "pack".parse::<MarkerAlgorithm>(),
-        Err(UnknownMarkerAlgorithm)
-    );
+    assert!("pack".parse::<MarkerAlgorithm>().is_err());
 }

@@ -29,7 +29,7 @@ use crate::{
         Chunks,
         hash::{ChunkHash, ChunkHasher},
     },
-    marker::{FindMarkers, MarkerFinder, SamplingPeriod},
+    marker::SamplingPeriod,
     simd::Backend,
     token::REGION_BYTES_MIN,
 };
@@ -40,16 +40,13 @@ const BATCH: usize = 2048;
 /// How many chunks ahead of its look-up a slot is fetched.
 const FETCH_AHEAD: usize = 16;
 
-/// The Chunk-Match sender: markers and digests.
+/// The Chunk-Match sender: digests.
 #[derive(Debug)]
 pub(crate) struct ChunkMatch {
     table: ChunkTable,
     hasher: ChunkHasher,
-    markers: MarkerFinder,
     backend: Backend,
-    /// Of the present block; kept for their memory.
-    found: Vec<u32>,
-    /// Of the present batch, at most [`BATCH`].
+    /// Of the present batch, at most [`BATCH`]; kept for their memory.
     chunks: Vec<Range<usize>>,
     hashes: Vec<ChunkHash>,
 }
@@ -58,50 +55,34 @@ impl ChunkMatch {
     pub(crate) fn new(
         cache_bytes: usize,
         period: SamplingPeriod,
-        markers: MarkerFinder,
         hasher: ChunkHasher,
         backend: Backend,
     ) -> Self {
         Self {
             table: ChunkTable::new(cache_bytes, period),
             hasher,
-            markers,
             backend,
-            found: Vec::new(),
             chunks: Vec::new(),
             hashes: Vec::new(),
         }
-    }
-
-    pub(crate) fn set_period(&mut self, period: SamplingPeriod) {
-        self.markers.set_period(period);
     }
 
     pub(crate) fn allocated_bytes(&self) -> usize {
         self.table.allocated_bytes()
     }
 
-    /// Writes the block's regions and literals to `out`.
+    /// Writes the block's regions, of chunks between the markers `found`, and its literals to `out`.
     pub(crate) fn encode(
         &mut self,
         block: &[u8],
         place: BlockPlace,
         reach: &impl Reach,
+        found: &[u32],
         out: &mut BlockWriter<'_>,
     ) {
-        let mut found = core::mem::take(&mut self.found);
-        found.clear();
-        self.markers.find(block, &mut found);
         let mut pending: Option<Match> = None;
-        let mut chunks = Chunks::new(block.len(), &found);
-        loop {
-            self.chunks.clear();
-            self.chunks.extend(chunks.by_ref().take(BATCH));
-            if self.chunks.is_empty() {
-                break;
-            }
-            self.hasher
-                .hash_all(self.backend, block, &self.chunks, &mut self.hashes);
+        let mut chunks = Chunks::new(block.len(), found);
+        while self.next_batch(block, &mut chunks) {
             for index in 0..self.chunks.len() {
                 let chunk = self.chunks[index].clone();
                 let Some(source) = self.look_up(index, place, reach) else {
@@ -123,46 +104,55 @@ impl ChunkMatch {
             }
         }
         push(out, pending);
-        self.found = found;
     }
 
     /// Whether the block has a chunk that is in the log.
-    pub(crate) fn repeats(&mut self, block: &[u8], place: BlockPlace, reach: &impl Reach) -> bool {
-        let mut found = core::mem::take(&mut self.found);
-        found.clear();
-        self.markers.find(block, &mut found);
-        let mut chunks = Chunks::new(block.len(), &found);
-        let repeats = loop {
-            self.chunks.clear();
-            self.chunks.extend(chunks.by_ref().take(BATCH));
-            if self.chunks.is_empty() {
-                break false;
-            }
-            self.hasher
-                .hash_all(self.backend, block, &self.chunks, &mut self.hashes);
+    pub(crate) fn repeats(
+        &mut self,
+        block: &[u8],
+        place: BlockPlace,
+        reach: &impl Reach,
+        found: &[u32],
+    ) -> bool {
+        let mut chunks = Chunks::new(block.len(), found);
+        let mut repeats = false;
+        while !repeats && self.next_batch(block, &mut chunks) {
             let mut hashed = self.chunks.iter().zip(&self.hashes);
-            if hashed.any(|(chunk, hash)| self.is_known(chunk, hash, place, reach)) {
-                break true;
-            }
-        };
-        self.found = found;
+            repeats = hashed.any(|(chunk, hash)| {
+                // What comes before the block; in itself it is not there yet.
+                let source = self.source(chunk, hash, place, reach, 0);
+                chunk.len() >= REGION_BYTES_MIN && source.is_some()
+            });
+        }
         repeats
     }
 
-    fn is_known(
+    /// Cuts and hashes the block's next chunks; whether there are some.
+    fn next_batch(&mut self, block: &[u8], chunks: &mut Chunks<'_>) -> bool {
+        self.chunks.clear();
+        self.chunks.extend(chunks.take(BATCH));
+        if self.chunks.is_empty() {
+            return false;
+        }
+        self.hasher
+            .hash_all(self.backend, block, &self.chunks, &mut self.hashes);
+        true
+    }
+
+    /// Where the bytes of a chunk lie in the log, before the byte `index` of the block.
+    #[inline]
+    fn source(
         &self,
         chunk: &Range<usize>,
         hash: &ChunkHash,
         place: BlockPlace,
         reach: &impl Reach,
-    ) -> bool {
+        index: usize,
+    ) -> Option<LogPosition> {
         let at = place.at + chunk.start as u64;
-        let known = self.table.get(hash, chunk.len(), at, place.oldest);
-        chunk.len() >= REGION_BYTES_MIN
-            && known.is_some_and(|source| {
-                let sources = place.sources(reach, source, 0);
-                sources.is_some_and(|sources| source + chunk.len() as u64 <= sources.end)
-            })
+        let source = self.table.get(hash, chunk.len(), at, place.oldest)?;
+        let sources = place.sources(reach, source, index)?;
+        (source + chunk.len() as u64 <= sources.end).then_some(source)
     }
 
     /// Where the bytes of the batch's chunk `index` lie in the log; remembers the chunk itself.
@@ -177,12 +167,10 @@ impl ChunkMatch {
             self.table.prefetch(later);
         }
         let (chunk, hash) = (&self.chunks[index], &self.hashes[index]);
+        let source = self.source(chunk, hash, place, reach, chunk.start);
         let at = place.at + chunk.start as u64;
-        let known = self.table.get(hash, chunk.len(), at, place.oldest);
         self.table.insert(hash, at, chunk.len(), place.oldest);
-        let source = known?;
-        let sources = place.sources(reach, source, chunk.start)?;
-        (source + chunk.len() as u64 <= sources.end).then_some(source)
+        source
     }
 }
 

@@ -20,14 +20,12 @@
 //! - Regions cross the boundaries of earlier blocks, and may lie in the part of the same
 //!   block before them. Runs and short periods are so repeated in pieces that double.
 
-use alloc::vec::Vec;
-
 use super::{BlockPlace, BlockWriter, Match, Reach};
 use crate::{
     LogPosition,
     cache::{fingerprint_table::FingerprintTable, log::Log},
     fingerprint::{Fingerprint, fingerprint},
-    marker::{FindMarkers, MarkerFinder, SamplingPeriod},
+    marker::{SamplingPeriod, WindowBytes},
     simd::{
         Backend,
         compare::{EQUAL_BYTES_MAX, equal_bytes},
@@ -47,13 +45,13 @@ const REMEMBER_ONE_IN: usize = 4;
 /// So many markers are looked up at once.
 const BATCH: usize = 64;
 
-/// The Max-Match sender: plain bytes, fingerprints, markers.
+/// The Max-Match sender: plain bytes, fingerprints.
 #[derive(Debug)]
 pub(crate) struct MaxMatch {
     log: Log,
     table: FingerprintTable,
-    markers: MarkerFinder,
-    found: Vec<u32>,
+    /// Bytes of the window that follows each marker.
+    window: usize,
     backend: Backend,
 }
 
@@ -69,55 +67,47 @@ impl MaxMatch {
     pub(crate) fn new(
         cache_bytes: usize,
         period: SamplingPeriod,
-        markers: MarkerFinder,
+        window: WindowBytes,
         backend: Backend,
     ) -> Self {
         Self {
             log: Log::new(cache_bytes, backend),
             table: FingerprintTable::new(cache_bytes, period),
-            markers,
-            found: Vec::new(),
+            window: window.bytes(),
             backend,
         }
-    }
-
-    pub(crate) fn set_period(&mut self, period: SamplingPeriod) {
-        self.markers.set_period(period);
     }
 
     pub(crate) fn allocated_bytes(&self) -> usize {
         self.log.allocated_bytes() + self.table.allocated_bytes()
     }
 
-    /// Writes the block's regions and literals to `out`.
+    /// Writes the block's regions, around the markers `found`, and its literals to `out`.
     pub(crate) fn encode(
         &mut self,
         block: &[u8],
         place: BlockPlace,
         reach: &impl Reach,
+        found: &[u32],
         out: &mut BlockWriter<'_>,
     ) {
         self.log.write(place.at, block);
-        let mut found = core::mem::take(&mut self.found);
-        found.clear();
-        self.markers.find(block, &mut found);
         self.backend.run(
             #[inline(always)]
-            || self.match_markers(block, place, reach, &found, out),
+            || self.match_markers(block, place, reach, found, out),
         );
-        self.found = found;
     }
 
     /// Whether the block has a region before it in the log.
-    pub(crate) fn repeats(&mut self, block: &[u8], place: BlockPlace, reach: &impl Reach) -> bool {
-        let mut found = core::mem::take(&mut self.found);
-        found.clear();
-        self.markers.find(block, &mut found);
-        let repeats = found
-            .iter()
-            .any(|&marker| self.repeats_at(block, place, reach, marker as usize));
-        self.found = found;
-        repeats
+    pub(crate) fn repeats(
+        &self,
+        block: &[u8],
+        place: BlockPlace,
+        reach: &impl Reach,
+        found: &[u32],
+    ) -> bool {
+        let mut found = found.iter();
+        found.any(|&marker| self.repeats_at(block, place, reach, marker as usize))
     }
 
     fn repeats_at(
@@ -127,7 +117,7 @@ impl MaxMatch {
         reach: &impl Reach,
         marker: usize,
     ) -> bool {
-        let window = &block[marker..][..self.markers.window().bytes()];
+        let window = &block[marker..][..self.window];
         let Some(offset) = self.table.get(fingerprint(window)) else {
             return false;
         };
@@ -180,7 +170,7 @@ impl MaxMatch {
         covered: usize,
         hints: &mut Hints,
     ) {
-        let window = self.markers.window().bytes();
+        let window = self.window;
         let fingerprint_at = |marker: u32| fingerprint(&block[marker as usize..][..window]);
         let block_offset = self.log.offset(place.at);
         let until_wrap = self.log.capacity() - block_offset;

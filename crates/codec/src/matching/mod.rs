@@ -9,7 +9,6 @@ pub mod chunk_match;
 pub mod max_match;
 
 use alloc::vec::Vec;
-use core::{fmt, str::FromStr};
 
 use crate::{
     LogPosition,
@@ -37,48 +36,17 @@ impl Reach for Everything {
     }
 }
 
-/// How an encoder finds repeats.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MatchingAlgorithm {
-    /// Maximal regions around fingerprints; the sender keeps the plain bytes.
-    #[default]
-    MaxMatch,
-    /// Whole chunks by their digests; the sender keeps no payload.
-    ChunkMatch,
-}
-
-impl fmt::Display for MatchingAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::MaxMatch => "max",
-            Self::ChunkMatch => "chunk",
-        })
+names! {
+    /// How an encoder finds repeats.
+    #[derive(Default)]
+    pub enum MatchingAlgorithm {
+        /// Maximal regions around fingerprints; the sender keeps the plain bytes.
+        #[default]
+        MaxMatch = "max",
+        /// Whole chunks by their digests; the sender keeps no payload.
+        ChunkMatch = "chunk",
     }
 }
-
-impl FromStr for MatchingAlgorithm {
-    type Err = UnknownMatching;
-
-    fn from_str(name: &str) -> Result<Self, UnknownMatching> {
-        match name {
-            "max" => Ok(Self::MaxMatch),
-            "chunk" => Ok(Self::ChunkMatch),
-            _ => Err(UnknownMatching),
-        }
-    }
-}
-
-/// A name that is neither `max` nor `chunk`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownMatching;
-
-impl fmt::Display for UnknownMatching {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected `max` or `chunk`")
-    }
-}
-
-impl core::error::Error for UnknownMatching {}
 
 /// The present block's place in the log, as both algorithms need it.
 #[derive(Clone, Copy, Debug)]

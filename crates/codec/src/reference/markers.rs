@@ -1,7 +1,7 @@
 //! What each marker algorithm computes, a position at a time.
 //!
 //! Each takes a block and answers with its markers, as
-//! [`FindMarkers::find`](crate::marker::FindMarkers::find) does.
+//! [`MarkerFinder::find`](crate::marker::MarkerFinder::find) does.
 
 use alloc::vec::Vec;
 
@@ -51,7 +51,7 @@ pub(crate) fn samplebyte(
     markers
 }
 
-/// MODP, as in Figure 2 of EndRE with the test of [`Modp`](crate::marker::Modp), each
+/// MODP, as in Figure 2 of EndRE with the test of [`Modp`](MarkerAlgorithm::Modp), each
 /// window's fingerprint from its bits.
 #[must_use]
 pub(crate) fn modp(block: &[u8], period: SamplingPeriod, window: WindowBytes) -> Vec<u32> {
@@ -95,7 +95,7 @@ pub(crate) fn rabin_fingerprint(window: &[u8]) -> u64 {
     remainder
 }
 
-/// MAXP, as [`Maxp`](crate::marker::Maxp) defines it, by values of so many bytes.
+/// MAXP, as [`Maxp`](MarkerAlgorithm::Maxp) defines it, by values of so many bytes.
 #[must_use]
 pub(crate) fn maxp(
     block: &[u8],

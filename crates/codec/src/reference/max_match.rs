@@ -15,7 +15,7 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use crate::marker::{FindMarkers, MarkerFinder};
+use crate::marker::MarkerFinder;
 
 /// A range of a block that repeats a range of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

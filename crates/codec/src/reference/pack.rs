@@ -31,7 +31,7 @@ pub fn anchors(stream: &[u8], mask: PackMask) -> Vec<u64> {
     anchors
 }
 
-/// The anchors of a whole stream, as [`SparseAnchorFinder`](crate::marker::SparseAnchorFinder)
+/// The anchors of a whole stream, as [`AnchorFinder::sparse`](crate::marker::AnchorFinder::sparse)
 /// defines them.
 #[must_use]
 #[cfg(test)]

@@ -11,8 +11,22 @@
 //! (GFNI, VBMI and the others below) is given AVX2. The kernels that gain most from AVX-512
 //! consist of those instructions, and such processors clock down for the rest.
 
+/// Calls the version of a kernel that is written for a backend.
+macro_rules! dispatch {
+    ($backend:expr, $kernel:ident($($argument:expr),*)) => {
+        match $backend.instruction_set() {
+            #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+            // SAFETY: the backend exists, so its instructions do.
+            $crate::simd::InstructionSet::Avx512 => unsafe { avx512::$kernel($($argument),*) },
+            #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+            // SAFETY: as above.
+            $crate::simd::InstructionSet::Avx2 => unsafe { avx2::$kernel($($argument),*) },
+            _ => portable::$kernel($($argument),*),
+        }
+    };
+}
+
 pub(crate) mod blake3;
-mod choice;
 pub(crate) mod compare;
 pub(crate) mod maxp;
 pub(crate) mod modp;
@@ -25,25 +39,21 @@ pub(crate) mod xxh3;
 
 use core::{fmt, str::FromStr};
 
-pub use choice::{BackendChoice, BackendChoiceError};
+use thiserror::Error;
 
-/// A set of instructions that kernels are written for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum InstructionSet {
-    /// What every processor has, and a compiler makes of it.
-    Portable,
-    /// x86-64 with AVX2, BMI1 and 2, POPCNT, PCLMULQDQ: from Haswell (2013) and Zen (2017) on.
-    Avx2,
-    /// x86-64 with AVX-512 F, BW, CD, DQ, VL, VBMI, VBMI2, BITALG, VPOPCNTDQ, GFNI and
-    /// VPCLMULQDQ: from Ice Lake (2019) and Zen 4 (2022) on.
-    Avx512,
-    /// 64-bit ARM, all of which has NEON.
-    Neon,
-}
-
-impl InstructionSet {
-    /// All of them, the one that helps least first.
-    pub const ALL: [Self; 4] = [Self::Portable, Self::Neon, Self::Avx2, Self::Avx512];
+names! {
+    /// A set of instructions that kernels are written for, the one that helps least first.
+    pub enum InstructionSet {
+        /// What every processor has, and a compiler makes of it.
+        Portable = "portable",
+        /// 64-bit ARM, all of which has NEON.
+        Neon = "neon",
+        /// x86-64 with AVX2, BMI1 and 2, POPCNT, PCLMULQDQ: from Haswell (2013) and Zen (2017) on.
+        Avx2 = "avx2",
+        /// x86-64 with AVX-512 F, BW, CD, DQ, VL, VBMI, VBMI2, BITALG, VPOPCNTDQ, GFNI and
+        /// VPCLMULQDQ: from Ice Lake (2019) and Zen 4 (2022) on.
+        Avx512 = "avx512",
+    }
 }
 
 /// The kernels to use: proof that this machine has their instructions.
@@ -104,9 +114,42 @@ impl Backend {
     }
 }
 
-impl Default for Backend {
-    fn default() -> Self {
-        Self::best()
+impl FromStr for Backend {
+    type Err = NoSuchBackend;
+
+    /// The backend for the instructions of this name, or the best for `auto`.
+    fn from_str(name: &str) -> Result<Self, NoSuchBackend> {
+        if name == "auto" {
+            return Ok(Self::best());
+        }
+        let set = name.parse().map_err(|_| NoSuchBackend::Unknown)?;
+        Self::new(set).ok_or(NoSuchBackend::Lacking(set))
+    }
+}
+
+/// Why there are no kernels for a user's choice. In words, it says what this machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NoSuchBackend {
+    /// No instructions have this name.
+    #[error(
+        "expected `auto`, `portable`, `avx2`, `avx512` or `neon`; this machine has {Available}"
+    )]
+    Unknown,
+    /// This machine lacks these instructions.
+    #[error("this machine lacks {0}: expected `auto` or what it has; this machine has {Available}")]
+    Lacking(InstructionSet),
+}
+
+/// The names of what this machine has.
+struct Available;
+
+impl fmt::Display for Available {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, backend) in Backend::available().enumerate() {
+            let before = if index == 0 { "" } else { ", " };
+            write!(f, "{before}`{}`", backend.instruction_set())?;
+        }
+        Ok(())
     }
 }
 
@@ -175,54 +218,17 @@ fn is_present(set: InstructionSet) -> bool {
     }
 }
 
-impl fmt::Display for InstructionSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Portable => "portable",
-            Self::Avx2 => "avx2",
-            Self::Avx512 => "avx512",
-            Self::Neon => "neon",
-        })
-    }
-}
-
-impl FromStr for InstructionSet {
-    type Err = UnknownInstructionSet;
-
-    fn from_str(name: &str) -> Result<Self, UnknownInstructionSet> {
-        match name {
-            "portable" => Ok(Self::Portable),
-            "avx2" => Ok(Self::Avx2),
-            "avx512" => Ok(Self::Avx512),
-            "neon" => Ok(Self::Neon),
-            _ => Err(UnknownInstructionSet),
-        }
-    }
-}
-
-/// A name that no instruction set has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownInstructionSet;
-
-impl fmt::Display for UnknownInstructionSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected `portable`, `avx2`, `avx512` or `neon`")
-    }
-}
-
-impl core::error::Error for UnknownInstructionSet {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::ToString;
+    use alloc::string::{String, ToString};
 
     #[test]
     fn names_are_read_back() {
         for set in InstructionSet::ALL {
             assert_eq!(set.to_string().parse(), Ok(set));
         }
-        assert_eq!("sse9".parse::<InstructionSet>(), Err(UnknownInstructionSet));
+        assert!("sse9".parse::<InstructionSet>().is_err());
     }
 
     #[test]
@@ -239,5 +245,35 @@ mod tests {
         let vbmi2 = std::is_x86_feature_detected!("avx512vbmi2");
         assert_eq!(Backend::new(InstructionSet::Avx512).is_some(), vbmi2);
         assert_eq!(Backend::new(InstructionSet::Neon), None);
+    }
+
+    #[test]
+    fn a_choice_is_what_this_machine_has_or_an_error_that_says_what_it_has() {
+        assert_eq!("auto".parse(), Ok(Backend::best()));
+        for set in InstructionSet::ALL {
+            let choice = set.to_string().parse::<Backend>();
+            match Backend::new(set) {
+                Some(backend) => assert_eq!(choice, Ok(backend)),
+                None => assert_eq!(choice, Err(NoSuchBackend::Lacking(set))),
+            }
+        }
+        assert_eq!("mmx".parse::<Backend>(), Err(NoSuchBackend::Unknown));
+    }
+
+    #[test]
+    fn errors_name_what_may_be_given_and_what_there_is() {
+        let errors = InstructionSet::ALL.map(NoSuchBackend::Lacking);
+        for error in errors.into_iter().chain([NoSuchBackend::Unknown]) {
+            let words = error.to_string();
+            let (expected, has) = words.split_once("; this machine has ").expect("both");
+            assert!(expected.contains("expected `auto`"), "{words}");
+            let available = Backend::available();
+            let available = available.map(|backend| backend.instruction_set().to_string());
+            let named: String = has.replace(['`', ' '], "");
+            assert!(
+                available.eq(named.split(',').map(ToString::to_string)),
+                "{words}"
+            );
+        }
     }
 }

@@ -8,7 +8,7 @@ use refrain_codec::{
     geometry::CacheGeometry,
     marker::{MarkerAlgorithm, MarkerFinder, SampleByteTable, SamplingPeriod, WindowBytes},
     matching::{MatchingAlgorithm, Reach},
-    simd::{Backend, BackendChoice},
+    simd::Backend,
 };
 
 /// The smallest cache, so that it wraps soon.
@@ -22,10 +22,9 @@ pub(crate) fn geometry() -> CacheGeometry {
 
 /// The backend that `REFRAIN_SIMD` names, as for the program; the machine's best without.
 pub(crate) fn backend() -> Backend {
-    let choice = std::env::var("REFRAIN_SIMD").map_or(BackendChoice::Auto, |name| {
+    std::env::var("REFRAIN_SIMD").map_or(Backend::best(), |name| {
         name.parse().expect("instructions that this machine has")
-    });
-    choice.backend()
+    })
 }
 
 pub(crate) fn markers(algorithm: MarkerAlgorithm, period: usize, window: usize) -> MarkerFinder {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use proptest::{collection::vec, prelude::*, sample::select};
-use refrain_codec::marker::{AnchorFinder, PackMask};
+use refrain_codec::marker::{AnchorFinder, FindAnchors, PackMask};
 use refrain_codec::simd::Backend;
 
 use crate::data;

@@ -19,7 +19,7 @@ const FLOWS: usize = 4;
 
 /// Every algorithm with every period and window, until the cache has wrapped several times.
 fn every_choice_of_markers_returns(matching: MatchingAlgorithm) {
-    for &algorithm in MarkerAlgorithm::ALL {
+    for algorithm in MarkerAlgorithm::ALL {
         for (period, window) in PERIODS
             .into_iter()
             .flat_map(|period| WINDOWS.map(|window| (period, window)))

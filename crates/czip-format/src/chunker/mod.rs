@@ -40,12 +40,11 @@ use refrain_codec::{
         fixed::FixedChunks,
         stream::{LongChunkBounds, StreamChunks},
     },
-    marker::{AnchorDistance, ModpAnchorFinder, SparseAnchorFinder},
+    marker::{AnchorDistance, AnchorFinder, ModpAnchorFinder},
+    simd::Backend,
 };
 
-pub use refrain_codec::chunk::chunking::{
-    Chunking, ChunkingMethod, InvalidChunking, UnknownChunkingMethod,
-};
+pub use refrain_codec::chunk::chunking::{Chunking, ChunkingMethod, InvalidChunking};
 
 /// Boundaries cut that are this part of the shortest chunk apart. Small files are many in root file
 /// systems, and in a chunk with others they are found again only where the same ones follow each other:
@@ -142,7 +141,7 @@ impl Chunker {
 enum Cutter {
     Fixed(FixedChunks),
     Modp(Box<StreamChunks<ModpAnchorFinder>>),
-    Pack(Box<StreamChunks<SparseAnchorFinder>>),
+    Pack(Box<StreamChunks<AnchorFinder>>),
 }
 
 impl Cutter {
@@ -156,11 +155,11 @@ impl Cutter {
             ChunkingMethod::Fixed => Self::Fixed(FixedChunks::new(average.into())),
             ChunkingMethod::Modp => {
                 let finder = ModpAnchorFinder::new(distance);
-                Self::Modp(Box::new(StreamChunks::by(finder, bounds)))
+                Self::Modp(Box::new(StreamChunks::by(finder, bounds, Backend::best())))
             }
             ChunkingMethod::Pack => {
-                let finder = SparseAnchorFinder::new(distance);
-                Self::Pack(Box::new(StreamChunks::by(finder, bounds)))
+                let finder = AnchorFinder::sparse(distance);
+                Self::Pack(Box::new(StreamChunks::by(finder, bounds, Backend::best())))
             }
         }
     }

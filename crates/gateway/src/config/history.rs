@@ -50,11 +50,7 @@ config! {
             dials.iter().map(|dial| (dial.key, realm(&dial.key))).collect()
         };
         /// How to predict.
-        pub predict: Predict = settings.one_with(&PREDICT, |text| match text {
-            "window" => Ok(Predict::Window),
-            "aligned" => Ok(Predict::Aligned),
-            _ => Err(Mismatch::Predict),
-        })?;
+        pub predict: Predict = settings.one(&PREDICT)?;
         /// The mask of chunks' anchors.
         pub mask: PackMask = mask(settings.one(&CHUNK_SIZE)?)
             .ok_or_else(|| settings.wrong(&CHUNK_SIZE, Mismatch::ChunkSize))?;

@@ -7,9 +7,6 @@ use crate::units::ByteSize;
 /// What is wrong with a value beyond its own grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
-    /// An effort that there is not.
-    #[error("expected `auto` or `max`")]
-    Effort,
     /// A far end without an address to listen on.
     #[error("lists no address, so no peer could connect")]
     NoListener,
@@ -106,9 +103,6 @@ pub enum Mismatch {
     /// Chunks that cannot be.
     #[error("expected 48B <= --chunk-min <= --chunk-max <= 64KiB")]
     ChunkBounds,
-    /// A mode of prediction that there is not.
-    #[error("expected `window` or `aligned`")]
-    Predict,
     /// A folder without a name.
     #[error("expected the path of a folder")]
     NoFolder,

@@ -1,8 +1,12 @@
 //! The frame of a block.
 
-use refrain_codec::token::{push_varint, take_varint, unzigzag, zigzag};
+use refrain_codec::token::zigzag;
 
-use super::{FlowId, byte, flow, u64_le, varint_bytes};
+use super::{
+    FlowId,
+    field::{Field, Fixed},
+    varint_bytes,
+};
 use crate::{
     codes::{block::*, frame::BLOCK},
     limits::BLOCK_BYTES_MAX,
@@ -43,7 +47,7 @@ impl<'a> BlockFrame<'a> {
     /// Appends the frame to `out`, type and length included.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut header = Vec::with_capacity(40);
-        push_varint(&mut header, self.flow.0);
+        self.flow.put(&mut header);
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         header.push(
             flag(self.position_step.is_some(), LOGGED)
@@ -51,19 +55,19 @@ impl<'a> BlockFrame<'a> {
                 | flag(self.literals.compressed, LITERALS_COMPRESSED)
                 | flag(self.offset.is_some(), HAS_OFFSET),
         );
-        push_varint(&mut header, self.len as u64);
+        self.len.put(&mut header);
         if let Some(offset) = self.offset {
-            push_varint(&mut header, offset);
+            offset.put(&mut header);
         }
         if let Some(step) = self.position_step {
-            push_varint(&mut header, zigzag(step));
+            step.put(&mut header);
         }
-        header.extend(self.check.to_le_bytes());
-        push_varint(&mut header, self.tokens.bytes.len() as u64);
+        Fixed(self.check).put(&mut header);
+        self.tokens.bytes.len().put(&mut header);
 
         out.push(BLOCK);
         let length = header.len() + self.tokens.bytes.len() + self.literals.bytes.len();
-        push_varint(out, length as u64);
+        length.put(out);
         out.extend(header);
         out.extend(self.tokens.bytes);
         out.extend(self.literals.bytes);
@@ -87,22 +91,19 @@ impl<'a> BlockFrame<'a> {
     }
 
     pub(super) fn read_body(body: &mut &'a [u8]) -> Option<Self> {
-        let flow = flow(body)?;
-        let flags = byte(body).filter(|flags| flags & !FLAGS == 0)?;
-        let len = usize::try_from(take_varint(body)?).ok()?;
-        if len == 0 || len > BLOCK_BYTES_MAX {
-            return None;
-        }
+        let flow = Field::take(body)?;
+        let flags = u8::take(body).filter(|flags| flags & !FLAGS == 0)?;
+        let len = usize::take(body).filter(|len| (1..=BLOCK_BYTES_MAX).contains(len))?;
         let offset = match flags & HAS_OFFSET {
             0 => None,
-            _ => Some(take_varint(body)?),
+            _ => Some(Field::take(body)?),
         };
         let position_step = match flags & LOGGED {
             0 => None,
-            _ => Some(unzigzag(take_varint(body)?)),
+            _ => Some(Field::take(body)?),
         };
-        let check = u64_le(body)?;
-        let token_bytes = usize::try_from(take_varint(body)?).ok()?;
+        let Fixed(check) = Field::take(body)?;
+        let token_bytes = usize::take(body)?;
         let (tokens, literals) = body.split_at_checked(token_bytes)?;
         *body = &[];
         Some(Self {

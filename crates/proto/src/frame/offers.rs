@@ -1,8 +1,6 @@
 //! The frames of predictions: what a receiver offers, and what a sender confirms.
 
-use refrain_codec::token::{push_varint, take_varint};
-
-use super::{FlowId, array, byte, varint_bytes};
+use super::{FlowId, field::Field, varint_bytes};
 use crate::{
     limits::OFFER_BYTES_MAX,
     terms::{Hint, RunDigest, Signature},
@@ -69,10 +67,10 @@ impl<'a> OfferList<'a> {
     /// The list of `offers`, written to `bytes`.
     pub fn write(offers: impl Iterator<Item = Offer>, bytes: &'a mut Vec<u8>) -> Self {
         for offer in offers {
-            push_varint(bytes, offer.len.into());
-            bytes.extend(offer.hint.prefix.to_le_bytes());
-            bytes.push(offer.hint.sum);
-            bytes.extend(offer.signature.0);
+            u64::from(offer.len).put(bytes);
+            offer.hint.prefix.to_le_bytes().put(bytes);
+            offer.hint.sum.put(bytes);
+            offer.signature.0.put(bytes);
         }
         Self(bytes)
     }
@@ -88,8 +86,15 @@ impl<'a> OfferList<'a> {
     pub fn wire_bytes(&self) -> usize {
         self.0.len()
     }
+}
 
-    pub(super) fn read(body: &mut &'a [u8]) -> Option<Self> {
+/// The rest of the body.
+impl<'a> Field<'a> for OfferList<'a> {
+    fn put(self, body: &mut Vec<u8>) {
+        self.0.put(body);
+    }
+
+    fn take(body: &mut &'a [u8]) -> Option<Self> {
         let list = Self(core::mem::take(body));
         let mut rest = list.0;
         while !rest.is_empty() {
@@ -100,16 +105,16 @@ impl<'a> OfferList<'a> {
 }
 
 fn offer(body: &mut &[u8]) -> Option<Offer> {
-    let len = u32::try_from(take_varint(body)?).ok()?;
+    let len = u32::try_from(u64::take(body)?).ok()?;
     if !(1..=OFFER_BYTES_MAX as u32).contains(&len) {
         return None;
     }
     Some(Offer {
         len,
         hint: Hint {
-            prefix: u16::from_le_bytes(array(body)?),
-            sum: byte(body)?,
+            prefix: u16::from_le_bytes(Field::take(body)?),
+            sum: Field::take(body)?,
         },
-        signature: Signature(array(body)?),
+        signature: Signature(Field::take(body)?),
     })
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::limits::LANES_MAX;
 use proptest::prelude::*;
 
 fn samples() -> Vec<Frame<'static>> {
@@ -123,9 +124,9 @@ fn a_list_of_lanes_is_bounded_and_comes_back() {
     let lanes = [LaneId(0), LaneId(700), LaneId(5)];
     let list = LaneList::write(lanes.into_iter(), &mut bytes);
     assert!(list.iter().eq(lanes));
-    assert!(LaneList::read(&mut &[1; LANES_MAX][..]).is_some());
-    assert!(LaneList::read(&mut &[1; LANES_MAX + 1][..]).is_none());
-    assert!(LaneList::read(&mut &[0x80][..]).is_none());
+    assert!(LaneList::take(&mut &[1; LANES_MAX][..]).is_some());
+    assert!(LaneList::take(&mut &[1; LANES_MAX + 1][..]).is_none());
+    assert!(LaneList::take(&mut &[0x80][..]).is_none());
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! The applications' side of a link: opening, writing, reading, ending flows.
 
-use super::{Event, Link, ResetReason};
+use super::{Event, Link, ResetReason, keys_where};
 use crate::{
     flow::Flow,
     frame::{FlowId, Frame, LaneId},
@@ -249,13 +249,7 @@ impl Link {
         if core::mem::replace(&mut self.draining, true) {
             return;
         }
-        let lanes: Vec<LaneId> = self
-            .lanes
-            .iter()
-            .filter(|(_, lane)| lane.is_up)
-            .map(|(&id, _)| id)
-            .collect();
-        for lane in lanes {
+        for lane in keys_where(&self.lanes, |lane| lane.is_up) {
             self.send_control(lane, &Frame::Drain);
         }
     }

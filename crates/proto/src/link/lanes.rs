@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use refrain_codec::geometry::CacheGeometry;
 
-use super::{Caches, Event, Link};
+use super::{Caches, Event, Link, keys_where};
 use crate::{
     arrivals::Arrivals,
     fault::{CacheViolation, Fault, LaneFault, LinkFault, Violation},
-    flow::Strand,
+    flow::{Flow, Strand},
     frame::{FlowId, Frame, LaneId},
     hello::Hello,
     limits::{HELD_UP_SHOWN, LANES_EVER_MAX, STRANDS_FLOWS_MIN, STRANDS_TIMES_FLOWS},
@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// A lane that is alive.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Lane {
     /// Whether the other end's hello has come.
     pub(super) is_up: bool,
@@ -65,7 +65,7 @@ pub(super) struct Lane {
 }
 
 /// What is to be remembered of a lane that died.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DeadLane {
     /// Blocks that this end applied.
     blocks_applied: u64,
@@ -97,26 +97,9 @@ pub enum LaneRefused {
 impl Lane {
     fn new(now: Moment) -> Self {
         Self {
-            is_up: false,
-            peer_flows_end: FlowId(0),
-            input: Vec::new(),
-            control: Vec::new(),
-            short_flows: VecDeque::new(),
-            long_flows: VecDeque::new(),
-            short_turns: 0,
-            strands: BTreeMap::new(),
-            is_writing: false,
-            transmit_said: false,
-            acked_blocks: 0,
-            unacked_bytes: 0,
-            ack_due: None,
             heard_at: now,
-            ping: None,
             ping_due: now,
-            arrivals: Arrivals::default(),
-            stalled_at: None,
-            sent_bytes: 0,
-            received_bytes: 0,
+            ..Self::default()
         }
     }
 
@@ -306,13 +289,8 @@ impl Link {
         if self.draining {
             self.send_control(lane, &Frame::Drain);
         }
-        let unsettled: Vec<LaneId> = self
-            .dead_lanes
-            .iter()
-            .filter(|(_, dead)| !(dead.settled && dead.peer_has_ours))
-            .map(|(&dead, _)| dead)
-            .collect();
-        for dead in unsettled {
+        let is_unsettled = |dead: &DeadLane| !(dead.settled && dead.peer_has_ours);
+        for dead in keys_where(&self.dead_lanes, is_unsettled) {
             self.say_final_count(dead, lane);
         }
         if self.is_lossy() {
@@ -339,21 +317,13 @@ impl Link {
             lane,
             DeadLane {
                 blocks_applied,
-                settled: false,
-                peer_has_ours: false,
-                said_on: None,
-                said_settled: false,
+                ..DeadLane::default()
             },
         );
         self.events.push_back(Event::LaneDown(lane, fault));
 
-        let flows: Vec<FlowId> = self
-            .flows
-            .iter()
-            .filter(|(_, flow)| flow.travels_on(lane) && !Bug::LostLaneKeepsFlows.is_planted())
-            .map(|(&id, _)| id)
-            .collect();
-        for id in flows {
+        let is_lost = |flow: &Flow| flow.travels_on(lane) && !Bug::LostLaneKeepsFlows.is_planted();
+        for id in keys_where(&self.flows, is_lost) {
             self.lose_flow(id);
         }
         // Others only waited for it, and have sent nothing there.
@@ -363,14 +333,10 @@ impl Link {
                 self.queue_flow(id);
             }
         }
-        let unheard: Vec<LaneId> = self
-            .dead_lanes
-            .iter()
-            .filter(|(_, dead)| !dead.peer_has_ours && dead.said_on.is_none_or(|on| on == lane))
-            .map(|(&dead, _)| dead)
-            .collect();
         if let Some(on) = self.any_lane_up() {
-            for dead in unheard {
+            let is_unheard =
+                |dead: &DeadLane| !dead.peer_has_ours && dead.said_on.is_none_or(|on| on == lane);
+            for dead in keys_where(&self.dead_lanes, is_unheard) {
                 self.say_final_count(dead, on);
             }
         }
@@ -390,13 +356,7 @@ impl Link {
             return Err(Violation::LaneClosedItself.into());
         }
         self.lane_down(dead, LaneFault::ClosedByPeer);
-        let known = self.dead_lanes.entry(dead).or_insert(DeadLane {
-            blocks_applied: 0,
-            settled: false,
-            peer_has_ours: false,
-            said_on: None,
-            said_settled: false,
-        });
+        let known = self.dead_lanes.entry(dead).or_default();
         known.peer_has_ours |= answered;
         let news = !core::mem::replace(&mut known.settled, true);
         let is_to_answer = !answered || !known.said_settled;
@@ -443,14 +403,7 @@ impl Link {
     /// flows of a kind find each other at once. Where loss was seen of late, lanes in turn,
     /// those that are held up left out if there are others.
     pub(super) fn lane_for(&self, target: &str) -> Option<LaneId> {
-        let lanes = |may: fn(&Lane) -> bool| -> Vec<LaneId> {
-            let lanes = self
-                .lanes
-                .iter()
-                .filter(|(_, lane)| lane.is_up && may(lane));
-            lanes.map(|(&id, _)| id).collect()
-        };
-        let all = lanes(|_| true);
+        let all = keys_where(&self.lanes, |lane| lane.is_up);
         if all.is_empty() {
             return None;
         }
@@ -458,7 +411,7 @@ impl Link {
         if !self.is_lossy() {
             return Some(pick(&all, refrain_codec::check(0, target.as_bytes())));
         }
-        let free = lanes(|lane| !lane.is_writing);
+        let free = keys_where(&self.lanes, |lane| lane.is_up && !lane.is_writing);
         let choice = if free.is_empty() { &all } else { &free };
         Some(pick(choice, self.next_flow.0 / 2))
     }

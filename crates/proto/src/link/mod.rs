@@ -360,3 +360,9 @@ impl Link {
         self.round_trip.unwrap_or(UNKNOWN)
     }
 }
+
+/// The keys of those values that `is_meant`, taken out of a map that will change.
+fn keys_where<K: Copy, V>(map: &BTreeMap<K, V>, is_meant: impl Fn(&V) -> bool) -> Vec<K> {
+    let meant = map.iter().filter(|(_, value)| is_meant(value));
+    meant.map(|(&key, _)| key).collect()
+}

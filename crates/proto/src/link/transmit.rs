@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use super::{Caches, Event, Link, WindowWait, lanes::Lane};
+use super::{Caches, Event, Link, WindowWait, keys_where, lanes::Lane};
 use crate::{
     counters::{Count, LayerCounters},
     effort::Effort,
@@ -127,13 +127,7 @@ impl Link {
     }
 
     pub(super) fn say_transmit_all(&mut self) {
-        let waiting: Vec<LaneId> = self
-            .lanes
-            .iter()
-            .filter(|(_, lane)| lane.has_queued_flows())
-            .map(|(&id, _)| id)
-            .collect();
-        for lane in waiting {
+        for lane in keys_where(&self.lanes, Lane::has_queued_flows) {
             self.say_transmit(lane);
         }
     }
@@ -168,13 +162,7 @@ impl Link {
             return;
         }
         self.link_was_full = false;
-        let waiting: Vec<FlowId> = self
-            .flows
-            .iter()
-            .filter(|(_, flow)| flow.send.writer_waits)
-            .map(|(&id, _)| id)
-            .collect();
-        for id in waiting {
+        for id in keys_where(&self.flows, |flow| flow.send.writer_waits) {
             self.say_writable(id);
         }
     }

@@ -14,7 +14,7 @@ use refrain_codec::{
 use super::check_seed;
 use super::second_stage::{Decompressor, StreamKind};
 use crate::{
-    counters::LayerCounters,
+    counters::{Count, LayerCounters},
     fault::{CacheViolation, Fault, Violation},
     frame::{BlockFrame, LaneId, Stream},
     limits::{OUTSTANDING_BLOCKS_MAX, TOKEN_BYTES_MAX},
@@ -99,7 +99,7 @@ impl Receiver {
             Some(at) => {
                 let no_log = Violation::BlockForMissingLog;
                 let decoder = self.decoder.as_mut().ok_or(no_log)?;
-                self.written.admit(at, block.len, self.geometry)?;
+                admit(&mut self.written, at, block.len, self.geometry)?;
                 let BlockFrame { len, check, .. } = *block;
                 let decoded = decoder.decode(
                     Block {
@@ -131,14 +131,16 @@ impl Receiver {
                 plain.extend_from_slice(literals);
             }
         }
-        counters.count_block(
-            block.len,
-            block.len - literals.len(),
-            stream_bytes,
-            block.tokens.bytes.len() + block.literals.bytes.len(),
-            block.wire_bytes(),
-            at.is_none(),
-        );
+        counters.add(&LayerCounters {
+            app_bytes: block.len as u64,
+            confirmed_bytes: 0,
+            region_bytes: (block.len - literals.len()) as u64,
+            stream_bytes: stream_bytes as u64,
+            packed_bytes: (block.tokens.bytes.len() + block.literals.bytes.len()) as u64,
+            block_bytes: block.wire_bytes() as u64,
+            blocks: 1,
+            bypassed_blocks: at.is_none().into(),
+        });
         lane.blocks_applied += 1;
         Ok(())
     }
@@ -186,47 +188,47 @@ impl Decompressor {
     }
 }
 
-/// Which positions were written, as far back as a block may still come.
-trait Admit {
-    fn admit(&mut self, at: LogPosition, len: usize, geometry: CacheGeometry) -> Result<(), Fault>;
-}
-
-impl Admit for BTreeMap<u64, u64> {
-    /// A sender never has more than a window unacknowledged, so a block lies at most a
-    /// window before the furthest one, and never where another was written.
-    fn admit(&mut self, at: LogPosition, len: usize, geometry: CacheGeometry) -> Result<(), Fault> {
-        let overlap = CacheViolation::Overlap { at: at.0 };
-        let start = at.0;
-        let end = start.checked_add(len as u64).ok_or(overlap)?;
-        let furthest = self.last_key_value().map_or(0, |(_, &end)| end);
-        let oldest = furthest.saturating_sub(geometry.window_bytes() as u64);
-        let before = self
-            .range(..=start)
-            .next_back()
-            .map(|(&start, &end)| start..end);
-        let after = self.range(start..).next().map(|(&start, _)| start);
-        if start < oldest
-            || before.as_ref().is_some_and(|before| before.end > start)
-            || after.is_some_and(|after| after < end)
-            || self.len() > OUTSTANDING_BLOCKS_MAX
-        {
-            return Err(overlap.into());
-        }
-        let mut run = start..end;
-        if let Some(before) = before.filter(|before| before.end == start) {
-            run.start = before.start;
-        }
-        if let Some(after) = after.filter(|&after| after == end) {
-            run.end = self.remove(&after).unwrap_or(end);
-        }
-        self.insert(run.start, run.end);
-        let oldest = run
-            .end
-            .max(furthest)
-            .saturating_sub(geometry.window_bytes() as u64);
-        while let Some(first) = self.first_entry().filter(|first| *first.get() <= oldest) {
-            first.remove();
-        }
-        Ok(())
+/// Takes the positions of a block in among those that were `written`, as far back as one may still come.
+///
+/// A sender never has more than a window unacknowledged, so a block lies at most a
+/// window before the furthest one, and never where another was written.
+fn admit(
+    written: &mut BTreeMap<u64, u64>,
+    at: LogPosition,
+    len: usize,
+    geometry: CacheGeometry,
+) -> Result<(), Fault> {
+    let overlap = CacheViolation::Overlap { at: at.0 };
+    let start = at.0;
+    let end = start.checked_add(len as u64).ok_or(overlap)?;
+    let furthest = written.last_key_value().map_or(0, |(_, &end)| end);
+    let oldest = furthest.saturating_sub(geometry.window_bytes() as u64);
+    let before = written
+        .range(..=start)
+        .next_back()
+        .map(|(&start, &end)| start..end);
+    let after = written.range(start..).next().map(|(&start, _)| start);
+    if start < oldest
+        || before.as_ref().is_some_and(|before| before.end > start)
+        || after.is_some_and(|after| after < end)
+        || written.len() > OUTSTANDING_BLOCKS_MAX
+    {
+        return Err(overlap.into());
     }
+    let mut run = start..end;
+    if let Some(before) = before.filter(|before| before.end == start) {
+        run.start = before.start;
+    }
+    if let Some(after) = after.filter(|&after| after == end) {
+        run.end = written.remove(&after).unwrap_or(end);
+    }
+    written.insert(run.start, run.end);
+    let oldest = run
+        .end
+        .max(furthest)
+        .saturating_sub(geometry.window_bytes() as u64);
+    while let Some(first) = written.first_entry().filter(|first| *first.get() <= oldest) {
+        first.remove();
+    }
+    Ok(())
 }

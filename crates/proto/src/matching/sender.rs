@@ -363,19 +363,21 @@ impl Outstanding {
     }
 
     fn layers(&self) -> LayerCounters {
-        let mut counters = LayerCounters::default();
-        match self.is_block {
-            false => counters.count_confirmed(self.plain_bytes.into(), self.frame_bytes as usize),
-            true => counters.count_block(
-                self.plain_bytes as usize,
-                self.region_bytes as usize,
-                self.stream_bytes as usize,
-                self.packed_bytes as usize,
-                self.frame_bytes as usize,
-                self.start.is_none(),
-            ),
+        if !self.is_block {
+            let mut counters = LayerCounters::default();
+            counters.count_confirmed(self.plain_bytes.into(), self.frame_bytes as usize);
+            return counters;
         }
-        counters
+        LayerCounters {
+            app_bytes: self.plain_bytes.into(),
+            confirmed_bytes: 0,
+            region_bytes: self.region_bytes.into(),
+            stream_bytes: self.stream_bytes.into(),
+            packed_bytes: self.packed_bytes.into(),
+            block_bytes: self.frame_bytes.into(),
+            blocks: 1,
+            bypassed_blocks: self.start.is_none().into(),
+        }
     }
 
     fn count(&self, delivered: &mut LayerCounters, targets: &mut TargetCounts) {
@@ -409,21 +411,13 @@ impl SendLane {
 
 impl Compressor {
     fn pack<'a>(&'a mut self, plain: &'a [u8], compress: bool) -> Stream<'a> {
-        if !compress {
-            return Stream {
-                compressed: false,
-                bytes: plain,
-            };
-        }
-        match self.compress(plain) {
-            Some(bytes) => Stream {
-                compressed: true,
-                bytes,
-            },
-            None => Stream {
-                compressed: false,
-                bytes: plain,
-            },
+        let compressed = match compress {
+            true => self.compress(plain),
+            false => None,
+        };
+        Stream {
+            compressed: compressed.is_some(),
+            bytes: compressed.unwrap_or(plain),
         }
     }
 }

@@ -15,6 +15,7 @@ use refrain_codec::{
         stream::ChunkBounds,
     },
     marker::PackMask,
+    names,
 };
 
 use crate::{
@@ -22,14 +23,16 @@ use crate::{
     limits::{LEARNING_BYTES, OFFERED_BYTES_LINK},
 };
 
-/// How a receiver predicts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Predict {
-    /// As the paper does: ranges at stream offsets, along one chain.
-    Aligned,
-    /// Expected chunks that may come anywhere, ahead of the stream, and openings.
-    #[default]
-    Window,
+names! {
+    /// How a receiver predicts.
+    #[derive(Default)]
+    pub enum Predict {
+        /// Expected chunks that may come anywhere, ahead of the stream, and openings.
+        #[default]
+        Window = "window",
+        /// As the paper does: ranges at stream offsets, along one chain.
+        Aligned = "aligned",
+    }
 }
 
 /// How a receiver learns and predicts.

@@ -208,7 +208,12 @@ impl Offers {
 
     /// The bytes of an offer came as they are.
     pub(crate) fn overtaken(&mut self, number: u64) {
-        self.set(number, State::Overtaken);
+        self.close(number);
+        if let Some(index) = number.checked_sub(self.first)
+            && let Some(offered) = self.held.get_mut(index as usize)
+        {
+            offered.state = State::Overtaken;
+        }
     }
 
     /// Offer `number` was hit when `came` bytes of the flow had come: those of its chain that
@@ -383,15 +388,6 @@ impl Offers {
             start,
             offers,
         })
-    }
-
-    fn set(&mut self, number: u64, state: State) {
-        self.close(number);
-        if let Some(index) = number.checked_sub(self.first)
-            && let Some(offered) = self.held.get_mut(index as usize)
-        {
-            offered.state = state;
-        }
     }
 
     /// Its chunks are open no more.

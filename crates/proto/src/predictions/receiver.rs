@@ -211,9 +211,7 @@ impl Predictions {
 
     /// The flow is over, or shall not be predicted: gives back what is held for it.
     pub(crate) fn release(&mut self, link: &mut LinkHistory) {
-        if let Some(recipe) = self.recipe.take() {
-            link.ask(HistoryRequest::End { recipe });
-        }
+        self.close_recipe(link);
         for (number, offered) in self.offers.release_all() {
             self.wasted(number, &offered, link);
         }
@@ -423,9 +421,7 @@ impl Predictions {
             // What follows would be linked to the wrong chunk.
             link.unlearnt += 1;
             self.is_torn = true;
-            if let Some(recipe) = self.recipe.take() {
-                link.ask(HistoryRequest::End { recipe });
-            }
+            self.close_recipe(link);
             return;
         }
         let recipe = match self.recipe {
@@ -542,6 +538,10 @@ impl Predictions {
 
     fn end_recipe(&mut self, link: &mut LinkHistory) {
         self.cut_here(link);
+        self.close_recipe(link);
+    }
+
+    fn close_recipe(&mut self, link: &mut LinkHistory) {
         if let Some(recipe) = self.recipe.take() {
             link.ask(HistoryRequest::End { recipe });
         }

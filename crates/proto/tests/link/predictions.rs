@@ -3,7 +3,7 @@
 use refrain_codec::{
     chunk::stream::ChunkBounds,
     geometry::CacheGeometry,
-    marker::{AnchorFinder, PackMask},
+    marker::{AnchorFinder, FindAnchors, PackMask},
 };
 use refrain_proto::{
     FlowId, LaneId, LinkConfig,

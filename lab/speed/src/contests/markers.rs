@@ -5,7 +5,7 @@ use std::{hint::black_box, rc::Rc};
 
 use refrain_codec::{
     marker::{
-        AnchorFinder, FindMarkers, MarkerAlgorithm, MarkerFinder, PackMask, SampleByteTable,
+        AnchorFinder, FindAnchors, MarkerAlgorithm, MarkerFinder, PackMask, SampleByteTable,
         WindowBytes,
     },
     simd::Backend,

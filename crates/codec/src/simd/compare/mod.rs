@@ -25,15 +25,7 @@ pub(crate) const EQUAL_BYTES_MAX: usize = 64;
 pub(crate) fn common_prefix(backend: Backend, a: &[u8], b: &[u8]) -> usize {
     let len = a.len().min(b.len());
     let (a, b) = (&a[..len], &b[..len]);
-    match backend.instruction_set() {
-        #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-        // SAFETY: the backend exists, so its instructions do.
-        super::InstructionSet::Avx512 => unsafe { avx512::common_prefix(a, b) },
-        #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-        // SAFETY: as above.
-        super::InstructionSet::Avx2 => unsafe { avx2::common_prefix(a, b) },
-        _ => portable::common_prefix(a, b),
-    }
+    dispatch!(backend, common_prefix(a, b))
 }
 
 /// Length of the common suffix of `a` and `b`.
@@ -41,15 +33,7 @@ pub(crate) fn common_prefix(backend: Backend, a: &[u8], b: &[u8]) -> usize {
 pub(crate) fn common_suffix(backend: Backend, a: &[u8], b: &[u8]) -> usize {
     let len = a.len().min(b.len());
     let (a, b) = (&a[a.len() - len..], &b[b.len() - len..]);
-    match backend.instruction_set() {
-        #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-        // SAFETY: the backend exists, so its instructions do.
-        super::InstructionSet::Avx512 => unsafe { avx512::common_suffix(a, b) },
-        #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-        // SAFETY: as above.
-        super::InstructionSet::Avx2 => unsafe { avx2::common_suffix(a, b) },
-        _ => portable::common_suffix(a, b),
-    }
+    dispatch!(backend, common_suffix(a, b))
 }
 
 /// A bit for each byte of `a` that equals the one of `b`, the first byte's the lowest; none
@@ -58,15 +42,7 @@ pub(crate) fn common_suffix(backend: Backend, a: &[u8], b: &[u8]) -> usize {
 pub(crate) fn equal_bytes(backend: Backend, a: &[u8], b: &[u8]) -> u64 {
     let len = a.len().min(b.len()).min(EQUAL_BYTES_MAX);
     let (a, b) = (&a[..len], &b[..len]);
-    match backend.instruction_set() {
-        #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-        // SAFETY: the backend exists, so its instructions do.
-        super::InstructionSet::Avx512 => unsafe { avx512::equal_bytes(a, b) },
-        #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-        // SAFETY: as above.
-        super::InstructionSet::Avx2 => unsafe { avx2::equal_bytes(a, b) },
-        _ => portable::equal_bytes(a, b),
-    }
+    dispatch!(backend, equal_bytes(a, b))
 }
 
 #[cfg(test)]

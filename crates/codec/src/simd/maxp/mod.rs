@@ -63,53 +63,43 @@ pub(crate) fn find(
     if positions < SHORT_POSITIONS {
         return portable::find(value, block, positions, reach, markers);
     }
-    match (backend.instruction_set(), value) {
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+    macro_rules! by_stretches {
+        ($kernel:ident) => {
+            match value {
+                Value::Byte => find_by_stretches(
+                    backend,
+                    block,
+                    positions,
+                    reach,
+                    // SAFETY: the backend exists, so its instructions do.
+                    |values, shadow, bitmap| unsafe {
+                        $kernel::choose_bytes(values, shadow, bitmap)
+                    },
+                    markers,
+                ),
+                Value::EightBytes => find_by_stretches(
+                    backend,
+                    Words(block, |block: &[u8], values: &mut [i64]| {
+                        // SAFETY: as above.
+                        unsafe { $kernel::read_words(block, values) }
+                    }),
+                    positions,
+                    reach,
+                    // SAFETY: as above.
+                    |values, shadow, bitmap| unsafe {
+                        $kernel::choose_words(values, shadow, bitmap)
+                    },
+                    markers,
+                ),
+            }
+        };
+    }
+    match backend.instruction_set() {
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-        (super::InstructionSet::Avx512, Value::Byte) => find_by_stretches(
-            backend,
-            block,
-            positions,
-            reach,
-            // SAFETY: the backend exists, so that the machine has its instructions.
-            |values, shadow, bitmap| unsafe { avx512::choose_bytes(values, shadow, bitmap) },
-            markers,
-        ),
+        super::InstructionSet::Avx512 => by_stretches!(avx512),
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-        (super::InstructionSet::Avx512, Value::EightBytes) => find_by_stretches(
-            backend,
-            // SAFETY: as above.
-            Words(block, |block: &[u8], values: &mut [i64]| unsafe {
-                avx512::read_words(block, values)
-            }),
-            positions,
-            reach,
-            // SAFETY: as above.
-            |values, shadow, bitmap| unsafe { avx512::choose_words(values, shadow, bitmap) },
-            markers,
-        ),
-        #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-        (super::InstructionSet::Avx2, Value::Byte) => find_by_stretches(
-            backend,
-            block,
-            positions,
-            reach,
-            // SAFETY: as above.
-            |values, shadow, bitmap| unsafe { avx2::choose_bytes(values, shadow, bitmap) },
-            markers,
-        ),
-        #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-        (super::InstructionSet::Avx2, Value::EightBytes) => find_by_stretches(
-            backend,
-            // SAFETY: as above.
-            Words(block, |block: &[u8], values: &mut [i64]| unsafe {
-                avx2::read_words(block, values)
-            }),
-            positions,
-            reach,
-            // SAFETY: as above.
-            |values, shadow, bitmap| unsafe { avx2::choose_words(values, shadow, bitmap) },
-            markers,
-        ),
+        super::InstructionSet::Avx2 => by_stretches!(avx2),
         _ => portable::find(value, block, positions, reach, markers),
     }
 }

@@ -23,15 +23,7 @@ use super::Backend;
 
 /// Appends the positions of the bits set in `bitmap`, the first of which is at `first`.
 pub(crate) fn append(backend: Backend, bitmap: &[u64], first: u32, positions: &mut Vec<u32>) {
-    match backend.instruction_set() {
-        // SAFETY: the backend exists, so that the machine has its instructions.
-        #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-        super::InstructionSet::Avx512 => unsafe { avx512::append(bitmap, first, positions) },
-        // SAFETY: as above.
-        #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-        super::InstructionSet::Avx2 => unsafe { avx2::append(bitmap, first, positions) },
-        _ => portable::append(bitmap, first, positions),
-    }
+    dispatch!(backend, append(bitmap, first, positions))
 }
 
 #[cfg(test)]

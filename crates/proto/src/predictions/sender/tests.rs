@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use proptest::prelude::*;
-use refrain_codec::marker::{AnchorFinder, PackMask};
+use refrain_codec::marker::{AnchorFinder, FindAnchors, PackMask};
 
 use super::*;
 use crate::{
