@@ -29,7 +29,6 @@ mod file;
 mod listing;
 mod names;
 mod opened;
-mod passing;
 mod plan;
 pub mod proxy;
 mod resource;
