@@ -82,6 +82,18 @@ impl Client {
         Attempts::new(&self.options, lock(&self.chance).fork())
     }
 
+    /// The pause before the next attempt, after one that failed, or the error if there is none.
+    pub(super) fn failed(
+        &self,
+        attempts: &mut Attempts,
+        error: RemoteError,
+        was_reached: bool,
+    ) -> Result<Duration, RemoteError> {
+        let pause = attempts.failed(error, was_reached)?;
+        lock(&self.tally).retries += 1;
+        Ok(pause)
+    }
+
     /// One request, with `more` headers.
     async fn send(
         &self,

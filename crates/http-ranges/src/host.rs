@@ -21,7 +21,7 @@ use super::{
     error::RemoteError,
     lock,
     options::RemoteOptions,
-    runtime::block_on,
+    runtime::wait,
 };
 
 /// A body that comes more slowly than this, beyond a first wait, does not come.
@@ -74,9 +74,7 @@ impl Host {
         if self.agents.is_closed() {
             return Err(error);
         }
-        let pause = attempts.failed(error, self.was_reached.load(Relaxed))?;
-        lock(&self.client.tally).retries += 1;
-        Ok(pause)
+        (self.client).failed(attempts, error, self.was_reached.load(Relaxed))
     }
 
     /// Breaks all connections: who waits for one fails, now and later.
@@ -96,8 +94,7 @@ impl Host {
     /// If the server cannot be asked, answers with a status that brings nothing, sends more than
     /// `bytes_max`, or sends too slowly.
     pub fn get(&self, path: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, RemoteError> {
-        let got = block_on(self.fetch(path, bytes_max));
-        got.map_err(|source| RemoteError::Thread { source })?
+        wait(self.fetch(path, bytes_max))
     }
 
     /// The same, for those who run futures.
