@@ -34,7 +34,7 @@ use super::{
     places::{Place, Places},
 };
 use crate::{
-    archive::{Archive, CacheBytes, Source},
+    archive::{Archive, CacheBytes, Chunk, FileSource, Source},
     format::{ChunkName, Stream, header::Header, root::Root},
 };
 
@@ -94,10 +94,7 @@ impl Kept {
     }
 
     fn tried<T>(&self, result: io::Result<T>) -> Result<T, GetError> {
-        result.map_err(|error| GetError::Local {
-            path: self.path.clone(),
-            error,
-        })
+        result.map_err(|error| GetError::local(&self.path, error))
     }
 }
 
@@ -255,7 +252,7 @@ impl OldChunks {
         let Ok(chunks_bytes) = chunks.metadata().map(|metadata| metadata.len()) else {
             return Ok(None);
         };
-        let source = crate::archive::FileSource::new(archive)?;
+        let source = FileSource::new(archive)?;
         let Ok(archive) = Archive::open(source, CacheBytes::default()) else {
             return Ok(None);
         };
@@ -276,17 +273,14 @@ impl OldChunks {
         Ok(Some(Self { chunks, places }))
     }
 
-    /// The chunk called `name`, if it is there.
-    pub(super) fn find(
-        &mut self,
-        stream: Stream,
-        name: ChunkName,
-    ) -> Result<Option<Vec<u8>>, GetError> {
-        let Some((_, place)) = self.places[stream.index()].find(name)? else {
+    /// The bytes of a chunk, if they are there.
+    pub(super) fn find(&mut self, chunk: &Chunk) -> Result<Option<Vec<u8>>, GetError> {
+        let found = self.places[chunk.stream.index()].find(chunk.name)?;
+        let Some((_, place)) = found.filter(|(_, place)| place.bytes == chunk.bytes) else {
             return Ok(None);
         };
-        let mut chunk = vec![0; place.bytes as usize];
-        let is_read = self.chunks.read_exact_at(&mut chunk, place.at).is_ok();
-        Ok((is_read && ChunkName::of(&chunk) == name).then_some(chunk))
+        let mut plain = vec![0; place.bytes as usize];
+        let is_read = self.chunks.read_exact_at(&mut plain, place.at).is_ok();
+        Ok((is_read && ChunkName::of(&plain) == chunk.name).then_some(plain))
     }
 }

@@ -1,9 +1,9 @@
 //! The header and the root of an archive on a server: one request, or two.
 
-use super::GetError;
+use super::{GetError, GetOptions};
 use crate::{
     format::{FormatError, Portion, header::Header, limits::HEADER_BYTES},
-    remote::{Remote, RemoteError},
+    remote::Remote,
 };
 
 /// What is asked for first: the root of most archives is within, and much of the table.
@@ -20,25 +20,14 @@ pub(super) struct Opened {
     pub(super) pieces: Vec<(u64, Vec<u8>)>,
 }
 
-/// What is needed of an archive that is encrypted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IfEncrypted {
-    /// Nothing else: it is kept as it is.
-    Keep,
-    /// The keys section: it will be unlocked.
-    Unlock,
-    /// It cannot be of use.
-    Refuse,
-}
-
 /// Reads header and root, and what else is needed; `bytes` at first, as many as came when `remote` was
 /// opened.
 pub(super) fn open(
     remote: &Remote,
     bytes: usize,
-    if_encrypted: IfEncrypted,
+    options: &GetOptions,
 ) -> Result<Opened, GetError> {
-    let first = first_bytes(remote, bytes)?;
+    let first = remote.first().to_vec();
     let no_archive = || GetError::NotAnArchive { url: remote.url() };
     let Some(header) = first.first_chunk::<HEADER_BYTES>() else {
         return Err(no_archive());
@@ -63,14 +52,12 @@ pub(super) fn open(
     let root = &header.root;
     let root_bytes = u64::from(root.stored_bytes) + u64::from(root.private_stored_bytes);
     let mut needed = vec![(root.offset, root_bytes)];
-    match (header.encryption, if_encrypted) {
-        (Some(_), IfEncrypted::Refuse) => {
+    // One that is kept as it is needs nothing else.
+    if header.encryption.is_some() && !options.keeps_archive {
+        if options.keys.is_none() {
             return Err(GetError::Encrypted { url: remote.url() });
         }
-        (Some(_), IfEncrypted::Unlock) => {
-            needed.push((header.keys.offset, header.keys.bytes.into()));
-        }
-        _ => {}
+        needed.push((header.keys.offset, header.keys.bytes.into()));
     }
     for (begin, length) in needed {
         let end = begin + length;
@@ -84,17 +71,4 @@ pub(super) fn open(
         }
     }
     Ok(Opened { header, pieces })
-}
-
-/// The first bytes, or all if there are fewer.
-fn first_bytes(remote: &Remote, most: usize) -> Result<Vec<u8>, GetError> {
-    let read = |bytes: u64| {
-        let mut first = vec![0; bytes as usize];
-        remote.read_at(0, &mut first).map(|()| first)
-    };
-    let most = most as u64;
-    match read(remote.len().unwrap_or(most).min(most)) {
-        Err(RemoteError::BeyondEnd { len, .. }) if len < most => Ok(read(len)?),
-        first => Ok(first?),
-    }
 }

@@ -23,7 +23,7 @@ use crate::{
     format::{ChunkName, Stream, header::Header},
 };
 use naming::{NamedStream, Naming};
-pub(super) use reading::open_archive;
+pub(super) use reading::{open_archive, walk_seed};
 use taking::{Found, Taking};
 
 /// What is said of seeds for archives that are not encrypted.
