@@ -18,7 +18,7 @@ use url::Url;
 
 use super::{
     address::{parse, shown},
-    agent::{Agents, Answer},
+    agent::Answer,
     asked::Asked,
     attempts::Attempts,
     body::Body,
@@ -33,7 +33,6 @@ use super::{
 /// A file's server.
 pub(super) struct Server {
     pub(super) client: Client,
-    agents: Agents,
     known: Mutex<Known>,
 }
 
@@ -59,9 +58,8 @@ impl Server {
     pub(super) fn new(url: &str, options: RemoteOptions) -> Result<Self, RemoteError> {
         let client = Client::new(parse(url)?, options)?;
         Ok(Self {
-            agents: client.agents(),
             known: Mutex::new(Known {
-                current: client.url().clone(),
+                current: client.url.clone(),
                 len: None,
                 has_ranges: true,
                 versions: Vec::new(),
@@ -82,7 +80,7 @@ impl Server {
 
     /// The address for messages.
     pub(super) fn shown(&self) -> String {
-        shown(self.client.url())
+        shown(&self.client.url)
     }
 
     /// Where the last redirect led to.
@@ -92,7 +90,7 @@ impl Server {
 
     /// Breaks all connections: who waits for one asks again by others.
     pub(super) fn interrupt(&self) {
-        self.agents.interrupt();
+        self.client.agents.interrupt();
     }
 
     /// A count of failures in a row, for [`pause_after`](Self::pause_after).
@@ -298,9 +296,7 @@ impl Server {
                 headers.insert(header::IF_RANGE, version);
             }
         }
-        (self.client)
-            .follow(&self.agents, self.current(), &headers)
-            .await
+        self.client.follow(self.current(), &headers).await
     }
 
     /// Whether what an answer says of the file's version is what was said of it before.
@@ -367,8 +363,8 @@ impl Server {
         // Where a redirect leads is often open for some minutes only: ask anew where it leads to.
         if matches!(status, 401 | 403 | 404 | 410) {
             let mut known = lock(&self.known);
-            if known.current == *url && known.current != *self.client.url() {
-                known.current = self.client.url().clone();
+            if known.current == *url && known.current != self.client.url {
+                known.current = self.client.url.clone();
                 let url = shown(url);
                 return RemoteError::RedirectExpired { url, status };
             }
