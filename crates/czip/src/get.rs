@@ -65,7 +65,6 @@ use crate::{
 };
 use local::{Begun, Local, OldChunks};
 use named::Named;
-use opening::Opened;
 use part_folder::PartFolder;
 use presence::Presence;
 use seeds::Seeds;
@@ -248,7 +247,7 @@ fn get_once(
     let keys = (options.keys.as_ref()).filter(|_| !options.keeps_archive);
     let opened = opening::open(&remote, first_bytes, options);
     report.header += transfer(Counters::default(), remote.counters());
-    let Opened { header, pieces } = opened?;
+    let (header, pieces) = opened?;
     let Begun {
         archive,
         is_resumed,
@@ -319,24 +318,6 @@ struct Getting<'a> {
 }
 
 impl Getting<'_> {
-    fn name_seeds(
-        &mut self,
-        paths: &[PathBuf],
-        naming: &Naming,
-        index: (usize, &Path),
-    ) -> Result<Seeds, GetError> {
-        let header = self.archive.header();
-        let unread_seeds = &mut self.report.unread_seeds;
-        Seeds::name(
-            paths,
-            header,
-            naming,
-            index,
-            &mut reading_seeds(&mut self.progress),
-            &mut |path, error| unread_seeds.push((path.to_owned(), error)),
-        )
-    }
-
     /// Until all chunks are here, or all of the archive.
     fn fetch_all(
         &mut self,

@@ -11,22 +11,17 @@ pub(super) const FIRST_BYTES: usize = 64 << 10;
 /// The same where the table comes from caches.
 pub(super) const FIRST_BYTES_WITH_CACHES: usize = 16 << 10;
 
-/// What is at an address.
-pub(super) struct Opened {
-    /// The header that counts.
-    pub(super) header: Header,
-    /// Bytes of the archive that came, with their offsets; among them are the header, the root, and the
-    /// keys if they are needed.
-    pub(super) pieces: Vec<(u64, Vec<u8>)>,
-}
+/// Bytes of an archive, with their offset.
+type Piece = (u64, Vec<u8>);
 
 /// Reads header and root, and what else is needed; `bytes` at first, as many as came when `remote` was
-/// opened.
+/// opened. Gives the header that counts, and all bytes that came: header, root, and the keys if they are
+/// needed are among them.
 pub(super) fn open(
     remote: &Remote,
     bytes: usize,
     options: &GetOptions,
-) -> Result<Opened, GetError> {
+) -> Result<(Header, Vec<Piece>), GetError> {
     let first = remote.first().to_vec();
     let no_archive = || GetError::NotAnArchive { url: remote.url() };
     let Some(header) = first.first_chunk::<HEADER_BYTES>() else {
@@ -61,14 +56,13 @@ pub(super) fn open(
     }
     for (begin, length) in needed {
         let end = begin + length;
-        let is_here = |(offset, bytes): &(u64, Vec<u8>)| {
-            *offset <= begin && end <= offset + bytes.len() as u64
-        };
+        let is_here =
+            |(offset, bytes): &Piece| *offset <= begin && end <= offset + bytes.len() as u64;
         if !pieces.iter().any(is_here) {
             let mut bytes = vec![0; length as usize];
             remote.read_at(begin, &mut bytes)?;
             pieces.push((begin, bytes));
         }
     }
-    Ok(Opened { header, pieces })
+    Ok((header, pieces))
 }

@@ -197,7 +197,10 @@ impl Getting<'_> {
             Some(_) => &[][..],
             None => &seeds,
         };
-        self.name_seeds(paths, &naming, index)
+        let unread_seeds = &mut self.report.unread_seeds;
+        let mut unread = |path: &Path, error| unread_seeds.push((path.to_owned(), error));
+        let mut go_on = reading_seeds(&mut self.progress);
+        Seeds::name(paths, header, &naming, index, &mut go_on, &mut unread)
     }
 
     /// Why chunks of seeds are of no use, if so.
@@ -225,7 +228,7 @@ impl Getting<'_> {
                     if part.is_here(archive) {
                         continue;
                     }
-                    let place = part.place();
+                    let place = part.place;
                     if let Some(plain) = self.find_part(part_name(kind, &place), place)? {
                         part.put(archive, &plain)?;
                     }

@@ -29,14 +29,8 @@ pub(super) struct Server {
     report: RefCell<NamedReport>,
 }
 
-/// The outcome of a request.
-pub(super) struct Asked {
-    /// Of which server.
-    pub(super) number: usize,
-    pub(super) wanted: Chunk,
-    /// None if the chunk is not there.
-    pub(super) came: Result<Option<Vec<u8>>, ServerProblem>,
-}
+/// The plain bytes of a chunk. None if it is not there.
+pub(super) type Came = Result<Option<Vec<u8>>, ServerProblem>;
 
 impl Server {
     /// The edge at `edge` of the archive at `url`, for so many requests at a time.
@@ -103,24 +97,13 @@ impl Server {
         self.report.into_inner()
     }
 
-    /// Asks for a chunk, as often as the options say. It is server `number`.
-    pub(super) fn ask(
-        &self,
-        number: usize,
-        wanted: Chunk,
-    ) -> impl Future<Output = Asked> + Send + use<> {
-        let host = self.host.clone();
-        async move {
-            Asked {
-                number,
-                wanted,
-                came: ask(&host, &wanted).await,
-            }
-        }
+    /// Asks for a chunk, as often as the options say.
+    pub(super) fn ask(&self, wanted: Chunk) -> impl Future<Output = Came> + Send + use<> {
+        ask(self.host.clone(), wanted)
     }
 
     /// Counts what came of a request. It is left if that is a problem.
-    pub(super) fn note(&self, came: Result<Option<Vec<u8>>, ServerProblem>) -> Option<Vec<u8>> {
+    pub(super) fn note(&self, came: Came) -> Option<Vec<u8>> {
         match came {
             Ok(Some(plain)) => {
                 self.absent_in_a_row.set(0);
@@ -143,7 +126,7 @@ impl Server {
     }
 }
 
-async fn ask(host: &Host, wanted: &Chunk) -> Result<Option<Vec<u8>>, ServerProblem> {
+async fn ask(host: Arc<Host>, wanted: Chunk) -> Came {
     let name = wanted.name;
     let path = format!(".czip/chunk/{name}");
     // No compressor makes more of a chunk.

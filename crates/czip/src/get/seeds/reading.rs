@@ -45,16 +45,13 @@ pub(super) trait Take {
     fn go_on(&mut self, bytes: usize) -> bool;
 }
 
-/// What there was in a seed.
-pub(super) struct Outcome {
-    /// Why something could not be read: no error for who reads.
-    pub(super) error: Option<io::Error>,
-    /// Whether an archive in it is encrypted, of which nothing was given.
-    pub(super) has_locked: bool,
-}
-
-/// Gives all that is in `seed` to `take`.
-pub(super) fn read(seed: &Path, is_woven: bool, take: &mut dyn Take) -> Result<Outcome, GetError> {
+/// Gives all that is in `seed` to `take`. Returns why something could not be read, and whether an archive in
+/// it is encrypted, of which nothing was given.
+pub(super) fn read(
+    seed: &Path,
+    is_woven: bool,
+    take: &mut dyn Take,
+) -> Result<(Option<io::Error>, bool), GetError> {
     let mut reading = Reading {
         is_woven,
         take: Streams(take),
@@ -63,12 +60,9 @@ pub(super) fn read(seed: &Path, is_woven: bool, take: &mut dyn Take) -> Result<O
         piece: vec![0; PIECE_BYTES],
         has_locked: false,
     };
-    let error = walk_seed(seed, &mut |found| reading.found(found))?;
+    let unread = walk_seed(seed, &mut |found| reading.found(found))?;
     reading.end_unit()?;
-    Ok(Outcome {
-        error,
-        has_locked: reading.has_locked,
-    })
+    Ok((unread, reading.has_locked))
 }
 
 /// Gives what is found in `seed` to `take`, and returns why something could not be read.
