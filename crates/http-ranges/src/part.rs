@@ -39,11 +39,8 @@ impl Part {
     ) -> Result<Bytes, RemoteError> {
         loop {
             match self.try_read(most, takes_whole).await {
-                Ok(read) => return Ok(read),
-                Err(error) => {
-                    let pause = self.server.pause_after(&mut self.attempts, error);
-                    pause.await?;
-                }
+                Err(error) => (self.server.pause_after(&mut self.attempts, error)).await?,
+                read => return read,
             }
         }
     }

@@ -238,8 +238,7 @@ impl Server {
                 Err(_) => return false,
             },
         };
-        let was = self.len();
-        if was.is_some() && total.is_some() && was != total {
+        if length_changed(&self.client.url, self.len(), total).is_some() {
             return false;
         }
         let mut left = first;
@@ -324,15 +323,8 @@ impl Server {
     /// Remembers what a good answer says.
     fn learn(&self, url: &Url, headers: &HeaderMap, len: Option<u64>) -> Result<(), RemoteError> {
         let mut known = lock(&self.known);
-        if let (Some(was), Some(is)) = (known.len, len)
-            && was != is
-        {
-            return Err(RemoteError::Changed {
-                url: shown(url),
-                what: VersionField::Length,
-                was: was.to_string(),
-                is: is.to_string(),
-            });
+        if let Some(changed) = length_changed(url, known.len, len) {
+            return Err(changed);
         }
         known.len = known.len.or(len);
         if known.versions.is_empty() {
@@ -347,18 +339,11 @@ impl Server {
         let status = answer.status.as_u16();
         let range = answer.headers.get(header::CONTENT_RANGE);
         let range = range.and_then(|text| text.to_str().ok());
-        let known_len = self.len();
         if status == 416
-            && let Some(is) = range.and_then(ContentRange::parse)
-            && let (Some(was), Some(is)) = (known_len, is.total)
-            && was != is
+            && let Some(range) = range.and_then(ContentRange::parse)
+            && let Some(changed) = length_changed(url, self.len(), range.total)
         {
-            return RemoteError::Changed {
-                url: shown(url),
-                what: VersionField::Length,
-                was: was.to_string(),
-                is: is.to_string(),
-            };
+            return changed;
         }
         // Where a redirect leads is often open for some minutes only: ask anew where it leads to.
         if matches!(status, 401 | 403 | 404 | 410) {
@@ -371,6 +356,17 @@ impl Server {
         }
         answer.refusal(url)
     }
+}
+
+/// That the file had another length, if it had.
+fn length_changed(url: &Url, was: Option<u64>, is: Option<u64>) -> Option<RemoteError> {
+    let (was, is) = (was?, is?);
+    (was != is).then(|| RemoteError::Changed {
+        url: shown(url),
+        what: VersionField::Length,
+        was: was.to_string(),
+        is: is.to_string(),
+    })
 }
 
 /// The range that an answer with status 206 names, if it is what was asked for, and the file's length.
