@@ -108,9 +108,7 @@ const TAIL_SLACK_BYTES: usize = 64 << 10;
 /// ([`RemoteError::Changed`]), and has to be opened anew.
 pub struct Remote {
     server: Arc<Server>,
-    /// The first bytes, which came when it was opened.
-    first: Vec<u8>,
-    /// How many of them are used.
+    /// How many of the first bytes are used, which came when it was opened.
     first_used: AtomicUsize,
     /// The only body of a server without ranges, as far as it was read: who reads onward gets all from one
     /// request, and who goes back makes the server send all again. None while somebody reads it.
@@ -127,8 +125,7 @@ impl Remote {
     pub fn open(url: &str, options: RemoteOptions) -> Result<Self, RemoteError> {
         let server = Arc::new(Server::new(url, options)?);
         let body = wait(server.ask_first())?;
-        let mut remote = Self {
-            first: Vec::new(),
+        let remote = Self {
             first_used: AtomicUsize::new(usize::MAX),
             body: Mutex::new(Some(body)),
             progress: None,
@@ -141,8 +138,7 @@ impl Remote {
             first.extend_from_slice(bytes);
             Ok::<(), RemoteError>(())
         })?;
-        remote.server.remember_first(&first);
-        remote.first = first;
+        let _ = remote.server.first.set(first);
         Ok(remote)
     }
 
@@ -181,8 +177,8 @@ impl Remote {
 
     /// The first bytes, which came when it was opened: as many as the options say, or all.
     pub fn first(&self) -> &[u8] {
-        let used = self.first_used.load(Relaxed).min(self.first.len());
-        &self.first[..used]
+        let first = self.server.first.get().map_or(&[][..], Vec::as_slice);
+        &first[..self.first_used.load(Relaxed).min(first.len())]
     }
 
     /// What came of the bytes from `offset` on is damaged: whoever reads them gets others, where they came

@@ -6,7 +6,7 @@
 
 use std::{
     ops::Range,
-    sync::{Arc, Mutex},
+    sync::{Mutex, OnceLock},
 };
 
 use hyper::{
@@ -34,6 +34,8 @@ use super::{
 pub(super) struct Server {
     pub(super) client: Client,
     known: Mutex<Known>,
+    /// The file's first bytes, by which it is known again.
+    pub(super) first: OnceLock<Vec<u8>>,
 }
 
 /// Servers behind one address may say other things of equal files: so many are remembered.
@@ -50,8 +52,6 @@ struct Known {
     has_ranges: bool,
     /// All that was said of the file as it is. None before the first good answer.
     versions: Vec<Validator>,
-    /// The file's first bytes, by which it is known again.
-    first: Arc<[u8]>,
 }
 
 impl Server {
@@ -63,8 +63,8 @@ impl Server {
                 len: None,
                 has_ranges: true,
                 versions: Vec::new(),
-                first: Arc::default(),
             }),
+            first: OnceLock::new(),
             client,
         })
     }
@@ -113,11 +113,6 @@ impl Server {
         let was_reached = !lock(&self.known).versions.is_empty();
         sleep(self.client.failed(attempts, error, was_reached)?).await;
         Ok(())
-    }
-
-    /// Remembers the first bytes of the file.
-    pub(super) fn remember_first(&self, bytes: &[u8]) {
-        lock(&self.known).first = bytes.into();
     }
 
     /// Asks for the first bytes, as many as the options say; for all where ranges cannot be used. Tried as
@@ -202,10 +197,10 @@ impl Server {
     /// Whether the file of which `version` is said is still the one that was opened: it is if its length and
     /// its first bytes are the same, and those lead to digests of all others.
     async fn is_same(&self, version: &Validator) -> Result<bool, RemoteError> {
-        let first = lock(&self.known).first.clone();
-        if !self.client.options.has_digests || first.is_empty() {
+        let first = self.first.get().filter(|first| !first.is_empty());
+        let Some(first) = first.filter(|_| self.client.options.has_digests) else {
             return Ok(false);
-        }
+        };
         for _ in 0..LOOKS_MAX {
             let asked = Asked::First(first.len() as u64);
             let (url, answer) = self.send_for(&asked, None).await?;
@@ -213,7 +208,7 @@ impl Server {
                 return Err(self.refused(&url, &answer));
             }
             let found = Validator::of(&answer.headers);
-            if !self.begins_with(&first, &asked, answer).await {
+            if !self.begins_with(first, &asked, answer).await {
                 return Ok(false);
             }
             let is_it = found.difference(version).is_none();
