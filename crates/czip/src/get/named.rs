@@ -91,7 +91,7 @@ impl Named {
     pub(super) fn has_caches(&self) -> bool {
         self.servers
             .iter()
-            .any(|server| server.archive_url().is_some())
+            .any(|server| server.archive_url.is_some())
     }
 
     /// What each server did.

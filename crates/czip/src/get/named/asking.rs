@@ -22,9 +22,9 @@ const ABSENT_IN_A_ROW_MAX: u32 = 64;
 pub(super) struct Server {
     host: Arc<Host>,
     /// How it is asked for files.
-    options: RemoteOptions,
+    pub(super) options: RemoteOptions,
     /// Where it may have the archive too. None if it is the archive's server.
-    archive_url: Option<String>,
+    pub(super) archive_url: Option<String>,
     absent_in_a_row: Cell<u32>,
     report: RefCell<NamedReport>,
 }
@@ -74,14 +74,6 @@ impl Server {
 
     pub(super) fn url(&self) -> &str {
         self.host.url()
-    }
-
-    pub(super) fn archive_url(&self) -> Option<&str> {
-        self.archive_url.as_deref()
-    }
-
-    pub(super) fn options(&self) -> &RemoteOptions {
-        &self.options
     }
 
     /// Adds what it was asked for besides chunks.

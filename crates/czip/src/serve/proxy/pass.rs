@@ -66,7 +66,7 @@ pub(super) struct Client {
     address: Arc<Address>,
     client: legacy::Client<Connector, SentBody>,
     timeout: Duration,
-    counters: Arc<OriginCounters>,
+    pub(super) counters: Arc<OriginCounters>,
 }
 
 impl Client {
@@ -93,10 +93,6 @@ impl Client {
             timeout: options.origin_timeout,
             counters,
         })
-    }
-
-    pub(super) fn counters(&self) -> &Arc<OriginCounters> {
-        &self.counters
     }
 
     /// The origin's address of a path.
