@@ -63,9 +63,8 @@ use crate::{
     format::{FormatError, Portion},
     remote::{Counters, Remote, RemoteError, RemoteOptions, union},
 };
-use local::{Begun, Local};
+use local::{Begun, Local, OldChunks};
 use named::Named;
-use opening::{IfEncrypted, Opened};
 use part_folder::PartFolder;
 use presence::Presence;
 use seeds::Seeds;
@@ -230,10 +229,7 @@ fn get_once(
     // What is wrong with it shows before anything is fetched.
     let cache = options.cache.as_ref().map(|options| {
         let cache = Cache::open_within(options, index.0, |_, _| ());
-        cache.map_err(|error| GetError::Local {
-            path: options.folder.clone(),
-            error,
-        })
+        cache.map_err(|error| GetError::local(&options.folder, error))
     });
     let cache = cache.transpose()?;
     let first_bytes = match named.is_some_and(Named::has_caches) {
@@ -249,14 +245,9 @@ fn get_once(
         },
     )?;
     let keys = (options.keys.as_ref()).filter(|_| !options.keeps_archive);
-    let if_encrypted = match (options.keeps_archive, keys) {
-        (true, _) => IfEncrypted::Keep,
-        (false, Some(_)) => IfEncrypted::Unlock,
-        (false, None) => IfEncrypted::Refuse,
-    };
-    let opened = opening::open(&remote, first_bytes, if_encrypted);
+    let opened = opening::open(&remote, first_bytes, options);
     report.header += transfer(Counters::default(), remote.counters());
-    let Opened { header, pieces } = opened?;
+    let (header, pieces) = opened?;
     let Begun {
         archive,
         is_resumed,
@@ -327,38 +318,12 @@ struct Getting<'a> {
 }
 
 impl Getting<'_> {
-    fn name_seeds(
-        &mut self,
-        paths: &[PathBuf],
-        naming: &Naming,
-        index: (usize, &Path),
-    ) -> Result<Seeds, GetError> {
-        let header = self.archive.header();
-        let unread_seeds = &mut self.report.unread_seeds;
-        let progress = &mut self.progress;
-        let mut read = 0;
-        let mut go_on = |bytes: usize| {
-            read += bytes as u64;
-            let phase = Phase::Seeds;
-            let (done, total) = (read, 0);
-            progress(GetProgress { phase, done, total }).is_continue()
-        };
-        Seeds::name(
-            paths,
-            header,
-            naming,
-            index,
-            &mut go_on,
-            &mut |path, error| unread_seeds.push((path.to_owned(), error)),
-        )
-    }
-
     /// Until all chunks are here, or all of the archive.
     fn fetch_all(
         &mut self,
         folder: &PartFolder,
         keeps_archive: bool,
-        old: &mut Option<local::OldChunks>,
+        old: &mut Option<OldChunks>,
         seeds: &mut Seeds,
     ) -> Result<(), GetError> {
         if !self.remote.has_ranges() && self.archive.header().has_footer {
@@ -432,6 +397,15 @@ impl Getting<'_> {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(GetError::Interrupted),
         }
+    }
+}
+
+/// Is told how many more bytes of seeds were read, and says whether to go on.
+fn reading_seeds<'a>(progress: Progress<'a>) -> impl FnMut(usize) -> bool + 'a {
+    let (phase, mut done, total) = (Phase::Seeds, 0, 0);
+    move |bytes| {
+        done += bytes as u64;
+        progress(GetProgress { phase, done, total }).is_continue()
     }
 }
 

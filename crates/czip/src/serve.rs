@@ -29,7 +29,6 @@ mod file;
 mod listing;
 mod names;
 mod opened;
-mod passing;
 mod plan;
 pub mod proxy;
 mod resource;
@@ -127,6 +126,17 @@ struct Folder {
 }
 
 impl Shared {
+    fn new(options: ServeOptions, counters: Arc<Counters>, content: Content) -> Arc<Self> {
+        Arc::new(Self {
+            options,
+            cache: Arc::new(ChunkCache::new(options.cache_bytes, counters.clone())),
+            content,
+            buffers: Arc::default(),
+            encoders: Arc::new(Semaphore::new(options.encoders_max)),
+            counters,
+        })
+    }
+
     fn status(&self) -> Status {
         self.counters
             .status(self.cache.bytes(), self.options.cache_bytes)
@@ -145,17 +155,11 @@ impl Server {
     /// If it is no folder that can be read.
     pub fn new(folder: &Path, options: ServeOptions) -> io::Result<Self> {
         let counters = Arc::new(Counters::default());
-        let shared = Arc::new(Shared {
-            options,
-            cache: Arc::new(ChunkCache::new(options.cache_bytes, counters.clone())),
-            content: Content::Folder(Folder {
-                site: Arc::new(Site::new(Tree::new(folder)?, counters.clone())),
-                names: Names::default(),
-            }),
-            buffers: Arc::default(),
-            encoders: Arc::new(Semaphore::new(options.encoders_max)),
-            counters,
+        let content = Content::Folder(Folder {
+            site: Arc::new(Site::new(Tree::new(folder)?, counters.clone())),
+            names: Names::default(),
         });
+        let shared = Shared::new(options, counters, content);
         Ok(Self { shared })
     }
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper::{
     HeaderMap, Request, Response, StatusCode, Uri,
@@ -26,7 +26,6 @@ use super::{
     lock,
     options::RemoteOptions,
     proxies::Proxy,
-    runtime::block_on,
 };
 
 /// A connection that nobody used for so long is not used again.
@@ -125,6 +124,11 @@ impl Agents {
         lock(&self.idle.by_server).clear();
     }
 
+    /// Breaks the connections that there are.
+    pub(super) fn interrupt(&self) {
+        self.closed.send_replace(false);
+    }
+
     /// Waits, unless they are broken.
     pub(super) async fn pause(&self, pause: Duration) {
         let mut closed = self.closed.subscribe();
@@ -147,7 +151,7 @@ impl Agents {
         let mut closed = self.closed.subscribe();
         let asked = tokio::select! {
             biased;
-            Ok(_) = closed.wait_for(|&is_closed| is_closed) => Err(ConnectionError::Closed),
+            Ok(()) = broken(&mut closed) => Err(ConnectionError::Closed),
             asked = self.exchange(url, proxy.as_ref(), request) => asked,
         };
         let (answer, sender) = asked.map_err(failed)?;
@@ -240,13 +244,22 @@ impl Agents {
     }
 }
 
+/// Waits until connections are broken, if they are not by now.
+async fn broken(closed: &mut watch::Receiver<bool>) -> Result<(), watch::error::RecvError> {
+    let is_closed = *closed.borrow();
+    match is_closed {
+        true => Ok(()),
+        false => closed.changed().await,
+    }
+}
+
 impl Receiving {
     /// The next bytes. None are the end.
     pub(super) async fn next(&mut self) -> Result<Bytes, ConnectionError> {
         loop {
             let frame = tokio::select! {
                 biased;
-                Ok(_) = self.closed.wait_for(|&is_closed| is_closed) => Err(ConnectionError::Closed),
+                Ok(()) = broken(&mut self.closed) => Err(ConnectionError::Closed),
                 frame = timeout(self.progress_timeout, self.body.frame()) => match frame {
                     Ok(frame) => frame.transpose().map_err(|error| ConnectionError::of(&error)),
                     Err(_) => Err(ConnectionError::Silence),
@@ -264,15 +277,12 @@ impl Receiving {
         }
     }
 
-    /// Reads some bytes into `buffer`, which has room, and waits for them in this thread. 0 is the end.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ConnectionError> {
+    /// The next bytes, at most `most`. None are the end.
+    pub(super) async fn read(&mut self, most: usize) -> Result<Bytes, ConnectionError> {
         if self.came.is_empty() {
-            self.came = block_on(self.next()).map_err(ConnectionError::of_io)??;
+            self.came = self.next().await?;
         }
-        let read = buffer.len().min(self.came.len());
-        buffer[..read].copy_from_slice(&self.came[..read]);
-        self.came.advance(read);
-        Ok(read)
+        Ok(self.came.split_to(most.min(self.came.len())))
     }
 
     /// All of it came: another request may use the connection.

@@ -1,6 +1,8 @@
 //! The body of an answer: bytes of the file from some offset on.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
+
+use bytes::Bytes;
 
 use super::{
     agent::Receiving,
@@ -12,58 +14,36 @@ use super::{
 
 /// What is left of a body.
 pub(super) struct Body {
-    reader: Box<Receiving>,
-    tally: Arc<Tally>,
-    url: String,
-    start: u64,
+    pub(super) reader: Box<Receiving>,
+    pub(super) tally: Arc<Tally>,
+    pub(super) url: String,
+    /// The bytes of the file that it has. None: all of them.
+    pub(super) part: Option<Range<u64>>,
     /// The offset in the file of the next byte.
-    position: u64,
+    pub(super) position: u64,
     /// Where it ends. None if the server did not say.
-    end: Option<u64>,
+    pub(super) end: Option<u64>,
 }
 
 impl Body {
-    pub(super) fn new(
-        reader: Receiving,
-        tally: Arc<Tally>,
-        url: String,
-        start: u64,
-        end: Option<u64>,
-    ) -> Self {
-        Self {
-            reader: Box::new(reader),
-            tally,
-            url,
-            start,
-            position: start,
-            end,
-        }
-    }
-
-    pub(super) fn position(&self) -> u64 {
-        self.position
-    }
-
-    /// Reads some bytes, at most to the body's end. 0 is the end, where none was announced.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, RemoteError> {
+    /// The next bytes, at most `most` and up to the body's end. None are the end, where none was announced.
+    pub(super) async fn read(&mut self, most: usize) -> Result<Bytes, RemoteError> {
         let left = self.end.map_or(u64::MAX, |end| end - self.position);
-        let wanted = buffer
-            .len()
-            .min(usize::try_from(left).unwrap_or(usize::MAX));
+        let wanted = most.min(usize::try_from(left).unwrap_or(usize::MAX));
         if wanted == 0 {
-            return Ok(0);
+            return Ok(Bytes::new());
         }
-        let read = match self.read_raw(&mut buffer[..wanted]) {
+        let read = match self.read_raw(wanted).await {
             // How much is missing is known better here.
             Err(RemoteError::Connection { source, .. })
                 if self.end.is_some() && *source == ConnectionError::EndedEarly =>
             {
-                0
+                Bytes::new()
             }
             read => read?,
         };
         match self.end {
-            Some(end) if read == 0 => Err(RemoteError::Truncated {
+            Some(end) if read.is_empty() => Err(RemoteError::Truncated {
                 url: self.url.clone(),
                 at: self.position,
                 missing: end - self.position,
@@ -72,12 +52,11 @@ impl Body {
         }
     }
 
-    /// Reads over what comes before `offset`, with `scratch` to read it into. False if the body ended.
-    pub(super) fn skip_to(&mut self, offset: u64, scratch: &mut [u8]) -> Result<bool, RemoteError> {
+    /// Reads over what comes before `offset`. False if the body ended.
+    pub(super) async fn skip_to(&mut self, offset: u64) -> Result<bool, RemoteError> {
         while self.position < offset {
             let left = usize::try_from(offset - self.position).unwrap_or(usize::MAX);
-            let most = left.min(scratch.len());
-            if self.read(&mut scratch[..most])? == 0 {
+            if self.read(left).await?.is_empty() {
                 return Ok(false);
             }
         }
@@ -86,12 +65,10 @@ impl Body {
 
     /// Makes sure that nothing follows the last byte, which has been read. The connection is used again
     /// only when its end was seen.
-    pub(super) fn finish(mut self) -> Result<(), RemoteError> {
-        match self.read_raw(&mut [0]) {
-            // What breaks now breaks too late to matter.
-            Ok(0) | Err(_) => Ok(()),
-            Ok(_) => {
-                let range = self.start..self.end.unwrap_or(self.position);
+    pub(super) async fn finish(mut self) -> Result<(), RemoteError> {
+        match self.read_raw(1).await {
+            Ok(more) if !more.is_empty() => {
+                let range = self.part.unwrap_or(0..self.position);
                 let expected = range.end - range.start;
                 Err(RemoteError::Lie {
                     url: self.url,
@@ -99,19 +76,19 @@ impl Body {
                     lie: Lie::TooMany { expected },
                 })
             }
+            // What breaks now breaks too late to matter.
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    fn read_raw(&mut self, buffer: &mut [u8]) -> Result<usize, RemoteError> {
-        let read = self
-            .reader
-            .read(buffer)
-            .map_err(|error| RemoteError::Connection {
-                url: self.url.clone(),
-                source: Box::new(error),
-            })?;
-        lock(&self.tally).body_bytes += read as u64;
-        self.position = self.position.saturating_add(read as u64);
+    async fn read_raw(&mut self, most: usize) -> Result<Bytes, RemoteError> {
+        let read = self.reader.read(most).await;
+        let read = read.map_err(|error| RemoteError::Connection {
+            url: self.url.clone(),
+            source: Box::new(error),
+        })?;
+        lock(&self.tally).body_bytes += read.len() as u64;
+        self.position = self.position.saturating_add(read.len() as u64);
         Ok(read)
     }
 }

@@ -33,10 +33,10 @@ const UNWANTED_FOR: Duration = Duration::from_secs(1);
 pub(super) struct Client {
     pub(super) options: RemoteOptions,
     pub(super) tally: Arc<Tally>,
-    url: Url,
+    /// The address.
+    pub(super) url: Url,
     headers: HeaderMap,
-    user_agent: HeaderValue,
-    connector: Connector,
+    pub(super) agents: Agents,
     chance: Mutex<fastrand::Rng>,
 }
 
@@ -54,41 +54,33 @@ impl Client {
         let chance = options.seed;
         let chance = chance.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
         Ok(Self {
+            agents: Agents::new(connector, &options, user_agent),
             options,
             tally: Arc::default(),
             url,
             headers,
-            user_agent,
-            connector,
             chance: Mutex::new(chance),
         })
-    }
-
-    /// The address.
-    pub(super) fn url(&self) -> &Url {
-        &self.url
-    }
-
-    /// Connections of their own.
-    pub(super) fn agents(&self) -> Agents {
-        Agents::new(
-            self.connector.clone(),
-            &self.options,
-            self.user_agent.clone(),
-        )
     }
 
     pub(super) fn attempts(&self) -> Attempts {
         Attempts::new(&self.options, lock(&self.chance).fork())
     }
 
-    /// One request, with `more` headers.
-    async fn send(
+    /// The pause before the next attempt, after one that failed, or the error if there is none.
+    pub(super) fn failed(
         &self,
-        agents: &Agents,
-        url: &Url,
-        more: &HeaderMap,
-    ) -> Result<Answer, RemoteError> {
+        attempts: &mut Attempts,
+        error: RemoteError,
+        was_reached: bool,
+    ) -> Result<Duration, RemoteError> {
+        let pause = attempts.failed(error, was_reached)?;
+        lock(&self.tally).retries += 1;
+        Ok(pause)
+    }
+
+    /// One request, with `more` headers.
+    async fn send(&self, url: &Url, more: &HeaderMap) -> Result<Answer, RemoteError> {
         let mut request = Request::new(Empty::new());
         let headers = request.headers_mut();
         *headers = more.clone();
@@ -103,19 +95,18 @@ impl Client {
             }
         }
         lock(&self.tally).requests += 1;
-        agents.send(url, request).await
+        self.agents.send(url, request).await
     }
 
     /// A request to `url` with `more` headers, and those to which it is redirected. Gives the last answer,
     /// and from where it came.
     pub(super) async fn follow(
         &self,
-        agents: &Agents,
         mut url: Url,
         more: &HeaderMap,
     ) -> Result<(Url, Answer), RemoteError> {
         for _ in 0..=self.options.redirects_max {
-            let answer = self.send(agents, &url, more).await?;
+            let answer = self.send(&url, more).await?;
             if !matches!(answer.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
                 return Ok((url, answer));
             }

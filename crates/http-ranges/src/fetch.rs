@@ -1,133 +1,98 @@
 //! Pieces of a file over several connections at a time, handed on in their order.
 
-use std::{mem, ops::Range, sync::Arc, thread};
+use std::{ops::Range, panic::resume_unwind, sync::Arc};
+
+use tokio::task::JoinSet;
 
 use super::{
     Sink,
-    agent::Agents,
     body::Body,
     error::RemoteError,
-    part::{Got, Part},
+    part::Part,
+    runtime::wait,
     server::Server,
     window::{Next, Window},
 };
 
-/// How a fetch ended.
-pub(super) enum Fetched {
-    /// All was handed on.
-    All,
-    /// The server has no ranges, and sends the file from its beginning.
-    NoRanges(Body),
-}
-
 /// Fetches `pieces`, which are in order, and hands on their bytes with their offsets, in order, in this
-/// thread.
+/// thread. If the server turns out to have no ranges, that ends it, and the body with all of the file is
+/// returned.
 pub(super) fn fetch<E: From<RemoteError>>(
-    server: &Server,
-    pieces: &[Range<u64>],
+    server: &Arc<Server>,
+    pieces: Vec<Range<u64>>,
     hand_on: &mut Sink<'_, E>,
-) -> Result<Fetched, E> {
-    let window = Window::new(
-        server.client.options.window_bytes,
-        pieces.len(),
-        &server.client.tally,
-    );
-    let agents = server.agents();
-    let workers = server
-        .client
-        .options
-        .connections
-        .clamp(1, pieces.len().max(1));
-    thread::scope(|threads| {
-        // Also when `hand_on` panics: the scope waits for workers, and those for room.
-        let _stop = Stop(&window);
-        let mut started = 0;
-        for _ in 0..workers {
-            let builder = thread::Builder::new().name("remote".to_owned());
-            match builder.spawn_scoped(threads, || work(server, &agents, pieces, &window)) {
-                Ok(_) => started += 1,
-                Err(source) if started == 0 => return Err(RemoteError::Thread { source }.into()),
-                // Fewer do it too.
-                Err(_) => break,
+) -> Result<Option<Body>, E> {
+    let options = &server.client.options;
+    let connections = options.connections.clamp(1, pieces.len().max(1));
+    let window = Arc::new(Window::new(options.window_bytes, pieces));
+    // They end with it, and so do their connections.
+    let mut workers = JoinSet::new();
+    wait(async {
+        for _ in 0..connections {
+            workers.spawn(work(server.clone(), window.clone()));
+        }
+        Ok(())
+    })?;
+    let mut failed = None;
+    loop {
+        match wait(next(&window, &mut workers, &mut failed))? {
+            Next::Block(offset, block) => {
+                hand_on(offset, &block)?;
+                window.release(block);
             }
+            Next::Done => return Ok(None),
+            Next::Whole(body) => return Ok(Some(body)),
         }
-        let fetched = hand_on_all(pieces, &window, hand_on);
-        if fetched.is_err() {
-            window.stop();
-            server.interrupt(&agents);
-        }
-        fetched
-    })
+    }
 }
 
-fn hand_on_all<E: From<RemoteError>>(
-    pieces: &[Range<u64>],
-    window: &Window<'_>,
-    hand_on: &mut Sink<'_, E>,
-) -> Result<Fetched, E> {
-    for piece in pieces {
-        let mut offset = piece.start;
-        while offset < piece.end {
-            match window.next()? {
-                Next::Block(block) => {
-                    hand_on(offset, &block)?;
-                    offset += block.len() as u64;
-                    window.release(block);
-                }
-                Next::Whole(body) => return Ok(Fetched::NoRanges(body)),
-                Next::Done => return Ok(Fetched::All),
+type Workers = JoinSet<Result<Option<Body>, RemoteError>>;
+
+/// What to do next. What arrived before a failure counts: who goes on later need not have it sent again.
+async fn next(
+    window: &Window,
+    workers: &mut Workers,
+    failed: &mut Option<RemoteError>,
+) -> Result<Next, RemoteError> {
+    loop {
+        let changed = window.changed();
+        if let Some(next) = window.next() {
+            return Ok(next);
+        }
+        if let Some(error) = failed.take() {
+            return Err(error);
+        }
+        tokio::select! {
+            () = changed => {}
+            Some(ended) = workers.join_next() => match ended {
+                Ok(Ok(None)) => {}
+                Ok(Ok(Some(body))) => return Ok(Next::Whole(body)),
+                Ok(Err(error)) => *failed = Some(error),
+                Err(error) => resume_unwind(error.into_panic()),
             }
         }
     }
-    Ok(Fetched::All)
 }
 
-fn work(server: &Server, agents: &Arc<Agents>, pieces: &[Range<u64>], window: &Window<'_>) {
-    // A panic here would leave the others, and who hands on, waiting.
-    let stop = Stop(window);
-    while let Some(number) = window.claim() {
-        let mut part = Part::new(server, agents.clone(), pieces[number].clone());
-        if work_on(&mut part, number, window).is_none() {
-            break;
-        }
-    }
-    // Reached without a panic: the others go on.
-    mem::forget(stop);
-}
-
-/// Fetches a piece. None if there is nothing more to do.
-fn work_on(part: &mut Part<'_>, number: usize, window: &Window<'_>) -> Option<()> {
-    while part.left_bytes() > 0 {
-        let mut block = window.reserve(number, part.left_bytes())?;
-        let mut filled = 0;
-        while filled < block.len() {
-            match part.read(&mut block[filled..]) {
-                Ok(Got::Bytes(read)) => filled += read,
-                Ok(Got::Pause(pause)) => window.pause(pause).then_some(())?,
-                Ok(Got::Whole(body)) => {
-                    window.no_ranges(body);
-                    return None;
-                }
-                Err(error) => {
-                    block.truncate(filled);
-                    if !block.is_empty() {
-                        window.put(number, block, false);
+/// Fetches pieces until there are no more. Gives the whole body that came instead of one.
+async fn work(server: Arc<Server>, window: Arc<Window>) -> Result<Option<Body>, RemoteError> {
+    while let Some((number, piece)) = window.claim() {
+        let mut part = Part::new(&server, piece, None);
+        while part.left_bytes() > 0 {
+            let room = window.reserve(&server, number, part.left_bytes()).await;
+            let mut block = Vec::with_capacity(room);
+            while block.len() < room {
+                match part.read(room - block.len(), false).await {
+                    Ok(came) if came.is_empty() => return Ok(part.body),
+                    Ok(came) => block.extend_from_slice(&came),
+                    Err(error) => {
+                        window.put(number, block);
+                        return Err(error);
                     }
-                    window.fail(error);
-                    return None;
                 }
             }
+            window.put(number, block);
         }
-        window.put(number, block, part.left_bytes() == 0);
     }
-    Some(())
-}
-
-/// Ends a window when it goes.
-struct Stop<'a>(&'a Window<'a>);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.stop();
-    }
+    Ok(None)
 }

@@ -14,14 +14,14 @@ use url::Url;
 
 use super::{
     address::{checked_base, parse, shown},
-    agent::{Agents, Answer},
+    agent::Answer,
     attempts::Attempts,
     client::Client,
     counters::Counters,
     error::RemoteError,
     lock,
     options::RemoteOptions,
-    runtime::block_on,
+    runtime::wait,
 };
 
 /// A body that comes more slowly than this, beyond a first wait, does not come.
@@ -31,7 +31,6 @@ const BYTES_PER_SECOND_MIN: u64 = 1 << 10;
 pub struct Host {
     /// The path of its address ends with a slash.
     client: Client,
-    agents: Agents,
     was_reached: AtomicBool,
 }
 
@@ -43,7 +42,6 @@ impl Host {
     pub fn new(base: &str, options: RemoteOptions) -> Result<Self, RemoteError> {
         let client = Client::new(checked_base(parse(base)?)?, options)?;
         Ok(Self {
-            agents: client.agents(),
             client,
             was_reached: AtomicBool::new(false),
         })
@@ -51,7 +49,7 @@ impl Host {
 
     /// The address that all is below.
     pub fn url(&self) -> &str {
-        self.client.url().as_str()
+        self.client.url.as_str()
     }
 
     /// What was asked for and got so far.
@@ -71,22 +69,20 @@ impl Host {
         error: RemoteError,
     ) -> Result<Duration, RemoteError> {
         // Its connections were broken here: the server did nothing.
-        if self.agents.is_closed() {
+        if self.client.agents.is_closed() {
             return Err(error);
         }
-        let pause = attempts.failed(error, self.was_reached.load(Relaxed))?;
-        lock(&self.client.tally).retries += 1;
-        Ok(pause)
+        (self.client).failed(attempts, error, self.was_reached.load(Relaxed))
     }
 
     /// Breaks all connections: who waits for one fails, now and later.
     pub fn close(&self) {
-        self.agents.close();
+        self.client.agents.close();
     }
 
     /// Waits, unless connections are broken.
     pub async fn pause(&self, pause: Duration) {
-        self.agents.pause(pause).await;
+        self.client.agents.pause(pause).await;
     }
 
     /// What is at `path`, if there is something. Waits in the thread that calls it, which must not be one
@@ -96,17 +92,15 @@ impl Host {
     /// If the server cannot be asked, answers with a status that brings nothing, sends more than
     /// `bytes_max`, or sends too slowly.
     pub fn get(&self, path: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, RemoteError> {
-        let got = block_on(self.fetch(path, bytes_max));
-        got.map_err(|source| RemoteError::Thread { source })?
+        wait(self.fetch(path, bytes_max))
     }
 
     /// The same, for those who run futures.
     pub async fn fetch(&self, path: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, RemoteError> {
-        let mut url = self.client.url().clone();
+        let mut url = self.client.url.clone();
         url.set_path(&format!("{}{path}", url.path()));
         let no_more = HeaderMap::new();
-        let asked = (self.client).follow(&self.agents, url, &no_more);
-        let (url, answer) = asked.await?;
+        let (url, answer) = self.client.follow(url, &no_more).await?;
         let status = answer.status.as_u16();
         if status != 200 {
             let refusal = answer.refusal(&url);
@@ -164,7 +158,7 @@ impl Host {
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Host")
-            .field(&shown(self.client.url()))
+            .field(&shown(&self.client.url))
             .finish()
     }
 }

@@ -19,12 +19,10 @@
 //!
 //! ```text
 //! address, options            where, and how patiently
-//! opening                     the first requests: whether there are ranges, how long the file is
 //! ranges                      what is wanted, joined and cut into requests
 //! fetch, window               several requests at once, their bytes put in order within bounded memory
-//! reading, whole              one after the other; the only body of a server without ranges
 //! part, attempts, retry       a range, asked for again from the byte at which it broke
-//! server, asked, validator    one request, and whether its answer can be believed
+//! server, asked, validator    one request, and whether its answer can be believed; what answers said
 //! client, agent, http1        headers and redirects, over connections that are kept
 //! connector, proxies          sockets, proxies on the way, TLS
 //! body, content_range         what comes back
@@ -54,25 +52,23 @@ mod error;
 mod fetch;
 mod host;
 mod http1;
-mod opening;
 mod options;
 mod part;
 mod proxies;
 mod ranges;
-mod reading;
 mod retry;
 mod runtime;
 mod server;
 mod validator;
-mod whole;
 mod window;
 
 use std::{
+    cell::Cell,
     fmt,
     ops::Range,
     sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -95,9 +91,10 @@ pub use {
 };
 
 pub use address::parse as parse_address;
-use fetch::Fetched;
-use server::{Answer, Server};
-use whole::Whole;
+use body::Body;
+use part::Part;
+use runtime::wait;
+use server::Server;
 
 /// What bytes are handed to, with the offset in the file of the first.
 pub type Sink<'a, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'a;
@@ -110,14 +107,12 @@ const TAIL_SLACK_BYTES: usize = 64 << 10;
 /// Threads may share it. A file that changes while it is open is an error
 /// ([`RemoteError::Changed`]), and has to be opened anew.
 pub struct Remote {
-    server: Server,
-    /// The first bytes, which came when it was opened.
-    first: Vec<u8>,
-    /// How many of them are used.
+    server: Arc<Server>,
+    /// How many of the first bytes are used, which came when it was opened.
     first_used: AtomicUsize,
-    has_ranges: AtomicBool,
-    /// What was read of a server without ranges. None while somebody reads it.
-    whole: Mutex<Option<Whole>>,
+    /// The only body of a server without ranges, as far as it was read: who reads onward gets all from one
+    /// request, and who goes back makes the server send all again. None while somebody reads it.
+    body: Mutex<Option<Body>>,
     progress: Option<Box<dyn Fn(Counters) + Send + Sync>>,
 }
 
@@ -128,29 +123,22 @@ impl Remote {
     ///
     /// If `url` or an option cannot be used, or the server has no such file or says what cannot be.
     pub fn open(url: &str, options: RemoteOptions) -> Result<Self, RemoteError> {
-        let mut remote = Self {
-            server: Server::new(url, options)?,
-            first: Vec::new(),
+        let server = Arc::new(Server::new(url, options)?);
+        let body = wait(server.ask_first())?;
+        let remote = Self {
             first_used: AtomicUsize::new(usize::MAX),
-            has_ranges: AtomicBool::new(true),
-            whole: Mutex::default(),
+            body: Mutex::new(Some(body)),
             progress: None,
+            server,
         };
-        match remote.ask_first()? {
-            Answer::Part(body) => remote.first = remote.read_first(body)?,
-            Answer::Whole(body) => {
-                remote.remember_whole(Whole::begun(body));
-                let wanted = remote.server.client.options.first_bytes as u64;
-                let wanted = wanted.min(remote.server.len().unwrap_or(u64::MAX));
-                let mut first = Vec::new();
-                remote.read_whole(0..wanted, &mut |_, bytes: &[u8]| {
-                    first.extend_from_slice(bytes);
-                    Ok::<(), RemoteError>(())
-                })?;
-                remote.first = first;
-            }
-        }
-        remote.server.remember_first(&remote.first);
+        let wanted = remote.server.client.options.first_bytes.max(1) as u64;
+        let wanted = wanted.min(remote.len().unwrap_or(u64::MAX));
+        let mut first = Vec::new();
+        remote.read_in_order(0..wanted, &mut |_, bytes| {
+            first.extend_from_slice(bytes);
+            Ok::<(), RemoteError>(())
+        })?;
+        let _ = remote.server.first.set(first);
         Ok(remote)
     }
 
@@ -174,7 +162,7 @@ impl Remote {
     /// Whether the server sends parts of the file. Where it does not, a read that goes back costs all of
     /// the file again, and one that goes on all that lies between.
     pub fn has_ranges(&self) -> bool {
-        self.has_ranges.load(Relaxed)
+        self.server.has_ranges()
     }
 
     /// Where the file was found in the end, after redirects.
@@ -187,10 +175,10 @@ impl Remote {
         *lock(&self.server.client.tally)
     }
 
-    /// The first bytes, as far as they are used.
-    fn first(&self) -> &[u8] {
-        let used = self.first_used.load(Relaxed).min(self.first.len());
-        &self.first[..used]
+    /// The first bytes, which came when it was opened: as many as the options say, or all.
+    pub fn first(&self) -> &[u8] {
+        let first = self.server.first.get().map_or(&[][..], Vec::as_slice);
+        &first[..self.first_used.load(Relaxed).min(first.len())]
     }
 
     /// What came of the bytes from `offset` on is damaged: whoever reads them gets others, where they came
@@ -207,10 +195,11 @@ impl Remote {
     /// [`RemoteError::BeyondEnd`] if the file ends before; else what kept them from coming.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), RemoteError> {
         // An end past all numbers is past the file's.
-        let end = offset.saturating_add(buffer.len() as u64);
-        self.read(offset..end, &mut |at, bytes| {
+        let range = offset..offset.saturating_add(buffer.len() as u64);
+        self.fetch_within(&[range], 1, &mut |at, bytes| {
             let at = (at - offset) as usize;
             buffer[at..at + bytes.len()].copy_from_slice(bytes);
+            Ok(())
         })
     }
 
@@ -222,13 +211,15 @@ impl Remote {
     pub fn tail(&self, bytes: usize) -> Result<Vec<u8>, RemoteError> {
         let mut tail = Vec::new();
         if let Some(len) = self.len() {
-            self.read(len.saturating_sub(bytes as u64)..len, &mut |_, bytes| {
+            let range = len.saturating_sub(bytes as u64)..len;
+            self.fetch_within(&[range], 1, &mut |_, bytes| {
                 tail.extend_from_slice(bytes);
+                Ok::<(), RemoteError>(())
             })?;
             return Ok(tail);
         }
         // Where it ends is known only there.
-        self.read_whole(0..u64::MAX, &mut |_, more| {
+        self.read_in_order(0..u64::MAX, &mut |_, more| {
             tail.extend_from_slice(more);
             // Twice as many are kept, so that moving them costs little.
             if tail.len() > bytes.saturating_mul(2).saturating_add(TAIL_SLACK_BYTES) {
@@ -276,52 +267,76 @@ impl Remote {
             let end = range.end.min(here);
             sink(range.start, &first[range.start as usize..end as usize])?;
         }
-        let mut left: Vec<Range<u64>> = wanted
+        let left: Vec<Range<u64>> = wanted
             .into_iter()
             .map(|range| range.start.max(here)..range.end)
             .filter(|range| !range.is_empty())
             .collect();
-        if left.is_empty() {
+        let [span, ..] = &join(&left, u64::MAX, 1)[..] else {
             return Ok(());
-        }
-        if self.has_ranges() {
-            let options = &self.server.client.options;
-            let joined_max = options.requests_max.min(requests_max);
-            let joined = join(&left, options.gap_bytes, joined_max);
-            let pieces_max = options.pieces_max.min(requests_max);
-            let pieces = split(&joined, options.piece_bytes, pieces_max);
-            let wanted = left.clone();
-            let mut handed_on = 0;
-            let mut hand_on = |offset, bytes: &[u8]| {
-                self.report();
-                each_wanted(&wanted, offset, bytes, sink)?;
-                handed_on = offset + bytes.len() as u64;
-                Ok::<(), E>(())
-            };
-            match fetch::fetch(&self.server, &pieces, &mut hand_on)? {
-                Fetched::All => return Ok(()),
-                Fetched::NoRanges(body) => self.remember_whole(Whole::begun(body)),
+        };
+        let pieces = match self.has_ranges() {
+            true => {
+                let options = &self.server.client.options;
+                let joined_max = options.requests_max.min(requests_max);
+                let joined = join(&left, options.gap_bytes, joined_max);
+                let pieces_max = options.pieces_max.min(requests_max);
+                split(&joined, options.piece_bytes, pieces_max)
             }
-            left.retain_mut(|range| {
-                range.start = range.start.max(handed_on);
-                !range.is_empty()
-            });
+            false => vec![span.clone()],
+        };
+        let handed_on = Cell::new(span.start);
+        let mut hand_on = |offset, bytes: &[u8]| {
+            self.report();
+            each_wanted(&left, offset, bytes, sink)?;
+            handed_on.set(offset + bytes.len() as u64);
+            Ok::<(), E>(())
+        };
+        if pieces.len() > 1 {
+            let fetched = fetch::fetch(&self.server, pieces, &mut hand_on);
+            match fetched.inspect_err(|_| self.server.interrupt())? {
+                None => return Ok(()),
+                whole => *lock(&self.body) = whole,
+            }
         }
-        for range in left {
-            self.read_all_of(range, sink)?;
+        let came = self.read_in_order(handed_on.get()..span.end, &mut hand_on);
+        let came = came.inspect_err(|_| self.server.interrupt())?;
+        match left.into_iter().find(|range| range.end > came) {
+            Some(range) => Err(self.beyond_end(range, came).into()),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Reads a range, up to the file's end at most, one piece after the other. Returns how far it came.
+    fn read_in_order<E: From<RemoteError>>(
+        &self,
+        range: Range<u64>,
+        each: &mut Sink<'_, E>,
+    ) -> Result<u64, E> {
+        // `each` may read this file too: it then begins another body.
+        let mut part = Part::new(&self.server, range, lock(&self.body).take());
+        while part.left_bytes() > 0 {
+            let at = part.left.start;
+            let read = wait(part.read(usize::MAX, true))?;
+            if read.is_empty() {
+                break;
+            }
+            each(at, &read)?;
+        }
+        *lock(&self.body) = part.body;
+        Ok(part.left.start)
     }
 
     fn check_end(&self, range: &Range<u64>) -> Result<(), RemoteError> {
         match self.len() {
-            Some(len) if range.end > len => Err(RemoteError::BeyondEnd {
-                url: self.server.shown(),
-                range: range.clone(),
-                len,
-            }),
+            Some(len) if range.end > len => Err(self.beyond_end(range.clone(), len)),
             _ => Ok(()),
         }
+    }
+
+    fn beyond_end(&self, range: Range<u64>, len: u64) -> RemoteError {
+        let url = self.server.shown();
+        RemoteError::BeyondEnd { url, range, len }
     }
 
     fn report(&self) {

@@ -1,95 +1,70 @@
 //! A range of the file, asked for, and asked for again from the byte at which it broke.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{ops::Range, sync::Arc};
 
-use super::{
-    agent::Agents,
-    asked::Asked,
-    attempts::Attempts,
-    body::Body,
-    error::RemoteError,
-    lock,
-    server::{Answer, Server},
-};
+use bytes::Bytes;
+
+use super::{asked::Asked, attempts::Attempts, body::Body, error::RemoteError, server::Server};
 
 /// What is left of a range.
-pub(super) struct Part<'a> {
-    server: &'a Server,
-    agents: Arc<Agents>,
-    left: Range<u64>,
-    body: Option<Body>,
+pub(super) struct Part {
+    server: Arc<Server>,
+    pub(super) left: Range<u64>,
+    /// What brings it, if that is here.
+    pub(super) body: Option<Body>,
     attempts: Attempts,
 }
 
-/// What reading brings.
-pub(super) enum Got {
-    /// So many bytes.
-    Bytes(usize),
-    /// Nothing now: read again after a pause.
-    Pause(Duration),
-    /// The server has no ranges: it sent the file from its beginning.
-    Whole(Body),
-}
-
-impl<'a> Part<'a> {
-    /// Reads over `agents` while they work.
-    pub(super) fn new(server: &'a Server, agents: Arc<Agents>, range: Range<u64>) -> Self {
+impl Part {
+    /// A range of which `body` may bring the beginning.
+    pub(super) fn new(server: &Arc<Server>, range: Range<u64>, body: Option<Body>) -> Self {
         Self {
-            server,
-            agents,
+            server: server.clone(),
             left: range,
-            body: None,
+            body,
             attempts: server.attempts(),
         }
     }
 
-    /// The same, where `body` already brings what is at its beginning.
-    pub(super) fn begun(server: &'a Server, range: Range<u64>, body: Body) -> Self {
-        Self {
-            body: Some(body),
-            ..Self::new(server, server.agents(), range)
-        }
+    pub(super) fn left_bytes(&self) -> usize {
+        usize::try_from(self.left.end - self.left.start).unwrap_or(usize::MAX)
     }
 
-    pub(super) fn left_bytes(&self) -> u64 {
-        self.left.end - self.left.start
-    }
-
-    /// Reads some of what is left into `buffer`, which is not longer than that, nor empty.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<Got, RemoteError> {
-        self.try_read(buffer).or_else(|error| {
-            self.body = None;
-            let was_broken = self.agents.is_closed();
-            self.agents = self.server.agents();
-            if was_broken {
-                // Another fetch of the file failed, and broke all connections: the server did nothing.
-                return Ok(Got::Pause(Duration::ZERO));
+    /// The next bytes, at most `most`. None are the end of a file whose length was not announced; or nothing
+    /// was read, where a whole body came that is not wanted (`takes_whole`).
+    pub(super) async fn read(
+        &mut self,
+        most: usize,
+        takes_whole: bool,
+    ) -> Result<Bytes, RemoteError> {
+        loop {
+            match self.try_read(most, takes_whole).await {
+                Err(error) => (self.server.pause_after(&mut self.attempts, error)).await?,
+                read => return read,
             }
-            let pause = self.attempts.failed(error, self.server.was_reached())?;
-            lock(&self.server.client.tally).retries += 1;
-            Ok(Got::Pause(pause))
-        })
+        }
     }
 
-    fn try_read(&mut self, buffer: &mut [u8]) -> Result<Got, RemoteError> {
-        let mut body = match self.body.take() {
+    async fn try_read(&mut self, most: usize, takes_whole: bool) -> Result<Bytes, RemoteError> {
+        let begin = self.left.start;
+        let mut body = match self.body.take().filter(|body| body.position <= begin) {
             Some(body) => body,
-            None => match self
-                .server
-                .ask(&self.agents, &Asked::Bytes(self.left.clone()))?
-            {
-                Answer::Part(body) => body,
-                Answer::Whole(body) => return Ok(Got::Whole(body)),
-            },
+            None if self.server.has_ranges() => {
+                self.server.ask(&Asked::Bytes(self.left.clone())).await?
+            }
+            None => self.server.ask(&Asked::All).await?,
         };
-        let read = body.read(buffer)?;
-        self.left.start += read as u64;
-        self.attempts.gained(read as u64);
-        if self.left.is_empty() {
-            body.finish()?;
-        } else {
-            self.body = Some(body);
+        let is_whole = body.part.is_none();
+        let read = match takes_whole || !is_whole {
+            true if body.skip_to(begin).await? => body.read(most.min(self.left_bytes())).await?,
+            _ => Bytes::new(),
+        };
+        self.left.start += read.len() as u64;
+        self.attempts.gained(read.len() as u64);
+        match self.left.is_empty() && !is_whole {
+            true => body.finish().await?,
+            false => self.body = Some(body),
         }
-        Ok(Got::Bytes(read))
+        Ok(read)
     }
 }

@@ -17,7 +17,7 @@ pub struct Retry<'a> {
     pub pause: Duration,
 }
 
-/// Is told of each retry, in the thread that then waits; or nobody is.
+/// Is told of each retry, before the pause; or nobody is.
 #[derive(Clone, Default)]
 pub struct OnRetry(Option<Arc<Told>>);
 

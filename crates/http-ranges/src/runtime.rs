@@ -4,6 +4,8 @@ use std::{io, num::NonZero, sync::LazyLock, thread::available_parallelism};
 
 use tokio::runtime::{Builder, Runtime};
 
+use super::error::RemoteError;
+
 /// Threads that drive connections. Callers put up with one each, which is where the work is.
 const THREADS_MAX: usize = 4;
 
@@ -23,4 +25,11 @@ pub fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
         Ok(runtime) => Ok(runtime.handle().block_on(future)),
         Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
     }
+}
+
+/// The same where what is waited for may fail.
+pub(super) fn wait<T>(
+    future: impl Future<Output = Result<T, RemoteError>>,
+) -> Result<T, RemoteError> {
+    block_on(future).map_err(|source| RemoteError::Thread { source })?
 }

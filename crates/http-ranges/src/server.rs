@@ -6,43 +6,36 @@
 
 use std::{
     ops::Range,
-    sync::{Arc, Mutex},
+    sync::{Mutex, OnceLock},
 };
 
 use hyper::{
     HeaderMap,
     header::{self, HeaderName, HeaderValue},
 };
+use tokio::time::sleep;
 use url::Url;
 
 use super::{
     address::{parse, shown},
-    agent::{self, Agents},
+    agent::Answer,
     asked::Asked,
     attempts::Attempts,
     body::Body,
     client::Client,
     content_range::ContentRange,
-    error::{Lie, RemoteError, VersionField},
+    error::{ConnectionError, Lie, RemoteError, VersionField},
     lock,
     options::RemoteOptions,
-    runtime::block_on,
     validator::Validator,
 };
-
-/// What came.
-pub(super) enum Answer {
-    /// What was asked for.
-    Part(Body),
-    /// All of the file instead, from its first byte on.
-    Whole(Body),
-}
 
 /// A file's server.
 pub(super) struct Server {
     pub(super) client: Client,
-    agents: Mutex<Arc<Agents>>,
     known: Mutex<Known>,
+    /// The file's first bytes, by which it is known again.
+    pub(super) first: OnceLock<Vec<u8>>,
 }
 
 /// Servers behind one address may say other things of equal files: so many are remembered.
@@ -56,23 +49,22 @@ struct Known {
     /// Where redirects have led to.
     current: Url,
     len: Option<u64>,
+    has_ranges: bool,
     /// All that was said of the file as it is. None before the first good answer.
     versions: Vec<Validator>,
-    /// The file's first bytes, by which it is known again.
-    first: Arc<[u8]>,
 }
 
 impl Server {
     pub(super) fn new(url: &str, options: RemoteOptions) -> Result<Self, RemoteError> {
         let client = Client::new(parse(url)?, options)?;
         Ok(Self {
-            agents: Mutex::new(Arc::new(client.agents())),
             known: Mutex::new(Known {
-                current: client.url().clone(),
+                current: client.url.clone(),
                 len: None,
+                has_ranges: true,
                 versions: Vec::new(),
-                first: Arc::default(),
             }),
+            first: OnceLock::new(),
             client,
         })
     }
@@ -81,9 +73,14 @@ impl Server {
         lock(&self.known).len
     }
 
+    /// Whether it has not sent all of the file instead of a part.
+    pub(super) fn has_ranges(&self) -> bool {
+        lock(&self.known).has_ranges
+    }
+
     /// The address for messages.
     pub(super) fn shown(&self) -> String {
-        shown(self.client.url())
+        shown(&self.client.url)
     }
 
     /// Where the last redirect led to.
@@ -91,50 +88,58 @@ impl Server {
         lock(&self.known).current.clone()
     }
 
-    pub(super) fn was_reached(&self) -> bool {
-        !lock(&self.known).versions.is_empty()
+    /// Breaks all connections: who waits for one asks again by others.
+    pub(super) fn interrupt(&self) {
+        self.client.agents.interrupt();
     }
 
+    /// A count of failures in a row, for [`pause_after`](Self::pause_after).
     pub(super) fn attempts(&self) -> Attempts {
         self.client.attempts()
     }
 
-    /// The connections to use now.
-    pub(super) fn agents(&self) -> Arc<Agents> {
-        lock(&self.agents).clone()
-    }
-
-    /// Breaks `agents`' connections: who waits for one fails. Who asks for connections later gets others.
-    pub(super) fn interrupt(&self, agents: &Arc<Agents>) {
-        agents.close();
-        let mut current = lock(&self.agents);
-        if Arc::ptr_eq(&current, agents) {
-            *current = Arc::new(self.client.agents());
+    /// Waits for the next attempt, after one that failed, or gives the error if there is none.
+    pub(super) async fn pause_after(
+        &self,
+        attempts: &mut Attempts,
+        error: RemoteError,
+    ) -> Result<(), RemoteError> {
+        if let RemoteError::Connection { source, .. } = &error
+            && **source == ConnectionError::Closed
+        {
+            // Another fetch of the file failed, and broke all connections: the server did nothing.
+            return Ok(());
         }
+        let was_reached = !lock(&self.known).versions.is_empty();
+        sleep(self.client.failed(attempts, error, was_reached)?).await;
+        Ok(())
     }
 
-    /// Remembers the first bytes of the file.
-    pub(super) fn remember_first(&self, bytes: &[u8]) {
-        lock(&self.known).first = bytes.into();
-    }
-
-    /// Asks for so many of the first bytes; for all where ranges cannot be used.
-    pub(super) fn ask_first(&self, bytes: u64) -> Result<Answer, RemoteError> {
-        match self.ask(&self.agents(), &Asked::First(bytes)) {
-            // An empty file has no first byte.
-            Err(RemoteError::Status { status: 416, .. }) => {}
-            // An archive is read from its end, and nobody knows where that is.
-            Ok(Answer::Part(_)) if self.len().is_none() => {}
-            answer => return answer,
+    /// Asks for the first bytes, as many as the options say; for all where ranges cannot be used. Tried as
+    /// often as they say.
+    pub(super) async fn ask_first(&self) -> Result<Body, RemoteError> {
+        let first = Asked::First(self.client.options.first_bytes.max(1) as u64);
+        let mut attempts = self.attempts();
+        loop {
+            let asked = match self.ask(&first).await {
+                // An empty file has no first byte.
+                Err(RemoteError::Status { status: 416, .. }) => self.ask(&Asked::All).await,
+                // An archive is read from its end, and nobody knows where that is.
+                Ok(_) if self.has_ranges() && self.len().is_none() => self.ask(&Asked::All).await,
+                asked => asked,
+            };
+            match asked {
+                Ok(body) => return Ok(body),
+                Err(error) => self.pause_after(&mut attempts, error).await?,
+            }
         }
-        self.ask(&self.agents(), &Asked::All)
     }
 
     /// One request, and those to which it is redirected.
-    pub(super) fn ask(&self, agents: &Agents, asked: &Asked) -> Result<Answer, RemoteError> {
+    pub(super) async fn ask(&self, asked: &Asked) -> Result<Body, RemoteError> {
         // Each time something new was said of the file, and it turned out to be the same.
         for _ in 0..=VERSIONS_MAX {
-            let (url, answer) = self.send(agents, asked)?;
+            let (url, answer) = self.send(asked).await?;
             if !matches!(answer.status.as_u16(), 200 | 206) {
                 return Err(self.refused(&url, &answer));
             }
@@ -148,7 +153,7 @@ impl Server {
                 Err(changed) => {
                     let version = Validator::of(&answer.headers);
                     drop(answer);
-                    if !self.is_same(agents, &version)? {
+                    if !self.is_same(&version).await? {
                         return Err(changed);
                     }
                 }
@@ -158,19 +163,14 @@ impl Server {
     }
 
     /// The body of an answer about the file as it is known, if the rest of it can be believed.
-    fn believe(
-        &self,
-        asked: &Asked,
-        url: &Url,
-        answer: agent::Answer,
-    ) -> Result<Answer, RemoteError> {
+    fn believe(&self, asked: &Asked, url: &Url, answer: Answer) -> Result<Body, RemoteError> {
         let lie = |lie| RemoteError::Lie {
             url: shown(url),
             asked: asked.to_string(),
             lie,
         };
         let announced = answer.length();
-        let (range, total) = if answer.status.as_u16() == 200 {
+        let (part, total) = if answer.status.as_u16() == 200 {
             (None, announced)
         } else {
             let (range, total) = part(asked, &answer.headers).map_err(lie)?;
@@ -181,29 +181,34 @@ impl Server {
             (Some(range), total)
         };
         self.learn(url, &answer.headers, total)?;
-        let tally = self.client.tally.clone();
-        let body = |start, end| Body::new(answer.body, tally, shown(url), start, end);
-        Ok(match range {
-            Some(range) => Answer::Part(body(range.start, Some(range.end))),
-            None => Answer::Whole(body(0, announced)),
+        if part.is_none() {
+            lock(&self.known).has_ranges = false;
+        }
+        Ok(Body {
+            reader: Box::new(answer.body),
+            tally: self.client.tally.clone(),
+            url: shown(url),
+            position: part.as_ref().map_or(0, |part| part.start),
+            end: part.as_ref().map_or(announced, |part| Some(part.end)),
+            part,
         })
     }
 
     /// Whether the file of which `version` is said is still the one that was opened: it is if its length and
     /// its first bytes are the same, and those lead to digests of all others.
-    fn is_same(&self, agents: &Agents, version: &Validator) -> Result<bool, RemoteError> {
-        let first = lock(&self.known).first.clone();
-        if !self.client.options.has_digests || first.is_empty() {
+    async fn is_same(&self, version: &Validator) -> Result<bool, RemoteError> {
+        let first = self.first.get().filter(|first| !first.is_empty());
+        let Some(first) = first.filter(|_| self.client.options.has_digests) else {
             return Ok(false);
-        }
+        };
         for _ in 0..LOOKS_MAX {
             let asked = Asked::First(first.len() as u64);
-            let (url, answer) = self.send_for(agents, &asked, None)?;
+            let (url, answer) = self.send_for(&asked, None).await?;
             if !matches!(answer.status.as_u16(), 200 | 206) {
                 return Err(self.refused(&url, &answer));
             }
             let found = Validator::of(&answer.headers);
-            if !self.begins_with(&first, &asked, answer) {
+            if !self.begins_with(first, &asked, answer).await {
                 return Ok(false);
             }
             let is_it = found.difference(version).is_none();
@@ -217,7 +222,7 @@ impl Server {
         Ok(true)
     }
 
-    fn begins_with(&self, first: &[u8], asked: &Asked, mut answer: agent::Answer) -> bool {
+    async fn begins_with(&self, first: &[u8], asked: &Asked, mut answer: Answer) -> bool {
         if answer.encoding().is_some() {
             return false;
         }
@@ -228,24 +233,21 @@ impl Server {
                 Err(_) => return false,
             },
         };
-        let was = self.len();
-        if was.is_some() && total.is_some() && was != total {
+        if length_changed(&self.client.url, self.len(), total).is_some() {
             return false;
         }
-        let mut block = [0; 4 << 10];
         let mut left = first;
         while !left.is_empty() {
-            let most = left.len().min(block.len());
-            match answer.body.read(&mut block[..most]) {
-                Ok(read) if read > 0 && left.starts_with(&block[..read]) => {
-                    lock(&self.client.tally).body_bytes += read as u64;
-                    left = &left[read..];
+            match answer.body.read(left.len()).await {
+                Ok(read) if !read.is_empty() && left.starts_with(&read) => {
+                    lock(&self.client.tally).body_bytes += read.len() as u64;
+                    left = &left[read.len()..];
                 }
                 _ => return false,
             }
         }
         // It is the file, whatever becomes of the connection.
-        let _ = block_on(answer.skip());
+        answer.skip().await;
         true
     }
 
@@ -264,22 +266,21 @@ impl Server {
     }
 
     /// Sends a request, follows redirects, and gives what comes at their end, and from where.
-    fn send(&self, agents: &Agents, asked: &Asked) -> Result<(Url, agent::Answer), RemoteError> {
+    async fn send(&self, asked: &Asked) -> Result<(Url, Answer), RemoteError> {
         // Where equal files have several versions, a server that has one of them would send all of it.
         let version = match &lock(&self.known).versions[..] {
             [version] => version.if_range().map(str::to_owned),
             _ => None,
         };
-        self.send_for(agents, asked, version.as_deref())
+        self.send_for(asked, version.as_deref()).await
     }
 
     /// The same for a part of this version only, if one is given.
-    fn send_for(
+    async fn send_for(
         &self,
-        agents: &Agents,
         asked: &Asked,
         version: Option<&str>,
-    ) -> Result<(Url, agent::Answer), RemoteError> {
+    ) -> Result<(Url, Answer), RemoteError> {
         let mut headers = HeaderMap::new();
         if *asked != Asked::All {
             let range = asked.to_string().try_into();
@@ -289,8 +290,7 @@ impl Server {
                 headers.insert(header::IF_RANGE, version);
             }
         }
-        let answer = (self.client).follow(agents, self.current(), &headers);
-        block_on(answer).map_err(|source| RemoteError::Thread { source })?
+        self.client.follow(self.current(), &headers).await
     }
 
     /// Whether what an answer says of the file's version is what was said of it before.
@@ -318,15 +318,8 @@ impl Server {
     /// Remembers what a good answer says.
     fn learn(&self, url: &Url, headers: &HeaderMap, len: Option<u64>) -> Result<(), RemoteError> {
         let mut known = lock(&self.known);
-        if let (Some(was), Some(is)) = (known.len, len)
-            && was != is
-        {
-            return Err(RemoteError::Changed {
-                url: shown(url),
-                what: VersionField::Length,
-                was: was.to_string(),
-                is: is.to_string(),
-            });
+        if let Some(changed) = length_changed(url, known.len, len) {
+            return Err(changed);
         }
         known.len = known.len.or(len);
         if known.versions.is_empty() {
@@ -337,34 +330,38 @@ impl Server {
     }
 
     /// What to make of a status that brings nothing.
-    fn refused(&self, url: &Url, answer: &agent::Answer) -> RemoteError {
+    fn refused(&self, url: &Url, answer: &Answer) -> RemoteError {
         let status = answer.status.as_u16();
         let range = answer.headers.get(header::CONTENT_RANGE);
         let range = range.and_then(|text| text.to_str().ok());
-        let known_len = self.len();
         if status == 416
-            && let Some(is) = range.and_then(ContentRange::parse)
-            && let (Some(was), Some(is)) = (known_len, is.total)
-            && was != is
+            && let Some(range) = range.and_then(ContentRange::parse)
+            && let Some(changed) = length_changed(url, self.len(), range.total)
         {
-            return RemoteError::Changed {
-                url: shown(url),
-                what: VersionField::Length,
-                was: was.to_string(),
-                is: is.to_string(),
-            };
+            return changed;
         }
         // Where a redirect leads is often open for some minutes only: ask anew where it leads to.
         if matches!(status, 401 | 403 | 404 | 410) {
             let mut known = lock(&self.known);
-            if known.current == *url && known.current != *self.client.url() {
-                known.current = self.client.url().clone();
+            if known.current == *url && known.current != self.client.url {
+                known.current = self.client.url.clone();
                 let url = shown(url);
                 return RemoteError::RedirectExpired { url, status };
             }
         }
         answer.refusal(url)
     }
+}
+
+/// That the file had another length, if it had.
+fn length_changed(url: &Url, was: Option<u64>, is: Option<u64>) -> Option<RemoteError> {
+    let (was, is) = (was?, is?);
+    (was != is).then(|| RemoteError::Changed {
+        url: shown(url),
+        what: VersionField::Length,
+        was: was.to_string(),
+        is: is.to_string(),
+    })
 }
 
 /// The range that an answer with status 206 names, if it is what was asked for, and the file's length.

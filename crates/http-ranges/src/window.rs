@@ -7,193 +7,122 @@
 //! Invariant: `held_bytes` is at most `bytes_max`, and at most `bytes_max - block_bytes` of it belongs to
 //! pieces behind the head.
 
-use std::{
-    collections::VecDeque,
-    sync::{Condvar, Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, ops::Range, sync::Mutex};
 
-use super::{body::Body, counters::Tally, error::RemoteError, lock};
+use tokio::sync::{Notify, futures::Notified};
+
+use super::{body::Body, lock, server::Server};
 
 const BLOCK_BYTES_MAX: usize = 64 << 10;
 
-/// The fetch window: between the threads that fetch and the one that hands on.
-pub(super) struct Window<'a> {
+/// The fetch window: between those that fetch and the one that hands on.
+pub(super) struct Window {
     state: Mutex<State>,
-    changed: Condvar,
-    tally: &'a Tally,
-    pieces: usize,
+    changed: Notify,
+    pieces: Vec<Range<u64>>,
     bytes_max: usize,
     block_bytes: usize,
 }
 
 #[derive(Default)]
 struct State {
-    /// Pieces that workers have claimed.
-    claimed: usize,
-    /// The piece that is handed on.
+    /// The piece that is handed on, and what was of it already.
     head: usize,
+    handed_on: u64,
     /// What arrived of the head and the claimed pieces behind it.
-    arrived: VecDeque<Arrived>,
+    arrived: VecDeque<VecDeque<Vec<u8>>>,
     held_bytes: usize,
-    end: Option<End>,
-}
-
-#[derive(Default)]
-struct Arrived {
-    blocks: VecDeque<Vec<u8>>,
-    is_complete: bool,
-}
-
-/// Why it ended before all was handed on.
-enum End {
-    Stopped,
-    Failed(RemoteError),
-    Whole(Body),
 }
 
 /// What to do with what came.
 pub(super) enum Next {
-    /// Hand on, and [`release`](Window::release).
-    Block(Vec<u8>),
+    /// Hand on, and [`release`](Window::release). With its offset in the file.
+    Block(u64, Vec<u8>),
     /// All was handed on.
     Done,
     /// The server turned out to have no ranges.
     Whole(Body),
 }
 
-impl<'a> Window<'a> {
-    pub(super) fn new(bytes_max: usize, pieces: usize, tally: &'a Tally) -> Self {
+impl Window {
+    pub(super) fn new(bytes_max: usize, pieces: Vec<Range<u64>>) -> Self {
         let bytes_max = bytes_max.max(2);
         Self {
             state: Mutex::default(),
-            changed: Condvar::new(),
-            tally,
+            changed: Notify::new(),
             pieces,
             bytes_max,
             block_bytes: (bytes_max / 2).min(BLOCK_BYTES_MAX),
         }
     }
 
-    /// The number of a piece to fetch. None if there is no more to do.
-    pub(super) fn claim(&self) -> Option<usize> {
+    /// A piece to fetch, and its number. None if there is no more to do.
+    pub(super) fn claim(&self) -> Option<(usize, Range<u64>)> {
         let mut state = lock(&self.state);
-        if state.end.is_some() || state.claimed == self.pieces {
-            return None;
-        }
-        state.claimed += 1;
-        state.arrived.push_back(Arrived::default());
-        Some(state.claimed - 1)
+        let number = state.head + state.arrived.len();
+        let piece = self.pieces.get(number)?.clone();
+        state.arrived.push_back(VecDeque::new());
+        Some((number, piece))
     }
 
-    /// Room for the next at most `left` bytes of a piece, once there is some. None if it ended.
-    pub(super) fn reserve(&self, piece: usize, left: u64) -> Option<Vec<u8>> {
-        let left = usize::try_from(left).unwrap_or(usize::MAX);
+    /// Room for some of the `left` bytes of a piece, once there is some.
+    pub(super) async fn reserve(&self, server: &Server, piece: usize, left: usize) -> usize {
         let wanted = left.min(self.block_bytes);
-        let mut state = lock(&self.state);
-        while state.end.is_none() {
-            let kept_free = match state.head == piece {
-                true => 0,
-                false => self.block_bytes,
-            };
-            if state.held_bytes + wanted + kept_free <= self.bytes_max {
-                state.held_bytes += wanted;
-                let mut tally = lock(self.tally);
-                tally.held_bytes_max = tally.held_bytes_max.max(state.held_bytes as u64);
-                return Some(vec![0; wanted]);
+        loop {
+            let changed = self.changed();
+            {
+                let mut state = lock(&self.state);
+                let kept_free = match state.head == piece {
+                    true => 0,
+                    false => self.block_bytes,
+                };
+                if state.held_bytes + wanted + kept_free <= self.bytes_max {
+                    state.held_bytes += wanted;
+                    let mut tally = lock(&server.client.tally);
+                    tally.held_bytes_max = tally.held_bytes_max.max(state.held_bytes as u64);
+                    return wanted;
+                }
             }
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            changed.await;
         }
-        None
     }
 
-    /// The next bytes of a piece, in what was reserved for them.
-    pub(super) fn put(&self, piece: usize, block: Vec<u8>, is_complete: bool) {
+    /// The next bytes of a piece, for which room was reserved.
+    pub(super) fn put(&self, piece: usize, block: Vec<u8>) {
         let mut state = lock(&self.state);
         let index = piece - state.head;
-        let arrived = &mut state.arrived[index];
-        arrived.blocks.push_back(block);
-        arrived.is_complete = is_complete;
-        self.changed.notify_all();
+        state.arrived[index].push_back(block);
+        self.changed.notify_waiters();
     }
 
-    /// Waits. False if it ended meanwhile.
-    pub(super) fn pause(&self, pause: Duration) -> bool {
-        let until = Instant::now() + pause;
-        let mut state = lock(&self.state);
-        while state.end.is_none() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return true;
-            }
-            let waited = self.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        false
-    }
-
-    pub(super) fn fail(&self, error: RemoteError) {
-        self.end(End::Failed(error));
-    }
-
-    pub(super) fn no_ranges(&self, body: Body) {
-        self.end(End::Whole(body));
-    }
-
-    /// Nobody claims or reserves any more. What ended it first counts.
-    pub(super) fn stop(&self) {
-        self.end(End::Stopped);
-    }
-
-    /// The next bytes in order, once they have arrived.
-    pub(super) fn next(&self) -> Result<Next, RemoteError> {
+    /// What to do next in order, if it is known by now.
+    pub(super) fn next(&self) -> Option<Next> {
         let mut state = lock(&self.state);
         loop {
-            // What arrived before a failure counts: who goes on later need not have it sent again.
-            let head = state.arrived.front();
-            let has_arrived = head.is_some_and(|head| !head.blocks.is_empty() || head.is_complete);
-            let is_failed = matches!(state.end, Some(End::Failed(_)));
-            if state.end.is_some() && !(is_failed && has_arrived) {
-                return match state.end.replace(End::Stopped) {
-                    Some(End::Failed(error)) => Err(error),
-                    Some(End::Whole(body)) => Ok(Next::Whole(body)),
-                    // A worker panicked: that shows when it is joined.
-                    Some(End::Stopped) | None => Ok(Next::Done),
-                };
+            let Some(head) = self.pieces.get(state.head) else {
+                return Some(Next::Done);
+            };
+            let offset = head.start + state.handed_on;
+            if offset < head.end {
+                let block = state.arrived.front_mut()?.pop_front()?;
+                state.handed_on += block.len() as u64;
+                return Some(Next::Block(offset, block));
             }
-            if state.head == self.pieces {
-                return Ok(Next::Done);
-            }
-            if let Some(head) = state.arrived.front_mut() {
-                if let Some(block) = head.blocks.pop_front() {
-                    return Ok(Next::Block(block));
-                }
-                if head.is_complete {
-                    state.arrived.pop_front();
-                    state.head += 1;
-                    // The new head may use the room that was kept free.
-                    self.changed.notify_all();
-                    continue;
-                }
-            }
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state.arrived.pop_front();
+            (state.head, state.handed_on) = (state.head + 1, 0);
+            // The new head may use the room that was kept free.
+            self.changed.notify_waiters();
         }
     }
 
     /// What [`next`](Self::next) gave is held no more.
     pub(super) fn release(&self, block: Vec<u8>) {
         lock(&self.state).held_bytes -= block.len();
-        self.changed.notify_all();
+        self.changed.notify_waiters();
     }
 
-    fn end(&self, end: End) {
-        lock(&self.state).end.get_or_insert(end);
-        self.changed.notify_all();
+    /// Ends with the next change from now on.
+    pub(super) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 }

@@ -2,7 +2,7 @@
 //! and checked before. The others are missing, and fetched in rounds, so that what is held of them is bounded;
 //! most archives have one.
 
-use super::{GetError, Getting, Phase, local::OldChunks, seeds::Seeds};
+use super::{GetError, Getting, Phase, local::OldChunks, reading_seeds, seeds::Seeds};
 use crate::{
     archive::{Chunk, Naming},
     cache::Cache,
@@ -27,6 +27,10 @@ impl Getting<'_> {
         seeds: &mut Seeds,
     ) -> Result<(), GetError> {
         let archive = self.archive;
+        let mut find_old = |chunk: &Chunk| match old {
+            Some(old) => old.find(chunk),
+            None => Ok(None),
+        };
         // Without what names them none can be told from another.
         let Some(naming) = self.naming.clone() else {
             return Ok(());
@@ -46,7 +50,7 @@ impl Getting<'_> {
                     if self.is_resumed && self.is_there(&naming, &chunk)? {
                         self.report.from_earlier.add(bytes as usize);
                         self.presence.add(stream, number);
-                    } else if let Some(plain) = find_old(old, &chunk)? {
+                    } else if let Some(plain) = find_old(&chunk)? {
                         self.report.from_earlier.add(plain.len());
                         self.put(&chunk, &plain)?;
                     } else if seeds.want(stream, name, number, (at, bytes))? {
@@ -70,7 +74,6 @@ impl Getting<'_> {
             progress,
             ..
         } = self;
-        let mut read = 0;
         seeds.take(
             &mut |stream, chunk, at, plain| {
                 archive.source().write_chunk(plain, stream, at)?;
@@ -78,15 +81,7 @@ impl Getting<'_> {
                 report.from_seeds.add(plain.len());
                 Ok(())
             },
-            &mut |bytes| {
-                read += bytes as u64;
-                progress(super::GetProgress {
-                    phase: Phase::Seeds,
-                    done: read,
-                    total: 0,
-                })
-                .is_continue()
-            },
+            &mut reading_seeds(progress),
         )
     }
 
@@ -128,14 +123,6 @@ impl Getting<'_> {
         source.read_chunk(&mut plain, chunk.stream, chunk.at)?;
         Ok(naming.name(&plain) == chunk.name)
     }
-}
-
-fn find_old(old: &mut Option<OldChunks>, chunk: &Chunk) -> Result<Option<Vec<u8>>, GetError> {
-    let found = match old {
-        Some(old) => old.find(chunk.stream, chunk.name)?,
-        None => None,
-    };
-    Ok(found.filter(|plain| plain.len() == chunk.bytes as usize))
 }
 
 fn find_cached(cache: Option<&Cache>, chunk: &Chunk) -> Option<Vec<u8>> {

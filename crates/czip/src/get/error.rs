@@ -1,6 +1,9 @@
 //! Why a get ended without its file.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use thiserror::Error;
 
@@ -114,6 +117,16 @@ pub enum GetError {
     /// It was told to stop.
     #[error("interrupted: the same command goes on from here")]
     Interrupted,
+}
+
+impl GetError {
+    /// What failed at the file or folder at `path`.
+    pub(super) fn local(path: &Path, error: impl Into<io::Error>) -> Self {
+        Self::Local {
+            path: path.to_owned(),
+            error: error.into(),
+        }
+    }
 }
 
 /// What to do about an error of the system.

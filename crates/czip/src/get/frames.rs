@@ -69,7 +69,7 @@ impl Getting<'_> {
                 self.ask_all(named, &missing)?;
             }
             // Frames of the round before may have had chunks of this one.
-            let rounds = (self.presence.missing() as usize).div_ceil(ROUND_CHUNKS);
+            let rounds = (self.presence.missing as usize).div_ceil(ROUND_CHUNKS);
             missing.retain(|chunk| self.is_missing(chunk));
             if missing.is_empty() {
                 continue;

@@ -34,7 +34,7 @@ use super::{
     places::{Place, Places},
 };
 use crate::{
-    archive::{Archive, CacheBytes, Source},
+    archive::{Archive, CacheBytes, Chunk, FileSource, Source},
     format::{ChunkName, Stream, header::Header, root::Root},
 };
 
@@ -64,9 +64,11 @@ fn is_resumed(folder: &PartFolder, header: &Header) -> Result<bool, GetError> {
 
 /// An archive with holes, and the plain bytes of its chunks, with holes too.
 pub(super) struct Local {
-    archive: Kept,
+    /// For messages.
+    folder: PathBuf,
+    archive: File,
     archive_bytes: u64,
-    chunks: Kept,
+    chunks: File,
     /// Where in `chunks` the streams begin.
     starts: OnceLock<[u64; 5]>,
     /// Whether all chunks are there.
@@ -75,37 +77,11 @@ pub(super) struct Local {
     freed: Mutex<Range<u64>>,
 }
 
-/// A file of the folder, whose errors say which it is.
-struct Kept {
-    file: File,
-    path: PathBuf,
-}
-
-impl Kept {
-    fn open(folder: &PartFolder, name: &str) -> Result<Self, GetError> {
-        Ok(Self {
-            file: folder.create(name)?,
-            path: folder.shown(name),
-        })
-    }
-
-    fn set_len(&self, bytes: u64) -> Result<(), GetError> {
-        self.tried(self.file.set_len(bytes))
-    }
-
-    fn tried<T>(&self, result: io::Result<T>) -> Result<T, GetError> {
-        result.map_err(|error| GetError::Local {
-            path: self.path.clone(),
-            error,
-        })
-    }
-}
-
 impl Local {
     /// Bytes of the archive, which came.
     pub(super) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), GetError> {
-        let archive = &self.archive;
-        archive.tried(archive.file.write_all_at(bytes, offset))
+        let written = self.archive.write_all_at(bytes, offset);
+        written.map_err(|error| self.at("archive", error))
     }
 
     /// Gives the disk back what a range of the archive takes, whose chunks are all here: it need not be read
@@ -119,7 +95,7 @@ impl Local {
         *freed = start..range.end;
         // Only whole blocks are given back: that which has the end of the one before, too.
         let from = start.max(range.start / BLOCK_BYTES * BLOCK_BYTES);
-        give_back(&self.archive.file, from..range.end);
+        give_back(&self.archive, from..range.end);
     }
 
     /// The bytes of chunks in `stream`, which begin at `at` of what is unique there.
@@ -129,19 +105,23 @@ impl Local {
         stream: Stream,
         at: u64,
     ) -> Result<(), GetError> {
-        let chunks = &self.chunks;
-        chunks.tried(chunks.file.write_all_at(bytes, self.start(stream) + at))
+        let written = (self.chunks).write_all_at(bytes, self.start(stream) + at);
+        written.map_err(|error| self.at("chunks", error))
     }
 
     /// Reads what [`write_chunk`](Self::write_chunk) wrote, or zeros.
     pub(super) fn read_chunk(&self, buffer: &mut [u8], stream: Stream, at: u64) -> io::Result<()> {
         let at = self.start(stream) + at;
-        self.chunks.file.read_exact_at(buffer, at)
+        self.chunks.read_exact_at(buffer, at)
     }
 
     /// The archive is on the disk when it returns.
     pub(super) fn sync(&self) -> Result<(), GetError> {
-        self.archive.tried(self.archive.file.sync_all())
+        (self.archive.sync_all()).map_err(|error| self.at("archive", error))
+    }
+
+    fn at(&self, name: &str, error: io::Error) -> GetError {
+        GetError::local(&self.folder.join(name), error)
     }
 
     /// From now on the plain content is made of the chunks.
@@ -183,7 +163,7 @@ impl Source for Local {
     }
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.archive.file.read_exact_at(buffer, offset)
+        self.archive.read_exact_at(buffer, offset)
     }
 
     fn read_unique_at(&self, buffer: &mut [u8], stream: Stream, at: u64) -> io::Result<bool> {
@@ -213,14 +193,16 @@ pub(super) fn begin(
     let is_resumed = is_resumed(folder, header)?;
     let archive_bytes = header.archive_bytes;
     let local = Local {
-        archive: Kept::open(folder, "archive")?,
+        folder: folder.shown(""),
+        archive: folder.create("archive")?,
         archive_bytes,
-        chunks: Kept::open(folder, "chunks")?,
+        chunks: folder.create("chunks")?,
         starts: OnceLock::new(),
         is_complete: AtomicBool::new(false),
         freed: Mutex::default(),
     };
-    local.archive.set_len(archive_bytes)?;
+    let resized = local.archive.set_len(archive_bytes);
+    resized.map_err(|error| folder.at("archive", error))?;
     for (offset, bytes) in pieces {
         local.write(bytes, *offset)?;
     }
@@ -229,7 +211,8 @@ pub(super) fn begin(
         keys.unlock(&mut archive)?;
     }
     let chunks_bytes = archive.source().set_starts(archive.root());
-    archive.source().chunks.set_len(chunks_bytes)?;
+    let resized = archive.source().chunks.set_len(chunks_bytes);
+    resized.map_err(|error| folder.at("chunks", error))?;
     let kept = folder.create_new("header")?;
     let kept = kept.write_all_at(&header.to_bytes(), 0);
     kept.map_err(|error| folder.at("header", error))?;
@@ -255,7 +238,7 @@ impl OldChunks {
         let Ok(chunks_bytes) = chunks.metadata().map(|metadata| metadata.len()) else {
             return Ok(None);
         };
-        let source = crate::archive::FileSource::new(archive)?;
+        let source = FileSource::new(archive)?;
         let Ok(archive) = Archive::open(source, CacheBytes::default()) else {
             return Ok(None);
         };
@@ -276,17 +259,14 @@ impl OldChunks {
         Ok(Some(Self { chunks, places }))
     }
 
-    /// The chunk called `name`, if it is there.
-    pub(super) fn find(
-        &mut self,
-        stream: Stream,
-        name: ChunkName,
-    ) -> Result<Option<Vec<u8>>, GetError> {
-        let Some((_, place)) = self.places[stream.index()].find(name)? else {
+    /// The bytes of a chunk, if they are there.
+    pub(super) fn find(&mut self, chunk: &Chunk) -> Result<Option<Vec<u8>>, GetError> {
+        let found = self.places[chunk.stream.index()].find(chunk.name)?;
+        let Some((_, place)) = found.filter(|(_, place)| place.bytes == chunk.bytes) else {
             return Ok(None);
         };
-        let mut chunk = vec![0; place.bytes as usize];
-        let is_read = self.chunks.read_exact_at(&mut chunk, place.at).is_ok();
-        Ok((is_read && ChunkName::of(&chunk) == name).then_some(chunk))
+        let mut plain = vec![0; place.bytes as usize];
+        let is_read = self.chunks.read_exact_at(&mut plain, place.at).is_ok();
+        Ok((is_read && ChunkName::of(&plain) == chunk.name).then_some(plain))
     }
 }

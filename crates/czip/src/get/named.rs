@@ -40,7 +40,7 @@ use crate::{
     format::header::Profile,
     remote::{RemoteError, RemoteOptions, block_on, parse_address},
 };
-use asking::{Asked, Server};
+use asking::Server;
 use queue::Queue;
 use rendezvous::Rendezvous;
 
@@ -91,7 +91,7 @@ impl Named {
     pub(super) fn has_caches(&self) -> bool {
         self.servers
             .iter()
-            .any(|server| server.archive_url().is_some())
+            .any(|server| server.archive_url.is_some())
     }
 
     /// What each server did.
@@ -142,7 +142,8 @@ impl Getting<'_> {
         loop {
             let answered = block_on(async {
                 while let Some((number, wanted)) = queue.claim() {
-                    in_flight.spawn(named.servers[number].ask(number, wanted));
+                    let came = named.servers[number].ask(wanted);
+                    in_flight.spawn(async move { (number, wanted, came.await) });
                 }
                 in_flight.join_next().await
             });
@@ -150,11 +151,8 @@ impl Getting<'_> {
             let Some(answered) = answered.map_err(failed)? else {
                 return Ok(());
             };
-            let Asked {
-                number,
-                wanted,
-                came,
-            } = answered.map_err(|error| failed(io::Error::other(error)))?;
+            let answered = answered.map_err(|error| failed(io::Error::other(error)));
+            let (number, wanted, came) = answered?;
             queue.answered(number, &wanted);
             let has_failed = came.is_err();
             let server = &named.servers[number];

@@ -1,9 +1,9 @@
 //! The header and the root of an archive on a server: one request, or two.
 
-use super::GetError;
+use super::{GetError, GetOptions};
 use crate::{
     format::{FormatError, Portion, header::Header, limits::HEADER_BYTES},
-    remote::{Remote, RemoteError},
+    remote::Remote,
 };
 
 /// What is asked for first: the root of most archives is within, and much of the table.
@@ -11,34 +11,18 @@ pub(super) const FIRST_BYTES: usize = 64 << 10;
 /// The same where the table comes from caches.
 pub(super) const FIRST_BYTES_WITH_CACHES: usize = 16 << 10;
 
-/// What is at an address.
-pub(super) struct Opened {
-    /// The header that counts.
-    pub(super) header: Header,
-    /// Bytes of the archive that came, with their offsets; among them are the header, the root, and the
-    /// keys if they are needed.
-    pub(super) pieces: Vec<(u64, Vec<u8>)>,
-}
-
-/// What is needed of an archive that is encrypted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IfEncrypted {
-    /// Nothing else: it is kept as it is.
-    Keep,
-    /// The keys section: it will be unlocked.
-    Unlock,
-    /// It cannot be of use.
-    Refuse,
-}
+/// Bytes of an archive, with their offset.
+type Piece = (u64, Vec<u8>);
 
 /// Reads header and root, and what else is needed; `bytes` at first, as many as came when `remote` was
-/// opened.
+/// opened. Gives the header that counts, and all bytes that came: header, root, and the keys if they are
+/// needed are among them.
 pub(super) fn open(
     remote: &Remote,
     bytes: usize,
-    if_encrypted: IfEncrypted,
-) -> Result<Opened, GetError> {
-    let first = first_bytes(remote, bytes)?;
+    options: &GetOptions,
+) -> Result<(Header, Vec<Piece>), GetError> {
+    let first = remote.first().to_vec();
     let no_archive = || GetError::NotAnArchive { url: remote.url() };
     let Some(header) = first.first_chunk::<HEADER_BYTES>() else {
         return Err(no_archive());
@@ -63,38 +47,22 @@ pub(super) fn open(
     let root = &header.root;
     let root_bytes = u64::from(root.stored_bytes) + u64::from(root.private_stored_bytes);
     let mut needed = vec![(root.offset, root_bytes)];
-    match (header.encryption, if_encrypted) {
-        (Some(_), IfEncrypted::Refuse) => {
+    // One that is kept as it is needs nothing else.
+    if header.encryption.is_some() && !options.keeps_archive {
+        if options.keys.is_none() {
             return Err(GetError::Encrypted { url: remote.url() });
         }
-        (Some(_), IfEncrypted::Unlock) => {
-            needed.push((header.keys.offset, header.keys.bytes.into()));
-        }
-        _ => {}
+        needed.push((header.keys.offset, header.keys.bytes.into()));
     }
     for (begin, length) in needed {
         let end = begin + length;
-        let is_here = |(offset, bytes): &(u64, Vec<u8>)| {
-            *offset <= begin && end <= offset + bytes.len() as u64
-        };
+        let is_here =
+            |(offset, bytes): &Piece| *offset <= begin && end <= offset + bytes.len() as u64;
         if !pieces.iter().any(is_here) {
             let mut bytes = vec![0; length as usize];
             remote.read_at(begin, &mut bytes)?;
             pieces.push((begin, bytes));
         }
     }
-    Ok(Opened { header, pieces })
-}
-
-/// The first bytes, or all if there are fewer.
-fn first_bytes(remote: &Remote, most: usize) -> Result<Vec<u8>, GetError> {
-    let read = |bytes: u64| {
-        let mut first = vec![0; bytes as usize];
-        remote.read_at(0, &mut first).map(|()| first)
-    };
-    let most = most as u64;
-    match read(remote.len().unwrap_or(most).min(most)) {
-        Err(RemoteError::BeyondEnd { len, .. }) if len < most => Ok(read(len)?),
-        first => Ok(first?),
-    }
+    Ok((header, pieces))
 }

@@ -82,10 +82,7 @@ impl PartFolder {
     /// The folder for what becomes `output`.
     pub(super) fn open(output: &Path) -> Result<Self, GetError> {
         let path = part_path(output);
-        let at = |error: io::Error| GetError::Local {
-            path: path.clone(),
-            error,
-        };
+        let at = |error| GetError::local(&path, error);
         let (parent, name) = place(&path).map_err(at)?;
         match mkdirat(&parent, name, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -93,10 +90,7 @@ impl PartFolder {
         }
         let folder = hold(&path, &parent, name)?;
         let lock = open_plain(&folder, "lock", OFlags::RDWR | OFlags::CREATE, NEW_FILE);
-        let lock = lock.map_err(|error| GetError::Local {
-            path: path.join("lock"),
-            error,
-        })?;
+        let lock = lock.map_err(|error| GetError::local(&path.join("lock"), error))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(GetError::Busy { path }),
@@ -148,15 +142,12 @@ impl PartFolder {
     /// Gives a file in it another name in it.
     pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), GetError> {
         let renamed = renameat(&self.folder, from, &self.folder, to);
-        renamed.map_err(|error| self.at(from, error.into()))
+        renamed.map_err(|error| self.at(from, error))
     }
 
     /// What fails at a file in it.
-    pub(super) fn at(&self, name: &str, error: io::Error) -> GetError {
-        GetError::Local {
-            path: self.shown(name),
-            error,
-        }
+    pub(super) fn at(&self, name: &str, error: impl Into<io::Error>) -> GetError {
+        GetError::local(&self.shown(name), error)
     }
 
     pub(super) fn remove_file(&self, name: &str) {
@@ -168,10 +159,7 @@ impl PartFolder {
     pub(super) fn finish(&self, name: &str) -> Result<(), GetError> {
         let moved = renameat(&self.folder, name, &self.parent, &self.output);
         let moved = moved.and_then(|()| fsync(&self.parent));
-        moved.map_err(|error| GetError::Local {
-            path: self.path.with_file_name(&self.output),
-            error: error.into(),
-        })
+        moved.map_err(|error| GetError::local(&self.path.with_file_name(&self.output), error))
     }
 
     /// Removes it if nothing is kept in it.
@@ -220,19 +208,13 @@ fn hold(path: &Path, parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, GetError
             return Err(
                 match there.map(|there| FileType::from_raw_mode(there.st_mode)) {
                     Ok(FileType::Symlink) => refused("it is a symbolic link"),
-                    Ok(FileType::Directory) | Err(_) => GetError::Local {
-                        path: path.to_owned(),
-                        error: error.into(),
-                    },
+                    Ok(FileType::Directory) | Err(_) => GetError::local(path, error),
                     Ok(_) => refused("it is not a directory"),
                 },
             );
         }
     };
-    let there = fstat(&folder).map_err(|error| GetError::Local {
-        path: path.to_owned(),
-        error: error.into(),
-    })?;
+    let there = fstat(&folder).map_err(|error| GetError::local(path, error))?;
     if there.st_uid != geteuid().as_raw() {
         return Err(refused("another user owns it"));
     }

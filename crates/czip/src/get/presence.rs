@@ -4,7 +4,8 @@ use crate::format::{Stream, root::Root};
 
 pub(super) struct Presence {
     streams: [Vec<u64>; 5],
-    missing: u64,
+    /// How many chunks are not here.
+    pub(super) missing: u64,
 }
 
 impl Presence {
@@ -27,10 +28,5 @@ impl Presence {
             self.streams[stream.index()][(chunk / 64) as usize] |= 1 << (chunk % 64);
             self.missing -= 1;
         }
-    }
-
-    /// How many chunks are not here.
-    pub(super) fn missing(&self) -> u64 {
-        self.missing
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     format::{ChunkName, Stream, header::Header},
 };
 use naming::{NamedStream, Naming};
-pub(super) use reading::open_archive;
+pub(super) use reading::{open_archive, walk_seed};
 use taking::{Found, Taking};
 
 /// What is said of seeds for archives that are not encrypted.
@@ -117,11 +117,11 @@ impl Seeds {
                 unit_ends: &mut seeds.unit_ends,
                 go_on,
             };
-            let outcome = reading::read(path, seeds.is_woven, &mut naming)?;
+            let (error, has_locked) = reading::read(path, seeds.is_woven, &mut naming)?;
             // Of an encrypted one stored frames are known.
-            let is_told = outcome.has_locked && header.encryption.is_none();
+            let is_told = has_locked && header.encryption.is_none();
             let locked = is_told.then(|| io::Error::other(LOCKED));
-            if let Some(error) = outcome.error.or(locked) {
+            if let Some(error) = error.or(locked) {
                 unread(path, error);
             }
         }

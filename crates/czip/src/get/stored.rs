@@ -15,17 +15,17 @@ use std::{
 };
 
 use super::{
-    GetError, GetOptions, GetProgress, Getting, Phase,
+    GetError, GetOptions, Getting,
     part_folder::PartFolder,
     places::{Place, Places},
+    reading_seeds,
     report::{Origin, UnusedSeed},
-    seeds::{Seeds, chunking, open_archive},
+    seeds::{Seeds, chunking, open_archive, walk_seed},
     table::Part,
 };
 use crate::{
     archive::{Archive, FileSource, Naming},
     cache::short_name,
-    create::{Bounds, CreateError, Input, Visited, walk},
     format::{
         ChunkName, Stream, digest,
         header::{Header, Profile},
@@ -77,27 +77,6 @@ impl Stored {
         }
     }
 
-    /// Takes what the seed has, if it is an archive: then true.
-    fn add(&mut self, path: &Path) -> Result<bool, GetError> {
-        match File::open(path).ok().and_then(open_archive) {
-            Some(archive) => {
-                let whence = Whence::Path(path.to_owned());
-                self.add_archive(&archive, (whence, Origin::Seeds))?;
-                Ok(true)
-            }
-            None => Ok(false),
-        }
-    }
-
-    /// Takes what an earlier get left, if it is an archive.
-    fn add_kept(&mut self, file: File) -> Result<(), GetError> {
-        let whence = Whence::File(file.try_clone()?);
-        match open_archive(file) {
-            Some(archive) => self.add_archive(&archive, (whence, Origin::Earlier)),
-            None => Ok(()),
-        }
-    }
-
     fn add_archive(
         &mut self,
         archive: &Archive<FileSource>,
@@ -136,38 +115,18 @@ impl Stored {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<(bool, Option<io::Error>), GetError> {
         let mut has_archives = false;
-        let mut failed = None;
-        let mut unread = None;
-        let input = Input::Path(seed.to_owned());
-        let walked = walk(vec![input], &Bounds::default(), &mut |visited| {
-            let found = match visited {
-                Visited::Found(found) => found,
-                Visited::Special(_) => return Ok(false),
-                Visited::Unread(_, error) => {
-                    unread.get_or_insert(error);
-                    return Ok(false);
-                }
-            };
-            let added = match (found.file, go_on()) {
-                (_, false) => Err(GetError::Interrupted),
-                (Some(_), true) => self.add(&found.path),
-                (None, true) => Ok(false),
-            };
-            match added {
-                Ok(is_archive) => has_archives |= is_archive,
-                Err(error) => {
-                    failed = Some(error);
-                    return Err(CreateError::Interrupted);
-                }
+        let unread = walk_seed(seed, &mut |found| {
+            if !go_on() {
+                return Err(GetError::Interrupted);
             }
-            Ok(true)
-        });
-        match (failed, walked) {
-            (Some(error), _) => Err(error),
-            (None, Ok(())) => Ok((has_archives, unread)),
-            (None, Err(CreateError::Input { error, .. })) => Ok((has_archives, Some(error))),
-            (None, Err(error)) => Ok((has_archives, Some(io::Error::other(error)))),
-        }
+            let file = found.file.and_then(|_| File::open(&found.path).ok());
+            let Some(archive) = file.and_then(open_archive) else {
+                return Ok(());
+            };
+            has_archives = true;
+            self.add_archive(&archive, (Whence::Path(found.path), Origin::Seeds))
+        })?;
+        Ok((has_archives, unread))
     }
 
     /// Bytes that are kept by this name, unchecked, and of which kind of archive they are.
@@ -210,14 +169,8 @@ impl Getting<'_> {
         let useless = self.useless_chunks(options.keeps_archive);
         if options.keeps_archive || header.encryption.is_some() {
             for path in &seeds {
-                let (stored, progress) = (&mut self.stored, &mut self.progress);
-                let now = GetProgress {
-                    phase: Phase::Seeds,
-                    done: 0,
-                    total: 0,
-                };
-                let mut go_on = || progress(now).is_continue();
-                let (has_archives, error) = stored.add_seed(path, &mut go_on)?;
+                let mut go_on = reading_seeds(&mut self.progress);
+                let (has_archives, error) = self.stored.add_seed(path, &mut || go_on(0))?;
                 // Whoever names chunks says what cannot be read.
                 let Some(reason) = useless else { continue };
                 match error {
@@ -230,7 +183,10 @@ impl Getting<'_> {
                 }
             }
             if let Ok(old) = folder.read("archive.old") {
-                self.stored.add_kept(old)?;
+                let whence = Whence::File(old.try_clone()?);
+                if let Some(archive) = open_archive(old) {
+                    (self.stored).add_archive(&archive, (whence, Origin::Earlier))?;
+                }
             }
         } else if let Some(reason) = useless {
             let paths = options.seeds.iter().cloned();
@@ -241,7 +197,10 @@ impl Getting<'_> {
             Some(_) => &[][..],
             None => &seeds,
         };
-        self.name_seeds(paths, &naming, index)
+        let unread_seeds = &mut self.report.unread_seeds;
+        let mut unread = |path: &Path, error| unread_seeds.push((path.to_owned(), error));
+        let mut go_on = reading_seeds(&mut self.progress);
+        Seeds::name(paths, header, &naming, index, &mut go_on, &mut unread)
     }
 
     /// Why chunks of seeds are of no use, if so.
@@ -269,7 +228,7 @@ impl Getting<'_> {
                     if part.is_here(archive) {
                         continue;
                     }
-                    let place = part.place();
+                    let place = part.place;
                     if let Some(plain) = self.find_part(part_name(kind, &place), place)? {
                         part.put(archive, &plain)?;
                     }

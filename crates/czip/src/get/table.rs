@@ -33,7 +33,7 @@ pub(super) struct Part {
     /// None of the weave index.
     stream: Option<Stream>,
     row: usize,
-    place: PartPlace,
+    pub(super) place: PartPlace,
 }
 
 impl Part {
@@ -54,10 +54,6 @@ impl Part {
     pub(super) fn range(&self) -> Range<u64> {
         let start = self.place.offset;
         start..start.saturating_add(self.place.stored_bytes.into())
-    }
-
-    pub(super) fn place(&self) -> PartPlace {
-        self.place
     }
 
     /// Whether it is here and right.

@@ -11,10 +11,7 @@ use super::GetError;
 /// regular file is refused, as it would be gone.
 pub(super) fn target(output: &Path) -> Result<PathBuf, GetError> {
     let path = output.to_owned();
-    let local = |error| GetError::Local {
-        path: path.clone(),
-        error,
-    };
+    let local = |error| GetError::local(output, error);
     let is_link = fs::symlink_metadata(output).is_ok_and(|named| named.is_symlink());
     match fs::metadata(output) {
         Ok(there) if there.is_dir() => Err(local(io::ErrorKind::IsADirectory.into())),

@@ -1,35 +1,35 @@
 //! The body of an answer, and the line of the log that is written at its end.
 
 use std::{
-    io,
+    future::ready,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
+use futures_util::stream::{Stream, TryStreamExt, try_unfold};
 use http_body::{Body, Frame, SizeHint};
-use tokio::{
-    sync::OwnedSemaphorePermit,
-    task::{JoinHandle, spawn_blocking},
-};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking, time::timeout};
 
 use super::{
-    ServeError, counters::Counters, encoding::Encoder, passing::Passing, sending::Sending,
-    socket::Answering,
+    ServeError, counters::Counters, encoding::Encoder, sending::Sending, socket::Answering,
 };
+use crate::remote::causes;
 
 pub(super) struct AnswerBody {
-    kind: Kind,
+    pieces: Pieces,
+    /// Bytes that are left, if that is known.
+    left: Option<u64>,
     record: Option<Record>,
 }
 
-enum Kind {
-    Bytes(Bytes),
-    Sending(Box<Sending>, u64),
-    Encoding(Box<Encoding>),
-    Passing(Box<Passing>),
+enum Pieces {
+    One(Bytes),
+    AsTheyCome(Pin<Box<dyn Stream<Item = Result<Bytes, ServeError>> + Send>>),
 }
 
 impl AnswerBody {
@@ -38,12 +38,21 @@ impl AnswerBody {
     }
 
     pub(super) fn bytes(bytes: impl Into<Bytes>) -> Self {
-        Self::of(Kind::Bytes(bytes.into()))
+        let bytes = bytes.into();
+        Self {
+            left: Some(bytes.len() as u64),
+            pieces: Pieces::One(bytes),
+            record: None,
+        }
     }
 
     /// So many bytes, as they come.
     pub(super) fn sending(sending: Sending, bytes: u64) -> Self {
-        Self::of(Kind::Sending(Box::new(sending), bytes))
+        let pieces = try_unfold(sending, async |mut sending| {
+            let piece = sending.next().await?;
+            Ok(piece.map(|piece| (piece, sending)))
+        });
+        Self::of(pieces, Some(bytes))
     }
 
     /// As many as there are, encoded. The permit is given back at the end.
@@ -52,20 +61,63 @@ impl AnswerBody {
         encoder: Encoder,
         permit: OwnedSemaphorePermit,
     ) -> Self {
-        Self::of(Kind::Encoding(Box::new(Encoding {
-            sending,
-            state: State::Idle(Box::new(encoder)),
-            _permit: permit,
-        })))
+        let all = (sending, Some(encoder), permit);
+        let pieces = try_unfold(all, async |(mut sending, encoder, permit)| {
+            // It is gone when the end was encoded.
+            let Some(mut encoder) = encoder else {
+                return Ok(None);
+            };
+            let piece = sending.next().await?;
+            // Encoding takes time: a thread does it.
+            let encoded = spawn_blocking(move || match piece {
+                Some(piece) => encoder
+                    .encode(&piece)
+                    .map(|encoded| (encoded, Some(encoder))),
+                None => encoder.finish().map(|encoded| (encoded, None)),
+            });
+            let (encoded, encoder) = encoded.await.map_err(|_| ServeError::Stopped)??;
+            Ok(Some((Bytes::from(encoded), (sending, encoder, permit))))
+        });
+        let pieces = pieces.try_filter(|piece| ready(!piece.is_empty()));
+        Self::of(pieces, None)
     }
 
-    /// What comes from an origin, as it comes.
-    pub(super) fn passing(passing: Passing) -> Self {
-        Self::of(Kind::Passing(Box::new(passing)))
+    /// What comes from an origin, as it comes, each piece within `patience`. `count` is called with the bytes
+    /// of each.
+    pub(super) fn passing(
+        body: Incoming,
+        patience: Duration,
+        count: impl Fn(usize) + Send + 'static,
+    ) -> Self {
+        let bytes = body.size_hint().exact();
+        let pieces = try_unfold((body, count), move |(mut body, count)| async move {
+            let broke_off = |error| ServeError::Origin { error };
+            loop {
+                let frame = timeout(patience, body.frame()).await;
+                let late = |_| broke_off("nothing came for too long".to_owned());
+                let Some(frame) = frame.map_err(late)? else {
+                    return Ok(None);
+                };
+                let frame = frame.map_err(|error| broke_off(causes(&error)))?;
+                // Trailers were not promised, and are not passed.
+                if let Ok(piece) = frame.into_data() {
+                    count(piece.len());
+                    return Ok(Some((piece, (body, count))));
+                }
+            }
+        });
+        Self::of(pieces, bytes)
     }
 
-    fn of(kind: Kind) -> Self {
-        Self { kind, record: None }
+    fn of(
+        pieces: impl Stream<Item = Result<Bytes, ServeError>> + Send + 'static,
+        left: Option<u64>,
+    ) -> Self {
+        Self {
+            pieces: Pieces::AsTheyCome(Box::pin(pieces)),
+            left,
+            record: None,
+        }
     }
 
     /// Says at the end what became of the request.
@@ -83,96 +135,31 @@ impl Body for AnswerBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ServeError>>> {
-        let polled = match &mut self.kind {
-            Kind::Bytes(bytes) => Ok(Some(bytes.split_off(0)).filter(|bytes| !bytes.is_empty())),
-            Kind::Sending(sending, left) => match ready!(sending.poll_piece(context)) {
-                Ok(Some(piece)) => {
-                    *left -= piece.len() as u64;
-                    Ok(Some(piece))
-                }
-                other => other,
-            },
-            Kind::Encoding(encoding) => ready!(encoding.poll_piece(context)),
-            Kind::Passing(passing) => ready!(passing.poll_piece(context)),
+        let polled = match &mut self.pieces {
+            Pieces::One(bytes) if bytes.is_empty() => None,
+            Pieces::One(bytes) => Some(Ok(std::mem::take(bytes))),
+            Pieces::AsTheyCome(pieces) => ready!(pieces.as_mut().poll_next(context)),
         };
-        let is_over = !matches!(polled, Ok(Some(_)));
-        if is_over {
-            self.kind = Kind::Bytes(Bytes::new());
+        if !matches!(polled, Some(Ok(_))) {
+            self.pieces = Pieces::One(Bytes::new());
         }
-        if let Some(record) = &mut self.record {
-            match &polled {
-                Ok(Some(piece)) => record.sent(piece.len() as u64),
-                Ok(None) => {}
-                Err(error) => record.failed(error),
-            }
+        if let (Some(Ok(piece)), Some(left)) = (&polled, &mut self.left) {
+            *left -= piece.len() as u64;
         }
-        Poll::Ready(polled.transpose().map(|piece| piece.map(Frame::data)))
+        match (&mut self.record, &polled) {
+            (Some(record), Some(Ok(piece))) => record.sent(piece.len() as u64),
+            (Some(record), Some(Err(error))) => record.failed(error),
+            _ => {}
+        }
+        Poll::Ready(polled.map(|piece| piece.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.kind {
-            Kind::Bytes(bytes) => bytes.is_empty(),
-            Kind::Sending(_, left) => *left == 0,
-            Kind::Encoding(_) => false,
-            Kind::Passing(passing) => passing.is_end_stream(),
-        }
+        self.left == Some(0)
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.kind {
-            Kind::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Sending(_, left) => SizeHint::with_exact(*left),
-            Kind::Encoding(_) => SizeHint::default(),
-            Kind::Passing(passing) => passing.size_hint(),
-        }
-    }
-}
-
-struct Encoding {
-    sending: Sending,
-    state: State,
-    _permit: OwnedSemaphorePermit,
-}
-
-enum State {
-    Idle(Box<Encoder>),
-    /// Encoding takes time: a thread does it.
-    Working(JoinHandle<io::Result<Encoded>>),
-    Over,
-}
-
-/// What was made, and the encoder if there is more to come.
-type Encoded = (Option<Box<Encoder>>, Vec<u8>);
-
-impl Encoding {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ServeError>> {
-        loop {
-            if let State::Working(work) = &mut self.state {
-                let done = ready!(Pin::new(work).poll(context));
-                self.state = State::Over;
-                let (encoder, encoded) = done.map_err(|_| ServeError::Stopped)??;
-                if let Some(encoder) = encoder {
-                    self.state = State::Idle(encoder);
-                }
-                if !encoded.is_empty() {
-                    return Poll::Ready(Ok(Some(encoded.into())));
-                }
-            }
-            if let State::Over = self.state {
-                return Poll::Ready(Ok(None));
-            }
-            let piece = ready!(self.sending.poll_piece(context))?;
-            let State::Idle(mut encoder) = std::mem::replace(&mut self.state, State::Over) else {
-                unreachable!("it is neither at work nor over");
-            };
-            self.state = State::Working(spawn_blocking(move || match piece {
-                Some(piece) => {
-                    let encoded = encoder.encode(&piece)?;
-                    Ok((Some(encoder), encoded))
-                }
-                None => Ok((None, encoder.finish()?)),
-            }));
-        }
+        (self.left).map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 

@@ -27,10 +27,10 @@ use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use hyper::Uri;
 use thiserror::Error;
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::net::TcpListener;
 use url::Position;
 
-use super::{Content, ServeOptions, Shared, cache::ChunkCache, connection, counters::Counters};
+use super::{Content, ServeOptions, Shared, connection, counters::Counters};
 use crate::{
     cache::{Cache, CacheOptions},
     remote::{RemoteError, parse_address},
@@ -86,6 +86,7 @@ impl ProxyOptions {
 
 /// Why there can be no proxy.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ProxyError {
     /// The origin's address is none, or there are no certificates to trust.
     #[error(transparent)]
@@ -184,16 +185,9 @@ impl Proxy {
     pub fn new(options: &ProxyOptions) -> Result<Self, ProxyError> {
         let address = Address::parse(&options.origin)?;
         let counters = Arc::new(Counters::default());
-        let serve = options.serve;
         let origin = Origin::new(options, address, &counters)?;
-        let shared = Arc::new(Shared {
-            options: serve,
-            cache: Arc::new(ChunkCache::new(serve.cache_bytes, counters.clone())),
-            content: Content::Origin(Box::new(origin)),
-            buffers: Arc::default(),
-            encoders: Arc::new(Semaphore::new(serve.encoders_max)),
-            counters,
-        });
+        let content = Content::Origin(Box::new(origin));
+        let shared = Shared::new(options.serve, counters, content);
         Ok(Self { shared })
     }
 

@@ -1,14 +1,7 @@
 //! Sends a range: takes what the cache has, has read what it has not, and no more ahead of its
 //! client than that.
 
-use std::{
-    fs::File,
-    future::Future,
-    os::unix::fs::FileExt,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-};
+use std::{fs::File, future::Future, os::unix::fs::FileExt, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
 
@@ -45,14 +38,6 @@ pub(super) enum Sent {
     Bytes(Bytes),
 }
 
-enum Loaded {
-    Plan(Arc<Plan>),
-    Unit(u32, Bytes),
-    Piece(Bytes),
-}
-
-type Loading = Pin<Box<dyn Future<Output = Result<Loaded, ServeError>> + Send>>;
-
 pub(super) struct Sending {
     shared: Arc<Shared>,
     sent: Sent,
@@ -68,7 +53,6 @@ pub(super) struct Sending {
     gathered: BytesMut,
     /// A piece that was loaded before it was asked for.
     primed: Option<Bytes>,
-    loading: Option<Loading>,
 }
 
 impl Sending {
@@ -88,110 +72,84 @@ impl Sending {
             unit: None,
             gathered: BytesMut::new(),
             primed,
-            loading: None,
         }
     }
 
     /// Loads the first piece: whether there is anything to send shows before it is promised.
     pub(super) async fn prime(&mut self) -> Result<(), ServeError> {
-        self.primed = std::future::poll_fn(|context| self.poll_piece(context)).await?;
+        self.primed = self.next().await?;
         Ok(())
     }
 
     /// The next piece; none at the end.
-    pub(super) fn poll_piece(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Bytes>, ServeError>> {
-        let polled = self.poll_next(context);
-        if let (Poll::Ready(Err(_)), Sent::Archive(opened, _)) = (&polled, &self.sent) {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, ServeError> {
+        let next = match self.primed.take() {
+            Some(piece) => Ok(Some(piece)),
+            None => self.gather().await,
+        };
+        if let (Err(_), Sent::Archive(opened, _)) = (&next, &self.sent) {
             opened.failed();
         }
-        polled
+        next
     }
 
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ServeError>> {
-        if let Some(piece) = self.primed.take() {
-            return Poll::Ready(Ok(Some(piece)));
-        }
-        loop {
-            if let Some(loading) = &mut self.loading {
-                let loaded = ready!(loading.as_mut().poll(context));
-                self.loading = None;
-                match loaded? {
-                    Loaded::Plan(plan) => self.begin_span(plan),
-                    Loaded::Unit(index, bytes) => self.unit = Some((index, bytes)),
-                    Loaded::Piece(piece) => {
-                        self.pass(piece.len() as u32);
-                        return Poll::Ready(Ok(Some(piece)));
-                    }
-                }
-            }
-            if self.position == self.end || self.gathered.len() >= TOGETHER_BYTES {
-                let gathered = self.gathered.split().freeze();
-                return Poll::Ready(Ok((!gathered.is_empty()).then_some(gathered)));
-            }
-            if let Some(piece) = self.step()? {
-                return Poll::Ready(Ok(Some(piece)));
-            }
-        }
-    }
-
-    /// Goes over a slice, or begins to load what it needs.
-    fn step(&mut self) -> Result<Option<Bytes>, ServeError> {
-        let Some(plan) = self.plan.clone() else {
-            self.next_plan();
-            return Ok(None);
-        };
-        let Some(&slice) = plan.slices.get(self.slice) else {
+    /// Goes over slices until there is a piece, and loads what they need.
+    async fn gather(&mut self) -> Result<Option<Bytes>, ServeError> {
+        while self.position < self.end && self.gathered.len() < TOGETHER_BYTES {
+            let plan = match self.plan.take() {
+                Some(plan) => plan,
+                None => self.next_plan().await?,
+            };
             // Another plan goes on where this one ends.
-            self.plan = None;
-            return Ok(None);
-        };
-        let left = u64::from(slice.bytes() - self.within);
-        let count = left.min(self.end - self.position) as u32;
-        let within = self.within;
-        match slice {
-            Slice::Zeros { .. } => {
-                let gathered = self.gathered.len();
-                self.gathered.resize(gathered + count as usize, 0);
-            }
-            Slice::Literal { offset, .. } => {
-                let begin = (offset + within) as usize;
-                let literal = &plan.literals[begin..begin + count as usize];
-                self.gathered.extend_from_slice(literal);
-            }
-            Slice::File { offset, .. } => {
-                if !self.gathered.is_empty() {
-                    return Ok(Some(self.gathered.split().freeze()));
+            let Some(&slice) = plan.slices.get(self.slice) else {
+                continue;
+            };
+            self.plan = Some(plan.clone());
+            let left = u64::from(slice.bytes() - self.within);
+            let count = left.min(self.end - self.position) as usize;
+            let within = self.within as usize;
+            let alone = match slice {
+                Slice::Zeros { .. } => {
+                    self.gathered.resize(self.gathered.len() + count, 0);
+                    None
                 }
-                let count = (count as usize).min(PIECE_BYTES);
-                return Ok(self.read_file(offset + u64::from(within), count));
-            }
-            Slice::Unit { index, offset, .. } => {
-                let Some(unit) = self.find_unit(&plan, index) else {
-                    self.load_unit(&plan, index);
-                    return Ok(None);
-                };
-                let begin = offset as usize + within as usize;
-                let end = begin + count as usize;
-                if end > unit.len() {
-                    let violation = Violation::ChunkBeyondFrame;
-                    return Err(ReadError::from(FormatError::Invalid(violation)).into());
+                Slice::Literal { offset, .. } => {
+                    let begin = offset as usize + within;
+                    let literal = &plan.literals[begin..begin + count];
+                    self.gathered.extend_from_slice(literal);
+                    None
                 }
-                let count = count as usize;
-                if goes_alone(count, unit.len()) {
-                    if !self.gathered.is_empty() {
-                        return Ok(Some(self.gathered.split().freeze()));
+                // What was gathered goes out before it.
+                Slice::File { .. } if !self.gathered.is_empty() => break,
+                Slice::File { offset, .. } => {
+                    let count = count.min(PIECE_BYTES);
+                    Some(self.read_file(offset + within as u64, count).await?)
+                }
+                Slice::Unit { index, offset, .. } => {
+                    let unit = self.unit(&plan, index).await?;
+                    let begin = offset as usize + within;
+                    let end = begin + count;
+                    if end > unit.len() {
+                        let violation = Violation::ChunkBeyondFrame;
+                        return Err(ReadError::from(FormatError::Invalid(violation)).into());
                     }
-                    self.pass(count as u32);
-                    return Ok(Some(unit.slice(begin..end)));
+                    match goes_alone(count, unit.len()) {
+                        true if !self.gathered.is_empty() => break,
+                        true => Some(unit.slice(begin..end)),
+                        false => {
+                            self.gathered.extend_from_slice(&unit[begin..end]);
+                            None
+                        }
+                    }
                 }
-                self.gathered.extend_from_slice(&unit[begin..end]);
+            };
+            self.pass(alone.as_ref().map_or(count, Bytes::len) as u32);
+            if alone.is_some() {
+                return Ok(alone);
             }
         }
-        self.pass(count);
-        Ok(None)
+        let gathered = self.gathered.split().freeze();
+        Ok((!gathered.is_empty()).then_some(gathered))
     }
 
     fn pass(&mut self, count: u32) {
@@ -204,57 +162,34 @@ impl Sending {
         }
     }
 
-    fn next_plan(&mut self) {
-        match &self.sent {
-            Sent::Archive(opened, view) => {
-                let (opened, view) = (opened.clone(), *view);
-                let position = self.position;
-                match self.shared.cache.plan(&opened, view, position) {
-                    Some(plan) => self.begin_span(plan),
-                    None => {
-                        let cache = self.shared.cache.clone();
-                        self.load(async move {
-                            let plan = cache.load_plan(opened, view, position).await?;
-                            Ok(Loaded::Plan(plan))
-                        });
-                    }
-                }
-            }
-            Sent::File(_) | Sent::Bytes(_) => {
-                let bytes = self.end - self.position;
-                let slice = Slice::File {
-                    offset: self.position,
-                    bytes: bytes.min(1 << 30) as u32,
-                };
-                self.plan = Some(Arc::new(Plan {
-                    slices: vec![slice],
-                    ..Plan::default()
-                }));
-                (self.slice, self.within) = (0, 0);
-            }
-        }
-    }
-
-    /// Goes on with the plan that the position is in. The next span is loaded meanwhile, if it is far
-    /// away.
-    fn begin_span(&mut self, plan: Arc<Plan>) {
-        let Sent::Archive(opened, _) = &self.sent else {
-            unreachable!("only archives have spans");
+    /// The plan that the position is in. The next span of what is far away is loaded meanwhile.
+    async fn next_plan(&mut self) -> Result<Arc<Plan>, ServeError> {
+        let position = self.position;
+        (self.slice, self.within, self.unit) = (0, 0, None);
+        let Sent::Archive(opened, view) = &self.sent else {
+            let slice = Slice::File {
+                offset: position,
+                bytes: (self.end - position).min(1 << 30) as u32,
+            };
+            return Ok(Arc::new(Plan {
+                slices: vec![slice],
+                ..Plan::default()
+            }));
+        };
+        let (opened, view, cache) = (opened.clone(), *view, &self.shared.cache);
+        let plan = match cache.plan(&opened, view, position) {
+            Some(plan) => plan,
+            None => in_task(cache.clone().load_plan(opened.clone(), view, position)).await?,
         };
         let span_bytes = opened.span_bytes();
-        let next = (self.position / span_bytes + 1) * span_bytes;
+        let next = (position / span_bytes + 1) * span_bytes;
         let left = self.end.saturating_sub(next);
         if opened.is_remote() && left > 0 {
-            let ahead = self
-                .shared
-                .cache
-                .clone()
-                .load_ahead(opened.clone(), next, left);
+            let ahead = cache.clone().load_ahead(opened, next, left);
             // What goes wrong shows again when it is wanted.
             tokio::spawn(async { drop(ahead.await) });
         }
-        let mut left = self.position - plan.begin;
-        self.slice = 0;
+        let mut left = position - plan.begin;
         for slice in &plan.slices {
             let bytes = u64::from(slice.bytes());
             if left < bytes {
@@ -264,84 +199,70 @@ impl Sending {
             self.slice += 1;
         }
         self.within = left as u32;
-        self.unit = None;
-        self.plan = Some(plan);
+        Ok(plan)
     }
 
-    fn find_unit(&mut self, plan: &Plan, index: u32) -> Option<Bytes> {
+    /// A unit of the plan: the one used last, one that the cache has, or one that is read.
+    async fn unit(&mut self, plan: &Plan, index: u32) -> Result<Bytes, ServeError> {
         if let Some((last, bytes)) = &self.unit
             && *last == index
         {
-            return Some(bytes.clone());
+            return Ok(bytes.clone());
         }
-        let bytes = self.shared.cache.unit(&plan.units[index as usize].key())?;
-        self.unit = Some((index, bytes.clone()));
-        Some(bytes)
-    }
-
-    fn load_unit(&mut self, plan: &Plan, index: u32) {
         let first = index as usize;
-        let Sent::Archive(opened, _) = &self.sent else {
-            unreachable!("only archives have units");
+        let cache = &self.shared.cache;
+        let bytes = match (cache.unit(&plan.units[first].key()), &self.sent) {
+            (Some(bytes), _) => bytes,
+            (None, Sent::Archive(opened, _)) => {
+                // Those that follow in the same archive may be read with it.
+                let beyond = match opened.is_remote() {
+                    // What this client does not want is not fetched for it.
+                    true => plan.units_within(self.end - plan.begin).max(first + 1),
+                    false => plan.units.len().min(first + UNITS_AHEAD),
+                };
+                let units = plan.units[first..beyond].to_vec();
+                in_task(cache.clone().load_units(opened.clone(), units)).await?
+            }
+            (None, _) => unreachable!("only archives have units"),
         };
-        let opened = opened.clone();
-        // Those that follow in the same archive may be read with it.
-        let beyond = match opened.is_remote() {
-            // What this client does not want is not fetched for it.
-            true => plan.units_within(self.end - plan.begin).max(first + 1),
-            false => plan.units.len().min(first + UNITS_AHEAD),
-        };
-        let units = plan.units[first..beyond].to_vec();
-        let cache = self.shared.cache.clone();
-        self.load(async move {
-            let bytes = cache.load_units(opened, units).await?;
-            Ok(Loaded::Unit(index, bytes))
-        });
+        self.unit = Some((index, bytes.clone()));
+        Ok(bytes)
     }
 
     /// Reads a piece of a file: at once, if that takes no waiting for a disk.
-    fn read_file(&mut self, offset: u64, bytes: usize) -> Option<Bytes> {
+    async fn read_file(&self, offset: u64, bytes: usize) -> Result<Bytes, ServeError> {
         let mut buffer = self.shared.buffers.take();
         if let Sent::File(file) = &self.sent {
             let read = read_from_page_cache(file, buffer.room(bytes), offset);
             if read > 0 {
                 Counters::add(&self.shared.counters.disk_bytes, read as u64);
-                self.pass(read as u32);
-                return Some(buffer.filled(read));
+                return Ok(buffer.filled(read));
             }
         }
-        let sent = self.sent.clone();
-        let shared = self.shared.clone();
-        self.load(async move {
-            let piece = in_thread(move || {
-                let room = buffer.room(bytes);
-                match &sent {
-                    Sent::File(file) => {
-                        file.read_exact_at(room, offset)?;
-                        Counters::add(&shared.counters.disk_bytes, bytes as u64);
-                    }
-                    Sent::Archive(opened, _) => {
-                        opened.archive.source().read_exact_at(room, offset)?;
-                    }
-                    Sent::Bytes(_) => unreachable!("they are in memory"),
+        let (sent, shared) = (self.sent.clone(), self.shared.clone());
+        in_thread(move || {
+            let room = buffer.room(bytes);
+            match &sent {
+                Sent::File(file) => {
+                    file.read_exact_at(room, offset)?;
+                    Counters::add(&shared.counters.disk_bytes, bytes as u64);
                 }
-                Ok(buffer.filled(bytes))
-            });
-            Ok(Loaded::Piece(piece.await?))
-        });
-        None
-    }
-
-    /// In a task of its own: what others wait for too is read to its end, even if this client goes.
-    fn load(&mut self, loading: impl Future<Output = Result<Loaded, ServeError>> + Send + 'static) {
-        let task = tokio::spawn(loading);
-        self.loading = Some(Box::pin(async move {
-            match task.await {
-                Ok(loaded) => loaded,
-                Err(_) => Err(ServeError::Stopped),
+                Sent::Archive(opened, _) => {
+                    opened.archive.source().read_exact_at(room, offset)?;
+                }
+                Sent::Bytes(_) => unreachable!("they are in memory"),
             }
-        }));
+            Ok(buffer.filled(bytes))
+        })
+        .await
     }
+}
+
+/// In a task of its own: what others wait for too is read to its end, even if this client goes.
+async fn in_task<T: Send + 'static>(
+    loading: impl Future<Output = Result<T, ServeError>> + Send + 'static,
+) -> Result<T, ServeError> {
+    (tokio::spawn(loading).await).unwrap_or(Err(ServeError::Stopped))
 }
 
 /// Whether a piece of a unit goes out without being copied.

@@ -22,21 +22,15 @@ const ABSENT_IN_A_ROW_MAX: u32 = 64;
 pub(super) struct Server {
     host: Arc<Host>,
     /// How it is asked for files.
-    options: RemoteOptions,
+    pub(super) options: RemoteOptions,
     /// Where it may have the archive too. None if it is the archive's server.
-    archive_url: Option<String>,
+    pub(super) archive_url: Option<String>,
     absent_in_a_row: Cell<u32>,
     report: RefCell<NamedReport>,
 }
 
-/// The outcome of a request.
-pub(super) struct Asked {
-    /// Of which server.
-    pub(super) number: usize,
-    pub(super) wanted: Chunk,
-    /// None if the chunk is not there.
-    pub(super) came: Result<Option<Vec<u8>>, ServerProblem>,
-}
+/// The plain bytes of a chunk. None if it is not there.
+pub(super) type Came = Result<Option<Vec<u8>>, ServerProblem>;
 
 impl Server {
     /// The edge at `edge` of the archive at `url`, for so many requests at a time.
@@ -82,14 +76,6 @@ impl Server {
         self.host.url()
     }
 
-    pub(super) fn archive_url(&self) -> Option<&str> {
-        self.archive_url.as_deref()
-    }
-
-    pub(super) fn options(&self) -> &RemoteOptions {
-        &self.options
-    }
-
     /// Adds what it was asked for besides chunks.
     pub(super) fn add(&self, counters: Counters) {
         self.report.borrow_mut().transfer += Transfer {
@@ -103,24 +89,13 @@ impl Server {
         self.report.into_inner()
     }
 
-    /// Asks for a chunk, as often as the options say. It is server `number`.
-    pub(super) fn ask(
-        &self,
-        number: usize,
-        wanted: Chunk,
-    ) -> impl Future<Output = Asked> + Send + use<> {
-        let host = self.host.clone();
-        async move {
-            Asked {
-                number,
-                wanted,
-                came: ask(&host, &wanted).await,
-            }
-        }
+    /// Asks for a chunk, as often as the options say.
+    pub(super) fn ask(&self, wanted: Chunk) -> impl Future<Output = Came> + Send + use<> {
+        ask(self.host.clone(), wanted)
     }
 
     /// Counts what came of a request. It is left if that is a problem.
-    pub(super) fn note(&self, came: Result<Option<Vec<u8>>, ServerProblem>) -> Option<Vec<u8>> {
+    pub(super) fn note(&self, came: Came) -> Option<Vec<u8>> {
         match came {
             Ok(Some(plain)) => {
                 self.absent_in_a_row.set(0);
@@ -143,7 +118,7 @@ impl Server {
     }
 }
 
-async fn ask(host: &Host, wanted: &Chunk) -> Result<Option<Vec<u8>>, ServerProblem> {
+async fn ask(host: Arc<Host>, wanted: Chunk) -> Came {
     let name = wanted.name;
     let path = format!(".czip/chunk/{name}");
     // No compressor makes more of a chunk.

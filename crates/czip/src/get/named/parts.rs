@@ -25,7 +25,7 @@ impl Getting<'_> {
             let missing: Vec<_> = parts.iter().filter(is_missing).collect();
             let may_be_asked = |number: usize| {
                 let server = &named.servers[number];
-                !were_asked[number] && server.is_there() && server.archive_url().is_some()
+                !were_asked[number] && server.is_there() && server.archive_url.is_some()
             };
             let Some(number) = named.rendezvous.choose(name, may_be_asked) else {
                 return Ok(());
@@ -42,13 +42,13 @@ impl Getting<'_> {
     }
 
     fn ask_edge(&mut self, server: &Server, parts: &[&Part]) -> Result<(), GetError> {
-        let Some(url) = server.archive_url() else {
+        let Some(url) = &server.archive_url else {
             return Ok(());
         };
         let options = RemoteOptions {
             first_bytes: HEADER_BYTES,
             has_digests: true,
-            ..server.options().clone()
+            ..server.options.clone()
         };
         let remote = match Remote::open(url, options) {
             Ok(remote) => remote,

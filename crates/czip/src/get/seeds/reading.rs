@@ -45,16 +45,13 @@ pub(super) trait Take {
     fn go_on(&mut self, bytes: usize) -> bool;
 }
 
-/// What there was in a seed.
-pub(super) struct Outcome {
-    /// Why something could not be read: no error for who reads.
-    pub(super) error: Option<io::Error>,
-    /// Whether an archive in it is encrypted, of which nothing was given.
-    pub(super) has_locked: bool,
-}
-
-/// Gives all that is in `seed` to `take`.
-pub(super) fn read(seed: &Path, is_woven: bool, take: &mut dyn Take) -> Result<Outcome, GetError> {
+/// Gives all that is in `seed` to `take`. Returns why something could not be read, and whether an archive in
+/// it is encrypted, of which nothing was given.
+pub(super) fn read(
+    seed: &Path,
+    is_woven: bool,
+    take: &mut dyn Take,
+) -> Result<(Option<io::Error>, bool), GetError> {
     let mut reading = Reading {
         is_woven,
         take: Streams(take),
@@ -62,36 +59,40 @@ pub(super) fn read(seed: &Path, is_woven: bool, take: &mut dyn Take) -> Result<O
         unit: Unit::None,
         piece: vec![0; PIECE_BYTES],
         has_locked: false,
-        failed: None,
     };
-    let mut unread = None;
+    let unread = walk_seed(seed, &mut |found| reading.found(found))?;
+    reading.end_unit()?;
+    Ok((unread, reading.has_locked))
+}
+
+/// Gives what is found in `seed` to `take`, and returns why something could not be read.
+pub(in super::super) fn walk_seed(
+    seed: &Path,
+    take: &mut dyn FnMut(Found) -> Result<(), GetError>,
+) -> Result<Option<io::Error>, GetError> {
+    let (mut unread, mut failed) = (None, None);
     let input = Input::Path(seed.to_owned());
     let walked = walk(vec![input], &Bounds::default(), &mut |visited| {
-        let found = match visited {
-            Visited::Found(found) => found,
-            Visited::Special(_) => return Ok(false),
+        match visited {
+            Visited::Found(found) => {
+                return take(found).map(|()| true).map_err(|error| {
+                    failed = Some(error);
+                    CreateError::Interrupted
+                });
+            }
             Visited::Unread(_, error) => {
                 unread.get_or_insert(error);
-                return Ok(false);
             }
-        };
-        reading.found(found).map(|()| true).map_err(|error| {
-            reading.failed = Some(error);
-            CreateError::Interrupted
-        })
+            Visited::Special(_) => {}
+        }
+        Ok(false)
     });
-    if let Some(error) = reading.failed.take() {
-        return Err(error);
+    match (failed, walked) {
+        (Some(error), _) => Err(error),
+        (None, Ok(())) => Ok(unread),
+        (None, Err(CreateError::Input { error, .. })) => Ok(Some(error)),
+        (None, Err(error)) => Ok(Some(io::Error::other(error))),
     }
-    reading.end_unit()?;
-    Ok(Outcome {
-        error: match walked {
-            Ok(()) => unread,
-            Err(CreateError::Input { error, .. }) => Some(error),
-            Err(error) => Some(io::Error::other(error)),
-        },
-        has_locked: reading.has_locked,
-    })
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -112,7 +113,6 @@ struct Reading<'a> {
     unit: Unit,
     piece: Vec<u8>,
     has_locked: bool,
-    failed: Option<GetError>,
 }
 
 impl Reading<'_> {

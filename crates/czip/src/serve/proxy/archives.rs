@@ -240,7 +240,7 @@ impl Archives {
         let url = self.client.url(&format!("{path}{SUFFIX}"));
         let options = self.remote.clone();
         let id = self.next_id.fetch_add(1, Relaxed);
-        let counters = self.client.counters().clone();
+        let counters = self.client.counters.clone();
         let modified = version.modified();
         let remote = in_thread(move || {
             let taken = FileCounters::default();

@@ -31,7 +31,6 @@ use crate::{
     remote::{ConnectionError, Connector, FIELDS_MAX, HEAD_BYTES_MAX, ProxyChoice, causes},
     serve::{
         body::AnswerBody,
-        passing::Passing,
         resource::{Answer, values, whole},
     },
 };
@@ -67,7 +66,7 @@ pub(super) struct Client {
     address: Arc<Address>,
     client: legacy::Client<Connector, SentBody>,
     timeout: Duration,
-    counters: Arc<OriginCounters>,
+    pub(super) counters: Arc<OriginCounters>,
 }
 
 impl Client {
@@ -94,10 +93,6 @@ impl Client {
             timeout: options.origin_timeout,
             counters,
         })
-    }
-
-    pub(super) fn counters(&self) -> &Arc<OriginCounters> {
-        &self.counters
     }
 
     /// The origin's address of a path.
@@ -220,11 +215,10 @@ impl Client {
         head.version = hyper::Version::HTTP_11;
         head.extensions.clear();
         let counters = self.counters.clone();
-        let count = move |bytes| {
-            counters.bytes.fetch_add(bytes, Relaxed);
-        };
-        let passing = Passing::new(body, self.timeout, Box::new(count));
-        Response::from_parts(head, AnswerBody::passing(passing))
+        let body = AnswerBody::passing(body, self.timeout, move |bytes| {
+            counters.bytes.fetch_add(bytes as u64, Relaxed);
+        });
+        Response::from_parts(head, body)
     }
 
     /// An address in the origin's folder as one of ours.
