@@ -215,7 +215,7 @@ impl<'a> Assembler<'a> {
             content.push_chunk(name, chunk, &mut streams.frames)?;
         }
         progress.plain_bytes += bytes.len() as u64;
-        progress.stored_bytes = streams.frames.frames.bytes();
+        progress.stored_bytes = streams.frames.frames.bytes;
         streams.estimate_table(options);
         Ok(())
     }

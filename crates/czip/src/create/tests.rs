@@ -13,6 +13,7 @@ use super::by_hand::archive_with;
 use super::*;
 use crate::{
     archive::{Archive, CacheBytes, FileSource},
+    chunker::Chunker,
     format::{
         ChunkName,
         catalog::{Entry, EntryKind},
