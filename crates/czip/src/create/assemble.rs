@@ -3,13 +3,16 @@
 use std::{
     collections::{HashMap, HashSet},
     ffi::OsString,
-    fs::{self, Metadata},
+    fs::Metadata,
     io,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };
 
-use super::{CreateError, CreateOptions, Created, Creator, FileId, Output, name_of};
+use super::{
+    CreateError, CreateOptions, Created, Creator, FileId, Output,
+    walk::{claim_name, entry_of, nameless},
+};
 use crate::format::{
     ChunkName, Stream,
     catalog::{Entry, EntryKind, is_valid_path},
@@ -104,19 +107,12 @@ impl<'a> Assembler<'a> {
         metadata: Option<&Metadata>,
     ) -> Result<Begun, CreateError> {
         let Some(metadata) = metadata else {
-            let entry = Entry {
-                path: Vec::new(),
-                kind: EntryKind::File { bytes: 0 },
-                mode: 0o644,
-                mtime_s: 0,
-                mtime_ns: 0,
-            };
-            return Ok(self.file(entry, None));
+            return Ok(self.file(nameless(), None));
         };
         let id = FileId::of(metadata);
         let is_own = self.own_files.contains(&id);
         if depth == 0 {
-            self.begin_input(path)?;
+            self.root = (path.to_owned(), claim_name(path, &mut self.names)?);
         }
         let name = match self.name_below(path) {
             name if is_valid_path(&name) => name,
@@ -131,40 +127,19 @@ impl<'a> Assembler<'a> {
             true => return Ok(Begun::PassedOver),
             false => {}
         }
-        let kind = metadata.file_type();
-        let entry = |kind| Entry::of(name, kind, metadata);
-        let entry = if kind.is_dir() {
-            entry(EntryKind::Folder)
-        } else if kind.is_symlink() {
-            match fs::read_link(path) {
-                Ok(target) => entry(EntryKind::SymbolicLink {
-                    target: target.into_os_string().into_encoded_bytes(),
-                }),
-                Err(error) => return Ok(Begun::LeftOut(error)),
+        let entry = match entry_of(path, name, metadata, &self.links) {
+            Ok(entry) => entry,
+            Err(error) => return Ok(Begun::LeftOut(error)),
+        };
+        let begun = match entry.kind {
+            EntryKind::File { .. } => {
+                return Ok(self.file(entry, (metadata.nlink() > 1).then_some(id)));
             }
-        } else if let Some(target) = self.links.get(&id) {
-            let target = target.clone();
-            self.creator.entry(&entry(EntryKind::HardLink { target }))?;
-            return Ok(Begun::HardLink);
-        } else {
-            let entry = entry(EntryKind::File { bytes: 0 });
-            return Ok(self.file(entry, (metadata.nlink() > 1).then_some(id)));
+            EntryKind::HardLink { .. } => Begun::HardLink,
+            EntryKind::Folder | EntryKind::SymbolicLink { .. } => Begun::Entry,
         };
         self.creator.entry(&entry)?;
-        Ok(Begun::Entry)
-    }
-
-    fn begin_input(&mut self, path: &Path) -> Result<(), CreateError> {
-        let name = name_of(path).map_err(|error| CreateError::Input {
-            path: path.to_owned(),
-            error,
-        })?;
-        if !self.names.insert(name.clone()) {
-            let name = name.to_string_lossy().into_owned();
-            return Err(CreateError::SameName { name });
-        }
-        self.root = (path.to_owned(), name);
-        Ok(())
+        Ok(begun)
     }
 
     /// What something in the latest input, or that itself, is called in the archive.
