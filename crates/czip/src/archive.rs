@@ -18,7 +18,7 @@ mod stream;
 mod table;
 
 pub use content::ContentReader;
-pub use copy::copy;
+pub use copy::{copy, copy_checked};
 pub(crate) use naming::Naming;
 pub(crate) use outline::{Grain, Section};
 #[cfg(feature = "remote")]
