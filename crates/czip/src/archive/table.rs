@@ -155,12 +155,11 @@ impl<S: Source> Archive<S> {
 
     /// All parts of the table.
     pub(crate) fn parts(&self) -> impl Iterator<Item = PartKey> + '_ {
-        use PartKind::{Chunks, Frames, Keys, Lengths, References, WeaveIndex};
-        let lists = Stream::ALL.into_iter().flat_map(|stream| {
-            [Chunks, Frames, Lengths, References, Keys].map(|kind| (kind, Some(stream)))
-        });
+        let lists = Stream::ALL
+            .into_iter()
+            .flat_map(|stream| PartKind::OF_STREAMS.map(|kind| (kind, Some(stream))));
         lists
-            .chain([(WeaveIndex, None)])
+            .chain([(PartKind::WeaveIndex, None)])
             .flat_map(|(kind, stream)| {
                 let rows = 0..self.list(kind, stream).rows().len();
                 rows.map(move |row| (kind, stream, row))
