@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use refrain_czip_format::{
     Stream,
     container::{RestartPoint, Weaver, Woven},
-    weave::{StreamReader, Streams, Unweaver},
+    weave::{StreamReader, Streams, Unweaver, WeaveError},
 };
 
 /// A weave of a few bytes may stand for any number.
@@ -123,20 +123,20 @@ impl Woven for Told {
 struct Slice<'a>(&'a [u8]);
 
 impl StreamReader for Slice<'_> {
-    type Error = Infallible;
+    type Error = WeaveError;
 
     fn left(&self) -> u64 {
         self.0.len() as u64
     }
 
-    fn read_exact(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+    fn read_exact(&mut self, bytes: &mut [u8]) -> Result<(), WeaveError> {
         let (now, rest) = self.0.split_at(bytes.len());
         bytes.copy_from_slice(now);
         self.0 = rest;
         Ok(())
     }
 
-    fn skip(&mut self, count: u64) -> Result<(), Infallible> {
+    fn skip(&mut self, count: u64) -> Result<(), WeaveError> {
         self.0 = &self.0[usize::try_from(count).expect("it is within the stream")..];
         Ok(())
     }

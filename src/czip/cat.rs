@@ -2,14 +2,14 @@
 
 use std::{
     ffi::OsString,
-    io::{self, IsTerminal, Write},
+    io::{IsTerminal, Write},
     ops::Range,
 };
 
 use anyhow::Context;
 use indicatif::ProgressBar;
-use refrain_czip::archive::{Archive, ReadError, copy};
-use refrain_czip_format::{FormatError, Portion, catalog};
+use refrain_czip::archive::{Archive, ReadError, copy_checked};
+use refrain_czip_format::catalog;
 
 use super::{
     bounded,
@@ -65,42 +65,20 @@ pub(super) fn write(
     range: Range<u64>,
     threads: usize,
 ) -> anyhow::Result<()> {
-    let is_whole = range == (0..archive.plain_bytes());
-    let mut digest = blake3::Hasher::new();
     let mut out = standard_io::output()?;
     // On the terminal that the content goes to, a bar would be in its midst.
     let bar = match out.is_terminal() {
         true => ProgressBar::hidden(),
         false => progress::of_bytes(Some(range.end - range.start)),
     };
-    let copied = copy(archive, range, threads, &mut |piece: &[u8]| {
-        if is_whole {
-            digest.update(piece);
-        }
-        out.write_all(piece).map_err(CatError::Output)?;
+    let copied = copy_checked(archive, range, threads, &mut |piece: &[u8]| {
+        out.write_all(piece).map_err(standard_io::output_failed)?;
         bar.inc(piece.len() as u64);
         Ok(())
     });
     bar.finish_and_clear();
-    let is_damaged = is_whole && *digest.finalize().as_bytes() != archive.root().summary.digest;
-    match copied {
-        Ok(()) if is_damaged => {
-            let error = ReadError::from(FormatError::Digest(Portion::Content));
-            Err(anyhow::Error::from(error).context(called.to_owned()))
-        }
-        Ok(()) => Ok(()),
-        Err(CatError::Read(error)) => Err(anyhow::Error::from(error).context(called.to_owned())),
-        Err(CatError::Output(error)) => Err(standard_io::output_failed(error)),
-    }
-}
-
-enum CatError {
-    Read(ReadError),
-    Output(io::Error),
-}
-
-impl From<ReadError> for CatError {
-    fn from(error: ReadError) -> Self {
-        Self::Read(error)
-    }
+    copied.map_err(|error: anyhow::Error| match error.is::<ReadError>() {
+        true => error.context(called.to_owned()),
+        false => error,
+    })
 }

@@ -424,8 +424,7 @@ impl Report {
 }
 
 pub(crate) fn parse_profile(name: &str) -> Result<Profile, &'static str> {
-    let profiles = [Profile::Small, Profile::Shared];
-    let named = profiles.into_iter().find(|it| it.to_string() == name);
+    let named = Profile::ALL.into_iter().find(|it| it.name() == name);
     named.ok_or("expected small or shared")
 }
 

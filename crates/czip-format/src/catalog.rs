@@ -5,16 +5,14 @@
 //! and none lies below a path that is no folder. What extracts must still not follow links on disk.
 
 use std::{
-    fs::Metadata,
     hash::{BuildHasher, RandomState},
     ops::Range,
-    os::unix::fs::MetadataExt,
 };
 
 use hashbrown::HashTable;
 use thiserror::Error;
 
-use crate::{FormatError, Input, Portion, Violation, limits, put_varint};
+use crate::{FormatError, Input, Portion, Violation, limits, put_varint, put_zigzag};
 
 /// What a path is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +104,14 @@ pub fn asked_path(path: &[u8]) -> &[u8] {
     path
 }
 
+/// The folder that a path lies in, which is empty at the top, and its name there.
+pub fn split_path(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (b"", path),
+    }
+}
+
 /// Whether a path is one that an archive may hold.
 pub fn is_valid_path(path: &[u8]) -> bool {
     path.len() <= limits::PATH_BYTES_MAX
@@ -116,18 +122,6 @@ pub fn is_valid_path(path: &[u8]) -> bool {
 }
 
 impl Entry {
-    /// Of a file, a folder or a link of which the system knows this.
-    #[must_use]
-    pub fn of(path: Vec<u8>, kind: EntryKind, metadata: &Metadata) -> Self {
-        Self {
-            path,
-            kind,
-            mode: (metadata.mode() & 0o7777) as u16,
-            mtime_s: metadata.mtime(),
-            mtime_ns: metadata.mtime_nsec() as u32,
-        }
-    }
-
     /// Appends its record.
     pub fn put(&self, out: &mut Vec<u8>) {
         let mut record = Vec::with_capacity(self.path.len() + 32);
@@ -141,8 +135,7 @@ impl Entry {
         put_varint(&mut record, self.path.len() as u64);
         record.extend_from_slice(&self.path);
         put_varint(&mut record, self.mode.into());
-        let seconds = self.mtime_s;
-        put_varint(&mut record, (seconds << 1 ^ seconds >> 63) as u64);
+        put_zigzag(&mut record, 0, self.mtime_s.cast_unsigned());
         put_varint(&mut record, self.mtime_ns.into());
         if let Some(number) = number {
             put_varint(&mut record, number);
@@ -262,9 +255,8 @@ impl CatalogReader {
             EntryKind::Folder | EntryKind::SymbolicLink { .. } => {}
         }
         // So that folder has one before it as well, and none need be looked for but that.
-        let slash = entry.path.iter().rposition(|&byte| byte == b'/');
-        let folder = slash.map(|slash| &entry.path[..slash]);
-        if folder.is_some_and(|folder| self.kind_of(folder) != Some(&EntryKind::Folder)) {
+        let (folder, _) = split_path(&entry.path);
+        if !folder.is_empty() && self.kind_of(folder) != Some(&EntryKind::Folder) {
             return Err(FormatError::Invalid(Violation::PathInNoFolder));
         }
         if self.kind_of(&entry.path).is_some() {

@@ -19,22 +19,15 @@ const PADDED: u32 = 32;
 const GROUP_SECRET: u32 = 64;
 const ALL_FLAGS: u32 = 127;
 
-/// What an archive is made for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Profile {
-    /// Chunks are compressed together.
-    #[default]
-    Small,
-    /// Each chunk stands alone, so that caches can share it.
-    Shared,
-}
-
-impl std::fmt::Display for Profile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            Self::Small => "small",
-            Self::Shared => "shared",
-        })
+named! {
+    /// What an archive is made for.
+    #[derive(Default)]
+    Profile {
+        /// Chunks are compressed together.
+        #[default]
+        Small: "small",
+        /// Each chunk stands alone, so that caches can share it.
+        Shared: "shared",
     }
 }
 
@@ -235,12 +228,7 @@ impl Header {
             Some(_) => bytes[18] == 1,
             None => bytes[18] == 0 && flags & (PADDED | GROUP_SECRET) == 0,
         };
-        let chunking = match bytes[16] {
-            0 => Some(ChunkingMethod::Fixed),
-            1 => Some(ChunkingMethod::Modp),
-            2 => Some(ChunkingMethod::Pack),
-            _ => None,
-        };
+        let chunking = ChunkingMethod::ALL.get(usize::from(bytes[16])).copied();
         let has_trailer_alone = flags & TRAILER != 0 && flags & FOOTER == 0;
         let (Some(chunking), true, true, false) = (
             chunking,
@@ -292,35 +280,37 @@ impl Header {
     }
 
     fn check(&self) -> Result<(), FormatError> {
-        let within = |what, found: u32, limit: usize| {
-            FormatError::check_limit(what, found.into(), limit as u64)
-        };
-        within(
-            "a longest chunk",
-            self.chunk_bytes_max,
-            limits::CHUNK_BYTES_MAX,
-        )?;
-        within(
-            "a largest frame",
-            self.frame_bytes_max,
-            limits::FRAME_BYTES_MAX,
-        )?;
         let root = &self.root;
         let root_max = limits::ROOT_BYTES_MAX;
+        let private_max = root_max + limits::SEAL_BYTES_MAX;
         let plain_max = |stored_bytes: u32| limits::root_bytes_max(stored_bytes as usize);
-        within("a root", root.stored_bytes, root_max)?;
-        within("a root", root.plain_bytes, plain_max(root.stored_bytes))?;
-        within(
-            "a private root",
-            root.private_plain_bytes,
+        let (root_plain_max, private_plain_max) = (
+            plain_max(root.stored_bytes),
             plain_max(root.private_stored_bytes),
-        )?;
-        within(
-            "a private root",
-            root.private_stored_bytes,
-            root_max + limits::SEAL_BYTES_MAX,
-        )?;
-        within("keys", self.keys.bytes, limits::KEYS_BYTES_MAX)?;
+        );
+        for (what, found, limit) in [
+            (
+                "a longest chunk",
+                self.chunk_bytes_max,
+                limits::CHUNK_BYTES_MAX,
+            ),
+            (
+                "a largest frame",
+                self.frame_bytes_max,
+                limits::FRAME_BYTES_MAX,
+            ),
+            ("a root", root.stored_bytes, root_max),
+            ("a root", root.plain_bytes, root_plain_max),
+            (
+                "a private root",
+                root.private_plain_bytes,
+                private_plain_max,
+            ),
+            ("a private root", root.private_stored_bytes, private_max),
+            ("keys", self.keys.bytes, limits::KEYS_BYTES_MAX),
+        ] {
+            FormatError::check_limit(what, found.into(), limit as u64)?;
+        }
         if self.chunk_bytes_max == 0 || self.frame_bytes_max < self.chunk_bytes_max {
             return Err(FormatError::Invalid(Violation::LongestChunk));
         }
@@ -360,22 +350,18 @@ impl Header {
     /// Its bytes.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; limits::HEADER_BYTES] {
-        let mut flags = 0;
-        let mut set = |is_set: bool, flag: u32| {
-            if is_set {
-                flags |= flag;
-            }
-        };
-        set(self.has_footer, FOOTER);
-        set(self.is_trailer, TRAILER);
-        set(self.profile == Profile::Shared, SHARED);
-        set(self.is_woven, WOVEN);
-        set(self.encryption.is_some(), ENCRYPTED);
-        set(self.encryption.is_some_and(|how| how.is_padded), PADDED);
-        set(
-            self.encryption.is_some_and(|how| how.has_group_secret),
-            GROUP_SECRET,
-        );
+        let has = |what: fn(&Encryption) -> bool| self.encryption.as_ref().is_some_and(what);
+        let flags = [
+            (self.has_footer, FOOTER),
+            (self.is_trailer, TRAILER),
+            (self.profile == Profile::Shared, SHARED),
+            (self.is_woven, WOVEN),
+            (self.encryption.is_some(), ENCRYPTED),
+            (has(|how| how.is_padded), PADDED),
+            (has(|how| how.has_group_secret), GROUP_SECRET),
+        ];
+        let flags = flags.map(|(is_set, flag)| if is_set { flag } else { 0 });
+        let flags = flags.into_iter().fold(0, |all, flag| all | flag);
         let mut summary = Vec::with_capacity(PlainSummary::BYTES);
         self.summary.put(&mut summary);
 
@@ -385,15 +371,8 @@ impl Header {
         put(8, &VERSION.to_le_bytes());
         put(10, &(limits::HEADER_BYTES as u16).to_le_bytes());
         put(12, &flags.to_le_bytes());
-        let chunking = match self.chunking {
-            ChunkingMethod::Fixed => 0,
-            ChunkingMethod::Modp => 1,
-            ChunkingMethod::Pack => 2,
-        };
-        put(
-            16,
-            &[chunking, self.method, self.encryption.is_some().into()],
-        );
+        let is_encrypted = self.encryption.is_some();
+        put(16, &[self.chunking as u8, self.method, is_encrypted.into()]);
         put(20, &self.chunk_bytes.to_le_bytes());
         put(24, &self.chunk_bytes_min.to_le_bytes());
         put(28, &self.chunk_bytes_max.to_le_bytes());

@@ -11,24 +11,33 @@ pub const RUNS_MAX: usize = 128;
 /// Most restart points of a part.
 pub const POINTS_MAX: usize = 256;
 
-/// What a part holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PartKind {
-    /// Names of chunks.
-    Chunks,
-    /// Stored frames.
-    Frames,
-    /// Lengths of chunks, and where they lie in frames.
-    Lengths,
-    /// Which chunks make up a stream.
-    References,
-    /// Keys of frames.
-    Keys,
-    /// Where the weave may be entered.
-    WeaveIndex,
+named! {
+    /// What a part holds.
+    PartKind {
+        /// Names of chunks.
+        Chunks: "chunk part",
+        /// Stored frames.
+        Frames: "frame part",
+        /// Lengths of chunks, and where they lie in frames.
+        Lengths: "length part",
+        /// Which chunks make up a stream.
+        References: "reference part",
+        /// Keys of frames.
+        Keys: "key part",
+        /// Where the weave may be entered.
+        WeaveIndex: "weave index part",
+    }
 }
 
 impl PartKind {
+    /// Those that each stream has.
+    pub const OF_STREAMS: [Self; 5] = {
+        let [of_streams @ .., Self::WeaveIndex] = Self::ALL else {
+            panic!("the weave index is last")
+        };
+        of_streams
+    };
+
     /// Most items of a part.
     pub(crate) fn items_max(self) -> usize {
         match self {
@@ -36,19 +45,6 @@ impl PartKind {
             Self::References => RUNS_MAX,
             Self::WeaveIndex => POINTS_MAX,
         }
-    }
-}
-
-impl std::fmt::Display for PartKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Chunks => "chunk part",
-            Self::Frames => "frame part",
-            Self::Lengths => "length part",
-            Self::References => "reference part",
-            Self::Keys => "key part",
-            Self::WeaveIndex => "weave index part",
-        })
     }
 }
 

@@ -60,6 +60,9 @@
 //! allocated, and nothing here panics.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod named;
+
 pub mod catalog;
 pub mod chunker;
 pub mod container;
@@ -78,47 +81,27 @@ pub(crate) use input::{Input, put_varint, put_zigzag};
 
 use std::fmt;
 
-/// One of the strings of bytes that an archive stores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stream {
-    /// What is in files, and in the members of containers.
-    Content,
-    /// How content, fields and times make up the plain content.
-    Weave,
-    /// What containers say of their members and seldom changes.
-    Fields,
-    /// What containers say of their members and often changes.
-    Times,
-    /// The files.
-    Catalog,
+named! {
+    /// One of the strings of bytes that an archive stores.
+    Stream {
+        /// What is in files, and in the members of containers.
+        Content: "content",
+        /// How content, fields and times make up the plain content.
+        Weave: "weave",
+        /// What containers say of their members and seldom changes.
+        Fields: "fields",
+        /// What containers say of their members and often changes.
+        Times: "times",
+        /// The files.
+        Catalog: "catalog",
+    }
 }
 
 impl Stream {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 5] = [
-        Self::Content,
-        Self::Weave,
-        Self::Fields,
-        Self::Times,
-        Self::Catalog,
-    ];
-
     /// Its number in the format.
     #[must_use]
     pub fn index(self) -> usize {
         self as usize
-    }
-}
-
-impl fmt::Display for Stream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Content => "content",
-            Self::Weave => "weave",
-            Self::Fields => "fields",
-            Self::Times => "times",
-            Self::Catalog => "catalog",
-        })
     }
 }
 

@@ -22,18 +22,20 @@ use zstd::zstd_safe::{CCtx, CParameter, DCtx};
 
 use crate::limits;
 
-/// A way to compress frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Method {
-    /// Frames are stored as they are.
-    None,
-    /// Zstandard.
-    #[default]
-    Zstd,
-    /// GZIP, the paper's default.
-    Gzip,
-    /// BZIP2.
-    Bzip2,
+named! {
+    /// A way to compress frames.
+    #[derive(Default)]
+    Method {
+        /// Frames are stored as they are.
+        None: "none",
+        /// Zstandard.
+        #[default]
+        Zstd: "zstd",
+        /// GZIP, the paper's default.
+        Gzip: "gzip",
+        /// BZIP2.
+        Bzip2: "bzip2",
+    }
 }
 
 impl Method {
@@ -46,23 +48,7 @@ impl Method {
     /// The method of a number, if there is one.
     #[must_use]
     pub fn of_number(number: u8) -> Option<Self> {
-        let all = [Self::None, Self::Zstd, Self::Gzip, Self::Bzip2];
-        all.into_iter().find(|method| method.number() == number)
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Zstd => "zstd",
-            Self::Gzip => "gzip",
-            Self::Bzip2 => "bzip2",
-        }
-    }
-}
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        Self::ALL.get(usize::from(number)).copied()
     }
 }
 
@@ -120,8 +106,7 @@ impl FromStr for Compression {
             Some((name, level)) => (name, Some(level)),
             None => (text, None),
         };
-        let methods = [Method::None, Method::Zstd, Method::Gzip, Method::Bzip2];
-        let method = methods.into_iter().find(|method| method.name() == name);
+        let method = Method::ALL.into_iter().find(|method| method.name() == name);
         let compression = Self::new(method.ok_or(InvalidCompression)?);
         match level {
             Some(level) => compression.with_level(level.parse().map_err(|_| InvalidCompression)?),
@@ -371,16 +356,14 @@ pub fn pack_root(plain: &[u8]) -> io::Result<Vec<u8>> {
 
 /// A part of the table, or a root, as it was before it was packed.
 pub fn unpack_part(stored: &[u8], plain_bytes: usize) -> Result<Vec<u8>, FrameError> {
-    match stored.len() == plain_bytes {
-        true => Ok(stored.to_vec()),
-        false => {
-            let plain = zstd_plain(stored, &[], plain_bytes)?;
-            match plain.len() == plain_bytes {
-                true => Ok(plain),
-                false => Err(FrameError::Corrupt {
-                    reason: "a part has not the bytes that it should have".to_owned(),
-                }),
-            }
-        }
+    if stored.len() == plain_bytes {
+        return Ok(stored.to_vec());
+    }
+    let plain = zstd_plain(stored, &[], plain_bytes)?;
+    match plain.len() == plain_bytes {
+        true => Ok(plain),
+        false => Err(FrameError::Corrupt {
+            reason: "a part has not the bytes that it should have".to_owned(),
+        }),
     }
 }

@@ -106,13 +106,8 @@ impl Root {
     #[must_use]
     pub fn part_bytes(&self) -> u64 {
         let lists = self.streams.iter().flat_map(|stream| {
-            [
-                &stream.chunks,
-                &stream.frames,
-                &stream.lengths,
-                &stream.references,
-                &stream.keys,
-            ]
+            let lists = PartKind::OF_STREAMS.into_iter();
+            lists.map(|kind| stream.list(kind))
         });
         let lists = lists.chain([&self.weave_index]);
         lists.map(PartList::stored_bytes).sum()

@@ -18,7 +18,7 @@ mod stream;
 mod table;
 
 pub use content::ContentReader;
-pub use copy::copy;
+pub use copy::{copy, copy_checked};
 pub(crate) use naming::Naming;
 pub(crate) use outline::{Grain, Section};
 #[cfg(feature = "remote")]
@@ -117,7 +117,7 @@ pub enum ReadError {
     Unwrap(#[from] UnwrapError),
     /// The weave is damaged.
     #[error("the archive is damaged or hostile: {0}")]
-    Weave(Box<WeaveError<ReadError>>),
+    Weave(#[from] WeaveError),
     /// What was asked for lies beyond the end.
     #[error("the plain content has {end} bytes; {wanted} is beyond")]
     BeyondEnd {
@@ -153,16 +153,6 @@ impl ReadError {
             stream,
             number,
             error: FrameError::Digest,
-        }
-    }
-}
-
-impl From<WeaveError<ReadError>> for ReadError {
-    fn from(error: WeaveError<ReadError>) -> Self {
-        match error {
-            // Whose reader failed says so itself.
-            WeaveError::Stream { error, .. } => error,
-            error => Self::Weave(Box::new(error)),
         }
     }
 }

@@ -25,7 +25,8 @@ use std::{
 use crate::{
     format::{ChunkName, digest},
     plain_file::read_plain,
-    segments::{self, Entry, Writing},
+    records::Entry,
+    segments::{self, Writing},
 };
 
 /// Ends the names of bytes of which only a digest of 12 bytes is known.

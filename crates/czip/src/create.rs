@@ -48,7 +48,7 @@ use std::{
 };
 
 use crate::{
-    chunker::{Chunker, Chunking},
+    chunker::Chunking,
     container::{RestartPoint, Weaver, Woven},
     format::{
         Stream,
@@ -58,14 +58,12 @@ use crate::{
         part::{POINTS_MAX, PartKind, encode_points},
         root::Root,
     },
-    method::{Compression, Method},
+    method::Compression,
 };
 use frames::FrameMaker;
-use packer::Packer;
 use parts::PartSpool;
 use seal::Seal;
 use stream::StreamMaker;
-use table::{Lists, StreamLists};
 
 /// Read at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -279,36 +277,11 @@ struct Streams {
 
 impl<'a> Creator<'a> {
     fn new(output: Output, options: &'a CreateOptions) -> Result<Self, CreateError> {
-        let is_shared = options.profile == Profile::Shared;
         let seal = options.encryption.as_deref().map(Seal::new).transpose()?;
         let mut frames = FrameMaker::new(output, options, seal.as_ref())?;
-        let advisory = Self::header(options, frames.frames.has_footer(), seal.as_deref());
+        let advisory = Self::header(options, frames.frames.has_footer, seal.as_deref());
         frames.frames.begin(&advisory.to_bytes())?;
-        let mut makers = Stream::ALL.map(|stream| {
-            let (chunking, index_bytes) = match stream {
-                Stream::Content => (options.chunking, options.index_bytes / 8 * 7),
-                _ => (
-                    options.chunking.at_most(SMALL_CHUNK_BYTES),
-                    options.index_bytes / 32,
-                ),
-            };
-            let (frame_bytes, has_bases) = match options.profile {
-                Profile::Small => {
-                    let can_have = options.compression.method() == Method::Zstd;
-                    (options.frame_bytes as usize, options.has_bases && can_have)
-                }
-                Profile::Shared => (0, false),
-            };
-            StreamMaker::new(
-                stream,
-                Chunker::new(chunking),
-                index_bytes,
-                Packer::new(frame_bytes, has_bases),
-                is_shared,
-                &options.temporary,
-                seal.as_ref(),
-            )
-        });
+        let mut makers = Stream::ALL.map(|stream| StreamMaker::new(stream, options, seal.as_ref()));
         earlier::tell_names(&mut makers, options, &advisory)?;
         Ok(Self {
             options,
@@ -323,7 +296,7 @@ impl<'a> Creator<'a> {
                     PartKind::WeaveIndex,
                     None,
                     &options.temporary,
-                    seal.clone(),
+                    seal.as_ref(),
                 ),
             },
             seal,
@@ -383,7 +356,7 @@ impl<'a> Creator<'a> {
                 false => self.streams.push(Stream::Content, &piece[..count])?,
             }
             self.progress.plain_bytes += count as u64;
-            self.progress.stored_bytes = self.streams.frames.frames.bytes();
+            self.progress.stored_bytes = self.streams.frames.frames.bytes;
             self.streams.estimate_table(self.options);
             self.tell(None, progress)?;
         }
@@ -439,9 +412,9 @@ impl<'a> Creator<'a> {
             self.weaver.finish(&mut self.streams)?;
         }
         let digest = *self.digest.finalize().as_bytes();
-        let catalog_bytes = self.streams.makers[Stream::Catalog.index()].bytes();
+        let catalog_bytes = self.streams.makers[Stream::Catalog.index()].bytes;
         let (frames, lists, sums) = self.streams.finish(self.progress.plain_bytes)?;
-        let limit = catalog_bytes_max(frames.bytes());
+        let limit = catalog_bytes_max(frames.bytes);
         if catalog_bytes > limit {
             return Err(CreateError::Catalog {
                 bytes: catalog_bytes,
@@ -451,12 +424,12 @@ impl<'a> Creator<'a> {
         let summary = PlainSummary {
             plain_bytes: self.progress.plain_bytes,
             unique_bytes: sums.unique_bytes,
-            stored_bytes: frames.bytes(),
+            stored_bytes: frames.bytes,
             entries: self.progress.entries,
             digest,
         };
         let seal = self.seal.as_deref();
-        let mut header = Self::header(self.options, frames.has_footer(), seal);
+        let mut header = Self::header(self.options, frames.has_footer, seal);
         if seal.is_none() {
             header.summary = summary;
         }
@@ -505,13 +478,16 @@ impl Streams {
     }
 
     /// Ends all streams, and gives the frames and the parts of the table.
-    fn finish(mut self, plain_bytes: u64) -> Result<(output::Frames, Lists, Sums), CreateError> {
+    fn finish(
+        mut self,
+        plain_bytes: u64,
+    ) -> Result<(output::Frames, Vec<PartSpool>, Sums), CreateError> {
         let mut sums = Sums::default();
         for maker in &mut self.makers {
             maker.end(&mut self.frames)?;
             sums.chunks += maker.chunks();
-            sums.references += maker.references();
-            sums.unique_bytes += maker.unique_bytes();
+            sums.references += maker.reference_count;
+            sums.unique_bytes += maker.unique_bytes;
             sums.forgotten_chunks += maker.forgotten();
         }
         let end = [
@@ -520,25 +496,13 @@ impl Streams {
             Stream::Fields,
             Stream::Times,
         ]
-        .map(|stream| self.makers[stream.index()].bytes());
+        .map(|stream| self.makers[stream.index()].bytes);
         self.end_points([plain_bytes, end[0], end[1], end[2], end[3]])?;
-        let (written, tables) = self.frames.finish()?;
-        let mut streams = Vec::with_capacity(Stream::ALL.len());
-        for (maker, table) in self.makers.into_iter().zip(tables) {
-            let parts = maker.parts()?;
-            let (frames, keys) = table;
-            streams.push(StreamLists {
-                chunks: parts.chunks,
-                lengths: parts.lengths,
-                frames,
-                keys,
-                references: parts.references,
-            });
+        let (written, mut lists) = self.frames.finish()?;
+        for maker in self.makers {
+            lists.extend(maker.parts()?);
         }
-        let lists = Lists {
-            streams,
-            weave_index: self.weave_index,
-        };
+        lists.push(self.weave_index);
         Ok((written, lists, sums))
     }
 

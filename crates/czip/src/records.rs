@@ -8,6 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::format::ChunkName;
+
 /// Records in memory before they go to the file.
 const IN_MEMORY_MAX: usize = 1 << 16;
 
@@ -86,6 +88,36 @@ impl<const N: usize> Records<N> {
         let recent = |number: u64| number.saturating_sub(self.written) as usize;
         rest.copy_from_slice(&self.recent[recent(numbers.start)..recent(numbers.end)]);
         Ok(records)
+    }
+}
+
+/// Where a chunk is: in the segment of a cache, or in the archive that is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: ChunkName,
+    pub(crate) bytes: u32,
+    pub(crate) at: u64,
+}
+
+impl Entry {
+    pub(crate) const BYTES: usize = 32;
+
+    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut entry = [0; Self::BYTES];
+        entry[..20].copy_from_slice(&self.name.0);
+        entry[20..24].copy_from_slice(&self.bytes.to_le_bytes());
+        entry[24..].copy_from_slice(&self.at.to_le_bytes());
+        entry
+    }
+
+    pub(crate) fn parse(entry: &[u8; Self::BYTES]) -> Self {
+        let (name, numbers) = entry.split_first_chunk().expect("20 of 32 bytes");
+        let (bytes, at) = numbers.split_first_chunk().expect("4 of 12 bytes");
+        Self {
+            name: ChunkName(*name),
+            bytes: u32::from_le_bytes(*bytes),
+            at: u64::from_le_bytes(*at.first_chunk().expect("8 bytes")),
+        }
     }
 }
 

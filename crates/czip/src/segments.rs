@@ -22,6 +22,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use crate::{
     format::{ChunkName, limits},
     plain_file::{open_plain, read_plain},
+    records::Entry,
 };
 
 const CHUNKS: &str = "chunks";
@@ -30,7 +31,6 @@ const LOCK: &str = "lock";
 /// Begins the name of the file that says which format the directory has, if it is not this one.
 const FORMAT: &str = "format-";
 
-const ENTRY_BYTES: usize = 32;
 /// Entries that are written together.
 const ENTRIES_WAITING_MAX: usize = 64;
 /// So many segments, about, share the room.
@@ -38,34 +38,6 @@ const SEGMENTS: u64 = 16;
 const SEGMENT_BYTES_MAX: u64 = 256 << 20;
 /// Nothing that is kept is longer: a stored frame has most.
 const BYTES_MAX: u32 = (limits::FRAME_BYTES_MAX + limits::STORED_FRAME_EXTRA_BYTES) as u32;
-
-/// Where a chunk is in its segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) name: ChunkName,
-    pub(crate) bytes: u32,
-    pub(crate) at: u64,
-}
-
-impl Entry {
-    fn to_bytes(self) -> [u8; ENTRY_BYTES] {
-        let mut entry = [0; ENTRY_BYTES];
-        entry[..20].copy_from_slice(&self.name.0);
-        entry[20..24].copy_from_slice(&self.bytes.to_le_bytes());
-        entry[24..].copy_from_slice(&self.at.to_le_bytes());
-        entry
-    }
-
-    fn parse(entry: &[u8; ENTRY_BYTES]) -> Self {
-        let (name, numbers) = entry.split_first_chunk().expect("20 of 32 bytes");
-        let (bytes, at) = numbers.split_first_chunk().expect("4 of 12 bytes");
-        Self {
-            name: ChunkName(*name),
-            bytes: u32::from_le_bytes(*bytes),
-            at: u64::from_le_bytes(*at.first_chunk().expect("8 bytes")),
-        }
-    }
-}
 
 /// Makes the folder, if it is not there.
 pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
@@ -117,10 +89,10 @@ pub(crate) fn entries(path: &Path) -> impl Iterator<Item = Entry> + use<> {
     let chunk_bytes = bytes_of(path).unwrap_or(0);
     // A chunk has a byte or more.
     let entries_max = chunk_bytes.min(SEGMENT_BYTES_MAX);
-    let index = index.map(|index| BufReader::new(index.take(entries_max * ENTRY_BYTES as u64)));
+    let index = index.map(|index| BufReader::new(index.take(entries_max * Entry::BYTES as u64)));
     let read = index.into_iter().flat_map(|mut index| {
         std::iter::from_fn(move || {
-            let mut entry = [0; ENTRY_BYTES];
+            let mut entry = [0; Entry::BYTES];
             index.read_exact(&mut entry).ok()?;
             Some(Entry::parse(&entry))
         })
@@ -148,7 +120,7 @@ impl Writing {
 
     /// What a chunk takes.
     pub(crate) fn taken_by(chunk: &[u8]) -> u64 {
-        (chunk.len() + ENTRY_BYTES) as u64
+        (chunk.len() + Entry::BYTES) as u64
     }
 
     /// Begins a segment in a folder that may take `bytes_max`; the oldest make room.
@@ -192,7 +164,7 @@ impl Writing {
         self.chunks.write_all_at(chunk, entry.at)?;
         self.bytes += chunk.len() as u64;
         self.entries.extend_from_slice(&entry.to_bytes());
-        if self.entries.len() >= ENTRIES_WAITING_MAX * ENTRY_BYTES {
+        if self.entries.len() >= ENTRIES_WAITING_MAX * Entry::BYTES {
             self.write_entries()?;
         }
         Ok(entry)
@@ -373,7 +345,7 @@ mod tests {
         }
         for bytes in 0..honest.len() {
             fs::write(&index, &honest[..bytes]).expect("written");
-            assert_eq!(entries(&path).count(), bytes / ENTRY_BYTES);
+            assert_eq!(entries(&path).count(), bytes / Entry::BYTES);
         }
     }
 }

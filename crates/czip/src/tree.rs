@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::format::catalog::{Entry, EntryKind};
+use crate::format::catalog::{Entry, EntryKind, split_path};
 
 /// What an archive of one stream without a name shows.
 const NAMELESS: &[u8] = b"content";
@@ -185,9 +185,9 @@ impl Growing {
         let root = self.node(Inode::ROOT);
         let newest = (root.mtime_s, root.mtime_ns).max((entry.mtime_s, entry.mtime_ns));
         (root.mtime_s, root.mtime_ns) = newest;
-        let (folder, name) = match path.iter().rposition(|&byte| byte == b'/') {
-            Some(slash) => (self.find(&path[..slash])?, &path[slash + 1..]),
-            None => (Inode::ROOT, path),
+        let (folder, name) = match split_path(path) {
+            (b"", name) => (Inode::ROOT, name),
+            (folder, name) => (self.find(folder)?, name),
         };
         let mut inode = Inode(self.nodes.len() as u64 + 1);
         let (kind, links) = match entry.kind {

@@ -16,9 +16,9 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    archive::{Archive, Naming, ReadError, Source, copy},
+    archive::{Archive, Naming, ReadError, Source, copy_checked},
     format::{
-        FormatError, Portion, Stream, Violation, digest,
+        FormatError, Stream, Violation, digest,
         part::{PartKind, StoredFrame},
     },
 };
@@ -242,20 +242,7 @@ pub fn verify_content<S: Source>(
     take: &mut dyn FnMut(&[u8]) -> Result<(), ReadError>,
 ) -> Result<(), ReadError> {
     archive.check_unlocked()?;
-    let mut hasher = blake3::Hasher::new();
-    copy(
-        archive,
-        0..archive.plain_bytes(),
-        threads,
-        &mut |piece: &[u8]| {
-            hasher.update(piece);
-            take(piece)
-        },
-    )?;
-    match *hasher.finalize().as_bytes() == archive.root().summary.digest {
-        true => Ok(()),
-        false => Err(FormatError::Digest(Portion::Content).into()),
-    }
+    copy_checked(archive, 0..archive.plain_bytes(), threads, take)
 }
 
 /// Decompresses all chunks, each once, and holds them against their names; gives how many there are.

@@ -1,6 +1,5 @@
 //! The shape of an ar archive, such as a Debian package.
 
-use super::Pieces;
 use super::shape::{self, Kind, Shape, Want};
 
 const MAGIC: &[u8] = b"!<arch>\n";
@@ -20,8 +19,8 @@ pub(super) enum Ar {
 
 impl Ar {
     /// Whether a file begins as an ar archive does.
-    pub(super) fn of(head: &[u8]) -> Option<Ar> {
-        head.starts_with(MAGIC).then_some(Ar::Magic)
+    pub(super) fn of(head: &[u8]) -> Option<Box<dyn Shape>> {
+        head.starts_with(MAGIC).then_some(Box::new(Ar::Magic))
     }
 }
 
@@ -35,36 +34,29 @@ impl Shape for Ar {
         }
     }
 
-    fn head<P: Pieces>(
-        &mut self,
-        head: &[u8],
-        pass: &mut Vec<(Kind, u64)>,
-        out: &mut P,
-    ) -> Result<usize, P::Error> {
+    fn head(&mut self, head: &[u8], pass: &mut Vec<(Kind, u64)>) {
         match self {
             Ar::Header => {
                 let Some(size) = decimal(&head[SIZE]).filter(|_| head.ends_with(HEADER_END)) else {
                     *self = Ar::Lost;
-                    return Ok(0);
+                    return;
                 };
-                out.fields(&head[..MTIME.start])?;
-                out.times(&head[MTIME])?;
-                out.fields(&head[MTIME.end..])?;
+                pass.extend([
+                    (Kind::Fields, MTIME.start as u64),
+                    (Kind::Times, MTIME.len() as u64),
+                    (Kind::Fields, (HEADER_BYTES - MTIME.end) as u64),
+                ]);
                 pass.extend(shape::member(size));
                 if size % 2 == 1 {
                     *self = Ar::Filler;
                 }
             }
-            Ar::Filler if head != b"\n" => {
-                *self = Ar::Header;
-                return Ok(0);
-            }
+            Ar::Filler if head != b"\n" => *self = Ar::Header,
             Ar::Magic | Ar::Filler | Ar::Lost => {
                 *self = Ar::Header;
-                out.fields(head)?;
+                pass.push((Kind::Fields, head.len() as u64));
             }
         }
-        Ok(head.len())
     }
 }
 

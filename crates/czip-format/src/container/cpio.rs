@@ -1,6 +1,5 @@
 //! The shape of a cpio archive in its newc form, with or without checksums.
 
-use super::Pieces;
 use super::shape::{self, Kind, Shape, Want};
 
 const MAGICS: [&[u8]; 2] = [b"070701", b"070702"];
@@ -24,17 +23,15 @@ pub(super) enum Cpio {
 
 impl Cpio {
     /// Whether a file begins as a cpio archive does.
-    pub(super) fn of(head: &[u8]) -> Option<Cpio> {
-        let found = MAGICS.iter().any(|magic| head.starts_with(magic));
-        found.then_some(Cpio::Header)
+    pub(super) fn of(head: &[u8]) -> Option<Box<dyn Shape>> {
+        is_header(head).then_some(Box::new(Cpio::Header))
     }
 
     /// The bytes of the name and of the data. None if this is no header.
     fn sizes(head: &[u8]) -> Option<(u64, u64)> {
-        Cpio::of(head)?;
         let name_bytes = hexadecimal(&head[NAME_BYTES])?;
         let size = hexadecimal(&head[SIZE])?;
-        (name_bytes <= NAME_BYTES_MAX).then_some((name_bytes, size))
+        (is_header(head) && name_bytes <= NAME_BYTES_MAX).then_some((name_bytes, size))
     }
 }
 
@@ -48,44 +45,41 @@ impl Shape for Cpio {
         }
     }
 
-    fn head<P: Pieces>(
-        &mut self,
-        head: &[u8],
-        pass: &mut Vec<(Kind, u64)>,
-        out: &mut P,
-    ) -> Result<usize, P::Error> {
+    fn head(&mut self, head: &[u8], pass: &mut Vec<(Kind, u64)>) {
         match self {
             Cpio::Header => {
                 let Some((name_bytes, size)) = Cpio::sizes(head) else {
                     *self = Cpio::Lost;
-                    return Ok(0);
+                    return;
                 };
-                out.fields(&head[..INODE.start])?;
-                out.times(&head[INODE])?;
-                out.fields(&head[INODE.end..MTIME.start])?;
-                out.times(&head[MTIME])?;
-                out.fields(&head[MTIME.end..])?;
-                out.written(hexadecimal(&head[MTIME]).unwrap_or(0));
                 let name_end = HEADER_BYTES as u64 + name_bytes;
-                pass.push((Kind::Fields, name_bytes + padding_bytes(name_end) as u64));
+                pass.extend([
+                    (Kind::Fields, INODE.start as u64),
+                    (Kind::Times, INODE.len() as u64),
+                    (Kind::Fields, (MTIME.start - INODE.end) as u64),
+                    (Kind::Times, MTIME.len() as u64),
+                    (Kind::Fields, (HEADER_BYTES - MTIME.end) as u64),
+                    (Kind::Written(hexadecimal(&head[MTIME]).unwrap_or(0)), 0),
+                    (Kind::Fields, name_bytes + padding_bytes(name_end) as u64),
+                ]);
                 pass.extend(shape::member(size));
                 *self = Cpio::Padding(padding_bytes(size));
             }
-            Cpio::Between if head != [0; 4] => {
-                *self = Cpio::Header;
-                return Ok(0);
-            }
-            Cpio::Padding(_) if head.iter().any(|byte| *byte != 0) => {
-                *self = Cpio::Between;
-                out.content(head)?;
-            }
+            Cpio::Between if head != [0; 4] => *self = Cpio::Header,
             Cpio::Between | Cpio::Padding(_) | Cpio::Lost => {
                 *self = Cpio::Between;
-                out.zeros(head.len())?;
+                let kind = match head.iter().all(|byte| *byte == 0) {
+                    true => Kind::Zeros,
+                    false => Kind::Content,
+                };
+                pass.push((kind, head.len() as u64));
             }
         }
-        Ok(head.len())
     }
+}
+
+fn is_header(head: &[u8]) -> bool {
+    MAGICS.iter().any(|magic| head.starts_with(magic))
 }
 
 /// Zeros up to a multiple of 4.

@@ -3,9 +3,24 @@
 use std::mem;
 
 use super::{
-    Known, Pieces,
-    shape::{Kind, Shape, Want},
+    CONTAINERS, HEAD_BYTES,
+    shape::{Kind, Pieces, Shape, Want},
 };
+
+/// What a file is.
+enum Known {
+    NotYet,
+    Nothing,
+    Shape(Box<dyn Shape>),
+}
+
+impl Known {
+    /// What a file is that begins like this.
+    fn of(head: &[u8]) -> Known {
+        let shape = CONTAINERS.iter().find_map(|of| of(head));
+        shape.map_or(Known::Nothing, Known::Shape)
+    }
+}
 
 /// Cuts one file, or one member.
 pub(super) struct Cutter {
@@ -43,49 +58,55 @@ impl Cutter {
             let held = mem::take(&mut self.held);
             self.feed(&held, out)?;
         }
-        self.shape.end(out)?;
-        out.content(&self.held)?;
-        out.boundary()
+        out.put(Kind::TarBroken, &[])?;
+        out.put(Kind::Content, &self.held)?;
+        out.put(Kind::End, &[])
     }
 
     /// Uses some bytes, if only none to get on. None if there is nothing to do without more.
     fn step<P: Pieces>(&mut self, bytes: &[u8], out: &mut P) -> Result<Option<usize>, P::Error> {
-        if let Some((kind, left)) = self.pass.last_mut() {
-            let count = (*left).min(bytes.len() as u64);
-            if count == 0 && *left > 0 {
-                return Ok(None);
-            }
-            let now = &bytes[..count as usize];
-            match kind {
-                Kind::Content => out.content(now)?,
-                Kind::Fields => out.fields(now)?,
-                Kind::Times => out.times(now)?,
-                Kind::Begin(bytes) => out.member(*bytes)?,
-                Kind::End => out.boundary()?,
-            }
-            *left -= count;
-            if *left == 0 {
-                self.pass.pop();
-            }
-            return Ok(Some(now.len()));
+        if !self.pass.is_empty() {
+            return self.pass(bytes, out);
         }
-        match self.shape.want() {
+        let want = match &self.shape {
+            Known::NotYet => Want::Head(HEAD_BYTES),
+            Known::Nothing => Want::Rest,
+            Known::Shape(shape) => shape.want(),
+        };
+        match want {
             Want::Head(count) => self.head(count, bytes, out),
             _ if bytes.is_empty() => Ok(None),
             Want::Rest => {
-                out.content(bytes)?;
+                out.put(Kind::Content, bytes)?;
                 Ok(Some(bytes.len()))
             }
             Want::Find(wanted) => {
                 let at = bytes.iter().position(|byte| *byte == wanted);
                 let count = at.unwrap_or(bytes.len());
-                out.content(&bytes[..count])?;
+                out.put(Kind::Content, &bytes[..count])?;
                 if at.is_some() {
-                    self.shape.found();
+                    self.hand_over(&[], out)?;
                 }
                 Ok(Some(count))
             }
         }
+    }
+
+    /// Uses some bytes as the first of what passes. None if there is nothing to do with them.
+    fn pass<P: Pieces>(&mut self, bytes: &[u8], out: &mut P) -> Result<Option<usize>, P::Error> {
+        let Some((kind, left)) = self.pass.last_mut() else {
+            return Ok(None);
+        };
+        let count = (*left).min(bytes.len() as u64);
+        if count == 0 && *left > 0 {
+            return Ok(None);
+        }
+        out.put(*kind, &bytes[..count as usize])?;
+        *left -= count;
+        if *left == 0 {
+            self.pass.pop();
+        }
+        Ok(Some(count as usize))
     }
 
     /// Hands the shape `count` bytes once they are there, out of the input if they all are.
@@ -114,9 +135,17 @@ impl Cutter {
         Ok(Some(more))
     }
 
+    /// Gives what the shape says of these bytes, and returns how many that are.
     fn hand_over<P: Pieces>(&mut self, head: &[u8], out: &mut P) -> Result<usize, P::Error> {
-        let used = self.shape.head(head, &mut self.pass, out)?;
+        match &mut self.shape {
+            Known::Shape(shape) => shape.head(head, &mut self.pass),
+            known => *known = Known::of(head),
+        }
         self.pass.reverse();
+        let mut used = 0;
+        while let Some(count) = self.pass(&head[used..], out)? {
+            used += count;
+        }
         Ok(used)
     }
 }

@@ -127,7 +127,7 @@ impl Loom {
         sink.boundary()
     }
 
-    /// See [`Pieces::pause`](super::Pieces::pause).
+    /// See [`Kind::Pause`](super::shape::Kind::Pause).
     pub(super) fn pause(&mut self, draw: u64, bytes: u64) {
         let since = self.at.plain - self.anew.unwrap_or(0);
         self.pause |=
@@ -154,17 +154,9 @@ impl Loom {
     }
 
     /// The open tar member is complete but for its zeros.
-    pub(super) fn close<W: Woven>(
-        &mut self,
-        padding: usize,
-        text: Option<&[u8]>,
-        sink: &mut W,
-    ) -> Result<(), W::Error> {
+    pub(super) fn close<W: Woven>(&mut self, padding: usize, sink: &mut W) -> Result<(), W::Error> {
         self.open = None;
         self.at.plain += padding as u64;
-        if let Some(text) = text {
-            self.headers.extended_time = tar::extended_time(text);
-        }
         self.extend(Operation::Members, 1, sink)
     }
 
@@ -178,6 +170,13 @@ impl Loom {
         match count {
             0 => Ok(()),
             _ => self.extend(operation_of(kind), count, sink),
+        }
+    }
+
+    /// The open tar member, an extended header, says this of the next one's time.
+    pub(super) fn extended_time(&mut self, time: Option<u64>) {
+        if self.is_open() {
+            self.headers.extended_time = time;
         }
     }
 

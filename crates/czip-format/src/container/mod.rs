@@ -11,14 +11,13 @@
 //! where its own members end, and no deeper.
 //!
 //! The files, from the outside in: `weaver` drives; `cutter` hands a shape (one of `tar`,
-//! `cpio`, `zip`, `ar`) what it asks for; a shape tells a `Pieces` what the bytes are;
+//! `cpio`, `zip`, `ar`) what it asks for; a shape says what the bytes are;
 //! `loom` writes operations.
 
 mod ar;
 mod cpio;
 mod cutter;
 mod loom;
-mod pieces;
 mod shape;
 mod tar;
 mod tar_header;
@@ -26,77 +25,14 @@ mod weaver;
 mod zip;
 
 pub use loom::{RestartPoint, Woven};
-use pieces::Pieces;
-use shape::{Kind, Shape, Want};
+use shape::Shape;
 pub use weaver::Weaver;
 
 /// Bytes that tell any container, where a file has as many.
 const HEAD_BYTES: usize = 512;
 
-/// Defines what files are known to be; the first that a file begins like is taken.
-macro_rules! containers {
-    ($($module:ident::$shape:ident,)+) => {
-        /// What a file is.
-        enum Known {
-            NotYet,
-            Nothing,
-            $($shape($module::$shape),)+
-        }
+/// What says whether a file that begins so is of a kind of container.
+type Of = fn(&[u8]) -> Option<Box<dyn Shape>>;
 
-        impl Known {
-            /// What a file is that begins like this.
-            fn of(head: &[u8]) -> Known {
-                $(if let Some(shape) = $module::$shape::of(head) {
-                    return Known::$shape(shape);
-                })+
-                Known::Nothing
-            }
-        }
-
-        impl Shape for Known {
-            fn want(&self) -> Want {
-                match self {
-                    Known::NotYet => Want::Head(HEAD_BYTES),
-                    Known::Nothing => Want::Rest,
-                    $(Known::$shape(shape) => shape.want(),)+
-                }
-            }
-
-            fn head<P: Pieces>(
-                &mut self,
-                head: &[u8],
-                pass: &mut Vec<(Kind, u64)>,
-                out: &mut P,
-            ) -> Result<usize, P::Error> {
-                match self {
-                    Known::NotYet | Known::Nothing => {
-                        *self = Known::of(head);
-                        Ok(0)
-                    }
-                    $(Known::$shape(shape) => shape.head(head, pass, out),)+
-                }
-            }
-
-            fn found(&mut self) {
-                match self {
-                    Known::NotYet | Known::Nothing => {}
-                    $(Known::$shape(shape) => shape.found(),)+
-                }
-            }
-
-            fn end<P: Pieces>(&mut self, out: &mut P) -> Result<(), P::Error> {
-                match self {
-                    Known::NotYet | Known::Nothing => Ok(()),
-                    $(Known::$shape(shape) => shape.end(out),)+
-                }
-            }
-        }
-    };
-}
-
-containers! {
-    tar::Tar,
-    cpio::Cpio,
-    zip::Zip,
-    ar::Ar,
-}
+/// What files are known to be; the first that a file begins like is taken.
+const CONTAINERS: &[Of] = &[tar::Tar::of, cpio::Cpio::of, zip::Zip::of, ar::Ar::of];

@@ -4,7 +4,6 @@
 //! is a header for sure. So whatever cannot be understood (a sparse map, a size that lies, an
 //! archive behind garbage) costs what it touches and nothing else.
 
-use super::Pieces;
 use super::loom::RESTART_BYTES;
 use super::shape::{self, Kind, Shape, Want};
 use super::tar_header;
@@ -27,34 +26,23 @@ enum State {
     /// Before the text of an extended header, and the zeros behind it.
     Text { bytes: usize },
     /// Before the zeros behind data.
-    Padding { count: usize, member: Option<Pause> },
+    Padding { count: usize, pause: Option<Kind> },
     /// Before a block that may be anything.
     Lost,
 }
 
-/// What [`Pieces::pause`] is told.
-#[derive(Clone, Copy)]
-struct Pause {
-    draw: u64,
-    bytes: u64,
-}
-
 impl Tar {
     /// Whether a file begins as a tar archive does.
-    pub(super) fn of(head: &[u8]) -> Option<Tar> {
+    pub(super) fn of(head: &[u8]) -> Option<Box<dyn Shape>> {
         let header = head.first_chunk()?;
-        is_header(header).then_some(Tar {
+        is_header(header).then_some(Box::new(Tar {
             state: State::Header,
             extended_size: None,
-        })
+        }))
     }
 
-    fn header<P: Pieces>(
-        &mut self,
-        header: &Block,
-        pass: &mut Vec<(Kind, u64)>,
-        out: &mut P,
-    ) -> Result<(), P::Error> {
+    fn header(&mut self, header: &Block, pass: &mut Vec<(Kind, u64)>) {
+        let block_bytes = header.len() as u64;
         let kind = header[tar::TYPE];
         let said = tar::data_bytes(header);
         let actual = match self.extended_size {
@@ -66,37 +54,39 @@ impl Tar {
         }
         let Some(bytes) = actual else {
             self.state = State::Lost;
-            return out.tar_header(header);
+            pass.push((Kind::TarHeader, block_bytes));
+            return;
         };
 
         let text = kind == b'x' && bytes <= EXTENDED_TEXT_BYTES_MAX;
-        if said == actual && bytes <= MEMBER_BYTES_MAX && (text || kind != b'x') {
-            out.tar_member(header)?;
-        } else {
-            out.tar_header(header)?;
-        }
+        let is_member = said == actual && bytes <= MEMBER_BYTES_MAX && (text || kind != b'x');
+        let header_kind = match is_member {
+            true => Kind::TarMember,
+            false => Kind::TarHeader,
+        };
+        pass.push((header_kind, block_bytes));
         if text {
             self.state = State::Text {
                 bytes: bytes as usize,
             };
-            return Ok(());
+            return;
         }
         let count = tar::padding_bytes(bytes);
-        let mut member = None;
+        let mut pause = None;
         match kind {
             b'x' | b'g' => pass.push((Kind::Times, bytes)),
             b'L' | b'K' => pass.push((Kind::Fields, bytes)),
             _ => {
-                out.written(tar::octal(&header[tar::MTIME]).unwrap_or(0));
+                let written = tar::octal(&header[tar::MTIME]).unwrap_or(0);
+                pass.push((Kind::Written(written), 0));
                 pass.extend(shape::member(bytes));
-                member = Some(Pause {
+                pause = Some(Kind::Pause {
                     draw: draw(header),
-                    bytes: bytes.saturating_add((header.len() + count) as u64),
+                    bytes: bytes.saturating_add(block_bytes + count as u64),
                 });
             }
         }
-        self.state = State::Padding { count, member };
-        Ok(())
+        self.state = State::Padding { count, pause };
     }
 }
 
@@ -109,24 +99,19 @@ impl Shape for Tar {
         })
     }
 
-    fn head<P: Pieces>(
-        &mut self,
-        head: &[u8],
-        pass: &mut Vec<(Kind, u64)>,
-        out: &mut P,
-    ) -> Result<usize, P::Error> {
+    fn head(&mut self, head: &[u8], pass: &mut Vec<(Kind, u64)>) {
         match self.state {
             State::Header | State::Lost => {
                 let lost = matches!(self.state, State::Lost);
                 match head.first_chunk() {
                     Some(header) if is_header(header) && (!lost || has_magic(header)) => {
-                        out.boundary()?;
-                        self.header(header, pass, out)?;
+                        pass.push((Kind::End, 0));
+                        self.header(header, pass);
                     }
-                    _ if !lost && all_zeros(head) => out.zeros(head.len())?,
+                    _ if !lost && all_zeros(head) => pass.push((Kind::Zeros, head.len() as u64)),
                     _ => {
                         self.state = State::Lost;
-                        out.content(head)?;
+                        pass.push((Kind::Content, head.len() as u64));
                     }
                 }
             }
@@ -134,32 +119,26 @@ impl Shape for Tar {
                 let (text, zeros) = head.split_at(bytes);
                 self.state = State::Header;
                 self.extended_size = tar::extended_number(text, b" size=");
-                out.times(text)?;
-                padding(zeros, Some(text), out)?;
+                pass.push((Kind::Times, bytes as u64));
+                pass.push((Kind::ExtendedTime(tar::extended_time(text)), 0));
+                padding(zeros, pass);
             }
-            State::Padding { member, .. } => {
+            State::Padding { pause, .. } => {
                 self.state = State::Header;
-                padding(head, None, out)?;
-                if let Some(Pause { draw, bytes }) = member {
-                    out.pause(draw, bytes);
-                }
+                padding(head, pass);
+                pass.extend(pause.map(|pause| (pause, 0)));
             }
         }
-        Ok(head.len())
-    }
-
-    fn end<P: Pieces>(&mut self, out: &mut P) -> Result<(), P::Error> {
-        out.tar_broken()
     }
 }
 
 /// What should be the zeros behind data.
-fn padding<P: Pieces>(bytes: &[u8], text: Option<&[u8]>, out: &mut P) -> Result<(), P::Error> {
-    if all_zeros(bytes) {
-        return out.tar_padding(bytes.len(), text);
+fn padding(bytes: &[u8], pass: &mut Vec<(Kind, u64)>) {
+    let count = bytes.len() as u64;
+    match all_zeros(bytes) {
+        true => pass.push((Kind::TarPadding, count)),
+        false => pass.extend([(Kind::TarBroken, 0), (Kind::Content, count)]),
     }
-    out.tar_broken()?;
-    out.content(bytes)
 }
 
 /// Whether a block has a header's checksum, in any notation.

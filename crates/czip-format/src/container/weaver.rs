@@ -1,8 +1,9 @@
 //! Files to streams.
 
+use super::Woven;
 use super::cutter::Cutter;
 use super::loom::Loom;
-use super::{Pieces, Woven};
+use super::shape::{Kind, Pieces};
 use crate::Stream;
 use crate::weave::tar::Block;
 
@@ -97,76 +98,59 @@ impl<W: Woven> Outer<'_, W> {
 impl<W: Woven> Pieces for Outer<'_, W> {
     type Error = W::Error;
 
-    fn member(&mut self, _bytes: u64) -> Result<(), W::Error> {
-        self.settle()?;
-        *self.member = Some(Cutter::new());
-        Ok(())
-    }
-
-    fn written(&mut self, mtime: u64) {
-        self.sink.written(mtime.cast_signed());
-    }
-
-    fn content(&mut self, bytes: &[u8]) -> Result<(), W::Error> {
-        let mut inner = Inner {
-            loom: self.loom,
-            sink: self.sink,
-        };
-        match self.member {
-            Some(member) => member.feed(bytes, &mut inner),
-            None => inner.content(bytes),
+    fn put(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), W::Error> {
+        match (kind, &mut *self.member) {
+            (Kind::Content, Some(member)) => {
+                return member.feed(
+                    bytes,
+                    &mut Inner {
+                        loom: self.loom,
+                        sink: self.sink,
+                    },
+                );
+            }
+            (Kind::Written(mtime), _) => {
+                self.sink.written(mtime.cast_signed());
+                return Ok(());
+            }
+            _ => self.settle()?,
+        }
+        let (loom, sink) = (&mut *self.loom, &mut *self.sink);
+        match kind {
+            Kind::Content => loom.bytes(Stream::Content, bytes, sink),
+            Kind::Fields => loom.bytes(Stream::Fields, bytes, sink),
+            Kind::Times => loom.bytes(Stream::Times, bytes, sink),
+            Kind::TarPadding if loom.is_open() => loom.close(bytes.len(), sink),
+            Kind::Zeros | Kind::TarPadding => loom.zeros(bytes.len(), sink),
+            Kind::TarMember => {
+                let header = block(bytes);
+                match loom.open(header, sink)? {
+                    true => Ok(()),
+                    false => loom.lone_header(header, sink),
+                }
+            }
+            Kind::TarHeader => loom.lone_header(block(bytes), sink),
+            Kind::TarBroken => loom.break_open(sink),
+            Kind::End => loom.boundary(sink),
+            Kind::Begin(_) => {
+                *self.member = Some(Cutter::new());
+                Ok(())
+            }
+            Kind::ExtendedTime(time) => {
+                loom.extended_time(time);
+                Ok(())
+            }
+            Kind::Pause { draw, bytes } => {
+                loom.pause(draw, bytes);
+                Ok(())
+            }
+            Kind::Written(_) => Ok(()),
         }
     }
+}
 
-    fn fields(&mut self, bytes: &[u8]) -> Result<(), W::Error> {
-        self.settle()?;
-        self.loom.bytes(Stream::Fields, bytes, self.sink)
-    }
-
-    fn times(&mut self, bytes: &[u8]) -> Result<(), W::Error> {
-        self.settle()?;
-        self.loom.bytes(Stream::Times, bytes, self.sink)
-    }
-
-    fn zeros(&mut self, count: usize) -> Result<(), W::Error> {
-        self.settle()?;
-        self.loom.zeros(count, self.sink)
-    }
-
-    fn boundary(&mut self) -> Result<(), W::Error> {
-        self.settle()?;
-        self.loom.boundary(self.sink)
-    }
-
-    fn pause(&mut self, draw: u64, bytes: u64) {
-        self.loom.pause(draw, bytes);
-    }
-
-    fn tar_member(&mut self, header: &Block) -> Result<(), W::Error> {
-        self.settle()?;
-        match self.loom.open(header, self.sink)? {
-            true => Ok(()),
-            false => self.loom.lone_header(header, self.sink),
-        }
-    }
-
-    fn tar_header(&mut self, header: &Block) -> Result<(), W::Error> {
-        self.settle()?;
-        self.loom.lone_header(header, self.sink)
-    }
-
-    fn tar_padding(&mut self, count: usize, text: Option<&[u8]>) -> Result<(), W::Error> {
-        self.settle()?;
-        match self.loom.is_open() {
-            true => self.loom.close(count, text, self.sink),
-            false => self.loom.zeros(count, self.sink),
-        }
-    }
-
-    fn tar_broken(&mut self) -> Result<(), W::Error> {
-        self.settle()?;
-        self.loom.break_open(self.sink)
-    }
+fn block(bytes: &[u8]) -> &Block {
+    bytes.try_into().expect("a header comes at once")
 }
 
 /// What a member's shape tells: all of it is content, only where its members begin and end counts.
@@ -181,50 +165,10 @@ const INNER_BYTES_MIN: u64 = 8 << 10;
 impl<W: Woven> Pieces for Inner<'_, W> {
     type Error = W::Error;
 
-    fn member(&mut self, bytes: u64) -> Result<(), W::Error> {
-        match bytes {
-            INNER_BYTES_MIN.. => self.boundary(),
-            _ => Ok(()),
+    fn put(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), W::Error> {
+        match kind {
+            Kind::Begin(INNER_BYTES_MIN..) | Kind::End => self.loom.boundary(self.sink),
+            _ => self.loom.bytes(Stream::Content, bytes, self.sink),
         }
-    }
-
-    fn written(&mut self, _mtime: u64) {}
-
-    fn content(&mut self, bytes: &[u8]) -> Result<(), W::Error> {
-        self.loom.bytes(Stream::Content, bytes, self.sink)
-    }
-
-    fn fields(&mut self, bytes: &[u8]) -> Result<(), W::Error> {
-        self.content(bytes)
-    }
-
-    fn times(&mut self, bytes: &[u8]) -> Result<(), W::Error> {
-        self.content(bytes)
-    }
-
-    fn zeros(&mut self, count: usize) -> Result<(), W::Error> {
-        self.content(&[0; 512][..count])
-    }
-
-    fn boundary(&mut self) -> Result<(), W::Error> {
-        self.loom.boundary(self.sink)
-    }
-
-    fn pause(&mut self, _draw: u64, _bytes: u64) {}
-
-    fn tar_member(&mut self, header: &Block) -> Result<(), W::Error> {
-        self.content(header)
-    }
-
-    fn tar_header(&mut self, header: &Block) -> Result<(), W::Error> {
-        self.content(header)
-    }
-
-    fn tar_padding(&mut self, count: usize, _text: Option<&[u8]>) -> Result<(), W::Error> {
-        self.zeros(count)
-    }
-
-    fn tar_broken(&mut self) -> Result<(), W::Error> {
-        Ok(())
     }
 }

@@ -3,7 +3,6 @@
 //! A member whose size its local header does not say (it was written to a pipe, or is beyond 4 GiB)
 //! ends where the next record seems to begin.
 
-use super::Pieces;
 use super::shape::{self, Kind, Shape, Want};
 
 /// Where in a zip archive the cutter is.
@@ -13,8 +12,6 @@ pub(super) enum Zip {
     Record(Record),
     /// In bytes that nothing is known of, up to a signature.
     Lost,
-    /// Before what may be a signature there.
-    Found,
 }
 
 #[derive(Clone, Copy)]
@@ -56,97 +53,81 @@ impl Record {
 
 impl Zip {
     /// Whether a file begins as a zip archive does.
-    pub(super) fn of(head: &[u8]) -> Option<Zip> {
-        head.starts_with(b"PK\x03\x04").then_some(Zip::Between)
-    }
-
-    fn local<P: Pieces>(
-        &mut self,
-        head: &[u8],
-        pass: &mut Vec<(Kind, u64)>,
-        out: &mut P,
-    ) -> Result<(), P::Error> {
-        let size = number(head, 18, 4);
-        out.fields(&head[..10])?;
-        out.times(&head[10..14])?;
-        out.fields(&head[14..])?;
-        pass.push((Kind::Fields, number(head, 26, 2)));
-        pass.push((Kind::Times, number(head, 28, 2)));
-        // A streamed member's is 0, and no signature follows, or one does.
-        if size == u64::from(u32::MAX) {
-            *self = Zip::Lost;
-        } else {
-            pass.extend(shape::member(size));
-        }
-        Ok(())
-    }
-
-    /// The directory repeats what local headers say, and adds where they are, which every change moves.
-    fn central<P: Pieces>(
-        head: &[u8],
-        pass: &mut Vec<(Kind, u64)>,
-        out: &mut P,
-    ) -> Result<(), P::Error> {
-        out.fields(&head[..12])?;
-        out.times(&head[12..16])?;
-        out.fields(&head[16..42])?;
-        out.times(&head[42..])?;
-        pass.push((Kind::Fields, number(head, 28, 2)));
-        pass.push((Kind::Times, number(head, 30, 2)));
-        pass.push((Kind::Fields, number(head, 32, 2)));
-        Ok(())
+    pub(super) fn of(head: &[u8]) -> Option<Box<dyn Shape>> {
+        head.starts_with(b"PK\x03\x04")
+            .then_some(Box::new(Zip::Between))
     }
 }
 
 impl Shape for Zip {
     fn want(&self) -> Want {
         match self {
-            Zip::Between | Zip::Found => Want::Head(4),
+            Zip::Between => Want::Head(4),
             Zip::Record(record) => Want::Head(record.bytes()),
             Zip::Lost => Want::Find(b'P'),
         }
     }
 
-    fn head<P: Pieces>(
-        &mut self,
-        head: &[u8],
-        pass: &mut Vec<(Kind, u64)>,
-        out: &mut P,
-    ) -> Result<usize, P::Error> {
-        let Zip::Record(record) = *self else {
-            if let Some(record) = Record::of(head) {
-                out.boundary()?;
-                *self = Zip::Record(record);
-                return Ok(0);
+    fn head(&mut self, head: &[u8], pass: &mut Vec<(Kind, u64)>) {
+        let record = match *self {
+            Zip::Record(record) => record,
+            Zip::Lost => {
+                *self = Zip::Between;
+                return;
             }
-            *self = Zip::Lost;
-            // Or what is not a signature would be found again.
-            out.content(&head[..1])?;
-            return Ok(1);
+            Zip::Between => {
+                *self = match Record::of(head) {
+                    Some(record) => {
+                        pass.push((Kind::End, 0));
+                        Zip::Record(record)
+                    }
+                    None => {
+                        // Or what is not a signature would be found again.
+                        pass.push((Kind::Content, 1));
+                        Zip::Lost
+                    }
+                };
+                return;
+            }
         };
         *self = Zip::Between;
         match record {
-            Record::Local => self.local(head, pass, out)?,
-            Record::Descriptor => out.fields(head)?,
-            Record::Central => Zip::central(head, pass, out)?,
-            Record::LargeEnd => {
-                out.times(head)?;
-                match number(head, 4, 8) {
-                    rest @ 0..=4096 => pass.push((Kind::Times, rest)),
-                    _ => *self = Zip::Lost,
+            Record::Local => {
+                let size = number(head, 18, 4);
+                pass.extend([
+                    (Kind::Fields, 10),
+                    (Kind::Times, 4),
+                    (Kind::Fields, 16),
+                    (Kind::Fields, number(head, 26, 2)),
+                    (Kind::Times, number(head, 28, 2)),
+                ]);
+                // A streamed member's is 0, and no signature follows, or one does.
+                if size == u64::from(u32::MAX) {
+                    *self = Zip::Lost;
+                } else {
+                    pass.extend(shape::member(size));
                 }
             }
-            Record::Locator => out.times(head)?,
-            Record::End => {
-                out.times(head)?;
-                pass.push((Kind::Fields, number(head, 20, 2)));
-            }
+            Record::Descriptor => pass.push((Kind::Fields, 16)),
+            Record::Central => pass.extend([
+                (Kind::Fields, 12),
+                (Kind::Times, 4),
+                (Kind::Fields, 26),
+                (Kind::Times, 4),
+                (Kind::Fields, number(head, 28, 2)),
+                (Kind::Times, number(head, 30, 2)),
+                (Kind::Fields, number(head, 32, 2)),
+            ]),
+            Record::LargeEnd => match number(head, 4, 8) {
+                rest @ 0..=4096 => pass.push((Kind::Times, 12 + rest)),
+                _ => {
+                    pass.push((Kind::Times, 12));
+                    *self = Zip::Lost;
+                }
+            },
+            Record::Locator => pass.push((Kind::Times, 20)),
+            Record::End => pass.extend([(Kind::Times, 22), (Kind::Fields, number(head, 20, 2))]),
         }
-        Ok(head.len())
-    }
-
-    fn found(&mut self) {
-        *self = Zip::Found;
     }
 }
 

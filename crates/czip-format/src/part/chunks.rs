@@ -114,6 +114,15 @@ impl LengthPart {
         input.finish()?;
         Ok(Self { starts, places })
     }
+
+    /// Where a chunk lies that is so far in the part, and has this number.
+    pub fn place(&self, within: usize, number: u64) -> ChunkPlace {
+        let alone = ChunkPlace {
+            frame: number,
+            offset: 0,
+        };
+        self.places.get(within).copied().unwrap_or(alone)
+    }
 }
 
 fn parse_places(

@@ -64,6 +64,12 @@ impl PartList {
         self.total[column]
     }
 
+    /// The row that has this item, and how many items are before it there.
+    pub fn item(&self, number: u64) -> Option<(usize, usize)> {
+        let row = self.find(0, number)?;
+        Some((row, (number - self.rows[row].before[0]) as usize))
+    }
+
     /// What all rows up to and with this one have, as in [`PartRow::before`].
     pub fn after(&self, row: usize) -> [u64; 6] {
         self.rows

@@ -3,16 +3,9 @@
 use crate::Stream;
 
 /// Why no more plain content comes. Nothing is to be read after it.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WeaveError<E> {
-    /// A stream's reader failed.
-    #[error("cannot read the stream {stream}: {error}")]
-    Stream {
-        /// Which.
-        stream: Stream,
-        /// What its reader says.
-        error: E,
-    },
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WeaveError {
     /// The weave wants more of a stream than there is.
     #[error("the stream {stream} ends too early")]
     Short {

@@ -5,8 +5,8 @@ use crate::Stream;
 
 /// Reads one stream, from where the unweaver begins to the stream's end.
 pub trait StreamReader {
-    /// What can go wrong.
-    type Error;
+    /// What can go wrong: of the reader, or of the weave.
+    type Error: From<WeaveError>;
 
     /// How many bytes are left.
     fn left(&self) -> u64;
@@ -63,35 +63,26 @@ impl<R: StreamReader> Ahead<R> {
         self.from == self.to && self.reader.left() == 0
     }
 
-    fn demand(&self, count: u64) -> Result<(), WeaveError<R::Error>> {
-        if count > self.reader.left() {
-            return Err(WeaveError::Short {
-                stream: self.stream,
-            });
-        }
-        Ok(())
-    }
-
-    fn failed(&self) -> impl FnOnce(R::Error) -> WeaveError<R::Error> + use<R> {
+    fn demand(&self, count: u64) -> Result<(), R::Error> {
         let stream = self.stream;
-        move |error| WeaveError::Stream { stream, error }
+        match count <= self.reader.left() {
+            true => Ok(()),
+            false => Err(WeaveError::Short { stream }.into()),
+        }
     }
 
     /// Reads ahead. Called with nothing left of what was.
-    fn fill(&mut self) -> Result<(), WeaveError<R::Error>> {
+    fn fill(&mut self) -> Result<(), R::Error> {
         self.demand(1)?;
         let count = self.reader.left().min(AHEAD_BYTES as u64) as usize;
-        let failed = self.failed();
         self.from = 0;
         self.to = 0;
-        self.reader
-            .read_exact(&mut self.ahead[..count])
-            .map_err(failed)?;
+        self.reader.read_exact(&mut self.ahead[..count])?;
         self.to = count;
         Ok(())
     }
 
-    pub(super) fn byte(&mut self) -> Result<u8, WeaveError<R::Error>> {
+    pub(super) fn byte(&mut self) -> Result<u8, R::Error> {
         if self.from == self.to {
             self.fill()?;
         }
@@ -100,7 +91,7 @@ impl<R: StreamReader> Ahead<R> {
     }
 
     /// The next bytes. Much of them goes straight where it belongs.
-    pub(super) fn read(&mut self, bytes: &mut [u8]) -> Result<(), WeaveError<R::Error>> {
+    pub(super) fn read(&mut self, bytes: &mut [u8]) -> Result<(), R::Error> {
         let held = bytes.len().min(self.to - self.from);
         let (first, rest) = bytes.split_at_mut(held);
         first.copy_from_slice(&self.ahead[self.from..self.from + held]);
@@ -113,23 +104,21 @@ impl<R: StreamReader> Ahead<R> {
             self.fill()?;
             return self.read(rest);
         }
-        let failed = self.failed();
-        self.reader.read_exact(rest).map_err(failed)
+        self.reader.read_exact(rest)
     }
 
-    pub(super) fn skip(&mut self, count: u64) -> Result<(), WeaveError<R::Error>> {
+    pub(super) fn skip(&mut self, count: u64) -> Result<(), R::Error> {
         let held = count.min((self.to - self.from) as u64);
         self.from += held as usize;
         if held == count {
             return Ok(());
         }
         self.demand(count - held)?;
-        let failed = self.failed();
-        self.reader.skip(count - held).map_err(failed)
+        self.reader.skip(count - held)
     }
 
     /// A varint that is not 0.
-    pub(super) fn count(&mut self) -> Result<u64, WeaveError<R::Error>> {
+    pub(super) fn count(&mut self) -> Result<u64, R::Error> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -140,21 +129,17 @@ impl<R: StreamReader> Ahead<R> {
             value |= digits << shift;
             if byte & 0x80 == 0 {
                 return match byte {
-                    0 => Err(WeaveError::Number),
+                    0 => Err(WeaveError::Number.into()),
                     _ => Ok(value),
                 };
             }
         }
-        Err(WeaveError::Number)
+        Err(WeaveError::Number.into())
     }
 
     /// Fills `field` with the bytes up to a zero byte, from `at` on, and zeros behind them. Returns
     /// where they end.
-    pub(super) fn text(
-        &mut self,
-        field: &mut [u8],
-        at: usize,
-    ) -> Result<usize, WeaveError<R::Error>> {
+    pub(super) fn text(&mut self, field: &mut [u8], at: usize) -> Result<usize, R::Error> {
         field[at..].fill(0);
         let mut end = at;
         loop {

@@ -10,23 +10,22 @@ use crate::Stream;
 /// Yields the plain content of a weave.
 ///
 /// ```
-/// use std::convert::Infallible;
-/// use refrain_czip_format::weave::{StreamReader, Streams, Unweaver};
+/// use refrain_czip_format::weave::{StreamReader, Streams, Unweaver, WeaveError};
 ///
 /// struct Slice(&'static [u8]);
 ///
 /// impl StreamReader for Slice {
-///     type Error = Infallible;
+///     type Error = WeaveError;
 ///     fn left(&self) -> u64 {
 ///         self.0.len() as u64
 ///     }
-///     fn read_exact(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+///     fn read_exact(&mut self, bytes: &mut [u8]) -> Result<(), WeaveError> {
 ///         let (now, rest) = self.0.split_at(bytes.len());
 ///         bytes.copy_from_slice(now);
 ///         self.0 = rest;
 ///         Ok(())
 ///     }
-///     fn skip(&mut self, count: u64) -> Result<(), Infallible> {
+///     fn skip(&mut self, count: u64) -> Result<(), WeaveError> {
 ///         self.0 = &self.0[count as usize..];
 ///         Ok(())
 ///     }
@@ -119,7 +118,7 @@ impl<R: StreamReader> Unweaver<R> {
     ///
     /// # Errors
     /// The weave cannot be, or a reader fails. `out` then holds nothing, and nothing may be read after it.
-    pub fn read(&mut self, out: &mut [u8]) -> Result<usize, WeaveError<R::Error>> {
+    pub fn read(&mut self, out: &mut [u8]) -> Result<usize, R::Error> {
         let mut filled = 0;
         while filled < out.len() && self.advance()? {
             let rest = &mut out[filled..];
@@ -142,7 +141,7 @@ impl<R: StreamReader> Unweaver<R> {
     ///
     /// # Errors
     /// As with [`read`](Unweaver::read).
-    pub fn skip(&mut self, count: u64) -> Result<u64, WeaveError<R::Error>> {
+    pub fn skip(&mut self, count: u64) -> Result<u64, R::Error> {
         let mut passed = 0;
         while passed < count && self.advance()? {
             let step = self.piece_bytes().min(count - passed);
@@ -159,11 +158,11 @@ impl<R: StreamReader> Unweaver<R> {
     ///
     /// # Errors
     /// If something does or is, and as with [`read`](Unweaver::read).
-    pub fn finish(&mut self) -> Result<(), WeaveError<R::Error>> {
+    pub fn finish(&mut self) -> Result<(), R::Error> {
         let streams = [&self.content, &self.fields, &self.times];
         let has_more = streams.iter().any(|stream| !stream.at_end());
         match has_more || self.advance()? {
-            true => Err(WeaveError::Long),
+            true => Err(WeaveError::Long.into()),
             false => Ok(()),
         }
     }
@@ -174,11 +173,7 @@ impl<R: StreamReader> Unweaver<R> {
     ///
     /// # Errors
     /// As with [`read`](Unweaver::read).
-    pub fn step(
-        &mut self,
-        count: u64,
-        out: &mut Vec<u8>,
-    ) -> Result<Option<Step>, WeaveError<R::Error>> {
+    pub fn step(&mut self, count: u64, out: &mut Vec<u8>) -> Result<Option<Step>, R::Error> {
         if count == 0 || !self.advance()? {
             return Ok(None);
         }
@@ -230,7 +225,7 @@ impl<R: StreamReader> Unweaver<R> {
     }
 
     /// Goes on to a piece that has bytes. False at the end of the weave.
-    fn advance(&mut self) -> Result<bool, WeaveError<R::Error>> {
+    fn advance(&mut self) -> Result<bool, R::Error> {
         while self.piece_bytes() == 0 {
             match mem::replace(&mut self.next, Next::Operation) {
                 Next::Operation if self.weave.at_end() => return Ok(false),
@@ -247,7 +242,7 @@ impl<R: StreamReader> Unweaver<R> {
         Ok(true)
     }
 
-    fn operation(&mut self) -> Result<(), WeaveError<R::Error>> {
+    fn operation(&mut self) -> Result<(), R::Error> {
         let number = self.weave.byte()?;
         let operation = Operation::of(number)
             .filter(|&operation| operation != Operation::Anew || !self.is_anew)
@@ -272,7 +267,7 @@ impl<R: StreamReader> Unweaver<R> {
     }
 
     /// Builds a header, which is the next piece.
-    fn header(&mut self, alone: bool, left: u64) -> Result<(), WeaveError<R::Error>> {
+    fn header(&mut self, alone: bool, left: u64) -> Result<(), R::Error> {
         let kind = self.fields.byte()?;
         let fields = self.fields.byte()?;
         let times = self.times.byte()?;
@@ -287,7 +282,7 @@ impl<R: StreamReader> Unweaver<R> {
                 && (extended.is_none() || times & times_mask::MTIME != 0)
             || times & times_mask::SIZE != 0 && fields & fields_mask::SIZE != 0;
         if impossible {
-            return Err(WeaveError::Masks { fields, times });
+            return Err(WeaveError::Masks { fields, times }.into());
         }
 
         let mut header = self.headers.model(kind);
@@ -338,7 +333,7 @@ impl<R: StreamReader> Unweaver<R> {
     }
 
     /// Reads a name into its field: of members, the top comes first.
-    fn name(&mut self, header: &mut Block, times: u8) -> Result<(), WeaveError<R::Error>> {
+    fn name(&mut self, header: &mut Block, times: u8) -> Result<(), R::Error> {
         if times & times_mask::TOP != 0 {
             let mut top = [0; 100];
             let end = self.times.text(&mut top, 0)?;
@@ -356,7 +351,7 @@ impl<R: StreamReader> Unweaver<R> {
     }
 
     /// What follows a header that is not alone.
-    fn data(&mut self, kind: u8, count: u64, left: u64) -> Result<(), WeaveError<R::Error>> {
+    fn data(&mut self, kind: u8, count: u64, left: u64) -> Result<(), R::Error> {
         let copied = |from| Piece::Copied { from, left: count };
         match kind {
             b'x' => self.extended_header(count)?,
@@ -371,9 +366,9 @@ impl<R: StreamReader> Unweaver<R> {
         Ok(())
     }
 
-    fn extended_header(&mut self, count: u64) -> Result<(), WeaveError<R::Error>> {
+    fn extended_header(&mut self, count: u64) -> Result<(), R::Error> {
         if count > EXTENDED_TEXT_BYTES_MAX {
-            return Err(WeaveError::ExtendedText(count));
+            return Err(WeaveError::ExtendedText(count).into());
         }
         self.held.resize(count as usize, 0);
         self.times.read(&mut self.held)?;
@@ -389,7 +384,7 @@ impl<R: StreamReader> Unweaver<R> {
     }
 }
 
-fn size_error<E>(header: &Block) -> WeaveError<E> {
+fn size_error(header: &Block) -> WeaveError {
     let mut size = [0; 12];
     size.copy_from_slice(&header[tar::SIZE]);
     WeaveError::Size(size)

@@ -89,20 +89,20 @@ pub(crate) fn weave(file: &[u8]) -> Told {
 pub(crate) struct Slice<'a>(pub &'a [u8]);
 
 impl StreamReader for Slice<'_> {
-    type Error = Infallible;
+    type Error = WeaveError;
 
     fn left(&self) -> u64 {
         self.0.len() as u64
     }
 
-    fn read_exact(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+    fn read_exact(&mut self, bytes: &mut [u8]) -> Result<(), WeaveError> {
         let (now, rest) = self.0.split_at(bytes.len());
         bytes.copy_from_slice(now);
         self.0 = rest;
         Ok(())
     }
 
-    fn skip(&mut self, count: u64) -> Result<(), Infallible> {
+    fn skip(&mut self, count: u64) -> Result<(), WeaveError> {
         self.0 = &self.0[usize::try_from(count).unwrap()..];
         Ok(())
     }
@@ -122,7 +122,7 @@ impl Told {
         })
     }
 
-    pub(crate) fn unweave(&self) -> Result<Vec<u8>, WeaveError<Infallible>> {
+    pub(crate) fn unweave(&self) -> Result<Vec<u8>, WeaveError> {
         read_all(&mut self.unweaver(RestartPoint::default()), FILES_BYTES_MAX)
     }
 
@@ -149,7 +149,7 @@ impl Told {
 pub(crate) fn read_all(
     unweaver: &mut Unweaver<Slice<'_>>,
     most: usize,
-) -> Result<Vec<u8>, WeaveError<Infallible>> {
+) -> Result<Vec<u8>, WeaveError> {
     let mut plain = Vec::new();
     let mut piece = [0; 5000];
     while plain.len() < most {

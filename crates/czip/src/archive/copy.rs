@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::{Archive, ReadError, Source};
+use crate::format::{FormatError, Portion};
 
 /// Bytes that a thread reads at once.
 const PIECE_BYTES: u64 = 2 << 20;
@@ -56,6 +57,30 @@ pub fn copy<S: Source, E: From<ReadError>>(
         }
         Ok(())
     })
+}
+
+/// As [`copy`]. If that is all of the content, it is held against the archive's digest at the end.
+///
+/// # Errors
+/// As with [`copy`], and if the content does not have its digest.
+pub fn copy_checked<S: Source, E: From<ReadError>>(
+    archive: &Archive<S>,
+    range: Range<u64>,
+    threads: usize,
+    take: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    if range != (0..archive.plain_bytes()) {
+        return copy(archive, range, threads, take);
+    }
+    let mut digest = blake3::Hasher::new();
+    copy(archive, range, threads, &mut |piece: &[u8]| {
+        digest.update(piece);
+        take(piece)
+    })?;
+    match *digest.finalize().as_bytes() == archive.root().summary.digest {
+        true => Ok(()),
+        false => Err(ReadError::from(FormatError::Digest(Portion::Content)).into()),
+    }
 }
 
 fn read<S: Source>(

@@ -1,6 +1,6 @@
 //! Parts of the table: read when something in them is asked for, and kept.
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
 use quick_cache::{Weighter, sync::Cache};
 use zeroize::{Zeroize, Zeroizing};
@@ -20,17 +20,24 @@ use crate::{
 /// A part by its kind, stream and row; the weave index is no stream's.
 pub(crate) type PartKey = (PartKind, Option<Stream>, usize);
 
-pub(super) type PartCache = Cache<PartKey, Arc<Part>, PartWeight>;
+pub(super) type PartCache = Cache<PartKey, Arc<dyn Part>, PartWeight>;
 
 /// A part that was read.
-#[derive(Debug)]
-pub(super) enum Part {
-    Names(Vec<ChunkName>),
-    Frames(Vec<StoredFrame>),
-    Keys(Vec<FrameKey>),
-    Lengths(LengthPart),
-    References(Vec<ReferenceRun>),
-    Points(Vec<[u64; 5]>),
+pub(super) trait Part: Any + Send + Sync {
+    /// Bytes that it takes in memory.
+    fn bytes(&self) -> usize;
+}
+
+impl<T: Send + Sync + 'static> Part for Vec<T> {
+    fn bytes(&self) -> usize {
+        size_of_val(&self[..])
+    }
+}
+
+impl Part for LengthPart {
+    fn bytes(&self) -> usize {
+        self.starts.bytes() + self.places.bytes()
+    }
 }
 
 /// A run of references, with its numbers and bytes.
@@ -40,9 +47,7 @@ pub(super) struct ReferenceRun {
     pub(super) start: u64,
     /// Its bytes.
     pub(super) bytes: u64,
-    /// Its first chunk.
-    pub(super) first_chunk: u64,
-    /// Where in the stream's unique bytes that begins.
+    /// Where in the stream's unique bytes its first chunk begins.
     pub(super) unique_start: u64,
     /// Bytes after which it begins anew: those of one chunk that is repeated, else all of it.
     pub(super) period: u64,
@@ -51,17 +56,9 @@ pub(super) struct ReferenceRun {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartWeight;
 
-impl Weighter<PartKey, Arc<Part>> for PartWeight {
-    fn weight(&self, _: &PartKey, part: &Arc<Part>) -> u64 {
-        let bytes = match &**part {
-            Part::Names(names) => size_of_val(&names[..]),
-            Part::Frames(frames) => size_of_val(&frames[..]),
-            Part::Keys(keys) => size_of_val(&keys[..]),
-            Part::Lengths(part) => size_of_val(&part.starts[..]) + size_of_val(&part.places[..]),
-            Part::References(runs) => size_of_val(&runs[..]),
-            Part::Points(points) => size_of_val(&points[..]),
-        };
-        bytes as u64 + 128
+impl Weighter<PartKey, Arc<dyn Part>> for PartWeight {
+    fn weight(&self, _: &PartKey, part: &Arc<dyn Part>) -> u64 {
+        part.bytes() as u64 + 128
     }
 }
 
@@ -100,6 +97,28 @@ pub(super) struct Piece {
     pub(super) bytes: u32,
 }
 
+/// What a length part says of a chunk in it; `before` is what all parts before it come to.
+fn chunk_of(
+    part: &LengthPart,
+    before: &[u64; 6],
+    within: usize,
+    stream: Stream,
+    name: ChunkName,
+) -> Chunk {
+    let number = before[0] + within as u64;
+    let place = part.place(within, number);
+    let begin = part.starts[within];
+    Chunk {
+        stream,
+        number,
+        name,
+        bytes: part.starts[within + 1] - begin,
+        frame: place.frame,
+        offset: place.offset,
+        at: before[1] + u64::from(begin),
+    }
+}
+
 const WRONG_PART: FormatError = FormatError::Invalid(Violation::PartAndRoot);
 
 fn has_digest(bytes: &[u8], place: &PartPlace, kind: PartKind) -> bool {
@@ -134,27 +153,13 @@ impl<S: Source> Archive<S> {
         })
     }
 
-    /// A part as stored: checked if it is sealed, for which no key is needed.
-    fn stored_part(
-        &self,
-        kind: PartKind,
-        stream: Option<Stream>,
-        row: usize,
-    ) -> Result<Vec<u8>, ReadError> {
-        let place = &self.list(kind, stream).rows()[row].place;
-        self.read_sound(place.offset, place.stored_bytes, |stored| {
-            self.checked_part((kind, stream, row), stored)
-        })
-    }
-
     /// All parts of the table.
     pub(crate) fn parts(&self) -> impl Iterator<Item = PartKey> + '_ {
-        use PartKind::{Chunks, Frames, Keys, Lengths, References, WeaveIndex};
-        let lists = Stream::ALL.into_iter().flat_map(|stream| {
-            [Chunks, Frames, Lengths, References, Keys].map(|kind| (kind, Some(stream)))
-        });
+        let lists = Stream::ALL
+            .into_iter()
+            .flat_map(|stream| PartKind::OF_STREAMS.map(|kind| (kind, Some(stream))));
         lists
-            .chain([(WeaveIndex, None)])
+            .chain([(PartKind::WeaveIndex, None)])
             .flat_map(|(kind, stream)| {
                 let rows = 0..self.list(kind, stream).rows().len();
                 rows.map(move |row| (kind, stream, row))
@@ -163,14 +168,18 @@ impl<S: Source> Archive<S> {
 
     /// Whether a part is what it should be: as stored, where nothing opens it.
     pub(crate) fn check_part(&self, (kind, stream, row): PartKey) -> Result<(), ReadError> {
+        let place = &self.list(kind, stream).rows()[row].place;
         let is_public = matches!(kind, PartKind::Chunks | PartKind::Frames);
         match self.is_locked() && !is_public {
-            true => self.stored_part(kind, stream, row),
+            true => self.read_sound(place.offset, place.stored_bytes, |stored| {
+                self.checked_part((kind, stream, row), stored)
+            }),
             false => self.part_bytes(kind, stream, row),
         }
         .map(drop)
     }
 
+    /// A part as stored: checked if it is sealed, for which no key is needed.
     fn checked_part(
         &self,
         (kind, stream, row): PartKey,
@@ -197,15 +206,17 @@ impl<S: Source> Archive<S> {
         }
     }
 
-    fn part(
+    fn part<T: Part>(
         &self,
         key: PartKey,
-        read: impl FnOnce(&PartRow) -> Result<Part, ReadError>,
-    ) -> Result<Arc<Part>, ReadError> {
+        read: impl FnOnce(&PartRow) -> Result<T, ReadError>,
+    ) -> Result<Arc<T>, ReadError> {
         let (kind, stream, row) = key;
         let row = &self.list(kind, stream).rows()[row];
-        self.parts
-            .get_or_insert_with(&key, || read(row).map(Arc::new))
+        let part: Arc<dyn Any + Send + Sync> = self
+            .parts
+            .get_or_insert_with(&key, || read(row).map(|part| Arc::new(part) as _))?;
+        Ok(part.downcast().expect("the key says its kind"))
     }
 
     /// The names in a part of the table: those of the chunks that the row counts.
@@ -227,13 +238,9 @@ impl<S: Source> Archive<S> {
     /// If there is no such chunk, or the table is damaged.
     pub fn name(&self, stream: Stream, number: u64) -> Result<ChunkName, ReadError> {
         let list = &self.root.stream(stream).chunks;
-        let row = list.find(0, number).ok_or(WRONG_PART)?;
+        let (row, within) = list.item(number).ok_or(WRONG_PART)?;
         let key = (PartKind::Chunks, Some(stream), row);
-        let part = self.part(key, |_| self.chunk_names(stream, row).map(Part::Names))?;
-        let Part::Names(names) = &*part else {
-            unreachable!("the key says its kind");
-        };
-        Ok(names[(number - list.rows()[row].before[0]) as usize])
+        Ok(self.part(key, |_| self.chunk_names(stream, row))?[within])
     }
 
     /// What a row of frame parts says.
@@ -284,15 +291,10 @@ impl<S: Source> Archive<S> {
     /// If there is no such frame, or the table is damaged.
     pub fn frame_row(&self, stream: Stream, number: u64) -> Result<StoredFrame, ReadError> {
         let list = &self.root.stream(stream).frames;
-        let Some(row) = list.find(0, number) else {
-            return Err(FormatError::Invalid(Violation::NoSuchFrame).into());
-        };
+        let item = list.item(number);
+        let (row, within) = item.ok_or(FormatError::Invalid(Violation::NoSuchFrame))?;
         let key = (PartKind::Frames, Some(stream), row);
-        let part = self.part(key, |_| self.frame_rows(stream, row).map(Part::Frames))?;
-        let Part::Frames(frames) = &*part else {
-            unreachable!("the key says its kind");
-        };
-        Ok(frames[(number - list.rows()[row].before[0]) as usize])
+        Ok(self.part(key, |_| self.frame_rows(stream, row))?[within])
     }
 
     /// The key of a frame, if the archive is encrypted.
@@ -305,25 +307,21 @@ impl<S: Source> Archive<S> {
             return Ok(None);
         }
         let list = &self.root.stream(stream).keys;
-        let row = list.find(0, number).ok_or(ReadError::Locked)?;
+        let (row, within) = list.item(number).ok_or(ReadError::Locked)?;
         let key = (PartKind::Keys, Some(stream), row);
-        let part = self.part(key, |key_row| {
+        let keys = self.part(key, |key_row| {
             let bytes = Zeroizing::new(self.part_bytes(PartKind::Keys, Some(stream), row)?);
             let (keys, rest) = bytes.as_chunks();
             match keys.len() == key_row.place.items as usize && rest.is_empty() {
-                true => Ok(Part::Keys(keys.iter().copied().map(FrameKey).collect())),
+                true => Ok(keys.iter().copied().map(FrameKey).collect::<Vec<_>>()),
                 false => Err(WRONG_PART.into()),
             }
         })?;
-        let Part::Keys(keys) = &*part else {
-            unreachable!("the key says its kind");
-        };
-        let within = number - list.rows()[row].before[0];
-        Ok(Some(keys[within as usize].clone()))
+        Ok(Some(keys[within].clone()))
     }
 
     /// The part that has the lengths of the chunks in `row`.
-    fn lengths(&self, stream: Stream, row: usize) -> Result<Arc<Part>, ReadError> {
+    fn lengths(&self, stream: Stream, row: usize) -> Result<Arc<LengthPart>, ReadError> {
         let lists = self.root.stream(stream);
         self.part((PartKind::Lengths, Some(stream), row), |length_row| {
             let place = &length_row.place;
@@ -336,12 +334,8 @@ impl<S: Source> Archive<S> {
             let chunk_bytes_max = self.header.chunk_bytes_max;
             let part = LengthPart::parse(&bytes, count, chunk_bytes_max, frame_bytes_max)?;
             let expected = lists.lengths.after(row)[1] - length_row.before[1];
-            match part
-                .starts
-                .last()
-                .is_some_and(|&end| u64::from(end) == expected)
-            {
-                true => Ok(Part::Lengths(part)),
+            match part.starts.last().map(|&end| u64::from(end)) == Some(expected) {
+                true => Ok(part),
                 false => Err(WRONG_PART.into()),
             }
         })
@@ -349,38 +343,22 @@ impl<S: Source> Archive<S> {
 
     /// All that the table says of the chunks in `row`.
     pub(crate) fn row_chunks(&self, stream: Stream, row: usize) -> Result<Vec<Chunk>, ReadError> {
-        let [first, mut at, ..] = self.root.stream(stream).lengths.rows()[row].before;
+        let before = &self.root.stream(stream).lengths.rows()[row].before;
         let names = self.chunk_names(stream, row)?;
-        let places = self.chunk_places(stream, row)?;
-        let chunks = (first..).zip(names).zip(places);
-        let chunks = chunks.map(|((number, name), (bytes, place))| {
-            let before = at;
-            at += u64::from(bytes);
-            Chunk {
-                stream,
-                number,
-                name,
-                bytes,
-                frame: place.frame,
-                offset: place.offset,
-                at: before,
-            }
-        });
+        let part = self.lengths(stream, row)?;
+        let chunks = names.into_iter().enumerate();
+        let chunks = chunks.map(|(within, name)| chunk_of(&part, before, within, stream, name));
         Ok(chunks.collect())
     }
 
     /// All that the table says of a chunk.
     pub(super) fn chunk(&self, stream: Stream, number: u64) -> Result<Chunk, ReadError> {
-        let (bytes, place) = self.chunk_place(stream, number)?;
-        Ok(Chunk {
-            stream,
-            number,
-            name: self.name(stream, number)?,
-            bytes,
-            frame: place.frame,
-            offset: place.offset,
-            at: self.unique_start(stream, number)?,
-        })
+        let list = &self.root.stream(stream).lengths;
+        let (row, within) = list.item(number).ok_or(WRONG_PART)?;
+        let part = self.lengths(stream, row)?;
+        let name = self.name(stream, number)?;
+        let before = &list.rows()[row].before;
+        Ok(chunk_of(&part, before, within, stream, name))
     }
 
     /// How long the chunks in `row` are, and where they lie.
@@ -391,32 +369,10 @@ impl<S: Source> Archive<S> {
     ) -> Result<Vec<(u32, ChunkPlace)>, ReadError> {
         let first = self.root.stream(stream).lengths.rows()[row].before[0];
         let part = self.lengths(stream, row)?;
-        let Part::Lengths(part) = &*part else {
-            unreachable!("the key says its kind");
-        };
-        let bytes = part.starts.windows(2).map(|ends| ends[1] - ends[0]);
-        let alone = (first..).map(|frame| ChunkPlace { frame, offset: 0 });
-        Ok(match part.places.is_empty() {
-            true => bytes.zip(alone).collect(),
-            false => bytes.zip(part.places.iter().copied()).collect(),
-        })
-    }
-
-    /// How long a chunk is, and where it lies.
-    fn chunk_place(&self, stream: Stream, number: u64) -> Result<(u32, ChunkPlace), ReadError> {
-        let list = &self.root.stream(stream).lengths;
-        let row = list.find(0, number).ok_or(WRONG_PART)?;
-        let within = (number - list.rows()[row].before[0]) as usize;
-        let part = self.lengths(stream, row)?;
-        let Part::Lengths(part) = &*part else {
-            unreachable!("the key says its kind");
-        };
-        let bytes = part.starts[within + 1] - part.starts[within];
-        let alone = ChunkPlace {
-            frame: number,
-            offset: 0,
-        };
-        Ok((bytes, part.places.get(within).copied().unwrap_or(alone)))
+        let chunks = (first..).zip(part.starts.windows(2)).enumerate();
+        let places =
+            chunks.map(|(within, (number, ends))| (ends[1] - ends[0], part.place(within, number)));
+        Ok(places.collect())
     }
 
     /// Where chunk `number` begins in the unique bytes of its stream; `number` may be one too many.
@@ -430,9 +386,6 @@ impl<S: Source> Archive<S> {
             return Ok(before[1]);
         }
         let part = self.lengths(stream, row)?;
-        let Part::Lengths(part) = &*part else {
-            unreachable!("the key says its kind");
-        };
         Ok(before[1] + u64::from(part.starts[(number - before[0]) as usize]))
     }
 
@@ -447,21 +400,13 @@ impl<S: Source> Archive<S> {
         let row = list.find(1, at).ok_or(WRONG_PART)?;
         let before = list.rows()[row].before;
         let part = self.lengths(stream, row)?;
-        let Part::Lengths(part) = &*part else {
-            unreachable!("the key says its kind");
-        };
         let within = (at - before[1]) as u32;
         let chunk = part.starts.partition_point(|&start| start <= within) - 1;
         let skipped = within - part.starts[chunk];
-        let place = match part.places.get(chunk) {
-            Some(&place) => place,
-            None => ChunkPlace {
-                frame: before[0] + chunk as u64,
-                offset: 0,
-            },
-        };
+        let number = before[0] + chunk as u64;
+        let place = part.place(chunk, number);
         Ok(Piece {
-            chunk: before[0] + chunk as u64,
+            chunk: number,
             within: skipped,
             frame: place.frame,
             offset: place.offset + skipped,
@@ -474,10 +419,7 @@ impl<S: Source> Archive<S> {
         let list = &self.root.stream(stream).references;
         let row = list.find(2, at).ok_or(WRONG_PART)?;
         let key = (PartKind::References, Some(stream), row);
-        let part = self.part(key, |_| self.runs(stream, row).map(Part::References))?;
-        let Part::References(runs) = &*part else {
-            unreachable!("the key says its kind");
-        };
+        let runs = self.part(key, |_| self.runs(stream, row))?;
         let run = runs.partition_point(|run| run.start <= at) - 1;
         Ok(runs[run])
     }
@@ -515,7 +457,6 @@ impl<S: Source> Archive<S> {
             runs.push(ReferenceRun {
                 start,
                 bytes,
-                first_chunk,
                 unique_start,
                 period,
             });
@@ -533,16 +474,13 @@ impl<S: Source> Archive<S> {
         let row = list.find(1, at).ok_or(WRONG_PART)?;
         let five = |sums: [u64; 6]| [sums[1], sums[2], sums[3], sums[4], sums[5]];
         let end = five(list.after(row));
-        let part = self.part((PartKind::WeaveIndex, None, row), |index_row| {
+        let points = self.part((PartKind::WeaveIndex, None, row), |index_row| {
             let place = &index_row.place;
             let bytes = self.part_bytes(PartKind::WeaveIndex, None, row)?;
             let start = five(index_row.before);
-            let points = part::parse_points(&bytes, place.items as usize, &start, &end)?;
-            Ok(Part::Points(points))
+            let count = place.items as usize;
+            Ok(part::parse_points(&bytes, count, &start, &end)?)
         })?;
-        let Part::Points(points) = &*part else {
-            unreachable!("the key says its kind");
-        };
         let point = points.partition_point(|point| point[0] <= at) - 1;
         let next = points.get(point + 1).copied().unwrap_or(end);
         Ok((points[point], next))

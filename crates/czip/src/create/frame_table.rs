@@ -112,8 +112,8 @@ impl FrameTable {
 
     /// All its parts, and those of keys. The first row's gap counts from the first frame of the
     /// archive.
-    pub(super) fn finish(mut self) -> io::Result<(PartSpool, PartSpool)> {
+    pub(super) fn finish(mut self) -> io::Result<[PartSpool; 2]> {
         self.end_part()?;
-        Ok((self.parts, self.key_parts))
+        Ok([self.parts, self.key_parts])
     }
 }

@@ -54,7 +54,7 @@ impl FrameMaker {
     ) -> io::Result<Self> {
         let folder = &options.temporary;
         let has_bases = options.profile == Profile::Small;
-        let parts = |kind, stream| PartSpool::new(kind, Some(stream), folder, seal.cloned());
+        let parts = |kind, stream| PartSpool::new(kind, Some(stream), folder, seal);
         Ok(Self {
             pool: Pool::new(options.threads.max(1), options.compression, seal)?,
             waiting: VecDeque::new(),
@@ -106,12 +106,15 @@ impl FrameMaker {
 
     /// All that are in the making are finished: the frames, and the streams' parts about them and
     /// their keys.
-    pub(super) fn finish(mut self) -> io::Result<(Frames, Vec<(PartSpool, PartSpool)>)> {
+    pub(super) fn finish(mut self) -> io::Result<(Frames, Vec<PartSpool>)> {
         while let Some(made) = self.pool.take(true) {
             self.write(made?)?;
         }
-        let parts = self.tables.into_iter().map(FrameTable::finish);
-        Ok((self.frames, parts.collect::<io::Result<_>>()?))
+        let mut lists = Vec::new();
+        for table in self.tables {
+            lists.extend(table.finish()?);
+        }
+        Ok((self.frames, lists))
     }
 
     fn write(&mut self, made: Made) -> io::Result<()> {
@@ -155,7 +158,7 @@ impl FrameMaker {
             return Ok(None);
         };
         if let (Some(seal), Some(key)) = (&self.seal, key) {
-            stored = open_frame(Some(&seal.group), key, stored, seal.how.is_padded)
+            stored = open_frame(Some(&*seal.group), key, stored, seal.how.is_padded)
                 .map_err(io::Error::other)?;
         }
         let plain = decompress(stored, None, self.frame_bytes_max);

@@ -31,14 +31,15 @@ enum Destination {
 /// The frames of an archive that is being made.
 pub(super) struct Frames {
     to: Destination,
-    has_footer: bool,
+    /// Whether the header that counts is at the end, since the one at the beginning cannot wait.
+    pub(super) has_footer: bool,
     /// Frames whose place is not known yet.
     waiting: Vec<u8>,
     waiting_bytes_max: usize,
     /// Where the first frame is, once that is known.
-    start: Option<u64>,
-    /// Bytes of all frames.
-    bytes: u64,
+    pub(super) start: Option<u64>,
+    /// Bytes of all frames so far.
+    pub(super) bytes: u64,
 }
 
 impl Frames {
@@ -58,11 +59,6 @@ impl Frames {
         })
     }
 
-    /// Whether the header that counts is at the end, since the one at the beginning cannot wait.
-    pub(super) fn has_footer(&self) -> bool {
-        self.has_footer
-    }
-
     /// The files that the archive is made in, and that it replaces.
     pub(super) fn own_files(&self) -> Vec<FileId> {
         match &self.to {
@@ -77,16 +73,6 @@ impl Frames {
             true => self.write_at(header, 0),
             false => Ok(()),
         }
-    }
-
-    /// Bytes of all frames so far.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Where the first frame is, if that is known.
-    pub(super) fn start(&self) -> Option<u64> {
-        self.start
     }
 
     /// Appends a frame, and says where it is among the frames. `table_bytes` estimates the table.

@@ -8,7 +8,7 @@ use crate::{
     format::{
         Stream, digest,
         part::PartKind,
-        root::{Further, digest_bytes},
+        root::{Further, PartPlace, digest_bytes},
     },
     method::pack_part,
 };
@@ -16,21 +16,17 @@ use crate::{
 /// A part that is ready.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartDraft {
-    pub(super) items: u32,
-    pub(super) plain_bytes: u32,
-    pub(super) stored_bytes: u32,
-    pub(super) digest: [u8; 20],
+    /// Its offset is that in the spool.
+    pub(super) place: PartPlace,
     pub(super) further: Further,
-    /// Where in the spool.
-    at: u64,
 }
 
 /// Parts of one list.
 pub(super) struct PartSpool {
     spool: Spool,
-    drafts: Vec<PartDraft>,
-    kind: PartKind,
-    stream: Option<Stream>,
+    pub(super) drafts: Vec<PartDraft>,
+    pub(super) kind: PartKind,
+    pub(super) stream: Option<Stream>,
     seal: Option<Arc<Seal>>,
 }
 
@@ -41,24 +37,15 @@ impl PartSpool {
         kind: PartKind,
         stream: Option<Stream>,
         folder: &Path,
-        seal: Option<Arc<Seal>>,
+        seal: Option<&Arc<Seal>>,
     ) -> Self {
         Self {
             spool: Spool::new(folder),
             drafts: Vec::new(),
             kind,
             stream,
-            seal,
+            seal: seal.cloned(),
         }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.drafts.len()
-    }
-
-    /// What is known of a part.
-    pub(super) fn draft(&self, part: usize) -> &PartDraft {
-        &self.drafts[part]
     }
 
     /// Adds a part of so many items.
@@ -86,30 +73,28 @@ impl PartSpool {
         let covered_bytes = digest_bytes(self.kind);
         let mut covered = [0; 20];
         covered[..covered_bytes].copy_from_slice(&whole_digest[..covered_bytes]);
-        let at = self.spool.append(&stored)?;
-        self.drafts.push(PartDraft {
+        let place = PartPlace {
             items: items as u32,
-            plain_bytes,
+            offset: self.spool.append(&stored)?,
             stored_bytes: stored.len() as u32,
+            plain_bytes,
             digest: covered,
-            further,
-            at,
-        });
+        };
+        self.drafts.push(PartDraft { place, further });
         Ok(())
     }
 
     /// A part as stored; none is added after it.
-    pub(super) fn read(&mut self, part: usize) -> io::Result<(PartDraft, Vec<u8>)> {
-        let draft = self.drafts[part];
-        let stored = self.spool.read(draft.at, draft.stored_bytes as usize)?;
-        Ok((draft, stored))
+    pub(super) fn read(&mut self, part: usize) -> io::Result<Vec<u8>> {
+        let place = &self.drafts[part].place;
+        self.spool.read(place.offset, place.stored_bytes as usize)
     }
 
     /// A part as it was before it was packed.
     #[cfg(test)]
     pub(super) fn read_plain(&mut self, part: usize) -> io::Result<(PartDraft, Vec<u8>)> {
-        let (draft, stored) = self.read(part)?;
-        let plain = crate::method::unpack_part(&stored, draft.plain_bytes as usize);
+        let (draft, stored) = (self.drafts[part], self.read(part)?);
+        let plain = crate::method::unpack_part(&stored, draft.place.plain_bytes as usize);
         Ok((draft, plain.expect("a part that was just packed")))
     }
 }

@@ -132,10 +132,10 @@ mod tests {
             let chunks = references.next_new;
             let mut parts = references.finish().expect("room");
             let (mut found, mut next) = (Vec::new(), 0);
-            for part in 0..parts.len() {
+            for part in 0..parts.drafts.len() {
                 let (draft, bytes) = parts.read_plain(part).expect("readable");
-                prop_assert!(draft.items as usize <= RUNS_MAX);
-                let runs = parse_runs(&bytes, draft.items as usize, next, chunks).expect("runs");
+                prop_assert!(draft.place.items as usize <= RUNS_MAX);
+                let runs = parse_runs(&bytes, draft.place.items as usize, next, chunks).expect("runs");
                 let before = found.len();
                 for run in runs {
                     match run {
@@ -167,7 +167,7 @@ mod tests {
             references.push(0, 8).expect("room");
         }
         let mut parts = references.finish().expect("room");
-        assert_eq!(parts.len(), 1);
-        assert_eq!(parts.read_plain(0).expect("readable").0.items, 2);
+        assert_eq!(parts.drafts.len(), 1);
+        assert_eq!(parts.read_plain(0).expect("readable").0.place.items, 2);
     }
 }

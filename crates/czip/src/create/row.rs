@@ -1,6 +1,9 @@
 //! What is known of each chunk until the table is written: its name, its length, and where it lies.
 
-use crate::format::{ChunkName, part::ChunkPlace};
+use crate::{
+    format::{ChunkName, part::ChunkPlace},
+    records::Entry,
+};
 
 /// A chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,30 +14,20 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Name, length, number of the frame (5 bytes), offset in it (3).
-    pub(super) const BYTES: usize = 32;
-
-    pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
-        let place = self.place.frame << 24 | u64::from(self.place.offset);
-        let mut bytes = [0; Self::BYTES];
-        bytes[..20].copy_from_slice(&self.name.0);
-        bytes[20..24].copy_from_slice(&self.bytes.to_le_bytes());
-        bytes[24..].copy_from_slice(&place.to_le_bytes());
-        bytes
+    /// Its place is the number of the frame (5 bytes) and the offset in it (3).
+    pub(super) fn to_bytes(self) -> [u8; Entry::BYTES] {
+        let Self { name, bytes, place } = self;
+        let at = place.frame << 24 | u64::from(place.offset);
+        Entry { name, bytes, at }.to_bytes()
     }
 
-    pub(super) fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
-        let (name, rest) = bytes.split_first_chunk().expect("20 of 32 bytes");
-        let (length, rest) = rest.split_first_chunk().expect("4 of 12 bytes");
-        let place = u64::from_le_bytes(*rest.first_chunk().expect("8 bytes"));
-        Self {
-            name: ChunkName(*name),
-            bytes: u32::from_le_bytes(*length),
-            place: ChunkPlace {
-                frame: place >> 24,
-                offset: place as u32 & 0xff_ffff,
-            },
-        }
+    pub(super) fn from_bytes(bytes: [u8; Entry::BYTES]) -> Self {
+        let Entry { name, bytes, at } = Entry::parse(&bytes);
+        let place = ChunkPlace {
+            frame: at >> 24,
+            offset: at as u32 & 0xff_ffff,
+        };
+        Self { name, bytes, place }
     }
 }
 

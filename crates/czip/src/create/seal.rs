@@ -28,7 +28,7 @@ impl fmt::Debug for EncryptOptions {
 
 /// What seals an archive.
 pub(super) struct Seal {
-    pub(super) group: GroupKeys,
+    pub(super) group: Arc<GroupKeys>,
     pub(super) private: PrivateKey,
     pub(super) how: Encryption,
     /// The keys section.
@@ -39,7 +39,7 @@ impl Seal {
     pub(super) fn new(options: &EncryptOptions) -> Result<Arc<Self>, CreateError> {
         let archive_key = ArchiveKey::generate()?;
         Ok(Arc::new(Self {
-            group: GroupKeys::new(options.group_secret.as_ref()),
+            group: Arc::new(GroupKeys::new(options.group_secret.as_ref())),
             private: PrivateKey::new(&archive_key),
             how: Encryption {
                 is_padded: options.is_padded,

@@ -1,23 +1,11 @@
 //! One stream of an archive that is being made: cut, named, deduplicated, packed.
 
-use std::{
-    collections::VecDeque,
-    io,
-    ops::Range,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{collections::VecDeque, io, ops::Range, sync::Arc};
 
-use refrain_codec::{
-    chunk::{
-        hash::{ChunkHash, ChunkHasher},
-        recent::RecentChunks,
-    },
-    simd::Backend,
-};
+use refrain_codec::chunk::{hash::ChunkHash, recent::RecentChunks};
 
 use super::{
-    CreateError,
+    CreateError, CreateOptions, SMALL_CHUNK_BYTES,
     frames::FrameMaker,
     packer::{Cohort, Pack, Packer},
     parts::PartSpool,
@@ -26,12 +14,15 @@ use super::{
     seal::Seal,
 };
 use crate::{
+    archive::Naming,
     chunker::Chunker,
     format::{
         ChunkName, Stream,
+        header::Profile,
         part::{self, ChunkPlace, PartKind, encode_lengths, encode_names, ends_part},
     },
-    records::Records,
+    method::Method,
+    records::{Entry, Records},
 };
 
 /// Bytes that are cut but not yet named: many chunks are hashed at once much faster than one by one.
@@ -40,16 +31,8 @@ const UNNAMED_BYTES_MAX: usize = 1 << 20;
 /// In the place of a number: an earlier archive has the chunk, and this one does not yet.
 const EARLIER: u64 = u64::MAX;
 
-/// The lists of a stream, as parts.
-pub(super) struct StreamParts {
-    pub(super) chunks: PartSpool,
-    pub(super) lengths: PartSpool,
-    pub(super) references: PartSpool,
-}
-
 pub(super) struct StreamMaker {
     stream: Stream,
-    folder: PathBuf,
     chunker: Chunker,
     /// Bytes from `unnamed_start` of the stream on.
     unnamed: Vec<u8>,
@@ -59,7 +42,9 @@ pub(super) struct StreamMaker {
     hashes: Vec<ChunkHash>,
     /// The numbers of chunks, by name.
     numbers: RecentChunks<u64>,
-    rows: Records<{ Row::BYTES }>,
+    rows: Records<{ Entry::BYTES }>,
+    chunks: PartSpool,
+    lengths: PartSpool,
     references: References,
     packer: Packer,
     /// From where on in the stream what was written when, of what is not yet named.
@@ -67,45 +52,52 @@ pub(super) struct StreamMaker {
     /// Of the chunk that was named last.
     cohort: Cohort,
     is_shared: bool,
-    seal: Option<Arc<Seal>>,
+    naming: Naming,
     /// Chunks in the part of names to come.
     part_chunks: usize,
-    bytes: u64,
-    unique_bytes: u64,
-    reference_count: u64,
+    /// Bytes of the chunks so far.
+    pub(super) bytes: u64,
+    /// Bytes of those among them that are no repeats.
+    pub(super) unique_bytes: u64,
+    pub(super) reference_count: u64,
 }
 
 impl StreamMaker {
-    pub(super) fn new(
-        stream: Stream,
-        chunker: Chunker,
-        index_bytes: usize,
-        packer: Packer,
-        is_shared: bool,
-        folder: &Path,
-        seal: Option<&Arc<Seal>>,
-    ) -> Self {
+    pub(super) fn new(stream: Stream, options: &CreateOptions, seal: Option<&Arc<Seal>>) -> Self {
+        // Of what is remembered of chunks, nearly all is of content.
+        let (chunking, index_bytes) = match stream {
+            Stream::Content => (options.chunking, options.index_bytes / 8 * 7),
+            _ => (
+                options.chunking.at_most(SMALL_CHUNK_BYTES),
+                options.index_bytes / 32,
+            ),
+        };
+        let packer = match options.profile {
+            Profile::Small => {
+                let can_have = options.compression.method() == Method::Zstd;
+                Packer::new(options.frame_bytes as usize, options.has_bases && can_have)
+            }
+            Profile::Shared => Packer::new(0, false),
+        };
+        let folder = &options.temporary;
+        let parts = |kind| PartSpool::new(kind, Some(stream), folder, seal);
         Self {
             stream,
-            folder: folder.to_owned(),
-            chunker,
+            chunker: Chunker::new(chunking),
             unnamed: Vec::new(),
             unnamed_start: 0,
             ends: Vec::new(),
             hashes: Vec::new(),
             numbers: RecentChunks::within(index_bytes),
             rows: Records::new(folder),
-            references: References::new(PartSpool::new(
-                PartKind::References,
-                Some(stream),
-                folder,
-                seal.cloned(),
-            )),
+            chunks: parts(PartKind::Chunks),
+            lengths: parts(PartKind::Lengths),
+            references: References::new(parts(PartKind::References)),
             packer,
             written: VecDeque::new(),
             cohort: Cohort::default(),
-            is_shared,
-            seal: seal.cloned(),
+            is_shared: options.profile == Profile::Shared,
+            naming: seal.map_or(Naming::Plain, |seal| Naming::Keyed(seal.group.clone())),
             part_chunks: 0,
             bytes: 0,
             unique_bytes: 0,
@@ -128,20 +120,6 @@ impl StreamMaker {
 
     pub(super) fn chunks(&self) -> u64 {
         self.rows.len()
-    }
-
-    /// Bytes of the chunks so far.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Bytes of those among them that are no repeats.
-    pub(super) fn unique_bytes(&self) -> u64 {
-        self.unique_bytes
-    }
-
-    pub(super) fn references(&self) -> u64 {
-        self.reference_count
     }
 
     /// The next bytes of the stream.
@@ -181,18 +159,7 @@ impl StreamMaker {
             .collect();
         let unnamed = std::mem::take(&mut self.unnamed);
         let mut hashes = std::mem::take(&mut self.hashes);
-        match &self.seal {
-            Some(seal) => {
-                let names = chunks
-                    .iter()
-                    .map(|chunk| seal.group.name(&unnamed[chunk.clone()]));
-                hashes.clear();
-                hashes.extend(names.map(ChunkHash));
-            }
-            None => {
-                ChunkHasher::Blake3.hash_all(Backend::best(), &unnamed, &chunks, &mut hashes);
-            }
-        }
+        self.naming.name_all(&unnamed, &chunks, &mut hashes);
         for (chunk, ChunkHash(name)) in chunks.into_iter().zip(&hashes) {
             self.date(self.unnamed_start + chunk.start as u64);
             self.add(ChunkName(*name), &unnamed[chunk], frames)?;
@@ -276,9 +243,7 @@ impl StreamMaker {
     }
 
     /// What the table says of its chunks.
-    pub(super) fn parts(self) -> io::Result<StreamParts> {
-        let parts = |kind| PartSpool::new(kind, Some(self.stream), &self.folder, self.seal.clone());
-        let (mut chunks, mut lengths) = (parts(PartKind::Chunks), parts(PartKind::Lengths));
+    pub(super) fn parts(mut self) -> io::Result<[PartSpool; 3]> {
         let count = self.rows.len();
         let mut rows: Vec<Row> = Vec::new();
         let mut read = 0;
@@ -303,14 +268,10 @@ impl StreamMaker {
             let places: Vec<ChunkPlace> = part.iter().map(|row| row.place).collect();
             let sum = bytes.iter().map(|&bytes| u64::from(bytes)).sum();
             let places = (!self.is_shared).then_some(&places[..]);
-            chunks.push(items, encode_names(&names), [0; 5])?;
+            self.chunks.push(items, encode_names(&names), [0; 5])?;
             let encoded = encode_lengths(&bytes, places);
-            lengths.push(items, encoded, [sum, 0, 0, 0, 0])?;
+            self.lengths.push(items, encoded, [sum, 0, 0, 0, 0])?;
         }
-        Ok(StreamParts {
-            chunks,
-            lengths,
-            references: self.references.finish()?,
-        })
+        Ok([self.chunks, self.lengths, self.references.finish()?])
     }
 }

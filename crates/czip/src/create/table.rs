@@ -15,65 +15,39 @@ use crate::{
     method::pack_root,
 };
 
-/// The parts of a stream's lists.
-pub(super) struct StreamLists {
-    pub(super) chunks: PartSpool,
-    pub(super) lengths: PartSpool,
-    pub(super) frames: PartSpool,
-    pub(super) references: PartSpool,
-    pub(super) keys: PartSpool,
-}
+/// A part, by the number of its list and its row.
+type PartNumber = (usize, usize);
 
-/// The parts of all lists.
-pub(super) struct Lists {
-    pub(super) streams: Vec<StreamLists>,
-    pub(super) weave_index: PartSpool,
-}
-
-/// A part, by stream, kind and row.
-type PartNumber = (Option<Stream>, PartKind, usize);
-
-impl Lists {
-    fn list(&mut self, stream: Option<Stream>, kind: PartKind) -> &mut PartSpool {
-        let Some(stream) = stream else {
-            return &mut self.weave_index;
-        };
-        let lists = &mut self.streams[stream.index()];
-        match kind {
-            PartKind::Chunks => &mut lists.chunks,
-            PartKind::Lengths => &mut lists.lengths,
-            PartKind::Frames => &mut lists.frames,
-            PartKind::References => &mut lists.references,
-            PartKind::Keys => &mut lists.keys,
-            PartKind::WeaveIndex => unreachable!("no stream has it"),
+/// All parts in the order in which they are stored: what is fetched together stands together.
+fn order(lists: &[PartSpool], profile: Profile) -> Vec<PartNumber> {
+    let list = |stream, kind| {
+        let list = lists
+            .iter()
+            .position(|list| (list.stream, list.kind) == (stream, kind));
+        list.expect("each kind has a list")
+    };
+    let mut order = Vec::new();
+    let mut add = |together: &[usize]| {
+        for row in 0..lists[together[0]].drafts.len() {
+            order.extend(together.iter().map(|&list| (list, row)));
         }
-    }
-
-    /// All parts in the order in which they are stored: what is fetched together stands together.
-    fn order(&mut self, profile: Profile) -> Vec<PartNumber> {
-        let mut order = Vec::new();
-        for stream in Stream::ALL {
-            let rows = |kind, lists: &mut Self| lists.list(Some(stream), kind).len();
-            let by_chunks: &[PartKind] = match profile {
-                Profile::Shared => &[PartKind::Chunks, PartKind::Frames, PartKind::Lengths],
-                Profile::Small => &[PartKind::Chunks, PartKind::Lengths],
-            };
-            for row in 0..rows(PartKind::Chunks, self) {
-                order.extend(by_chunks.iter().map(|&kind| (Some(stream), kind, row)));
-            }
-            if profile == Profile::Small {
-                let count = rows(PartKind::Frames, self);
-                order.extend((0..count).map(|row| (Some(stream), PartKind::Frames, row)));
-            }
-            for kind in [PartKind::References, PartKind::Keys] {
-                let count = rows(kind, self);
-                order.extend((0..count).map(|row| (Some(stream), kind, row)));
+    };
+    for stream in Stream::ALL {
+        let list = |kind| list(Some(stream), kind);
+        let (chunks, lengths) = (list(PartKind::Chunks), list(PartKind::Lengths));
+        let frames = list(PartKind::Frames);
+        match profile {
+            Profile::Shared => add(&[chunks, frames, lengths]),
+            Profile::Small => {
+                add(&[chunks, lengths]);
+                add(&[frames]);
             }
         }
-        let count = self.weave_index.len();
-        order.extend((0..count).map(|row| (None, PartKind::WeaveIndex, row)));
-        order
+        add(&[list(PartKind::References)]);
+        add(&[list(PartKind::Keys)]);
     }
+    add(&[list(None, PartKind::WeaveIndex)]);
+    order
 }
 
 /// Where the table goes.
@@ -102,7 +76,7 @@ struct PackedRoot {
 /// What writes a table.
 struct TableWriter<'a> {
     frames: Frames,
-    lists: Lists,
+    lists: Vec<PartSpool>,
     order: Vec<PartNumber>,
     parts_bytes: u64,
     root: &'a Root,
@@ -112,16 +86,15 @@ struct TableWriter<'a> {
 /// Writes the table, and the header that says where it is. `header` and `root` lack that alone.
 pub(super) fn write(
     frames: Frames,
-    mut lists: Lists,
+    lists: Vec<PartSpool>,
     mut header: Header,
     root: &Root,
     seal: Option<&Seal>,
 ) -> io::Result<Header> {
-    let order = lists.order(header.profile);
-    let stored = order.iter().map(|&(stream, kind, row)| {
-        let draft = lists.list(stream, kind).draft(row);
-        u64::from(draft.stored_bytes)
-    });
+    let order = order(&lists, header.profile);
+    let stored = order
+        .iter()
+        .map(|&(list, row)| u64::from(lists[list].drafts[row].place.stored_bytes));
     let parts_bytes = stored.sum();
     let mut writer = TableWriter {
         frames,
@@ -131,7 +104,7 @@ pub(super) fn write(
         root,
         seal,
     };
-    let packed = match writer.frames.has_footer() {
+    let packed = match writer.frames.has_footer {
         true => writer.behind_pipe()?,
         false => writer.in_file()?,
     };
@@ -150,7 +123,7 @@ impl TableWriter<'_> {
 
     fn behind_pipe(&mut self) -> io::Result<PackedRoot> {
         let frames_at = HEADER_BYTES as u64;
-        let parts_at = frames_at + self.frames.bytes();
+        let parts_at = frames_at + self.frames.bytes;
         let root_at = parts_at + self.parts_bytes;
         self.pack(Layout {
             root_at,
@@ -168,7 +141,7 @@ impl TableWriter<'_> {
         loop {
             let parts_at = header_bytes + root_bytes;
             let all = parts_at + self.parts_bytes;
-            let frames_at = self.frames.start().unwrap_or(all);
+            let frames_at = self.frames.start.unwrap_or(all);
             if parts_at > frames_at {
                 return self.behind_frames(frames_at);
             }
@@ -176,7 +149,7 @@ impl TableWriter<'_> {
                 root_at: header_bytes,
                 parts_at,
                 room_end: frames_at,
-                tail: frames_at + self.frames.bytes(),
+                tail: frames_at + self.frames.bytes,
                 frames_at,
             })?;
             let needed = self.root_bytes(&packed);
@@ -190,7 +163,7 @@ impl TableWriter<'_> {
 
     /// The room is too small even for the root.
     fn behind_frames(&mut self, frames_at: u64) -> io::Result<PackedRoot> {
-        let tail = frames_at + self.frames.bytes();
+        let tail = frames_at + self.frames.bytes;
         let layout = Layout {
             root_at: tail,
             parts_at: HEADER_BYTES as u64,
@@ -207,31 +180,34 @@ impl TableWriter<'_> {
         let mut root = self.root.clone();
         let (mut room_at, mut tail) = (layout.parts_at, layout.tail);
         let mut offsets = Vec::with_capacity(self.order.len());
-        for &(stream, kind, row) in &self.order {
-            let draft = *self.lists.list(stream, kind).draft(row);
-            let bytes = u64::from(draft.stored_bytes);
+        for &(list, row) in &self.order {
+            let PartSpool {
+                kind,
+                stream,
+                drafts,
+                ..
+            } = &self.lists[list];
+            let draft = drafts[row];
+            let bytes = u64::from(draft.place.stored_bytes);
             let at = match room_at + bytes <= layout.room_end {
                 true => &mut room_at,
                 false => &mut tail,
             };
             let place = PartPlace {
-                items: draft.items,
                 offset: *at,
-                stored_bytes: draft.stored_bytes,
-                plain_bytes: draft.plain_bytes,
-                digest: draft.digest,
+                ..draft.place
             };
             offsets.push(*at);
             *at += bytes;
             let list = match stream {
-                Some(stream) => root.streams[stream.index()].list_mut(kind),
+                Some(stream) => root.streams[stream.index()].list_mut(*kind),
                 None => &mut root.weave_index,
             };
             let mut further = draft.further;
-            if kind == PartKind::Frames && row == 0 {
+            if *kind == PartKind::Frames && row == 0 {
                 further[0] = further[0].wrapping_add(layout.frames_at);
             }
-            list.push(kind, place, further)
+            list.push(*kind, place, further)
                 .map_err(|error| io::Error::new(io::ErrorKind::FileTooLarge, error))?;
         }
         let public = root.encode_public(self.seal.is_some());
@@ -252,9 +228,9 @@ impl TableWriter<'_> {
         let as_u32 = |bytes: usize| u32::try_from(bytes).map_err(io::Error::other);
         let sealed_bytes = self.seal.map_or(0, |_| SEAL_BYTES);
         let root_end = packed.layout.root_at + self.root_bytes(packed);
-        let frames_end = packed.layout.frames_at + self.frames.bytes();
+        let frames_end = packed.layout.frames_at + self.frames.bytes;
         header.archive_bytes = packed.parts_end.max(root_end).max(frames_end);
-        if self.frames.has_footer() {
+        if self.frames.has_footer {
             header.is_trailer = true;
             header.archive_bytes += header_bytes;
         }
@@ -285,18 +261,14 @@ impl TableWriter<'_> {
             };
             stored.extend_from_slice(&seal.keys);
         }
-        for (&(stream, kind, row), &at) in self.order.iter().zip(&packed.offsets) {
-            let (_, part) = self.lists.list(stream, kind).read(row)?;
+        for (&(list, row), &at) in self.order.iter().zip(&packed.offsets) {
+            let part = self.lists[list].read(row)?;
             self.frames.write_at(&part, at)?;
         }
         self.frames.write_at(&stored, packed.layout.root_at)?;
-        let header_at = match header.is_trailer {
-            true => header.archive_bytes - header_bytes,
-            false => 0,
-        };
-        let parse = match header.is_trailer {
-            true => Header::parse_last,
-            false => Header::parse_first,
+        let (header_at, parse): (_, fn(&_) -> _) = match header.is_trailer {
+            true => (header.archive_bytes - header_bytes, Header::parse_last),
+            false => (0, Header::parse_first),
         };
         let header = header.to_bytes();
         // What no reader would open must not take the place of what was there.

@@ -114,23 +114,12 @@ pub(crate) fn walk(
             Input::Stream(stream) => drop((walker.take)(Visited::Found(Found {
                 path: PathBuf::from("standard input"),
                 is_given: true,
-                entry: Entry {
-                    path: Vec::new(),
-                    kind: EntryKind::File { bytes: 0 },
-                    mode: 0o644,
-                    mtime_s: 0,
-                    mtime_ns: 0,
-                },
+                entry: nameless(),
                 file: Some(Content::Stream(stream)),
             }))?),
             Input::Path(path) => {
                 let at = |error| input_error(&path, error);
-                let name = name_of(&path).map_err(at)?;
-                if !names.insert(name.clone()) {
-                    return Err(CreateError::SameName {
-                        name: name.to_string_lossy().into_owned(),
-                    });
-                }
+                let name = claim_name(&path, &mut names)?;
                 let metadata = fs::metadata(&path).map_err(at)?;
                 if bounds.excludes(name.as_bytes(), &metadata) {
                     continue;
@@ -146,6 +135,58 @@ pub(crate) fn walk(
         }
     }
     Ok(())
+}
+
+/// The entry of an input without a name.
+pub(super) fn nameless() -> Entry {
+    Entry {
+        path: Vec::new(),
+        kind: EntryKind::File { bytes: 0 },
+        mode: 0o644,
+        mtime_s: 0,
+        mtime_ns: 0,
+    }
+}
+
+/// The name of an input, which no other may have.
+pub(super) fn claim_name(
+    path: &Path,
+    names: &mut HashSet<OsString>,
+) -> Result<OsString, CreateError> {
+    let name = name_of(path).map_err(|error| input_error(path, error))?;
+    if !names.insert(name.clone()) {
+        let name = name.to_string_lossy().into_owned();
+        return Err(CreateError::SameName { name });
+    }
+    Ok(name)
+}
+
+/// The entry of what is at `path`, which has this name in the archive; `links` are files that have further names.
+/// A file's length is not known yet.
+pub(super) fn entry_of(
+    path: &Path,
+    name: Vec<u8>,
+    metadata: &Metadata,
+    links: &HashMap<FileId, Vec<u8>>,
+) -> io::Result<Entry> {
+    let kind = if metadata.is_dir() {
+        EntryKind::Folder
+    } else if metadata.is_symlink() {
+        let target = fs::read_link(path)?.into_os_string().into_encoded_bytes();
+        EntryKind::SymbolicLink { target }
+    } else {
+        match links.get(&FileId::of(metadata)).cloned() {
+            Some(target) => EntryKind::HardLink { target },
+            None => EntryKind::File { bytes: 0 },
+        }
+    };
+    Ok(Entry {
+        path: name,
+        kind,
+        mode: (metadata.mode() & 0o7777) as u16,
+        mtime_s: metadata.mtime(),
+        mtime_ns: metadata.mtime_nsec() as u32,
+    })
 }
 
 fn input_error(path: &Path, error: io::Error) -> CreateError {
@@ -220,30 +261,15 @@ impl Walker<'_> {
         metadata: &Metadata,
         is_given: bool,
     ) -> io::Result<Found> {
-        let kind = metadata.file_type();
-        let mut file = None;
-        let entry_kind = if kind.is_dir() {
-            EntryKind::Folder
-        } else if kind.is_symlink() {
-            let target = fs::read_link(path)?;
-            EntryKind::SymbolicLink {
-                target: target.as_os_str().as_bytes().to_vec(),
-            }
-        } else {
-            match self.links.get(&FileId::of(metadata)) {
-                Some(target) => EntryKind::HardLink {
-                    target: target.clone(),
-                },
-                None => {
-                    file = Some(Content::File(OpenFile::open(path, metadata)?));
-                    EntryKind::File { bytes: 0 }
-                }
-            }
+        let entry = entry_of(path, name, metadata, &self.links)?;
+        let file = match entry.kind {
+            EntryKind::File { .. } => Some(Content::File(OpenFile::open(path, metadata)?)),
+            _ => None,
         };
         Ok(Found {
             path: path.to_owned(),
             is_given,
-            entry: Entry::of(name, entry_kind, metadata),
+            entry,
             file,
         })
     }

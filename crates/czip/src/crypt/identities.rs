@@ -4,7 +4,7 @@ use std::fmt;
 
 use age::ssh::{EncryptedKey, UnsupportedKey};
 
-use super::age_header;
+use super::keys_section::{Stanza, stanzas};
 
 /// Bytes of a key file. age's parser begins anew with each line of an ssh key.
 const FILE_BYTES_MAX: usize = 64 << 10;
@@ -75,7 +75,7 @@ pub(super) struct LockedKey {
 
 impl LockedKey {
     /// Whether a stanza is for this key: so its passphrase is asked for only where it helps.
-    pub(super) fn is_named_by(&self, stanza: &age_header::Stanza<'_>) -> bool {
+    pub(super) fn is_named_by(&self, stanza: &Stanza<'_>) -> bool {
         stanza.kind == self.kind && stanza.first_argument == self.tag
     }
 }
@@ -194,6 +194,6 @@ fn stanza_of(identity: age::ssh::Identity) -> Result<(Vec<u8>, Vec<u8>), Identit
     let recipient =
         age::ssh::Recipient::try_from(identity).map_err(|_| IdentityProblem::DamagedSsh)?;
     let written = super::keys::encrypt(&[&recipient], &[]);
-    let stanzas = age_header::scan(&written).expect("age writes headers that are in order");
+    let stanzas = stanzas(&written).expect("age writes headers that are in order");
     Ok((stanzas[0].kind.to_vec(), stanzas[0].first_argument.to_vec()))
 }

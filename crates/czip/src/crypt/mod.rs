@@ -39,7 +39,6 @@
 //! Deviation: the paper encrypts with the hash of the plain chunk. Here a frame's key depends on the group
 //! secret too, and is the hash of what is sealed, so that no key seals two things.
 
-mod age_header;
 mod frames;
 #[cfg(feature = "encrypt")]
 mod identities;

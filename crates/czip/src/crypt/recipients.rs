@@ -4,7 +4,7 @@ use std::fmt;
 
 use age::ssh::ParseRecipientKeyError as SshError;
 
-use super::age_header::STANZAS_MAX;
+use super::keys_section::STANZAS_MAX;
 
 /// Recipients of an archive. age adds a stanza of its own, which means nothing, to theirs.
 pub const RECIPIENTS_MAX: usize = STANZAS_MAX - 1;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{ExtractError, ExtractOptions};
-use crate::format::catalog::{Entry, EntryKind, asked_path, is_valid_path};
+use crate::format::catalog::{Entry, EntryKind, asked_path, is_valid_path, split_path};
 
 /// Something that is to be extracted.
 pub(super) struct Item {
@@ -62,17 +62,8 @@ impl Item {
 
     /// The folder that it is in, and its name there.
     pub(super) fn place(&self) -> (&[u8], &[u8]) {
-        match self.path.iter().rposition(|&byte| byte == b'/') {
-            Some(slash) => (&self.path[..slash], &self.path[slash + 1..]),
-            None => (b"", &self.path),
-        }
+        split_path(&self.path)
     }
-}
-
-/// The folder that `path` is in; nothing, if that is the target itself.
-fn parent(path: &[u8]) -> &[u8] {
-    let slash = path.iter().rposition(|&byte| byte == b'/');
-    &path[..slash.unwrap_or(0)]
 }
 
 /// What is wanted of a whole catalog.
@@ -179,7 +170,7 @@ impl Choice {
         for item in &self.items {
             let mut folder = item.place().0;
             while !folder.is_empty() && above.insert(folder) {
-                folder = parent(folder);
+                folder = split_path(folder).0;
             }
         }
         let is_above = |folder: &Item| above.contains(&folder.path[..]);

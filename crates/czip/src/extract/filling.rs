@@ -92,7 +92,7 @@ impl<'a, S: Source> Filling<'a, S> {
     ) -> (usize, Result<(), ExtractError>) {
         let start = self.items[files[0]].range().start;
         let end = self.items[files[files.len() - 1]].range().end;
-        let mut writer = staging.write(files);
+        let mut writer = staging.write(files, None);
         let written = copy(
             self.archive,
             start..end,
@@ -118,17 +118,18 @@ impl<'a, S: Source> Filling<'a, S> {
         staging: &mut Staging<'_>,
         tell: &mut dyn FnMut(ExtractProgress) -> Result<(), ExtractError>,
     ) -> Result<(), ExtractError> {
-        let mut file = staging.begin_copy(index)?;
+        let files = [index];
+        let mut writer = staging.write(&files, Some(of));
         copy(
             self.archive,
             self.items[of].range(),
             self.options.threads,
             &mut |piece: &[u8]| {
-                staging.write_copy(&mut file, piece)?;
+                writer.write(piece)?;
                 tell(self.progress())
             },
         )?;
-        staging.end_copy(file, of)
+        writer.finish()
     }
 
     fn is_left_out(&self, error: &ReadError) -> bool {

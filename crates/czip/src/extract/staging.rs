@@ -26,6 +26,7 @@ use super::{
     sparse::SparseFile,
     tree::Tree,
 };
+use crate::format::catalog::split_path;
 
 /// A folder of which the archive has only the path is as the user's folders are.
 const USUAL_FOLDER: Mode = Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
@@ -147,10 +148,15 @@ impl<'a> Staging<'a> {
     }
 
     /// Writes files whose bytes follow each other.
-    pub(super) fn write<'b>(&'b mut self, files: &'b [usize]) -> FileWriter<'a, 'b> {
+    pub(super) fn write<'b>(
+        &'b mut self,
+        files: &'b [usize],
+        of: Option<usize>,
+    ) -> FileWriter<'a, 'b> {
         FileWriter {
             staging: self,
             files: files.iter(),
+            of,
             whole: 0,
             current: None,
         }
@@ -224,35 +230,6 @@ impl<'a> Staging<'a> {
         }
         self.copies.insert((of, stat.st_dev), index);
         Ok(false)
-    }
-
-    /// Begins a file that has the content of another one.
-    pub(super) fn begin_copy(&mut self, index: usize) -> Result<FileCopy, ExtractError> {
-        Ok(FileCopy {
-            index,
-            file: SparseFile::new(self.create(index)?),
-        })
-    }
-
-    /// The next bytes of it.
-    pub(super) fn write_copy(&self, copy: &mut FileCopy, bytes: &[u8]) -> Result<(), ExtractError> {
-        let written = copy.file.write(bytes);
-        written.map_err(|error| self.at(copy.index, error))
-    }
-
-    /// It has all its bytes, and is as the file `of` is.
-    pub(super) fn end_copy(&mut self, copy: FileCopy, of: usize) -> Result<(), ExtractError> {
-        self.close(copy.index, copy.file, &self.items[of])
-    }
-
-    /// A file has all its bytes: it gets the mode and time of an item.
-    fn close(&mut self, index: usize, file: SparseFile, item: &Item) -> Result<(), ExtractError> {
-        let closed = file
-            .finish()
-            .and_then(|file| Ok(set_mode_and_times(&file, item)?));
-        let is_set = closed.map_err(|error| self.at(index, error))?;
-        self.unset += u64::from(!is_set);
-        Ok(())
     }
 
     /// Gives all their names, and folders their modes and times. Gives how many have not the mode or time
@@ -374,9 +351,7 @@ impl Drop for Staging<'_> {
         self.remove_record();
         let made = std::mem::take(&mut self.made);
         for path in made.into_iter().rev() {
-            let slash = path.iter().rposition(|&byte| byte == b'/');
-            let (folder, name) = path.split_at(slash.map_or(0, |slash| slash + 1));
-            let folder = folder.strip_suffix(b"/").unwrap_or(folder);
+            let (folder, name) = split_path(&path);
             let removed = (self.tree.folder(folder).ok())
                 .map(|folder| unlinkat(folder, name, AtFlags::REMOVEDIR));
             // With what has its name already a folder stays.
@@ -391,23 +366,19 @@ impl Drop for Staging<'_> {
     }
 }
 
-/// A file that gets the content of another one.
-pub(super) struct FileCopy {
-    index: usize,
-    file: SparseFile,
-}
-
 /// Writes files one after the other.
 pub(super) struct FileWriter<'a, 'b> {
     staging: &'b mut Staging<'a>,
     files: slice::Iter<'b, usize>,
+    /// The file whose content and times they get, if not their own.
+    of: Option<usize>,
     /// Files that have all their bytes.
     whole: usize,
     /// The file that is being written, and how many bytes it still gets.
     current: Option<(usize, SparseFile, u64)>,
 }
 
-impl FileWriter<'_, '_> {
+impl<'a> FileWriter<'a, '_> {
     /// The next bytes of all files together.
     pub(super) fn write(&mut self, mut bytes: &[u8]) -> Result<(), ExtractError> {
         while !bytes.is_empty() {
@@ -431,7 +402,7 @@ impl FileWriter<'_, '_> {
     fn next(&mut self) -> Result<Option<(usize, SparseFile, u64)>, ExtractError> {
         while let Some(&index) = self.files.next() {
             let file = SparseFile::new(self.staging.create(index)?);
-            match self.staging.items[index].bytes() {
+            match self.item(index).bytes() {
                 0 => self.close(index, file)?,
                 bytes => return Ok(Some((index, file, bytes))),
             }
@@ -439,9 +410,18 @@ impl FileWriter<'_, '_> {
         Ok(None)
     }
 
+    fn item(&self, index: usize) -> &'a Item {
+        &self.staging.items[self.of.unwrap_or(index)]
+    }
+
+    /// A file has all its bytes: it gets its mode and time.
     fn close(&mut self, index: usize, file: SparseFile) -> Result<(), ExtractError> {
-        let item = &self.staging.items[index];
-        self.staging.close(index, file, item)?;
+        let item = self.item(index);
+        let closed = file
+            .finish()
+            .and_then(|file| Ok(set_mode_and_times(&file, item)?));
+        let is_set = closed.map_err(|error| self.staging.at(index, error))?;
+        self.staging.unset += u64::from(!is_set);
         self.whole += 1;
         Ok(())
     }

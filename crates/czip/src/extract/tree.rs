@@ -22,7 +22,7 @@ use rustix::{
 };
 
 use super::ExtractError;
-use crate::plain_file::FOLDER;
+use crate::{format::catalog::split_path, plain_file::FOLDER};
 
 pub(super) struct Tree {
     target: PathBuf,
@@ -141,11 +141,7 @@ impl Tree {
             if !self.is_missing(path)? {
                 continue;
             }
-            let slash = path.iter().rposition(|&byte| byte == b'/');
-            let (parent, name) = match slash {
-                Some(slash) => (&path[..slash], &path[slash + 1..]),
-                None => (&b""[..], path),
-            };
+            let (parent, name) = split_path(path);
             match mkdirat(self.folder(parent)?, name, mode_of(path)) {
                 Ok(()) => made.push(path.to_owned()),
                 // Somebody else did meanwhile, such as another extraction; what it is shows when it is opened.

@@ -99,12 +99,14 @@ impl<S: Source> FileSystem<S> {
         }
     }
 
-    /// What is in a folder from `offset` on: number of the next, name, inode.
-    fn listed(
+    /// Gives what is in a folder from `offset` on to `add`: where the next entry is, name, attributes. Ends where that
+    /// says that it is full.
+    fn list(
         &self,
         folder: INodeNo,
         offset: u64,
-    ) -> Result<impl Iterator<Item = (u64, &[u8], Inode)>, Errno> {
+        mut add: impl FnMut(u64, &OsStr, &FileAttr) -> bool,
+    ) -> Result<(), Errno> {
         let node = self.node(folder)?;
         let NodeKind::Folder(children) = &node.kind else {
             return Err(Errno::ENOTDIR);
@@ -113,9 +115,14 @@ impl<S: Source> FileSystem<S> {
         let children = children.iter().map(|(name, inode)| (&**name, *inode));
         let all = own.into_iter().chain(children).zip(1..);
         let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
-        Ok(all
-            .skip(skipped)
-            .map(|((name, inode), next)| (next, name, inode)))
+        for ((name, inode), next) in all.skip(skipped) {
+            if let Some(node) = self.tree.node(inode)
+                && add(next, OsStr::from_bytes(name), &self.attributes(inode, node))
+            {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn read_file(&self, inode: INodeNo, offset: u64, wanted: u32) -> Result<Vec<u8>, Errno> {
@@ -228,24 +235,13 @@ impl<S: Source + 'static> Filesystem for FileSystem<S> {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let listed = match self.listed(folder, offset) {
-            Ok(listed) => listed,
-            Err(error) => return reply.error(error),
-        };
-        for (next, name, inode) in listed {
-            let Some(node) = self.tree.node(inode) else {
-                continue;
-            };
-            let kind = match node.kind {
-                NodeKind::Folder(_) => FileType::Directory,
-                NodeKind::File { .. } => FileType::RegularFile,
-                NodeKind::SymbolicLink(_) => FileType::Symlink,
-            };
-            if reply.add(INodeNo(inode.0), next, kind, OsStr::from_bytes(name)) {
-                break;
-            }
+        let listed = self.list(folder, offset, |next, name, attributes| {
+            reply.add(attributes.ino, next, attributes.kind, name)
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
         }
-        reply.ok();
     }
 
     fn readdirplus(
@@ -256,21 +252,13 @@ impl<S: Source + 'static> Filesystem for FileSystem<S> {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let listed = match self.listed(folder, offset) {
-            Ok(listed) => listed,
-            Err(error) => return reply.error(error),
-        };
-        for (next, name, inode) in listed {
-            let Some(node) = self.tree.node(inode) else {
-                continue;
-            };
-            let attributes = self.attributes(inode, node);
-            let name = OsStr::from_bytes(name);
-            if reply.add(INodeNo(inode.0), next, name, &FOR_GOOD, &attributes, ONLY) {
-                break;
-            }
+        let listed = self.list(folder, offset, |next, name, attributes| {
+            reply.add(attributes.ino, next, name, &FOR_GOOD, attributes, ONLY)
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
         }
-        reply.ok();
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
