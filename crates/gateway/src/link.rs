@@ -106,9 +106,7 @@ pub(crate) struct FlowSignals {
     pub readable: Notify,
     /// Bytes can be written.
     pub writable: Notify,
-    /// The flow's standing changed.
-    pub changed: Notify,
-    standing: Mutex<Standing>,
+    standing: watch::Sender<Standing>,
 }
 
 /// How a flow stands.
@@ -491,8 +489,7 @@ impl State {
 
     fn change(&mut self, flow: FlowId, standing: Standing) {
         if let Some(signals) = self.flows.get(&flow) {
-            *signals.standing.lock().expect("held for a moment") = standing;
-            signals.changed.notify_one();
+            signals.standing.send_replace(standing);
         }
     }
 }
@@ -505,11 +502,6 @@ impl LaneSignals {
 }
 
 impl FlowSignals {
-    /// How the flow stands.
-    pub(crate) fn standing(&self) -> Standing {
-        self.standing.lock().expect("held for a moment").clone()
-    }
-
     /// Waits until the other end has answered.
     pub(crate) async fn opened(&self) -> Standing {
         self.until(|standing| *standing != Standing::Opening).await
@@ -521,12 +513,9 @@ impl FlowSignals {
             .await
     }
 
-    async fn until(&self, is_wanted: impl Fn(&Standing) -> bool) -> Standing {
-        loop {
-            match self.standing() {
-                standing if is_wanted(&standing) => return standing,
-                _ => self.changed.notified().await,
-            }
-        }
+    async fn until(&self, is_wanted: impl FnMut(&Standing) -> bool) -> Standing {
+        let mut standing = self.standing.subscribe();
+        let standing = standing.wait_for(is_wanted).await;
+        standing.expect("its sender is here").clone()
     }
 }
