@@ -16,7 +16,7 @@ use tokio::{net::TcpStream, time::timeout};
 use super::{Activity, FlowHandle, SCRATCH};
 use crate::{
     crumbs::Crumbs,
-    http_proxy::{Answer, AnswerError, Body, Exchange, HttpProxyError, Progress},
+    http_proxy::{Answer, AnswerError, Body, Exchange, Progress},
     link::Standing,
 };
 
@@ -37,7 +37,7 @@ pub(crate) enum Ended {
     Switched,
     /// The client has no final answer, and is to get another instead.
     Failed {
-        failure: Failure,
+        failure: AnswerError,
         /// Whether the request may be sent again over another flow.
         may_repeat: bool,
     },
@@ -47,34 +47,11 @@ pub(crate) enum Ended {
     ClientFailed,
 }
 
-/// Why an exchange failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    /// On the origin's side.
-    #[error(transparent)]
-    Answer(AnswerError),
-    /// On the client's.
-    #[error(transparent)]
-    Request(HttpProxyError),
-}
-
-impl Failure {
-    /// The response instead of the answer.
-    pub(crate) fn response(&self) -> Vec<u8> {
-        match self {
-            Failure::Answer(error) => error.response(),
-            Failure::Request(error) => error.response(),
-        }
-    }
-}
-
 /// Why an exchange stops before its answer is complete.
 enum Stop {
     Client(io::Error),
-    /// The flow is over, or nothing moves on it.
+    /// The flow is over, nothing moves on it, or the request's body has no one reading.
     Flow(AnswerError),
-    /// The request's body has no one reading.
-    MalformedRequest,
 }
 
 impl From<io::Error> for Stop {
@@ -176,17 +153,16 @@ impl FlowHandle {
             (_, Progress::Awaited | Progress::Passing) => Ended::Truncated { is_visible: false },
             (stop, Progress::Failed(error)) => {
                 let failure = match stop {
-                    None => Failure::Answer(error),
-                    Some(Stop::Flow(error)) => Failure::Answer(error),
-                    Some(_) => Failure::Request(HttpProxyError::BodyLength),
+                    Some(Stop::Flow(error)) => error,
+                    _ => error,
                 };
                 let may_repeat = match failure {
                     // Nothing was sent.
                     _ if !steps.is_begun.load(Ordering::Relaxed) => true,
                     _ if answer.has_begun() => false,
                     // The origin may still be at it.
-                    Failure::Answer(AnswerError::TimedOut) | Failure::Request(_) => false,
-                    Failure::Answer(_) => exchange.may_repeat,
+                    AnswerError::TimedOut | AnswerError::RequestBody => false,
+                    _ => exchange.may_repeat,
                 };
                 Ended::Failed {
                     failure,
@@ -262,7 +238,7 @@ impl FlowHandle {
         let mut crumbs = Crumbs::default();
         while !body.has_ended() {
             if *body == Body::Malformed {
-                return Err(Stop::MalformedRequest);
+                return Err(Stop::Flow(AnswerError::RequestBody));
             }
             let room = self.room(client).await?;
             client.readable().await?;
