@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use strsim::levenshtein;
 use toml::de::{DeTable, DeValue};
 
 use crate::options::{ALLOW, DefaultValue, OPTIONS, OptionSpec, Role, ways_in};
@@ -103,6 +104,7 @@ pub struct Place {
 
 /// Why the configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// A file cannot be read.
     #[error("{}: {source}", path.display())]
@@ -515,24 +517,9 @@ fn nearest_key(key: &str, role: Role) -> Option<&'static str> {
     const EDITS_MAX: usize = 3;
     let is_near = |known: &&str| known.len().abs_diff(key.len()) <= EDITS_MAX;
     let known = role.options().map(|spec| spec.key).filter(is_near);
-    let distances = known.map(|known| (edit_distance(key.as_bytes(), known.as_bytes()), known));
+    let distances = known.map(|known| (levenshtein(key, known), known));
     let (edits, nearest) = distances.min()?;
     (edits <= EDITS_MAX.min(key.len() / 2)).then_some(nearest)
-}
-
-/// Insertions, deletions and replacements that make one text the other (Levenshtein).
-fn edit_distance(from: &[u8], to: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (index, from_byte) in from.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for (column, to_byte) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(from_byte != to_byte);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 #[cfg(test)]
