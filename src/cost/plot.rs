@@ -37,19 +37,19 @@ pub(super) fn svg(report: &Report) -> anyhow::Result<String> {
     let receiver = entry(
         "receiver-driven",
         receiver.total_of_none,
-        inputs.receiver_share.value,
+        inputs.shares.receiver_share.value,
     );
     let sender = entry(
         "sender-driven",
         sender.total_of_none,
-        inputs.sender_share.value,
+        inputs.shares.sender_share.value,
     );
     let mut series = vec![
         (receiver, line(|point| point.receiver_driven)),
         (sender, line(|point| point.sender_driven)),
         ("no elimination".to_owned(), vec![100.0; curve.len()]),
     ];
-    if let Some((both, share)) = report.both.zip(inputs.both_share.as_ref()) {
+    if let Some((both, share)) = report.both.zip(inputs.shares.both_share.as_ref()) {
         // A dot: its two shares are not one redundancy.
         let mut dot = vec![f64::NAN; curve.len()];
         let place = share.value * (curve.len() - 1) as f64;
