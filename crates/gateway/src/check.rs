@@ -143,6 +143,7 @@ struct Lane<'a> {
 
 /// Why a check fails.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CheckError {
     /// There is no connection to the far end, or the wrong one.
     #[error(transparent)]

@@ -116,6 +116,7 @@ pub struct NeighbourReport {
 
 /// Why a history does not open.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HistoryError {
     /// The store does not.
     #[error("the store in {}: {source}", store.display())]

@@ -49,6 +49,7 @@ pub struct PublicKey(pub [u8; PUBLIC_KEY_BYTES]);
 
 /// Why a key could not be read, written or made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum KeyError {
     /// Reading or writing the file failed.
     #[error("{}: {source}", path.display())]
@@ -115,6 +116,7 @@ pub enum KeyError {
 
 /// Why a text is not a public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PublicKeyError {
     /// Characters that base64 does not have, or the wrong padding.
     #[error("not a public key: expected 44 characters of base64")]

@@ -34,6 +34,7 @@ pub enum Method {
 
 /// What a client did that ends its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Socks5Error {
     /// The first byte is not SOCKS5's.
     #[error("not SOCKS (its first byte is {0}): use socks5:// or socks5h://")]
@@ -55,11 +56,12 @@ pub enum Socks5Error {
     AddressType(u8),
     /// A part of the request that cannot be.
     #[error("malformed SOCKS5 request: {0}")]
-    Malformed(RequestFault),
+    Malformed(#[from] RequestFault),
 }
 
 /// Which part of a request cannot be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RequestFault {
     /// Another version than the greeting's.
     #[error("its version is {0}, not 5")]
@@ -180,12 +182,6 @@ pub(crate) fn reply_refused(refusal: Refusal) -> Vec<u8> {
         Refusal::TimedOut => TTL_EXPIRED,
     };
     reply(code, UNKNOWN_ADDRESS)
-}
-
-impl From<RequestFault> for Socks5Error {
-    fn from(fault: RequestFault) -> Socks5Error {
-        Socks5Error::Malformed(fault)
-    }
 }
 
 impl Socks5Error {
@@ -417,7 +413,7 @@ mod tests {
         assert_eq!((v6[3], v6.len()), (4, 22));
         let refused = reply_refused(Refusal::ConnectionRefused);
         assert_eq!(refused, [5, 5, 0, 1, 0, 0, 0, 0, 0, 0]);
-        for refusal in Refusal::ALL {
+        for refusal in Refusal::all() {
             assert_ne!(reply_refused(refusal)[1], GRANTED);
         }
     }

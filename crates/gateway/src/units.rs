@@ -21,6 +21,7 @@ pub struct TimeSpan(pub Duration);
 
 /// Why a text is not a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum UnitError {
     /// It does not begin with a decimal number.
     #[error("expected a number and a unit, such as {example}")]

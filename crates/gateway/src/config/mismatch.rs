@@ -6,6 +6,7 @@ use crate::units::ByteSize;
 
 /// What is wrong with a value beyond its own grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Mismatch {
     /// An effort that there is not.
     #[error("expected `auto` or `max`")]
