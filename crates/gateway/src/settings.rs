@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use strsim::levenshtein;
 use toml::de::{DeTable, DeValue};
 
 use crate::options::{ALLOW, DefaultValue, OPTIONS, OptionSpec, Role, ways_in};
-use crate::text_file::remove_byte_order_mark;
+use crate::text_file;
 
 /// The options that were given, as texts.
 #[derive(Debug, Clone, Default)]
@@ -102,6 +102,9 @@ pub struct Place {
     text: Option<String>,
 }
 
+/// What is wrong with a value.
+pub(crate) type BoxedError = Box<dyn Error + Send + Sync>;
+
 /// Why the configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -152,7 +155,7 @@ pub enum ConfigError {
         /// Where it stands.
         place: Place,
         /// What is wrong with it.
-        reason: Box<dyn Error + Send + Sync>,
+        reason: BoxedError,
     },
     /// Options that have to be given.
     #[error("{}", missing_in_words(required, one_of))]
@@ -310,39 +313,30 @@ impl Settings {
     }
 
     /// The option's value or its default, read by `parse`.
-    pub(crate) fn one_with<T: OptionValue, E>(
+    pub(crate) fn one_with<T: OptionValue, E: Into<BoxedError>>(
         &self,
         spec: &'static OptionSpec,
         parse: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<T, ConfigError>
-    where
-        E: Into<Box<dyn Error + Send + Sync>>,
-    {
+    ) -> Result<T, ConfigError> {
         let last = self.many_with(spec, parse)?.pop();
         last.ok_or_else(|| ConfigError::missing(spec))
     }
 
     /// The option's value, if it was given, read by `parse`.
-    pub(crate) fn optional_with<T: OptionValue, E>(
+    pub(crate) fn optional_with<T: OptionValue, E: Into<BoxedError>>(
         &self,
         spec: &'static OptionSpec,
         parse: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<Option<T>, ConfigError>
-    where
-        E: Into<Box<dyn Error + Send + Sync>>,
-    {
+    ) -> Result<Option<T>, ConfigError> {
         Ok(self.many_with(spec, parse)?.pop())
     }
 
     /// The option's values, or its default, read by `parse`.
-    pub(crate) fn many_with<T: OptionValue, E>(
+    pub(crate) fn many_with<T: OptionValue, E: Into<BoxedError>>(
         &self,
         spec: &'static OptionSpec,
         parse: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<Vec<T>, ConfigError>
-    where
-        E: Into<Box<dyn Error + Send + Sync>>,
-    {
+    ) -> Result<Vec<T>, ConfigError> {
         let read = |text: &str, origin: &Origin| {
             parse(text).map_err(|error| ConfigError::Value {
                 place: Place::of(spec, text, origin),
@@ -367,7 +361,7 @@ impl Settings {
     pub(crate) fn wrong(
         &self,
         spec: &'static OptionSpec,
-        reason: impl Into<Box<dyn Error + Send + Sync>>,
+        reason: impl Into<BoxedError>,
     ) -> ConfigError {
         let last = self
             .values
@@ -382,7 +376,7 @@ impl Settings {
         &self,
         spec: &'static OptionSpec,
         nth: usize,
-        reason: impl Into<Box<dyn Error + Send + Sync>>,
+        reason: impl Into<BoxedError>,
     ) -> ConfigError {
         let values = self.values.get(spec.key);
         let place = match values.and_then(|values| values.get(nth)) {
@@ -428,16 +422,8 @@ impl fmt::Display for Place {
 /// Reads a small text file that a user named.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     const BYTES_MAX: u64 = 1 << 20;
-    let invalid = |reason| io::Error::new(io::ErrorKind::InvalidData, reason);
-    let mut text = Vec::new();
-    File::open(path)?
-        .take(BYTES_MAX + 1)
-        .read_to_end(&mut text)?;
-    if text.len() as u64 > BYTES_MAX {
-        return Err(invalid("larger than 1 MiB: not a configuration file"));
-    }
-    remove_byte_order_mark(&mut text);
-    String::from_utf8(text).map_err(|_| invalid("not a text file (UTF-8)"))
+    let too_large = "larger than 1 MiB: not a configuration file";
+    text_file::read(File::open(path)?, BYTES_MAX, too_large)
 }
 
 fn find_key(
