@@ -94,9 +94,8 @@ pub(crate) struct LaneHandle {
 pub(crate) struct LaneSignals {
     /// There is something to send.
     pub transmit: Notify,
-    /// The engine gave the lane up.
-    pub down: Notify,
-    fault: Mutex<Option<LaneFault>>,
+    /// Why the engine gave the lane up.
+    fault: watch::Sender<Option<LaneFault>>,
 }
 
 /// What wakes a flow's task.
@@ -350,8 +349,7 @@ impl SharedLink {
             Event::LaneUp(_) => self.count_lanes(state),
             Event::LaneDown(lane, fault) => {
                 if let Some(signals) = state.lanes.remove(&lane) {
-                    *signals.fault.lock().expect("held for a moment") = Some(fault);
-                    signals.down.notify_one();
+                    signals.fault.send_replace(Some(fault));
                 }
                 self.count_lanes(state);
             }
@@ -495,9 +493,14 @@ impl State {
 }
 
 impl LaneSignals {
-    /// Why the engine gave the lane up, if it did.
-    pub(crate) fn fault(&self) -> Option<LaneFault> {
-        *self.fault.lock().expect("held for a moment")
+    /// Waits until the engine gives the lane up.
+    pub(crate) async fn down(&self) -> LaneFault {
+        let mut fault = self.fault.subscribe();
+        let fault = fault.wait_for(Option::is_some).await;
+        fault
+            .ok()
+            .and_then(|fault| *fault)
+            .expect("its sender is here")
     }
 }
 

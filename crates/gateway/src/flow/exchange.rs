@@ -13,7 +13,7 @@ use std::{
 use refrain_proto::{Link, ResetReason, codes::reset};
 use tokio::{net::TcpStream, time::timeout};
 
-use super::{Activity, FlowHandle, SCRATCH};
+use super::{Activity, FlowHandle};
 use crate::{
     crumbs::Crumbs,
     http_proxy::{Answer, AnswerError, Body, Exchange, Progress},
@@ -240,31 +240,17 @@ impl FlowHandle {
             if *body == Body::Malformed {
                 return Err(Stop::Flow(AnswerError::RequestBody));
             }
-            let room = self.room(client).await?;
-            client.readable().await?;
-            let read = SCRATCH.with_borrow_mut(|buffer| {
-                let wanted = room.min(buffer.len()).min(body.readable_bytes());
-                let read = client.try_read(&mut buffer[..wanted])?;
-                let own = body.take(&buffer[..read]);
-                received.extend(&buffer[own..read]);
-                let taken = self
-                    .link
-                    .with(|link, now| link.write_and_confirm(now, self.id, &buffer[..own]));
-                Ok::<_, io::Error>((read, buffer[taken..own].to_vec()))
-            });
-            match read {
-                Ok((0, _)) => {
-                    // The origin sees that the body is not whole.
-                    self.half_close(steps);
-                    return Ok(());
-                }
-                Ok((read, left)) => {
-                    activity.note();
-                    self.write_all(client, &left).await?;
-                    crumbs.after_read(read).await;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error.into()),
+            let bytes_max = body.readable_bytes();
+            let own = |bytes: &[u8]| {
+                let own = body.take(bytes);
+                received.extend(&bytes[own..]);
+                own
+            };
+            let read = self.pass_in(client, bytes_max, own, activity, &mut crumbs);
+            if read.await? == 0 {
+                // The origin sees that the body is not whole.
+                self.half_close(steps);
+                return Ok(());
             }
         }
         steps.is_whole.store(true, Ordering::Relaxed);
@@ -350,11 +336,6 @@ impl FlowHandle {
                 _ = self.signals.over() => return true,
             }
         }
-    }
-
-    fn reset(&mut self, code: u8) {
-        self.link.with(|link, _| link.reset(self.id, code));
-        self.is_over = true;
     }
 }
 
