@@ -117,37 +117,15 @@ pub enum ConfigError {
         /// Why.
         source: io::Error,
     },
-    /// The file is not TOML.
+    /// The file is not TOML, or has a key that no option of this end has.
     #[error("{}:{line}: {message}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What the TOML parser found.
+        /// What is wrong there.
         message: String,
-    },
-    /// The file has a key that no option has.
-    #[error("{}:{line}: unknown key '{key}'{}", path.display(), hint(nearest))]
-    UnknownKey {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The key.
-        key: String,
-        /// The key that may have been meant.
-        nearest: Option<&'static str>,
-    },
-    /// The file has a key that only the other end has.
-    #[error("{}:{line}: '{key}' is an option of the other end", path.display())]
-    OtherEnd {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The key.
-        key: &'static str,
     },
     /// A value that does not parse, or does not go with the others.
     #[error("{place}: {reason}")]
@@ -194,34 +172,32 @@ impl Settings {
                 .filter(|&&byte| byte == b'\n')
                 .count()
         };
-        let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
+        let wrong_at = |offset, message| ConfigError::Syntax {
             path: path.into(),
-            line: line_at(error.span().map_or(0, |span| span.start)),
-            message: error.message().into(),
+            line: line_at(offset),
+            message,
+        };
+        let table = DeTable::parse(text).map_err(|error| {
+            let offset = error.span().map_or(0, |span| span.start);
+            wrong_at(offset, error.message().to_owned())
         })?;
         let mut settings = Settings::default();
         let shared_path: Arc<Path> = path.into();
         for (key, value) in table.get_ref() {
-            let line = line_at(key.span().start);
-            let spec = find_key(key.get_ref(), role, path, line)?;
-            let origin_at = |offset| Origin::File {
-                path: Arc::clone(&shared_path),
-                line: line_at(offset),
+            let spec = find_key(key.get_ref(), role);
+            let spec = spec.map_err(|message| wrong_at(key.span().start, message))?;
+            let items = match value.get_ref() {
+                DeValue::Array(items) if spec.repeats => items,
+                _ => std::slice::from_ref(value),
             };
-            match value.get_ref() {
-                DeValue::Array(items) if spec.repeats => {
-                    settings.values.insert(spec.key, Vec::new());
-                    for item in items {
-                        let origin = origin_at(item.span().start);
-                        let text = scalar_text(item.get_ref(), spec, &origin)?;
-                        settings.add(spec, text, origin);
-                    }
-                }
-                single => {
-                    let origin = origin_at(value.span().start);
-                    let text = scalar_text(single, spec, &origin)?;
-                    settings.add(spec, text, origin);
-                }
+            settings.values.insert(spec.key, Vec::new());
+            for item in items {
+                let origin = Origin::File {
+                    path: Arc::clone(&shared_path),
+                    line: line_at(item.span().start),
+                };
+                let text = scalar_text(item.get_ref(), spec, &origin)?;
+                settings.add(spec, text, origin);
             }
         }
         Ok(settings)
@@ -426,27 +402,16 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     text_file::read(File::open(path)?, BYTES_MAX, too_large)
 }
 
-fn find_key(
-    key: &str,
-    role: Role,
-    path: &Path,
-    line: usize,
-) -> Result<&'static OptionSpec, ConfigError> {
-    if let Some(spec) = role.options().find(|spec| spec.key == key) {
-        return Ok(spec);
-    }
-    match OPTIONS.iter().find(|spec| spec.key == key) {
-        Some(spec) => Err(ConfigError::OtherEnd {
-            path: path.into(),
-            line,
-            key: spec.key,
-        }),
-        None => Err(ConfigError::UnknownKey {
-            path: path.into(),
-            line,
-            key: key.chars().take(TEXT_CHARS_SHOWN).collect(),
-            nearest: nearest_key(key, role),
-        }),
+fn find_key(key: &str, role: Role) -> Result<&'static OptionSpec, String> {
+    let known = OPTIONS.iter().find(|spec| spec.key == key).copied();
+    match known {
+        Some(spec) if role.options().any(|own| own == spec) => Ok(spec),
+        Some(_) => Err(format!("'{key}' is an option of the other end")),
+        None => {
+            let shown: String = key.chars().take(TEXT_CHARS_SHOWN).collect();
+            let nearest = hint(&nearest_key(key, role));
+            Err(format!("unknown key '{shown}'{nearest}"))
+        }
     }
 }
 

@@ -10,18 +10,14 @@ use crate::way_in::WayIn;
 
 impl Access {
     pub(super) fn resolve(settings: &Settings) -> Result<Access, ConfigError> {
-        let clients = match settings.is_given(&CLIENTS) {
-            true => Some(settings.many_with(&CLIENTS, parse_client)?),
-            false => None,
-        };
-        let users = match settings.is_given(&PROXY_AUTH) {
-            true => Some(load_users(settings)?),
-            false => None,
-        };
-        let open_to_all = settings.optional_with(&OPEN_TO_ALL, |text| match text {
-            "true" => Ok(true),
-            "false" => Ok(false),
-            _ => Err("expected `true` or `false`"),
+        let given = |spec| settings.is_given(spec).then_some(spec);
+        let clients = given(&CLIENTS).map(|spec| settings.many_with(spec, parse_client));
+        let clients = clients.transpose()?;
+        let users = given(&PROXY_AUTH)
+            .map(|_| load_users(settings))
+            .transpose()?;
+        let open_to_all = settings.optional_with(&OPEN_TO_ALL, |text| {
+            text.parse().map_err(|_| "expected `true` or `false`")
         })?;
         let open_to_all = open_to_all.unwrap_or(false);
         if open_to_all && clients.is_some() {
