@@ -121,17 +121,14 @@ pub fn parse_login(received: &[u8]) -> Result<Option<(Login, usize)>, Socks5Erro
 
 /// Reads a client's request: where it wants to go.
 pub fn parse_request(received: &[u8]) -> Result<Option<(Target, usize)>, Socks5Error> {
-    let mut reader = Reader::new(received);
-    let Some([version, command, reserved, address_type]) = reader.array() else {
-        // Say what is wrong at the first byte that is.
-        return match received.first() {
-            Some(&version) if version != VERSION => Err(RequestFault::Version(version).into()),
-            _ => Ok(None),
-        };
-    };
-    if version != VERSION {
+    // Say what is wrong at the first byte that is.
+    if let Some(&version) = received.first().filter(|&&version| version != VERSION) {
         return Err(RequestFault::Version(version).into());
     }
+    let mut reader = Reader::new(received);
+    let Some([_, command, reserved, address_type]) = reader.array() else {
+        return Ok(None);
+    };
     if command != CONNECT {
         return Err(Socks5Error::Command(command));
     }
