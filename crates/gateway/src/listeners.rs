@@ -47,8 +47,10 @@ const REPORT_TIME: Duration = Duration::from_millis(500);
 /// A client's connection, served up to its end.
 type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
+type Serve = fn(Client) -> Serving;
+
 /// What serves the clients of the listeners that an option names: a file below here, and a line here.
-static SERVERS: &[(&OptionSpec, fn(Client) -> Serving)] = &[
+static SERVERS: &[(&OptionSpec, Serve)] = &[
     (&FORWARD, |client| Box::pin(client.forward())),
     (&SOCKS5, |client| Box::pin(client.socks())),
     (&HTTP_PROXY, |client| Box::pin(client.http_proxy())),
