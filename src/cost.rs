@@ -18,14 +18,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use given::Given;
 use inputs::Inputs;
 use measured::Measured;
 use refrain_gateway::text_file::remove_byte_order_mark;
 use report::Report;
 
-use crate::standard_io::{self, is_standard};
+use crate::{
+    standard_io::{self, is_standard},
+    wrong::WrongArguments,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,32 +57,22 @@ pub(crate) struct CostArguments {
 /// Parsers' errors quote what they found, and that may be all of a file.
 const ERROR_CHARS_MAX: usize = 400;
 
-/// What users gave cannot be reckoned with.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct WrongInput(String);
-
-impl WrongInput {
-    /// What is wrong, in words that do a terminal no harm.
-    fn new(error: anyhow::Error) -> Self {
-        let text = format!("{error:#}");
-        let harmless = text.chars().map(|sign| match sign.is_control() {
-            true => ' ',
-            false => sign,
-        });
-        Self(harmless.take(ERROR_CHARS_MAX).collect())
-    }
-}
-
 pub(crate) fn run(arguments: &CostArguments) -> anyhow::Result<()> {
     if arguments.status.as_deref().is_some_and(is_standard) {
         standard_io::input().context("standard input")?;
     }
-    let report = reckon(arguments).map_err(WrongInput::new)?;
+    let report = reckon(arguments).map_err(wrong_input)?;
     if let Some(path) = &arguments.plot {
         std::fs::write(path, plot::svg(&report)?).with_context(|| path.display().to_string())?;
     }
     crate::report::to_stdout(arguments.json, &report, |out| report.print(out))
+}
+
+/// What users gave cannot be reckoned with: in words that do a terminal no harm.
+fn wrong_input(error: anyhow::Error) -> WrongArguments {
+    let text = format!("{error:#}").replace(char::is_control, " ");
+    let text: String = text.chars().take(ERROR_CHARS_MAX).collect();
+    WrongArguments(anyhow!(text))
 }
 
 fn reckon(arguments: &CostArguments) -> anyhow::Result<Report> {

@@ -157,7 +157,7 @@ fn fetch_all(
 
 fn print(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
     let share = |part: i64| percent(part as f64, report.app_bytes as f64);
-    let mut table = Table::new(&["", "bytes", "of the application's"]);
+    let mut table = Table::new("  bytes  of the application's");
     let mut row = |what: &str, count: i64| {
         let shown = match count {
             0.. => bytes(count as u64),

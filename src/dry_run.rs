@@ -178,18 +178,16 @@ fn memory_and_lanes(config: &Config) -> [String; 3] {
         "{whole}, of which a link takes at most {}{caches}",
         bytes(link_bytes)
     );
-    let fewer = match link.lanes_max < config.lanes_max.into() {
+    let fewer = |is_fewer| match is_fewer {
         true => ": the memory has room for no more",
         false => "",
     };
+    let fewer_lanes = fewer(link.lanes_max < config.lanes_max.into());
+    let fewer_flows = fewer(link.flows_max < config.flows_max.into());
     let lanes = link.lanes_max.min(config.lanes.into());
-    let fewer_flows = match link.flows_max < config.flows_max.into() {
-        true => ": the memory has room for no more",
-        false => "",
-    };
     [
         memory,
-        format!("{lanes}, at most {}{fewer}", link.lanes_max),
+        format!("{lanes}, at most {}{fewer_lanes}", link.lanes_max),
         format!("{} per link{fewer_flows}", link.flows_max),
     ]
 }

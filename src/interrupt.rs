@@ -2,8 +2,7 @@
 //! given up, and what is to be tidied up is.
 
 use std::{
-    error::Error,
-    fmt, io,
+    io,
     ops::ControlFlow,
     process,
     sync::{
@@ -20,6 +19,9 @@ use tokio::{
 
 /// What a signal's number is added to, as shells do: the exit code of who it ended.
 const EXIT_CODE_BASE: u8 = 128;
+
+/// The exit code of who ends by a hangup.
+pub(crate) const HANGUP: u8 = EXIT_CODE_BASE + 1;
 
 /// Whether somebody asked to end, and how. Shared by its clones.
 #[derive(Clone, Debug, Default)]
@@ -92,14 +94,16 @@ pub(crate) struct Signals {
 impl Signals {
     /// Takes them, within a runtime. A hangup stays ignored where `nohup` has it so.
     pub(crate) fn listen() -> io::Result<Self> {
-        let hangup = SignalKind::hangup();
+        Self::with_hangup(!is_ignored(SignalKind::hangup()))
+    }
+
+    /// Takes them, and a hangup if that means something.
+    pub(crate) fn with_hangup(has_hangup: bool) -> io::Result<Self> {
+        let hangup = has_hangup.then(|| signal(SignalKind::hangup()));
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
-            hangup: match is_ignored(hangup) {
-                true => None,
-                false => Some(signal(hangup)?),
-            },
+            hangup: hangup.transpose()?,
         })
     }
 
@@ -114,7 +118,7 @@ impl Signals {
         let kind = tokio::select! {
             _ = self.interrupt.recv() => SignalKind::interrupt(),
             _ = self.terminate.recv() => SignalKind::terminate(),
-            _ = hangup => SignalKind::hangup(),
+            _ = hangup => return HANGUP,
         };
         EXIT_CODE_BASE + kind.as_raw_value() as u8
     }
@@ -129,16 +133,9 @@ fn is_ignored(kind: SignalKind) -> bool {
 }
 
 /// Why not all was done.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("interrupted")]
 pub(crate) struct Interrupted {
     /// The exit code that says so.
     pub exit_code: u8,
 }
-
-impl fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("interrupted")
-    }
-}
-
-impl Error for Interrupted {}

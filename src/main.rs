@@ -35,7 +35,7 @@ use refrain_gateway::{
     arguments::FarOptions,
     gateway::NotPaired,
     options::Role,
-    settings::{ConfigError, environment::UnreadVariable},
+    settings::{ConfigError, environment::unread_variables},
 };
 use wrong::WrongArguments;
 
@@ -136,9 +136,7 @@ fn main() -> ExitCode {
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {
-    let is_wrong =
-        error.is::<ConfigError>() || error.is::<cost::WrongInput>() || error.is::<WrongArguments>();
-    if is_wrong {
+    if error.is::<ConfigError>() || error.is::<WrongArguments>() {
         2
     } else if error.is::<NotPaired>() {
         3
@@ -176,7 +174,7 @@ fn in_words(error: &anyhow::Error) -> String {
 
 /// Warns of variables that were meant as options, it seems, and are none.
 fn warn_of_unread_variables(role: Role) {
-    for variable in UnreadVariable::find(role, std::env::vars_os()) {
+    for variable in unread_variables(role, std::env::vars_os()) {
         tracing::warn!("{variable}");
     }
 }

@@ -17,9 +17,13 @@ use refrain_gateway::{
     settings::ConfigError,
     start::{Tasks, start},
 };
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{bounded, dry_run, log::LogForm, table::bytes};
+use crate::{
+    bounded, dry_run,
+    interrupt::{HANGUP, Signals},
+    log::LogForm,
+    table::bytes,
+};
 
 /// How long lanes may take to say that the gateway leaves.
 const LEAVE: Duration = Duration::from_millis(200);
@@ -157,8 +161,8 @@ async fn serve(
         let serving = admin::serve(listener, config, Arc::clone(gateway));
         tasks.services.spawn(serving);
     }
-    let mut signals = Signals::new()?;
-    while let Told::Reload = signals.next().await {
+    let mut signals = Signals::with_hangup(true).context("cannot listen for signals")?;
+    while signals.next().await == HANGUP {
         match reload() {
             Ok(new) => {
                 let unapplied = started.readings.needs_restart(&new.readings, started.role);
@@ -182,7 +186,7 @@ async fn serve(
                 tracing::warn!("{left} connections were still open and are reset");
             }
         }
-        () = signals.stop() => {}
+        () = async { while signals.next().await == HANGUP {} } => {}
     }
     tokio::time::sleep(LEAVE).await;
     Ok(())
@@ -201,40 +205,5 @@ async fn serve_local(tasks: &mut Tasks, role: Role, gateway: &Arc<Gateway>) -> O
             tracing::debug!(%error, "no local socket: `refrain status` needs --admin here");
             None
         }
-    }
-}
-
-/// What a signal tells a gateway to do.
-enum Told {
-    Stop,
-    Reload,
-}
-
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    fn new() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Self {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-            hangup: listen(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) -> Told {
-        tokio::select! {
-            _ = self.terminate.recv() => Told::Stop,
-            _ = self.interrupt.recv() => Told::Stop,
-            _ = self.hangup.recv() => Told::Reload,
-        }
-    }
-
-    async fn stop(&mut self) {
-        while let Told::Reload = self.next().await {}
     }
 }

@@ -13,7 +13,8 @@ use refrain_codec::{
     chunk::{hash::ChunkHasher, stream::ChunkBounds},
     marker::PackMask,
 };
-use refrain_gateway::{config::Mismatch, units::ByteSize};
+pub(crate) use refrain_gateway::config::parse_realm;
+use refrain_gateway::{config::parse_folder, units::ByteSize};
 use refrain_store::{
     AddOptions, ChunkSource, Chunking, DiskStore, ReadOnlyStore, Realm, RealmStat, StoreConfig,
     StoreStat,
@@ -239,20 +240,6 @@ fn verify(options: &StoreOptions) -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-fn parse_folder(path: &str) -> Result<PathBuf, Mismatch> {
-    match path {
-        "" => Err(Mismatch::NoFolder),
-        path => Ok(path.into()),
-    }
-}
-
-pub(crate) fn parse_realm(name: &str) -> Result<String, Mismatch> {
-    match Realm::is_name(name) {
-        true => Ok(name.to_owned()),
-        false => Err(Mismatch::Realm),
-    }
 }
 
 /// An average as the bits of the mask that gives it.

@@ -9,25 +9,23 @@ use std::{
 
 pub(crate) use refrain_gateway::units::decimal_bytes as bytes;
 
-/// Rows of text under a head, the first column to the left and the others to the right unless
-/// they hold words.
+/// Rows of text under a head.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
-    words: Vec<&'static str>,
+    are_left: Vec<bool>,
 }
 
 impl Table {
-    pub(crate) fn new(head: &[&str]) -> Self {
+    /// The head as it is printed, with two spaces between columns. The first goes to the left, and
+    /// those of words, which have a `<` here.
+    pub(crate) fn new(head: &str) -> Self {
+        let head: Vec<&str> = head.split("  ").collect();
+        let is_left = |(index, cell): (usize, &&str)| index == 0 || cell.starts_with('<');
+        let names = head.iter().map(|cell| cell.replace('<', ""));
         Self {
-            rows: vec![head.iter().map(|&cell| cell.to_owned()).collect()],
-            words: Vec::new(),
+            are_left: head.iter().enumerate().map(is_left).collect(),
+            rows: vec![names.collect()],
         }
-    }
-
-    /// The columns under these heads hold words, and go to the left.
-    pub(crate) fn words(mut self, heads: &[&'static str]) -> Self {
-        self.words = heads.to_vec();
-        self
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
@@ -35,10 +33,9 @@ impl Table {
     }
 
     pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        let head = self.rows[0].iter().enumerate();
-        let columns = head.map(|(index, head)| {
+        let columns = self.are_left.iter().enumerate();
+        let columns = columns.map(|(index, &is_left)| {
             let width = self.rows.iter().map(|row| row[index].chars().count());
-            let is_left = index == 0 || self.words.contains(&head.as_str());
             (width.max().unwrap_or(0), is_left)
         });
         let columns: Vec<_> = columns.collect();
@@ -121,7 +118,7 @@ mod tests {
 
     #[test]
     fn columns_align() {
-        let mut table = Table::new(&["a", "long", "words"]).words(&["words"]);
+        let mut table = Table::new("a  long  <words");
         table.row(["xyz", "1", "so"].map(str::to_owned));
         let mut out = Vec::new();
         table.print(&mut out).expect("memory");

@@ -192,7 +192,7 @@ impl Report {
         lines(&all, out)?;
         if !self.stages.is_empty() {
             writeln!(out)?;
-            let mut table = Table::new(&["stage", "threads", "CPU s", "busy s", "GB/s of CPU"]);
+            let mut table = Table::new("stage  threads  CPU s  busy s  GB/s of CPU");
             for stage in &self.stages {
                 table.row([
                     stage.name.to_owned(),
@@ -208,7 +208,7 @@ impl Report {
             return Ok(());
         }
         writeln!(out)?;
-        let mut table = Table::new(&["chunks of at least", "number", "redundant"]);
+        let mut table = Table::new("chunks of at least  number  redundant");
         for lengths in &self.chunk_lengths {
             table.row([
                 ByteSize(lengths.bytes_min.into()).to_string(),

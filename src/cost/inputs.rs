@@ -39,14 +39,9 @@ pub(super) struct Inputs {
     pub traffic_gb: Sourced<f64>,
     /// Whether that is a run's, scaled to a month.
     pub is_scaled: bool,
-    /// Share of it that predictions eliminate.
-    pub receiver_share: Sourced<f64>,
-    /// Share of it that a sender eliminates.
-    pub sender_share: Sourced<f64>,
-    /// The least that this can be, where the run had predictions before the sender.
-    pub sender_share_least: Option<f64>,
-    /// Share of it that both eliminate, predictions first, where that is known.
-    pub both_share: Option<Sourced<f64>>,
+    /// What elimination saves.
+    #[serde(flatten)]
+    pub shares: Shares,
     /// Server-hours more, receiver-driven, as a share of those without elimination.
     pub receiver_load: Sourced<f64>,
     /// Server-hours more, sender-driven.
@@ -81,12 +76,7 @@ impl Inputs {
             }
         };
         let is_scaled = given.traffic.is_none();
-        let Shares {
-            receiver: receiver_share,
-            sender: sender_share,
-            sender_least: sender_share_least,
-            both: both_share,
-        } = shares(given, measured)?;
+        let shares = shares(given, measured)?;
         let server_mbit_per_s = match given.server_output {
             Some(rate) => Sourced::new(rate.0 as f64 / 1e6, "--server-output"),
             None => Sourced::new(
@@ -98,10 +88,10 @@ impl Inputs {
             given,
             gb_per_hour: gb_per_hour(server_mbit_per_s.value * 1e6),
         };
-        let (receiver_load, sender_load) = cpu.loads(receiver_share.value)?;
+        let (receiver_load, sender_load) = cpu.loads(shares.receiver_share.value)?;
         let loads = [receiver_load.value, sender_load.value];
-        let both_load = match (&both_share, given.cpu_both) {
-            (Some(_), _) => Some(cpu.load_of_both(receiver_share.value, loads)),
+        let both_load = match (&shares.both_share, given.cpu_both) {
+            (Some(_), _) => Some(cpu.load_of_both(shares.receiver_share.value, loads)),
             (None, Some(_)) => bail!(
                 "--cpu-both: what do both eliminate? Give --redundancy-both, or the status of a run in \
                  which both did"
@@ -111,10 +101,7 @@ impl Inputs {
         let inputs = Self {
             traffic_gb,
             is_scaled,
-            receiver_share,
-            sender_share,
-            sender_share_least,
-            both_share,
+            shares,
             receiver_load,
             sender_load,
             both_load,
@@ -143,17 +130,17 @@ impl Inputs {
 
     /// Receiver-driven elimination.
     pub(super) fn receiver(&self) -> Driven {
-        driven(&self.receiver_share, &self.receiver_load)
+        driven(&self.shares.receiver_share, &self.receiver_load)
     }
 
     /// Sender-driven elimination.
     pub(super) fn sender(&self) -> Driven {
-        driven(&self.sender_share, &self.sender_load)
+        driven(&self.shares.sender_share, &self.sender_load)
     }
 
     /// Predictions first, and the sender in what they leave, where that is known.
     pub(super) fn both(&self) -> Option<Driven> {
-        let both = self.both_share.as_ref().zip(self.both_load.as_ref());
+        let both = self.shares.both_share.as_ref().zip(self.both_load.as_ref());
         both.map(|(share, load)| driven(share, load))
     }
 }
@@ -184,12 +171,17 @@ fn scaling(run: &Measured) -> String {
     )
 }
 
-/// What each way eliminates.
-struct Shares {
-    receiver: Sourced<f64>,
-    sender: Sourced<f64>,
-    sender_least: Option<f64>,
-    both: Option<Sourced<f64>>,
+/// What elimination saves of the traffic.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Shares {
+    /// Share of it that predictions eliminate.
+    pub receiver_share: Sourced<f64>,
+    /// Share of it that a sender eliminates.
+    pub sender_share: Sourced<f64>,
+    /// The least that this can be, where the run had predictions before the sender.
+    pub sender_share_least: Option<f64>,
+    /// Share of it that both eliminate, predictions first, where that is known.
+    pub both_share: Option<Sourced<f64>>,
 }
 
 /// What each way eliminates. Where one is not known another stands for it: the paper's Figure 11
@@ -243,10 +235,10 @@ fn shares(given: &Given, measured: Option<&Measured>) -> anyhow::Result<Shares> 
     };
     let is_assumed = given.redundancy_sender.is_none() && by_both.is_some();
     Ok(Shares {
-        receiver,
-        sender,
-        sender_least: matched.filter(|_| is_assumed),
-        both,
+        receiver_share: receiver,
+        sender_share: sender,
+        sender_share_least: matched.filter(|_| is_assumed),
+        both_share: both,
     })
 }
 

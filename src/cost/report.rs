@@ -59,7 +59,11 @@ impl Report {
         writeln!(out)?;
         self.sources().print(out)?;
         let inputs = &self.inputs;
-        if let Some((least, both)) = inputs.sender_share_least.zip(inputs.both_share.as_ref()) {
+        if let Some((least, both)) = inputs
+            .shares
+            .sender_share_least
+            .zip(inputs.shares.both_share.as_ref())
+        {
             let [least, most] = [least, both.value].map(|share| percent(share, 1.0));
             writeln!(
                 out,
@@ -88,12 +92,12 @@ impl Report {
     }
 
     fn costs(&self) -> Table {
-        let sender = match self.inputs.sender_share_least {
+        let sender = match self.inputs.shares.sender_share_least {
             Some(_) => "sender-driven at best",
             None => "sender-driven",
         };
-        let mut heads = vec!["a month", "none", "receiver-driven", sender];
-        heads.extend(self.both.map(|_| "both (auto)"));
+        let both = self.both.map_or("", |_| "  both (auto)");
+        let heads = format!("a month  none  receiver-driven  {sender}{both}");
         let mut table = Table::new(&heads);
         let columns = [&self.none, &self.receiver_driven, &self.sender_driven];
         let columns: Vec<_> = columns.into_iter().chain(&self.both).collect();
@@ -126,7 +130,7 @@ impl Report {
     }
 
     fn sources(&self) -> Table {
-        let mut table = Table::new(&["reckoned from", "", "where from"]).words(&["where from"]);
+        let mut table = Table::new("reckoned from    <where from");
         let inputs = &self.inputs;
         let mut row = |what: &str, value: String, from: &str| {
             table.row([what.to_owned(), value, from.to_owned()]);
@@ -136,9 +140,9 @@ impl Report {
         let mut share = |what: &str, share: &Sourced<f64>| {
             row(what, percent(share.value, 1.0), &share.from);
         };
-        share("predictions eliminate", &inputs.receiver_share);
-        share("a sender eliminates", &inputs.sender_share);
-        if let Some(both) = &inputs.both_share {
+        share("predictions eliminate", &inputs.shares.receiver_share);
+        share("a sender eliminates", &inputs.shares.sender_share);
+        if let Some(both) = &inputs.shares.both_share {
             share("both eliminate", both);
         }
         let mut load = |what: &str, load: &Sourced<f64>| {

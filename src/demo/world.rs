@@ -1,6 +1,6 @@
 //! The demo's four parties: origin, far gateway, near gateway, client.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, thread};
 
 use anyhow::Context;
 use axum::{
@@ -14,7 +14,7 @@ use refrain_gateway::{
     status::Status,
 };
 use refrain_http_ranges::{Host, ProxyChoice, RemoteOptions};
-use tokio::{net::TcpListener, runtime::Runtime};
+use tokio::{net::TcpListener, runtime::Builder};
 
 use super::content::Object;
 
@@ -22,19 +22,13 @@ use super::content::Object;
 pub(super) struct World {
     near: Running,
     _far: Running,
-    origin: Option<Runtime>,
     client: Host,
 }
 
 impl World {
     /// Starts all parties on ports that are free.
     pub(super) fn start(objects: &[Object], effort: &str) -> anyhow::Result<World> {
-        let origin = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("demo-origin")
-            .enable_all()
-            .build()?;
-        let target = origin.block_on(serve_objects(objects))?;
+        let target = serve_objects(objects)?;
         let keys = Keys::new()?;
         let far = keys.far(&["--effort", effort])?;
         let forward = format!("127.0.0.1:0={target}");
@@ -54,7 +48,6 @@ impl World {
             client: Host::new(&format!("http://{address}/"), options)?,
             near,
             _far: far,
-            origin: Some(origin),
         })
     }
 
@@ -70,17 +63,10 @@ impl World {
     }
 }
 
-impl Drop for World {
-    fn drop(&mut self) {
-        if let Some(origin) = self.origin.take() {
-            origin.shutdown_background();
-        }
-    }
-}
-
-/// Serves each object under its index, for as long as the present runtime lives.
-async fn serve_objects(objects: &[Object]) -> anyhow::Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
+/// Serves each object under its index, in a thread of its own, as long as the program runs.
+fn serve_objects(objects: &[Object]) -> anyhow::Result<SocketAddr> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
     let address = listener.local_addr()?;
     let bodies: Vec<Bytes> = objects
         .iter()
@@ -89,11 +75,13 @@ async fn serve_objects(objects: &[Object]) -> anyhow::Result<SocketAddr> {
     let pages = Router::new()
         .route("/{index}", axum::routing::get(serve_object))
         .with_state(Arc::new(bodies));
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, pages).await {
+    let serve = move || {
+        if let Err(error) = runtime.block_on(async { axum::serve(listener, pages).await }) {
             tracing::error!(%error, "the demo's origin failed");
         }
-    });
+    };
+    let origin = thread::Builder::new().name("demo-origin".to_owned());
+    origin.spawn(serve)?;
     Ok(address)
 }
 

@@ -107,18 +107,8 @@ pub(super) fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn links(peers: &[Peer]) -> Table {
-    let mut table = Table::new(&[
-        "peer",
-        "lanes",
-        "rtt",
-        "flows",
-        "bypassed",
-        "holes",
-        "cache sent",
-        "received",
-        "effort",
-    ])
-    .words(&["effort"]);
+    let mut table =
+        Table::new("peer  lanes  rtt  flows  bypassed  holes  cache sent  received  <effort");
     for peer in peers {
         let lanes = match (peer.up, peer.down_s) {
             (true, _) => peer.lanes.to_string(),
@@ -150,18 +140,8 @@ fn links(peers: &[Peer]) -> Table {
 }
 
 fn traffic(peers: &[Peer]) -> Table {
-    let mut table = Table::new(&[
-        "peer",
-        "direction",
-        "app",
-        "predicted",
-        "matching",
-        "zstd",
-        "overhead",
-        "link",
-        "saved",
-    ])
-    .words(&["direction"]);
+    let mut table =
+        Table::new("peer  <direction  app  predicted  matching  zstd  overhead  link  saved");
     for peer in peers {
         for (direction, counts) in [("sent", &peer.sent), ("received", &peer.received)] {
             let cells = [peer.label(), direction.to_owned()];
@@ -173,8 +153,7 @@ fn traffic(peers: &[Peer]) -> Table {
 
 /// What was carried since the start, those first that carried most.
 fn targets(targets: &[TargetTraffic]) -> Table {
-    let columns = ["target", "class", "sent", "received", "link", "saved"];
-    let mut table = Table::new(&columns).words(&["target", "class"]);
+    let mut table = Table::new("target  <class  sent  received  link  saved");
     for traffic in targets.iter().take(TARGETS_SHOWN) {
         let (app, link) = (traffic.app_bytes(), traffic.link_bytes());
         let saved = match app > link {
@@ -197,31 +176,10 @@ fn targets(targets: &[TargetTraffic]) -> Table {
 }
 
 fn flows(flows: &[Flow]) -> Table {
-    let mut table = Table::new(&[
-        "flow",
-        "target",
-        "opened",
-        "class",
-        "direction",
-        "driven by",
-        "age",
-        "app",
-        "predicted",
-        "matching",
-        "zstd",
-        "overhead",
-        "link",
-        "saved",
-        "why so driven",
-    ])
-    .words(&[
-        "target",
-        "opened",
-        "class",
-        "direction",
-        "driven by",
-        "why so driven",
-    ]);
+    let mut table = Table::new(
+        "flow  <target  <opened  <class  <direction  <driven by  age  app  predicted  matching  zstd  \
+         overhead  link  saved  <why so driven",
+    );
     for flow in flows {
         // What is received was classed at the other end.
         for (direction, class, counts, driver) in [

@@ -41,7 +41,7 @@ use crate::{
     gateway::Gateway,
     status::Status,
 };
-use host::AdminHosts;
+use host::is_own;
 
 /// A client has this long for the head of its request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -70,7 +70,7 @@ refrain gateway
 struct Admin {
     gateway: Arc<Gateway>,
     token: Option<Arc<AdminToken>>,
-    hosts: Arc<AdminHosts>,
+    hosts: Arc<[String]>,
 }
 
 /// Serves the admin pages until the task is aborted.
@@ -123,7 +123,7 @@ fn pages(gateway: Arc<Gateway>, token: Option<AdminToken>, hosts: Vec<String>) -
     let admin = Admin {
         gateway,
         token: token.map(Arc::new),
-        hosts: Arc::new(AdminHosts::new(hosts)),
+        hosts: hosts.into(),
     };
     Router::new()
         .route("/", get(|| async { INDEX }))
@@ -167,7 +167,7 @@ async fn check_host(State(admin): State<Admin>, request: Request, next: Next) ->
         .uri()
         .authority()
         .map(|authority| authority.as_str());
-    if admin.hosts.contain(named) && target.is_none_or(|target| admin.hosts.contain(target)) {
+    if is_own(named, &admin.hosts) && target.is_none_or(|target| is_own(target, &admin.hosts)) {
         return next.run(request).await;
     }
     let text = "refrain: the Host of this request is not a name of this gateway; \

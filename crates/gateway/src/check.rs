@@ -108,29 +108,20 @@ async fn check(config: &Config, dial: &Dial) -> Result<CheckReport, CheckError> 
             smoothed = Some(smoothed_round_trip(smoothed, round_trip));
             round_trips.push(round_trip);
         }
-        let smoothed = smoothed.unwrap_or_default();
-        let receive = lane.throughput(0, PADDING_BYTES_MAX).await?;
-        let send = lane.throughput(PADDING_BYTES_MAX, 0).await?;
-        Ok::<_, CheckError>((hello, smoothed, round_trips, receive, send))
-    };
-    let exchanged = timeout(within + 6 * MEASURING, exchange)
-        .await
-        .map_err(|_| CheckError::Silent {
+        round_trips.sort();
+        Ok(CheckReport {
             peer: peer.clone(),
-            within,
-        })?;
-    let (hello, smoothed, mut round_trips, receive_mbit_per_s, send_mbit_per_s) = exchanged?;
-    round_trips.sort();
-    Ok(CheckReport {
-        peer,
-        handshake_ms: milliseconds(handshake),
-        hello_ms: milliseconds(hello),
-        round_trip_ms: milliseconds(smoothed),
-        round_trips_ms: round_trips.into_iter().map(milliseconds).collect(),
-        receive_mbit_per_s,
-        send_mbit_per_s,
-        wire_version: refrain_proto::hello::WIRE_VERSION,
-    })
+            handshake_ms: milliseconds(handshake),
+            hello_ms: milliseconds(hello),
+            round_trip_ms: milliseconds(smoothed.unwrap_or_default()),
+            round_trips_ms: round_trips.into_iter().map(milliseconds).collect(),
+            receive_mbit_per_s: lane.throughput(0, PADDING_BYTES_MAX).await?,
+            send_mbit_per_s: lane.throughput(PADDING_BYTES_MAX, 0).await?,
+            wire_version: refrain_proto::hello::WIRE_VERSION,
+        })
+    };
+    let checked = timeout(within + 6 * MEASURING, exchange).await;
+    checked.unwrap_or(Err(CheckError::Silent { peer, within }))
 }
 
 /// A lane without a link behind it.
@@ -143,6 +134,7 @@ struct Lane<'a> {
 
 /// Why a check fails.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CheckError {
     /// There is no connection to the far end, or the wrong one.
     #[error(transparent)]

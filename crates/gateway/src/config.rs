@@ -29,8 +29,8 @@ mod access;
 mod admin;
 mod history;
 mod listeners;
-mod mismatch;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -56,19 +56,21 @@ use crate::machine;
 use crate::options::*;
 use crate::pace;
 use crate::rules::{AllowRules, ExcludeRules, Route};
-use crate::settings::{ConfigError, OptionValue, Readings, Settings, read_text};
+use crate::settings::{BoxedError, ConfigError, OptionValue, Readings, Settings, read_text};
 use crate::target::{LANES_PORT, Target};
 use crate::units::{BitRate, ByteSize, TimeSpan};
 use crate::way_in::WayIn;
 pub use admin::{AdminConfig, AdminToken};
-pub use history::HistoryOptions;
-pub use mismatch::Mismatch;
+pub use history::{HistoryOptions, parse_folder, parse_realm};
 
 /// The least that `--memory` may be: one link with the smallest caches and one lane.
 pub(crate) const MEMORY_BYTES_MIN: u64 = 40 << 20;
 
+/// What is wrong with a name that no peer has.
+const UNKNOWN_PEER: &str = "no peer of this name or key is in --peer-key";
+
 /// Finds the peer that a forward names.
-type FindPeer<'a> = &'a dyn Fn(&str) -> Result<Option<PublicKey>, Mismatch>;
+type FindPeer<'a> = &'a dyn Fn(&str) -> Result<Option<PublicKey>, &'static str>;
 
 config! {
     /// What a gateway is to do.
@@ -95,7 +97,9 @@ config! {
         pub lanes_max: u8 = settings.count(&LANES_MAX, 1..=16)?;
         /// The lanes that a link keeps open: 1 to `lanes_max`.
         pub lanes: u8 = match settings.count(&LANES, 1..=16)? {
-            lanes if lanes > lanes_max => return Err(settings.wrong(&LANES, Mismatch::LanesAboveMax(lanes_max))),
+            lanes if lanes > lanes_max => {
+                return Err(settings.wrong(&LANES, format!("more than --lanes-max, which is {lanes_max}")));
+            }
             lanes => lanes,
         };
         /// Listeners for applications, in the order of their options.
@@ -262,8 +266,10 @@ impl<P: Program> Options<P> {
         let find_peer = |name: &str| match name {
             "" if role == Role::Near => Ok(None),
             "" if peers.len() == 1 => Ok(peers.iter().next()),
-            "" => Err(Mismatch::WhichPeer),
-            name => peers.find(name).map(Some).ok_or(Mismatch::UnknownPeer),
+            "" => {
+                Err("there are several peers: name one at the end, such as 8080:intranet:80@PEER")
+            }
+            name => peers.find(name).map(Some).ok_or(UNKNOWN_PEER),
         };
         // Logs and tables call a far end by its name, else by its address.
         let called = dials.iter().map(|dial| {
@@ -276,7 +282,7 @@ impl<P: Program> Options<P> {
         };
         let mut config = Config::read(&settings, role, key, called, dials, &find_peer)?;
         if role == Role::Far && config.listen.is_empty() {
-            return Err(settings.wrong(&LISTEN, Mismatch::NoListener));
+            return Err(settings.wrong(&LISTEN, "lists no address, so no peer could connect"));
         }
         listeners::check_distinct(&config.listeners(), &settings)?;
         config.check_access(&settings)?;
@@ -301,8 +307,6 @@ impl<P: Program> Options<P> {
     }
 }
 
-type BoxedError = Box<dyn std::error::Error + Send + Sync>;
-
 const CACHE_BYTES: RangeInclusive<u64> = 1 << 20..=4 << 30;
 
 /// For a machine that does not say how much memory it has.
@@ -315,20 +319,20 @@ impl Settings {
         range: RangeInclusive<T>,
     ) -> Result<T, ConfigError>
     where
-        T: OptionValue + FromStr + PartialOrd + Into<u16> + Copy,
+        T: OptionValue + FromStr + PartialOrd + fmt::Display,
     {
         self.one_with(spec, |text| match text.parse() {
             Ok(count) if range.contains(&count) => Ok(count),
             _ => {
-                let (start, end) = (*range.start(), *range.end());
-                Err(Mismatch::OutOfRange(start.into(), end.into()))
+                let (start, end) = (range.start(), range.end());
+                Err(format!("expected a number from {start} to {end}"))
             }
         })
     }
 
     fn timeout(&self, spec: &'static OptionSpec) -> Result<Duration, ConfigError> {
         self.one_with(spec, |text| match text.parse()? {
-            TimeSpan(Duration::ZERO) => Err(BoxedError::from(Mismatch::Zero)),
+            TimeSpan(Duration::ZERO) => Err(BoxedError::from("must be more than 0")),
             TimeSpan(timeout) => Ok(timeout),
         })
     }
@@ -345,13 +349,15 @@ fn load_peers(settings: &Settings, own: &PrivateKey) -> Result<PeerKeys, ConfigE
     settings.many_with(&PEER_KEY, |value| {
         let keys = PeerKeys::load(&[value])?;
         match keys.contains(&own.public()) {
-            true => Err(BoxedError::from(Mismatch::OwnKey)),
+            true => Err(BoxedError::from(
+                "that is this gateway's own key; the other end's is printed by its `refrain keygen`",
+            )),
             false => Ok(keys.iter().collect::<Vec<_>>()),
         }
     })?;
     let peers = PeerKeys::load(&values).map_err(|error| settings.wrong(&PEER_KEY, error))?;
     match peers.is_empty() {
-        true => Err(settings.wrong(&PEER_KEY, Mismatch::NoPeers)),
+        true => Err(settings.wrong(&PEER_KEY, "holds no key, so nobody could connect")),
         false => Ok(peers),
     }
 }
@@ -366,18 +372,21 @@ fn resolve_dials(settings: &Settings, peers: &PeerKeys) -> Result<Vec<Dial>, Con
         Target::with_default_port(address, LANES_PORT).map(|address| (name, address))
     })?;
     if given.len() != peers.len() {
-        let counts = Mismatch::KeyForEachPeer(given.len(), peers.len());
+        let (given, keys) = (given.len(), peers.len());
+        let counts = format!("each --peer has exactly one key, found {keys} for {given}");
         return Err(settings.wrong(&PEER_KEY, counts));
     }
+    let only = peers.iter().next().filter(|_| peers.len() == 1);
     let mut dials: Vec<Dial> = Vec::new();
     for (nth, (name, address)) in given.into_iter().enumerate() {
         let key = match name {
-            Some(name) => peers.find(&name).ok_or(Mismatch::UnknownPeer),
-            None if peers.len() == 1 => peers.iter().next().ok_or(Mismatch::NoPeers),
-            None => Err(Mismatch::UnnamedPeer),
+            Some(name) => peers.find(&name).ok_or(UNKNOWN_PEER),
+            None => only.ok_or(
+                "there are several peers: give each the name of its key, such as bonn=far.example",
+            ),
         };
         let key = key.and_then(|key| match dials.iter().any(|dial| dial.key == key) {
-            true => Err(Mismatch::PeerTwice),
+            true => Err("another --peer has this key: each far end needs a key of its own"),
             false => Ok(key),
         });
         let key = key.map_err(|reason| settings.wrong_nth(&PEER, nth, reason))?;
@@ -395,7 +404,7 @@ fn resolve_marker_table(
         Ok::<_, BoxedError>(SampleByteTable::parse(&text)?)
     })?;
     match table.is_some() && marker != MarkerAlgorithm::SampleByte {
-        true => Err(settings.wrong(&MARKER_TABLE, Mismatch::TableUnused)),
+        true => Err(settings.wrong(&MARKER_TABLE, "only `marker = \"samplebyte\"` has a table")),
         false => Ok(table.unwrap_or_default()),
     }
 }
@@ -406,27 +415,30 @@ fn resolve_memory(settings: &Settings) -> Result<ByteSize, ConfigError> {
     let memory = memory.unwrap_or_else(|| ByteSize(quarter()));
     match memory.0 {
         MEMORY_BYTES_MIN.. => Ok(memory),
-        _ => Err(settings.wrong(&MEMORY, Mismatch::MemoryTooSmall)),
+        _ => Err(settings.wrong(&MEMORY, "one link with the smallest caches needs 40MiB")),
     }
 }
 
 fn resolve_cache(settings: &Settings, memory: ByteSize) -> Result<ByteSize, ConfigError> {
     let cache: ByteSize = settings.one(&CACHE)?;
     if !CACHE_BYTES.contains(&cache.0) {
-        return Err(settings.wrong(&CACHE, Mismatch::CacheSize));
+        return Err(settings.wrong(&CACHE, "expected a size from 1MiB to 4GiB"));
     }
     if cache.0 <= memory.0 / 2 {
         return Ok(cache);
     }
     match settings.is_given(&CACHE) {
-        true => Err(settings.wrong(&CACHE, Mismatch::CacheAboveMemory(cache, memory))),
+        true => {
+            let need = format!("two caches of {cache}, one a direction, need more");
+            Err(settings.wrong(&CACHE, format!("{need} than the memory of {memory}")))
+        }
         false => Ok(ByteSize(memory.0 / 2)),
     }
 }
 
 fn parse_rate(text: &str) -> Result<BitRate, BoxedError> {
     match text.parse()? {
-        BitRate(0) => Err(Mismatch::Zero.into()),
+        BitRate(0) => Err("must be more than 0".into()),
         rate => Ok(rate),
     }
 }
@@ -447,7 +459,10 @@ fn parse_forward(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedErro
     // First, for a key has equals signs.
     let (ends, peer) = text.split_once('@').unwrap_or((text, ""));
     let ends = ends.split_once('=').or_else(|| split_at_target(ends));
-    let (listen, target) = ends.ok_or(Mismatch::Forward)?;
+    let (listen, target) = ends.ok_or(
+        "expected a listener and a target, such as 8080:intranet:80, 8080=intranet:80 or \
+         10.0.0.5:8080:intranet:80",
+    )?;
     Ok(WayIn {
         option: &FORWARD,
         listen: address::parse_listen(listen)?,
@@ -458,10 +473,11 @@ fn parse_forward(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedErro
 
 /// `HOST:PORT@PEER`.
 fn parse_route(text: &str, find_peer: FindPeer<'_>) -> Result<Route, BoxedError> {
-    let (targets, peer) = text.split_once('@').ok_or(Mismatch::Route)?;
+    let expected = "expected targets and a peer, such as *.bonn.example:*@bonn";
+    let (targets, peer) = text.split_once('@').ok_or(expected)?;
     Ok(Route {
         targets: targets.parse()?,
-        peer: find_peer(peer)?.ok_or(Mismatch::Route)?,
+        peer: find_peer(peer)?.ok_or(expected)?,
     })
 }
 

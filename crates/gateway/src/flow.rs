@@ -55,19 +55,6 @@ pub(crate) struct FlowHandle {
     is_over: bool,
 }
 
-/// How a flow's task ended.
-#[derive(Debug)]
-enum Ending {
-    /// Both directions ended.
-    Finished,
-    /// The other end reset the flow, or its lane died.
-    ResetByLink,
-    /// The application's connection failed.
-    Application(io::Error),
-    /// Nothing moved.
-    Idle,
-}
-
 impl FlowHandle {
     /// Takes a flow over.
     pub(crate) fn new(link: Arc<SharedLink>, id: FlowId, signals: Arc<FlowSignals>) -> FlowHandle {
@@ -101,20 +88,30 @@ impl FlowHandle {
         prepare(&tcp);
         let activity = Activity::new();
         let mut refused = None;
-        let ended = tokio::select! {
+        let code = tokio::select! {
             result = self.both_ways(&tcp, rest, &activity) => match result {
-                Ok(()) => Ending::Finished,
-                Err(error) => Ending::Application(error),
+                Ok(()) => None,
+                Err(error) => {
+                    tracing::debug!(flow = self.id.0, %error, "an application's connection failed");
+                    Some(reset::APPLICATION)
+                }
             },
             standing = self.signals.over(), if !Bug::DeafFlows.is_planted() => {
                 if let Standing::Refused(refusal) = standing {
                     refused = Some(refusal);
                 }
-                Ending::ResetByLink
+                (!Bug::EndForReset.is_planted()).then_some(reset::GATEWAY)
             }
-            () = activity.idle_for(idle) => Ending::Idle,
+            () = activity.idle_for(idle) => Some(reset::IDLE),
         };
-        self.end(&tcp, ended);
+        match code {
+            Some(code) => self.reset(code),
+            // Both directions have ended: what is still on its way is to arrive.
+            None => {
+                let _ = socket2::SockRef::from(&tcp).set_linger(None);
+                self.is_over = true;
+            }
+        }
         refused
     }
 
@@ -161,31 +158,53 @@ impl FlowHandle {
         self.write_all(tcp, &rest).await?;
         drop(rest);
         loop {
-            let room = self.room(tcp).await?;
+            let all = |bytes: &[u8]| bytes.len();
+            let read = self.pass_in(tcp, usize::MAX, all, activity, &mut crumbs);
+            if read.await? > 0 {
+                continue;
+            }
+            if activity.has_failed.load(Ordering::Relaxed) {
+                // Who took the error left this in its place: it is not an end.
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
+            self.link.with(|link, _| link.finish(self.id));
+            return Ok(());
+        }
+    }
+
+    /// Reads once, as much as the link takes and no more than `bytes_max`, and passes on what `own`
+    /// says is the flow's: so many bytes at the front. Says how many were read: none at the end.
+    async fn pass_in(
+        &self,
+        tcp: &TcpStream,
+        bytes_max: usize,
+        mut own: impl FnMut(&[u8]) -> usize,
+        activity: &Activity,
+        crumbs: &mut Crumbs,
+    ) -> io::Result<usize> {
+        loop {
+            let room = self.room(tcp).await?.min(bytes_max);
             tcp.readable().await?;
             let read = SCRATCH.with_borrow_mut(|buffer| {
                 let wanted = room.min(buffer.len());
                 let read = tcp.try_read(&mut buffer[..wanted])?;
-                if read == 0 && activity.has_failed.load(Ordering::Relaxed) {
-                    // Who took the error left this in its place: it is not an end.
-                    return Err(io::ErrorKind::ConnectionReset.into());
-                }
-                let taken = self.link.with(|link, now| match read {
-                    0 => {
-                        link.finish(self.id);
-                        0
-                    }
-                    _ => link.write_and_confirm(now, self.id, &buffer[..read]),
-                });
-                Ok::<_, io::Error>((read, buffer[taken..read].to_vec()))
+                let own = own(&buffer[..read]);
+                let taken = match read {
+                    0 => 0,
+                    _ => self
+                        .link
+                        .with(|link, now| link.write_and_confirm(now, self.id, &buffer[..own])),
+                };
+                Ok::<_, io::Error>((read, buffer[taken..own].to_vec()))
             });
             match read {
-                Ok((0, _)) => return Ok(()),
+                Ok((0, _)) => return Ok(0),
                 Ok((read, left)) => {
                     activity.note_read();
                     // The whole link filled up between the two calls.
                     self.write_all(tcp, &left).await?;
                     crumbs.after_read(read).await;
+                    return Ok(read);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
@@ -302,24 +321,9 @@ impl FlowHandle {
         }
     }
 
-    fn end(&mut self, tcp: &TcpStream, ending: Ending) {
-        let code = match ending {
-            Ending::Finished => None,
-            Ending::ResetByLink if Bug::EndForReset.is_planted() => None,
-            Ending::ResetByLink => Some(reset::GATEWAY),
-            Ending::Application(ref error) => {
-                tracing::debug!(flow = self.id.0, %error, "an application's connection failed");
-                Some(reset::APPLICATION)
-            }
-            Ending::Idle => Some(reset::IDLE),
-        };
-        match code {
-            Some(code) => self.link.with(|link, _| link.reset(self.id, code)),
-            // Both directions have ended: what is still on its way is to arrive.
-            None => {
-                let _ = socket2::SockRef::from(tcp).set_linger(None);
-            }
-        }
+    /// Ends the flow by a reset.
+    fn reset(&mut self, code: u8) {
+        self.link.with(|link, _| link.reset(self.id, code));
         self.is_over = true;
     }
 }

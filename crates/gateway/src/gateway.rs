@@ -41,7 +41,7 @@ use crate::{
     tls::{ClientTls, ServerTls},
 };
 pub(crate) use choice::Turn;
-use choice::{Choice, Prospect, candidates, choose, turns};
+use choice::{Prospect, candidates, choose, turns};
 pub use dial::{ConnectError, connect};
 use dialler::Dialer;
 pub(crate) use peer::Peer;
@@ -216,9 +216,9 @@ impl Gateway {
             let peers = candidates(&self.order(), named, &routed).into_iter();
             let peers: Vec<_> = peers.map(|key| self.peer(key)).collect();
             let until = match choose(self.prospects(&peers, came)) {
-                Choice::Peer(link) => return Ok(link),
-                Choice::Nobody => return Err(Refusal::LinkDown),
-                Choice::Wait(until) => until,
+                Prospect::Up(link) | Prospect::Leaving(link) => return Ok(link),
+                Prospect::Gone => return Err(Refusal::LinkDown),
+                Prospect::Awaited(until) => until,
             };
             peers.iter().for_each(|peer| peer.want_dial());
             match until {

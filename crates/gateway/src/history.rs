@@ -52,12 +52,9 @@ pub struct History {
 
 /// What the thread and those who ask it have in common.
 struct Shared {
-    store: PathBuf,
-    realms: Vec<String>,
-    stat: Mutex<StoreStat>,
-    is_open: AtomicBool,
+    /// What users see, but for errors.
+    shown: Mutex<HistoryReport>,
     trouble: Trouble,
-    also: Mutex<Vec<NeighbourReport>>,
     /// The thread had no room: it is to look again at the links.
     has_refused: AtomicBool,
     links: Mutex<HashMap<u64, Weak<dyn Asker>>>,
@@ -87,7 +84,7 @@ enum Request {
 }
 
 /// What users see of a history.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct HistoryReport {
     /// The store's folder.
     pub store: PathBuf,
@@ -116,6 +113,7 @@ pub struct NeighbourReport {
 
 /// Why a history does not open.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HistoryError {
     /// The store does not.
     #[error("the store in {}: {source}", store.display())]
@@ -268,32 +266,30 @@ impl History {
     /// What users see.
     pub fn report(&self) -> HistoryReport {
         HistoryReport {
-            store: self.shared.store.clone(),
-            realms: self.shared.realms.clone(),
-            stat: self.shared.stat.lock().expect("held for a moment").clone(),
-            is_open: self.shared.is_open.load(Ordering::Relaxed),
             last_error: self.shared.trouble.last(),
-            also: self.shared.also.lock().expect("held for a moment").clone(),
+            ..self.shared.shown().clone()
         }
     }
 }
 
 impl Shared {
     fn new(options: &HistoryOptions) -> Self {
-        Self {
+        let realms = options.realm_names().into_iter().map(str::to_owned);
+        let shown = HistoryReport {
             store: options.store.clone(),
-            realms: options
-                .realm_names()
-                .into_iter()
-                .map(str::to_owned)
-                .collect(),
-            stat: Mutex::default(),
-            is_open: AtomicBool::new(false),
+            realms: realms.collect(),
+            ..HistoryReport::default()
+        };
+        Self {
+            shown: Mutex::new(shown),
             trouble: Trouble::default(),
-            also: Mutex::default(),
             has_refused: AtomicBool::new(false),
             links: Mutex::default(),
         }
+    }
+
+    fn shown(&self) -> MutexGuard<'_, HistoryReport> {
+        self.shown.lock().expect("held for a moment")
     }
 
     fn links(&self) -> MutexGuard<'_, HashMap<u64, Weak<dyn Asker>>> {

@@ -117,7 +117,7 @@ mod tests {
         assert!(text(Refusal::NotAllowed).starts_with("HTTP/1.1 403 "));
         assert!(text(Refusal::TimedOut).starts_with("HTTP/1.1 504 "));
         assert!(text(Refusal::ConnectionRefused).starts_with("HTTP/1.1 502 "));
-        for refusal in Refusal::ALL {
+        for refusal in Refusal::all() {
             let response = text(refusal.clone());
             let (head, body) = response.split_once("\r\n\r\n").unwrap();
             assert!(body.contains(&refusal.to_string()) && body.contains("example.org:80"));

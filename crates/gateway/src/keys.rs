@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -17,7 +17,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use tempfile::{NamedTempFile, PersistError};
 
-use crate::text_file::remove_byte_order_mark;
+use crate::text_file;
 
 mod peers;
 
@@ -49,6 +49,7 @@ pub struct PublicKey(pub [u8; PUBLIC_KEY_BYTES]);
 
 /// Why a key could not be read, written or made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum KeyError {
     /// Reading or writing the file failed.
     #[error("{}: {source}", path.display())]
@@ -115,6 +116,7 @@ pub enum KeyError {
 
 /// Why a text is not a public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PublicKeyError {
     /// Characters that base64 does not have, or the wrong padding.
     #[error("not a public key: expected 44 characters of base64")]
@@ -351,15 +353,8 @@ fn refuse_exposed(path: &Path, metadata: &fs::Metadata) -> Result<(), KeyError> 
 }
 
 fn read_bounded(file: File, path: &Path, bytes_max: u64) -> Result<String, KeyError> {
-    let mut bytes = Vec::new();
-    let read = file.take(bytes_max + 1).read_to_end(&mut bytes);
-    read.map_err(io_error(path))?;
-    let invalid = |reason| io_error(path)(io::Error::new(io::ErrorKind::InvalidData, reason));
-    if bytes.len() as u64 > bytes_max {
-        return Err(invalid("too large for a file of keys"));
-    }
-    remove_byte_order_mark(&mut bytes);
-    String::from_utf8(bytes).map_err(|_| invalid("not a text file"))
+    let read = text_file::read(file, bytes_max, "too large for a file of keys");
+    read.map_err(io_error(path))
 }
 
 fn io_error(path: &Path) -> impl Fn(io::Error) -> KeyError + '_ {

@@ -112,9 +112,7 @@ pub(crate) async fn run(
     let end = tokio::select! {
         end = read(link, *id, &mut reader) => end,
         end = write(lane, writer, pace.as_deref()) => end,
-        () = signals.down.notified() => {
-            LaneEnd::Lane(signals.fault().unwrap_or(LaneFault::TransportClosed))
-        }
+        fault = signals.down() => LaneEnd::Lane(fault),
     };
     // A peer that received damaged bytes reports it in its last record. This end may learn earlier
     // that the lane closed.

@@ -94,9 +94,8 @@ pub(crate) struct LaneHandle {
 pub(crate) struct LaneSignals {
     /// There is something to send.
     pub transmit: Notify,
-    /// The engine gave the lane up.
-    pub down: Notify,
-    fault: Mutex<Option<LaneFault>>,
+    /// Why the engine gave the lane up.
+    fault: watch::Sender<Option<LaneFault>>,
 }
 
 /// What wakes a flow's task.
@@ -106,9 +105,7 @@ pub(crate) struct FlowSignals {
     pub readable: Notify,
     /// Bytes can be written.
     pub writable: Notify,
-    /// The flow's standing changed.
-    pub changed: Notify,
-    standing: Mutex<Standing>,
+    standing: watch::Sender<Standing>,
 }
 
 /// How a flow stands.
@@ -352,8 +349,7 @@ impl SharedLink {
             Event::LaneUp(_) => self.count_lanes(state),
             Event::LaneDown(lane, fault) => {
                 if let Some(signals) = state.lanes.remove(&lane) {
-                    *signals.fault.lock().expect("held for a moment") = Some(fault);
-                    signals.down.notify_one();
+                    signals.fault.send_replace(Some(fault));
                 }
                 self.count_lanes(state);
             }
@@ -491,25 +487,24 @@ impl State {
 
     fn change(&mut self, flow: FlowId, standing: Standing) {
         if let Some(signals) = self.flows.get(&flow) {
-            *signals.standing.lock().expect("held for a moment") = standing;
-            signals.changed.notify_one();
+            signals.standing.send_replace(standing);
         }
     }
 }
 
 impl LaneSignals {
-    /// Why the engine gave the lane up, if it did.
-    pub(crate) fn fault(&self) -> Option<LaneFault> {
-        *self.fault.lock().expect("held for a moment")
+    /// Waits until the engine gives the lane up.
+    pub(crate) async fn down(&self) -> LaneFault {
+        let mut fault = self.fault.subscribe();
+        let fault = fault.wait_for(Option::is_some).await;
+        fault
+            .ok()
+            .and_then(|fault| *fault)
+            .expect("its sender is here")
     }
 }
 
 impl FlowSignals {
-    /// How the flow stands.
-    pub(crate) fn standing(&self) -> Standing {
-        self.standing.lock().expect("held for a moment").clone()
-    }
-
     /// Waits until the other end has answered.
     pub(crate) async fn opened(&self) -> Standing {
         self.until(|standing| *standing != Standing::Opening).await
@@ -521,12 +516,9 @@ impl FlowSignals {
             .await
     }
 
-    async fn until(&self, is_wanted: impl Fn(&Standing) -> bool) -> Standing {
-        loop {
-            match self.standing() {
-                standing if is_wanted(&standing) => return standing,
-                _ => self.changed.notified().await,
-            }
-        }
+    async fn until(&self, is_wanted: impl FnMut(&Standing) -> bool) -> Standing {
+        let mut standing = self.standing.subscribe();
+        let standing = standing.wait_for(is_wanted).await;
+        standing.expect("its sender is here").clone()
     }
 }

@@ -1,4 +1,4 @@
-//! Where applications connect: forwards, SOCKS, the HTTP proxy, each a file that serves it ([`Serve`]).
+//! Where applications connect: forwards, SOCKS, the HTTP proxy, each a file that serves it ([`SERVERS`]).
 //!
 //! Each accepted connection becomes a flow to a target at the other end. The first bytes
 //! travel with the opening where the client has sent them already; a refusal is passed on
@@ -30,7 +30,7 @@ use crate::{
     flow::FlowHandle,
     gateway::Gateway,
     link::Standing,
-    options::OptionSpec,
+    options::{FORWARD, HTTP_PROXY, OptionSpec, SOCKS5},
     policy::Policy,
     rate_limited_log::RateLimitedLog,
     refusal::Refusal,
@@ -44,19 +44,17 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How much longer than its time-out the other end may take to report it.
 const REPORT_TIME: Duration = Duration::from_millis(500);
 
-/// A future that a trait object returns.
-pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// A client's connection, served up to its end.
+type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
-/// Serves the clients of one kind of listener: a file below here, and a line in [`SERVERS`].
-trait Serve: Sync {
-    /// The option that names the listeners.
-    fn option(&self) -> &'static OptionSpec;
+type Serve = fn(Client) -> Serving;
 
-    /// Serves a client's connection up to its end.
-    fn serve(&self, client: Client) -> BoxFuture<'static, io::Result<()>>;
-}
-
-const SERVERS: &[&dyn Serve] = &[&forward::Forward, &socks::Socks, &http::HttpProxy];
+/// What serves the clients of the listeners that an option names: a file below here, and a line here.
+static SERVERS: &[(&OptionSpec, Serve)] = &[
+    (&FORWARD, |client| Box::pin(client.forward())),
+    (&SOCKS5, |client| Box::pin(client.socks())),
+    (&HTTP_PROXY, |client| Box::pin(client.http_proxy())),
+];
 
 /// A listener for applications.
 pub(crate) struct Listener {
@@ -73,8 +71,8 @@ impl Listener {
         let (address, descriptors) = (way_in.listen, &gateway.descriptors);
         let acceptor = Acceptor::new(socket, address, descriptors, UNPROVEN_CLIENTS_MAX);
         let mut servers = SERVERS.iter();
-        let server = servers.find(|server| server.option() == way_in.option);
-        let server = server.expect("each way in has a server");
+        let server = servers.find(|(option, _)| *option == way_in.option);
+        let (_, serve) = server.expect("each way in has a server");
         let warnings = || RateLimitedLog::new(|line| tracing::warn!("{line}"));
         let listener = Arc::new(Listener {
             way_in,
@@ -92,7 +90,7 @@ impl Listener {
                 descriptor: Mutex::new(None),
                 listener: Arc::clone(&listener),
             };
-            let serving = server.serve(client);
+            let serving = serve(client);
             tokio::spawn(async move {
                 tokio::select! {
                     () = visit.displaced() => {}
@@ -198,8 +196,8 @@ mod tests {
     #[test]
     fn each_way_in_has_one_server() {
         for option in crate::options::ways_in() {
-            let serves = |server: &&&dyn Serve| server.option() == option;
-            assert_eq!(SERVERS.iter().filter(serves).count(), 1, "{}", option.key);
+            let servers = SERVERS.iter().filter(|(served, _)| *served == option);
+            assert_eq!(servers.count(), 1, "{}", option.key);
         }
     }
 }

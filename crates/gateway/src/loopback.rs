@@ -44,6 +44,7 @@ pub struct Running {
 
 /// Why a gateway of a pair does not start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LoopbackError {
     /// Its options are wrong.
     #[error(transparent)]

@@ -102,36 +102,29 @@ impl OptionSpec {
         }
     }
 
-    const fn repeats(self) -> OptionSpec {
-        OptionSpec {
-            repeats: true,
-            ..self
-        }
+    const fn repeats(mut self) -> OptionSpec {
+        self.repeats = true;
+        self
     }
 
-    const fn secret(self) -> OptionSpec {
-        OptionSpec {
-            is_secret: true,
-            ..self
-        }
+    const fn secret(mut self) -> OptionSpec {
+        self.is_secret = true;
+        self
     }
 
-    const fn reloads(self, reloads: &'static [Role]) -> OptionSpec {
-        OptionSpec { reloads, ..self }
+    const fn reloads(mut self, reloads: &'static [Role]) -> OptionSpec {
+        self.reloads = reloads;
+        self
     }
 
-    const fn entrance(self, entrance: Entrance) -> OptionSpec {
-        OptionSpec {
-            entrance: Some(entrance),
-            ..self
-        }
+    const fn entrance(mut self, entrance: Entrance) -> OptionSpec {
+        self.entrance = Some(entrance);
+        self
     }
 
-    const fn needs_store(self) -> OptionSpec {
-        OptionSpec {
-            needs_store: true,
-            ..self
-        }
+    const fn needs_store(mut self) -> OptionSpec {
+        self.needs_store = true;
+        self
     }
 
     /// The flag, such as `--lanes-max`.

@@ -12,39 +12,75 @@ use refrain_proto::{
     codes::{refusal, reset},
 };
 
-/// Why a flow was not opened.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Refusal {
+/// A refusal a line: its name, its code on the wire, and what people read, of `{end}`, the end that
+/// was to connect.
+macro_rules! refusals {
+    ($($(#[$doc:meta])* $name:ident = $code:ident, $words:literal;)*) => {
+        /// Why a flow was not opened.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub(crate) enum Refusal {
+            $($(#[$doc])* $name,)*
+            /// A limit of one of the gateways was reached.
+            Limit(Limit),
+        }
+
+        impl Refusal {
+            /// The code on the wire.
+            pub(crate) fn wire_code(&self) -> u8 {
+                match self {
+                    $(Refusal::$name => refusal::$code,)*
+                    Refusal::Limit(_) => refusal::LIMIT,
+                }
+            }
+
+            fn of_code(code: u8) -> Refusal {
+                match code {
+                    $(refusal::$code => Refusal::$name,)*
+                    _ => Refusal::Other,
+                }
+            }
+
+            fn describe(&self, connecting_end: &str) -> String {
+                match self {
+                    $(Refusal::$name => $words.replace("{end}", connecting_end),)*
+                    Refusal::Limit(limit) => limit.describe(connecting_end),
+                }
+            }
+        }
+    };
+}
+
+refusals! {
     /// For a reason that has no code, or a code that this version does not know.
-    Other,
+    Other = OTHER, "{end} could not connect";
     /// No `allow` rule of the connecting end covers the target.
-    NotAllowed,
+    NotAllowed = NOT_ALLOWED, "no allow rule of {end} covers the target";
     /// The target's name did not resolve.
-    NameNotResolved,
+    NameNotResolved = NAME_NOT_RESOLVED, "{end} could not resolve the target's name";
     /// The target answered and refused.
-    ConnectionRefused,
+    ConnectionRefused = CONNECTION_REFUSED, "the target refused the connection";
     /// No route to the target's host or network.
-    Unreachable,
+    Unreachable = UNREACHABLE, "{end} has no route to the target";
     /// The target did not answer in time.
-    TimedOut,
+    TimedOut = TIMED_OUT, "the target did not answer in time";
     /// The link to the peer is down.
-    LinkDown,
-    /// A limit of one of the gateways was reached.
-    Limit(Limit),
+    LinkDown = LINK_DOWN, "the link to the other side is down";
     /// One of the gateways is shutting down.
-    Draining,
+    Draining = DRAINING, "one of the gateways is shutting down";
     /// The target reset the connection.
-    TargetReset,
+    TargetReset = TARGET_RESET, "the target reset the connection";
     /// The lane that carried the connection was lost, and the link may have others.
-    LaneLost,
+    LaneLost = LANE_LOST, "the connection between the gateways was lost; try again";
     /// A prediction of the connection's bytes was confirmed wrongly.
-    Misconfirmed,
+    Misconfirmed = MISCONFIRMED, "a prediction for the connection did not hold; try again";
     /// The target is an address of the connecting gateway itself.
-    OwnAddress,
+    OwnAddress = OWN_ADDRESS,
+        "the target is an address of the gateway itself; only an allow rule of {end} that names this \
+         host and port permits it";
 }
 
 /// A limit that was reached, with its value and the option that sets it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Limit {
     /// Such as `at most 64 open connections per link (--flows-max)`; the other end may give none.
     text: Cow<'static, str>,
@@ -53,51 +89,12 @@ pub(crate) struct Limit {
 }
 
 impl Refusal {
-    /// Each refusal once, in the order of the wire codes.
-    pub(crate) const ALL: [Refusal; 13] = [
-        Refusal::Other,
-        Refusal::NotAllowed,
-        Refusal::NameNotResolved,
-        Refusal::ConnectionRefused,
-        Refusal::Unreachable,
-        Refusal::TimedOut,
-        Refusal::LinkDown,
-        Refusal::Limit(Limit {
-            text: Cow::Borrowed(""),
-            is_own: false,
-        }),
-        Refusal::Draining,
-        Refusal::TargetReset,
-        Refusal::LaneLost,
-        Refusal::Misconfirmed,
-        Refusal::OwnAddress,
-    ];
-
     /// By a limit of this end, such as `at most 64 open connections per link (--flows-max)`.
     pub(crate) fn by_own_limit(text: impl Into<Cow<'static, str>>) -> Refusal {
         Refusal::Limit(Limit {
             text: text.into(),
             is_own: true,
         })
-    }
-
-    /// The code on the wire.
-    pub(crate) fn wire_code(&self) -> u8 {
-        match self {
-            Refusal::Other => refusal::OTHER,
-            Refusal::NotAllowed => refusal::NOT_ALLOWED,
-            Refusal::NameNotResolved => refusal::NAME_NOT_RESOLVED,
-            Refusal::ConnectionRefused => refusal::CONNECTION_REFUSED,
-            Refusal::Unreachable => refusal::UNREACHABLE,
-            Refusal::TimedOut => refusal::TIMED_OUT,
-            Refusal::LinkDown => refusal::LINK_DOWN,
-            Refusal::Limit(_) => refusal::LIMIT,
-            Refusal::Draining => refusal::DRAINING,
-            Refusal::TargetReset => refusal::TARGET_RESET,
-            Refusal::LaneLost => refusal::LANE_LOST,
-            Refusal::Misconfirmed => refusal::MISCONFIRMED,
-            Refusal::OwnAddress => refusal::OWN_ADDRESS,
-        }
     }
 
     /// The text on the wire, in words of the end that asked.
@@ -117,46 +114,13 @@ impl Refusal {
                 is_own: false,
             });
         }
-        let mut known = Refusal::ALL.into_iter();
-        let found = known.find(|refusal| refusal.wire_code() == code);
-        found.unwrap_or(Refusal::Other)
+        Refusal::of_code(code)
     }
 
     /// In the words of the end that refused, for its own log. Displayed, a refusal is in those
     /// of the end that asked.
     pub(crate) fn in_own_words(&self) -> String {
         self.describe("this end")
-    }
-
-    fn describe(&self, connecting_end: &str) -> String {
-        match self {
-            Refusal::Other => format!("{connecting_end} could not connect"),
-            Refusal::NotAllowed => format!("no allow rule of {connecting_end} covers the target"),
-            Refusal::NameNotResolved => {
-                format!("{connecting_end} could not resolve the target's name")
-            }
-            Refusal::ConnectionRefused => "the target refused the connection".to_owned(),
-            Refusal::Unreachable => format!("{connecting_end} has no route to the target"),
-            Refusal::TimedOut => "the target did not answer in time".to_owned(),
-            Refusal::LinkDown => "the link to the other side is down".to_owned(),
-            Refusal::Limit(Limit { text, is_own }) => {
-                let end = if *is_own { "this end" } else { connecting_end };
-                let colon = if text.is_empty() { "" } else { ": " };
-                format!("a limit of {end} was reached{colon}{text}")
-            }
-            Refusal::Draining => "one of the gateways is shutting down".to_owned(),
-            Refusal::TargetReset => "the target reset the connection".to_owned(),
-            Refusal::LaneLost => {
-                "the connection between the gateways was lost; try again".to_owned()
-            }
-            Refusal::OwnAddress => format!(
-                "the target is an address of the gateway itself; only an allow rule of \
-                 {connecting_end} that names this host and port permits it"
-            ),
-            Refusal::Misconfirmed => {
-                "a prediction for the connection did not hold; try again".to_owned()
-            }
-        }
     }
 
     /// What the reset of a flow means to a client that waits for its target.
@@ -187,6 +151,18 @@ impl Refusal {
     }
 }
 
+impl Limit {
+    fn describe(&self, connecting_end: &str) -> String {
+        let end = if self.is_own {
+            "this end"
+        } else {
+            connecting_end
+        };
+        let colon = if self.text.is_empty() { "" } else { ": " };
+        format!("a limit of {end} was reached{colon}{}", self.text)
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.describe("the other side"))
@@ -199,13 +175,20 @@ impl std::error::Error for Refusal {}
 mod tests {
     use super::*;
 
+    impl Refusal {
+        /// Each refusal once, in the order of the wire codes.
+        pub(crate) fn all() -> impl Iterator<Item = Refusal> {
+            (0..=refusal::OWN_ADDRESS).map(|code| Refusal::from_wire(code, ""))
+        }
+    }
+
     #[test]
     fn wire_codes_round_trip_and_unknown_ones_are_other() {
-        for (code, refusal) in Refusal::ALL.into_iter().enumerate() {
+        for (code, refusal) in Refusal::all().enumerate() {
             assert_eq!(usize::from(refusal.wire_code()), code);
             assert_eq!(Refusal::from_wire(refusal.wire_code(), ""), refusal);
         }
-        for code in Refusal::ALL.len()..=255 {
+        for code in Refusal::all().count()..=255 {
             assert_eq!(Refusal::from_wire(code as u8, ""), Refusal::Other);
         }
     }

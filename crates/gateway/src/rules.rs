@@ -149,6 +149,7 @@ enum HostPattern {
 
 /// Why a text is not a rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RuleError {
     /// The host or the port is malformed.
     #[error(transparent)]

@@ -11,15 +11,16 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use strsim::levenshtein;
 use toml::de::{DeTable, DeValue};
 
 use crate::options::{ALLOW, DefaultValue, OPTIONS, OptionSpec, Role, ways_in};
-use crate::text_file::remove_byte_order_mark;
+use crate::text_file;
 
 /// The options that were given, as texts.
 #[derive(Debug, Clone, Default)]
@@ -101,8 +102,12 @@ pub struct Place {
     text: Option<String>,
 }
 
+/// What is wrong with a value.
+pub(crate) type BoxedError = Box<dyn Error + Send + Sync>;
+
 /// Why the configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// A file cannot be read.
     #[error("{}: {source}", path.display())]
@@ -112,37 +117,15 @@ pub enum ConfigError {
         /// Why.
         source: io::Error,
     },
-    /// The file is not TOML.
+    /// The file is not TOML, or has a key that no option of this end has.
     #[error("{}:{line}: {message}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What the TOML parser found.
+        /// What is wrong there.
         message: String,
-    },
-    /// The file has a key that no option has.
-    #[error("{}:{line}: unknown key '{key}'{}", path.display(), hint(nearest))]
-    UnknownKey {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The key.
-        key: String,
-        /// The key that may have been meant.
-        nearest: Option<&'static str>,
-    },
-    /// The file has a key that only the other end has.
-    #[error("{}:{line}: '{key}' is an option of the other end", path.display())]
-    OtherEnd {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The key.
-        key: &'static str,
     },
     /// A value that does not parse, or does not go with the others.
     #[error("{place}: {reason}")]
@@ -150,7 +133,7 @@ pub enum ConfigError {
         /// Where it stands.
         place: Place,
         /// What is wrong with it.
-        reason: Box<dyn Error + Send + Sync>,
+        reason: BoxedError,
     },
     /// Options that have to be given.
     #[error("{}", missing_in_words(required, one_of))]
@@ -189,34 +172,32 @@ impl Settings {
                 .filter(|&&byte| byte == b'\n')
                 .count()
         };
-        let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
+        let wrong_at = |offset, message| ConfigError::Syntax {
             path: path.into(),
-            line: line_at(error.span().map_or(0, |span| span.start)),
-            message: error.message().into(),
+            line: line_at(offset),
+            message,
+        };
+        let table = DeTable::parse(text).map_err(|error| {
+            let offset = error.span().map_or(0, |span| span.start);
+            wrong_at(offset, error.message().to_owned())
         })?;
         let mut settings = Settings::default();
         let shared_path: Arc<Path> = path.into();
         for (key, value) in table.get_ref() {
-            let line = line_at(key.span().start);
-            let spec = find_key(key.get_ref(), role, path, line)?;
-            let origin_at = |offset| Origin::File {
-                path: Arc::clone(&shared_path),
-                line: line_at(offset),
+            let spec = find_key(key.get_ref(), role);
+            let spec = spec.map_err(|message| wrong_at(key.span().start, message))?;
+            let items = match value.get_ref() {
+                DeValue::Array(items) if spec.repeats => items,
+                _ => std::slice::from_ref(value),
             };
-            match value.get_ref() {
-                DeValue::Array(items) if spec.repeats => {
-                    settings.values.insert(spec.key, Vec::new());
-                    for item in items {
-                        let origin = origin_at(item.span().start);
-                        let text = scalar_text(item.get_ref(), spec, &origin)?;
-                        settings.add(spec, text, origin);
-                    }
-                }
-                single => {
-                    let origin = origin_at(value.span().start);
-                    let text = scalar_text(single, spec, &origin)?;
-                    settings.add(spec, text, origin);
-                }
+            settings.values.insert(spec.key, Vec::new());
+            for item in items {
+                let origin = Origin::File {
+                    path: Arc::clone(&shared_path),
+                    line: line_at(item.span().start),
+                };
+                let text = scalar_text(item.get_ref(), spec, &origin)?;
+                settings.add(spec, text, origin);
             }
         }
         Ok(settings)
@@ -308,39 +289,30 @@ impl Settings {
     }
 
     /// The option's value or its default, read by `parse`.
-    pub(crate) fn one_with<T: OptionValue, E>(
+    pub(crate) fn one_with<T: OptionValue, E: Into<BoxedError>>(
         &self,
         spec: &'static OptionSpec,
         parse: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<T, ConfigError>
-    where
-        E: Into<Box<dyn Error + Send + Sync>>,
-    {
+    ) -> Result<T, ConfigError> {
         let last = self.many_with(spec, parse)?.pop();
         last.ok_or_else(|| ConfigError::missing(spec))
     }
 
     /// The option's value, if it was given, read by `parse`.
-    pub(crate) fn optional_with<T: OptionValue, E>(
+    pub(crate) fn optional_with<T: OptionValue, E: Into<BoxedError>>(
         &self,
         spec: &'static OptionSpec,
         parse: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<Option<T>, ConfigError>
-    where
-        E: Into<Box<dyn Error + Send + Sync>>,
-    {
+    ) -> Result<Option<T>, ConfigError> {
         Ok(self.many_with(spec, parse)?.pop())
     }
 
     /// The option's values, or its default, read by `parse`.
-    pub(crate) fn many_with<T: OptionValue, E>(
+    pub(crate) fn many_with<T: OptionValue, E: Into<BoxedError>>(
         &self,
         spec: &'static OptionSpec,
         parse: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<Vec<T>, ConfigError>
-    where
-        E: Into<Box<dyn Error + Send + Sync>>,
-    {
+    ) -> Result<Vec<T>, ConfigError> {
         let read = |text: &str, origin: &Origin| {
             parse(text).map_err(|error| ConfigError::Value {
                 place: Place::of(spec, text, origin),
@@ -365,7 +337,7 @@ impl Settings {
     pub(crate) fn wrong(
         &self,
         spec: &'static OptionSpec,
-        reason: impl Into<Box<dyn Error + Send + Sync>>,
+        reason: impl Into<BoxedError>,
     ) -> ConfigError {
         let last = self
             .values
@@ -380,7 +352,7 @@ impl Settings {
         &self,
         spec: &'static OptionSpec,
         nth: usize,
-        reason: impl Into<Box<dyn Error + Send + Sync>>,
+        reason: impl Into<BoxedError>,
     ) -> ConfigError {
         let values = self.values.get(spec.key);
         let place = match values.and_then(|values| values.get(nth)) {
@@ -426,39 +398,20 @@ impl fmt::Display for Place {
 /// Reads a small text file that a user named.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     const BYTES_MAX: u64 = 1 << 20;
-    let invalid = |reason| io::Error::new(io::ErrorKind::InvalidData, reason);
-    let mut text = Vec::new();
-    File::open(path)?
-        .take(BYTES_MAX + 1)
-        .read_to_end(&mut text)?;
-    if text.len() as u64 > BYTES_MAX {
-        return Err(invalid("larger than 1 MiB: not a configuration file"));
-    }
-    remove_byte_order_mark(&mut text);
-    String::from_utf8(text).map_err(|_| invalid("not a text file (UTF-8)"))
+    let too_large = "larger than 1 MiB: not a configuration file";
+    text_file::read(File::open(path)?, BYTES_MAX, too_large)
 }
 
-fn find_key(
-    key: &str,
-    role: Role,
-    path: &Path,
-    line: usize,
-) -> Result<&'static OptionSpec, ConfigError> {
-    if let Some(spec) = role.options().find(|spec| spec.key == key) {
-        return Ok(spec);
-    }
-    match OPTIONS.iter().find(|spec| spec.key == key) {
-        Some(spec) => Err(ConfigError::OtherEnd {
-            path: path.into(),
-            line,
-            key: spec.key,
-        }),
-        None => Err(ConfigError::UnknownKey {
-            path: path.into(),
-            line,
-            key: key.chars().take(TEXT_CHARS_SHOWN).collect(),
-            nearest: nearest_key(key, role),
-        }),
+fn find_key(key: &str, role: Role) -> Result<&'static OptionSpec, String> {
+    let known = OPTIONS.iter().find(|spec| spec.key == key).copied();
+    match known {
+        Some(spec) if role.options().any(|own| own == spec) => Ok(spec),
+        Some(_) => Err(format!("'{key}' is an option of the other end")),
+        None => {
+            let shown: String = key.chars().take(TEXT_CHARS_SHOWN).collect();
+            let nearest = hint(&nearest_key(key, role));
+            Err(format!("unknown key '{shown}'{nearest}"))
+        }
     }
 }
 
@@ -515,24 +468,9 @@ fn nearest_key(key: &str, role: Role) -> Option<&'static str> {
     const EDITS_MAX: usize = 3;
     let is_near = |known: &&str| known.len().abs_diff(key.len()) <= EDITS_MAX;
     let known = role.options().map(|spec| spec.key).filter(is_near);
-    let distances = known.map(|known| (edit_distance(key.as_bytes(), known.as_bytes()), known));
+    let distances = known.map(|known| (levenshtein(key, known), known));
     let (edits, nearest) = distances.min()?;
     (edits <= EDITS_MAX.min(key.len() / 2)).then_some(nearest)
-}
-
-/// Insertions, deletions and replacements that make one text the other (Levenshtein).
-fn edit_distance(from: &[u8], to: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (index, from_byte) in from.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for (column, to_byte) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(from_byte != to_byte);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ pub const REQUEST_BYTES_MAX: usize = 8 + 2 * (TEXT_BYTES_MAX + 1);
 
 /// What a client did that ends its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Socks4Error {
     /// The first byte is not SOCKS4's.
     #[error("not SOCKS4 (its first byte is {0})")]

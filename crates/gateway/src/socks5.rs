@@ -34,6 +34,7 @@ pub enum Method {
 
 /// What a client did that ends its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Socks5Error {
     /// The first byte is not SOCKS5's.
     #[error("not SOCKS (its first byte is {0}): use socks5:// or socks5h://")]
@@ -55,11 +56,12 @@ pub enum Socks5Error {
     AddressType(u8),
     /// A part of the request that cannot be.
     #[error("malformed SOCKS5 request: {0}")]
-    Malformed(RequestFault),
+    Malformed(#[from] RequestFault),
 }
 
 /// Which part of a request cannot be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RequestFault {
     /// Another version than the greeting's.
     #[error("its version is {0}, not 5")]
@@ -80,81 +82,58 @@ pub enum RequestFault {
 
 /// Reads a client's greeting, which must offer this method.
 pub fn parse_greeting(received: &[u8], method: Method) -> Result<Option<((), usize)>, Socks5Error> {
-    let mut reader = Reader::new(received);
-    let Some(version) = reader.byte() else {
-        return Ok(None);
-    };
-    if version != VERSION {
-        return Err(Socks5Error::Version(version));
-    }
-    let Some(methods) = reader.counted() else {
-        return Ok(None);
-    };
-    if !methods.contains(&method.code()) {
-        return Err(match method {
-            Method::NoAuthentication => Socks5Error::NoMethod,
-            Method::Password => Socks5Error::NoPassword,
-        });
-    }
-    Ok(Some(((), reader.position)))
+    at_front(received, |reader| {
+        let version = reader.byte()?;
+        if version != VERSION {
+            return Some(Err(Socks5Error::Version(version)));
+        }
+        let is_offered = reader.counted()?.contains(&method.code());
+        Some(match (is_offered, method) {
+            (true, _) => Ok(()),
+            (false, Method::NoAuthentication) => Err(Socks5Error::NoMethod),
+            (false, Method::Password) => Err(Socks5Error::NoPassword),
+        })
+    })
 }
 
 /// Reads a client's user name and password (RFC 1929, section 2).
 pub fn parse_login(received: &[u8]) -> Result<Option<(Login, usize)>, Socks5Error> {
-    let mut reader = Reader::new(received);
-    let Some(version) = reader.byte() else {
-        return Ok(None);
-    };
-    if version != LOGIN_VERSION {
-        return Err(Socks5Error::Login);
-    }
-    let Some(user) = reader.counted() else {
-        return Ok(None);
-    };
-    let Some(password) = reader.counted() else {
-        return Ok(None);
-    };
-    Ok(Some((Login::new(user, password), reader.position)))
+    at_front(received, |reader| {
+        if reader.byte()? != LOGIN_VERSION {
+            return Some(Err(Socks5Error::Login));
+        }
+        let (user, password) = (reader.counted()?, reader.counted()?);
+        Some(Ok(Login::new(user, password)))
+    })
 }
 
 /// Reads a client's request: where it wants to go.
 pub fn parse_request(received: &[u8]) -> Result<Option<(Target, usize)>, Socks5Error> {
-    let mut reader = Reader::new(received);
-    let Some([version, command, reserved, address_type]) = reader.array() else {
-        // Say what is wrong at the first byte that is.
-        return match received.first() {
-            Some(&version) if version != VERSION => Err(RequestFault::Version(version).into()),
-            _ => Ok(None),
-        };
-    };
-    if version != VERSION {
+    // Say what is wrong at the first byte that is.
+    if let Some(&version) = received.first().filter(|&&version| version != VERSION) {
         return Err(RequestFault::Version(version).into());
     }
-    if command != CONNECT {
-        return Err(Socks5Error::Command(command));
-    }
-    if reserved != 0 {
-        return Err(RequestFault::Reserved(reserved).into());
-    }
-    let host = match address_type {
-        IPV4 => reader
-            .array::<4>()
-            .map(|octets| Ok(IpAddr::from(octets).into())),
-        IPV6 => reader
-            .array::<16>()
-            .map(|octets| Ok(IpAddr::from(octets).into())),
-        DOMAIN => reader.counted().map(parse_name),
-        other => return Err(Socks5Error::AddressType(other)),
-    };
-    let Some(host) = host.transpose()? else {
-        return Ok(None);
-    };
-    let Some(port) = reader.array() else {
-        return Ok(None);
-    };
-    let target = Target::new(host, u16::from_be_bytes(port));
-    let target = target.map_err(|_| RequestFault::Port)?;
-    Ok(Some((target, reader.position)))
+    at_front(received, |reader| {
+        let [_, command, reserved, address_type] = reader.array()?;
+        if command != CONNECT {
+            return Some(Err(Socks5Error::Command(command)));
+        }
+        if reserved != 0 {
+            return Some(Err(RequestFault::Reserved(reserved).into()));
+        }
+        let host = match address_type {
+            IPV4 => IpAddr::from(reader.array::<4>()?).into(),
+            IPV6 => IpAddr::from(reader.array::<16>()?).into(),
+            DOMAIN => match parse_name(reader.counted()?) {
+                Ok(name) => name,
+                Err(fault) => return Some(Err(fault.into())),
+            },
+            other => return Some(Err(Socks5Error::AddressType(other))),
+        };
+        let port = u16::from_be_bytes(reader.array()?);
+        let target = Target::new(host, port);
+        Some(target.map_err(|_| RequestFault::Port.into()))
+    })
 }
 
 /// The reply once the flow is open. Where the far end's own address is not known, give
@@ -180,12 +159,6 @@ pub(crate) fn reply_refused(refusal: Refusal) -> Vec<u8> {
         Refusal::TimedOut => TTL_EXPIRED,
     };
     reply(code, UNKNOWN_ADDRESS)
-}
-
-impl From<RequestFault> for Socks5Error {
-    fn from(fault: RequestFault) -> Socks5Error {
-        Socks5Error::Malformed(fault)
-    }
 }
 
 impl Socks5Error {
@@ -264,6 +237,18 @@ pub(crate) fn parse_name(bytes: &[u8]) -> Result<Host, RequestFault> {
     Host::from_name(name).map_err(|_| fault)
 }
 
+/// What `parse` finds at the front of the bytes received so far, and its length; nothing while it
+/// is not whole.
+fn at_front<T>(
+    received: &[u8],
+    parse: impl FnOnce(&mut Reader<'_>) -> Option<Result<T, Socks5Error>>,
+) -> Result<Option<(T, usize)>, Socks5Error> {
+    let position = 0;
+    let mut reader = Reader { received, position };
+    let parsed = parse(&mut reader).transpose()?;
+    Ok(parsed.map(|message| (message, reader.position)))
+}
+
 /// Reads from the front; `None` where the bytes received so far end.
 struct Reader<'a> {
     received: &'a [u8],
@@ -271,13 +256,6 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(received: &'a [u8]) -> Reader<'a> {
-        Reader {
-            received,
-            position: 0,
-        }
-    }
-
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let taken = self.received.get(self.position..self.position + length)?;
         self.position += length;
@@ -417,7 +395,7 @@ mod tests {
         assert_eq!((v6[3], v6.len()), (4, 22));
         let refused = reply_refused(Refusal::ConnectionRefused);
         assert_eq!(refused, [5, 5, 0, 1, 0, 0, 0, 0, 0, 0]);
-        for refusal in Refusal::ALL {
+        for refusal in Refusal::all() {
             assert_ne!(reply_refused(refusal)[1], GRANTED);
         }
     }

@@ -14,6 +14,7 @@ use crate::{
 
 /// Why a gateway does not start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// An address cannot be listened on.
     #[error(transparent)]

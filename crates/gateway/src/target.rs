@@ -46,6 +46,7 @@ pub enum Host {
 
 /// Why a text is not a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TargetError {
     /// Longer than [`TARGET_BYTES_MAX`] bytes.
     #[error("longer than {TARGET_BYTES_MAX} bytes")]

@@ -54,6 +54,7 @@ pub struct ClientTls {
 
 /// Why a lane's TLS failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TlsError {
     /// The peer proved a key that this end does not accept.
     #[error("the peer at {peer} presented key {presented}, which is not in --peer-key")]

@@ -21,6 +21,7 @@ pub struct TimeSpan(pub Duration);
 
 /// Why a text is not a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum UnitError {
     /// It does not begin with a decimal number.
     #[error("expected a number and a unit, such as {example}")]
@@ -176,6 +177,7 @@ impl fmt::Display for TimeSpan {
 
 impl Scale {
     fn parse(&self, text: &str) -> Result<u64, UnitError> {
+        const FRACTION_DIGITS_MAX: usize = 12;
         let text = text.trim();
         let is_number = |c: char| c.is_ascii_digit() || c == '.';
         let number_end = text.find(|c| !is_number(c)).unwrap_or(text.len());
@@ -186,9 +188,19 @@ impl Scale {
             return Err(UnitError::NoNumber { example });
         }
         let per_unit = u128::from(self.factor(unit)?);
-        let whole: u64 = whole.parse().map_err(|_| UnitError::TooLarge)?;
-        let total = u128::from(whole) * per_unit + scaled_fraction(fraction, per_unit)?;
-        u64::try_from(total).map_err(|_| UnitError::TooLarge)
+        let fraction = fraction.trim_end_matches('0');
+        if fraction.len() > FRACTION_DIGITS_MAX {
+            return Err(UnitError::TooFine);
+        }
+        let digits = format!("{whole}{fraction}").parse::<u128>().ok();
+        let scaled = digits.and_then(|digits| digits.checked_mul(per_unit));
+        let scaled = scaled.ok_or(UnitError::TooLarge)?;
+        let divisor = 10u128.pow(fraction.len() as u32);
+        let total = u64::try_from(scaled / divisor).map_err(|_| UnitError::TooLarge)?;
+        match scaled.is_multiple_of(divisor) {
+            true => Ok(total),
+            false => Err(UnitError::TooFine),
+        }
     }
 
     fn factor(&self, unit: &str) -> Result<u64, UnitError> {
@@ -209,24 +221,6 @@ impl Scale {
         let (unit, factor) = self.units.iter().find(divides).unwrap_or(smallest);
         write!(f, "{}{unit}", value / factor)
     }
-}
-
-/// The digits behind the point, as a count of the smallest unit.
-fn scaled_fraction(digits: &str, per_unit: u128) -> Result<u128, UnitError> {
-    const DIGITS_MAX: usize = 12;
-    let digits = digits.trim_end_matches('0');
-    if digits.is_empty() {
-        return Ok(0);
-    }
-    if digits.len() > DIGITS_MAX {
-        return Err(UnitError::TooFine);
-    }
-    let value: u128 = digits.parse().map_err(|_| UnitError::TooFine)?;
-    let divisor = 10u128.pow(digits.len() as u32);
-    if !(value * per_unit).is_multiple_of(divisor) {
-        return Err(UnitError::TooFine);
-    }
-    Ok(value * per_unit / divisor)
 }
 
 /// Bytes with a decimal unit, three significant digits: to look at, not to read back.

@@ -27,12 +27,12 @@ fn run(predicted_bytes: f64, matching_saved_bytes: f64) -> Measured {
 #[test]
 fn what_is_not_given_is_the_papers_and_says_so() {
     let inputs = Inputs::resolve(&given(Some(0.15)), None).expect("enough");
-    assert_eq!(inputs.sender_share.value, 0.15);
+    assert_eq!(inputs.shares.sender_share.value, 0.15);
     assert!((inputs.receiver_load.value - 0.0305).abs() < 1e-12);
     assert_eq!(inputs.sender_load.value, 0.19);
     assert_eq!(inputs.server_mbit_per_s.value, 350.0);
     for from in [
-        &inputs.sender_share.from,
+        &inputs.shares.sender_share.from,
         &inputs.receiver_load.from,
         &inputs.sender_load.from,
         &inputs.server_mbit_per_s.from,
@@ -98,7 +98,9 @@ fn shares_are_given_measured_or_those_of_the_other_way() {
     let resolve = |given: &Given, predicted, matched| {
         let run = run(predicted, matched);
         let inputs = Inputs::resolve(given, Some(&run))?;
-        anyhow::Ok([inputs.receiver_share, inputs.sender_share].map(|share| share.value))
+        anyhow::Ok(
+            [inputs.shares.receiver_share, inputs.shares.sender_share].map(|share| share.value),
+        )
     };
     let none = given(None);
     for (predicted, matched, shares) in [
@@ -128,15 +130,18 @@ fn both_have_a_column_where_both_did_something() {
         Inputs::resolve(given, Some(&run)).expect("enough")
     };
     let inputs = resolve(&given(None), 5e8, 1e8);
-    let both = inputs.both_share.expect("a column");
+    let both = inputs.shares.both_share.expect("a column");
     assert!((both.value - 0.6).abs() < 1e-12);
-    assert_eq!(inputs.sender_share_least, Some(0.1));
+    assert_eq!(inputs.shares.sender_share_least, Some(0.1));
     // Half of the bytes are left for the sender to hash.
     let load = inputs.both_load.expect("a column").value;
     assert!((load - (0.061 * 0.5 / 0.3 + 0.19 * 0.5)).abs() < 1e-12);
     for (predicted, matched) in [(0.0, 1e8), (5e8, 0.0), (5e8, -1e8)] {
         let inputs = resolve(&given(None), predicted, matched);
-        assert_eq!((inputs.both_share, inputs.sender_share_least), (None, None));
+        assert_eq!(
+            (inputs.shares.both_share, inputs.shares.sender_share_least),
+            (None, None)
+        );
     }
     let by_hand = Given {
         redundancy_sender: Some(0.2),
@@ -147,8 +152,8 @@ fn both_have_a_column_where_both_did_something() {
         ..given(None)
     };
     let inputs = resolve(&by_hand, 5e8, 1e8);
-    assert_eq!(inputs.both_share.map(|it| it.value), Some(0.7));
-    assert_eq!(inputs.sender_share_least, None);
+    assert_eq!(inputs.shares.both_share.map(|it| it.value), Some(0.7));
+    assert_eq!(inputs.shares.sender_share_least, None);
     let load = inputs.both_load.expect("a column").value;
     assert!((load - 0.0162).abs() < 1e-12, "{load}");
     let without_share = Given {

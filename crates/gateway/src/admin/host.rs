@@ -1,33 +1,23 @@
 //! The names that the admin listener answers to.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Names of the listener, besides addresses and `localhost`.
-#[derive(Debug)]
-pub(super) struct AdminHosts(Vec<String>);
-
-impl AdminHosts {
-    pub(super) fn new(names: Vec<String>) -> AdminHosts {
-        AdminHosts(names)
+/// Whether `host`, as in a `Host` field, is one of `names`, an address or `localhost`. A page that is
+/// read by an address has that as its origin, and no other page is of the same origin.
+pub(super) fn is_own(host: &str, names: &[String]) -> bool {
+    let Some(name) = without_port(host) else {
+        return false;
+    };
+    let bracketed = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    if let Some(address) = bracketed {
+        return address.parse::<Ipv6Addr>().is_ok();
     }
-
-    /// Whether `host`, as in a `Host` field, is one of them. Addresses are: a page that is read
-    /// by an address has that as its origin, and no other page is of the same origin.
-    pub(super) fn contain(&self, host: &str) -> bool {
-        let Some(name) = without_port(host) else {
-            return false;
-        };
-        let bracketed = name
-            .strip_prefix('[')
-            .and_then(|name| name.strip_suffix(']'));
-        if let Some(address) = bracketed {
-            return address.parse::<Ipv6Addr>().is_ok();
-        }
-        let is_v4 = matches!(name.parse(), Ok(IpAddr::V4(_)));
-        let name = name.strip_suffix('.').unwrap_or(name);
-        let is = |known: &str| name.eq_ignore_ascii_case(known);
-        is_v4 || is("localhost") || self.0.iter().any(|known| is(known))
-    }
+    let is_v4 = name.parse::<Ipv4Addr>().is_ok();
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let is = |known: &str| name.eq_ignore_ascii_case(known);
+    is_v4 || is("localhost") || names.iter().any(|known| is(known))
 }
 
 /// A host without its port; `None` if what stands for one is no port.
@@ -50,7 +40,7 @@ mod tests {
 
     #[test]
     fn addresses_localhost_and_given_names_are_answered_and_no_others() {
-        let hosts = AdminHosts::new(vec!["gw.example.org".to_owned()]);
+        let names = ["gw.example.org".to_owned()];
         for host in [
             "127.0.0.1",
             "127.0.0.1:9001",
@@ -63,7 +53,7 @@ mod tests {
             "gw.example.org",
             "GW.example.org.:443",
         ] {
-            assert!(hosts.contain(host), "{host}");
+            assert!(is_own(host, &names), "{host}");
         }
         for host in [
             "",
@@ -84,7 +74,7 @@ mod tests {
             "gw.example.org.evil.example",
             "xgw.example.org",
         ] {
-            assert!(!hosts.contain(host), "{host}");
+            assert!(!is_own(host, &names), "{host}");
         }
     }
 }

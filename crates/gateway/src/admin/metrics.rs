@@ -167,25 +167,22 @@ pub(super) fn page(status: &Status) -> String {
 
 /// Several links of one peer are one series: as they stand now, and what was counted.
 fn by_name(status: &Status) -> BTreeMap<String, (Peer, LinkCounters)> {
-    let mut peers: BTreeMap<String, (Peer, BTreeSet<&str>)> = BTreeMap::new();
+    let (mut peers, mut keys) = (BTreeMap::<_, (Peer, LinkCounters)>::new(), BTreeSet::new());
     for link in &status.peers {
         let name = link.name.clone().unwrap_or_else(|| link.key.clone());
         let peer = peers.entry(name);
-        let peer = peer
+        let (_, counted) = peer
             .and_modify(|(peer, _)| peer.add(link))
-            .or_insert_with(|| (link.clone(), BTreeSet::new()));
-        peer.1.insert(&link.key);
-    }
-    let with_counters = |(name, (peer, keys)): (String, (Peer, BTreeSet<&str>))| {
-        let mut sum = LinkCounters::default();
-        for (key, counters) in &status.counted {
-            if keys.contains(key.to_string().as_str()) {
-                sum.add(counters);
-            }
+            .or_insert_with(|| (link.clone(), LinkCounters::default()));
+        // Those of all links of a key are counted together.
+        if keys.insert(&link.key)
+            && let Ok(key) = link.key.parse()
+            && let Some(of_key) = status.counted.get(&key)
+        {
+            counted.add(of_key);
         }
-        (name, (peer, sum))
-    };
-    peers.into_iter().map(with_counters).collect()
+    }
+    peers
 }
 
 /// Help and series of metrics, by their names.

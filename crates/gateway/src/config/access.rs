@@ -2,30 +2,26 @@
 
 use std::sync::Arc;
 
-use super::{BoxedError, Config, Mismatch};
+use super::Config;
 use crate::access::{Access, Users, parse_client};
 use crate::options::{CLIENTS, OPEN_TO_ALL, PROXY_AUTH};
-use crate::settings::{ConfigError, Settings};
+use crate::settings::{BoxedError, ConfigError, Settings};
 use crate::way_in::WayIn;
 
 impl Access {
     pub(super) fn resolve(settings: &Settings) -> Result<Access, ConfigError> {
-        let clients = match settings.is_given(&CLIENTS) {
-            true => Some(settings.many_with(&CLIENTS, parse_client)?),
-            false => None,
-        };
-        let users = match settings.is_given(&PROXY_AUTH) {
-            true => Some(load_users(settings)?),
-            false => None,
-        };
-        let open_to_all = settings.optional_with(&OPEN_TO_ALL, |text| match text {
-            "true" => Ok(true),
-            "false" => Ok(false),
-            _ => Err(Mismatch::Switch),
+        let given = |spec| settings.is_given(spec).then_some(spec);
+        let clients = given(&CLIENTS).map(|spec| settings.many_with(spec, parse_client));
+        let clients = clients.transpose()?;
+        let users = given(&PROXY_AUTH)
+            .map(|_| load_users(settings))
+            .transpose()?;
+        let open_to_all = settings.optional_with(&OPEN_TO_ALL, |text| {
+            text.parse().map_err(|_| "expected `true` or `false`")
         })?;
         let open_to_all = open_to_all.unwrap_or(false);
         if open_to_all && clients.is_some() {
-            return Err(settings.wrong(&OPEN_TO_ALL, Mismatch::OpenToClients));
+            return Err(settings.wrong(&OPEN_TO_ALL, "contradicts --clients"));
         }
         Ok(Access {
             clients,
@@ -50,14 +46,20 @@ impl Config {
     /// nobody is asked for protects nothing.
     pub(super) fn check_access(&self, settings: &Settings) -> Result<(), ConfigError> {
         if self.access.users.is_some() && !self.ways_in.iter().any(WayIn::is_proxy) {
-            return Err(settings.wrong(&PROXY_AUTH, Mismatch::NoProxy));
+            return Err(settings.wrong(
+                &PROXY_AUTH,
+                "needs --socks5 or --http-proxy; a forward cannot ask for a password, use --clients",
+            ));
         }
         for (index, way_in) in self.ways_in.iter().enumerate() {
             if self.access.is_open_to_all(way_in) && !self.access.open_to_all {
-                let exposed = match way_in.is_proxy() {
-                    true => Mismatch::ProxyExposed(way_in.listen),
-                    false => Mismatch::ForwardExposed(way_in.listen),
+                let ways = match way_in.is_proxy() {
+                    true => "--clients, --proxy-auth or --open-to-all",
+                    false => "--clients or --open-to-all",
                 };
+                let listen = way_in.listen;
+                let exposed =
+                    format!("other machines can reach {listen}: give {ways}, or use loopback");
                 let same_option = |other: &&WayIn| other.option == way_in.option;
                 let nth = self.ways_in[..index].iter().filter(same_option).count();
                 return Err(settings.wrong_nth(way_in.option, nth, exposed));

@@ -5,11 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::{BoxedError, Mismatch};
 use crate::address::{is_loopback, parse_listen};
 use crate::keys::read_secret_file;
 use crate::options::{ADMIN, ADMIN_HOST, ADMIN_TOKEN, ADMIN_TOKEN_FILE};
-use crate::settings::{ConfigError, Settings};
+use crate::settings::{BoxedError, ConfigError, Settings};
 use crate::target::Host;
 
 /// The admin listener.
@@ -42,14 +41,19 @@ impl PartialEq for AdminToken {
     }
 }
 
-impl FromStr for AdminToken {
-    type Err = Mismatch;
+/// A token that is guessed or mangled easily.
+#[derive(Debug, thiserror::Error)]
+#[error("a token has 16 characters or more, and no spaces")]
+pub struct WeakToken;
 
-    fn from_str(text: &str) -> Result<AdminToken, Mismatch> {
+impl FromStr for AdminToken {
+    type Err = WeakToken;
+
+    fn from_str(text: &str) -> Result<AdminToken, WeakToken> {
         const CHARS_MIN: usize = 16;
         match text.len() >= CHARS_MIN && text.bytes().all(|byte| byte.is_ascii_graphic()) {
             true => Ok(AdminToken(text.to_owned())),
-            false => Err(Mismatch::WeakToken),
+            false => Err(WeakToken),
         }
     }
 }
@@ -69,19 +73,27 @@ pub(super) fn resolve_admin(settings: &Settings) -> Result<Option<AdminConfig>, 
     let listen = settings.optional_with(&ADMIN, parse_listen)?;
     let hosts = settings.many_with(&ADMIN_HOST, |text| match text.parse()? {
         Host::Domain(name) => Ok::<String, BoxedError>(name),
-        Host::Ipv4(_) | Host::Ipv6(_) => Err(Mismatch::AdminHostAddress.into()),
+        Host::Ipv4(_) | Host::Ipv6(_) => {
+            Err("must be a name: requests for IP addresses are answered in any case".into())
+        }
     })?;
     if listen.is_none() && !hosts.is_empty() {
-        return Err(settings.wrong(&ADMIN_HOST, Mismatch::StrayAdminHost));
+        return Err(settings.wrong(&ADMIN_HOST, "needs --admin"));
     }
-    let stray = |spec| Err(settings.wrong(spec, Mismatch::StrayToken));
+    let stray = |spec| {
+        Err(settings.wrong(
+            spec,
+            "needs --admin, and only one of --admin-token and --admin-token-file",
+        ))
+    };
     match (listen, token, from_file) {
         (_, Some(_), Some(_)) | (None, None, Some(_)) => stray(&ADMIN_TOKEN_FILE),
         (None, Some(_), None) => stray(&ADMIN_TOKEN),
         (None, None, None) => Ok(None),
-        (Some(listen), None, None) if !is_loopback(listen.ip()) => {
-            Err(settings.wrong(&ADMIN, Mismatch::AdminExposed))
-        }
+        (Some(listen), None, None) if !is_loopback(listen.ip()) => Err(settings.wrong(
+            &ADMIN,
+            "other machines can reach this address: give --admin-token-file, or use loopback",
+        )),
         (Some(listen), token, from_file) => Ok(Some(AdminConfig {
             listen,
             token: token.or(from_file),

@@ -16,7 +16,7 @@ use refrain_proto::{
 
 use refrain_store::{Chunking, DiskStore, Realm, Room, StoreConfig};
 
-use super::{Dial, Mismatch};
+use super::Dial;
 use crate::{
     keys::PublicKey,
     options::*,
@@ -35,17 +35,16 @@ config! {
         pub store: PathBuf = store;
         /// The bound on disk.
         pub size: ByteSize = match settings.one(&STORE_SIZE)? {
-            ByteSize(..STORE_BYTES_MIN) => return Err(settings.wrong(&STORE_SIZE, Mismatch::StoreTooSmall)),
+            ByteSize(..STORE_BYTES_MIN) => {
+                return Err(settings.wrong(&STORE_SIZE, "expected 16MiB or more"));
+            }
             size => size,
         };
         /// Stores of others that are read.
-        pub also: Vec<PathBuf> = settings.many_with(&STORE_ALSO, folder)?;
+        pub also: Vec<PathBuf> = settings.many_with(&STORE_ALSO, parse_folder)?;
         /// The realms of the peers: the names of the services whose history answers.
         pub realms: BTreeMap<PublicKey, String> = {
-            let common = settings.optional_with(&REALM, |name| match Realm::is_name(name) {
-                true => Ok(name.to_owned()),
-                false => Err(Mismatch::Realm),
-            })?;
+            let common = settings.optional_with(&REALM, parse_realm)?;
             let realm = |key: &PublicKey| common.clone().unwrap_or_else(|| key.to_string());
             dials.iter().map(|dial| (dial.key, realm(&dial.key))).collect()
         };
@@ -53,19 +52,36 @@ config! {
         pub predict: Predict = settings.one(&PREDICT)?;
         /// The mask of chunks' anchors.
         pub mask: PackMask = mask(settings.one(&CHUNK_SIZE)?)
-            .ok_or_else(|| settings.wrong(&CHUNK_SIZE, Mismatch::ChunkSize))?;
+            .ok_or_else(|| settings.wrong(&CHUNK_SIZE, "expected a power of two from 64B to 32KiB"))?;
         /// The shortest and the longest chunk.
         pub bounds: ChunkBounds = bounds(settings.one(&CHUNK_MIN)?, settings.one(&CHUNK_MAX)?)
-            .ok_or_else(|| settings.wrong(&CHUNK_MAX, Mismatch::ChunkBounds))?;
+            .ok_or_else(|| settings.wrong(&CHUNK_MAX, "expected 48B <= --chunk-min <= --chunk-max <= 64KiB"))?;
         /// What names chunks.
         pub hasher: ChunkHasher = settings.one(&CHUNK_HASH)?;
     }
 }
 
-fn folder(path: &str) -> Result<PathBuf, Mismatch> {
+/// A folder, which has a name.
+///
+/// # Errors
+///
+/// What is expected, if it has none.
+pub fn parse_folder(path: &str) -> Result<PathBuf, &'static str> {
     match path {
-        "" => Err(Mismatch::NoFolder),
+        "" => Err("expected the path of a folder"),
         path => Ok(PathBuf::from(path)),
+    }
+}
+
+/// A realm's name.
+///
+/// # Errors
+///
+/// What is expected of it.
+pub fn parse_realm(name: &str) -> Result<String, &'static str> {
+    match Realm::is_name(name) {
+        true => Ok(name.to_owned()),
+        false => Err("a realm's name is not empty and has no control characters"),
     }
 }
 
@@ -89,12 +105,12 @@ impl HistoryOptions {
         settings: &Settings,
         dials: &[Dial],
     ) -> Result<Option<HistoryOptions>, ConfigError> {
-        if let Some(store) = settings.optional_with(&STORE, folder)? {
+        if let Some(store) = settings.optional_with(&STORE, parse_folder)? {
             return HistoryOptions::read(settings, store, dials).map(Some);
         }
         let mut about_store = OPTIONS.iter().filter(|spec| spec.needs_store);
         match about_store.find(|spec| settings.is_given(spec)) {
-            Some(spec) => Err(settings.wrong(spec, Mismatch::NoStore)),
+            Some(spec) => Err(settings.wrong(spec, "needs --store")),
             None => Ok(None),
         }
     }

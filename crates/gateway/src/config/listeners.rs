@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Config, Mismatch};
+use super::Config;
 use crate::options::{ADMIN, LISTEN, OptionSpec};
 use crate::settings::{ConfigError, Settings};
 use crate::way_in::WayIn;
@@ -33,8 +33,8 @@ pub(super) fn check_distinct(
         let overlaps = |(_, other): &&Listener| overlap(*address, *other);
         if let Some((_, other)) = listeners[..index].iter().find(overlaps) {
             let reason = match other == address {
-                true => Mismatch::ListenerTwice(*address),
-                false => Mismatch::ListenerOverlap(*other),
+                true => format!("two listeners at {address}"),
+                false => format!("overlaps the listener at {other}"),
             };
             let same_option = |(other, _): &&Listener| other.key == spec.key;
             let nth = listeners[..index].iter().filter(same_option).count();

@@ -13,10 +13,10 @@ use std::{
 use refrain_proto::{Link, ResetReason, codes::reset};
 use tokio::{net::TcpStream, time::timeout};
 
-use super::{Activity, FlowHandle, SCRATCH};
+use super::{Activity, FlowHandle};
 use crate::{
     crumbs::Crumbs,
-    http_proxy::{Answer, AnswerError, Body, Exchange, HttpProxyError, Progress},
+    http_proxy::{Answer, AnswerError, Body, Exchange, Progress},
     link::Standing,
 };
 
@@ -37,7 +37,7 @@ pub(crate) enum Ended {
     Switched,
     /// The client has no final answer, and is to get another instead.
     Failed {
-        failure: Failure,
+        failure: AnswerError,
         /// Whether the request may be sent again over another flow.
         may_repeat: bool,
     },
@@ -47,34 +47,11 @@ pub(crate) enum Ended {
     ClientFailed,
 }
 
-/// Why an exchange failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    /// On the origin's side.
-    #[error(transparent)]
-    Answer(AnswerError),
-    /// On the client's.
-    #[error(transparent)]
-    Request(HttpProxyError),
-}
-
-impl Failure {
-    /// The response instead of the answer.
-    pub(crate) fn response(&self) -> Vec<u8> {
-        match self {
-            Failure::Answer(error) => error.response(),
-            Failure::Request(error) => error.response(),
-        }
-    }
-}
-
 /// Why an exchange stops before its answer is complete.
 enum Stop {
     Client(io::Error),
-    /// The flow is over, or nothing moves on it.
+    /// The flow is over, nothing moves on it, or the request's body has no one reading.
     Flow(AnswerError),
-    /// The request's body has no one reading.
-    MalformedRequest,
 }
 
 impl From<io::Error> for Stop {
@@ -176,17 +153,16 @@ impl FlowHandle {
             (_, Progress::Awaited | Progress::Passing) => Ended::Truncated { is_visible: false },
             (stop, Progress::Failed(error)) => {
                 let failure = match stop {
-                    None => Failure::Answer(error),
-                    Some(Stop::Flow(error)) => Failure::Answer(error),
-                    Some(_) => Failure::Request(HttpProxyError::BodyLength),
+                    Some(Stop::Flow(error)) => error,
+                    _ => error,
                 };
                 let may_repeat = match failure {
                     // Nothing was sent.
                     _ if !steps.is_begun.load(Ordering::Relaxed) => true,
                     _ if answer.has_begun() => false,
                     // The origin may still be at it.
-                    Failure::Answer(AnswerError::TimedOut) | Failure::Request(_) => false,
-                    Failure::Answer(_) => exchange.may_repeat,
+                    AnswerError::TimedOut | AnswerError::RequestBody => false,
+                    _ => exchange.may_repeat,
                 };
                 Ended::Failed {
                     failure,
@@ -262,33 +238,19 @@ impl FlowHandle {
         let mut crumbs = Crumbs::default();
         while !body.has_ended() {
             if *body == Body::Malformed {
-                return Err(Stop::MalformedRequest);
+                return Err(Stop::Flow(AnswerError::RequestBody));
             }
-            let room = self.room(client).await?;
-            client.readable().await?;
-            let read = SCRATCH.with_borrow_mut(|buffer| {
-                let wanted = room.min(buffer.len()).min(body.readable_bytes());
-                let read = client.try_read(&mut buffer[..wanted])?;
-                let own = body.take(&buffer[..read]);
-                received.extend(&buffer[own..read]);
-                let taken = self
-                    .link
-                    .with(|link, now| link.write_and_confirm(now, self.id, &buffer[..own]));
-                Ok::<_, io::Error>((read, buffer[taken..own].to_vec()))
-            });
-            match read {
-                Ok((0, _)) => {
-                    // The origin sees that the body is not whole.
-                    self.half_close(steps);
-                    return Ok(());
-                }
-                Ok((read, left)) => {
-                    activity.note();
-                    self.write_all(client, &left).await?;
-                    crumbs.after_read(read).await;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error.into()),
+            let bytes_max = body.readable_bytes();
+            let own = |bytes: &[u8]| {
+                let own = body.take(bytes);
+                received.extend(&bytes[own..]);
+                own
+            };
+            let read = self.pass_in(client, bytes_max, own, activity, &mut crumbs);
+            if read.await? == 0 {
+                // The origin sees that the body is not whole.
+                self.half_close(steps);
+                return Ok(());
             }
         }
         steps.is_whole.store(true, Ordering::Relaxed);
@@ -374,11 +336,6 @@ impl FlowHandle {
                 _ = self.signals.over() => return true,
             }
         }
-    }
-
-    fn reset(&mut self, code: u8) {
-        self.link.with(|link, _| link.reset(self.id, code));
-        self.is_over = true;
     }
 }
 

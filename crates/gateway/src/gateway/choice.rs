@@ -43,17 +43,6 @@ pub(super) fn turns<L>(peers: impl IntoIterator<Item = Prospect<L>>) -> impl Ite
     })
 }
 
-/// What becomes of a new flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Choice<L> {
-    /// It goes to this peer.
-    Peer(L),
-    /// It waits for a change, and no longer than until then.
-    Wait(Option<Instant>),
-    /// There is no peer for it.
-    Nobody,
-}
-
 /// The peers that a flow may go to, in order: the one that its listener names, else those that rules
 /// name for its target, else all.
 pub(super) fn candidates<P: Copy + PartialEq>(all: &[P], named: Option<P>, routed: &[P]) -> Vec<P> {
@@ -66,26 +55,16 @@ pub(super) fn candidates<P: Copy + PartialEq>(all: &[P], named: Option<P>, route
 
 /// The first of the candidates that is up. While none is, and any may be, the flow waits. One that
 /// shuts down is the last resort: it refuses the flow, and says why.
-pub(super) fn choose<L>(candidates: impl IntoIterator<Item = Prospect<L>>) -> Choice<L> {
-    let (mut choice, mut leaving) = (Choice::Nobody, None);
-    for candidate in candidates {
-        choice = match (candidate, choice) {
-            (Prospect::Up(link), _) => return Choice::Peer(link),
-            (Prospect::Awaited(until), Choice::Wait(before)) => {
-                Choice::Wait(before.into_iter().chain(until).min())
-            }
-            (Prospect::Awaited(until), _) => Choice::Wait(until),
-            (Prospect::Leaving(link), choice) => {
-                leaving.get_or_insert(link);
-                choice
-            }
-            (Prospect::Gone, choice) => choice,
-        };
-    }
-    match (choice, leaving) {
-        (Choice::Nobody, Some(link)) => Choice::Peer(link),
-        (choice, _) => choice,
-    }
+pub(super) fn choose<L>(candidates: impl IntoIterator<Item = Prospect<L>>) -> Prospect<L> {
+    use Prospect::{Awaited, Gone, Leaving, Up};
+    let better = |best, next| match (best, next) {
+        (Up(link), _) | (_, Up(link)) => Up(link),
+        (Awaited(one), Awaited(other)) => Awaited(one.into_iter().chain(other).min()),
+        (Awaited(until), _) | (_, Awaited(until)) => Awaited(until),
+        (Leaving(link), _) | (_, Leaving(link)) => Leaving(link),
+        (Gone, Gone) => Gone,
+    };
+    candidates.into_iter().fold(Gone, better)
 }
 
 #[cfg(test)]
@@ -137,11 +116,11 @@ mod tests {
             let leaving = list.iter();
             let mut leaving = leaving.map(|state| *state == Prospect::Leaving(()));
             let expected = match (first_up, awaited.as_slice()) {
-                (Some(index), _) => Choice::Peer(index),
+                (Some(index), _) => Prospect::Up(index),
                 (None, []) => leaving
                     .position(|leaves| leaves)
-                    .map_or(Choice::Nobody, Choice::Peer),
-                (None, waits) => Choice::Wait(waits.iter().flatten().min().copied()),
+                    .map_or(Prospect::Gone, Prospect::Leaving),
+                (None, waits) => Prospect::Awaited(waits.iter().flatten().min().copied()),
             };
             assert_eq!(choose(numbered), expected, "{list:?}");
             let turns = turns(list.iter().copied());

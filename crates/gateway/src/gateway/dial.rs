@@ -15,6 +15,7 @@ use crate::{
 
 /// Why there is no lane to a far end.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// Its name cannot be looked up.
     #[error("{peer}: {source}")]

@@ -78,12 +78,12 @@ impl Keeper {
 
     /// Lets users see how the stores stand.
     fn show(&mut self) {
-        let is_open = self.own.is_open();
-        self.shared.is_open.store(is_open, Ordering::Relaxed);
         let stat = self.own.stat();
         self.tell_damage(stat.damaged);
-        *self.shared.also.lock().expect("held for a moment") = self.neighbours();
-        *self.shared.stat.lock().expect("held for a moment") = stat;
+        let mut shown = self.shared.shown();
+        shown.is_open = self.own.is_open();
+        shown.also = self.neighbours();
+        shown.stat = stat;
     }
 
     /// Answers until nobody can ask any more.

@@ -67,6 +67,7 @@ pub enum Progress {
 
 /// Why a client gets no answer of the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AnswerError {
     /// Its head is malformed, or frames the body in several ways.
     #[error("the origin's answer is not well-formed HTTP/1")]
@@ -95,6 +96,9 @@ pub enum AnswerError {
     /// Nothing moved for the idle time-out.
     #[error("the origin did not answer within the idle time-out")]
     TimedOut,
+    /// The client's request has a body that has no one reading, so that it could not be sent.
+    #[error("where the request's body ends is ambiguous")]
+    RequestBody,
 }
 
 /// A head as the client is to see it.
@@ -118,6 +122,7 @@ impl AnswerError {
     pub fn response(&self) -> Vec<u8> {
         let status = match self {
             AnswerError::TimedOut => "504 Gateway Timeout",
+            AnswerError::RequestBody => "400 Bad Request",
             _ => "502 Bad Gateway",
         };
         response(status, &self.to_string())

@@ -168,15 +168,12 @@ impl Chunk {
                     digits: digits + 1,
                 }
             }
-            (Chunk::Size { bytes, digits: 1.. } | Chunk::Space(bytes), b'\r') => {
-                Chunk::SizeLf(bytes)
-            }
-            (Chunk::Size { bytes, digits: 1.. } | Chunk::Space(bytes), b' ' | b'\t') => {
-                Chunk::Space(bytes)
-            }
-            (Chunk::Size { bytes, digits: 1.. } | Chunk::Space(bytes), b';') => {
-                Chunk::Extension(bytes)
-            }
+            (Chunk::Size { bytes, digits: 1.. } | Chunk::Space(bytes), _) => match byte {
+                b'\r' => Chunk::SizeLf(bytes),
+                b' ' | b'\t' => Chunk::Space(bytes),
+                b';' => Chunk::Extension(bytes),
+                _ => return None,
+            },
             (Chunk::Extension(bytes), b'\r') => Chunk::SizeLf(bytes),
             (Chunk::Extension(bytes), _) if byte != b'\n' => Chunk::Extension(bytes),
             (Chunk::SizeLf(0), b'\n') => Chunk::TrailerStart,

@@ -30,6 +30,7 @@ pub enum Purpose {
 
 /// Why a request is not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum HttpProxyError {
     /// Not HTTP/1, or malformed in a way that could hide another request.
     #[error("not a well-formed HTTP/1 request")]

@@ -10,11 +10,10 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{BoxFuture, Client, REQUEST_TIMEOUT, Serve};
+use super::{Client, REQUEST_TIMEOUT};
 use crate::{
     flow::{Ended, FlowHandle, prepare},
     http_proxy::{self, Exchange, HEAD_BYTES_MAX, HttpProxyError, ProxyRequest, Purpose},
-    options::{HTTP_PROXY, OptionSpec},
     refusal::Refusal,
     target::Target,
 };
@@ -25,18 +24,6 @@ const READ_BYTES: usize = 4 << 10;
 /// How long a client whose connection ends may be silent before it is closed. What it still sends is
 /// read: unread bytes would turn the close into a reset, and the client might lose the answer.
 const LINGER: Duration = Duration::from_secs(1);
-
-pub(super) struct HttpProxy;
-
-impl Serve for HttpProxy {
-    fn option(&self) -> &'static OptionSpec {
-        &HTTP_PROXY
-    }
-
-    fn serve(&self, client: Client) -> BoxFuture<'static, io::Result<()>> {
-        Box::pin(client.http_proxy())
-    }
-}
 
 /// A flow that the client's next request may use.
 struct Kept {
@@ -64,7 +51,7 @@ impl Kept {
 }
 
 impl Client {
-    async fn http_proxy(mut self) -> io::Result<()> {
+    pub(super) async fn http_proxy(mut self) -> io::Result<()> {
         prepare(&self.tcp);
         let mut received = Vec::new();
         let mut kept = None;

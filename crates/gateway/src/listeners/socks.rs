@@ -7,26 +7,13 @@ use tokio::{
     time::timeout,
 };
 
-use super::{BoxFuture, Client, REQUEST_TIMEOUT, Serve};
+use super::{Client, REQUEST_TIMEOUT};
 use crate::{
-    options::{OptionSpec, SOCKS5},
     refusal::Refusal,
     socks4::{self, Socks4Error},
     socks5::{self, Method, Socks5Error},
     target::Target,
 };
-
-pub(super) struct Socks;
-
-impl Serve for Socks {
-    fn option(&self) -> &'static OptionSpec {
-        &SOCKS5
-    }
-
-    fn serve(&self, client: Client) -> BoxFuture<'static, io::Result<()>> {
-        Box::pin(client.socks())
-    }
-}
 
 /// Why a client has no target.
 enum Stop<E> {
@@ -43,7 +30,7 @@ impl<E> From<io::Error> for Stop<E> {
 }
 
 impl Client {
-    async fn socks(mut self) -> io::Result<()> {
+    pub(super) async fn socks(mut self) -> io::Result<()> {
         let mut received = Vec::new();
         match self.socks5_target(&mut received).await {
             Ok(target) => {

@@ -4,69 +4,41 @@
 //! not: Kubernetes alone puts seven variables into it for a service called `refrain`. So a
 //! variable that no option reads is a warning, and what Kubernetes makes is passed over.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt;
 
 use super::{hint, nearest_key};
 use crate::options::{ENVIRONMENT_PREFIX, OPTIONS, OptionSpec, Role, environment_variable};
 
-/// A `REFRAIN_…` variable that the program does not read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnreadVariable {
-    name: String,
-    meant: Meant,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Meant {
-    OtherEnd,
-    Perhaps(Option<String>),
-}
-
-impl UnreadVariable {
-    /// Those of `variables` that seem meant for this program, sorted by their names.
-    pub fn find(
-        role: Role,
-        variables: impl IntoIterator<Item = (OsString, OsString)>,
-    ) -> Vec<UnreadVariable> {
-        let unread = variables.into_iter().filter_map(|(name, value)| {
-            // What is no text is no misspelling.
-            let name = name.into_string().ok()?;
-            let rest = name.strip_prefix(ENVIRONMENT_PREFIX)?;
-            if READ_ELSEWHERE.contains(&rest) || is_service_link(rest, &value.to_string_lossy()) {
-                return None;
-            }
-            let has_name = |spec: &&OptionSpec| spec.environment() == name;
-            if role.options().any(|spec| has_name(&spec)) {
-                return None;
-            }
-            let key = rest.to_ascii_lowercase();
-            let meant = match OPTIONS.iter().copied().find(has_name) {
-                Some(_) => Meant::OtherEnd,
-                None => Meant::Perhaps(nearest_key(&key, role).map(environment_variable)),
-            };
-            Some(UnreadVariable { name, meant })
-        });
-        let mut unread: Vec<_> = unread.collect();
-        unread.sort_by(|one, other| one.name.cmp(&other.name));
-        unread
-    }
-}
-
-impl fmt::Display for UnreadVariable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.name.escape_debug();
-        match &self.meant {
-            Meant::OtherEnd => write!(f, "{name} is ignored: it is an option of the other end"),
-            Meant::Perhaps(nearest) => {
-                write!(
-                    f,
-                    "{name} is ignored: no option has this name{}",
-                    hint(nearest)
-                )
-            }
+/// What to say of those of `variables` that seem meant for this program, and that it does not read,
+/// sorted by their names.
+pub fn unread_variables(
+    role: Role,
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Vec<String> {
+    let unread = variables.into_iter().filter_map(|(name, value)| {
+        // What is no text is no misspelling.
+        let name = name.into_string().ok()?;
+        let rest = name.strip_prefix(ENVIRONMENT_PREFIX)?;
+        if READ_ELSEWHERE.contains(&rest) || is_service_link(rest, &value.to_string_lossy()) {
+            return None;
         }
-    }
+        let has_name = |spec: &OptionSpec| spec.environment() == name;
+        if role.options().any(has_name) {
+            return None;
+        }
+        let reason = match OPTIONS.iter().any(|spec| has_name(spec)) {
+            true => "it is an option of the other end".to_owned(),
+            false => {
+                let nearest = nearest_key(&rest.to_ascii_lowercase(), role);
+                let nearest = nearest.map(environment_variable);
+                format!("no option has this name{}", hint(&nearest))
+            }
+        };
+        let text = format!("{} is ignored: {reason}", name.escape_debug());
+        Some((name, text))
+    });
+    BTreeMap::from_iter(unread).into_values().collect()
 }
 
 /// Variables that are read, though not as options of a gateway.
@@ -98,8 +70,7 @@ mod tests {
             let (name, value) = variable.split_once('=').expect("NAME=value");
             (name.into(), value.into())
         };
-        let unread = UnreadVariable::find(role, variables.iter().map(pair));
-        unread.iter().map(ToString::to_string).collect()
+        unread_variables(role, variables.iter().map(pair))
     }
 
     #[test]
@@ -171,12 +142,8 @@ mod tests {
             (bytes(b"REFRAIN_LANE"), bytes(b"\xff")),
             (bytes(b"REFRAIN_\x1b[2J"), bytes(b"")),
         ];
-        let found = UnreadVariable::find(Role::Near, variables);
+        let found = unread_variables(Role::Near, variables);
         assert_eq!(found.len(), 2);
-        assert!(
-            found[0]
-                .to_string()
-                .starts_with("REFRAIN_\\u{1b}[2J is ignored")
-        );
+        assert!(found[0].starts_with("REFRAIN_\\u{1b}[2J is ignored"));
     }
 }

@@ -113,14 +113,6 @@ fn values_of_other_types_and_bad_syntax_name_their_line() {
     assert!(fault("lanes = 4\n\ncache = \n").starts_with("near.toml:3: "));
 }
 
-#[test]
-fn distances_count_edits() {
-    let distance = |from: &str, to: &str| edit_distance(from.as_bytes(), to.as_bytes());
-    assert_eq!(distance("", "abc"), 3);
-    assert_eq!(distance("lanes", "lanes"), 0);
-    assert_eq!(distance("kitten", "sitting"), 3);
-}
-
 proptest! {
     #[test]
     fn any_text_parses_or_fails(text in any::<String>()) {

@@ -1,0 +1,346 @@
+//! Listeners: how they are written, and who may use them.
+
+use super::*;
+
+#[test]
+fn an_address_is_listened_on_once() {
+    let fixture = Fixture::new();
+    let forward = ["--forward", "127.0.0.1:9000=intranet:80"];
+    let admin = ["--admin", "127.0.0.1:9000"];
+    let error = fixture.far_fault(&[forward, admin].concat());
+    assert_eq!(
+        error,
+        "--admin '127.0.0.1:9000': two listeners at 127.0.0.1:9000"
+    );
+    let socks = ["--socks5", "127.0.0.1:9000"];
+    let error = fixture.near(&[forward, socks].concat()).unwrap_err();
+    assert!(
+        error.to_string().starts_with("--forward '127.0.0.1:9000="),
+        "{error}"
+    );
+    for (one, other, distinct) in [
+        ("*:9000", "127.0.0.1:9000", false),
+        ("127.0.0.1:9000", "*:9000", false),
+        ("0.0.0.0:9000", "*:9000", false),
+        ("0.0.0.0:9000", "127.0.0.1:9000", false),
+        ("*:9000", "[::1]:9000", false),
+        ("0.0.0.0:9000", "[::1]:9000", true),
+        ("127.0.0.1:9000", "[::1]:9000", true),
+        ("127.0.0.1:9000", "127.0.0.2:9000", true),
+        ("*:9000", "127.0.0.1:9001", true),
+        ("*:0", "127.0.0.1:0", true),
+    ] {
+        let both = ["--socks5", one, "--http-proxy", other, "--open-to-all"];
+        match fixture.near(&both) {
+            Ok(_) => assert!(distinct, "{one} {other}"),
+            Err(error) => {
+                assert!(!distinct, "{one} {other}");
+                let error = error.to_string();
+                assert!(error.contains("overlaps the listener at "), "{error}");
+            }
+        }
+    }
+    let any_port = ["--socks5", "127.0.0.1:0", "--http-proxy", "127.0.0.1:0"];
+    assert!(fixture.near(&any_port).is_ok());
+}
+
+#[test]
+fn a_far_end_listens_on_all_addresses_unless_told_otherwise() {
+    let fixture = Fixture::new();
+    let listen = |flags: &[&str]| {
+        let config = fixture.far(flags)?;
+        let addresses = config.listen.iter().map(SocketAddr::to_string);
+        Ok::<_, ConfigError>(addresses.collect::<Vec<_>>().join(" "))
+    };
+    assert_eq!(listen(&[]).unwrap(), "[::]:7000");
+    assert_eq!(listen(&["--listen", "7001"]).unwrap(), "[::]:7001");
+    assert_eq!(listen(&["--listen", "10.0.0.5"]).unwrap(), "10.0.0.5:7000");
+    let two = ["--listen", "10.0.0.5", "--listen", "[fd00::5]:7001"];
+    assert_eq!(listen(&two).unwrap(), "10.0.0.5:7000 [fd00::5]:7001");
+    let file = fixture.write("far.toml", "listen = ['10.0.0.5', 7001]\n");
+    let both = listen(&["--config", &file]).unwrap();
+    assert_eq!(both, "10.0.0.5:7000 [::]:7001");
+    let empty = fixture.write("far.toml", "listen = []\n");
+    let error = listen(&["--config", &empty]).unwrap_err().to_string();
+    assert!(error.contains("no address"), "{error}");
+    let error = listen(&["--listen", "7001,*:7001"])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("two listeners at [::]:7001"), "{error}");
+}
+
+#[test]
+fn a_peer_is_dialled_at_port_7000_unless_it_has_another() {
+    let fixture = Fixture::new();
+    for (peer, expected) in [
+        ("far.example", "far.example:7000"),
+        ("far.example:7001", "far.example:7001"),
+        ("10.0.0.5", "10.0.0.5:7000"),
+        ("[fd00::5]", "[fd00::5]:7000"),
+    ] {
+        let flags = ["--peer", peer, "--socks5", "1080"];
+        let Program::Near(options) = fixture.parse("near", &flags) else {
+            unreachable!("the flags begin with near");
+        };
+        assert_eq!(
+            options.resolve().unwrap().dials[0].address.to_string(),
+            expected
+        );
+    }
+}
+
+#[test]
+fn all_listeners_take_the_same_spellings_and_have_the_same_error() {
+    let fixture = Fixture::new();
+    let listeners = |text: &str| {
+        let forward = format!("{text}=intranet:80");
+        let open = "--open-to-all";
+        [
+            fixture.near(&["--socks5", text, open]),
+            fixture.near(&["--http-proxy", text, open]),
+            fixture.near(&["--forward", &forward, open]),
+            fixture.near(&[
+                "--admin",
+                text,
+                "--allow",
+                "a:1",
+                "--admin-token",
+                "0123456789abcdef",
+            ]),
+        ]
+    };
+    for (text, expected) in [
+        ("1080", "127.0.0.1:1080"),
+        (":1080", "127.0.0.1:1080"),
+        ("localhost:1080", "127.0.0.1:1080"),
+        ("[::1]:1080", "[::1]:1080"),
+        ("*:1080", "[::]:1080"),
+    ] {
+        for config in listeners(text) {
+            let config = config.unwrap();
+            let [(_, address)] = config.listeners()[..] else {
+                panic!("one listener");
+            };
+            assert_eq!(address.to_string(), expected, "{text}");
+        }
+    }
+    for text in [
+        "1080x",
+        "::1:1080",
+        "example.org:1080",
+        "65536",
+        "127.0.0.1",
+    ] {
+        for config in listeners(text) {
+            let error = config.unwrap_err().to_string();
+            assert!(
+                error.ends_with(&address::ListenError.to_string()),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_forward_is_written_as_ssh_has_it_or_with_an_equals_sign() {
+    let fixture = Fixture::new();
+    for (text, listen, target) in [
+        ("8080:host:80", "127.0.0.1:8080", "host:80"),
+        ("8080=host:80", "127.0.0.1:8080", "host:80"),
+        (":8080:host:80", "127.0.0.1:8080", "host:80"),
+        ("localhost:8080:host:80", "127.0.0.1:8080", "host:80"),
+        ("127.0.0.2:8080:host:80", "127.0.0.2:8080", "host:80"),
+        ("127.0.0.2:8080=host:80", "127.0.0.2:8080", "host:80"),
+        ("[::1]:8080:host:80", "[::1]:8080", "host:80"),
+        ("8080:[fd00::1]:80", "127.0.0.1:8080", "[fd00::1]:80"),
+        ("[::1]:8080:[fd00::1]:80", "[::1]:8080", "[fd00::1]:80"),
+        ("[::1]:8080=[fd00::1]:80", "[::1]:8080", "[fd00::1]:80"),
+        ("8080:10.0.0.1:80", "127.0.0.1:8080", "10.0.0.1:80"),
+    ] {
+        let config = fixture.near(&["--forward", text]).unwrap();
+        assert_eq!(config.ways_in, [forward(listen, target)], "{text}");
+    }
+    for text in [
+        "",
+        "8080",
+        "8080:80",
+        "8080:host",
+        "8080::80",
+        "host:8080:80",
+        "::1:8080:host:80",
+        "8080:fd00::1:80",
+        "8080:host:80:90",
+        "8080:[fd00::1:80",
+        "8080=host",
+        "=host:80",
+    ] {
+        let error = fixture.near(&["--forward", text]).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("--forward '{text}': ")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_listener_that_others_can_reach_says_who_may_use_it() {
+    let fixture = Fixture::new();
+    let users = fixture.write("users", &format!("{USER}\n"));
+    for (flag, value, needs) in [
+        (
+            "--socks5",
+            "*:1080",
+            "--clients, --proxy-auth or --open-to-all",
+        ),
+        (
+            "--http-proxy",
+            "10.0.0.5:3128",
+            "--clients, --proxy-auth or --open-to-all",
+        ),
+        ("--forward", "0.0.0.0:80:a:80", "--clients or --open-to-all"),
+    ] {
+        let near = |more: &[&str]| fixture.near(&[&[flag, value], more].concat());
+        let error = near(&[]).unwrap_err().to_string();
+        let start = format!("{flag} '{value}': other machines can reach ");
+        assert!(
+            error.starts_with(&start) && error.contains(needs),
+            "{error}"
+        );
+        let off = near(&["--open-to-all=false"]).unwrap_err().to_string();
+        assert_eq!(off, error);
+        let warnings = |more: &[&str]| near(more).unwrap().warnings();
+        assert_eq!(warnings(&["--clients", "10.0.0.0/8"]), [""; 0]);
+        let loudly = warnings(&["--open-to-all"]);
+        assert!(
+            loudly[0].contains(flag) && loudly[0].contains("open to all"),
+            "{loudly:?}"
+        );
+        for value in [USER, &users] {
+            let asked = ["--proxy-auth", value, "--socks5", "127.0.0.1:1"];
+            let error = fixture.near(&[&asked[..2], &[flag, "[::1]:80:a:80"]].concat());
+            match flag {
+                "--forward" => {
+                    let error = near(&asked[..2]).unwrap_err().to_string();
+                    assert!(error.contains("needs --socks5 or --http-proxy"), "{error}");
+                    let error = near(&asked[..4]).unwrap_err().to_string();
+                    assert!(error.contains(needs), "{error}");
+                }
+                _ => {
+                    assert!(error.is_err(), "not a listener's address");
+                    assert_eq!(warnings(&asked[..2]), [""; 0]);
+                }
+            }
+        }
+    }
+    // Of several the one that is meant.
+    let [first, second, third] = ["81:a:80", "*:80:a:80", "82:a:80"];
+    let several = ["--forward", first, "--forward", second, "--forward", third];
+    let error = fixture.far_fault(&several);
+    assert!(
+        error.starts_with("--forward '*:80:a:80': other machines"),
+        "{error}"
+    );
+    let several = [
+        "--forward",
+        "81:a:80",
+        "--forward",
+        "81:b:80",
+        "--forward",
+        third,
+    ];
+    let error = fixture.far_fault(&several);
+    assert!(
+        error.starts_with("--forward '81:b:80': two listeners"),
+        "{error}"
+    );
+    // The far end's forwards as well; its lanes prove keys.
+    let forward = ["--forward", "*:80:a:80"];
+    let error = fixture.far_fault(&forward);
+    assert!(error.contains("--clients or --open-to-all"), "{error}");
+    let open = fixture.far(&[&forward[..], &["--open-to-all"]].concat());
+    assert!(open.unwrap().warnings()[0].contains("--forward [::]:80 is open to all"));
+    let loopback = ["--forward", "80:a:80", "--clients", "10.0.0.0/8"];
+    let nobody = fixture.far(&loopback).unwrap().warnings();
+    assert!(nobody[0].contains("takes no client"), "{nobody:?}");
+    let both = ["--clients", "::/0", "--open-to-all"];
+    let error = fixture.far_fault(&[&forward[..], &both].concat());
+    assert_eq!(error, "--open-to-all 'true': contradicts --clients");
+}
+
+#[test]
+fn a_switch_is_on_or_off_in_every_place() {
+    let fixture = Fixture::new();
+    let file = fixture.write("far.toml", "open_to_all = true\nforward = '*:80:a:80'\n");
+    assert!(fixture.far(&["--config", &file]).is_ok());
+    let off = fixture.far_fault(&["--config", &file, "--open-to-all=false"]);
+    assert!(off.contains("--open-to-all, or"), "{off}");
+    for text in ["open_to_all = 'yes'", "open_to_all = 1", "open_to_all = []"] {
+        let file = fixture.write("far.toml", text);
+        let error = fixture.far_fault(&["--config", &file]);
+        assert!(error.contains("far.toml:1: open_to_all"), "{error}");
+        assert!(error.contains("true"), "{error}");
+    }
+    let file = fixture.write("far.toml", "lanes = true\n");
+    let error = fixture.far_fault(&["--config", &file]);
+    assert!(error.contains("expected \"COUNT\""), "{error}");
+}
+
+#[test]
+fn an_error_never_shows_a_password_or_its_hash() {
+    let fixture = Fixture::new();
+    let users = fixture.write("users", "alice:hunter2\n");
+    for (value, part) in [
+        ("alice:hunter2", "htpasswd -nB"),
+        ("alice:$6$hunter2", "htpasswd -nB"),
+        (&users, "users:1: "),
+    ] {
+        let flags = ["--socks5", "1080", "--proxy-auth", value];
+        let error = fixture.near(&flags).unwrap_err().to_string();
+        assert!(
+            error.starts_with("--proxy-auth: ") && error.contains(part),
+            "{error}"
+        );
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+    let flags = ["--socks5", "1080", "--proxy-auth", USER];
+    let shown = format!("{:?}", fixture.near(&flags).unwrap());
+    assert!(
+        !shown.contains("alice") && !shown.contains("$2y$"),
+        "{shown}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_forward_parses_or_fails(text in any::<String>(), target in "[a-z:0-9@=\\[\\]]{0,20}") {
+        let find = |_: &str| Ok(Some(PublicKey([0; 32])));
+        let _ = parse_forward(&text, &find);
+        let _ = parse_forward(&target, &find);
+        let _ = parse_forward(&format!("127.0.0.1:80={target}"), &find);
+    }
+
+    #[test]
+    fn both_ways_to_write_a_forward_mean_the_same(
+        v4: [u8; 4], v6: [u16; 8], port: u16, target_port in 1u16.., name in "[a-z]{1,9}", form in 0..8
+    ) {
+        let find = |_: &str| Ok(Some(PublicKey([0; 32])));
+        let address = |is_v6: bool| match is_v6 {
+            true => std::net::IpAddr::from(v6),
+            false => std::net::IpAddr::from(v4),
+        };
+        let listen = SocketAddr::new(address(form & 1 != 0), port);
+        let target = match form & 2 != 0 {
+            true => Target::from(SocketAddr::new(address(form & 4 != 0), target_port)),
+            false => format!("{name}:{target_port}").parse().unwrap(),
+        };
+        let (target, peer) = (Some(target), Some(PublicKey([0; 32])));
+        let expected = WayIn { option: &FORWARD, listen, target, peer };
+        for sign in ['=', ':'] {
+            let target = expected.target.as_ref().unwrap();
+            let text = format!("{}{sign}{target}", expected.listen);
+            prop_assert_eq!(&parse_forward(&text, &find).unwrap(), &expected);
+            let with_peer = format!("{text}@AAAA=");
+            prop_assert_eq!(&parse_forward(&with_peer, &find).unwrap(), &expected);
+        }
+    }
+}
