@@ -31,8 +31,7 @@ use std::{
 use refrain_codec::chunk::hash::ChunkDigest;
 
 use crate::{
-    Appended, Chain, ChunkSource, Chunking, DiskBytes, OpeningKey, Place, Places, Realm, RecipeId,
-    StoreError, StoreStat,
+    Appended, ChunkSource, Chunking, DiskBytes, OpeningKey, Realm, RecipeId, StoreError, StoreStat,
     folder::{Folder, RealFolder},
     format,
     history::{History, PieceId, RealmNumber},
@@ -460,29 +459,12 @@ impl DiskStore {
 }
 
 impl ChunkSource for DiskStore {
-    fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Places {
-        self.history.places_after(realm, digest)
+    fn history(&self) -> &History {
+        &self.history
     }
 
-    fn openings(&self, realm: Realm, key: OpeningKey) -> Places {
-        self.history.openings(realm, key)
-    }
-
-    fn read(
-        &mut self,
-        place: Place,
-        chunks_max: usize,
-        bytes_max: usize,
-    ) -> Result<Chain, StoreError> {
-        self.history.read(place, chunks_max, bytes_max)
-    }
-
-    fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool {
-        self.history.contains(realm, digest)
-    }
-
-    fn forget(&mut self, realm: Realm, digest: &ChunkDigest) {
-        self.history.forget_chunk(realm, digest);
+    fn history_mut(&mut self) -> &mut History {
+        &mut self.history
     }
 
     fn stat(&self) -> StoreStat {

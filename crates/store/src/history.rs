@@ -25,7 +25,7 @@ use std::{
 use refrain_codec::chunk::hash::{ChunkDigest, ChunkHasher};
 
 use crate::{
-    Chain, DiskBytes, OpeningKey, Place, Places, Realm, RealmStat, StoreError, StoreStat,
+    Chain, DiskBytes, OpeningKey, Place, Realm, RealmStat, StoreError, StoreStat,
     folder::Folder,
     index::{ChunkAt, Entry, Index, RecipeAt},
     key::{IndexKey, KEY_BYTES},
@@ -54,11 +54,26 @@ pub(crate) type RealmNumber = u16;
 ///
 /// Calls block.
 pub trait ChunkSource {
-    /// The places behind a chunk, where it was seen last: reading there gives what followed.
-    fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Places;
+    /// What the two kinds have in common.
+    #[doc(hidden)]
+    fn history(&self) -> &History;
 
-    /// The beginnings of the latest flows of this kind.
-    fn openings(&self, realm: Realm, key: OpeningKey) -> Places;
+    /// The same, to change it.
+    #[doc(hidden)]
+    fn history_mut(&mut self) -> &mut History;
+
+    /// The places behind a chunk, where it was seen last, the latest first: reading there gives what
+    /// followed.
+    fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Vec<Place> {
+        let key = IndexKey::of_chunk(realm, digest);
+        self.history().places(realm, key)
+    }
+
+    /// The beginnings of the latest flows of this kind, the latest first.
+    fn openings(&self, realm: Realm, key: OpeningKey) -> Vec<Place> {
+        let key = IndexKey::of_opening(realm, key);
+        self.history().places(realm, key)
+    }
 
     /// Reads onward from a place: up to `chunks_max` chunks of `bytes_max` bytes in all. Chunks
     /// that are gone are passed over; damaged ones too, and the store forgets them.
@@ -70,20 +85,34 @@ pub trait ChunkSource {
         place: Place,
         chunks_max: usize,
         bytes_max: usize,
-    ) -> Result<Chain, StoreError>;
+    ) -> Result<Chain, StoreError> {
+        self.history_mut().read(place, chunks_max, bytes_max)
+    }
 
-    /// Whether the realm has the chunk.
-    fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool;
+    /// Whether the realm has the chunk, by its full digest. A disk that fails has none.
+    fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool {
+        let key = IndexKey::of_chunk(realm, digest);
+        let holds = self.history().holds(key, realm, digest);
+        holds.unwrap_or(false)
+    }
 
     /// Finds a chunk no more, until it is appended again or the store is opened again: chains
     /// pass over it. Of one that is unknown nothing is changed.
-    fn forget(&mut self, realm: Realm, digest: &ChunkDigest);
+    fn forget(&mut self, realm: Realm, digest: &ChunkDigest) {
+        let key = IndexKey::of_chunk(realm, digest);
+        let history = self.history_mut();
+        // Where the disk fails nobody knows whose the key is: it goes too.
+        if history.holds(key, realm, digest).unwrap_or(true) {
+            history.forget(key);
+        }
+    }
 
     /// Counters and sizes.
     fn stat(&self) -> StoreStat;
 }
 
-pub(crate) struct History {
+/// What a store knows.
+pub struct History {
     pub(crate) folder: Arc<dyn Folder>,
     pub(crate) hasher: ChunkHasher,
     pub(crate) index: Index,
@@ -237,24 +266,13 @@ impl History {
         }
     }
 
-    pub(crate) fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Places {
-        self.places(realm, IndexKey::of_chunk(realm, digest))
-    }
-
-    pub(crate) fn openings(&self, realm: Realm, key: OpeningKey) -> Places {
-        self.places(realm, IndexKey::of_opening(realm, key))
-    }
-
-    fn places(&self, realm: Realm, key: IndexKey) -> Places {
-        let mut places = Places::default();
-        if let Some(number) = self.realms.number(realm)
-            && let Some(entry) = self.index.find(key)
-        {
-            for at in entry.places().filter(|&at| self.is_live(at)) {
-                places.push(pack(at, number, key));
-            }
-        }
-        places
+    fn places(&self, realm: Realm, key: IndexKey) -> Vec<Place> {
+        let number = self.realms.number(realm);
+        let Some((number, entry)) = number.zip(self.index.find(key)) else {
+            return Vec::new();
+        };
+        let places = entry.places().filter(|&at| self.is_live(at));
+        places.map(|at| pack(at, number, key)).collect()
     }
 
     /// Whether the piece is still there.
@@ -263,13 +281,7 @@ impl History {
         segment.is_some_and(|segment| usize::from(at.piece) < segment.pieces.len())
     }
 
-    /// Whether the chunk is there, by its full digest. A disk that fails has none.
-    pub(crate) fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool {
-        let key = IndexKey::of_chunk(realm, digest);
-        self.holds(key, realm, digest).unwrap_or(false)
-    }
-
-    /// The same for who has the key already.
+    /// Whether the chunk is there, by its full digest.
     pub(crate) fn holds(
         &self,
         key: IndexKey,
@@ -305,14 +317,6 @@ impl History {
         {
             self.index.remove(key);
             self.chunks -= 1;
-        }
-    }
-
-    /// The same by full digest. Where the disk fails nobody knows whose the key is: it goes too.
-    pub(crate) fn forget_chunk(&mut self, realm: Realm, digest: &ChunkDigest) {
-        let key = IndexKey::of_chunk(realm, digest);
-        if self.holds(key, realm, digest).unwrap_or(true) {
-            self.forget(key);
         }
     }
 
@@ -504,20 +508,18 @@ impl History {
 /// A place carries the key of the chunk that it is behind, and the realm: what it reads from has
 /// to have both.
 pub(crate) fn pack(at: RecipeAt, realm: RealmNumber, key: IndexKey) -> Place {
-    Place {
-        high: u64::from(at.segment)
-            | u64::from(at.piece) << 24
-            | u64::from(at.entry) << 40
-            | u64::from(realm) << 48,
-        low: key.number(),
-    }
+    let high = u64::from(at.segment)
+        | u64::from(at.piece) << 24
+        | u64::from(at.entry) << 40
+        | u64::from(realm) << 48;
+    Place([high, key.number()])
 }
 
-pub(crate) fn unpack(place: Place) -> (RecipeAt, RealmNumber, u64) {
+pub(crate) fn unpack(Place([high, key]): Place) -> (RecipeAt, RealmNumber, u64) {
     let at = RecipeAt {
-        segment: place.high as u32 & 0xff_ffff,
-        piece: (place.high >> 24) as u16,
-        entry: (place.high >> 40) as u8,
+        segment: high as u32 & 0xff_ffff,
+        piece: (high >> 24) as u16,
+        entry: (high >> 40) as u8,
     };
-    (at, (place.high >> 48) as u16, place.low)
+    (at, (high >> 48) as u16, key)
 }

@@ -72,6 +72,4 @@ pub use history::ChunkSource;
 pub use read_only::ReadOnlyStore;
 pub use stat::{DiskBytes, RealmStat, StoreStat};
 pub use verify::{VerifyProgress, VerifyReport};
-pub use words::{
-    Appended, Chain, Chunking, OpeningKey, Place, Places, Realm, RecipeId, StoredChunk,
-};
+pub use words::{Appended, Chain, Chunking, OpeningKey, Place, Realm, RecipeId, StoredChunk};

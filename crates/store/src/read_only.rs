@@ -7,11 +7,8 @@
 
 use std::{collections::BTreeSet, io, path::Path, sync::Arc};
 
-use refrain_codec::chunk::hash::ChunkDigest;
-
 use crate::{
-    Chain, ChunkSource, Chunking, DiskBytes, OpeningKey, Place, Places, Realm, StoreError,
-    StoreStat,
+    ChunkSource, Chunking, DiskBytes, StoreError, StoreStat,
     folder::{Folder, RealFolder},
     format::{self, error_at},
     history::{History, RECIPES_AT, Segment},
@@ -231,29 +228,12 @@ fn chunking_of(folder: &dyn Folder) -> Result<Chunking, StoreError> {
 }
 
 impl ChunkSource for ReadOnlyStore {
-    fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Places {
-        self.history.places_after(realm, digest)
+    fn history(&self) -> &History {
+        &self.history
     }
 
-    fn openings(&self, realm: Realm, key: OpeningKey) -> Places {
-        self.history.openings(realm, key)
-    }
-
-    fn read(
-        &mut self,
-        place: Place,
-        chunks_max: usize,
-        bytes_max: usize,
-    ) -> Result<Chain, StoreError> {
-        self.history.read(place, chunks_max, bytes_max)
-    }
-
-    fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool {
-        self.history.contains(realm, digest)
-    }
-
-    fn forget(&mut self, realm: Realm, digest: &ChunkDigest) {
-        self.history.forget_chunk(realm, digest);
+    fn history_mut(&mut self) -> &mut History {
+        &mut self.history
     }
 
     fn stat(&self) -> StoreStat {
