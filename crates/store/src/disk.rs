@@ -134,7 +134,8 @@ pub struct DiskStore {
     of_files: Sealed,
     recipes: HashMap<u64, OpenRecipe>,
     next_recipe: u64,
-    counted: Counted,
+    /// What is counted while it is open, and nothing else.
+    counted: StoreStat,
     /// Whether the disk stayed full after history had gone for it: no more goes, then.
     gave_way_in_vain: bool,
     lock: Option<Lock>,
@@ -168,18 +169,6 @@ impl Sealed {
             self.bytes -= disk.total() + SEGMENT_ROUNDING_BYTES;
         }
     }
-}
-
-#[derive(Default)]
-struct Counted {
-    received_chunks: u64,
-    received_bytes: u64,
-    stored_bytes: u64,
-    evicted_segments: u64,
-    evicted_bytes: u64,
-    evicted_chunks: u64,
-    rewritten_chunks: u64,
-    rewritten_bytes: u64,
 }
 
 impl DiskStore {
@@ -485,18 +474,9 @@ impl ChunkSource for DiskStore {
             disk.recipes += segment.recipes;
             disk.other += segment.other;
         }
-        let counted = &self.counted;
         StoreStat {
             disk_bytes_max: self.config.size_bytes,
-            received_chunks: counted.received_chunks,
-            received_bytes: counted.received_bytes,
-            stored_bytes: counted.stored_bytes,
-            evicted_segments: counted.evicted_segments,
-            evicted_bytes: counted.evicted_bytes,
-            evicted_chunks: counted.evicted_chunks,
-            rewritten_chunks: counted.rewritten_chunks,
-            rewritten_bytes: counted.rewritten_bytes,
-            ..self.history.stat(disk)
+            ..self.history.stat(disk, self.counted.clone())
         }
     }
 }

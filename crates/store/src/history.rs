@@ -418,8 +418,8 @@ impl History {
         self.sources.get_mut().forget_segment(number);
     }
 
-    /// What there is to tell, without what only a writer knows.
-    pub(crate) fn stat(&self, disk: DiskBytes) -> StoreStat {
+    /// What there is to tell; `counted` is what only a writer knows.
+    pub(crate) fn stat(&self, disk: DiskBytes, counted: StoreStat) -> StoreStat {
         let segments = &self.segments;
         let names = names::read(&*self.folder).unwrap_or_default();
         let created_s = |segment: Option<&Segment>| segment.map(|segment| segment.created_s);
@@ -456,7 +456,7 @@ impl History {
             youngest_s: created_s(segments.values().next_back()),
             damaged: self.damaged,
             memory_bytes: self.memory_bytes() as u64,
-            ..StoreStat::default()
+            ..counted
         }
     }
 

@@ -249,7 +249,7 @@ impl ChunkSource for ReadOnlyStore {
         let size_bytes = format.ok().flatten().map_or(0, |format| format.size_bytes);
         StoreStat {
             disk_bytes_max: size_bytes,
-            ..self.history.stat(disk)
+            ..self.history.stat(disk, StoreStat::default())
         }
     }
 }

@@ -8,13 +8,13 @@
 use std::{collections::HashMap, io, sync::Arc};
 
 use super::{
-    Counted, DiskStore, Head, Lock, Sealed, StoreConfig,
+    DiskStore, Head, Lock, Sealed, StoreConfig,
     evict::{now_s, room_for_head},
     lock::LOCK_FILE,
     room::room_bytes,
 };
 use crate::{
-    DiskBytes, StoreError,
+    DiskBytes, StoreError, StoreStat,
     folder::Folder,
     format::{self, FORMAT_FILE_NEW, Format, error_at, list},
     history::{History, RECIPES_AT, Segment},
@@ -88,7 +88,7 @@ impl DiskStore {
             of_files,
             recipes: HashMap::new(),
             next_recipe: 0,
-            counted: Counted::default(),
+            counted: StoreStat::default(),
             gave_way_in_vain: false,
             lock,
         };
