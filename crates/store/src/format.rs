@@ -11,21 +11,27 @@
 //! size_bytes = 100000000000
 //! ```
 
-use std::io;
+use std::{collections::BTreeMap, io};
 
 use refrain_codec::chunk::stream::ChunkBounds;
 
-use crate::{Chunking, StoreError, folder::Folder, layout::FORMAT_VERSION};
+use crate::{
+    Chunking, DiskBytes, StoreError,
+    folder::{Folder, FolderFile},
+    layout::{FORMAT_VERSION, FileKind},
+};
 
-/// The file's name, and that of its successor until it is whole.
+/// The file's name.
 pub(crate) const FORMAT_FILE: &str = "format";
-pub(crate) const FORMAT_FILE_NEW: &str = "format.new";
+
+/// What a file's name ends with until the file is whole.
+pub(crate) const NEW: &str = ".new";
 
 /// Its first line.
 pub(crate) const TITLE: &str = "refrain chunk store";
 
 /// A file that is longer is none of ours.
-const FORMAT_BYTES_MAX: usize = 4096;
+const FORMAT_BYTES_MAX: u64 = 4096;
 
 /// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,19 +57,9 @@ impl Format {
     }
 }
 
-/// Writes the file, so that it is there whole or not at all.
+/// Writes the file.
 pub(crate) fn write(folder: &dyn Folder, format: Format) -> Result<(), StoreError> {
-    let file = folder.open_or_create(FORMAT_FILE_NEW);
-    let file = file.map_err(error_at(folder, "create", FORMAT_FILE_NEW))?;
-    let text = format.to_text();
-    file.set_bytes(0)
-        .and_then(|()| file.write_all_at(text.as_bytes(), 0))
-        .and_then(|()| file.sync())
-        .map_err(error_at(folder, "write", FORMAT_FILE_NEW))?;
-    folder
-        .rename(FORMAT_FILE_NEW, FORMAT_FILE)
-        .and_then(|()| folder.sync())
-        .map_err(error_at(folder, "create", FORMAT_FILE))
+    replace(folder, FORMAT_FILE, format.to_text().as_bytes())
 }
 
 /// Reads the file; nothing if there is none.
@@ -73,9 +69,8 @@ pub(crate) fn read(folder: &dyn Folder) -> Result<Option<Format>, StoreError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error_at(folder, "open", FORMAT_FILE)(error)),
     };
-    let mut bytes = vec![0; FORMAT_BYTES_MAX];
-    let count = file.read_up_to(&mut bytes, 0);
-    bytes.truncate(count.map_err(error_at(folder, "read", FORMAT_FILE))?);
+    let bytes = file.read_onward(0, FORMAT_BYTES_MAX);
+    let bytes = bytes.map_err(error_at(folder, "read", FORMAT_FILE))?;
     parse(&bytes).map(Some).map_err(|wrong| match wrong {
         Wrong::Version(found) => StoreError::OtherVersion {
             path: folder.path(),
@@ -133,6 +128,61 @@ fn parse(bytes: &[u8]) -> Result<Format, Wrong> {
 /// The files of the folder, and their bytes.
 pub(crate) fn list(folder: &dyn Folder) -> Result<Vec<(String, u64)>, StoreError> {
     folder.list().map_err(error_at(folder, "list", ""))
+}
+
+/// The files of segments, and their bytes.
+pub(crate) fn segment_files(
+    folder: &dyn Folder,
+) -> Result<BTreeMap<(u32, FileKind), u64>, StoreError> {
+    let files = list(folder)?.into_iter();
+    let of_segments = files.filter_map(|(name, bytes)| Some((FileKind::parse(&name)?, bytes)));
+    Ok(of_segments.collect())
+}
+
+/// What segments take.
+pub(crate) fn sizes(folder: &dyn Folder) -> Result<BTreeMap<u32, DiskBytes>, StoreError> {
+    let mut sizes: BTreeMap<u32, DiskBytes> = BTreeMap::new();
+    for ((number, kind), bytes) in segment_files(folder)? {
+        let size = sizes.entry(number).or_default();
+        match kind {
+            FileKind::Chunks => size.chunks = bytes,
+            FileKind::Index => size.index = bytes,
+            FileKind::Recipes => size.recipes = bytes,
+            FileKind::Files => size.other = bytes,
+        }
+    }
+    Ok(sizes)
+}
+
+/// Gives a file this content alone, and syncs it.
+pub(crate) fn write_whole(
+    folder: &dyn Folder,
+    name: &str,
+    content: &[u8],
+) -> Result<Box<dyn FolderFile>, StoreError> {
+    let file = folder.open_or_create(name);
+    let file = file.map_err(error_at(folder, "create", name))?;
+    file.set_bytes(0)
+        .and_then(|()| file.write_all_at(content, 0))
+        .and_then(|()| file.sync())
+        .map_err(error_at(folder, "write", name))?;
+    Ok(file)
+}
+
+/// The same so that it is there whole or as it was.
+pub(crate) fn replace(folder: &dyn Folder, name: &str, content: &[u8]) -> Result<(), StoreError> {
+    let new = format!("{name}{NEW}");
+    write_whole(folder, &new, content)?;
+    folder
+        .rename(&new, name)
+        .and_then(|()| folder.sync())
+        .map_err(error_at(folder, "create", name))
+}
+
+/// Removes a file.
+pub(crate) fn remove(folder: &dyn Folder, name: &str) -> Result<(), StoreError> {
+    let removed = folder.remove(name);
+    removed.map_err(error_at(folder, "remove", name))
 }
 
 /// What an error of the disk at a file of the folder is to the caller.

@@ -12,7 +12,7 @@ mod sources;
 
 use files::Files;
 pub(crate) use files::state_of;
-pub(crate) use load::{PIECES_MAX, RECIPE_FILE_BYTES_MAX, RECIPES_AT};
+pub(crate) use load::{PIECES_MAX, RECIPE_FILE_BYTES_MAX};
 pub(crate) use realms::Realms;
 
 use std::{
@@ -32,7 +32,7 @@ use crate::{
     layout::{
         FileKind,
         index_file::{BLOCK_RECORDS, Record},
-        recipe_file::Piece,
+        recipe_file::{self, Piece},
     },
     names,
 };
@@ -153,7 +153,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    pub(crate) fn new(created_s: u64, recipe_bytes: u64) -> Self {
+    pub(crate) fn new(created_s: u64) -> Self {
         Self {
             created_s,
             realms: Vec::new(),
@@ -162,7 +162,7 @@ impl Segment {
             records: 0,
             chunk_bytes: 0,
             pieces: Vec::new(),
-            recipe_bytes,
+            recipe_bytes: recipe_file::HEADER_BYTES as u64,
             recipe_entries: 0,
             files: None,
             is_damaged: false,

@@ -3,24 +3,26 @@
 
 use std::{collections::BTreeMap, io};
 
-use crate::{Realm, StoreError, folder::Folder, format::error_at};
+use crate::{
+    Realm, StoreError,
+    folder::Folder,
+    format::{self, error_at},
+};
 
 pub(crate) const NAMES_FILE: &str = "realms";
-const NAMES_FILE_NEW: &str = "realms.new";
 
 /// The file is no longer, and of a longer one no more is read.
 const NAMES_BYTES_MAX: usize = 16 << 10;
 
 /// The names that the file has.
 pub(crate) fn read(folder: &dyn Folder) -> Result<BTreeMap<Realm, String>, StoreError> {
-    let mut bytes = vec![0; NAMES_BYTES_MAX];
-    let count = match folder.open(NAMES_FILE) {
-        Ok(file) => file.read_up_to(&mut bytes, 0),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+    let bytes = match folder.open(NAMES_FILE) {
+        Ok(file) => file.read_onward(0, NAMES_BYTES_MAX as u64),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
     };
-    let count = count.map_err(error_at(folder, "read", NAMES_FILE))?;
-    let text = String::from_utf8_lossy(&bytes[..count]);
+    let bytes = bytes.map_err(error_at(folder, "read", NAMES_FILE))?;
+    let text = String::from_utf8_lossy(&bytes);
     // The realm follows from the name, so a line that is damaged names nothing that is there.
     let names = text
         .lines()
@@ -42,16 +44,7 @@ pub(crate) fn add(folder: &dyn Folder, name: &str) -> Result<(), StoreError> {
     if text.len() > NAMES_BYTES_MAX {
         return Ok(());
     }
-    let file = folder.open_or_create(NAMES_FILE_NEW);
-    file.and_then(|file| {
-        file.set_bytes(0)?;
-        file.write_all_at(text.as_bytes(), 0)?;
-        file.sync()
-    })
-    .map_err(error_at(folder, "write", NAMES_FILE_NEW))?;
-    folder
-        .rename(NAMES_FILE_NEW, NAMES_FILE)
-        .map_err(error_at(folder, "write", NAMES_FILE))
+    format::replace(folder, NAMES_FILE, text.as_bytes())
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ use super::{OpeningKey, SEGMENT_ROUNDING_BYTES};
 use crate::{
     DiskBytes, StoreError,
     folder::FolderFile,
-    format::error_at,
+    format::{error_at, write_whole},
     history::{
         GROWING, GrowingPiece, History, PIECES_MAX, PieceId, PieceInfo, RECIPE_FILE_BYTES_MAX,
-        RECIPES_AT, RealmNumber, Segment, Tail,
+        RealmNumber, Segment, Tail,
     },
     index::{ChunkAt, NUMBER_END, RecipeAt},
     key::IndexKey,
@@ -47,16 +47,8 @@ impl Head {
         created_s: u64,
     ) -> Result<Self, StoreError> {
         let folder = &*history.folder;
-        let create = |kind: FileKind, content: &[u8]| {
-            let name = kind.file_name(number);
-            let file = folder.open_or_create(&name);
-            let file = file.map_err(error_at(folder, "create", &name))?;
-            file.set_bytes(0)
-                .and_then(|()| file.write_all_at(content, 0))
-                .and_then(|()| file.sync())
-                .map_err(error_at(folder, "write", &name))?;
-            Ok(file)
-        };
+        let create =
+            |kind: FileKind, content: &[u8]| write_whole(folder, &kind.file_name(number), content);
         let header = Header {
             segment: number,
             created_s,
@@ -66,7 +58,7 @@ impl Head {
         let recipes = create(FileKind::Recipes, &recipe_file::encode_header(number))?;
         let index = create(FileKind::Index, &header.encode())?;
         folder.sync().map_err(error_at(folder, "sync", ""))?;
-        let segment = Segment::new(created_s, RECIPES_AT);
+        let segment = Segment::new(created_s);
         history.segments.insert(number, segment);
         history.tail = Some(Tail {
             segment: number,

@@ -3,8 +3,12 @@
 //! Whole segments go, and one takes up to 256 MiB: a bound that is a little lower may cost much more
 //! than the difference. The lengths of files tell; nothing is locked, loaded or written.
 
-use super::{Sealed, StoreConfig, evict::is_within, open::sizes, room::room_bytes};
-use crate::{StoreError, folder::Folder, format};
+use super::{Sealed, StoreConfig, evict::is_within, room::room_bytes};
+use crate::{
+    StoreError,
+    folder::Folder,
+    format::{self, sizes},
+};
 
 /// What opening a store with a lower bound than it had takes from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

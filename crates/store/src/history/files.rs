@@ -99,12 +99,7 @@ impl History {
         mut with: impl FnMut(Realm, u32, FilePart),
     ) -> Result<bool, StoreError> {
         let file = self.file(number, FileKind::Files);
-        let bytes = file.and_then(|file| {
-            let mut bytes = vec![0; file.bytes()?.min(FILES_FILE_BYTES_MAX) as usize];
-            let count = file.read_up_to(&mut bytes, 0)?;
-            bytes.truncate(count);
-            Ok(bytes)
-        });
+        let bytes = file.and_then(|file| file.read_onward(0, FILES_FILE_BYTES_MAX));
         let bytes = bytes.map_err(self.error_at("read", FileKind::Files, number))?;
         let Some(realm) = files_file::parse_header(number, &bytes) else {
             return Ok(false);

@@ -20,10 +20,10 @@ use crate::{
     layout::{
         FileKind,
         index_file::{
-            BLOCK_BYTES, RECORD_BYTES, Record, TRAILER_BYTES, parse_records, parse_trailer,
-            position_of,
+            BLOCK_BYTES, HEADER_BYTES, Header, RECORD_BYTES, Record, TRAILER_BYTES, parse_records,
+            parse_trailer, position_of,
         },
-        recipe_file::{self, Piece},
+        recipe_file::Piece,
     },
 };
 
@@ -61,6 +61,15 @@ pub(crate) struct LoadedRecipes {
 }
 
 impl History {
+    /// What the index file of a segment begins with; nothing if that is damaged.
+    pub(crate) fn read_header(&self, number: u32) -> Result<Option<Header>, StoreError> {
+        let file = self.folder.open(&FileKind::Index.file_name(number));
+        let bytes = file.and_then(|file| file.read_onward(0, HEADER_BYTES as u64));
+        let bytes = bytes.map_err(self.error_at("read", FileKind::Index, number))?;
+        let header = Header::parse(&bytes);
+        Ok(header.filter(|header| header.segment == number))
+    }
+
     /// Loads the records that a segment has more than before.
     pub(crate) fn load_index(
         &mut self,
@@ -197,17 +206,10 @@ impl History {
         number: u32,
         batch: &mut Batch,
     ) -> Result<LoadedRecipes, StoreError> {
-        let rest = self.file(number, FileKind::Recipes).and_then(|file| {
-            let from = self.segment(number).recipe_bytes;
-            let bytes = file
-                .bytes()?
-                .min(RECIPE_FILE_BYTES_MAX)
-                .saturating_sub(from);
-            let mut rest = vec![0; bytes as usize];
-            let count = file.read_up_to(&mut rest, from)?;
-            rest.truncate(count);
-            Ok(rest)
-        });
+        let from = self.segment(number).recipe_bytes;
+        let file = self.file(number, FileKind::Recipes);
+        let rest = file
+            .and_then(|file| file.read_onward(from, RECIPE_FILE_BYTES_MAX.saturating_sub(from)));
         match rest {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(LoadedRecipes::default()),
             rest => {
@@ -306,6 +308,3 @@ impl History {
         }
     }
 }
-
-/// Where recipes begin in their file.
-pub(crate) const RECIPES_AT: u64 = recipe_file::HEADER_BYTES as u64;

@@ -7,9 +7,8 @@ use refrain_codec::chunk::hash::ChunkDigest;
 
 use crate::{
     DiskBytes, Realm, StoreError,
-    disk::open::NEW,
-    format::error_at,
-    history::{History, RECIPES_AT, Segment},
+    format::{NEW, error_at, replace, write_whole},
+    history::{History, Segment},
     index::Batch,
     key::IndexKey,
     layout::{
@@ -219,37 +218,26 @@ impl Built {
     /// Writes the files, and takes what they hold into the history.
     pub(super) fn write(self, history: &mut History) -> Result<(), StoreError> {
         let folder = &*history.folder;
-        let write = |name: &str, bytes: &[u8]| {
-            let file = folder.open_or_create(name);
-            file.and_then(|file| {
-                file.set_bytes(0)?;
-                file.write_all_at(bytes, 0)?;
-                file.sync()
-            })
-            .map_err(error_at(folder, "write", name))
-        };
-        write(&FileKind::Recipes.file_name(self.number), &self.recipes)?;
-        write(&FileKind::Files.file_name(self.number), &self.files)?;
+        write_whole(
+            folder,
+            &FileKind::Recipes.file_name(self.number),
+            &self.recipes,
+        )?;
+        write_whole(folder, &FileKind::Files.file_name(self.number), &self.files)?;
+        // These have their names first, also on a disk that keeps no order.
+        folder.sync().map_err(error_at(folder, "sync", ""))?;
         let index = FileKind::Index.file_name(self.number);
-        let new = format!("{index}{NEW}");
-        let named = write(&new, &self.index).and_then(|()| {
-            // The others have their names first, also on a disk that keeps no order.
-            let named = folder.sync().and_then(|()| folder.rename(&new, &index));
-            let named = named.and_then(|()| folder.sync());
-            named.map_err(error_at(folder, "create", &index))
-        });
+        let named = replace(folder, &index, &self.index);
         if named.is_err() {
-            let _ = folder.remove(&new);
+            let _ = folder.remove(&format!("{index}{NEW}"));
         }
         named?;
-        let segment = Segment::new(super::now_s(), RECIPES_AT);
+        let segment = Segment::new(super::now_s());
         history.segments.insert(self.number, segment);
         let mut batch = Batch::new();
-        let loaded = history
-            .load_files(self.number)
-            .and_then(|()| history.load_index(self.number, &mut batch))
-            .and_then(|_| history.load_recipes(self.number, &mut batch));
-        loaded?;
+        history.load_files(self.number)?;
+        history.load_index(self.number, &mut batch)?;
+        history.load_recipes(self.number, &mut batch)?;
         history.put(&mut batch);
         Ok(())
     }
