@@ -179,10 +179,12 @@ pub(crate) fn replace(folder: &dyn Folder, name: &str, content: &[u8]) -> Result
         .map_err(error_at(folder, "create", name))
 }
 
-/// Removes a file.
+/// Removes a file, if it is there.
 pub(crate) fn remove(folder: &dyn Folder, name: &str) -> Result<(), StoreError> {
-    let removed = folder.remove(name);
-    removed.map_err(error_at(folder, "remove", name))
+    match folder.remove(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(error_at(folder, "remove", name)),
+    }
 }
 
 /// What an error of the disk at a file of the folder is to the caller.

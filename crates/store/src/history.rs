@@ -194,8 +194,28 @@ impl Segment {
         self.realms[slot] = number;
     }
 
+    /// What comes next begins a block.
+    fn begin_block(&mut self) {
+        let block = self.records as usize / BLOCK_RECORDS;
+        self.block_starts.truncate(block);
+        self.block_starts.push(self.chunk_bytes);
+    }
+
+    /// Takes the next record, and gives its number: what it adds to the index is the caller's.
+    pub(crate) fn push(&mut self, record: &Record, realms: &mut Realms) -> u32 {
+        if (self.records as usize).is_multiple_of(BLOCK_RECORDS) {
+            self.begin_block();
+        }
+        if let Record::Realm { realm, slot } = *record {
+            self.declare(slot, realms.number_or_new(realm).unwrap_or(NO_REALM));
+        }
+        self.chunk_bytes += record.chunk_bytes();
+        self.records += 1;
+        self.records - 1
+    }
+
     /// It has one more chunk of the realm with this slot, if that was declared.
-    fn count_chunk(&mut self, slot: u8) {
+    pub(crate) fn count_chunk(&mut self, slot: u8) {
         if let Some(chunks) = self.chunks_by_slot.get_mut(usize::from(slot)) {
             *chunks += 1;
         }
@@ -288,14 +308,12 @@ impl History {
         realm: Realm,
         digest: &ChunkDigest,
     ) -> Result<bool, StoreError> {
-        let (Some(number), Some(at)) = (
-            self.realms.number(realm),
-            self.index.find(key).and_then(Entry::at),
-        ) else {
+        let at = self.index.find(key).and_then(Entry::at);
+        let Some((number, at)) = self.realms.number(realm).zip(at) else {
             return Ok(false);
         };
         let found = self.record(at)?;
-        let found = found.filter(|found| !self.is_in_changed_file(at, found.offset));
+        let found = found.filter(|found| !self.is_in_changed_file(found));
         Ok(found.is_some_and(|found| found.realm == number && found.digest == *digest))
     }
 
@@ -317,34 +335,6 @@ impl History {
         {
             self.index.remove(key);
             self.chunks -= 1;
-        }
-    }
-
-    /// Appends a record to a segment in memory: what it adds to the index is the caller's.
-    pub(crate) fn push_record(&mut self, segment: u32, record: &Record) -> ChunkAt {
-        let realm = match record {
-            Record::Realm { realm, slot } => {
-                let number = self.realms.number_or_new(*realm);
-                Some((*slot, number.unwrap_or(NO_REALM)))
-            }
-            Record::Chunk { .. } => None,
-        };
-        let number = segment;
-        let segment = self.segment_mut(number);
-        match (realm, record) {
-            (Some((slot, realm)), _) => segment.declare(slot, realm),
-            (None, Record::Chunk { realm_slot, .. }) => segment.count_chunk(*realm_slot),
-            _ => {}
-        }
-        if (segment.records as usize).is_multiple_of(BLOCK_RECORDS) {
-            segment.block_starts.push(segment.chunk_bytes);
-        }
-        let record_number = segment.records;
-        segment.records += 1;
-        segment.chunk_bytes += record.chunk_bytes();
-        ChunkAt {
-            segment: number,
-            record: record_number,
         }
     }
 

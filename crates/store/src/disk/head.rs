@@ -185,7 +185,17 @@ impl Head {
         }
         self.is_dirty = true;
         self.tail(history).records.push(record);
-        let at = history.push_record(self.number, &record);
+        let History {
+            segments, realms, ..
+        } = history;
+        let segment = segments.get_mut(&self.number).expect("a head is there");
+        let at = ChunkAt {
+            segment: self.number,
+            record: segment.push(&record, realms),
+        };
+        if let Record::Chunk { realm_slot, .. } = record {
+            segment.count_chunk(realm_slot);
+        }
         if self.tail(history).records.len() == BLOCK_RECORDS {
             // If that fails, the next record finds out.
             let _ = self.flush_index(history);

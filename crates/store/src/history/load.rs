@@ -11,7 +11,7 @@
 
 use std::{collections::HashSet, io};
 
-use super::{BLOCK_RECORDS, History, NO_REALM, PieceInfo, RealmNumber};
+use super::{BLOCK_RECORDS, History, PieceInfo, RealmNumber};
 use crate::{
     StoreError,
     folder::FolderFile,
@@ -170,33 +170,25 @@ impl History {
         let segment = segments.get_mut(&number).expect("it is being loaded");
         let first = block * BLOCK_RECORDS as u32;
         let known = segment.records.saturating_sub(first) as usize;
-        segment.block_starts.truncate(block as usize);
-        segment.block_starts.push(start);
         segment.records = first;
         segment.chunk_bytes = start;
+        // Also where none of its records is one.
+        segment.begin_block();
         for (line, record) in records.iter().enumerate() {
-            match record {
-                Record::Realm { realm, slot } => {
-                    let realm = realms.number_or_new(*realm);
-                    segment.declare(*slot, realm.unwrap_or(NO_REALM));
-                }
-                Record::Chunk {
-                    digest, realm_slot, ..
-                } if line >= known => {
-                    if let Some(realm) = segment.realm(*realm_slot) {
-                        let key = IndexKey::of_chunk(realms.realm(realm), digest);
-                        let at = ChunkAt {
-                            segment: number,
-                            record: segment.records,
-                        };
-                        batch.push(key, Put::Chunk(at));
-                        segment.count_chunk(*realm_slot);
-                    }
-                }
-                Record::Chunk { .. } => {}
+            let at = ChunkAt {
+                segment: number,
+                record: segment.push(record, realms),
+            };
+            if let Record::Chunk {
+                digest, realm_slot, ..
+            } = record
+                && line >= known
+                && let Some(realm) = segment.realm(*realm_slot)
+            {
+                let key = IndexKey::of_chunk(realms.realm(realm), digest);
+                batch.push(key, Put::Chunk(at));
+                segment.count_chunk(*realm_slot);
             }
-            segment.records += 1;
-            segment.chunk_bytes += record.chunk_bytes();
         }
     }
 
