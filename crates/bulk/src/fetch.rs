@@ -13,7 +13,7 @@ use refrain_codec::marker::pack::WINDOW_BYTES;
 
 use crate::{
     batch::{Batch, Piece},
-    input::{Content, Found, Item, Written, read_full},
+    input::{Content, Found, Item, Written, fill, read_full},
     outcome::{Failed, Failure},
 };
 
@@ -215,7 +215,7 @@ impl Read {
         let from = piece.place.start - piece.bytes_before;
         let at = piece.offset - piece.bytes_before as u64;
         let target = &mut bytes[from..piece.place.end];
-        let (filled, error) = fill(&file, target, at);
+        let (filled, error) = fill(target, |rest, read| file.read_at(rest, at + read as u64));
         let failed = match error {
             Some(error) => Failed::Unread(error),
             None if filled < target.len() => Failed::Shrunk,
@@ -245,18 +245,4 @@ impl Piece {
             failed: Failed::Unread(error),
         });
     }
-}
-
-/// Fills `target` with a file's bytes from `at` on, and says how far it came.
-fn fill(file: &File, target: &mut [u8], at: u64) -> (usize, Option<io::Error>) {
-    let mut filled = 0;
-    while filled < target.len() {
-        match file.read_at(&mut target[filled..], at + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return (filled, Some(error)),
-        }
-    }
-    (filled, None)
 }
