@@ -33,7 +33,7 @@ use refrain_codec::chunk::hash::ChunkDigest;
 use crate::{
     Appended, ChunkSource, Chunking, DiskBytes, OpeningKey, Realm, RecipeId, StoreError, StoreStat,
     folder::{Folder, RealFolder},
-    format,
+    format::{self, sizes},
     history::{History, PieceId, RealmNumber},
     index::RecipeAt,
     key::IndexKey,
@@ -158,6 +158,18 @@ struct Sealed {
 }
 
 impl Sealed {
+    /// The segments of the log in a folder, and those whose chunks are in files of others.
+    fn of(folder: &dyn Folder) -> Result<[Self; 2], StoreError> {
+        let [mut log, mut of_files] = [Self::default(), Self::default()];
+        for (number, size) in sizes(folder)? {
+            match size.other {
+                0 => log.insert(number, size),
+                _ => of_files.insert(number, size),
+            }
+        }
+        Ok([log, of_files])
+    }
+
     fn insert(&mut self, number: u32, disk: DiskBytes) {
         self.remove(number);
         self.bytes += disk.total() + SEGMENT_ROUNDING_BYTES;

@@ -7,7 +7,7 @@
 mod real;
 
 pub use real::RealFolder;
-pub(crate) use real::{free_bytes, open_or_create, open_to_read};
+pub(crate) use real::{free_bytes, nearest, open_or_create, open_to_read};
 
 use std::{fmt::Debug, io, path::PathBuf};
 

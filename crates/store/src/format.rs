@@ -139,10 +139,12 @@ pub(crate) fn segment_files(
     Ok(of_segments.collect())
 }
 
-/// What segments take.
+/// What the segments that have an index take: others were being begun or evicted.
 pub(crate) fn sizes(folder: &dyn Folder) -> Result<BTreeMap<u32, DiskBytes>, StoreError> {
     let mut sizes: BTreeMap<u32, DiskBytes> = BTreeMap::new();
-    for ((number, kind), bytes) in segment_files(folder)? {
+    let files = segment_files(folder)?;
+    let has_index = |number| files.contains_key(&(number, FileKind::Index));
+    for (&(number, kind), &bytes) in files.iter().filter(|(file, _)| has_index(file.0)) {
         let size = sizes.entry(number).or_default();
         match kind {
             FileKind::Chunks => size.chunks = bytes,

@@ -33,7 +33,7 @@ pub(crate) struct RecipeAt {
 }
 
 impl ChunkAt {
-    fn to_bytes(self) -> [u8; 6] {
+    pub(crate) fn to_bytes(self) -> [u8; 6] {
         debug_assert!(self.segment < NUMBER_END && self.record < NUMBER_END);
         let [a, b, c, _] = self.segment.to_le_bytes();
         let [d, e, f, _] = self.record.to_le_bytes();
@@ -49,7 +49,7 @@ impl ChunkAt {
 }
 
 impl RecipeAt {
-    fn to_bytes(self) -> [u8; 6] {
+    pub(crate) fn to_bytes(self) -> [u8; 6] {
         let [a, b, c, _] = self.segment.to_le_bytes();
         let [d, e] = self.piece.to_le_bytes();
         [a, b, c, d, e, self.entry]

@@ -22,12 +22,11 @@ use crate::{
         FileKind,
         index_file::{self, position_of},
     },
-    verify::{self, VerifyProgress, VerifyReport},
 };
 
 /// Reads the store of another process.
 pub struct ReadOnlyStore {
-    history: History,
+    pub(crate) history: History,
     /// Whether files of others that are history are read too: not from another machine, where
     /// their paths may name other files.
     reads_files: bool,
@@ -86,12 +85,6 @@ impl ReadOnlyStore {
         };
         store.refresh()?;
         Ok(store)
-    }
-
-    /// Reads and checks all that there is; `progress` learns how far it is. What the disk cannot
-    /// read is damaged.
-    pub fn verify(&mut self, progress: &mut dyn FnMut(&VerifyProgress)) -> VerifyReport {
-        verify::verify(&self.history, progress)
     }
 
     /// Whether all that the store holds are files that were added to it, which are not read from here:

@@ -4,7 +4,9 @@ use std::mem;
 
 use serde::Serialize;
 
-use crate::{StoreError, history::History, index::ChunkAt, layout::index_file::BLOCK_RECORDS};
+use crate::{
+    ReadOnlyStore, StoreError, history::History, index::ChunkAt, layout::index_file::BLOCK_RECORDS,
+};
 
 /// Segments of which it is told why they cannot be read; the rest is counted.
 const TOLD_MAX: usize = 100;
@@ -47,21 +49,25 @@ impl VerifyReport {
     }
 }
 
-/// Reads on behind what the disk cannot read.
-pub(crate) fn verify(history: &History, progress: &mut dyn FnMut(&VerifyProgress)) -> VerifyReport {
-    let mut report = VerifyReport {
-        damaged_metadata: history.damaged,
-        ..VerifyReport::default()
-    };
-    let mut so_far = VerifyProgress {
-        chunks_total: history.chunks,
-        ..VerifyProgress::default()
-    };
-    progress(&so_far);
-    for &number in history.segments.keys() {
-        verify_segment(history, number, &mut report, &mut so_far, progress);
+impl ReadOnlyStore {
+    /// Reads and checks all that there is; `progress` learns how far it is. What the disk cannot
+    /// read is damaged.
+    pub fn verify(&mut self, progress: &mut dyn FnMut(&VerifyProgress)) -> VerifyReport {
+        let history = &self.history;
+        let mut report = VerifyReport {
+            damaged_metadata: history.damaged,
+            ..VerifyReport::default()
+        };
+        let mut so_far = VerifyProgress {
+            chunks_total: history.chunks,
+            ..VerifyProgress::default()
+        };
+        progress(&so_far);
+        for &number in history.segments.keys() {
+            verify_segment(history, number, &mut report, &mut so_far, progress);
+        }
+        report
     }
-    report
 }
 
 fn verify_segment(

@@ -20,7 +20,7 @@ use std::{
 };
 
 use refrain_codec::{
-    chunk::{hash::ChunkHasher, stream::StreamChunks},
+    chunk::{hash::ChunkDigest, stream::StreamChunks},
     marker::PackMask,
 };
 
@@ -35,7 +35,7 @@ use crate::{
 use builder::Builder;
 
 /// How much of a file is read at once.
-const PIECE_BYTES: usize = 1 << 20;
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// Files that are told by name when they could not be added; the rest is counted.
 const TOLD_MAX: usize = 100;
@@ -300,39 +300,37 @@ impl DiskStore {
         let mut cutter = StreamChunks::new(mask, chunking.bounds);
         let mut unnamed: Vec<u8> = Vec::new();
         let mut ranges = Vec::new();
-        let mut piece = vec![0; PIECE_BYTES];
         let mut added_chunks = 0;
         builder.begin_file(path, state);
         // One that grows would have no end.
         let mut content = (&file).take(state.bytes);
         loop {
-            let count = match content.read(&mut piece) {
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => {
-                    // What was noted of it lacks the rest, so it is no whole file, and the next
-                    // call reads it again.
-                    report.unreadable += 1;
-                    report.tell(path, &error);
-                    builder.end_file();
-                    return Ok(());
-                }
-            };
-            if count == 0 {
-                cutter.finish(&mut ranges);
-            } else {
-                unnamed.extend_from_slice(&piece[..count]);
-                cutter.feed(&piece[..count], &mut ranges);
+            let known = unnamed.len();
+            let mut piece = content.by_ref().take(PIECE_BYTES);
+            if let Err(error) = piece.read_to_end(&mut unnamed) {
+                // What was noted of it lacks the rest, so it is no whole file, and the next
+                // call reads it again.
+                report.unreadable += 1;
+                report.tell(path, &error);
+                builder.end_file();
+                return Ok(());
+            }
+            let piece = &unnamed[known..];
+            let count = piece.len() as u64;
+            match count {
+                0 => cutter.finish(&mut ranges),
+                _ => cutter.feed(piece, &mut ranges),
             }
             let mut start = 0;
             for range in ranges.drain(..) {
                 let end = start + (range.end - range.start) as usize;
-                self.add_chunk(builder, &unnamed[start..end], chunking.hasher)?;
+                let chunk = &unnamed[start..end];
+                self.add_chunk(builder, &chunking.hasher.digest(chunk), chunk.len() as u32)?;
                 added_chunks += 1;
                 start = end;
             }
             unnamed.drain(..start);
-            read_on(count as u64);
+            read_on(count);
             if count == 0 {
                 break;
             }
@@ -353,8 +351,8 @@ impl DiskStore {
     fn add_chunk(
         &mut self,
         builder: &mut Builder,
-        chunk: &[u8],
-        hasher: ChunkHasher,
+        digest: &ChunkDigest,
+        bytes: u32,
     ) -> Result<(), StoreError> {
         if builder.is_full() {
             self.finish_files(builder)?;
@@ -362,7 +360,7 @@ impl DiskStore {
         if !builder.is_begun() {
             builder.begin(self.next_number()?);
         }
-        builder.push_chunk(&hasher.digest(chunk), chunk.len() as u32);
+        builder.push_chunk(digest, bytes);
         Ok(())
     }
 
@@ -384,16 +382,9 @@ impl DiskStore {
             }
             builder.begin_part(part);
             for record in part.first_record..end {
-                let Some(found) = self.history.record(ChunkAt { segment, record })? else {
-                    continue;
-                };
-                if builder.is_full() {
-                    self.finish_files(builder)?;
+                if let Some(found) = self.history.record(ChunkAt { segment, record })? {
+                    self.add_chunk(builder, &found.digest, found.bytes)?;
                 }
-                if !builder.is_begun() {
-                    builder.begin(self.next_number()?);
-                }
-                builder.push_chunk(&found.digest, found.bytes);
             }
             builder.end_file();
         }

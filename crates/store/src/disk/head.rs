@@ -209,16 +209,23 @@ impl Head {
 
     /// Writes the records that wait, and the trailer of a block that is full.
     pub(super) fn flush_index(&mut self, history: &mut History) -> Result<(), StoreError> {
+        self.write_tail(history, false)
+    }
+
+    /// The same, and where the segment is sealed the trailer of its last block, too. That may be done
+    /// again.
+    fn write_tail(&mut self, history: &mut History, is_sealed: bool) -> Result<(), StoreError> {
         let end = history.segment(self.number).chunk_bytes;
         let error = history.error_at("write", FileKind::Index, self.number);
         let (number, written) = (self.number, self.written);
         let tail = self.tail(history);
         let is_full = tail.records.len() == BLOCK_RECORDS;
-        if written == tail.records.len() && !is_full {
+        let has_trailer = is_full || is_sealed && !tail.records.is_empty();
+        if written == tail.records.len() && !has_trailer {
             return Ok(());
         }
         let mut bytes: Vec<u8> = tail.records.iter().flat_map(Record::encode).collect();
-        if is_full {
+        if has_trailer {
             bytes.extend(encode_trailer(number, tail.block, &bytes, end));
         }
         let first = tail.block * BLOCK_RECORDS as u32 + written as u32;
@@ -363,17 +370,7 @@ impl Head {
     /// Ends the segment: its last block gets a trailer. It may be sealed again if that failed.
     pub(super) fn seal(&mut self, history: &mut History) -> Result<(), StoreError> {
         self.flush(history)?;
-        let end = history.segment(self.number).chunk_bytes;
-        let error = history.error_at("write", FileKind::Index, self.number);
-        let number = self.number;
-        let tail = self.tail(history);
-        if !tail.records.is_empty() {
-            let bytes: Vec<u8> = tail.records.iter().flat_map(Record::encode).collect();
-            let trailer = encode_trailer(number, tail.block, &bytes, end);
-            let records = tail.block * BLOCK_RECORDS as u32 + tail.records.len() as u32;
-            let at = position_of(records);
-            self.index.write_all_at(&trailer, at).map_err(error)?;
-        }
+        self.write_tail(history, true)?;
         self.is_dirty = true;
         self.sync(history)
     }

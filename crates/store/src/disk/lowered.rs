@@ -5,7 +5,7 @@
 
 use super::{Sealed, StoreConfig, evict::is_within, room::room_bytes};
 use crate::{
-    StoreError,
+    DiskBytes, StoreError,
     folder::Folder,
     format::{self, sizes},
 };
@@ -31,17 +31,8 @@ impl Lowered {
             return Ok(None);
         }
         let segment_bytes = config.checked_segment_bytes(room_bytes(folder)?)?;
-        let (mut log, mut of_files) = (Sealed::default(), Sealed::default());
-        let mut held_bytes = 0;
-        for (number, size) in sizes(folder)? {
-            held_bytes += size.total();
-            match (size.index, size.other) {
-                // No segment: it was being begun or evicted.
-                (0, _) => {}
-                (_, 0) => log.insert(number, size),
-                _ => of_files.insert(number, size),
-            }
-        }
+        let held_bytes = sizes(folder)?.values().map(DiskBytes::total).sum();
+        let [mut log, of_files] = Sealed::of(folder)?;
         // The youngest goes on being written, unless it is too large for that.
         if let Some((&head, disk)) = log.segments.last_key_value()
             && disk.total() <= segment_bytes

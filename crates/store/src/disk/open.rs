@@ -66,19 +66,9 @@ impl DiskStore {
                 Head::create(&mut history, last + 1, now_s())?
             }
         };
-        let (mut sealed, mut of_files) = (Sealed::default(), Sealed::default());
-        let sizes = sizes(&*history.folder)?;
-        for (&number, segment) in &mut history.segments {
-            if number == head.number {
-                continue;
-            }
-            segment.shrink();
-            let size = sizes.get(&number).copied().unwrap_or_default();
-            match segment.files {
-                Some(_) => of_files.insert(number, size),
-                None => sealed.insert(number, size),
-            }
-        }
+        history.segments.values_mut().for_each(Segment::shrink);
+        let [mut sealed, of_files] = Sealed::of(&*history.folder)?;
+        sealed.remove(head.number);
         let mut store = Self {
             history,
             config,
@@ -143,15 +133,9 @@ pub(super) fn check_format(
 /// Refuses a bound in which what is known of files of others leaves no room: it is not evicted, and
 /// all else would be in vain.
 fn check_files_fit(folder: &dyn Folder, config: &StoreConfig) -> Result<(), StoreError> {
-    let mut of_files = Sealed::default();
-    for (number, size) in sizes(folder)? {
-        if size.other > 0 && size.index > 0 {
-            of_files.insert(number, size);
-        }
-    }
-    match of_files.bytes + room_for_head(config.checked_segment_bytes(room_bytes(folder)?)?)
-        <= config.size_bytes
-    {
+    let [_, of_files] = Sealed::of(folder)?;
+    let segment_bytes = config.checked_segment_bytes(room_bytes(folder)?)?;
+    match of_files.bytes + room_for_head(segment_bytes) <= config.size_bytes {
         true => Ok(()),
         false => Err(StoreError::TooManyFiles {
             size_bytes: config.size_bytes,

@@ -186,7 +186,7 @@ impl History {
                 && let Some(realm) = segment.realm(*realm_slot)
             {
                 let key = IndexKey::of_chunk(realms.realm(realm), digest);
-                batch.push(key, Put::Chunk(at));
+                batch.push(key, Put::Chunk(at.to_bytes()));
                 segment.count_chunk(*realm_slot);
             }
         }
@@ -275,11 +275,11 @@ impl History {
         };
         if let Some(key) = piece.opening {
             let key = IndexKey::of_opening(self.realms.realm(realm), key);
-            batch.push(key, Put::Opening(at));
+            batch.push(key, Put::Opening(at.to_bytes()));
         }
         for &key in &piece.keys {
             at.entry += 1;
-            batch.push(key, Put::Place(at));
+            batch.push(key, Put::Place(at.to_bytes()));
         }
     }
 
