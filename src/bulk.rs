@@ -34,12 +34,12 @@ use report::{Report, share};
 
 use crate::{
     bounded,
-    czip::create::parse_profile,
+    czip::create::{parse_profile, temporary_for},
     inputs::{InputArguments, expected_bytes},
     interrupt::Interrupt,
     progress,
     standard_io::{self, is_standard},
-    store::{SIZE_BYTES_DEFAULT, parse_realm, refuse_loss},
+    store::{parse_realm, refuse_loss, store_config},
     table::{count, printable_path},
     told::tell,
     wrong::WrongArguments,
@@ -326,13 +326,15 @@ impl BulkArguments {
             "{} is a folder: an archive is a file, and for a chunk store in it --realm says whose history it is",
             output.display()
         );
-        Ok(archive::options(
-            output,
-            options.chunking,
-            self.keep.profile,
-            self.keep.compress,
-            expected,
-        ))
+        Ok(CreateOptions {
+            profile: self.keep.profile,
+            chunking: options.chunking,
+            compression: self.keep.compress,
+            is_woven: false,
+            expected_bytes: expected,
+            temporary: temporary_for(output),
+            ..CreateOptions::default()
+        })
     }
 }
 
@@ -352,12 +354,7 @@ impl KeepArguments {
             "{} is no folder: with --realm, -o is the folder of a chunk store",
             folder.display()
         );
-        let there = StoreConfig::of(folder)?;
-        let mut config = there.unwrap_or_else(|| StoreConfig::new(SIZE_BYTES_DEFAULT));
-        if let Some(ByteSize(size_bytes)) = self.store_size {
-            config.size_bytes = size_bytes;
-        }
-        Ok(config)
+        store_config(folder, self.store_size)
     }
 }
 

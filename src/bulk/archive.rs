@@ -7,31 +7,11 @@ use std::{
 };
 
 use refrain_bulk::{Chunks, Failed, Item, Sink};
-use refrain_codec::chunk::chunking::Chunking;
 use refrain_czip::create::{Assembler, Begun, CreateError, CreateOptions, Output};
-use refrain_czip_format::{ChunkName, header::Profile, method::Compression};
+use refrain_czip_format::ChunkName;
 
 use super::keep::{Keep, Kept};
-use crate::{czip::create::temporary_for, report, table::printable_path, told::tell};
-
-/// How the archive at `output` is to be.
-pub(super) fn options(
-    output: &Path,
-    chunking: Chunking,
-    profile: Profile,
-    compression: Compression,
-    expected_bytes: Option<u64>,
-) -> CreateOptions {
-    CreateOptions {
-        profile,
-        chunking,
-        compression,
-        is_woven: false,
-        expected_bytes,
-        temporary: temporary_for(output),
-        ..CreateOptions::default()
-    }
-}
+use crate::{report, table::printable_path, told::tell};
 
 /// An archive in the making.
 pub(super) struct Archive<'a> {

@@ -29,16 +29,20 @@ pub(super) enum Kept {
         left_out: u64,
     },
     /// History in a chunk store.
-    Store {
-        realm: String,
-        files: u64,
-        new_chunks: u64,
-        new_bytes: u64,
-        known_chunks: u64,
-        known_bytes: u64,
-        /// All that the store has now: less than what is new where that found no room.
-        held_bytes: u64,
-        /// Private keys and chunk stores.
-        passed_over: u64,
-    },
+    Store(KeptHistory),
+}
+
+/// What a chunk store was given, and has.
+#[derive(Default, Serialize)]
+pub(super) struct KeptHistory {
+    pub realm: String,
+    pub files: u64,
+    pub new_chunks: u64,
+    pub new_bytes: u64,
+    pub known_chunks: u64,
+    pub known_bytes: u64,
+    /// All that the store has now: less than what is new where that found no room.
+    pub held_bytes: u64,
+    /// Private keys and chunk stores.
+    pub passed_over: u64,
 }

@@ -115,9 +115,9 @@ impl Report {
     /// Whether a chunk store found no room for what was put into it.
     pub(super) fn has_lost(&self) -> bool {
         let kept = self.kept.as_ref();
-        kept.is_some_and(|kept| {
-            matches!(kept, Kept::Store { new_bytes, held_bytes, .. } if new_bytes > held_bytes)
-        })
+        kept.is_some_and(
+            |kept| matches!(kept, Kept::Store(kept) if kept.new_bytes > kept.held_bytes),
+        )
     }
 
     pub(super) fn print(&self, is_json: bool) -> std::io::Result<()> {
@@ -227,20 +227,14 @@ fn kept_line(kept: &Kept) -> (&'static str, String) {
                 count(*entries, "entry", "entries")
             ),
         ),
-        Kept::Store {
-            realm,
-            files,
-            new_bytes,
-            known_bytes,
-            ..
-        } => (
+        Kept::Store(kept) => (
             "history",
             format!(
                 "{} of realm {}: {} new, {} known",
-                count(*files, "file", "files"),
-                printable(realm),
-                bytes(*new_bytes),
-                bytes(*known_bytes)
+                count(kept.files, "file", "files"),
+                printable(&kept.realm),
+                bytes(kept.new_bytes),
+                bytes(kept.known_bytes)
             ),
         ),
     }
