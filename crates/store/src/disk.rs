@@ -383,11 +383,8 @@ impl DiskStore {
         digest: &ChunkDigest,
         bytes: &[u8],
     ) -> Result<Appended, StoreError> {
-        let open = self
-            .recipes
-            .get(&recipe.0)
-            .ok_or(StoreError::UnknownRecipe)?;
-        let (realm, last) = (open.realm, open.last);
+        let open = self.recipes.get(&recipe.0);
+        let realm = open.ok_or(StoreError::UnknownRecipe)?.realm;
         let bytes_max = self.config.chunk_bytes_max();
         if !(1..=bytes_max).contains(&bytes.len()) {
             return Err(StoreError::ChunkLength {
@@ -408,14 +405,16 @@ impl DiskStore {
         let key = IndexKey::of_chunk(realm, digest);
         // Where the disk cannot tell, it is stored anew.
         let is_known = self.history.holds(key, realm, digest).unwrap_or(false);
-        let grows = last.filter(|&last| self.head.takes_more(&self.history, last));
-        let piece = match grows {
+        let open = self.recipes.get_mut(&recipe.0);
+        let open = open.expect("it was just there");
+        let grows = |last: &PieceId| self.head.takes_more(&self.history, *last);
+        let piece = match open.last.filter(grows) {
             Some(piece) => piece,
             None => {
-                if let Some(last) = last {
+                if let Some(last) = open.last {
                     self.head.flush_piece(&mut self.history, last)?;
                 }
-                self.begin_piece(recipe.0, number)?
+                self.head.begin_piece(&mut self.history, open, number)?
             }
         };
         if !is_known {
@@ -423,39 +422,14 @@ impl DiskStore {
             self.counted.stored_bytes += bytes.len() as u64;
         }
         let entry = self.head.push_entry(&mut self.history, piece, key);
-        let at = RecipeAt {
-            segment: piece.0,
-            piece: piece.1,
-            entry,
-        };
-        self.history.index.find_or_insert(key).push_place(at);
+        let indexed = self.history.index.find_or_insert(key);
+        indexed.push_place(RecipeAt::of(piece, entry));
         self.counted.received_chunks += 1;
         self.counted.received_bytes += bytes.len() as u64;
         Ok(match is_known {
             true => Appended::Known,
             false => Appended::Stored,
         })
-    }
-
-    /// Begins the next piece of a recipe.
-    fn begin_piece(&mut self, recipe: u64, realm: RealmNumber) -> Result<PieceId, StoreError> {
-        let realm_slot = self.head.declare(&mut self.history, realm)?;
-        let open = self
-            .recipes
-            .get_mut(&recipe)
-            .expect("the caller has seen it");
-        let id = self.head.begin_piece(
-            &mut self.history,
-            realm,
-            realm_slot,
-            open.opening,
-            open.last,
-        );
-        if let Some(last) = open.last.replace(id) {
-            self.history.open_ends.remove(&last);
-        }
-        self.history.open_ends.insert(id);
-        Ok(id)
     }
 }
 

@@ -4,7 +4,7 @@
 //! leaves nothing half done. The order is what makes a crash harmless: a chunk before its record,
 //! a record (it may declare a realm) before the pieces that need it; and at a sync the same.
 
-use super::{OpeningKey, SEGMENT_ROUNDING_BYTES};
+use super::{OpenRecipe, SEGMENT_ROUNDING_BYTES};
 use crate::{
     DiskBytes, StoreError,
     folder::FolderFile,
@@ -243,35 +243,33 @@ impl Head {
         Ok(())
     }
 
-    /// Begins a piece of a recipe: its first, or the one that continues `last`.
+    /// Begins a piece of a recipe in this realm: its first, or the one that continues its last.
     pub(super) fn begin_piece(
         &mut self,
         history: &mut History,
+        recipe: &mut OpenRecipe,
         realm: RealmNumber,
-        realm_slot: u8,
-        opening: Option<OpeningKey>,
-        last: Option<PieceId>,
-    ) -> PieceId {
+    ) -> Result<PieceId, StoreError> {
+        let realm_slot = self.declare(history, realm)?;
         let segment = history.segment_mut(self.number);
         let id = (self.number, segment.pieces.len() as u16);
         segment.pieces.push(PieceInfo::at(GROWING));
+        history.open_ends.insert(id);
+        let last = recipe.last.replace(id);
         let previous = last.and_then(|(segment, piece)| {
             let segment_of_it = history.segments.get(&segment)?;
             let offset = segment_of_it.pieces.get(usize::from(piece))?.offset;
             (offset != GROWING).then_some(PieceAt { segment, offset })
         });
-        let opening = opening.filter(|_| last.is_none());
+        let opening = recipe.opening.filter(|_| last.is_none());
         if let Some(last) = last {
+            history.open_ends.remove(&last);
             history.link(last, id);
         }
         if let Some(key) = opening {
-            let key = IndexKey::of_opening(history.realms.realm(realm), key);
-            let at = RecipeAt {
-                segment: id.0,
-                piece: id.1,
-                entry: 0,
-            };
-            history.index.find_or_insert(key).push_place(at);
+            let key = IndexKey::of_opening(recipe.realm, key);
+            let entry = history.index.find_or_insert(key);
+            entry.push_place(RecipeAt::of(id, 0));
         }
         let piece = Piece {
             realm_slot,
@@ -281,7 +279,7 @@ impl Head {
         };
         self.growing_bytes += piece.encoded_bytes() as u64;
         history.growing.insert(id, GrowingPiece { realm, piece });
-        id
+        Ok(id)
     }
 
     /// Whether a piece is still growing, and not full.

@@ -179,11 +179,7 @@ impl History {
         let mut skipped = 0;
         loop {
             let here = |id: PieceId, entry: usize, behind: u64| {
-                let at = RecipeAt {
-                    segment: id.0,
-                    piece: id.1,
-                    entry: entry as u8,
-                };
+                let at = RecipeAt::of(id, entry as u8);
                 Some(pack(at, realm, IndexKey::of_number(behind)))
             };
             let Some(&key) = piece.keys.get(entry) else {

@@ -268,11 +268,7 @@ impl History {
                 self.link((previous.segment, found as u16), id);
             }
         }
-        let mut at = RecipeAt {
-            segment: number,
-            piece: id.1,
-            entry: 0,
-        };
+        let mut at = RecipeAt::of(id, 0);
         if let Some(key) = piece.opening {
             let key = IndexKey::of_opening(self.realms.realm(realm), key);
             batch.push(key, Put::Opening(at.to_bytes()));
