@@ -400,7 +400,7 @@ impl History {
     /// Forgets a segment whose files are gone. What the index still has of it is not found.
     pub(crate) fn drop_segment(&mut self, number: u32) {
         self.segments.remove(&number);
-        self.sources.get_mut().forget_segment(number);
+        self.forget_cached(number);
     }
 
     /// What the caches hold of a segment is no longer so.

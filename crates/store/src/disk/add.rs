@@ -153,15 +153,14 @@ impl DiskStore {
         let mut fresh = Vec::new();
         let mut dropped = BTreeSet::new();
         for (path, state) in found {
-            match known.remove(&path) {
+            match known.get(&path) {
                 Some(file) if file.state == state && file.part_bytes == state.bytes => {
                     report.unchanged_files += 1;
+                    known.remove(&path);
                     continue;
                 }
-                Some(file) => {
-                    report.dropped_files += 1;
+                Some(_) => {
                     dropped.insert(path.clone());
-                    known.insert(path.clone(), file);
                 }
                 None => {}
             }
@@ -173,15 +172,12 @@ impl DiskStore {
             Ok(metadata) => !metadata.is_file(),
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         });
-        for path in gone {
-            if dropped.insert(path.clone()) {
-                report.dropped_files += 1;
-            }
-        }
-        let stale: BTreeSet<u32> = dropped
-            .iter()
-            .filter_map(|path| known.get(path))
-            .flat_map(|file| file.segments.iter().copied())
+        dropped.extend(gone.cloned());
+        report.dropped_files = dropped.len() as u64;
+        let stale = known.iter().filter(|(path, _)| dropped.contains(*path));
+        let stale: BTreeSet<u32> = stale
+            .flat_map(|(_, file)| &file.segments)
+            .copied()
             .collect();
 
         let mut so_far = AddProgress {
