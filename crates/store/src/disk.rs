@@ -68,8 +68,6 @@ pub struct StoreConfig {
     /// Bytes of a segment, with all that belongs to it; by default a 64th of the bound, 4 to
     /// 256 MiB.
     pub segment_bytes: Option<u64>,
-    /// Whether history that was cut otherwise is thrown away, instead of an error.
-    pub starts_afresh: bool,
 }
 
 impl StoreConfig {
@@ -80,7 +78,6 @@ impl StoreConfig {
             size_bytes,
             chunking: Chunking::default(),
             segment_bytes: None,
-            starts_afresh: false,
         }
     }
 

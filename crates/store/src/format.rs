@@ -41,6 +41,22 @@ pub(crate) struct Format {
 }
 
 impl Format {
+    /// Refuses other chunks than are asked for.
+    pub(crate) fn check_chunking(
+        &self,
+        folder: &dyn Folder,
+        asked: Chunking,
+    ) -> Result<(), StoreError> {
+        match self.chunking == asked {
+            true => Ok(()),
+            false => Err(StoreError::OtherChunking {
+                path: folder.path(),
+                stored: self.chunking,
+                asked,
+            }),
+        }
+    }
+
     fn to_text(self) -> String {
         let Self {
             chunking,

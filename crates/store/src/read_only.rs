@@ -15,7 +15,7 @@ use std::{
 use crate::{
     ChunkSource, Chunking, DiskBytes, StoreError, StoreStat,
     folder::{Folder, RealFolder},
-    format::{self, segment_files},
+    format::{self, Format, segment_files},
     history::{History, Segment},
     index::Batch,
     layout::{
@@ -49,7 +49,8 @@ impl ReadOnlyStore {
     /// # Errors
     /// Like [`open`](Self::open).
     pub fn check(path: &Path, chunking: Chunking) -> Result<(), StoreError> {
-        check_chunking(&RealFolder::new(path), chunking)
+        let folder = RealFolder::new(path);
+        format_of(&folder)?.check_chunking(&folder, chunking)
     }
 
     /// The same in a folder of any kind.
@@ -57,7 +58,7 @@ impl ReadOnlyStore {
     /// # Errors
     /// Like [`open`](Self::open).
     pub fn open_in(folder: Arc<dyn Folder>, chunking: Chunking) -> Result<Self, StoreError> {
-        check_chunking(&*folder, chunking)?;
+        format_of(&*folder)?.check_chunking(&*folder, chunking)?;
         Self::open_as(folder, chunking, false)
     }
 
@@ -69,7 +70,7 @@ impl ReadOnlyStore {
     /// If there is none, it is of another version, or the disk fails.
     pub fn inspect(path: &Path) -> Result<Self, StoreError> {
         let folder = Arc::new(RealFolder::new(path));
-        let chunking = chunking_of(&*folder)?;
+        let chunking = format_of(&*folder)?.chunking;
         Self::open_as(folder, chunking, true)
     }
 
@@ -194,23 +195,10 @@ fn begin(history: &mut History, number: u32) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn check_chunking(folder: &dyn Folder, asked: Chunking) -> Result<(), StoreError> {
-    let stored = chunking_of(folder)?;
-    match stored == asked {
-        true => Ok(()),
-        false => Err(StoreError::OtherChunking {
-            path: folder.path(),
-            stored,
-            asked,
-        }),
-    }
-}
-
-fn chunking_of(folder: &dyn Folder) -> Result<Chunking, StoreError> {
-    let format = format::read(folder)?.ok_or_else(|| StoreError::NoStore {
+fn format_of(folder: &dyn Folder) -> Result<Format, StoreError> {
+    format::read(folder)?.ok_or_else(|| StoreError::NoStore {
         path: folder.path(),
-    })?;
-    Ok(format.chunking)
+    })
 }
 
 impl ChunkSource for ReadOnlyStore {

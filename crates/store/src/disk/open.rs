@@ -108,22 +108,18 @@ pub(super) fn check_format(
 ) -> Result<Option<Format>, StoreError> {
     // First: of a file in place of the folder it says so.
     let files = list(folder)?;
-    let path = || folder.path();
     let stored = format::read(folder)?;
     match &stored {
-        Some(stored) if stored.chunking == config.chunking => check_files_fit(folder, config)?,
-        Some(_) if config.starts_afresh => {}
         Some(stored) => {
-            return Err(StoreError::OtherChunking {
-                path: path(),
-                stored: stored.chunking,
-                asked: config.chunking,
-            });
+            stored.check_chunking(folder, config.chunking)?;
+            check_files_fit(folder, config)?;
         }
         None => {
             let ours = [LOCK_FILE.to_owned(), format!("{FORMAT_FILE}{NEW}")];
             if !files.iter().all(|(name, _)| ours.contains(name)) {
-                return Err(StoreError::NotAStore { path: path() });
+                return Err(StoreError::NotAStore {
+                    path: folder.path(),
+                });
             }
         }
     }
@@ -144,18 +140,11 @@ fn check_files_fit(folder: &dyn Folder, config: &StoreConfig) -> Result<(), Stor
 }
 
 fn settle_format(folder: &dyn Folder, config: &StoreConfig) -> Result<(), StoreError> {
-    let stored = check_format(folder, config)?;
-    // All that there is goes with it.
-    if stored.is_some_and(|stored| stored.chunking != config.chunking) {
-        for (number, kind) in segment_files(folder)?.into_keys() {
-            remove(folder, &kind.file_name(number))?;
-        }
-    }
     let format = Format {
         chunking: config.chunking,
         size_bytes: config.size_bytes,
     };
-    match stored == Some(format) {
+    match check_format(folder, config)? == Some(format) {
         true => Ok(()),
         false => format::write(folder, format),
     }

@@ -442,13 +442,6 @@ fn a_bound_without_room_beside_what_is_known_of_files_is_refused_and_nothing_goe
     assert_eq!(kept.size_bytes, config(64).size_bytes);
     let store = DiskStore::open(&path, config(64)).expect("it opens");
     assert_eq!(store.stat().chunks, chunks);
-    drop(store);
-    let others = StoreConfig {
-        starts_afresh: true,
-        chunking: Default::default(),
-        ..StoreConfig::new(16 << 20)
-    };
-    DiskStore::open(&path, others).expect("afresh, whatever there was");
 }
 
 #[test]
