@@ -15,8 +15,7 @@ use refrain_codec::{
 };
 use refrain_gateway::{config::Mismatch, units::ByteSize};
 use refrain_store::{
-    AddOptions, ChunkSource, Chunking, DiskStore, ReadOnlyStore, Realm, RealmStat, StoreConfig,
-    StoreStat,
+    ChunkSource, Chunking, DiskStore, ReadOnlyStore, Realm, RealmStat, StoreConfig, StoreStat,
 };
 
 use crate::{
@@ -153,10 +152,7 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     store.name_realm(&arguments.realm)?;
     let bar = bar("{bar:30} {decimal_bytes} of {decimal_total_bytes} {msg}");
     let realm = Realm::named(&arguments.realm);
-    let options = AddOptions {
-        takes_private: arguments.all,
-    };
-    let report = store.add_files(&arguments.dir, realm, options, &mut |progress| {
+    let report = store.add_files(&arguments.dir, realm, arguments.all, &mut |progress| {
         bar.set_length(progress.bytes_total);
         bar.set_position(progress.bytes);
         bar.set_message(format!(

@@ -40,7 +40,7 @@ use crate::{
     layout::{CHUNK_BYTES_MAX, index_file::Record},
     names,
 };
-pub use add::{AddOptions, AddProgress, AddReport};
+pub use add::{AddProgress, AddReport};
 use head::Head;
 use lock::Lock;
 pub use lowered::Lowered;

@@ -130,6 +130,7 @@ pub struct History {
 }
 
 /// What is known of a segment, its records left to the disk: 8 bytes for 64 of them, 8 a piece.
+#[derive(Default)]
 pub(crate) struct Segment {
     /// Seconds since 1970.
     pub(crate) created_s: u64,
@@ -156,16 +157,8 @@ impl Segment {
     pub(crate) fn new(created_s: u64) -> Self {
         Self {
             created_s,
-            realms: Vec::new(),
-            chunks_by_slot: Vec::new(),
-            block_starts: Vec::new(),
-            records: 0,
-            chunk_bytes: 0,
-            pieces: Vec::new(),
             recipe_bytes: recipe_file::HEADER_BYTES as u64,
-            recipe_entries: 0,
-            files: None,
-            is_damaged: false,
+            ..Self::default()
         }
     }
 
@@ -308,8 +301,8 @@ impl History {
         realm: Realm,
         digest: &ChunkDigest,
     ) -> Result<bool, StoreError> {
-        let at = self.index.find(key).and_then(Entry::at);
-        let Some((number, at)) = self.realms.number(realm).zip(at) else {
+        let number = self.realms.number(realm);
+        let Some((number, at)) = number.zip(self.index.at(key)) else {
             return Ok(false);
         };
         let found = self.record(at)?;
@@ -328,11 +321,7 @@ impl History {
 
     /// The index finds a chunk no more.
     pub(crate) fn forget(&mut self, key: IndexKey) {
-        if self
-            .index
-            .find(key)
-            .is_some_and(|entry| entry.at().is_some())
-        {
+        if self.index.at(key).is_some() {
             self.index.remove(key);
             self.chunks -= 1;
         }
@@ -370,10 +359,9 @@ impl History {
     /// The index no longer has an opening, unless another segment knows it too.
     pub(crate) fn forget_opening(&mut self, realm: RealmNumber, key: OpeningKey) {
         let key = IndexKey::of_opening(self.realms.realm(realm), key);
+        let is_known = |entry: &Entry| entry.places().any(|at| self.is_live(at));
         let entry = self.index.find(key);
-        if entry
-            .is_some_and(|entry| entry.at().is_none() && !entry.places().any(|at| self.is_live(at)))
-        {
+        if entry.is_some_and(|entry| entry.at().is_none() && !is_known(entry)) {
             self.index.remove(key);
         }
     }

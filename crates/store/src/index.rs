@@ -143,6 +143,11 @@ impl Index {
         self.shards[shard_of(key)].find(key)
     }
 
+    /// Where the chunk with this key lies, if there is one.
+    pub(crate) fn at(&self, key: IndexKey) -> Option<ChunkAt> {
+        self.find(key)?.at()
+    }
+
     /// The entry of a key, a new one if there is none.
     pub(crate) fn find_or_insert(&mut self, key: IndexKey) -> &mut Entry {
         self.shards[shard_of(key)].find_or_insert(key)

@@ -66,7 +66,7 @@ mod verify;
 mod error;
 mod stat;
 
-pub use disk::{AddOptions, AddProgress, AddReport, DiskStore, Lowered, Room, StoreConfig};
+pub use disk::{AddProgress, AddReport, DiskStore, Lowered, Room, StoreConfig};
 pub use error::StoreError;
 pub use history::ChunkSource;
 pub use read_only::ReadOnlyStore;

@@ -7,6 +7,8 @@ use refrain_codec::chunk::{
     stream::ChunkBounds,
 };
 
+use crate::key::first_bytes;
+
 /// The service whose history may answer a flow. History is kept apart by realm.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Realm(pub [u8; 16]);
@@ -15,9 +17,7 @@ impl Realm {
     /// The realm that has this name: the first 16 bytes of the name's BLAKE3.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        let mut realm = [0; 16];
-        realm.copy_from_slice(&blake3::hash(name.as_bytes()).as_bytes()[..16]);
-        Self(realm)
+        Self(first_bytes(blake3::hash(name.as_bytes())))
     }
 
     /// Whether a realm can have this name: a line that is not empty, without control characters.

@@ -40,14 +40,6 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Files that are told by name when they could not be added; the rest is counted.
 const TOLD_MAX: usize = 100;
 
-/// What is added.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AddOptions {
-    /// Chunk stores and private keys too, which are passed over otherwise: a prediction tells the
-    /// other end what is here.
-    pub takes_private: bool,
-}
-
 /// How far adding files has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddProgress {
@@ -128,7 +120,8 @@ struct Known {
 
 impl DiskStore {
     /// Makes the files in a folder, and in those below, history of a realm. What is already
-    /// history and is as it was costs a look at each.
+    /// history and is as it was costs a look at each. Chunk stores and private keys are passed over, unless
+    /// `takes_private`: a prediction tells the other end what is here.
     ///
     /// # Errors
     /// If the folder cannot be read, the files' metadata takes half of the bound, or the disk
@@ -137,7 +130,7 @@ impl DiskStore {
         &mut self,
         dir: &Path,
         realm: Realm,
-        options: AddOptions,
+        takes_private: bool,
         progress: &mut dyn FnMut(&AddProgress),
     ) -> Result<AddReport, StoreError> {
         let mut report = AddReport::default();
@@ -147,7 +140,7 @@ impl DiskStore {
             source,
         })?;
         let store = self.history.folder.path().canonicalize().ok();
-        let found = walk::files(&root, store.as_deref(), options, &mut report)?;
+        let found = walk::files(&root, store.as_deref(), takes_private, &mut report)?;
         let damaged = self.damaged_files(&mut report);
         let mut known = self.known_files(realm, &damaged)?;
         let mut fresh = Vec::new();
@@ -196,7 +189,7 @@ impl DiskStore {
                 &mut builder,
                 &path,
                 state,
-                options,
+                takes_private,
                 &mut report,
                 &mut read_on,
             )?;
@@ -271,7 +264,7 @@ impl DiskStore {
         builder: &mut Builder,
         path: &Path,
         state: FileState,
-        options: AddOptions,
+        takes_private: bool,
         report: &mut AddReport,
         read_on: &mut dyn FnMut(u64),
     ) -> Result<(), StoreError> {
@@ -287,7 +280,7 @@ impl DiskStore {
                 return Ok(());
             }
         };
-        if !options.takes_private && private::begins_like_a_key(&head(&file), state.bytes) {
+        if !takes_private && private::begins_like_a_key(&head(&file), state.bytes) {
             report.pass_over(path, private::KEY);
             return Ok(());
         }
@@ -297,7 +290,7 @@ impl DiskStore {
         let mut unnamed: Vec<u8> = Vec::new();
         let mut ranges = Vec::new();
         let mut added_chunks = 0;
-        builder.begin_file(path, state);
+        builder.begin_file(path, state, 0);
         // One that grows would have no end.
         let mut content = (&file).take(state.bytes);
         loop {
@@ -376,7 +369,7 @@ impl DiskStore {
             if dropped.contains(&part.path) {
                 continue;
             }
-            builder.begin_part(part);
+            builder.begin_file(&part.path, part.state, part.offset);
             for record in part.first_record..end {
                 if let Some(found) = self.history.record(ChunkAt { segment, record })? {
                     self.add_chunk(builder, &found.digest, found.bytes)?;

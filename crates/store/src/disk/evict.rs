@@ -10,7 +10,7 @@ use super::{DiskStore, Head, OTHER_BYTES, SEGMENTS_MAX, Sealed};
 use crate::{
     StoreError,
     format::remove,
-    index::{ChunkAt, Entry, NUMBER_END},
+    index::{ChunkAt, NUMBER_END},
     key::IndexKey,
     layout::FileKind,
 };
@@ -109,7 +109,7 @@ impl DiskStore {
         match (leaving, openings) {
             (Ok(_), Ok(openings)) => {
                 for (key, at) in gone {
-                    if self.history.index.find(key).and_then(Entry::at) == Some(at) {
+                    if self.history.index.at(key) == Some(at) {
                         self.history.forget(key);
                     }
                 }

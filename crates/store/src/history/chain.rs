@@ -132,7 +132,7 @@ impl History {
         key: IndexKey,
         bytes_max: usize,
     ) -> Result<Fetched, StoreError> {
-        let Some(at) = self.index.find(key).and_then(Entry::at) else {
+        let Some(at) = self.index.at(key) else {
             return Ok(Fetched::Gone);
         };
         let found = unless_unreadable(self.record(at))?;

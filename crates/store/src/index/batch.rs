@@ -70,16 +70,12 @@ impl Index {
                 .map(|(shard, waiting)| shard.put(waiting, &moves))
                 .sum::<u64>()
         };
-        let len = std::mem::take(&mut batch.len);
-        let half = match len >= THREAD_PUTS_MIN {
-            true => SHARDS as usize / 2,
-            false => 0,
-        };
+        if std::mem::take(&mut batch.len) < THREAD_PUTS_MIN {
+            return all(&mut self.shards, &mut batch.shards);
+        }
+        let half = SHARDS as usize / 2;
         let (some, others) = self.shards.split_at_mut(half);
         let (puts_of_some, puts_of_others) = batch.shards.split_at_mut(half);
-        if half == 0 {
-            return all(others, puts_of_others);
-        }
         thread::scope(|scope| {
             let beside = scope.spawn(|| all(some, puts_of_some));
             let chunks = all(others, puts_of_others);
