@@ -75,10 +75,7 @@ impl StreamEnd {
             let end = piece.place.end;
             self.0.extend_from_slice(&batch.bytes[end - kept..end]);
         }
-        error.map(|error| Failure {
-            path: path.clone(),
-            failed: Failed::Unread(error),
-        })
+        error.map(|error| Failure::of(path.clone(), error))
     }
 }
 
@@ -220,17 +217,14 @@ impl Read {
             Some(error) => Failed::Unread(error),
             None if filled < target.len() => Failed::Shrunk,
             None if written.has_changed(&file) => {
-                piece.failure = Some(Failure {
-                    path,
-                    failed: Failed::Changed,
-                });
+                piece.failure = Some(Failure::of(path, Failed::Changed));
                 return;
             }
             None => return,
         };
         piece.place.end = piece.place.start.max(from + filled);
         piece.is_last = true;
-        piece.failure = Some(Failure { path, failed });
+        piece.failure = Some(Failure::of(path, failed));
     }
 }
 
@@ -240,9 +234,6 @@ impl Piece {
         self.item = None;
         self.place.end = self.place.start;
         self.is_last = false;
-        self.failure = Some(Failure {
-            path: path.clone(),
-            failed: Failed::Unread(error),
-        });
+        self.failure = Some(Failure::of(path.clone(), error));
     }
 }

@@ -148,14 +148,14 @@ fn walk(
     let input: Arc<Path> = path.into();
     let opens = bounds.opens.clone();
     bounds.entries(path).map(move |entry| match entry {
-        Ok(entry) => found(&entry, opens.as_ref()).map_err(|failed| Failure {
-            path: entry.path().into(),
-            failed,
-        }),
-        Err(error) => Err(Failure {
-            path: error.path().map_or_else(|| input.clone(), Into::into),
-            failed: Failed::Unread(without_path(error)),
-        }),
+        Ok(entry) => {
+            let found = found(&entry, opens.as_ref());
+            found.map_err(|failed| Failure::of(entry.path(), failed))
+        }
+        Err(error) => {
+            let path: Arc<Path> = error.path().map_or_else(|| input.clone(), Into::into);
+            Err(Failure::of(path, without_path(error)))
+        }
     })
 }
 

@@ -101,10 +101,7 @@ impl Naive<'_, '_> {
                     };
                     self.end(path, failed);
                 }
-                Err(error) => {
-                    let failed = Failed::Unread(error);
-                    self.tally.failure(&Failure { path, failed });
-                }
+                Err(error) => self.tally.failure(&Failure::of(path, error)),
             },
         }
     }
@@ -131,8 +128,8 @@ impl Naive<'_, '_> {
         self.ends.finish(&mut self.found);
         self.chunks();
         if !self.tally.is_cut_short {
-            self.tally
-                .end(failed.map(|failed| Failure { path, failed }));
+            let failure = failed.map(|failed| Failure::of(path, failed));
+            self.tally.end(failure);
         }
     }
 
