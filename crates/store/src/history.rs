@@ -285,6 +285,7 @@ impl History {
             return Vec::new();
         };
         let places = entry.places().filter(|&at| self.is_live(at));
+        let key = key.number();
         places.map(|at| pack(at, number, key)).collect()
     }
 
@@ -483,14 +484,14 @@ impl History {
     }
 }
 
-/// A place carries the key of the chunk that it is behind, and the realm: what it reads from has
+/// A place carries the number of the key of the chunk that it is behind, and the realm: what it reads from has
 /// to have both.
-pub(crate) fn pack(at: RecipeAt, realm: RealmNumber, key: IndexKey) -> Place {
+pub(crate) fn pack(at: RecipeAt, realm: RealmNumber, key: u64) -> Place {
     let high = u64::from(at.segment)
         | u64::from(at.piece) << 24
         | u64::from(at.entry) << 40
         | u64::from(realm) << 48;
-    Place([high, key.number()])
+    Place([high, key])
 }
 
 pub(crate) fn unpack(Place([high, key]): Place) -> (RecipeAt, RealmNumber, u64) {

@@ -58,6 +58,11 @@ impl RecipeAt {
         }
     }
 
+    /// The piece.
+    pub(crate) fn id(self) -> (u32, u16) {
+        (self.segment, self.piece)
+    }
+
     pub(crate) fn to_bytes(self) -> [u8; 6] {
         let [a, b, c, _] = self.segment.to_le_bytes();
         let [d, e] = self.piece.to_le_bytes();

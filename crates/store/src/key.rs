@@ -40,13 +40,6 @@ impl IndexKey {
         number[..KEY_BYTES].copy_from_slice(&self.0);
         u64::from_le_bytes(number)
     }
-
-    /// The key with this number, of which only the lowest 40 bits count.
-    pub(crate) fn of_number(number: u64) -> Self {
-        let mut key = [0; KEY_BYTES];
-        key.copy_from_slice(&number.to_le_bytes()[..KEY_BYTES]);
-        Self(key)
-    }
 }
 
 /// The 32-bit checksum of everything that the store writes: a BLAKE3 over the parts.

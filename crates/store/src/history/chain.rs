@@ -36,7 +36,7 @@ pub(crate) struct Found {
 enum Fetched {
     Chunk(StoredChunk),
     Gone,
-    TooLong,
+    NoRoom,
 }
 
 impl History {
@@ -141,7 +141,7 @@ impl History {
             .filter(|found| found.realm == realm && IndexKey::of_chunk(name, &found.digest) == key);
         if let Some(found) = &found {
             if found.bytes as usize > bytes_max {
-                return Ok(Fetched::TooLong);
+                return Ok(Fetched::NoRoom);
             }
             if let Some(bytes) = unless_unreadable(self.verified(found))? {
                 let digest = found.digest;
@@ -164,13 +164,12 @@ impl History {
         bytes_max: usize,
     ) -> Result<Chain, StoreError> {
         let mut chain = Chain::default();
-        let (at, realm, mut behind) = unpack(place);
-        let mut id = (at.segment, at.piece);
-        let mut entry = usize::from(at.entry);
-        let Some(mut piece) = self.piece(id)? else {
+        let (mut at, realm, mut behind) = unpack(place);
+        let Some(mut piece) = self.piece(at.id())? else {
             return Ok(chain);
         };
-        let key_behind = entry.checked_sub(1).map(|last| piece.keys.get(last));
+        let last = at.entry.checked_sub(1);
+        let key_behind = last.map(|last| piece.keys.get(usize::from(last)));
         let is_behind = key_behind.is_none_or(|key| key.is_some_and(|key| key.number() == behind));
         if piece.realm != realm || !is_behind {
             return Ok(chain);
@@ -178,40 +177,36 @@ impl History {
         let mut bytes_left = bytes_max;
         let mut skipped = 0;
         loop {
-            let here = |id: PieceId, entry: usize, behind: u64| {
-                let at = RecipeAt::of(id, entry as u8);
-                Some(pack(at, realm, IndexKey::of_number(behind)))
-            };
-            let Some(&key) = piece.keys.get(entry) else {
-                let Some(next) = self.next_piece(id) else {
-                    if self.open_ends.contains(&id) {
-                        chain.next = here(id, entry, behind);
-                    }
+            let Some(&key) = piece.keys.get(usize::from(at.entry)) else {
+                let Some(next) = self.next_piece(at.id()) else {
+                    let is_open = self.open_ends.contains(&at.id());
+                    chain.next = is_open.then(|| pack(at, realm, behind));
                     return Ok(chain);
                 };
                 match unless_unreadable(self.piece(next))? {
                     Some(onward) if onward.realm == realm => piece = onward,
                     _ => return Ok(chain),
                 }
-                (id, entry) = (next, 0);
+                at = RecipeAt::of(next, 0);
                 continue;
             };
-            if chain.chunks.len() == chunks_max || skipped == SKIPPED_MAX {
-                chain.next = here(id, entry, behind);
-                return Ok(chain);
-            }
-            match self.fetch(realm, key, bytes_left)? {
+            let is_full = chain.chunks.len() == chunks_max || skipped == SKIPPED_MAX;
+            let fetched = match is_full {
+                true => Fetched::NoRoom,
+                false => self.fetch(realm, key, bytes_left)?,
+            };
+            match fetched {
                 Fetched::Chunk(chunk) => {
                     bytes_left -= chunk.bytes.len();
                     chain.chunks.push(chunk);
                 }
                 Fetched::Gone => skipped += 1,
-                Fetched::TooLong => {
-                    chain.next = here(id, entry, behind);
+                Fetched::NoRoom => {
+                    chain.next = Some(pack(at, realm, behind));
                     return Ok(chain);
                 }
             }
-            entry += 1;
+            at.entry += 1;
             behind = key.number();
         }
     }
