@@ -173,10 +173,13 @@ impl Sealed {
         self.segments.insert(number, disk);
     }
 
-    fn remove(&mut self, number: u32) {
-        if let Some(disk) = self.segments.remove(&number) {
-            self.bytes -= disk.total() + SEGMENT_ROUNDING_BYTES;
-        }
+    /// Gives the length of its files, if it is there.
+    fn remove(&mut self, number: u32) -> u64 {
+        let Some(disk) = self.segments.remove(&number) else {
+            return 0;
+        };
+        self.bytes -= disk.total() + SEGMENT_ROUNDING_BYTES;
+        disk.total()
     }
 }
 

@@ -80,13 +80,9 @@ pub(crate) fn write(folder: &dyn Folder, format: Format) -> Result<(), StoreErro
 
 /// Reads the file; nothing if there is none.
 pub(crate) fn read(folder: &dyn Folder) -> Result<Option<Format>, StoreError> {
-    let file = match folder.open(FORMAT_FILE) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error_at(folder, "open", FORMAT_FILE)(error)),
+    let Some(bytes) = content(folder, FORMAT_FILE, FORMAT_BYTES_MAX)? else {
+        return Ok(None);
     };
-    let bytes = file.read_onward(0, FORMAT_BYTES_MAX);
-    let bytes = bytes.map_err(error_at(folder, "read", FORMAT_FILE))?;
     parse(&bytes).map(Some).map_err(|wrong| match wrong {
         Wrong::Version(found) => StoreError::OtherVersion {
             path: folder.path(),
@@ -170,6 +166,19 @@ pub(crate) fn sizes(folder: &dyn Folder) -> Result<BTreeMap<u32, DiskBytes>, Sto
         }
     }
     Ok(sizes)
+}
+
+/// What a file has, but for what is beyond `bytes_max`; nothing if there is none.
+pub(crate) fn content(
+    folder: &dyn Folder,
+    name: &str,
+    bytes_max: u64,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let file = folder.open(name);
+    match file.and_then(|file| file.read_onward(0, bytes_max)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        content => content.map(Some).map_err(error_at(folder, "read", name)),
+    }
 }
 
 /// Gives a file this content alone, and syncs it.

@@ -1,13 +1,9 @@
 //! The file `realms`: what realms are called, a line each, for those who look at a store. A store
 //! works without it.
 
-use std::{collections::BTreeMap, io};
+use std::collections::BTreeMap;
 
-use crate::{
-    Realm, StoreError,
-    folder::Folder,
-    format::{self, error_at},
-};
+use crate::{Realm, StoreError, folder::Folder, format};
 
 pub(crate) const NAMES_FILE: &str = "realms";
 
@@ -16,12 +12,7 @@ const NAMES_BYTES_MAX: usize = 16 << 10;
 
 /// The names that the file has.
 pub(crate) fn read(folder: &dyn Folder) -> Result<BTreeMap<Realm, String>, StoreError> {
-    let bytes = match folder.open(NAMES_FILE) {
-        Ok(file) => file.read_onward(0, NAMES_BYTES_MAX as u64),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error),
-    };
-    let bytes = bytes.map_err(error_at(folder, "read", NAMES_FILE))?;
+    let bytes = format::content(folder, NAMES_FILE, NAMES_BYTES_MAX as u64)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     // The realm follows from the name, so a line that is damaged names nothing that is there.
     let names = text
@@ -36,11 +27,7 @@ pub(crate) fn add(folder: &dyn Folder, name: &str) -> Result<(), StoreError> {
     if !Realm::is_name(name) || names.insert(Realm::named(name), name.to_owned()).is_some() {
         return Ok(());
     }
-    let mut text = String::new();
-    for name in names.values() {
-        text.push_str(name);
-        text.push('\n');
-    }
+    let text: String = names.values().map(|name| format!("{name}\n")).collect();
     if text.len() > NAMES_BYTES_MAX {
         return Ok(());
     }

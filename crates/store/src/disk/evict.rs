@@ -99,10 +99,7 @@ impl DiskStore {
         }
         let openings = self.history.openings_of(number);
         self.remove_files(number)?;
-        if let Some(disk) = self.sealed.segments.get(&number) {
-            self.counted.evicted_bytes += disk.total();
-        }
-        self.sealed.remove(number);
+        self.counted.evicted_bytes += self.sealed.remove(number);
         self.history.drop_segment(number);
         self.counted.evicted_segments += 1;
         self.counted.evicted_chunks += gone.len() as u64;

@@ -41,10 +41,9 @@ impl Lowered {
         }
         let mut leaving_bytes = 0;
         while !is_within(config.size_bytes, segment_bytes, &log, &of_files)
-            && let Some((&oldest, disk)) = log.segments.first_key_value()
+            && let Some(&oldest) = log.segments.keys().next()
         {
-            leaving_bytes += disk.total();
-            log.remove(oldest);
+            leaving_bytes += log.remove(oldest);
         }
         Ok((leaving_bytes > 0).then_some(Self {
             held_bytes,

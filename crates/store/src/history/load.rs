@@ -122,21 +122,17 @@ impl History {
         let first = block * BLOCK_RECORDS as u32;
         let covered = bytes.len().checked_sub(TRAILER_BYTES);
         let covered = covered.filter(|covered| covered.is_multiple_of(RECORD_BYTES));
-        let trailer = covered.and_then(|covered| {
+        let whole = covered.and_then(|covered| {
             let (records, trailer) = bytes.split_at(covered);
             let end = parse_trailer(number, block, records, trailer)?;
-            Some((records, end))
-        });
-        if let Some((records, end)) = trailer {
             let records: Vec<Record> = parse_records(records).collect();
-            let chunk_bytes: u64 = records.iter().map(Record::chunk_bytes).sum();
-            if let Some(start) = end.checked_sub(chunk_bytes)
-                && end <= CHUNK_FILE_BYTES_MAX
-            {
-                self.take_block(number, block, start, &records, batch);
-                loaded.is_sealed = bytes.len() < BLOCK_BYTES;
-                return;
-            }
+            let start = end.checked_sub(records.iter().map(Record::chunk_bytes).sum())?;
+            (end <= CHUNK_FILE_BYTES_MAX).then_some((records, start))
+        });
+        if let Some((records, start)) = whole {
+            self.take_block(number, block, start, &records, batch);
+            loaded.is_sealed = bytes.len() < BLOCK_BYTES;
+            return;
         }
         // Whatever a record says, its chunk has to hash to it. Lengths that are wrong lead astray
         // up to the next trailer.
