@@ -32,7 +32,7 @@ use crate::{
     interrupt::Interrupt,
     progress,
     standard_io::{self, is_standard},
-    store::{SIZE_BYTES_DEFAULT, parse_realm, refuse_loss},
+    store::{parse_realm, refuse_loss, store_config},
     table::{count, printable_path},
     told::tell,
     wrong::WrongArguments,
@@ -277,12 +277,7 @@ impl KeepArguments {
             "{} is no folder: with --realm, -o is the folder of a chunk store",
             folder.display()
         );
-        let there = StoreConfig::of(folder)?;
-        let mut config = there.unwrap_or_else(|| StoreConfig::new(SIZE_BYTES_DEFAULT));
-        if let Some(ByteSize(size_bytes)) = self.store_size {
-            config.size_bytes = size_bytes;
-        }
-        Ok(config)
+        store_config(folder, self.store_size)
     }
 }
 

@@ -16,8 +16,7 @@ use refrain_codec::{
 pub(crate) use refrain_gateway::config::parse_realm;
 use refrain_gateway::{config::parse_folder, units::ByteSize};
 use refrain_store::{
-    AddOptions, ChunkSource, Chunking, DiskStore, ReadOnlyStore, Realm, RealmStat, StoreConfig,
-    StoreStat,
+    ChunkSource, Chunking, DiskStore, ReadOnlyStore, Realm, RealmStat, StoreConfig, StoreStat,
 };
 
 use crate::{
@@ -28,7 +27,7 @@ use crate::{
 };
 
 /// Of a store that is made and for which no bound was given.
-pub(crate) const SIZE_BYTES_DEFAULT: u64 = 100_000_000_000;
+const SIZE_BYTES_DEFAULT: u64 = 100_000_000_000;
 
 #[derive(clap::Args)]
 pub(crate) struct StoreArguments {
@@ -98,11 +97,7 @@ struct NewStoreOptions {
 impl NewStoreOptions {
     /// The configuration of a store, of the one at `path` if there is one.
     fn config(&self, path: &Path) -> anyhow::Result<StoreConfig> {
-        let there = StoreConfig::of(path)?;
-        let mut config = there.unwrap_or_else(|| StoreConfig::new(SIZE_BYTES_DEFAULT));
-        if let Some(ByteSize(size_bytes)) = self.store_size {
-            config.size_bytes = size_bytes;
-        }
+        let mut config = store_config(path, self.store_size)?;
         let Chunking {
             mask_bits,
             bounds,
@@ -118,6 +113,14 @@ impl NewStoreOptions {
         };
         Ok(config)
     }
+}
+
+/// The configuration of the store at `path`, or of a new one, with this bound if one is asked for.
+pub(crate) fn store_config(path: &Path, size: Option<ByteSize>) -> anyhow::Result<StoreConfig> {
+    let there = StoreConfig::of(path)?;
+    let mut config = there.unwrap_or_else(|| StoreConfig::new(SIZE_BYTES_DEFAULT));
+    config.size_bytes = size.map_or(config.size_bytes, |size| size.0);
+    Ok(config)
 }
 
 pub(crate) fn run(arguments: &StoreArguments) -> anyhow::Result<()> {
@@ -150,10 +153,7 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     store.name_realm(&arguments.realm)?;
     let bar = bar("{bar:30} {decimal_bytes} of {decimal_total_bytes} {msg}");
     let realm = Realm::named(&arguments.realm);
-    let options = AddOptions {
-        takes_private: arguments.all,
-    };
-    let report = store.add_files(&arguments.dir, realm, options, &mut |progress| {
+    let report = store.add_files(&arguments.dir, realm, arguments.all, &mut |progress| {
         bar.set_length(progress.bytes_total);
         bar.set_position(progress.bytes);
         bar.set_message(format!(

@@ -48,26 +48,18 @@ pub(super) struct History {
     /// Where the store is, once it is there.
     folder: Option<PathBuf>,
     realm: Realm,
-    called: String,
     takes_private: bool,
     /// The file that is being read.
     file: Option<OpenFile>,
     /// A folder that is passed over with all that is in it.
     passed_over: Option<Arc<Path>>,
     unsynced_bytes: u64,
-    kept: Counts,
+    kept: Kept,
     failed: Option<StoreError>,
 }
 
-struct OpenFile {
-    path: Arc<Path>,
-    bytes: u64,
-    /// Once something came.
-    recipe: Option<RecipeId>,
-}
-
-/// What was kept.
-#[derive(Serialize)]
+/// What a chunk store was given, and has.
+#[derive(Default, Serialize)]
 pub(super) struct Kept {
     pub(super) realm: String,
     pub(super) files: u64,
@@ -81,12 +73,11 @@ pub(super) struct Kept {
     passed_over: u64,
 }
 
-#[derive(Default)]
-struct Counts {
-    files: u64,
-    chunks: [u64; 2],
-    bytes: [u64; 2],
-    passed_over: u64,
+struct OpenFile {
+    path: Arc<Path>,
+    bytes: u64,
+    /// Once something came.
+    recipe: Option<RecipeId>,
 }
 
 impl History {
@@ -107,12 +98,14 @@ impl History {
             store: None,
             folder: folder.canonicalize().ok(),
             realm: Realm::named(realm),
-            called: realm.to_owned(),
             takes_private,
             file: None,
             passed_over: None,
             unsynced_bytes: 0,
-            kept: Counts::default(),
+            kept: Kept {
+                realm: realm.to_owned(),
+                ..Kept::default()
+            },
             failed: None,
         })
     }
@@ -120,8 +113,8 @@ impl History {
     fn open(&mut self) -> Result<&mut DiskStore, StoreError> {
         if self.store.is_none() {
             let mut store = DiskStore::open(&self.path, self.config)?;
-            tell_new_realm(&store.stat(), &self.called);
-            store.name_realm(&self.called)?;
+            tell_new_realm(&store.stat(), &self.kept.realm);
+            store.name_realm(&self.kept.realm)?;
             self.folder = self.path.canonicalize().ok();
             self.store = Some(store);
         }
@@ -177,12 +170,13 @@ impl History {
         };
         let recipe = *(file.recipe).get_or_insert_with(|| store.begin(self.realm, None));
         for (digest, chunk) in chunks.iter() {
-            let place = match store.append(recipe, digest, chunk)? {
-                Appended::Stored => 0,
-                Appended::Known => 1,
+            let kept = &mut self.kept;
+            let (chunks, bytes) = match store.append(recipe, digest, chunk)? {
+                Appended::Stored => (&mut kept.new_chunks, &mut kept.new_bytes),
+                Appended::Known => (&mut kept.known_chunks, &mut kept.known_bytes),
             };
-            self.kept.chunks[place] += 1;
-            self.kept.bytes[place] += chunk.len() as u64;
+            *chunks += 1;
+            *bytes += chunk.len() as u64;
         }
         self.unsynced_bytes += chunks.bytes().len() as u64;
         if self.unsynced_bytes >= UNSYNCED_BYTES_MAX {
@@ -205,11 +199,13 @@ impl History {
         };
         let stat = store.stat();
         store.close()?;
-        let (new_bytes, held_bytes) = (self.kept.bytes[0], stat.disk.chunks);
-        if new_bytes > held_bytes {
-            let [new, held, bound] = [new_bytes, held_bytes, stat.disk_bytes_max].map(bytes);
+        let mut kept = self.kept;
+        kept.held_bytes = stat.disk.chunks;
+        if kept.new_bytes > kept.held_bytes {
+            let [new, held, bound] =
+                [kept.new_bytes, kept.held_bytes, stat.disk_bytes_max].map(bytes);
             // The bound is kept by segments: near it is at it.
-            let why = match held_bytes < stat.disk_bytes_max / 2 {
+            let why = match kept.held_bytes < stat.disk_bytes_max / 2 {
                 true => "its disk is full".to_owned(),
                 false => format!("its bound is {bound}, see --store-size"),
             };
@@ -217,22 +213,7 @@ impl History {
                 "of {new} that are new the store has the latest {held} alone: {why}"
             ));
         }
-        let Counts {
-            files,
-            chunks: [new_chunks, known_chunks],
-            bytes: [new_bytes, known_bytes],
-            passed_over,
-        } = self.kept;
-        Ok(Kept {
-            realm: self.called,
-            files,
-            new_chunks,
-            new_bytes,
-            known_chunks,
-            known_bytes,
-            held_bytes,
-            passed_over,
-        })
+        Ok(kept)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Which method is the fastest on this machine: the pipeline, with its GPUs or without.
 
 use std::{
-    fmt,
     io::{self, Read},
     ops::ControlFlow,
     path::PathBuf,
@@ -9,6 +8,7 @@ use std::{
 };
 
 use refrain_codec::chunk::chunking::ChunkingMethod;
+use thiserror::Error;
 
 use crate::{
     cuda::Gpus,
@@ -16,7 +16,7 @@ use crate::{
     input::Input,
     noise::Noise,
     options::{BulkOptions, Method},
-    outcome::Outcome,
+    outcome::Progress,
     pipeline,
     tally::Tally,
 };
@@ -37,46 +37,28 @@ pub struct Choice {
 }
 
 /// What decided.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum Why {
     /// So few bytes that no GPU is asked.
+    #[error("for less than {:.1} GB no GPU is asked", MEASURED_FROM_BYTES as f64 / 1e9)]
     Few(u64),
     /// Fixed chunks, which no GPU has anything to find for.
+    #[error("fixed chunks have nothing that a GPU could look for")]
     Fixed,
     /// There is no GPU that could be taken.
+    #[error(transparent)]
     NoGpu(NoGpu),
     /// No threads to measure with could be started.
+    #[error("no thread could be started to measure with: {0}")]
     NoThread(io::Error),
     /// Both were measured, in bytes a second.
+    #[error("measured {:.1} GB/s, {:.1} with GPUs", pipeline / 1e9, harens / 1e9)]
     Measured {
         /// Without GPUs.
         pipeline: f64,
         /// With GPUs.
         harens: f64,
     },
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Few(_) => write!(
-                f,
-                "for less than {:.1} GB no GPU is asked",
-                MEASURED_FROM_BYTES as f64 / 1e9
-            ),
-            Self::Fixed => f.write_str("fixed chunks have nothing that a GPU could look for"),
-            Self::NoGpu(reason) => reason.fmt(f),
-            Self::NoThread(error) => {
-                write!(f, "no thread could be started to measure with: {error}")
-            }
-            Self::Measured { pipeline, harens } => write!(
-                f,
-                "measured {:.1} GB/s, {:.1} with GPUs",
-                pipeline / 1e9,
-                harens / 1e9
-            ),
-        }
-    }
 }
 
 /// Chooses a method for `bytes`, if it is known how many there are. `options` are for the pipeline,
@@ -95,21 +77,10 @@ pub fn choose(options: &BulkOptions, with_gpus: &BulkOptions, bytes: Option<u64>
     if options.chunking.method() == ChunkingMethod::Fixed {
         return pipeline(Why::Fixed);
     }
-    let measure = || -> Result<_, BulkError> {
+    let measure = || -> Result<(f64, f64), BulkError> {
         let gpus = Gpus::open(options.chunking)?;
-        let with = speed(pipeline::run(
-            sample(),
-            with_gpus,
-            Some(&gpus),
-            Tally::new(None, &mut go_on),
-        )?);
-        let without = speed(pipeline::run(
-            sample(),
-            options,
-            None,
-            Tally::new(None, &mut go_on),
-        )?);
-        Ok((without, with))
+        let with = speed(with_gpus, Some(&gpus))?;
+        Ok((speed(options, None)?, with))
     };
     match measure() {
         Err(BulkError::NoGpu(reason)) => pipeline(Why::NoGpu(reason)),
@@ -127,17 +98,12 @@ pub fn choose(options: &BulkOptions, with_gpus: &BulkOptions, bytes: Option<u64>
     }
 }
 
-fn go_on(_: crate::outcome::Progress<'_>) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
 /// Bytes a second.
-fn speed(outcome: Outcome) -> f64 {
-    let elapsed = outcome.elapsed.max(Duration::from_micros(1));
-    outcome.redundancy.bytes as f64 / elapsed.as_secs_f64()
-}
-
-fn sample() -> Vec<Input> {
+fn speed(options: &BulkOptions, gpus: Option<&Gpus>) -> Result<f64, BulkError> {
     let bytes = Noise(1).take(SAMPLE_BYTES);
-    vec![Input::Stream(PathBuf::from("sample"), Box::new(bytes))]
+    let sample = Input::Stream(PathBuf::from("sample"), Box::new(bytes));
+    let mut go_on = |_: Progress<'_>| ControlFlow::Continue(());
+    let outcome = pipeline::run(vec![sample], options, gpus, Tally::new(None, &mut go_on))?;
+    let elapsed = outcome.elapsed.max(Duration::from_micros(1));
+    Ok(outcome.redundancy.bytes as f64 / elapsed.as_secs_f64())
 }

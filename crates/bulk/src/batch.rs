@@ -15,7 +15,7 @@ use refrain_codec::chunk::hash::ChunkDigest;
 use crate::{hash_match::SHARDS, input::Item, outcome::Failure};
 
 /// Bytes of one file in a batch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Piece {
     /// Which of all that was found.
     pub(crate) file: u64,
@@ -42,14 +42,8 @@ impl Piece {
     pub(crate) fn new(file: u64, place: Range<usize>) -> Self {
         Self {
             file,
-            item: None,
             place,
-            offset: 0,
-            bytes_before: 0,
-            is_last: false,
-            failure: None,
-            anchors_end: 0,
-            chunks_end: 0,
+            ..Self::default()
         }
     }
 }

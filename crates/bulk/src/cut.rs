@@ -9,14 +9,14 @@ use refrain_codec::{
         fixed::FixedChunks,
         stream::{LongChunkBounds, StreamChunks},
     },
-    marker::{FoundAnchors, pack::WINDOW_BYTES},
+    marker::{FindAnchors, FoundAnchors, pack::WINDOW_BYTES},
     simd::Backend,
 };
 
 use crate::batch::{Batch, Piece};
 
 /// The bounds of its chunks.
-pub(crate) fn bounds(chunking: Chunking) -> LongChunkBounds {
+fn bounds(chunking: Chunking) -> LongChunkBounds {
     LongChunkBounds::new(chunking.min_bytes() as usize, chunking.max_bytes() as usize)
         .expect("valid for shorter chunks")
 }
@@ -27,9 +27,43 @@ pub(crate) fn front_bytes(chunking: Chunking) -> usize {
     (chunking.max_bytes() as usize + WINDOW_BYTES).next_multiple_of(4096)
 }
 
+/// Where the chunks of a file end, by anchors that `F` finds.
+pub(crate) enum Ends<F> {
+    Fixed(FixedChunks),
+    Anchors(Box<StreamChunks<F>>),
+}
+
+impl<F: FindAnchors> Ends<F> {
+    /// At the start of a file, by `finder` unless chunks are fixed.
+    pub(crate) fn new(chunking: Chunking, finder: F, backend: Backend) -> Self {
+        match chunking.method() {
+            ChunkingMethod::Fixed => Self::Fixed(FixedChunks::new(chunking.average_bytes().into())),
+            ChunkingMethod::Modp | ChunkingMethod::Pack => {
+                Self::Anchors(Box::new(StreamChunks::by(finder, bounds(chunking), backend)))
+            }
+        }
+    }
+
+    /// Appends the chunks that are complete with the next bytes of the file.
+    pub(crate) fn feed(&mut self, bytes: &[u8], found: &mut Vec<Range<u64>>) {
+        match self {
+            Self::Fixed(chunks) => chunks.feed(bytes, found),
+            Self::Anchors(chunks) => chunks.feed(bytes, found),
+        }
+    }
+
+    /// Appends what is left of the file. The next one begins.
+    pub(crate) fn finish(&mut self, found: &mut Vec<Range<u64>>) {
+        match self {
+            Self::Fixed(chunks) => chunks.finish(found),
+            Self::Anchors(chunks) => chunks.finish(found),
+        }
+    }
+}
+
 /// Cuts files into chunks.
 pub(crate) struct Cutter {
-    method: Method,
+    ends: Ends<FoundAnchors>,
     /// The bytes of the chunk that is not complete.
     unfinished: Vec<u8>,
     /// A file that ended before all was read of it that was planned.
@@ -38,25 +72,11 @@ pub(crate) struct Cutter {
     found: Vec<Range<u64>>,
 }
 
-enum Method {
-    Fixed(FixedChunks),
-    Anchors(Box<StreamChunks<FoundAnchors>>),
-}
-
 impl Cutter {
     /// At the start of the first file.
     pub(crate) fn new(chunking: Chunking, backend: Backend) -> Self {
         Self {
-            method: match chunking.method() {
-                ChunkingMethod::Fixed => {
-                    Method::Fixed(FixedChunks::new(chunking.average_bytes().into()))
-                }
-                ChunkingMethod::Modp | ChunkingMethod::Pack => {
-                    let found = FoundAnchors::default();
-                    let chunks = StreamChunks::by(found, bounds(chunking), backend);
-                    Method::Anchors(Box::new(chunks))
-                }
-            },
+            ends: Ends::new(chunking, FoundAnchors::default(), backend),
             unfinished: Vec::new(),
             broken_off: None,
             found: Vec::new(),
@@ -88,18 +108,12 @@ impl Cutter {
         let start = piece.place.start - self.unfinished.len();
         batch.bytes[start..piece.place.start].copy_from_slice(&self.unfinished);
         let bytes = &batch.bytes[piece.place.clone()];
-        match &mut self.method {
-            Method::Fixed(chunks) => chunks.feed(bytes, &mut self.found),
-            Method::Anchors(chunks) => {
-                chunks.tell(batch.anchors[anchors].iter().copied());
-                chunks.feed(bytes, &mut self.found);
-            }
+        if let Ends::Anchors(chunks) = &mut self.ends {
+            chunks.tell(batch.anchors[anchors].iter().copied());
         }
+        self.ends.feed(bytes, &mut self.found);
         if piece.is_last {
-            match &mut self.method {
-                Method::Fixed(chunks) => chunks.finish(&mut self.found),
-                Method::Anchors(chunks) => chunks.finish(&mut self.found),
-            }
+            self.ends.finish(&mut self.found);
         }
         // Chunks follow each other, from where the unfinished one begins.
         let mut end = start;

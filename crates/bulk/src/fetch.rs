@@ -13,7 +13,7 @@ use refrain_codec::marker::pack::WINDOW_BYTES;
 
 use crate::{
     batch::{Batch, Piece},
-    input::{Content, Found, Item, Written, read_full},
+    input::{Content, Found, Item, Written, fill, read_full},
     outcome::{Failed, Failure},
 };
 
@@ -75,10 +75,7 @@ impl StreamEnd {
             let end = piece.place.end;
             self.0.extend_from_slice(&batch.bytes[end - kept..end]);
         }
-        error.map(|error| Failure {
-            path: path.clone(),
-            failed: Failed::Unread(error),
-        })
+        error.map(|error| Failure::of(path.clone(), error))
     }
 }
 
@@ -215,22 +212,19 @@ impl Read {
         let from = piece.place.start - piece.bytes_before;
         let at = piece.offset - piece.bytes_before as u64;
         let target = &mut bytes[from..piece.place.end];
-        let (filled, error) = fill(&file, target, at);
+        let (filled, error) = fill(target, |rest, read| file.read_at(rest, at + read as u64));
         let failed = match error {
             Some(error) => Failed::Unread(error),
             None if filled < target.len() => Failed::Shrunk,
             None if written.has_changed(&file) => {
-                piece.failure = Some(Failure {
-                    path,
-                    failed: Failed::Changed,
-                });
+                piece.failure = Some(Failure::of(path, Failed::Changed));
                 return;
             }
             None => return,
         };
         piece.place.end = piece.place.start.max(from + filled);
         piece.is_last = true;
-        piece.failure = Some(Failure { path, failed });
+        piece.failure = Some(Failure::of(path, failed));
     }
 }
 
@@ -240,23 +234,6 @@ impl Piece {
         self.item = None;
         self.place.end = self.place.start;
         self.is_last = false;
-        self.failure = Some(Failure {
-            path: path.clone(),
-            failed: Failed::Unread(error),
-        });
+        self.failure = Some(Failure::of(path.clone(), error));
     }
-}
-
-/// Fills `target` with a file's bytes from `at` on, and says how far it came.
-fn fill(file: &File, target: &mut [u8], at: u64) -> (usize, Option<io::Error>) {
-    let mut filled = 0;
-    while filled < target.len() {
-        match file.read_at(&mut target[filled..], at + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return (filled, Some(error)),
-        }
-    }
-    (filled, None)
 }

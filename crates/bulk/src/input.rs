@@ -148,14 +148,14 @@ fn walk(
     let input: Arc<Path> = path.into();
     let opens = bounds.opens.clone();
     bounds.entries(path).map(move |entry| match entry {
-        Ok(entry) => found(&entry, opens.as_ref()).map_err(|failed| Failure {
-            path: entry.path().into(),
-            failed,
-        }),
-        Err(error) => Err(Failure {
-            path: error.path().map_or_else(|| input.clone(), Into::into),
-            failed: Failed::Unread(without_path(error)),
-        }),
+        Ok(entry) => {
+            let found = found(&entry, opens.as_ref());
+            found.map_err(|failed| Failure::of(entry.path(), failed))
+        }
+        Err(error) => {
+            let path: Arc<Path> = error.path().map_or_else(|| input.clone(), Into::into);
+            Err(Failure::of(path, without_path(error)))
+        }
     })
 }
 
@@ -219,9 +219,18 @@ impl Read for WithoutLength {
 
 /// Reads until `bytes` is full or the stream ends, and says how many came.
 pub(crate) fn read_full(stream: &mut dyn Read, bytes: &mut [u8]) -> (usize, Option<io::Error>) {
+    fill(bytes, |rest, _| stream.read(rest))
+}
+
+/// Fills `bytes` by `read`, which takes what is left of them and how many there are already, and says
+/// how many came.
+pub(crate) fn fill(
+    bytes: &mut [u8],
+    mut read: impl FnMut(&mut [u8], usize) -> io::Result<usize>,
+) -> (usize, Option<io::Error>) {
     let mut filled = 0;
     while filled < bytes.len() {
-        match stream.read(&mut bytes[filled..]) {
+        match read(&mut bytes[filled..], filled) {
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -11,17 +11,13 @@ use std::{
 };
 
 use refrain_codec::{
-    chunk::{
-        chunking::{Chunking, ChunkingMethod},
-        fixed::FixedChunks,
-        stream::StreamChunks,
-    },
+    chunk::chunking::{Chunking, ChunkingMethod},
     reference::rolling::RollingFinder,
     simd::Backend,
 };
 
 use crate::{
-    cut::bounds,
+    cut::Ends,
     hash_match::Shards,
     input::{Content, Found, Input, find, read_full},
     options::BulkOptions,
@@ -34,23 +30,12 @@ use crate::{
 /// Read at once: what stays in the processor's nearest memory.
 const PIECE_BYTES: usize = 64 << 10;
 
-enum Cutter {
-    Fixed(FixedChunks),
-    Anchors(Box<StreamChunks<RollingFinder>>),
-}
-
-impl Cutter {
-    fn new(chunking: Chunking) -> Self {
-        let distance = anchor_distance(chunking);
-        let finder = match chunking.method() {
-            ChunkingMethod::Fixed => {
-                return Self::Fixed(FixedChunks::new(chunking.average_bytes().into()));
-            }
-            ChunkingMethod::Modp => RollingFinder::modp(distance),
-            ChunkingMethod::Pack => RollingFinder::pack(distance),
-        };
-        let chunks = StreamChunks::by(finder, bounds(chunking), Backend::PORTABLE);
-        Self::Anchors(Box::new(chunks))
+/// What finds anchors a byte at a time; fixed chunks ask for none.
+fn finder(chunking: Chunking) -> RollingFinder {
+    let distance = anchor_distance(chunking);
+    match chunking.method() {
+        ChunkingMethod::Modp | ChunkingMethod::Fixed => RollingFinder::modp(distance),
+        ChunkingMethod::Pack => RollingFinder::pack(distance),
     }
 }
 
@@ -58,7 +43,7 @@ pub(crate) fn run(inputs: Vec<Input>, options: &BulkOptions, tally: Tally<'_>) -
     let begun = Instant::now();
     let mut naive = Naive {
         options,
-        cutter: Cutter::new(options.chunking),
+        ends: Ends::new(options.chunking, finder(options.chunking), Backend::PORTABLE),
         shards: Shards::new(options.cache_bytes, options.chunking.min_bytes()),
         unfinished: Vec::new(),
         found: Vec::new(),
@@ -86,7 +71,7 @@ pub(crate) fn run(inputs: Vec<Input>, options: &BulkOptions, tally: Tally<'_>) -
 
 struct Naive<'o, 't> {
     options: &'o BulkOptions,
-    cutter: Cutter,
+    ends: Ends<RollingFinder>,
     shards: Shards,
     /// Bytes of the file that no chunk was found for yet.
     unfinished: Vec<u8>,
@@ -116,10 +101,7 @@ impl Naive<'_, '_> {
                     };
                     self.end(path, failed);
                 }
-                Err(error) => {
-                    let failed = Failed::Unread(error);
-                    self.tally.failure(&Failure { path, failed });
-                }
+                Err(error) => self.tally.failure(&Failure::of(path, error)),
             },
         }
     }
@@ -133,10 +115,7 @@ impl Naive<'_, '_> {
             let piece = &piece[..count];
             read_bytes += count as u64;
             self.unfinished.extend_from_slice(piece);
-            match &mut self.cutter {
-                Cutter::Fixed(cutter) => cutter.feed(piece, &mut self.found),
-                Cutter::Anchors(cutter) => cutter.feed(piece, &mut self.found),
-            }
+            self.ends.feed(piece, &mut self.found);
             self.chunks();
             self.tally.tell(None);
             if count < PIECE_BYTES || error.is_some() || self.tally.is_cut_short {
@@ -146,14 +125,11 @@ impl Naive<'_, '_> {
     }
 
     fn end(&mut self, path: Arc<Path>, failed: Option<Failed>) {
-        match &mut self.cutter {
-            Cutter::Fixed(cutter) => cutter.finish(&mut self.found),
-            Cutter::Anchors(cutter) => cutter.finish(&mut self.found),
-        }
+        self.ends.finish(&mut self.found);
         self.chunks();
         if !self.tally.is_cut_short {
-            self.tally
-                .end(failed.map(|failed| Failure { path, failed }));
+            let failure = failed.map(|failed| Failure::of(path, failed));
+            self.tally.end(failure);
         }
     }
 

@@ -43,6 +43,15 @@ pub(crate) struct Failure {
     pub(crate) failed: Failed,
 }
 
+impl Failure {
+    pub(crate) fn of(path: impl Into<Arc<Path>>, failed: impl Into<Failed>) -> Self {
+        Self {
+            path: path.into(),
+            failed: failed.into(),
+        }
+    }
+}
+
 /// A stage, and how busy it was.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StageTime {

@@ -31,17 +31,16 @@ use std::{
 use refrain_codec::chunk::hash::ChunkDigest;
 
 use crate::{
-    Appended, Chain, ChunkSource, Chunking, DiskBytes, OpeningKey, Place, Places, Realm, RecipeId,
-    StoreError, StoreStat,
+    Appended, ChunkSource, Chunking, DiskBytes, OpeningKey, Realm, RecipeId, StoreError, StoreStat,
     folder::{Folder, RealFolder},
-    format,
+    format::{self, sizes},
     history::{History, PieceId, RealmNumber},
     index::RecipeAt,
     key::IndexKey,
     layout::{CHUNK_BYTES_MAX, index_file::Record},
     names,
 };
-pub use add::{AddOptions, AddProgress, AddReport};
+pub use add::{AddProgress, AddReport};
 use head::Head;
 use lock::Lock;
 pub use lowered::Lowered;
@@ -69,8 +68,6 @@ pub struct StoreConfig {
     /// Bytes of a segment, with all that belongs to it; by default a 64th of the bound, 4 to
     /// 256 MiB.
     pub segment_bytes: Option<u64>,
-    /// Whether history that was cut otherwise is thrown away, instead of an error.
-    pub starts_afresh: bool,
 }
 
 impl StoreConfig {
@@ -81,7 +78,6 @@ impl StoreConfig {
             size_bytes,
             chunking: Chunking::default(),
             segment_bytes: None,
-            starts_afresh: false,
         }
     }
 
@@ -135,7 +131,8 @@ pub struct DiskStore {
     of_files: Sealed,
     recipes: HashMap<u64, OpenRecipe>,
     next_recipe: u64,
-    counted: Counted,
+    /// What is counted while it is open, and nothing else.
+    counted: StoreStat,
     /// Whether the disk stayed full after history had gone for it: no more goes, then.
     gave_way_in_vain: bool,
     lock: Option<Lock>,
@@ -158,29 +155,32 @@ struct Sealed {
 }
 
 impl Sealed {
+    /// The segments of the log in a folder, and those whose chunks are in files of others.
+    fn of(folder: &dyn Folder) -> Result<[Self; 2], StoreError> {
+        let [mut log, mut of_files] = [Self::default(), Self::default()];
+        for (number, size) in sizes(folder)? {
+            match size.other {
+                0 => log.insert(number, size),
+                _ => of_files.insert(number, size),
+            }
+        }
+        Ok([log, of_files])
+    }
+
     fn insert(&mut self, number: u32, disk: DiskBytes) {
         self.remove(number);
         self.bytes += disk.total() + SEGMENT_ROUNDING_BYTES;
         self.segments.insert(number, disk);
     }
 
-    fn remove(&mut self, number: u32) {
-        if let Some(disk) = self.segments.remove(&number) {
-            self.bytes -= disk.total() + SEGMENT_ROUNDING_BYTES;
-        }
+    /// Gives the length of its files, if it is there.
+    fn remove(&mut self, number: u32) -> u64 {
+        let Some(disk) = self.segments.remove(&number) else {
+            return 0;
+        };
+        self.bytes -= disk.total() + SEGMENT_ROUNDING_BYTES;
+        disk.total()
     }
-}
-
-#[derive(Default)]
-struct Counted {
-    received_chunks: u64,
-    received_bytes: u64,
-    stored_bytes: u64,
-    evicted_segments: u64,
-    evicted_bytes: u64,
-    evicted_chunks: u64,
-    rewritten_chunks: u64,
-    rewritten_bytes: u64,
 }
 
 impl DiskStore {
@@ -383,11 +383,8 @@ impl DiskStore {
         digest: &ChunkDigest,
         bytes: &[u8],
     ) -> Result<Appended, StoreError> {
-        let open = self
-            .recipes
-            .get(&recipe.0)
-            .ok_or(StoreError::UnknownRecipe)?;
-        let (realm, last) = (open.realm, open.last);
+        let open = self.recipes.get(&recipe.0);
+        let realm = open.ok_or(StoreError::UnknownRecipe)?.realm;
         let bytes_max = self.config.chunk_bytes_max();
         if !(1..=bytes_max).contains(&bytes.len()) {
             return Err(StoreError::ChunkLength {
@@ -408,14 +405,16 @@ impl DiskStore {
         let key = IndexKey::of_chunk(realm, digest);
         // Where the disk cannot tell, it is stored anew.
         let is_known = self.history.holds(key, realm, digest).unwrap_or(false);
-        let grows = last.filter(|&last| self.head.takes_more(&self.history, last));
-        let piece = match grows {
+        let open = self.recipes.get_mut(&recipe.0);
+        let open = open.expect("it was just there");
+        let grows = |last: &PieceId| self.head.takes_more(&self.history, *last);
+        let piece = match open.last.filter(grows) {
             Some(piece) => piece,
             None => {
-                if let Some(last) = last {
+                if let Some(last) = open.last {
                     self.head.flush_piece(&mut self.history, last)?;
                 }
-                self.begin_piece(recipe.0, number)?
+                self.head.begin_piece(&mut self.history, open, number)?
             }
         };
         if !is_known {
@@ -423,12 +422,8 @@ impl DiskStore {
             self.counted.stored_bytes += bytes.len() as u64;
         }
         let entry = self.head.push_entry(&mut self.history, piece, key);
-        let at = RecipeAt {
-            segment: piece.0,
-            piece: piece.1,
-            entry,
-        };
-        self.history.index.find_or_insert(key).push_place(at);
+        let indexed = self.history.index.find_or_insert(key);
+        indexed.push_place(RecipeAt::of(piece, entry));
         self.counted.received_chunks += 1;
         self.counted.received_bytes += bytes.len() as u64;
         Ok(match is_known {
@@ -436,53 +431,15 @@ impl DiskStore {
             false => Appended::Stored,
         })
     }
-
-    /// Begins the next piece of a recipe.
-    fn begin_piece(&mut self, recipe: u64, realm: RealmNumber) -> Result<PieceId, StoreError> {
-        let realm_slot = self.head.declare(&mut self.history, realm)?;
-        let open = self
-            .recipes
-            .get_mut(&recipe)
-            .expect("the caller has seen it");
-        let id = self.head.begin_piece(
-            &mut self.history,
-            realm,
-            realm_slot,
-            open.opening,
-            open.last,
-        );
-        if let Some(last) = open.last.replace(id) {
-            self.history.open_ends.remove(&last);
-        }
-        self.history.open_ends.insert(id);
-        Ok(id)
-    }
 }
 
 impl ChunkSource for DiskStore {
-    fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Places {
-        self.history.places_after(realm, digest)
+    fn history(&self) -> &History {
+        &self.history
     }
 
-    fn openings(&self, realm: Realm, key: OpeningKey) -> Places {
-        self.history.openings(realm, key)
-    }
-
-    fn read(
-        &mut self,
-        place: Place,
-        chunks_max: usize,
-        bytes_max: usize,
-    ) -> Result<Chain, StoreError> {
-        self.history.read(place, chunks_max, bytes_max)
-    }
-
-    fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool {
-        self.history.contains(realm, digest)
-    }
-
-    fn forget(&mut self, realm: Realm, digest: &ChunkDigest) {
-        self.history.forget_chunk(realm, digest);
+    fn history_mut(&mut self) -> &mut History {
+        &mut self.history
     }
 
     fn stat(&self) -> StoreStat {
@@ -503,18 +460,9 @@ impl ChunkSource for DiskStore {
             disk.recipes += segment.recipes;
             disk.other += segment.other;
         }
-        let counted = &self.counted;
         StoreStat {
             disk_bytes_max: self.config.size_bytes,
-            received_chunks: counted.received_chunks,
-            received_bytes: counted.received_bytes,
-            stored_bytes: counted.stored_bytes,
-            evicted_segments: counted.evicted_segments,
-            evicted_bytes: counted.evicted_bytes,
-            evicted_chunks: counted.evicted_chunks,
-            rewritten_chunks: counted.rewritten_chunks,
-            rewritten_bytes: counted.rewritten_bytes,
-            ..self.history.stat(disk)
+            ..self.history.stat(disk, self.counted.clone())
         }
     }
 }

@@ -7,7 +7,7 @@
 mod real;
 
 pub use real::RealFolder;
-pub(crate) use real::{free_bytes, open_or_create, open_to_read};
+pub(crate) use real::{free_bytes, nearest, open_or_create, open_to_read};
 
 use std::{fmt::Debug, io, path::PathBuf};
 
@@ -133,5 +133,15 @@ pub trait FolderFile: Send + Sync {
             }
         }
         Ok(())
+    }
+}
+
+impl dyn FolderFile {
+    /// What it has from `offset` on, but for what is beyond `bytes_max`.
+    pub(crate) fn read_onward(&self, offset: u64, bytes_max: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; self.bytes()?.saturating_sub(offset).min(bytes_max) as usize];
+        let count = self.read_up_to(&mut bytes, offset)?;
+        bytes.truncate(count);
+        Ok(bytes)
     }
 }

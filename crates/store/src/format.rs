@@ -11,21 +11,27 @@
 //! size_bytes = 100000000000
 //! ```
 
-use std::io;
+use std::{collections::BTreeMap, io};
 
 use refrain_codec::chunk::stream::ChunkBounds;
 
-use crate::{Chunking, StoreError, folder::Folder, layout::FORMAT_VERSION};
+use crate::{
+    Chunking, DiskBytes, StoreError,
+    folder::{Folder, FolderFile},
+    layout::{FORMAT_VERSION, FileKind},
+};
 
-/// The file's name, and that of its successor until it is whole.
+/// The file's name.
 pub(crate) const FORMAT_FILE: &str = "format";
-pub(crate) const FORMAT_FILE_NEW: &str = "format.new";
+
+/// What a file's name ends with until the file is whole.
+pub(crate) const NEW: &str = ".new";
 
 /// Its first line.
 pub(crate) const TITLE: &str = "refrain chunk store";
 
 /// A file that is longer is none of ours.
-const FORMAT_BYTES_MAX: usize = 4096;
+const FORMAT_BYTES_MAX: u64 = 4096;
 
 /// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +41,22 @@ pub(crate) struct Format {
 }
 
 impl Format {
+    /// Refuses other chunks than are asked for.
+    pub(crate) fn check_chunking(
+        &self,
+        folder: &dyn Folder,
+        asked: Chunking,
+    ) -> Result<(), StoreError> {
+        match self.chunking == asked {
+            true => Ok(()),
+            false => Err(StoreError::OtherChunking {
+                path: folder.path(),
+                stored: self.chunking,
+                asked,
+            }),
+        }
+    }
+
     fn to_text(self) -> String {
         let Self {
             chunking,
@@ -51,31 +73,16 @@ impl Format {
     }
 }
 
-/// Writes the file, so that it is there whole or not at all.
+/// Writes the file.
 pub(crate) fn write(folder: &dyn Folder, format: Format) -> Result<(), StoreError> {
-    let file = folder.open_or_create(FORMAT_FILE_NEW);
-    let file = file.map_err(error_at(folder, "create", FORMAT_FILE_NEW))?;
-    let text = format.to_text();
-    file.set_bytes(0)
-        .and_then(|()| file.write_all_at(text.as_bytes(), 0))
-        .and_then(|()| file.sync())
-        .map_err(error_at(folder, "write", FORMAT_FILE_NEW))?;
-    folder
-        .rename(FORMAT_FILE_NEW, FORMAT_FILE)
-        .and_then(|()| folder.sync())
-        .map_err(error_at(folder, "create", FORMAT_FILE))
+    replace(folder, FORMAT_FILE, format.to_text().as_bytes())
 }
 
 /// Reads the file; nothing if there is none.
 pub(crate) fn read(folder: &dyn Folder) -> Result<Option<Format>, StoreError> {
-    let file = match folder.open(FORMAT_FILE) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error_at(folder, "open", FORMAT_FILE)(error)),
+    let Some(bytes) = content(folder, FORMAT_FILE, FORMAT_BYTES_MAX)? else {
+        return Ok(None);
     };
-    let mut bytes = vec![0; FORMAT_BYTES_MAX];
-    let count = file.read_up_to(&mut bytes, 0);
-    bytes.truncate(count.map_err(error_at(folder, "read", FORMAT_FILE))?);
     parse(&bytes).map(Some).map_err(|wrong| match wrong {
         Wrong::Version(found) => StoreError::OtherVersion {
             path: folder.path(),
@@ -133,6 +140,78 @@ fn parse(bytes: &[u8]) -> Result<Format, Wrong> {
 /// The files of the folder, and their bytes.
 pub(crate) fn list(folder: &dyn Folder) -> Result<Vec<(String, u64)>, StoreError> {
     folder.list().map_err(error_at(folder, "list", ""))
+}
+
+/// The files of segments, and their bytes.
+pub(crate) fn segment_files(
+    folder: &dyn Folder,
+) -> Result<BTreeMap<(u32, FileKind), u64>, StoreError> {
+    let files = list(folder)?.into_iter();
+    let of_segments = files.filter_map(|(name, bytes)| Some((FileKind::parse(&name)?, bytes)));
+    Ok(of_segments.collect())
+}
+
+/// What the segments that have an index take: others were being begun or evicted.
+pub(crate) fn sizes(folder: &dyn Folder) -> Result<BTreeMap<u32, DiskBytes>, StoreError> {
+    let mut sizes: BTreeMap<u32, DiskBytes> = BTreeMap::new();
+    let files = segment_files(folder)?;
+    let has_index = |number| files.contains_key(&(number, FileKind::Index));
+    for (&(number, kind), &bytes) in files.iter().filter(|(file, _)| has_index(file.0)) {
+        let size = sizes.entry(number).or_default();
+        match kind {
+            FileKind::Chunks => size.chunks = bytes,
+            FileKind::Index => size.index = bytes,
+            FileKind::Recipes => size.recipes = bytes,
+            FileKind::Files => size.other = bytes,
+        }
+    }
+    Ok(sizes)
+}
+
+/// What a file has, but for what is beyond `bytes_max`; nothing if there is none.
+pub(crate) fn content(
+    folder: &dyn Folder,
+    name: &str,
+    bytes_max: u64,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let file = folder.open(name);
+    match file.and_then(|file| file.read_onward(0, bytes_max)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        content => content.map(Some).map_err(error_at(folder, "read", name)),
+    }
+}
+
+/// Gives a file this content alone, and syncs it.
+pub(crate) fn write_whole(
+    folder: &dyn Folder,
+    name: &str,
+    content: &[u8],
+) -> Result<Box<dyn FolderFile>, StoreError> {
+    let file = folder.open_or_create(name);
+    let file = file.map_err(error_at(folder, "create", name))?;
+    file.set_bytes(0)
+        .and_then(|()| file.write_all_at(content, 0))
+        .and_then(|()| file.sync())
+        .map_err(error_at(folder, "write", name))?;
+    Ok(file)
+}
+
+/// The same so that it is there whole or as it was.
+pub(crate) fn replace(folder: &dyn Folder, name: &str, content: &[u8]) -> Result<(), StoreError> {
+    let new = format!("{name}{NEW}");
+    write_whole(folder, &new, content)?;
+    folder
+        .rename(&new, name)
+        .and_then(|()| folder.sync())
+        .map_err(error_at(folder, "create", name))
+}
+
+/// Removes a file, if it is there.
+pub(crate) fn remove(folder: &dyn Folder, name: &str) -> Result<(), StoreError> {
+    match folder.remove(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(error_at(folder, "remove", name)),
+    }
 }
 
 /// What an error of the disk at a file of the folder is to the caller.

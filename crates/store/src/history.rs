@@ -12,7 +12,7 @@ mod sources;
 
 use files::Files;
 pub(crate) use files::state_of;
-pub(crate) use load::{PIECES_MAX, RECIPE_FILE_BYTES_MAX, RECIPES_AT};
+pub(crate) use load::{PIECES_MAX, RECIPE_FILE_BYTES_MAX};
 pub(crate) use realms::Realms;
 
 use std::{
@@ -25,14 +25,14 @@ use std::{
 use refrain_codec::chunk::hash::{ChunkDigest, ChunkHasher};
 
 use crate::{
-    Chain, DiskBytes, OpeningKey, Place, Places, Realm, RealmStat, StoreError, StoreStat,
+    Chain, DiskBytes, OpeningKey, Place, Realm, RealmStat, StoreError, StoreStat,
     folder::Folder,
     index::{ChunkAt, Entry, Index, RecipeAt},
     key::{IndexKey, KEY_BYTES},
     layout::{
         FileKind,
         index_file::{BLOCK_RECORDS, Record},
-        recipe_file::Piece,
+        recipe_file::{self, Piece},
     },
     names,
 };
@@ -54,11 +54,26 @@ pub(crate) type RealmNumber = u16;
 ///
 /// Calls block.
 pub trait ChunkSource {
-    /// The places behind a chunk, where it was seen last: reading there gives what followed.
-    fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Places;
+    /// What the two kinds have in common.
+    #[doc(hidden)]
+    fn history(&self) -> &History;
 
-    /// The beginnings of the latest flows of this kind.
-    fn openings(&self, realm: Realm, key: OpeningKey) -> Places;
+    /// The same, to change it.
+    #[doc(hidden)]
+    fn history_mut(&mut self) -> &mut History;
+
+    /// The places behind a chunk, where it was seen last, the latest first: reading there gives what
+    /// followed.
+    fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Vec<Place> {
+        let key = IndexKey::of_chunk(realm, digest);
+        self.history().places(realm, key)
+    }
+
+    /// The beginnings of the latest flows of this kind, the latest first.
+    fn openings(&self, realm: Realm, key: OpeningKey) -> Vec<Place> {
+        let key = IndexKey::of_opening(realm, key);
+        self.history().places(realm, key)
+    }
 
     /// Reads onward from a place: up to `chunks_max` chunks of `bytes_max` bytes in all. Chunks
     /// that are gone are passed over; damaged ones too, and the store forgets them.
@@ -70,20 +85,34 @@ pub trait ChunkSource {
         place: Place,
         chunks_max: usize,
         bytes_max: usize,
-    ) -> Result<Chain, StoreError>;
+    ) -> Result<Chain, StoreError> {
+        self.history_mut().read(place, chunks_max, bytes_max)
+    }
 
-    /// Whether the realm has the chunk.
-    fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool;
+    /// Whether the realm has the chunk, by its full digest. A disk that fails has none.
+    fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool {
+        let key = IndexKey::of_chunk(realm, digest);
+        let holds = self.history().holds(key, realm, digest);
+        holds.unwrap_or(false)
+    }
 
     /// Finds a chunk no more, until it is appended again or the store is opened again: chains
     /// pass over it. Of one that is unknown nothing is changed.
-    fn forget(&mut self, realm: Realm, digest: &ChunkDigest);
+    fn forget(&mut self, realm: Realm, digest: &ChunkDigest) {
+        let key = IndexKey::of_chunk(realm, digest);
+        let history = self.history_mut();
+        // Where the disk fails nobody knows whose the key is: it goes too.
+        if history.holds(key, realm, digest).unwrap_or(true) {
+            history.forget(key);
+        }
+    }
 
     /// Counters and sizes.
     fn stat(&self) -> StoreStat;
 }
 
-pub(crate) struct History {
+/// What a store knows.
+pub struct History {
     pub(crate) folder: Arc<dyn Folder>,
     pub(crate) hasher: ChunkHasher,
     pub(crate) index: Index,
@@ -101,6 +130,7 @@ pub(crate) struct History {
 }
 
 /// What is known of a segment, its records left to the disk: 8 bytes for 64 of them, 8 a piece.
+#[derive(Default)]
 pub(crate) struct Segment {
     /// Seconds since 1970.
     pub(crate) created_s: u64,
@@ -124,19 +154,11 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    pub(crate) fn new(created_s: u64, recipe_bytes: u64) -> Self {
+    pub(crate) fn new(created_s: u64) -> Self {
         Self {
             created_s,
-            realms: Vec::new(),
-            chunks_by_slot: Vec::new(),
-            block_starts: Vec::new(),
-            records: 0,
-            chunk_bytes: 0,
-            pieces: Vec::new(),
-            recipe_bytes,
-            recipe_entries: 0,
-            files: None,
-            is_damaged: false,
+            recipe_bytes: recipe_file::HEADER_BYTES as u64,
+            ..Self::default()
         }
     }
 
@@ -165,8 +187,28 @@ impl Segment {
         self.realms[slot] = number;
     }
 
+    /// What comes next begins a block.
+    fn begin_block(&mut self) {
+        let block = self.records as usize / BLOCK_RECORDS;
+        self.block_starts.truncate(block);
+        self.block_starts.push(self.chunk_bytes);
+    }
+
+    /// Takes the next record, and gives its number: what it adds to the index is the caller's.
+    pub(crate) fn push(&mut self, record: &Record, realms: &mut Realms) -> u32 {
+        if (self.records as usize).is_multiple_of(BLOCK_RECORDS) {
+            self.begin_block();
+        }
+        if let Record::Realm { realm, slot } = *record {
+            self.declare(slot, realms.number_or_new(realm).unwrap_or(NO_REALM));
+        }
+        self.chunk_bytes += record.chunk_bytes();
+        self.records += 1;
+        self.records - 1
+    }
+
     /// It has one more chunk of the realm with this slot, if that was declared.
-    fn count_chunk(&mut self, slot: u8) {
+    pub(crate) fn count_chunk(&mut self, slot: u8) {
         if let Some(chunks) = self.chunks_by_slot.get_mut(usize::from(slot)) {
             *chunks += 1;
         }
@@ -237,24 +279,14 @@ impl History {
         }
     }
 
-    pub(crate) fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Places {
-        self.places(realm, IndexKey::of_chunk(realm, digest))
-    }
-
-    pub(crate) fn openings(&self, realm: Realm, key: OpeningKey) -> Places {
-        self.places(realm, IndexKey::of_opening(realm, key))
-    }
-
-    fn places(&self, realm: Realm, key: IndexKey) -> Places {
-        let mut places = Places::default();
-        if let Some(number) = self.realms.number(realm)
-            && let Some(entry) = self.index.find(key)
-        {
-            for at in entry.places().filter(|&at| self.is_live(at)) {
-                places.push(pack(at, number, key));
-            }
-        }
-        places
+    fn places(&self, realm: Realm, key: IndexKey) -> Vec<Place> {
+        let number = self.realms.number(realm);
+        let Some((number, entry)) = number.zip(self.index.find(key)) else {
+            return Vec::new();
+        };
+        let places = entry.places().filter(|&at| self.is_live(at));
+        let key = key.number();
+        places.map(|at| pack(at, number, key)).collect()
     }
 
     /// Whether the piece is still there.
@@ -263,27 +295,19 @@ impl History {
         segment.is_some_and(|segment| usize::from(at.piece) < segment.pieces.len())
     }
 
-    /// Whether the chunk is there, by its full digest. A disk that fails has none.
-    pub(crate) fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool {
-        let key = IndexKey::of_chunk(realm, digest);
-        self.holds(key, realm, digest).unwrap_or(false)
-    }
-
-    /// The same for who has the key already.
+    /// Whether the chunk is there, by its full digest.
     pub(crate) fn holds(
         &self,
         key: IndexKey,
         realm: Realm,
         digest: &ChunkDigest,
     ) -> Result<bool, StoreError> {
-        let (Some(number), Some(at)) = (
-            self.realms.number(realm),
-            self.index.find(key).and_then(Entry::at),
-        ) else {
+        let number = self.realms.number(realm);
+        let Some((number, at)) = number.zip(self.index.at(key)) else {
             return Ok(false);
         };
         let found = self.record(at)?;
-        let found = found.filter(|found| !self.is_in_changed_file(at, found.offset));
+        let found = found.filter(|found| !self.is_in_changed_file(found));
         Ok(found.is_some_and(|found| found.realm == number && found.digest == *digest))
     }
 
@@ -298,49 +322,9 @@ impl History {
 
     /// The index finds a chunk no more.
     pub(crate) fn forget(&mut self, key: IndexKey) {
-        if self
-            .index
-            .find(key)
-            .is_some_and(|entry| entry.at().is_some())
-        {
+        if self.index.at(key).is_some() {
             self.index.remove(key);
             self.chunks -= 1;
-        }
-    }
-
-    /// The same by full digest. Where the disk fails nobody knows whose the key is: it goes too.
-    pub(crate) fn forget_chunk(&mut self, realm: Realm, digest: &ChunkDigest) {
-        let key = IndexKey::of_chunk(realm, digest);
-        if self.holds(key, realm, digest).unwrap_or(true) {
-            self.forget(key);
-        }
-    }
-
-    /// Appends a record to a segment in memory: what it adds to the index is the caller's.
-    pub(crate) fn push_record(&mut self, segment: u32, record: &Record) -> ChunkAt {
-        let realm = match record {
-            Record::Realm { realm, slot } => {
-                let number = self.realms.number_or_new(*realm);
-                Some((*slot, number.unwrap_or(NO_REALM)))
-            }
-            Record::Chunk { .. } => None,
-        };
-        let number = segment;
-        let segment = self.segment_mut(number);
-        match (realm, record) {
-            (Some((slot, realm)), _) => segment.declare(slot, realm),
-            (None, Record::Chunk { realm_slot, .. }) => segment.count_chunk(*realm_slot),
-            _ => {}
-        }
-        if (segment.records as usize).is_multiple_of(BLOCK_RECORDS) {
-            segment.block_starts.push(segment.chunk_bytes);
-        }
-        let record_number = segment.records;
-        segment.records += 1;
-        segment.chunk_bytes += record.chunk_bytes();
-        ChunkAt {
-            segment: number,
-            record: record_number,
         }
     }
 
@@ -376,10 +360,9 @@ impl History {
     /// The index no longer has an opening, unless another segment knows it too.
     pub(crate) fn forget_opening(&mut self, realm: RealmNumber, key: OpeningKey) {
         let key = IndexKey::of_opening(self.realms.realm(realm), key);
+        let is_known = |entry: &Entry| entry.places().any(|at| self.is_live(at));
         let entry = self.index.find(key);
-        if entry
-            .is_some_and(|entry| entry.at().is_none() && !entry.places().any(|at| self.is_live(at)))
-        {
+        if entry.is_some_and(|entry| entry.at().is_none() && !is_known(entry)) {
             self.index.remove(key);
         }
     }
@@ -406,7 +389,7 @@ impl History {
     /// Forgets a segment whose files are gone. What the index still has of it is not found.
     pub(crate) fn drop_segment(&mut self, number: u32) {
         self.segments.remove(&number);
-        self.sources.get_mut().forget_segment(number);
+        self.forget_cached(number);
     }
 
     /// What the caches hold of a segment is no longer so.
@@ -414,8 +397,8 @@ impl History {
         self.sources.get_mut().forget_segment(number);
     }
 
-    /// What there is to tell, without what only a writer knows.
-    pub(crate) fn stat(&self, disk: DiskBytes) -> StoreStat {
+    /// What there is to tell; `counted` is what only a writer knows.
+    pub(crate) fn stat(&self, disk: DiskBytes, counted: StoreStat) -> StoreStat {
         let segments = &self.segments;
         let names = names::read(&*self.folder).unwrap_or_default();
         let created_s = |segment: Option<&Segment>| segment.map(|segment| segment.created_s);
@@ -452,7 +435,7 @@ impl History {
             youngest_s: created_s(segments.values().next_back()),
             damaged: self.damaged,
             memory_bytes: self.memory_bytes() as u64,
-            ..StoreStat::default()
+            ..counted
         }
     }
 
@@ -501,23 +484,21 @@ impl History {
     }
 }
 
-/// A place carries the key of the chunk that it is behind, and the realm: what it reads from has
+/// A place carries the number of the key of the chunk that it is behind, and the realm: what it reads from has
 /// to have both.
-pub(crate) fn pack(at: RecipeAt, realm: RealmNumber, key: IndexKey) -> Place {
-    Place {
-        high: u64::from(at.segment)
-            | u64::from(at.piece) << 24
-            | u64::from(at.entry) << 40
-            | u64::from(realm) << 48,
-        low: key.number(),
-    }
+pub(crate) fn pack(at: RecipeAt, realm: RealmNumber, key: u64) -> Place {
+    let high = u64::from(at.segment)
+        | u64::from(at.piece) << 24
+        | u64::from(at.entry) << 40
+        | u64::from(realm) << 48;
+    Place([high, key])
 }
 
-pub(crate) fn unpack(place: Place) -> (RecipeAt, RealmNumber, u64) {
+pub(crate) fn unpack(Place([high, key]): Place) -> (RecipeAt, RealmNumber, u64) {
     let at = RecipeAt {
-        segment: place.high as u32 & 0xff_ffff,
-        piece: (place.high >> 24) as u16,
-        entry: (place.high >> 40) as u8,
+        segment: high as u32 & 0xff_ffff,
+        piece: (high >> 24) as u16,
+        entry: (high >> 40) as u8,
     };
-    (at, (place.high >> 48) as u16, place.low)
+    (at, (high >> 48) as u16, key)
 }

@@ -2,12 +2,12 @@
 //!
 //! Keys enter, entries of 23 bytes leave. A key's lowest bits choose one of 64 shards, each a table
 //! of its own ([`shard`]), so that growing never doubles the whole, and what is loaded can be put
-//! in shard by shard ([`batch`]). In all at most 23 + 11.5 bytes an entry.
+//! in shard by shard ([`batch`]). In all at most 26 + 11.5 bytes an entry.
 
 mod batch;
 mod shard;
 
-use crate::key::{IndexKey, KEY_BYTES};
+use crate::key::IndexKey;
 pub(crate) use batch::{Batch, Put};
 use shard::Shard;
 
@@ -33,7 +33,7 @@ pub(crate) struct RecipeAt {
 }
 
 impl ChunkAt {
-    fn to_bytes(self) -> [u8; 6] {
+    pub(crate) fn to_bytes(self) -> [u8; 6] {
         debug_assert!(self.segment < NUMBER_END && self.record < NUMBER_END);
         let [a, b, c, _] = self.segment.to_le_bytes();
         let [d, e, f, _] = self.record.to_le_bytes();
@@ -49,7 +49,21 @@ impl ChunkAt {
 }
 
 impl RecipeAt {
-    fn to_bytes(self) -> [u8; 6] {
+    /// In the piece that has this number in its segment.
+    pub(crate) fn of((segment, piece): (u32, u16), entry: u8) -> Self {
+        Self {
+            segment,
+            piece,
+            entry,
+        }
+    }
+
+    /// The piece.
+    pub(crate) fn id(self) -> (u32, u16) {
+        (self.segment, self.piece)
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; 6] {
         let [a, b, c, _] = self.segment.to_le_bytes();
         let [d, e] = self.piece.to_le_bytes();
         [a, b, c, d, e, self.entry]
@@ -67,19 +81,21 @@ impl RecipeAt {
 /// What the index knows by a key: of a chunk or of an opening, which lies nowhere.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
-    key: [u8; KEY_BYTES],
-    /// [`NOTHING`], or a [`ChunkAt`]; of a free entry the next free slot.
+    key: IndexKey,
+    /// [`NOTHING`], or a [`ChunkAt`].
     at: [u8; 6],
     /// The latest first; [`NOTHING`] where there is none.
     places: [[u8; 6]; 2],
 }
 
 impl Entry {
-    const FREE: Self = Self {
-        key: [0; KEY_BYTES],
-        at: NOTHING,
-        places: [NOTHING; 2],
-    };
+    fn of(key: IndexKey) -> Self {
+        Self {
+            key,
+            at: NOTHING,
+            places: [NOTHING; 2],
+        }
+    }
 
     pub(crate) fn at(&self) -> Option<ChunkAt> {
         (self.at != NOTHING).then(|| ChunkAt::of_bytes(self.at))
@@ -132,6 +148,11 @@ impl Index {
         self.shards[shard_of(key)].find(key)
     }
 
+    /// Where the chunk with this key lies, if there is one.
+    pub(crate) fn at(&self, key: IndexKey) -> Option<ChunkAt> {
+        self.find(key)?.at()
+    }
+
     /// The entry of a key, a new one if there is none.
     pub(crate) fn find_or_insert(&mut self, key: IndexKey) -> &mut Entry {
         self.shards[shard_of(key)].find_or_insert(key)
@@ -156,6 +177,7 @@ fn shard_of(key: IndexKey) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::KEY_BYTES;
     use proptest::{collection::vec, prelude::*};
     use std::collections::HashMap;
 

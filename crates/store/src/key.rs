@@ -31,9 +31,7 @@ impl IndexKey {
     }
 
     fn of(input: &[u8]) -> Self {
-        let mut key = [0; KEY_BYTES];
-        key.copy_from_slice(&blake3::hash(input).as_bytes()[..KEY_BYTES]);
-        Self(key)
+        Self(first_bytes(blake3::hash(input)))
     }
 
     /// As a number below 2^40.
@@ -41,13 +39,6 @@ impl IndexKey {
         let mut number = [0; 8];
         number[..KEY_BYTES].copy_from_slice(&self.0);
         u64::from_le_bytes(number)
-    }
-
-    /// The key with this number, of which only the lowest 40 bits count.
-    pub(crate) fn of_number(number: u64) -> Self {
-        let mut key = [0; KEY_BYTES];
-        key.copy_from_slice(&number.to_le_bytes()[..KEY_BYTES]);
-        Self(key)
     }
 }
 
@@ -57,7 +48,11 @@ pub(crate) fn check(parts: &[&[u8]]) -> u32 {
     for part in parts {
         hasher.update(part);
     }
-    let mut check = [0; 4];
-    check.copy_from_slice(&hasher.finalize().as_bytes()[..4]);
-    u32::from_le_bytes(check)
+    u32::from_le_bytes(first_bytes(hasher.finalize()))
+}
+
+/// The first `N` bytes of a hash.
+pub(crate) fn first_bytes<const N: usize>(hash: blake3::Hash) -> [u8; N] {
+    let bytes = hash.as_bytes().first_chunk();
+    *bytes.expect("it has 32")
 }

@@ -39,7 +39,8 @@ pub(crate) enum FileKind {
 }
 
 impl FileKind {
-    pub(crate) const ALL: [Self; 4] = [Self::Chunks, Self::Index, Self::Recipes, Self::Files];
+    /// In the order in which they go.
+    pub(crate) const ALL: [Self; 4] = [Self::Index, Self::Chunks, Self::Recipes, Self::Files];
 
     fn extension(self) -> &'static str {
         match self {

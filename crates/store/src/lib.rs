@@ -66,12 +66,10 @@ mod verify;
 mod error;
 mod stat;
 
-pub use disk::{AddOptions, AddProgress, AddReport, DiskStore, Lowered, Room, StoreConfig};
+pub use disk::{AddProgress, AddReport, DiskStore, Lowered, Room, StoreConfig};
 pub use error::StoreError;
 pub use history::ChunkSource;
 pub use read_only::ReadOnlyStore;
 pub use stat::{DiskBytes, RealmStat, StoreStat};
 pub use verify::{VerifyProgress, VerifyReport};
-pub use words::{
-    Appended, Chain, Chunking, OpeningKey, Place, Places, Realm, RecipeId, StoredChunk,
-};
+pub use words::{Appended, Chain, Chunking, OpeningKey, Place, Realm, RecipeId, StoredChunk};

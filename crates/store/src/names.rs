@@ -1,26 +1,19 @@
 //! The file `realms`: what realms are called, a line each, for those who look at a store. A store
 //! works without it.
 
-use std::{collections::BTreeMap, io};
+use std::collections::BTreeMap;
 
-use crate::{Realm, StoreError, folder::Folder, format::error_at};
+use crate::{Realm, StoreError, folder::Folder, format};
 
 pub(crate) const NAMES_FILE: &str = "realms";
-const NAMES_FILE_NEW: &str = "realms.new";
 
 /// The file is no longer, and of a longer one no more is read.
 const NAMES_BYTES_MAX: usize = 16 << 10;
 
 /// The names that the file has.
 pub(crate) fn read(folder: &dyn Folder) -> Result<BTreeMap<Realm, String>, StoreError> {
-    let mut bytes = vec![0; NAMES_BYTES_MAX];
-    let count = match folder.open(NAMES_FILE) {
-        Ok(file) => file.read_up_to(&mut bytes, 0),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
-        Err(error) => Err(error),
-    };
-    let count = count.map_err(error_at(folder, "read", NAMES_FILE))?;
-    let text = String::from_utf8_lossy(&bytes[..count]);
+    let bytes = format::content(folder, NAMES_FILE, NAMES_BYTES_MAX as u64)?.unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
     // The realm follows from the name, so a line that is damaged names nothing that is there.
     let names = text
         .lines()
@@ -34,24 +27,11 @@ pub(crate) fn add(folder: &dyn Folder, name: &str) -> Result<(), StoreError> {
     if !Realm::is_name(name) || names.insert(Realm::named(name), name.to_owned()).is_some() {
         return Ok(());
     }
-    let mut text = String::new();
-    for name in names.values() {
-        text.push_str(name);
-        text.push('\n');
-    }
+    let text: String = names.values().map(|name| format!("{name}\n")).collect();
     if text.len() > NAMES_BYTES_MAX {
         return Ok(());
     }
-    let file = folder.open_or_create(NAMES_FILE_NEW);
-    file.and_then(|file| {
-        file.set_bytes(0)?;
-        file.write_all_at(text.as_bytes(), 0)?;
-        file.sync()
-    })
-    .map_err(error_at(folder, "write", NAMES_FILE_NEW))?;
-    folder
-        .rename(NAMES_FILE_NEW, NAMES_FILE)
-        .map_err(error_at(folder, "write", NAMES_FILE))
+    format::replace(folder, NAMES_FILE, text.as_bytes())
 }
 
 #[cfg(test)]

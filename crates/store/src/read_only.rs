@@ -5,27 +5,28 @@
 //! it evicts is gone at the next [`refresh`](ReadOnlyStore::refresh), or when it is to be read.
 //! The end of a file may be half written: what does not hash to its digest is passed over.
 
-use std::{collections::BTreeSet, io, path::Path, sync::Arc};
-
-use refrain_codec::chunk::hash::ChunkDigest;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::Path,
+    sync::Arc,
+};
 
 use crate::{
-    Chain, ChunkSource, Chunking, DiskBytes, OpeningKey, Place, Places, Realm, StoreError,
-    StoreStat,
+    ChunkSource, Chunking, DiskBytes, StoreError, StoreStat,
     folder::{Folder, RealFolder},
-    format::{self, error_at},
-    history::{History, RECIPES_AT, Segment},
+    format::{self, Format, segment_files},
+    history::{History, Segment},
     index::Batch,
     layout::{
         FileKind,
-        index_file::{self, Header, position_of},
+        index_file::{self, position_of},
     },
-    verify::{self, VerifyProgress, VerifyReport},
 };
 
 /// Reads the store of another process.
 pub struct ReadOnlyStore {
-    history: History,
+    pub(crate) history: History,
     /// Whether files of others that are history are read too: not from another machine, where
     /// their paths may name other files.
     reads_files: bool,
@@ -48,7 +49,8 @@ impl ReadOnlyStore {
     /// # Errors
     /// Like [`open`](Self::open).
     pub fn check(path: &Path, chunking: Chunking) -> Result<(), StoreError> {
-        check_chunking(&RealFolder::new(path), chunking)
+        let folder = RealFolder::new(path);
+        format_of(&folder)?.check_chunking(&folder, chunking)
     }
 
     /// The same in a folder of any kind.
@@ -56,7 +58,7 @@ impl ReadOnlyStore {
     /// # Errors
     /// Like [`open`](Self::open).
     pub fn open_in(folder: Arc<dyn Folder>, chunking: Chunking) -> Result<Self, StoreError> {
-        check_chunking(&*folder, chunking)?;
+        format_of(&*folder)?.check_chunking(&*folder, chunking)?;
         Self::open_as(folder, chunking, false)
     }
 
@@ -68,7 +70,7 @@ impl ReadOnlyStore {
     /// If there is none, it is of another version, or the disk fails.
     pub fn inspect(path: &Path) -> Result<Self, StoreError> {
         let folder = Arc::new(RealFolder::new(path));
-        let chunking = chunking_of(&*folder)?;
+        let chunking = format_of(&*folder)?.chunking;
         Self::open_as(folder, chunking, true)
     }
 
@@ -86,12 +88,6 @@ impl ReadOnlyStore {
         Ok(store)
     }
 
-    /// Reads and checks all that there is; `progress` learns how far it is. What the disk cannot
-    /// read is damaged.
-    pub fn verify(&mut self, progress: &mut dyn FnMut(&VerifyProgress)) -> VerifyReport {
-        verify::verify(&self.history, progress)
-    }
-
     /// Whether all that the store holds are files that were added to it, which are not read from here:
     /// it has nothing to tell.
     #[must_use]
@@ -104,35 +100,23 @@ impl ReadOnlyStore {
     /// # Errors
     /// If the disk fails; what was known is known still.
     pub fn refresh(&mut self) -> Result<(), StoreError> {
-        let folder = Arc::clone(&self.history.folder);
-        let files = folder.list().map_err(error_at(&*folder, "list", ""))?;
-        let of_files = files.iter().filter_map(|(name, _)| FileKind::parse(name));
-        let of_files: BTreeSet<u32> = of_files
-            .filter(|&(_, kind)| kind == FileKind::Files)
-            .map(|(number, _)| number)
-            .collect();
-        let files = files.iter().filter_map(|(name, bytes)| {
-            let (number, kind) = FileKind::parse(name)?;
-            (kind == FileKind::Index).then_some((number, *bytes))
-        });
-        let mut files: Vec<(u32, u64)> = files.collect();
-        files.retain(|(number, _)| self.reads_files || !of_files.contains(number));
+        let files = segment_files(&*self.history.folder)?;
+        let of_kind = |of| files.iter().filter(move |((_, kind), _)| *kind == of);
+        let of_files: BTreeSet<u32> = of_kind(FileKind::Files).map(|(file, _)| file.0).collect();
         self.has_left_out = !self.reads_files && !of_files.is_empty();
-        let there: BTreeSet<u32> = files.iter().map(|&(number, _)| number).collect();
+        let there = of_kind(FileKind::Index).map(|((number, _), bytes)| (*number, *bytes));
+        let mut there: BTreeMap<u32, u64> = there.collect();
+        there.retain(|number, _| self.reads_files || !of_files.contains(number));
 
-        let known: Vec<u32> = self.history.segments.keys().copied().collect();
-        let youngest = known
-            .iter()
-            .rfind(|number| !of_files.contains(number))
-            .copied();
-        let mut gone: Vec<u32> = known.into_iter().filter(|n| !there.contains(n)).collect();
-        for &(number, bytes) in &files {
-            let segment = self.history.segments.get(&number);
+        let known = &self.history.segments;
+        let mut of_log = known.keys().filter(|number| !of_files.contains(number));
+        let youngest = of_log.next_back().copied();
+        let gone = known.iter().filter(|(number, segment)| {
+            let bytes = there.get(number);
             // After a crash the owner cuts off what may not be whole.
-            if segment.is_some_and(|segment| position_of(segment.records) > bytes) {
-                gone.push(number);
-            }
-        }
+            bytes.is_none_or(|&bytes| position_of(segment.records) > bytes)
+        });
+        let gone: Vec<u32> = gone.map(|(&number, _)| number).collect();
         let has_gone = !gone.is_empty();
         gone.into_iter()
             .for_each(|number| self.history.drop_segment(number));
@@ -140,7 +124,7 @@ impl ReadOnlyStore {
         // Those before the youngest that was known are written no more.
         let segments = &self.history.segments;
         let is_fresh = |number: &u32| !segments.contains_key(number) || Some(*number) == youngest;
-        let fresh: Vec<u32> = there.into_iter().filter(is_fresh).collect();
+        let fresh = there.into_keys().filter(is_fresh).collect();
         let mut batch = Batch::new();
         let loaded = self.load(fresh, &of_files, &mut batch);
         // Also of what was loaded before an error: it is not loaded again.
@@ -183,27 +167,17 @@ impl ReadOnlyStore {
         has_files: bool,
         batch: &mut Batch,
     ) -> Result<bool, StoreError> {
-        if !self.history.segments.contains_key(&number) {
-            let mut bytes = [0; index_file::HEADER_BYTES];
-            let file = self.history.folder.open(&FileKind::Index.file_name(number));
-            let read = file.and_then(|file| file.read_up_to(&mut bytes, 0));
-            let count = match read {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-                read => read.map_err(self.history.error_at("read", FileKind::Index, number))?,
-            };
-            let header = Header::parse(&bytes[..count]);
-            let created_s = header.map_or(0, |header| header.created_s);
-            let segment = Segment::new(created_s, RECIPES_AT);
-            self.history.segments.insert(number, segment);
-        }
-        self.history.forget_cached(number);
-        let files = match has_files {
-            true => self.history.load_files(number),
-            false => Ok(()),
-        };
-        match files.and_then(|()| self.history.load_index(number, batch)) {
+        let history = &mut self.history;
+        let loaded = begin(history, number).and_then(|()| {
+            history.forget_cached(number);
+            if has_files {
+                history.load_files(number)?;
+            }
+            history.load_index(number, batch)
+        });
+        match loaded {
             Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                self.history.drop_segment(number);
+                history.drop_segment(number);
                 Ok(false)
             }
             loaded => loaded.map(|_| true),
@@ -211,49 +185,29 @@ impl ReadOnlyStore {
     }
 }
 
-fn check_chunking(folder: &dyn Folder, asked: Chunking) -> Result<(), StoreError> {
-    let stored = chunking_of(folder)?;
-    match stored == asked {
-        true => Ok(()),
-        false => Err(StoreError::OtherChunking {
-            path: folder.path(),
-            stored,
-            asked,
-        }),
+/// Begins with a segment, unless it is known.
+fn begin(history: &mut History, number: u32) -> Result<(), StoreError> {
+    if !history.segments.contains_key(&number) {
+        let header = history.read_header(number)?;
+        let segment = Segment::new(header.map_or(0, |header| header.created_s));
+        history.segments.insert(number, segment);
     }
+    Ok(())
 }
 
-fn chunking_of(folder: &dyn Folder) -> Result<Chunking, StoreError> {
-    let format = format::read(folder)?.ok_or_else(|| StoreError::NoStore {
+fn format_of(folder: &dyn Folder) -> Result<Format, StoreError> {
+    format::read(folder)?.ok_or_else(|| StoreError::NoStore {
         path: folder.path(),
-    })?;
-    Ok(format.chunking)
+    })
 }
 
 impl ChunkSource for ReadOnlyStore {
-    fn places_after(&self, realm: Realm, digest: &ChunkDigest) -> Places {
-        self.history.places_after(realm, digest)
+    fn history(&self) -> &History {
+        &self.history
     }
 
-    fn openings(&self, realm: Realm, key: OpeningKey) -> Places {
-        self.history.openings(realm, key)
-    }
-
-    fn read(
-        &mut self,
-        place: Place,
-        chunks_max: usize,
-        bytes_max: usize,
-    ) -> Result<Chain, StoreError> {
-        self.history.read(place, chunks_max, bytes_max)
-    }
-
-    fn contains(&self, realm: Realm, digest: &ChunkDigest) -> bool {
-        self.history.contains(realm, digest)
-    }
-
-    fn forget(&mut self, realm: Realm, digest: &ChunkDigest) {
-        self.history.forget_chunk(realm, digest);
+    fn history_mut(&mut self) -> &mut History {
+        &mut self.history
     }
 
     fn stat(&self) -> StoreStat {
@@ -269,7 +223,7 @@ impl ChunkSource for ReadOnlyStore {
         let size_bytes = format.ok().flatten().map_or(0, |format| format.size_bytes);
         StoreStat {
             disk_bytes_max: size_bytes,
-            ..self.history.stat(disk)
+            ..self.history.stat(disk, StoreStat::default())
         }
     }
 }

@@ -5,11 +5,7 @@ use std::mem;
 use serde::Serialize;
 
 use crate::{
-    StoreError,
-    history::History,
-    index::{ChunkAt, Entry},
-    key::IndexKey,
-    layout::index_file::BLOCK_RECORDS,
+    ReadOnlyStore, StoreError, history::History, index::ChunkAt, layout::index_file::BLOCK_RECORDS,
 };
 
 /// Segments of which it is told why they cannot be read; the rest is counted.
@@ -53,31 +49,35 @@ impl VerifyReport {
     }
 }
 
-/// Reads on behind what the disk cannot read.
-pub(crate) fn verify(history: &History, progress: &mut dyn FnMut(&VerifyProgress)) -> VerifyReport {
-    let mut report = VerifyReport {
-        damaged_metadata: history.damaged,
-        ..VerifyReport::default()
-    };
-    let mut so_far = VerifyProgress {
-        chunks_total: history.chunks,
-        ..VerifyProgress::default()
-    };
-    progress(&so_far);
-    for &number in history.segments.keys() {
-        verify_segment(history, number, &mut report, &mut so_far, progress);
+impl ReadOnlyStore {
+    /// Reads and checks all that there is; `progress` learns how far it is. What the disk cannot
+    /// read is damaged.
+    pub fn verify(&mut self, progress: &mut dyn FnMut(&VerifyProgress)) -> VerifyReport {
+        let history = &self.history;
+        let mut report = VerifyReport {
+            damaged_metadata: history.damaged,
+            ..VerifyReport::default()
+        };
+        let mut so_far = VerifyProgress {
+            chunks_total: history.chunks,
+            ..VerifyProgress::default()
+        };
+        progress(&so_far);
+        for &number in history.segments.keys() {
+            verify_segment(history, number, &mut report, &mut so_far, progress);
+        }
+        report
     }
-    report
 }
 
 fn verify_segment(
     history: &History,
-    number: u32,
+    segment: u32,
     report: &mut VerifyReport,
     so_far: &mut VerifyProgress,
     progress: &mut dyn FnMut(&VerifyProgress),
 ) {
-    let segment = history.segment(number);
+    let records = history.segment(segment).records;
     let mut is_told = false;
     let mut tell = |report: &mut VerifyReport, error: StoreError| {
         // One error per segment: the others say the same.
@@ -86,11 +86,8 @@ fn verify_segment(
         }
     };
     let mut record = 0;
-    while record < segment.records {
-        let at = ChunkAt {
-            segment: number,
-            record,
-        };
+    while record < records {
+        let at = ChunkAt { segment, record };
         record += 1;
         let found = match history.record(at) {
             Ok(Some(found)) => found,
@@ -102,20 +99,17 @@ fn verify_segment(
                 continue;
             }
         };
-        let key = IndexKey::of_chunk(history.realms.realm(found.realm), &found.digest);
-        if history.index.find(key).and_then(Entry::at) != Some(at) {
+        if history.entry_of(&found).is_none() {
             continue;
         }
         so_far.chunks += 1;
         so_far.bytes += u64::from(found.bytes);
-        match history.verified(at, &found) {
+        match history.verified(&found) {
             Ok(Some(_)) => {
                 report.chunks += 1;
                 report.bytes += u64::from(found.bytes);
             }
-            Ok(None) if history.is_in_changed_file(at, found.offset) => {
-                report.changed_chunks += 1;
-            }
+            Ok(None) if history.is_in_changed_file(&found) => report.changed_chunks += 1,
             Ok(None) => report.damaged_chunks += 1,
             Err(error) => {
                 report.damaged_chunks += 1;

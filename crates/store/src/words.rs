@@ -1,11 +1,13 @@
 //! The words in which a chunk store is asked, and answers.
 
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use refrain_codec::chunk::{
     hash::{ChunkDigest, ChunkHasher},
     stream::ChunkBounds,
 };
+
+use crate::key::first_bytes;
 
 /// The service whose history may answer a flow. History is kept apart by realm.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,9 +17,7 @@ impl Realm {
     /// The realm that has this name: the first 16 bytes of the name's BLAKE3.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        let mut realm = [0; 16];
-        realm.copy_from_slice(&blake3::hash(name.as_bytes()).as_bytes()[..16]);
-        Self(realm)
+        Self(first_bytes(blake3::hash(name.as_bytes())))
     }
 
     /// Whether a realm can have this name: a line that is not empty, without control characters.
@@ -52,51 +52,10 @@ pub struct RecipeId(pub(crate) u64);
 ///
 /// It belongs to the store that gave it. It may go stale, when what it points to is evicted:
 /// nothing is read from there then.
+///
+/// Its numbers are for who keeps it meanwhile. Others are a stale place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Place {
-    pub(crate) high: u64,
-    pub(crate) low: u64,
-}
-
-impl Place {
-    /// The place as two numbers, for who keeps it meanwhile.
-    #[must_use]
-    pub fn to_numbers(self) -> [u64; 2] {
-        [self.high, self.low]
-    }
-
-    /// The place that [`to_numbers`](Self::to_numbers) gave. Other numbers are a stale place.
-    #[must_use]
-    pub fn from_numbers([high, low]: [u64; 2]) -> Self {
-        Self { high, low }
-    }
-}
-
-/// Up to two places, the latest first. It is a slice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Places {
-    places: [Place; 2],
-    /// len <= 2
-    len: u8,
-}
-
-impl Places {
-    /// Adds an older place; a third is let go.
-    pub(crate) fn push(&mut self, place: Place) {
-        if let Some(free) = self.places.get_mut(usize::from(self.len)) {
-            *free = place;
-            self.len += 1;
-        }
-    }
-}
-
-impl Deref for Places {
-    type Target = [Place];
-
-    fn deref(&self) -> &[Place] {
-        &self.places[..usize::from(self.len)]
-    }
-}
+pub struct Place(pub [u64; 2]);
 
 /// A chunk whose bytes were read and found to have this digest.
 #[derive(Clone, PartialEq, Eq)]

@@ -213,9 +213,7 @@ impl Keeper {
                 follow,
             } => {
                 if let Some(wanted) = follow {
-                    self.answer(link, wanted, |source| {
-                        source.places_after(realm, &digest).to_vec()
-                    });
+                    self.answer(link, wanted, |source| source.places_after(realm, &digest));
                 }
                 let Some(own) = self.own.get() else {
                     return Ok(());
@@ -228,13 +226,13 @@ impl Keeper {
             }
             HistoryRequest::Open { opening, wanted } => {
                 self.answer(link, wanted, |source| {
-                    source.openings(realm, OpeningKey(opening)).to_vec()
+                    source.openings(realm, OpeningKey(opening))
                 });
                 Ok(())
             }
             HistoryRequest::Read { from, wanted } => {
                 let HistoryPlace([source, high, low]) = from;
-                let found = self.read(source as usize, Place::from_numbers([high, low]), wanted);
+                let found = self.read(source as usize, Place([high, low]), wanted);
                 self.say(link, wanted, found);
                 Ok(())
             }
@@ -294,7 +292,7 @@ impl Keeper {
             Chain::default()
         });
         let next = chain.next.map(|place| {
-            let [high, low] = place.to_numbers();
+            let Place([high, low]) = place;
             HistoryPlace([source as u64, high, low])
         });
         let chunks = chain.chunks.into_iter().map(|chunk| FoundChunk {

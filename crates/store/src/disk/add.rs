@@ -20,7 +20,7 @@ use std::{
 };
 
 use refrain_codec::{
-    chunk::{hash::ChunkHasher, stream::StreamChunks},
+    chunk::{hash::ChunkDigest, stream::StreamChunks},
     marker::PackMask,
 };
 
@@ -35,18 +35,10 @@ use crate::{
 use builder::Builder;
 
 /// How much of a file is read at once.
-const PIECE_BYTES: usize = 1 << 20;
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// Files that are told by name when they could not be added; the rest is counted.
 const TOLD_MAX: usize = 100;
-
-/// What is added.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AddOptions {
-    /// Chunk stores and private keys too, which are passed over otherwise: a prediction tells the
-    /// other end what is here.
-    pub takes_private: bool,
-}
 
 /// How far adding files has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,7 +120,8 @@ struct Known {
 
 impl DiskStore {
     /// Makes the files in a folder, and in those below, history of a realm. What is already
-    /// history and is as it was costs a look at each.
+    /// history and is as it was costs a look at each. Chunk stores and private keys are passed over, unless
+    /// `takes_private`: a prediction tells the other end what is here.
     ///
     /// # Errors
     /// If the folder cannot be read, the files' metadata takes half of the bound, or the disk
@@ -137,7 +130,7 @@ impl DiskStore {
         &mut self,
         dir: &Path,
         realm: Realm,
-        options: AddOptions,
+        takes_private: bool,
         progress: &mut dyn FnMut(&AddProgress),
     ) -> Result<AddReport, StoreError> {
         let mut report = AddReport::default();
@@ -147,21 +140,20 @@ impl DiskStore {
             source,
         })?;
         let store = self.history.folder.path().canonicalize().ok();
-        let found = walk::files(&root, store.as_deref(), options, &mut report)?;
+        let found = walk::files(&root, store.as_deref(), takes_private, &mut report)?;
         let damaged = self.damaged_files(&mut report);
         let mut known = self.known_files(realm, &damaged)?;
         let mut fresh = Vec::new();
         let mut dropped = BTreeSet::new();
         for (path, state) in found {
-            match known.remove(&path) {
+            match known.get(&path) {
                 Some(file) if file.state == state && file.part_bytes == state.bytes => {
                     report.unchanged_files += 1;
+                    known.remove(&path);
                     continue;
                 }
-                Some(file) => {
-                    report.dropped_files += 1;
+                Some(_) => {
                     dropped.insert(path.clone());
-                    known.insert(path.clone(), file);
                 }
                 None => {}
             }
@@ -173,15 +165,12 @@ impl DiskStore {
             Ok(metadata) => !metadata.is_file(),
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         });
-        for path in gone {
-            if dropped.insert(path.clone()) {
-                report.dropped_files += 1;
-            }
-        }
-        let stale: BTreeSet<u32> = dropped
-            .iter()
-            .filter_map(|path| known.get(path))
-            .flat_map(|file| file.segments.iter().copied())
+        dropped.extend(gone.cloned());
+        report.dropped_files = dropped.len() as u64;
+        let stale = known.iter().filter(|(path, _)| dropped.contains(*path));
+        let stale: BTreeSet<u32> = stale
+            .flat_map(|(_, file)| &file.segments)
+            .copied()
             .collect();
 
         let mut so_far = AddProgress {
@@ -200,7 +189,7 @@ impl DiskStore {
                 &mut builder,
                 &path,
                 state,
-                options,
+                takes_private,
                 &mut report,
                 &mut read_on,
             )?;
@@ -275,7 +264,7 @@ impl DiskStore {
         builder: &mut Builder,
         path: &Path,
         state: FileState,
-        options: AddOptions,
+        takes_private: bool,
         report: &mut AddReport,
         read_on: &mut dyn FnMut(u64),
     ) -> Result<(), StoreError> {
@@ -291,7 +280,7 @@ impl DiskStore {
                 return Ok(());
             }
         };
-        if !options.takes_private && private::begins_like_a_key(&head(&file), state.bytes) {
+        if !takes_private && private::begins_like_a_key(&head(&file), state.bytes) {
             report.pass_over(path, private::KEY);
             return Ok(());
         }
@@ -300,39 +289,37 @@ impl DiskStore {
         let mut cutter = StreamChunks::new(mask, chunking.bounds);
         let mut unnamed: Vec<u8> = Vec::new();
         let mut ranges = Vec::new();
-        let mut piece = vec![0; PIECE_BYTES];
         let mut added_chunks = 0;
-        builder.begin_file(path, state);
+        builder.begin_file(path, state, 0);
         // One that grows would have no end.
         let mut content = (&file).take(state.bytes);
         loop {
-            let count = match content.read(&mut piece) {
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => {
-                    // What was noted of it lacks the rest, so it is no whole file, and the next
-                    // call reads it again.
-                    report.unreadable += 1;
-                    report.tell(path, &error);
-                    builder.end_file();
-                    return Ok(());
-                }
-            };
-            if count == 0 {
-                cutter.finish(&mut ranges);
-            } else {
-                unnamed.extend_from_slice(&piece[..count]);
-                cutter.feed(&piece[..count], &mut ranges);
+            let known = unnamed.len();
+            let mut piece = content.by_ref().take(PIECE_BYTES);
+            if let Err(error) = piece.read_to_end(&mut unnamed) {
+                // What was noted of it lacks the rest, so it is no whole file, and the next
+                // call reads it again.
+                report.unreadable += 1;
+                report.tell(path, &error);
+                builder.end_file();
+                return Ok(());
+            }
+            let piece = &unnamed[known..];
+            let count = piece.len() as u64;
+            match count {
+                0 => cutter.finish(&mut ranges),
+                _ => cutter.feed(piece, &mut ranges),
             }
             let mut start = 0;
             for range in ranges.drain(..) {
                 let end = start + (range.end - range.start) as usize;
-                self.add_chunk(builder, &unnamed[start..end], chunking.hasher)?;
+                let chunk = &unnamed[start..end];
+                self.add_chunk(builder, &chunking.hasher.digest(chunk), chunk.len() as u32)?;
                 added_chunks += 1;
                 start = end;
             }
             unnamed.drain(..start);
-            read_on(count as u64);
+            read_on(count);
             if count == 0 {
                 break;
             }
@@ -353,8 +340,8 @@ impl DiskStore {
     fn add_chunk(
         &mut self,
         builder: &mut Builder,
-        chunk: &[u8],
-        hasher: ChunkHasher,
+        digest: &ChunkDigest,
+        bytes: u32,
     ) -> Result<(), StoreError> {
         if builder.is_full() {
             self.finish_files(builder)?;
@@ -362,7 +349,7 @@ impl DiskStore {
         if !builder.is_begun() {
             builder.begin(self.next_number()?);
         }
-        builder.push_chunk(&hasher.digest(chunk), chunk.len() as u32);
+        builder.push_chunk(digest, bytes);
         Ok(())
     }
 
@@ -382,18 +369,11 @@ impl DiskStore {
             if dropped.contains(&part.path) {
                 continue;
             }
-            builder.begin_part(part);
+            builder.begin_file(&part.path, part.state, part.offset);
             for record in part.first_record..end {
-                let Some(found) = self.history.record(ChunkAt { segment, record })? else {
-                    continue;
-                };
-                if builder.is_full() {
-                    self.finish_files(builder)?;
+                if let Some(found) = self.history.record(ChunkAt { segment, record })? {
+                    self.add_chunk(builder, &found.digest, found.bytes)?;
                 }
-                if !builder.is_begun() {
-                    builder.begin(self.next_number()?);
-                }
-                builder.push_chunk(&found.digest, found.bytes);
             }
             builder.end_file();
         }

@@ -6,14 +6,11 @@
 //! used every day would fall out like the rest. At most half a segment of them is copied each
 //! time, the latest seen first.
 
-use std::io;
-
 use super::{DiskStore, Head, OTHER_BYTES, SEGMENTS_MAX, Sealed};
 use crate::{
     StoreError,
-    format::error_at,
-    history::RealmNumber,
-    index::{ChunkAt, Entry, NUMBER_END},
+    format::remove,
+    index::{ChunkAt, NUMBER_END},
     key::IndexKey,
     layout::FileKind,
 };
@@ -21,7 +18,6 @@ use crate::{
 /// A chunk that would go with its segment.
 struct Leaving {
     key: IndexKey,
-    realm: RealmNumber,
     at: ChunkAt,
     /// The segment in which it was seen last.
     seen_in: u32,
@@ -103,17 +99,14 @@ impl DiskStore {
         }
         let openings = self.history.openings_of(number);
         self.remove_files(number)?;
-        if let Some(disk) = self.sealed.segments.get(&number) {
-            self.counted.evicted_bytes += disk.total();
-        }
-        self.sealed.remove(number);
+        self.counted.evicted_bytes += self.sealed.remove(number);
         self.history.drop_segment(number);
         self.counted.evicted_segments += 1;
         self.counted.evicted_chunks += gone.len() as u64;
         match (leaving, openings) {
             (Ok(_), Ok(openings)) => {
                 for (key, at) in gone {
-                    if self.history.index.find(key).and_then(Entry::at) == Some(at) {
+                    if self.history.index.at(key) == Some(at) {
                         self.history.forget(key);
                     }
                 }
@@ -128,27 +121,19 @@ impl DiskStore {
     }
 
     /// The chunks that the index finds in a segment, those seen last first.
-    fn leaving(&self, number: u32) -> Result<Vec<Leaving>, StoreError> {
+    fn leaving(&self, segment: u32) -> Result<Vec<Leaving>, StoreError> {
         let mut leaving = Vec::new();
-        for record in 0..self.history.segment(number).records {
-            let at = ChunkAt {
-                segment: number,
-                record,
-            };
-            let Some(found) = self.history.record(at)? else {
+        for record in 0..self.history.segment(segment).records {
+            let Some(found) = self.history.record(ChunkAt { segment, record })? else {
                 continue;
             };
-            let realm = self.history.realms.realm(found.realm);
-            let key = IndexKey::of_chunk(realm, &found.digest);
-            let entry = self.history.index.find(key);
-            let Some(entry) = entry.filter(|entry| entry.at() == Some(at)) else {
+            let Some((key, entry)) = self.history.entry_of(&found) else {
                 continue;
             };
             let places = entry.places().filter(|&place| self.history.is_live(place));
             leaving.push(Leaving {
                 key,
-                realm: found.realm,
-                at,
+                at: found.at,
                 seen_in: places.map(|place| place.segment).max().unwrap_or(0),
             });
         }
@@ -171,11 +156,11 @@ impl DiskStore {
         if bytes > *copied_max || !fits {
             return Ok(false);
         }
-        let Ok(Some(content)) = self.history.verified(chunk.at, &found) else {
+        let Ok(Some(content)) = self.history.verified(&found) else {
             self.history.note_damage(chunk.at.segment);
             return Ok(false);
         };
-        self.store(chunk.realm, chunk.key, &found.digest, &content)?;
+        self.store(found.realm, chunk.key, &found.digest, &content)?;
         *copied_max -= bytes;
         self.counted.rewritten_chunks += 1;
         self.counted.rewritten_bytes += bytes;
@@ -184,22 +169,9 @@ impl DiskStore {
 
     /// The index goes first: without it the others are none of a segment.
     pub(super) fn remove_files(&self, number: u32) -> Result<(), StoreError> {
-        let folder = &*self.history.folder;
-        for kind in [
-            FileKind::Index,
-            FileKind::Chunks,
-            FileKind::Recipes,
-            FileKind::Files,
-        ] {
-            let name = kind.file_name(number);
-            match folder.remove(&name) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(error_at(folder, "remove", &name)(error));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        FileKind::ALL
+            .into_iter()
+            .try_for_each(|kind| remove(&*self.history.folder, &kind.file_name(number)))
     }
 }
 

@@ -4,14 +4,14 @@
 //! leaves nothing half done. The order is what makes a crash harmless: a chunk before its record,
 //! a record (it may declare a realm) before the pieces that need it; and at a sync the same.
 
-use super::{OpeningKey, SEGMENT_ROUNDING_BYTES};
+use super::{OpenRecipe, SEGMENT_ROUNDING_BYTES};
 use crate::{
     DiskBytes, StoreError,
     folder::FolderFile,
-    format::error_at,
+    format::{error_at, write_whole},
     history::{
         GROWING, GrowingPiece, History, PIECES_MAX, PieceId, PieceInfo, RECIPE_FILE_BYTES_MAX,
-        RECIPES_AT, RealmNumber, Segment, Tail,
+        RealmNumber, Segment, Tail,
     },
     index::{ChunkAt, NUMBER_END, RecipeAt},
     key::IndexKey,
@@ -47,16 +47,8 @@ impl Head {
         created_s: u64,
     ) -> Result<Self, StoreError> {
         let folder = &*history.folder;
-        let create = |kind: FileKind, content: &[u8]| {
-            let name = kind.file_name(number);
-            let file = folder.open_or_create(&name);
-            let file = file.map_err(error_at(folder, "create", &name))?;
-            file.set_bytes(0)
-                .and_then(|()| file.write_all_at(content, 0))
-                .and_then(|()| file.sync())
-                .map_err(error_at(folder, "write", &name))?;
-            Ok(file)
-        };
+        let create =
+            |kind: FileKind, content: &[u8]| write_whole(folder, &kind.file_name(number), content);
         let header = Header {
             segment: number,
             created_s,
@@ -66,7 +58,7 @@ impl Head {
         let recipes = create(FileKind::Recipes, &recipe_file::encode_header(number))?;
         let index = create(FileKind::Index, &header.encode())?;
         folder.sync().map_err(error_at(folder, "sync", ""))?;
-        let segment = Segment::new(created_s, RECIPES_AT);
+        let segment = Segment::new(created_s);
         history.segments.insert(number, segment);
         history.tail = Some(Tail {
             segment: number,
@@ -193,7 +185,17 @@ impl Head {
         }
         self.is_dirty = true;
         self.tail(history).records.push(record);
-        let at = history.push_record(self.number, &record);
+        let History {
+            segments, realms, ..
+        } = history;
+        let segment = segments.get_mut(&self.number).expect("a head is there");
+        let at = ChunkAt {
+            segment: self.number,
+            record: segment.push(&record, realms),
+        };
+        if let Record::Chunk { realm_slot, .. } = record {
+            segment.count_chunk(realm_slot);
+        }
         if self.tail(history).records.len() == BLOCK_RECORDS {
             // If that fails, the next record finds out.
             let _ = self.flush_index(history);
@@ -207,16 +209,23 @@ impl Head {
 
     /// Writes the records that wait, and the trailer of a block that is full.
     pub(super) fn flush_index(&mut self, history: &mut History) -> Result<(), StoreError> {
+        self.write_tail(history, false)
+    }
+
+    /// The same, and where the segment is sealed the trailer of its last block, too. That may be done
+    /// again.
+    fn write_tail(&mut self, history: &mut History, is_sealed: bool) -> Result<(), StoreError> {
         let end = history.segment(self.number).chunk_bytes;
         let error = history.error_at("write", FileKind::Index, self.number);
         let (number, written) = (self.number, self.written);
         let tail = self.tail(history);
         let is_full = tail.records.len() == BLOCK_RECORDS;
-        if written == tail.records.len() && !is_full {
+        let has_trailer = is_full || is_sealed && !tail.records.is_empty();
+        if written == tail.records.len() && !has_trailer {
             return Ok(());
         }
         let mut bytes: Vec<u8> = tail.records.iter().flat_map(Record::encode).collect();
-        if is_full {
+        if has_trailer {
             bytes.extend(encode_trailer(number, tail.block, &bytes, end));
         }
         let first = tail.block * BLOCK_RECORDS as u32 + written as u32;
@@ -234,35 +243,33 @@ impl Head {
         Ok(())
     }
 
-    /// Begins a piece of a recipe: its first, or the one that continues `last`.
+    /// Begins a piece of a recipe in this realm: its first, or the one that continues its last.
     pub(super) fn begin_piece(
         &mut self,
         history: &mut History,
+        recipe: &mut OpenRecipe,
         realm: RealmNumber,
-        realm_slot: u8,
-        opening: Option<OpeningKey>,
-        last: Option<PieceId>,
-    ) -> PieceId {
+    ) -> Result<PieceId, StoreError> {
+        let realm_slot = self.declare(history, realm)?;
         let segment = history.segment_mut(self.number);
         let id = (self.number, segment.pieces.len() as u16);
         segment.pieces.push(PieceInfo::at(GROWING));
+        history.open_ends.insert(id);
+        let last = recipe.last.replace(id);
         let previous = last.and_then(|(segment, piece)| {
             let segment_of_it = history.segments.get(&segment)?;
             let offset = segment_of_it.pieces.get(usize::from(piece))?.offset;
             (offset != GROWING).then_some(PieceAt { segment, offset })
         });
-        let opening = opening.filter(|_| last.is_none());
+        let opening = recipe.opening.filter(|_| last.is_none());
         if let Some(last) = last {
+            history.open_ends.remove(&last);
             history.link(last, id);
         }
         if let Some(key) = opening {
-            let key = IndexKey::of_opening(history.realms.realm(realm), key);
-            let at = RecipeAt {
-                segment: id.0,
-                piece: id.1,
-                entry: 0,
-            };
-            history.index.find_or_insert(key).push_place(at);
+            let key = IndexKey::of_opening(recipe.realm, key);
+            let entry = history.index.find_or_insert(key);
+            entry.push_place(RecipeAt::of(id, 0));
         }
         let piece = Piece {
             realm_slot,
@@ -272,7 +279,7 @@ impl Head {
         };
         self.growing_bytes += piece.encoded_bytes() as u64;
         history.growing.insert(id, GrowingPiece { realm, piece });
-        id
+        Ok(id)
     }
 
     /// Whether a piece is still growing, and not full.
@@ -361,17 +368,7 @@ impl Head {
     /// Ends the segment: its last block gets a trailer. It may be sealed again if that failed.
     pub(super) fn seal(&mut self, history: &mut History) -> Result<(), StoreError> {
         self.flush(history)?;
-        let end = history.segment(self.number).chunk_bytes;
-        let error = history.error_at("write", FileKind::Index, self.number);
-        let number = self.number;
-        let tail = self.tail(history);
-        if !tail.records.is_empty() {
-            let bytes: Vec<u8> = tail.records.iter().flat_map(Record::encode).collect();
-            let trailer = encode_trailer(number, tail.block, &bytes, end);
-            let records = tail.block * BLOCK_RECORDS as u32 + tail.records.len() as u32;
-            let at = position_of(records);
-            self.index.write_all_at(&trailer, at).map_err(error)?;
-        }
+        self.write_tail(history, true)?;
         self.is_dirty = true;
         self.sync(history)
     }

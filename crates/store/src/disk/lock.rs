@@ -83,10 +83,7 @@ pub(super) fn check_writable(path: &Path) -> Result<(), StoreError> {
         path: path.to_owned(),
         source,
     };
-    let there = path.ancestors().find(|folder| folder.exists());
-    // Of a relative path whose first folder is yet to make.
-    let there = there.filter(|folder| !folder.as_os_str().is_empty());
-    let there = there.unwrap_or(Path::new("."));
+    let there = folder::nearest(path);
     let doing = match there == path {
         true => "write to",
         false => "create",

@@ -3,8 +3,12 @@
 //! Whole segments go, and one takes up to 256 MiB: a bound that is a little lower may cost much more
 //! than the difference. The lengths of files tell; nothing is locked, loaded or written.
 
-use super::{Sealed, StoreConfig, evict::is_within, open::sizes, room::room_bytes};
-use crate::{StoreError, folder::Folder, format};
+use super::{Sealed, StoreConfig, evict::is_within, room::room_bytes};
+use crate::{
+    DiskBytes, StoreError,
+    folder::Folder,
+    format::{self, sizes},
+};
 
 /// What opening a store with a lower bound than it had takes from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,17 +31,8 @@ impl Lowered {
             return Ok(None);
         }
         let segment_bytes = config.checked_segment_bytes(room_bytes(folder)?)?;
-        let (mut log, mut of_files) = (Sealed::default(), Sealed::default());
-        let mut held_bytes = 0;
-        for (number, size) in sizes(folder)? {
-            held_bytes += size.total();
-            match (size.index, size.other) {
-                // No segment: it was being begun or evicted.
-                (0, _) => {}
-                (_, 0) => log.insert(number, size),
-                _ => of_files.insert(number, size),
-            }
-        }
+        let held_bytes = sizes(folder)?.values().map(DiskBytes::total).sum();
+        let [mut log, of_files] = Sealed::of(folder)?;
         // The youngest goes on being written, unless it is too large for that.
         if let Some((&head, disk)) = log.segments.last_key_value()
             && disk.total() <= segment_bytes
@@ -46,10 +41,9 @@ impl Lowered {
         }
         let mut leaving_bytes = 0;
         while !is_within(config.size_bytes, segment_bytes, &log, &of_files)
-            && let Some((&oldest, disk)) = log.segments.first_key_value()
+            && let Some(&oldest) = log.segments.keys().next()
         {
-            leaving_bytes += disk.total();
-            log.remove(oldest);
+            leaving_bytes += log.remove(oldest);
         }
         Ok((leaving_bytes > 0).then_some(Self {
             held_bytes,

@@ -8,20 +8,20 @@
 use std::{collections::HashMap, io, sync::Arc};
 
 use super::{
-    Counted, DiskStore, Head, Lock, Sealed, StoreConfig,
+    DiskStore, Head, Lock, Sealed, StoreConfig,
     evict::{now_s, room_for_head},
     lock::LOCK_FILE,
     room::room_bytes,
 };
 use crate::{
-    DiskBytes, StoreError,
+    StoreError, StoreStat,
     folder::Folder,
-    format::{self, FORMAT_FILE_NEW, Format, error_at, list},
-    history::{History, RECIPES_AT, Segment},
+    format::{self, FORMAT_FILE, Format, NEW, list, remove, segment_files, sizes},
+    history::{History, Segment},
     index::{Batch, ChunkAt, NUMBER_END},
     layout::{
         FileKind,
-        index_file::{self, Header, position_of},
+        index_file::{self, position_of},
     },
 };
 
@@ -36,49 +36,39 @@ impl DiskStore {
         // Cut off what a crash left, and look again: what was cut may have hidden what lies
         // deeper.
         let mut was_cut = false;
-        let (history, youngest) = loop {
+        let (history, resumed) = loop {
             let mut history = History::new(Arc::clone(&folder), config.chunking.hasher);
             match load(&mut history)? {
-                Loaded::Whole(Youngest::GoesOn { .. }) if was_cut => {
-                    break (history, Youngest::IsSealed);
+                Youngest::IsCut => was_cut = true,
+                Youngest::GoesOn { number, mark } if !was_cut => {
+                    break (history, Some((number, mark)));
                 }
-                Loaded::Whole(youngest) => break (history, youngest),
-                Loaded::Cut => was_cut = true,
+                _ => break (history, None),
             }
         };
-        Self::of_history(history, youngest, config, segment_bytes, lock)
+        Self::of_history(history, resumed, config, segment_bytes, lock)
     }
 
     fn of_history(
         mut history: History,
-        youngest: Youngest,
+        resumed: Option<(u32, u32)>,
         config: StoreConfig,
         segment_bytes: u64,
         lock: Option<Lock>,
     ) -> Result<Self, StoreError> {
         let last = history.segments.keys().next_back().copied().unwrap_or(0);
-        let head = match youngest {
-            Youngest::GoesOn { number, mark } => Head::resume(&mut history, number, mark)?,
-            Youngest::IsSealed => {
+        let head = match resumed {
+            Some((number, mark)) => Head::resume(&mut history, number, mark)?,
+            None => {
                 if last + 1 >= NUMBER_END {
                     return Err(StoreError::WornOut);
                 }
                 Head::create(&mut history, last + 1, now_s())?
             }
         };
-        let (mut sealed, mut of_files) = (Sealed::default(), Sealed::default());
-        let sizes = sizes(&*history.folder)?;
-        for (&number, segment) in &mut history.segments {
-            if number == head.number {
-                continue;
-            }
-            segment.shrink();
-            let size = sizes.get(&number).copied().unwrap_or_default();
-            match segment.files {
-                Some(_) => of_files.insert(number, size),
-                None => sealed.insert(number, size),
-            }
-        }
+        history.segments.values_mut().for_each(Segment::shrink);
+        let [mut sealed, of_files] = Sealed::of(&*history.folder)?;
+        sealed.remove(head.number);
         let mut store = Self {
             history,
             config,
@@ -88,7 +78,7 @@ impl DiskStore {
             of_files,
             recipes: HashMap::new(),
             next_recipe: 0,
-            counted: Counted::default(),
+            counted: StoreStat::default(),
             gave_way_in_vain: false,
             lock,
         };
@@ -101,77 +91,47 @@ impl DiskStore {
     }
 }
 
-/// What a file's name ends with until the file is whole.
-pub(super) const NEW: &str = ".new";
-
 /// What is to become of the youngest segment of the log.
 enum Youngest {
     /// It is whole, and has this number. Records before the mark are known to be synced.
     GoesOn { number: u32, mark: u32 },
     /// Another one is to be begun.
     IsSealed,
-}
-
-enum Loaded {
-    Whole(Youngest),
-    /// A file was cut: all is to be loaded again.
-    Cut,
-}
-
-/// What is to become of the file `format`.
-pub(super) enum FormatIs {
-    AsAsked,
-    OfAnotherBound,
-    /// All that there is goes with it.
-    CutOtherwise,
-    Missing,
+    /// It was cut: all is to be loaded again.
+    IsCut,
 }
 
 /// Looks at the file `format`, and refuses what is no store like this, nor to be one.
 pub(super) fn check_format(
     folder: &dyn Folder,
     config: &StoreConfig,
-) -> Result<FormatIs, StoreError> {
+) -> Result<Option<Format>, StoreError> {
     // First: of a file in place of the folder it says so.
     let files = list(folder)?;
-    match format::read(folder)? {
-        Some(stored) if stored.chunking == config.chunking => {
+    let stored = format::read(folder)?;
+    match &stored {
+        Some(stored) => {
+            stored.check_chunking(folder, config.chunking)?;
             check_files_fit(folder, config)?;
-            Ok(match stored.size_bytes == config.size_bytes {
-                true => FormatIs::AsAsked,
-                false => FormatIs::OfAnotherBound,
-            })
         }
-        Some(_) if config.starts_afresh => Ok(FormatIs::CutOtherwise),
-        Some(stored) => Err(StoreError::OtherChunking {
-            path: folder.path(),
-            stored: stored.chunking,
-            asked: config.chunking,
-        }),
         None => {
-            let ours = [LOCK_FILE, FORMAT_FILE_NEW];
-            match files.iter().all(|(name, _)| ours.contains(&name.as_str())) {
-                true => Ok(FormatIs::Missing),
-                false => Err(StoreError::NotAStore {
+            let ours = [LOCK_FILE.to_owned(), format!("{FORMAT_FILE}{NEW}")];
+            if !files.iter().all(|(name, _)| ours.contains(name)) {
+                return Err(StoreError::NotAStore {
                     path: folder.path(),
-                }),
+                });
             }
         }
     }
+    Ok(stored)
 }
 
 /// Refuses a bound in which what is known of files of others leaves no room: it is not evicted, and
 /// all else would be in vain.
 fn check_files_fit(folder: &dyn Folder, config: &StoreConfig) -> Result<(), StoreError> {
-    let mut of_files = Sealed::default();
-    for (number, size) in sizes(folder)? {
-        if size.other > 0 && size.index > 0 {
-            of_files.insert(number, size);
-        }
-    }
-    match of_files.bytes + room_for_head(config.checked_segment_bytes(room_bytes(folder)?)?)
-        <= config.size_bytes
-    {
+    let [_, of_files] = Sealed::of(folder)?;
+    let segment_bytes = config.checked_segment_bytes(room_bytes(folder)?)?;
+    match of_files.bytes + room_for_head(segment_bytes) <= config.size_bytes {
         true => Ok(()),
         false => Err(StoreError::TooManyFiles {
             size_bytes: config.size_bytes,
@@ -180,74 +140,39 @@ fn check_files_fit(folder: &dyn Folder, config: &StoreConfig) -> Result<(), Stor
 }
 
 fn settle_format(folder: &dyn Folder, config: &StoreConfig) -> Result<(), StoreError> {
-    match check_format(folder, config)? {
-        FormatIs::AsAsked => return Ok(()),
-        FormatIs::OfAnotherBound | FormatIs::Missing => {}
-        FormatIs::CutOtherwise => {
-            for (name, _) in list(folder)? {
-                if FileKind::parse(&name).is_some() {
-                    let removed = folder.remove(&name);
-                    removed.map_err(error_at(folder, "remove", &name))?;
-                }
-            }
-        }
-    }
     let format = Format {
         chunking: config.chunking,
         size_bytes: config.size_bytes,
     };
-    format::write(folder, format)
+    match check_format(folder, config)? == Some(format) {
+        true => Ok(()),
+        false => format::write(folder, format),
+    }
 }
 
 /// The numbers of the segments that have an index, in order. Files of others are removed if they
 /// are ours: their segment was being begun or evicted.
 fn segments(folder: &dyn Folder) -> Result<Vec<u32>, StoreError> {
-    let files = list(folder)?;
-    for (name, _) in files.iter().filter(|(name, _)| name.ends_with(NEW)) {
-        folder
-            .remove(name)
-            .map_err(error_at(folder, "remove", name))?;
+    for (name, _) in list(folder)? {
+        if name.ends_with(NEW) {
+            remove(folder, &name)?;
+        }
     }
-    let files: Vec<(u32, FileKind)> = files
-        .iter()
-        .filter_map(|(name, _)| FileKind::parse(name))
-        .collect();
-    let has_index = |number| files.contains(&(number, FileKind::Index));
+    let files = segment_files(folder)?;
     let mut numbers = Vec::new();
-    for &(number, kind) in &files {
+    for &(number, kind) in files.keys() {
         if kind == FileKind::Index {
             numbers.push(number);
-        } else if !has_index(number) {
-            let name = kind.file_name(number);
-            folder
-                .remove(&name)
-                .map_err(error_at(folder, "remove", &name))?;
+        } else if !files.contains_key(&(number, FileKind::Index)) {
+            remove(folder, &kind.file_name(number))?;
         }
     }
-    numbers.sort_unstable();
     Ok(numbers)
-}
-
-/// What the files of segments take.
-pub(super) fn sizes(folder: &dyn Folder) -> Result<HashMap<u32, DiskBytes>, StoreError> {
-    let mut sizes: HashMap<u32, DiskBytes> = HashMap::new();
-    for (name, bytes) in list(folder)? {
-        if let Some((number, kind)) = FileKind::parse(&name) {
-            let size = sizes.entry(number).or_default();
-            match kind {
-                FileKind::Chunks => size.chunks += bytes,
-                FileKind::Index => size.index += bytes,
-                FileKind::Recipes => size.recipes += bytes,
-                FileKind::Files => size.other += bytes,
-            }
-        }
-    }
-    Ok(sizes)
 }
 
 /// Loads all segments: their records, then, since a recipe may name a chunk that lies later, their
 /// recipes.
-fn load(history: &mut History) -> Result<Loaded, StoreError> {
+fn load(history: &mut History) -> Result<Youngest, StoreError> {
     let folder = Arc::clone(&history.folder);
     let numbers = segments(&*folder)?;
     let sizes = sizes(&*folder)?;
@@ -261,8 +186,8 @@ fn load(history: &mut History) -> Result<Loaded, StoreError> {
     let mut youngest = Youngest::IsSealed;
     let mut failed = Vec::new();
     for &number in &numbers {
-        let header = if_readable(read_header(history, number))?.flatten();
-        let segment = Segment::new(header.map_or(0, |header| header.created_s), RECIPES_AT);
+        let header = if_readable(history.read_header(number))?.flatten();
+        let segment = Segment::new(header.map_or(0, |header| header.created_s));
         history.segments.insert(number, segment);
         if has_files(&number) {
             history.load_files(number)?;
@@ -275,12 +200,12 @@ fn load(history: &mut History) -> Result<Loaded, StoreError> {
         if Some(number) == last {
             let records = history.segment(number).records;
             let mark = header.map_or(0, |header| header.mark).min(records);
-            let proof = prove(history, number, mark)?;
-            if proof.end < records {
-                cut(history, number, proof.end)?;
-                return Ok(Loaded::Cut);
+            let end;
+            (end, failed) = prove(history, number, mark)?;
+            if end < records {
+                cut(history, number, end)?;
+                return Ok(Youngest::IsCut);
             }
-            failed = proof.failed;
             if loaded.has_rest || header.is_none() {
                 cut(history, number, records)?;
             } else if !loaded.is_sealed {
@@ -289,38 +214,24 @@ fn load(history: &mut History) -> Result<Loaded, StoreError> {
         }
     }
     for &number in &numbers {
-        let Some(loaded) = if_readable(history.load_recipes(number, &mut batch))? else {
-            history.note_damage(number);
-            if Some(number) == last {
-                youngest = Youngest::IsSealed;
-            }
-            continue;
-        };
-        if Some(number) == last && loaded.has_rest {
-            let end = history.segment(number).recipe_bytes;
-            set_bytes(history, number, FileKind::Recipes, end)?;
-        }
-        if Some(number) != last && loaded.has_rest {
-            history.note_damage(number);
-        }
-        // Its slot would be given to another realm.
-        if Some(number) == last && loaded.has_undeclared {
+        let is_last = Some(number) == last;
+        let loaded = if_readable(history.load_recipes(number, &mut batch))?;
+        // Else the slot of what no record declares would be given to another realm.
+        if is_last && loaded.is_none_or(|loaded| loaded.has_undeclared) {
             youngest = Youngest::IsSealed;
+        }
+        match loaded {
+            Some(loaded) if is_last && loaded.has_rest => {
+                let end = history.segment(number).recipe_bytes;
+                set_bytes(history, number, FileKind::Recipes, end)?;
+            }
+            Some(loaded) if !loaded.has_rest => {}
+            _ => history.note_damage(number),
         }
     }
     history.put(&mut batch);
     failed.into_iter().for_each(|at| history.give_up(at));
-    Ok(Loaded::Whole(youngest))
-}
-
-fn read_header(history: &History, number: u32) -> Result<Option<Header>, StoreError> {
-    let name = FileKind::Index.file_name(number);
-    let mut bytes = [0; index_file::HEADER_BYTES];
-    let file = history.folder.open(&name);
-    let read = file.and_then(|file| file.read_up_to(&mut bytes, 0));
-    let count = read.map_err(history.error_at("read", FileKind::Index, number))?;
-    let header = Header::parse(&bytes[..count]);
-    Ok(header.filter(|header| header.segment == number))
+    Ok(youngest)
 }
 
 /// What was read; nothing where the disk cannot, and the store opens all the same.
@@ -331,22 +242,12 @@ fn if_readable<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> 
     }
 }
 
-/// What became of the records that no sync is known to cover.
-struct Proof {
-    /// Behind the last that holds.
-    end: u32,
-    /// Those before it that do not.
-    failed: Vec<ChunkAt>,
-}
-
-/// Proves the chunks behind the mark.
-fn prove(history: &History, number: u32, mark: u32) -> Result<Proof, StoreError> {
+/// Proves the chunks behind the mark: gives the record behind the last that holds, and those before
+/// it that do not.
+fn prove(history: &History, segment: u32, mark: u32) -> Result<(u32, Vec<ChunkAt>), StoreError> {
     let (mut end, mut failed) = (mark, Vec::new());
-    for record in mark..history.segment(number).records {
-        let at = ChunkAt {
-            segment: number,
-            record,
-        };
+    for record in mark..history.segment(segment).records {
+        let at = ChunkAt { segment, record };
         if if_readable(history.is_proved(at))? == Some(true) {
             end = record + 1;
         } else {
@@ -354,7 +255,7 @@ fn prove(history: &History, number: u32, mark: u32) -> Result<Proof, StoreError>
         }
     }
     failed.retain(|at| at.record < end);
-    Ok(Proof { end, failed })
+    Ok((end, failed))
 }
 
 /// Cuts a segment off before a record.

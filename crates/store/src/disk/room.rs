@@ -1,10 +1,10 @@
 //! Whether the disk has room for what a store may become.
 
-use std::{fs, io, path::Path};
+use std::{io, path::Path};
 
 use crate::{
     StoreError,
-    folder::{self, Folder},
+    folder::{self, Folder, RealFolder},
     format::list,
 };
 
@@ -23,16 +23,9 @@ impl Room {
     /// # Errors
     /// If the system does not tell.
     pub fn of(path: &Path) -> io::Result<Self> {
-        let free_bytes = folder::free_bytes(path)?;
-        let used_bytes = match fs::read_dir(path) {
-            Ok(files) => files
-                .filter_map(|file| Some(file.ok()?.metadata().ok()?.len()))
-                .sum(),
-            Err(_) => 0,
-        };
         Ok(Self {
-            free_bytes,
-            used_bytes,
+            free_bytes: folder::free_bytes(path)?,
+            used_bytes: used_bytes(&RealFolder::new(path)).unwrap_or(0),
         })
     }
 
@@ -49,14 +42,17 @@ pub(super) fn room_bytes(folder: &dyn Folder) -> Result<u64, StoreError> {
     let Some(free_bytes) = folder.free_bytes() else {
         return Ok(u64::MAX);
     };
-    let files = list(folder)?.into_iter();
-    let used_bytes: u64 = files.map(|(_, bytes)| bytes).sum();
-    Ok(free_bytes.saturating_add(used_bytes))
+    Ok(free_bytes.saturating_add(used_bytes(folder)?))
+}
+
+fn used_bytes(folder: &dyn Folder) -> Result<u64, StoreError> {
+    Ok(list(folder)?.iter().map(|(_, bytes)| bytes).sum())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn what_a_store_has_already_it_needs_no_room_for() {

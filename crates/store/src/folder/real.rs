@@ -84,11 +84,16 @@ impl Folder for RealFolder {
 
 /// What is free for this user on the disk of a folder, which may be yet to make.
 pub(crate) fn free_bytes(folder: &Path) -> io::Result<u64> {
-    let there = folder.ancestors().find(|folder| folder.exists());
+    let disk = rustix::fs::statvfs(nearest(folder))?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// What is there of the way to a folder that may be yet to make.
+pub(crate) fn nearest(path: &Path) -> &Path {
+    let there = path.ancestors().find(|folder| folder.exists());
     // Of a relative path whose first folder is yet to make.
     let there = there.filter(|folder| !folder.as_os_str().is_empty());
-    let disk = rustix::fs::statvfs(there.unwrap_or(Path::new(".")))?;
-    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    there.unwrap_or(Path::new("."))
 }
 
 pub(crate) fn open_to_read(folder: &Path, name: &str) -> io::Result<File> {

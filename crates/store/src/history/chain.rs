@@ -7,7 +7,7 @@ use std::{io, iter, sync::Arc};
 
 use refrain_codec::chunk::hash::ChunkDigest;
 
-use super::{GROWING, GrowingPiece, History, PieceId, RealmNumber, pack, unpack};
+use super::{GROWING, History, PieceId, RealmNumber, pack, sources::LoadedPiece, unpack};
 use crate::{
     Chain, Place, StoreError, StoredChunk,
     index::{ChunkAt, Entry, RecipeAt},
@@ -24,6 +24,7 @@ const SKIPPED_MAX: usize = 4096;
 /// What a record says of a chunk.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
+    pub(crate) at: ChunkAt,
     pub(crate) digest: ChunkDigest,
     pub(crate) bytes: u32,
     pub(crate) realm: RealmNumber,
@@ -35,7 +36,7 @@ pub(crate) struct Found {
 enum Fetched {
     Chunk(StoredChunk),
     Gone,
-    TooLong,
+    NoRoom,
 }
 
 impl History {
@@ -55,6 +56,7 @@ impl History {
         };
         let realm = self.segment(at.segment).realm(realm_slot);
         Ok(realm.map(|realm| Found {
+            at,
             digest,
             bytes,
             realm,
@@ -75,50 +77,52 @@ impl History {
 
     /// Whether a record is one, and its chunk is what it says.
     pub(crate) fn is_proved(&self, at: ChunkAt) -> Result<bool, StoreError> {
-        match self.any_record(at)? {
-            Some((Record::Realm { .. }, _)) => Ok(true),
-            Some((Record::Chunk { .. }, _)) => match self.record(at)? {
-                Some(found) => Ok(self.verified(at, &found)?.is_some()),
-                None => Ok(false),
-            },
-            None => Ok(false),
+        if let Some((Record::Realm { .. }, _)) = self.any_record(at)? {
+            return Ok(true);
         }
+        Ok(match self.record(at)? {
+            Some(found) => self.verified(&found)?.is_some(),
+            None => false,
+        })
+    }
+
+    /// By which key the index finds a chunk, and what it knows of it, if that is by this record.
+    pub(crate) fn entry_of(&self, found: &Found) -> Option<(IndexKey, &Entry)> {
+        let key = IndexKey::of_chunk(self.realms.realm(found.realm), &found.digest);
+        let entry = self.index.find(key)?;
+        (entry.at() == Some(found.at)).then_some((key, entry))
     }
 
     /// A record's chunk is not what it says: it is found no more.
     pub(crate) fn give_up(&mut self, at: ChunkAt) {
         self.note_damage(at.segment);
-        if let Ok(Some(found)) = self.record(at) {
-            let key = IndexKey::of_chunk(self.realms.realm(found.realm), &found.digest);
-            if self.index.find(key).and_then(Entry::at) == Some(at) {
-                self.forget(key);
-            }
+        if let Ok(Some(found)) = self.record(at)
+            && let Some((key, _)) = self.entry_of(&found)
+        {
+            self.forget(key);
         }
     }
 
     /// The bytes of a chunk, if they are what they are said to be.
-    pub(crate) fn verified(
-        &self,
-        at: ChunkAt,
-        found: &Found,
-    ) -> Result<Option<Arc<[u8]>>, StoreError> {
+    pub(crate) fn verified(&self, found: &Found) -> Result<Option<Arc<[u8]>>, StoreError> {
         let mut bytes: Arc<[u8]> = iter::repeat_n(0, found.bytes as usize).collect();
         let buffer = Arc::get_mut(&mut bytes).expect("nobody else has it yet");
-        if self.segment(at.segment).files.is_some() {
-            if !self.read_from_files(at, found.offset, buffer)? {
+        let number = found.at.segment;
+        if self.segment(number).files.is_some() {
+            if !self.read_from_files(found, buffer)? {
                 return Ok(None);
             }
         } else {
-            let file = self.file(at.segment, FileKind::Chunks);
+            let file = self.file(number, FileKind::Chunks);
             match file.and_then(|file| file.read_exact_at(buffer, found.offset)) {
                 Err(error) if is_missing(&error) => return Ok(None),
-                read => read.map_err(self.error_at("read", FileKind::Chunks, at.segment))?,
+                read => read.map_err(self.error_at("read", FileKind::Chunks, number))?,
             }
         }
         if self.hasher.digest(&bytes) == found.digest {
             return Ok(Some(bytes));
         }
-        self.note_changed(at, found.offset);
+        self.note_changed(found);
         Ok(None)
     }
 
@@ -128,7 +132,7 @@ impl History {
         key: IndexKey,
         bytes_max: usize,
     ) -> Result<Fetched, StoreError> {
-        let Some(at) = self.index.find(key).and_then(Entry::at) else {
+        let Some(at) = self.index.at(key) else {
             return Ok(Fetched::Gone);
         };
         let found = unless_unreadable(self.record(at))?;
@@ -137,9 +141,9 @@ impl History {
             .filter(|found| found.realm == realm && IndexKey::of_chunk(name, &found.digest) == key);
         if let Some(found) = &found {
             if found.bytes as usize > bytes_max {
-                return Ok(Fetched::TooLong);
+                return Ok(Fetched::NoRoom);
             }
-            if let Some(bytes) = unless_unreadable(self.verified(at, found))? {
+            if let Some(bytes) = unless_unreadable(self.verified(found))? {
                 let digest = found.digest;
                 return Ok(Fetched::Chunk(StoredChunk { digest, bytes }));
             }
@@ -160,59 +164,49 @@ impl History {
         bytes_max: usize,
     ) -> Result<Chain, StoreError> {
         let mut chain = Chain::default();
-        let (at, realm, behind) = unpack(place);
-        let mut id = (at.segment, at.piece);
-        let mut entry = usize::from(at.entry);
-        let Some(mut piece) = self.piece(id)? else {
+        let (mut at, realm, mut behind) = unpack(place);
+        let Some(mut piece) = self.piece(at.id())? else {
             return Ok(chain);
         };
-        let key_behind = entry.checked_sub(1).map(|last| piece.keys().get(last));
+        let last = at.entry.checked_sub(1);
+        let key_behind = last.map(|last| piece.keys.get(usize::from(last)));
         let is_behind = key_behind.is_none_or(|key| key.is_some_and(|key| key.number() == behind));
-        if piece.realm() != realm || !is_behind {
+        if piece.realm != realm || !is_behind {
             return Ok(chain);
         }
-        let mut behind = behind;
         let mut bytes_left = bytes_max;
         let mut skipped = 0;
         loop {
-            let here = |id: PieceId, entry: usize, behind: u64| {
-                let at = RecipeAt {
-                    segment: id.0,
-                    piece: id.1,
-                    entry: entry as u8,
-                };
-                Some(pack(at, realm, IndexKey::of_number(behind)))
-            };
-            let Some(&key) = piece.keys().get(entry) else {
-                let Some(next) = self.next_piece(id) else {
-                    if self.open_ends.contains(&id) {
-                        chain.next = here(id, entry, behind);
-                    }
+            let Some(&key) = piece.keys.get(usize::from(at.entry)) else {
+                let Some(next) = self.next_piece(at.id()) else {
+                    let is_open = self.open_ends.contains(&at.id());
+                    chain.next = is_open.then(|| pack(at, realm, behind));
                     return Ok(chain);
                 };
                 match unless_unreadable(self.piece(next))? {
-                    Some(onward) if onward.realm() == realm => piece = onward,
+                    Some(onward) if onward.realm == realm => piece = onward,
                     _ => return Ok(chain),
                 }
-                (id, entry) = (next, 0);
+                at = RecipeAt::of(next, 0);
                 continue;
             };
-            if chain.chunks.len() == chunks_max || skipped == SKIPPED_MAX {
-                chain.next = here(id, entry, behind);
-                return Ok(chain);
-            }
-            match self.fetch(realm, key, bytes_left)? {
+            let is_full = chain.chunks.len() == chunks_max || skipped == SKIPPED_MAX;
+            let fetched = match is_full {
+                true => Fetched::NoRoom,
+                false => self.fetch(realm, key, bytes_left)?,
+            };
+            match fetched {
                 Fetched::Chunk(chunk) => {
                     bytes_left -= chunk.bytes.len();
                     chain.chunks.push(chunk);
                 }
                 Fetched::Gone => skipped += 1,
-                Fetched::TooLong => {
-                    chain.next = here(id, entry, behind);
+                Fetched::NoRoom => {
+                    chain.next = Some(pack(at, realm, behind));
                     return Ok(chain);
                 }
             }
-            entry += 1;
+            at.entry += 1;
             behind = key.number();
         }
     }
@@ -223,51 +217,24 @@ impl History {
     }
 
     /// A piece, wherever it is; nothing if it is gone or damaged.
-    fn piece(&self, id: PieceId) -> Result<Option<AnyPiece>, StoreError> {
+    fn piece(&self, id: PieceId) -> Result<Option<Arc<LoadedPiece>>, StoreError> {
         let segment = self.segments.get(&id.0);
         let info = segment.and_then(|segment| segment.pieces.get(usize::from(id.1)));
         let Some(info) = info else {
             return Ok(None);
         };
         if info.offset == GROWING {
-            let piece = self.growing.get(&id);
-            return Ok(
-                piece.map(|GrowingPiece { realm, piece }| AnyPiece::Growing {
-                    realm: *realm,
-                    keys: piece.keys.clone(),
-                }),
-            );
+            let growing = self.growing.get(&id);
+            return Ok(growing.map(|growing| {
+                Arc::new(LoadedPiece {
+                    realm: growing.realm,
+                    keys: growing.piece.keys.clone(),
+                })
+            }));
         }
         match self.piece_in_file(id, info.offset) {
             Err(error) if is_missing(&error) => Ok(None),
-            piece => Ok(piece
-                .map_err(self.error_at("read", FileKind::Recipes, id.0))?
-                .map(AnyPiece::Loaded)),
-        }
-    }
-}
-
-/// A piece as it is read.
-enum AnyPiece {
-    Loaded(Arc<super::sources::LoadedPiece>),
-    Growing {
-        realm: RealmNumber,
-        keys: Vec<IndexKey>,
-    },
-}
-
-impl AnyPiece {
-    fn realm(&self) -> RealmNumber {
-        match self {
-            Self::Loaded(piece) => piece.realm,
-            Self::Growing { realm, .. } => *realm,
-        }
-    }
-
-    fn keys(&self) -> &[IndexKey] {
-        match self {
-            Self::Loaded(piece) => &piece.keys,
-            Self::Growing { keys, .. } => keys,
+            piece => piece.map_err(self.error_at("read", FileKind::Recipes, id.0)),
         }
     }
 }

@@ -12,10 +12,9 @@ use std::{
     sync::Arc,
 };
 
-use super::History;
+use super::{History, chain::Found};
 use crate::{
     Realm, StoreError,
-    index::ChunkAt,
     layout::{
         FileKind,
         files_file::{self, FilePart, FileState, PART_BYTES_MAX},
@@ -99,12 +98,7 @@ impl History {
         mut with: impl FnMut(Realm, u32, FilePart),
     ) -> Result<bool, StoreError> {
         let file = self.file(number, FileKind::Files);
-        let bytes = file.and_then(|file| {
-            let mut bytes = vec![0; file.bytes()?.min(FILES_FILE_BYTES_MAX) as usize];
-            let count = file.read_up_to(&mut bytes, 0)?;
-            bytes.truncate(count);
-            Ok(bytes)
-        });
+        let bytes = file.and_then(|file| file.read_onward(0, FILES_FILE_BYTES_MAX));
         let bytes = bytes.map_err(self.error_at("read", FileKind::Files, number))?;
         let Some(realm) = files_file::parse_header(number, &bytes) else {
             return Ok(false);
@@ -120,19 +114,16 @@ impl History {
     /// Fills a buffer from the file in which a chunk lies; says whether the file is as it was.
     pub(super) fn read_from_files(
         &self,
-        at: ChunkAt,
-        start: u64,
+        found: &Found,
         buffer: &mut [u8],
     ) -> Result<bool, StoreError> {
-        let Some(part) = self.part_of(at, start) else {
+        let part = self.part_of(found);
+        let Some(part) = part.filter(|part| !part.has_changed.get()) else {
             return Ok(false);
         };
-        if part.has_changed.get() {
-            return Ok(false);
-        }
-        let source = self.open_part(at.segment, part.at)?;
+        let source = self.open_part(found.at.segment, part.at)?;
         let read = source.and_then(|(file, offset)| {
-            let offset = offset.checked_add(start.checked_sub(part.start)?)?;
+            let offset = offset.checked_add(found.offset.checked_sub(part.start)?)?;
             file.read_exact_at(buffer, offset).ok()
         });
         part.has_changed.set(read.is_none());
@@ -140,24 +131,24 @@ impl History {
     }
 
     /// The file of a chunk is not what it was.
-    pub(super) fn note_changed(&self, at: ChunkAt, start: u64) {
-        if let Some(part) = self.part_of(at, start) {
+    pub(super) fn note_changed(&self, found: &Found) {
+        if let Some(part) = self.part_of(found) {
             part.has_changed.set(true);
         }
     }
 
-    /// Whether the chunk that begins at `start` is in a file that was found to be not what it was.
-    pub(crate) fn is_in_changed_file(&self, at: ChunkAt, start: u64) -> bool {
-        let part = self.part_of(at, start);
+    /// Whether the chunk is in a file that was found to be not what it was.
+    pub(crate) fn is_in_changed_file(&self, found: &Found) -> bool {
+        let part = self.part_of(found);
         part.is_some_and(|part| part.has_changed.get())
     }
 
     /// The part in which a chunk lies; nothing where what was known of it is damaged.
-    fn part_of(&self, at: ChunkAt, start: u64) -> Option<&PartAt> {
-        let parts = &self.segments.get(&at.segment)?.files.as_ref()?.parts;
-        let after = parts.partition_point(|part| part.first_record <= at.record);
+    fn part_of(&self, found: &Found) -> Option<&PartAt> {
+        let parts = &self.segments.get(&found.at.segment)?.files.as_ref()?.parts;
+        let after = parts.partition_point(|part| part.first_record <= found.at.record);
         let part = parts.get(after.checked_sub(1)?)?;
-        (start.checked_sub(part.start)? < part.part_bytes).then_some(part)
+        (found.offset.checked_sub(part.start)? < part.part_bytes).then_some(part)
     }
 
     /// The file, and where in it the part begins; nothing if it is not as it was.

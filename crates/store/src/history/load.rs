@@ -11,7 +11,7 @@
 
 use std::{collections::HashSet, io};
 
-use super::{BLOCK_RECORDS, History, NO_REALM, PieceInfo, RealmNumber};
+use super::{BLOCK_RECORDS, History, PieceInfo, RealmNumber};
 use crate::{
     StoreError,
     folder::FolderFile,
@@ -20,10 +20,10 @@ use crate::{
     layout::{
         FileKind,
         index_file::{
-            BLOCK_BYTES, RECORD_BYTES, Record, TRAILER_BYTES, parse_records, parse_trailer,
-            position_of,
+            BLOCK_BYTES, HEADER_BYTES, Header, RECORD_BYTES, Record, TRAILER_BYTES, parse_records,
+            parse_trailer, position_of,
         },
-        recipe_file::{self, Piece},
+        recipe_file::Piece,
     },
 };
 
@@ -61,6 +61,15 @@ pub(crate) struct LoadedRecipes {
 }
 
 impl History {
+    /// What the index file of a segment begins with; nothing if that is damaged.
+    pub(crate) fn read_header(&self, number: u32) -> Result<Option<Header>, StoreError> {
+        let file = self.folder.open(&FileKind::Index.file_name(number));
+        let bytes = file.and_then(|file| file.read_onward(0, HEADER_BYTES as u64));
+        let bytes = bytes.map_err(self.error_at("read", FileKind::Index, number))?;
+        let header = Header::parse(&bytes);
+        Ok(header.filter(|header| header.segment == number))
+    }
+
     /// Loads the records that a segment has more than before.
     pub(crate) fn load_index(
         &mut self,
@@ -113,21 +122,17 @@ impl History {
         let first = block * BLOCK_RECORDS as u32;
         let covered = bytes.len().checked_sub(TRAILER_BYTES);
         let covered = covered.filter(|covered| covered.is_multiple_of(RECORD_BYTES));
-        let trailer = covered.and_then(|covered| {
+        let whole = covered.and_then(|covered| {
             let (records, trailer) = bytes.split_at(covered);
             let end = parse_trailer(number, block, records, trailer)?;
-            Some((records, end))
-        });
-        if let Some((records, end)) = trailer {
             let records: Vec<Record> = parse_records(records).collect();
-            let chunk_bytes: u64 = records.iter().map(Record::chunk_bytes).sum();
-            if let Some(start) = end.checked_sub(chunk_bytes)
-                && end <= CHUNK_FILE_BYTES_MAX
-            {
-                self.take_block(number, block, start, &records, batch);
-                loaded.is_sealed = bytes.len() < BLOCK_BYTES;
-                return;
-            }
+            let start = end.checked_sub(records.iter().map(Record::chunk_bytes).sum())?;
+            (end <= CHUNK_FILE_BYTES_MAX).then_some((records, start))
+        });
+        if let Some((records, start)) = whole {
+            self.take_block(number, block, start, &records, batch);
+            loaded.is_sealed = bytes.len() < BLOCK_BYTES;
+            return;
         }
         // Whatever a record says, its chunk has to hash to it. Lengths that are wrong lead astray
         // up to the next trailer.
@@ -161,33 +166,25 @@ impl History {
         let segment = segments.get_mut(&number).expect("it is being loaded");
         let first = block * BLOCK_RECORDS as u32;
         let known = segment.records.saturating_sub(first) as usize;
-        segment.block_starts.truncate(block as usize);
-        segment.block_starts.push(start);
         segment.records = first;
         segment.chunk_bytes = start;
+        // Also where none of its records is one.
+        segment.begin_block();
         for (line, record) in records.iter().enumerate() {
-            match record {
-                Record::Realm { realm, slot } => {
-                    let realm = realms.number_or_new(*realm);
-                    segment.declare(*slot, realm.unwrap_or(NO_REALM));
-                }
-                Record::Chunk {
-                    digest, realm_slot, ..
-                } if line >= known => {
-                    if let Some(realm) = segment.realm(*realm_slot) {
-                        let key = IndexKey::of_chunk(realms.realm(realm), digest);
-                        let at = ChunkAt {
-                            segment: number,
-                            record: segment.records,
-                        };
-                        batch.push(key, Put::Chunk(at));
-                        segment.count_chunk(*realm_slot);
-                    }
-                }
-                Record::Chunk { .. } => {}
+            let at = ChunkAt {
+                segment: number,
+                record: segment.push(record, realms),
+            };
+            if let Record::Chunk {
+                digest, realm_slot, ..
+            } = record
+                && line >= known
+                && let Some(realm) = segment.realm(*realm_slot)
+            {
+                let key = IndexKey::of_chunk(realms.realm(realm), digest);
+                batch.push(key, Put::Chunk(at.to_bytes()));
+                segment.count_chunk(*realm_slot);
             }
-            segment.records += 1;
-            segment.chunk_bytes += record.chunk_bytes();
         }
     }
 
@@ -197,17 +194,10 @@ impl History {
         number: u32,
         batch: &mut Batch,
     ) -> Result<LoadedRecipes, StoreError> {
-        let rest = self.file(number, FileKind::Recipes).and_then(|file| {
-            let from = self.segment(number).recipe_bytes;
-            let bytes = file
-                .bytes()?
-                .min(RECIPE_FILE_BYTES_MAX)
-                .saturating_sub(from);
-            let mut rest = vec![0; bytes as usize];
-            let count = file.read_up_to(&mut rest, from)?;
-            rest.truncate(count);
-            Ok(rest)
-        });
+        let from = self.segment(number).recipe_bytes;
+        let file = self.file(number, FileKind::Recipes);
+        let rest = file
+            .and_then(|file| file.read_onward(from, RECIPE_FILE_BYTES_MAX.saturating_sub(from)));
         match rest {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(LoadedRecipes::default()),
             rest => {
@@ -274,18 +264,14 @@ impl History {
                 self.link((previous.segment, found as u16), id);
             }
         }
-        let mut at = RecipeAt {
-            segment: number,
-            piece: id.1,
-            entry: 0,
-        };
+        let mut at = RecipeAt::of(id, 0);
         if let Some(key) = piece.opening {
             let key = IndexKey::of_opening(self.realms.realm(realm), key);
-            batch.push(key, Put::Opening(at));
+            batch.push(key, Put::Opening(at.to_bytes()));
         }
         for &key in &piece.keys {
             at.entry += 1;
-            batch.push(key, Put::Place(at));
+            batch.push(key, Put::Place(at.to_bytes()));
         }
     }
 
@@ -306,6 +292,3 @@ impl History {
         }
     }
 }
-
-/// Where recipes begin in their file.
-pub(crate) const RECIPES_AT: u64 = recipe_file::HEADER_BYTES as u64;

@@ -142,12 +142,11 @@ impl History {
         number: u32,
     ) -> Result<Vec<(RealmNumber, OpeningKey)>, StoreError> {
         let segment = self.segment(number);
-        let mut bytes = vec![0; segment.recipe_bytes as usize];
         let file = self.file(number, FileKind::Recipes);
-        let count = file.and_then(|file| file.read_up_to(&mut bytes, 0));
-        let count = count.map_err(self.error_at("read", FileKind::Recipes, number))?;
+        let bytes = file.and_then(|file| file.read_onward(0, segment.recipe_bytes));
+        let bytes = bytes.map_err(self.error_at("read", FileKind::Recipes, number))?;
         let openings = segment.pieces.iter().filter_map(|piece| {
-            let piece = bytes[..count].get(piece.offset as usize..)?;
+            let piece = bytes.get(piece.offset as usize..)?;
             let piece = Piece::parse(number, piece)?;
             Some((segment.realm(piece.realm_slot)?, piece.opening?))
         });

@@ -15,31 +15,19 @@ const FULL: usize = 1 << 19;
 /// Fewer are not worth a thread.
 const THREAD_PUTS_MIN: usize = 1 << 14;
 
-/// Something to put into the index.
+/// Something to put into the index, as short as entries have it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Put {
-    /// A chunk lies here.
-    Chunk(ChunkAt),
-    /// What has this opening begins here.
-    Opening(RecipeAt),
-    /// A chunk, if it is known, was seen here.
-    Place(RecipeAt),
+    /// A chunk lies at this [`ChunkAt`].
+    Chunk([u8; 6]),
+    /// What has this opening begins at this [`RecipeAt`].
+    Opening([u8; 6]),
+    /// A chunk, if it is known, was seen at this [`RecipeAt`].
+    Place([u8; 6]),
 }
 
-/// The same with its key, as short as entries have it.
-#[derive(Clone, Copy)]
-struct Waiting {
-    key: IndexKey,
-    what: What,
-    at: [u8; 6],
-}
-
-#[derive(Clone, Copy)]
-enum What {
-    Chunk,
-    Opening,
-    Place,
-}
+/// Something to put in, by its key.
+type Waiting = (IndexKey, Put);
 
 /// What is to be put into an index. Nothing is found before [`Index::put`].
 pub(crate) struct Batch {
@@ -57,12 +45,7 @@ impl Batch {
     }
 
     pub(crate) fn push(&mut self, key: IndexKey, put: Put) {
-        let (what, at) = match put {
-            Put::Chunk(at) => (What::Chunk, at.to_bytes()),
-            Put::Opening(at) => (What::Opening, at.to_bytes()),
-            Put::Place(at) => (What::Place, at.to_bytes()),
-        };
-        self.shards[shard_of(key)].push(Waiting { key, what, at });
+        self.shards[shard_of(key)].push((key, put));
         self.len += 1;
     }
 
@@ -87,16 +70,12 @@ impl Index {
                 .map(|(shard, waiting)| shard.put(waiting, &moves))
                 .sum::<u64>()
         };
-        let len = std::mem::take(&mut batch.len);
-        let half = match len >= THREAD_PUTS_MIN {
-            true => SHARDS as usize / 2,
-            false => 0,
-        };
+        if std::mem::take(&mut batch.len) < THREAD_PUTS_MIN {
+            return all(&mut self.shards, &mut batch.shards);
+        }
+        let half = SHARDS as usize / 2;
         let (some, others) = self.shards.split_at_mut(half);
         let (puts_of_some, puts_of_others) = batch.shards.split_at_mut(half);
-        if half == 0 {
-            return all(others, puts_of_others);
-        }
         thread::scope(|scope| {
             let beside = scope.spawn(|| all(some, puts_of_some));
             let chunks = all(others, puts_of_others);
@@ -112,9 +91,9 @@ impl Shard {
         moves: &impl Fn(ChunkAt, ChunkAt) -> bool,
     ) -> u64 {
         let mut chunks = 0;
-        for Waiting { key, what, at } in waiting.drain(..) {
-            match what {
-                What::Chunk => {
+        for (key, put) in waiting.drain(..) {
+            match put {
+                Put::Chunk(at) => {
                     let entry = self.find_or_insert(key);
                     let (from, to) = (entry.at(), ChunkAt::of_bytes(at));
                     chunks += u64::from(from.is_none());
@@ -122,8 +101,8 @@ impl Shard {
                         entry.set_at(to);
                     }
                 }
-                What::Opening => self.find_or_insert(key).push_place(RecipeAt::of_bytes(at)),
-                What::Place => {
+                Put::Opening(at) => self.find_or_insert(key).push_place(RecipeAt::of_bytes(at)),
+                Put::Place(at) => {
                     if let Some(entry) = self.find_mut(key) {
                         entry.push_place(RecipeAt::of_bytes(at));
                     }
@@ -141,57 +120,64 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     fn put() -> impl Strategy<Value = Put> {
-        let place = (0_u32..9, 0_u16..9, 0_u8..9).prop_map(|(segment, piece, entry)| RecipeAt {
-            segment,
-            piece,
-            entry,
+        let place = (0_u32..9, 0_u16..9, 0_u8..9).prop_map(|(segment, piece, entry)| {
+            let at = RecipeAt {
+                segment,
+                piece,
+                entry,
+            };
+            at.to_bytes()
         });
         prop_oneof![
             (0_u32..9, 0_u32..9)
-                .prop_map(|(segment, record)| Put::Chunk(ChunkAt { segment, record })),
+                .prop_map(|(segment, record)| Put::Chunk(ChunkAt { segment, record }.to_bytes())),
             place.clone().prop_map(Put::Opening),
             place.prop_map(Put::Place),
         ]
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(32))]
-        #[test]
-        fn a_batch_is_as_one_after_the_other(
-            puts in vec((0_u64..40, put()), 0..300),
-            repeated in prop_oneof![Just(1_usize), Just(THREAD_PUTS_MIN / 100)],
-        ) {
-            let mut batch = Batch::new();
-            let (mut together, mut alone) = (Index::new(), Index::new());
-            let mut chunks = 0;
-            let moves = |from: ChunkAt, to: ChunkAt| from.segment != 3 || to.segment == 3;
-            for (number, put) in puts.iter().copied().cycle().take(puts.len() * repeated) {
-                batch.push(key(number), put);
-                match put {
-                    Put::Chunk(at) => {
-                        let entry = alone.find_or_insert(key(number));
-                        chunks += u64::from(entry.at().is_none());
-                        if entry.at().is_none_or(|from| moves(from, at)) {
-                            entry.set_at(at);
-                        }
-                    }
-                    Put::Opening(at) => alone.find_or_insert(key(number)).push_place(at),
-                    Put::Place(at) => {
-                        if alone.find(key(number)).is_some() {
-                            alone.find_or_insert(key(number)).push_place(at);
-                        }
-                    }
-                }
-            }
-            prop_assert_eq!(together.put(&mut batch, moves), chunks);
-            prop_assert_eq!(together.put(&mut batch, moves), 0, "it is empty");
-            prop_assert_eq!(together.len(), alone.len());
-            for number in 0..40 {
-                let said = |entry: Option<&Entry>| {
-                    entry.map(|entry| (entry.at(), entry.places().collect::<Vec<_>>()))
-                };
-                prop_assert_eq!(said(together.find(key(number))), said(alone.find(key(number))));
-            }
-        }
-    }
+           #![proptest_config(ProptestConfig::with_cases(32))]
+           #[test]
+           fn a_batch_is_as_one_after_the_other(
+               puts in vec((0_u64..40, put()), 0..300),
+               repeated in prop_oneof![Just(1_usize), Just(THREAD_PUTS_MIN / 100)],
+           ) {
+               let mut batch = Batch::new();
+               let (mut together, mut alone) = (Index::new(), Index::new());
+               let mut chunks = 0;
+               let moves = |from: ChunkAt, to: ChunkAt| from.segment != 3 || to.segment == 3;
+               for (number, put) in puts.iter().copied().cycle().take(puts.len() * repeated) {
+                   batch.push(key(number), put);
+                   match put {
+                       Put::Chunk(at) => {
+                           let at = ChunkAt::of_bytes(at);
+                           let entry = alone.find_or_insert(key(number));
+                           chunks += u64::from(entry.at().is_none());
+                           if entry.at().is_none_or(|from| moves(from, at)) {
+                               entry.set_at(at);
+                           }
+                       }
+                       Put::Opening(at) => {
+    let at = RecipeAt::of_bytes(at);
+    alone.find_or_insert(key(number)).push_place(at); },
+                       Put::Place(at) => {
+    let at = RecipeAt::of_bytes(at);
+                           if alone.find(key(number)).is_some() {
+                               alone.find_or_insert(key(number)).push_place(at);
+                           }
+                       }
+                   }
+               }
+               prop_assert_eq!(together.put(&mut batch, moves), chunks);
+               prop_assert_eq!(together.put(&mut batch, moves), 0, "it is empty");
+               prop_assert_eq!(together.len(), alone.len());
+               for number in 0..40 {
+                   let said = |entry: Option<&Entry>| {
+                       entry.map(|entry| (entry.at(), entry.places().collect::<Vec<_>>()))
+                   };
+                   prop_assert_eq!(said(together.find(key(number))), said(alone.find(key(number))));
+               }
+           }
+       }
 }

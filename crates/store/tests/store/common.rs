@@ -53,7 +53,6 @@ pub(crate) fn config(segments: u64) -> StoreConfig {
         size_bytes: segments * segment_bytes,
         chunking: chunking(),
         segment_bytes: Some(segment_bytes),
-        starts_afresh: false,
     }
 }
 

@@ -81,7 +81,7 @@ fn damaged_chunks_are_stored_again_and_a_damaged_segment_is_evicted_whole() {
 
         let mut store = open(&folder, 6);
         let is_wrong = |chunk: &Vec<u8>| !chunks(0..300).contains(chunk);
-        for &place in store.openings(realm(0), OpeningKey(1)).iter() {
+        for place in store.openings(realm(0), OpeningKey(1)) {
             assert!(!read_all(&mut store, place).iter().any(is_wrong), "{what}");
         }
         let again = flow(&mut store, realm(0), Some(OpeningKey(1)), 0..300);

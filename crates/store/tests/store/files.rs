@@ -5,8 +5,8 @@ use std::{fs, io::Write, os::unix::fs::symlink, path::Path};
 use refrain_codec::chunk::{hash::ChunkHasher, stream::StreamChunks};
 use refrain_codec::marker::PackMask;
 use refrain_store::{
-    AddOptions, AddProgress, AddReport, Appended, ChunkSource, DiskStore, ReadOnlyStore,
-    StoreConfig, StoreError, VerifyReport, folder::Folder,
+    AddProgress, AddReport, Appended, ChunkSource, DiskStore, ReadOnlyStore, StoreConfig,
+    StoreError, VerifyReport, folder::Folder,
 };
 
 use crate::{
@@ -88,7 +88,7 @@ impl World {
     fn add(&mut self) -> AddReport {
         let files = self.files();
         self.store()
-            .add_files(&files, realm(0), AddOptions::default(), &mut |_| ())
+            .add_files(&files, realm(0), false, &mut |_| ())
             .expect("added")
     }
 
@@ -119,7 +119,7 @@ fn files_are_history_and_only_their_metadata_is_kept() {
     let files = world.files();
     let report = world
         .store()
-        .add_files(&files, realm(0), AddOptions::default(), &mut |progress| {
+        .add_files(&files, realm(0), false, &mut |progress| {
             told.push(*progress)
         })
         .expect("added");
@@ -316,13 +316,10 @@ fn stores_and_private_keys_are_passed_over_unless_they_are_asked_for() {
         let expected = (expected.0.to_owned(), expected.1);
         assert!(passed.contains(&expected), "{expected:?} of {passed:?}");
     }
-    let options = AddOptions {
-        takes_private: true,
-    };
     let files = world.files();
     let report = world
         .store()
-        .add_files(&files, realm(0), options, &mut |_| ())
+        .add_files(&files, realm(0), true, &mut |_| ())
         .expect("added");
     assert_eq!((report.private, report.unchanged_files), (0, 1));
     assert!(report.added_files >= 4, "{report:?}");
@@ -362,7 +359,7 @@ fn adding_again_updates_what_changed() {
     let files = world.files();
     let of_another = world
         .store()
-        .add_files(&files, realm(1), AddOptions::default(), &mut |_| ())
+        .add_files(&files, realm(1), false, &mut |_| ())
         .expect("added");
     assert_eq!(of_another.added_files, 3);
 }
@@ -396,21 +393,14 @@ fn metadata_of_files_is_bounded() {
         ..config(4)
     };
     let mut store = DiskStore::open(&store, small).expect("it opens");
-    let error = store
-        .add_files(&files, realm(0), AddOptions::default(), &mut |_| ())
-        .err();
+    let error = store.add_files(&files, realm(0), false, &mut |_| ()).err();
     assert!(
         matches!(error, Some(StoreError::TooManyFiles { .. })),
         "{error:?}"
     );
     let stat = store.stat();
     assert!(stat.files == 0 && stat.disk.total() <= small.size_bytes);
-    let missing = store.add_files(
-        Path::new("/nowhere/at/all"),
-        realm(0),
-        AddOptions::default(),
-        &mut |_| (),
-    );
+    let missing = store.add_files(Path::new("/nowhere/at/all"), realm(0), false, &mut |_| ());
     assert!(matches!(missing, Err(StoreError::Io { .. })));
 }
 
@@ -423,7 +413,7 @@ fn a_bound_without_room_beside_what_is_known_of_files_is_refused_and_nothing_goe
     fs::write(files.join("large"), content(1, 2 << 20)).expect("written");
     let mut store = DiskStore::open(&path, config(64)).expect("it opens");
     store
-        .add_files(&files, realm(0), AddOptions::default(), &mut |_| ())
+        .add_files(&files, realm(0), false, &mut |_| ())
         .expect("added");
     learn_in(&mut store, &content(2, 1 << 20));
     let chunks = store.stat().chunks;
@@ -442,13 +432,6 @@ fn a_bound_without_room_beside_what_is_known_of_files_is_refused_and_nothing_goe
     assert_eq!(kept.size_bytes, config(64).size_bytes);
     let store = DiskStore::open(&path, config(64)).expect("it opens");
     assert_eq!(store.stat().chunks, chunks);
-    drop(store);
-    let others = StoreConfig {
-        starts_afresh: true,
-        chunking: Default::default(),
-        ..StoreConfig::new(16 << 20)
-    };
-    DiskStore::open(&path, others).expect("afresh, whatever there was");
 }
 
 #[test]
@@ -476,9 +459,7 @@ fn numbers_of_segments_are_not_used_again() {
 fn what_a_full_disk_does_not_take_leaves_nothing_behind() {
     let files = tempfile::tempdir().expect("a folder");
     fs::write(files.path().join("one"), content(1, 50_000)).expect("written");
-    let add = |store: &mut DiskStore| {
-        store.add_files(files.path(), realm(0), AddOptions::default(), &mut |_| ())
-    };
+    let add = |store: &mut DiskStore| store.add_files(files.path(), realm(0), false, &mut |_| ());
     let folder = MemoryFolder::new();
     let mut store = open(&folder, 40);
     let before = folder.list().expect("memory");
@@ -520,7 +501,7 @@ fn a_file_that_grows_while_it_is_read_ends_where_it_ended_and_is_reported() {
     };
     let report = world
         .store()
-        .add_files(&files, realm(0), AddOptions::default(), &mut append)
+        .add_files(&files, realm(0), false, &mut append)
         .expect("added");
     assert_eq!(read, BYTES as u64);
     assert_eq!((report.added_files, report.changed_while_read), (0, 1));

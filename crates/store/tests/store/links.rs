@@ -8,7 +8,7 @@ use std::{
     sync::RwLockReadGuard,
 };
 
-use refrain_store::{AddOptions, DiskStore, ReadOnlyStore, StoreError};
+use refrain_store::{DiskStore, ReadOnlyStore, StoreError};
 use tempfile::TempDir;
 
 use crate::common::{SPAWNING, chunks, config, flow, read_after, realm};
@@ -264,12 +264,7 @@ fn root_writes_to_no_file_that_may_be_anothers() {
         chown(&path, Some(OF_A_GATEWAY), Some(OF_A_GATEWAY)).expect("this is root");
         let mut store = DiskStore::open(&fixture.store, config(8)).expect("it opens");
         store
-            .add_files(
-                &fixture.elsewhere,
-                realm(1),
-                AddOptions::default(),
-                &mut |_| (),
-            )
+            .add_files(&fixture.elsewhere, realm(1), false, &mut |_| ())
             .expect("added");
     }
 }

@@ -1,15 +1,14 @@
 //! A segment of files of others, as it is put together: all of it in memory, which is bounded, and
 //! then written at once. Its index gets its name last; without it the segment is none.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use refrain_codec::chunk::hash::ChunkDigest;
 
 use crate::{
     DiskBytes, Realm, StoreError,
-    disk::open::NEW,
-    format::error_at,
-    history::{History, RECIPES_AT, Segment},
+    format::{NEW, error_at, replace, write_whole},
+    history::{History, Segment},
     index::Batch,
     key::IndexKey,
     layout::{
@@ -32,18 +31,14 @@ pub(super) struct Builder {
 }
 
 struct OpenFile {
-    path: PathBuf,
-    state: FileState,
-    /// How much of it was added.
-    offset: u64,
+    /// What the segment has of it; without bytes where it has nothing yet.
+    part: FilePart,
     previous: Option<PieceAt>,
     keys: Vec<IndexKey>,
-    /// What the segment has of it: the first record, and where it begins in the segment and in
-    /// the file.
-    part: Option<(u32, u64, u64)>,
 }
 
 /// A segment, as its files will be.
+#[derive(Default)]
 pub(super) struct Built {
     pub(super) number: u32,
     records: u32,
@@ -80,49 +75,43 @@ impl Builder {
         let realm = self.realm;
         let mut built = Built {
             number,
-            records: 0,
-            pieces: 0,
-            end: 0,
-            block: Vec::new(),
-            index: Vec::new(),
             recipes: recipe_file::encode_header(number).to_vec(),
             files: files_file::encode_header(number, realm).to_vec(),
+            ..Built::default()
         };
         built.push(&Record::Realm { realm, slot: 0 });
         self.built = Some(built);
     }
 
-    pub(super) fn begin_file(&mut self, path: &Path, state: FileState) {
+    /// Begins a file, or what follows `offset` in it.
+    pub(super) fn begin_file(&mut self, path: &Path, state: FileState, offset: u64) {
         self.file = Some(OpenFile {
-            path: path.to_owned(),
-            state,
-            offset: 0,
+            part: FilePart {
+                first_record: 0,
+                start: 0,
+                offset,
+                part_bytes: 0,
+                state,
+                path: path.to_owned(),
+            },
             previous: None,
             keys: Vec::new(),
-            part: None,
         });
-    }
-
-    /// Begins with a part of a file that another segment has.
-    pub(super) fn begin_part(&mut self, part: &FilePart) {
-        self.begin_file(&part.path, part.state);
-        if let Some(file) = &mut self.file {
-            file.offset = part.offset;
-        }
     }
 
     pub(super) fn push_chunk(&mut self, digest: &ChunkDigest, bytes: u32) {
         let built = self.built.as_mut().expect("it was begun");
         let file = self.file.as_mut().expect("a file was begun");
-        file.part
-            .get_or_insert((built.records, built.end, file.offset));
+        if file.part.part_bytes == 0 {
+            (file.part.first_record, file.part.start) = (built.records, built.end);
+        }
         let record = Record::Chunk {
             digest: *digest,
             bytes,
             realm_slot: 0,
         };
         built.push(&record);
-        file.offset += u64::from(bytes);
+        file.part.part_bytes += u64::from(bytes);
         file.keys.push(IndexKey::of_chunk(self.realm, digest));
         if file.keys.len() == ENTRIES_MAX {
             built.push_piece(file);
@@ -142,19 +131,13 @@ impl Builder {
         if !file.keys.is_empty() {
             built.push_piece(file);
         }
-        if let Some((first_record, start, offset)) = file.part.take() {
-            let part = FilePart {
-                first_record,
-                start,
-                offset,
-                part_bytes: file.offset - offset,
-                state: file.state,
-                path: file.path.clone(),
-            };
+        let part = &mut file.part;
+        if part.part_bytes > 0 {
             // A path that is longer than systems take was not opened either.
-            built
-                .files
-                .extend(part.encode(built.number).unwrap_or_default());
+            let encoded = part.encode(built.number).unwrap_or_default();
+            built.files.extend(encoded);
+            part.offset += part.part_bytes;
+            part.part_bytes = 0;
         }
     }
 
@@ -219,37 +202,26 @@ impl Built {
     /// Writes the files, and takes what they hold into the history.
     pub(super) fn write(self, history: &mut History) -> Result<(), StoreError> {
         let folder = &*history.folder;
-        let write = |name: &str, bytes: &[u8]| {
-            let file = folder.open_or_create(name);
-            file.and_then(|file| {
-                file.set_bytes(0)?;
-                file.write_all_at(bytes, 0)?;
-                file.sync()
-            })
-            .map_err(error_at(folder, "write", name))
-        };
-        write(&FileKind::Recipes.file_name(self.number), &self.recipes)?;
-        write(&FileKind::Files.file_name(self.number), &self.files)?;
+        write_whole(
+            folder,
+            &FileKind::Recipes.file_name(self.number),
+            &self.recipes,
+        )?;
+        write_whole(folder, &FileKind::Files.file_name(self.number), &self.files)?;
+        // These have their names first, also on a disk that keeps no order.
+        folder.sync().map_err(error_at(folder, "sync", ""))?;
         let index = FileKind::Index.file_name(self.number);
-        let new = format!("{index}{NEW}");
-        let named = write(&new, &self.index).and_then(|()| {
-            // The others have their names first, also on a disk that keeps no order.
-            let named = folder.sync().and_then(|()| folder.rename(&new, &index));
-            let named = named.and_then(|()| folder.sync());
-            named.map_err(error_at(folder, "create", &index))
-        });
+        let named = replace(folder, &index, &self.index);
         if named.is_err() {
-            let _ = folder.remove(&new);
+            let _ = folder.remove(&format!("{index}{NEW}"));
         }
         named?;
-        let segment = Segment::new(super::now_s(), RECIPES_AT);
+        let segment = Segment::new(super::now_s());
         history.segments.insert(self.number, segment);
         let mut batch = Batch::new();
-        let loaded = history
-            .load_files(self.number)
-            .and_then(|()| history.load_index(self.number, &mut batch))
-            .and_then(|_| history.load_recipes(self.number, &mut batch));
-        loaded?;
+        history.load_files(self.number)?;
+        history.load_index(self.number, &mut batch)?;
+        history.load_recipes(self.number, &mut batch)?;
         history.put(&mut batch);
         Ok(())
     }

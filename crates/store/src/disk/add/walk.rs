@@ -5,14 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{AddOptions, AddReport};
+use super::AddReport;
 use crate::{StoreError, history::state_of, layout::files_file::FileState, private};
 
 /// What there is to add. What cannot or shall not be is counted; the store itself is left out.
 pub(super) fn files(
     root: &Path,
     store: Option<&Path>,
-    options: AddOptions,
+    takes_private: bool,
     report: &mut AddReport,
 ) -> Result<Vec<(PathBuf, FileState)>, StoreError> {
     fs::read_dir(root).map_err(|source| StoreError::Io {
@@ -26,7 +26,7 @@ pub(super) fn files(
         if Some(folder.as_path()) == store {
             continue;
         }
-        if !options.takes_private && private::is_store(&folder) {
+        if !takes_private && private::is_store(&folder) {
             report.pass_over(&folder, private::STORE);
             continue;
         }
@@ -45,7 +45,7 @@ pub(super) fn files(
             match entry.metadata() {
                 Ok(metadata) if metadata.is_dir() => folders.push(path),
                 Ok(metadata)
-                    if !options.takes_private
+                    if !takes_private
                         && metadata.is_file()
                         && private::is_named_like_a_key(&path, metadata.len()) =>
                 {
