@@ -38,9 +38,9 @@ impl<F: FindAnchors> Ends<F> {
     pub(crate) fn new(chunking: Chunking, finder: F, backend: Backend) -> Self {
         match chunking.method() {
             ChunkingMethod::Fixed => Self::Fixed(FixedChunks::new(chunking.average_bytes().into())),
-            ChunkingMethod::Modp | ChunkingMethod::Pack => {
-                Self::Anchors(Box::new(StreamChunks::by(finder, bounds(chunking), backend)))
-            }
+            ChunkingMethod::Modp | ChunkingMethod::Pack => Self::Anchors(Box::new(
+                StreamChunks::by(finder, bounds(chunking), backend),
+            )),
         }
     }
 

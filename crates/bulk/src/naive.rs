@@ -43,7 +43,11 @@ pub(crate) fn run(inputs: Vec<Input>, options: &BulkOptions, tally: Tally<'_>) -
     let begun = Instant::now();
     let mut naive = Naive {
         options,
-        ends: Ends::new(options.chunking, finder(options.chunking), Backend::PORTABLE),
+        ends: Ends::new(
+            options.chunking,
+            finder(options.chunking),
+            Backend::PORTABLE,
+        ),
         shards: Shards::new(options.cache_bytes, options.chunking.min_bytes()),
         unfinished: Vec::new(),
         found: Vec::new(),

@@ -11,7 +11,6 @@ use super::by_hand::archive_with;
 use super::*;
 use crate::{
     archive::{Archive, CacheBytes, FileSource},
-    chunker::Chunker,
     format::{
         catalog::{Entry, EntryKind},
         header::{Encryption, Header, PlainSummary},
