@@ -52,7 +52,7 @@ pub(crate) fn check(parts: &[&[u8]]) -> u32 {
 }
 
 /// The first `N` bytes of a hash.
-pub(crate) fn first_bytes<const N: usize>(hash: blake3::Hash) -> [u8; N] {
+fn first_bytes<const N: usize>(hash: blake3::Hash) -> [u8; N] {
     let bytes = hash.as_bytes().first_chunk();
     *bytes.expect("it has 32")
 }

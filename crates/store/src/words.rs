@@ -7,8 +7,6 @@ use refrain_codec::chunk::{
     stream::ChunkBounds,
 };
 
-use crate::key::first_bytes;
-
 /// The service whose history may answer a flow. History is kept apart by realm.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Realm(pub [u8; 16]);
@@ -17,7 +15,8 @@ impl Realm {
     /// The realm that has this name: the first 16 bytes of the name's BLAKE3.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        Self(first_bytes(blake3::hash(name.as_bytes())))
+        let hash = blake3::hash(name.as_bytes());
+        Self(*hash.as_bytes().first_chunk().expect("it has 32"))
     }
 
     /// Whether a realm can have this name: a line that is not empty, without control characters.
