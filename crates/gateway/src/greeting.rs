@@ -21,26 +21,13 @@ use crate::{random::random_instance, wire::ByteStream};
 /// How long the last words on a connection may take.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Why a hello was not read.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum HelloReadError {
-    /// It is none that this end can answer.
-    #[error("{0}")]
-    Hello(#[from] HelloError),
-    /// The connection ended or failed.
-    #[error("{0}")]
-    Io(#[from] io::Error),
-}
-
 /// The peer's hello, and what came behind it.
-pub(crate) async fn read_hello(
-    stream: &mut impl ByteStream,
-) -> Result<(Hello, Vec<u8>), HelloReadError> {
+pub(crate) async fn read_hello(stream: &mut impl ByteStream) -> io::Result<(Hello, Vec<u8>)> {
     let mut received = Vec::new();
     loop {
         let whole = match Hello::read(&received) {
             Err(HelloError::Malformed) if Bug::EndlessHello.is_planted() => None,
-            read => read?,
+            read => read.map_err(io::Error::other)?,
         };
         if let Some((hello, read)) = whole {
             received.drain(..read);
@@ -48,7 +35,7 @@ pub(crate) async fn read_hello(
         }
         let mut piece = [0; HELLO_BYTES_MAX];
         match stream.read(&mut piece).await? {
-            0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             read => received.extend_from_slice(&piece[..read]),
         }
     }
