@@ -3,7 +3,6 @@
 //! Of all that it has, only the sums over all links are read: memory does not grow with peers and flows.
 
 use anyhow::{Context, anyhow, bail, ensure};
-use refrain_gateway::status::Total;
 use serde::Deserialize;
 
 /// A status with ten thousand flows has some 10 MB.
@@ -49,6 +48,20 @@ struct Status {
     uptime_s: Option<f64>,
     /// Of all links since the gateway started.
     total: Option<Total>,
+}
+
+#[derive(Deserialize)]
+struct Total {
+    sent: Direction,
+    received: Direction,
+}
+
+#[derive(Deserialize)]
+struct Direction {
+    app_bytes: u64,
+    prediction_saved_bytes: u64,
+    matching_saved_bytes: i64,
+    zstd_saved_bytes: i64,
 }
 
 impl Measured {

@@ -153,7 +153,6 @@ pub struct Effort {
 
 /// One direction of a link or a flow.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Direction {
     /// Plain bytes of applications.
     pub app_bytes: u64,
