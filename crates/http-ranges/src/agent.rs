@@ -124,11 +124,6 @@ impl Agents {
         lock(&self.idle.by_server).clear();
     }
 
-    /// Breaks the connections that there are.
-    pub(super) fn interrupt(&self) {
-        self.closed.send_replace(false);
-    }
-
     /// Waits, unless they are broken.
     pub(super) async fn pause(&self, pause: Duration) {
         let mut closed = self.closed.subscribe();
@@ -151,7 +146,7 @@ impl Agents {
         let mut closed = self.closed.subscribe();
         let asked = tokio::select! {
             biased;
-            Ok(()) = broken(&mut closed) => Err(ConnectionError::Closed),
+            Ok(_) = closed.wait_for(|&is_closed| is_closed) => Err(ConnectionError::Closed),
             asked = self.exchange(url, proxy.as_ref(), request) => asked,
         };
         let (answer, sender) = asked.map_err(failed)?;
@@ -244,22 +239,13 @@ impl Agents {
     }
 }
 
-/// Waits until connections are broken, if they are not by now.
-async fn broken(closed: &mut watch::Receiver<bool>) -> Result<(), watch::error::RecvError> {
-    let is_closed = *closed.borrow();
-    match is_closed {
-        true => Ok(()),
-        false => closed.changed().await,
-    }
-}
-
 impl Receiving {
     /// The next bytes. None are the end.
     pub(super) async fn next(&mut self) -> Result<Bytes, ConnectionError> {
         loop {
             let frame = tokio::select! {
                 biased;
-                Ok(()) = broken(&mut self.closed) => Err(ConnectionError::Closed),
+                Ok(_) = self.closed.wait_for(|&is_closed| is_closed) => Err(ConnectionError::Closed),
                 frame = timeout(self.progress_timeout, self.body.frame()) => match frame {
                     Ok(frame) => frame.transpose().map_err(|error| ConnectionError::of(&error)),
                     Err(_) => Err(ConnectionError::Silence),

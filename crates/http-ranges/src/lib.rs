@@ -293,14 +293,12 @@ impl Remote {
             Ok::<(), E>(())
         };
         if pieces.len() > 1 {
-            let fetched = fetch::fetch(&self.server, pieces, &mut hand_on);
-            match fetched.inspect_err(|_| self.server.interrupt())? {
+            match fetch::fetch(&self.server, pieces, &mut hand_on)? {
                 None => return Ok(()),
                 whole => *lock(&self.body) = whole,
             }
         }
-        let came = self.read_in_order(handed_on.get()..span.end, &mut hand_on);
-        let came = came.inspect_err(|_| self.server.interrupt())?;
+        let came = self.read_in_order(handed_on.get()..span.end, &mut hand_on)?;
         match left.into_iter().find(|range| range.end > came) {
             Some(range) => Err(self.beyond_end(range, came).into()),
             None => Ok(()),

@@ -24,7 +24,7 @@ use super::{
     body::Body,
     client::Client,
     content_range::ContentRange,
-    error::{ConnectionError, Lie, RemoteError, VersionField},
+    error::{Lie, RemoteError, VersionField},
     lock,
     options::RemoteOptions,
     validator::Validator,
@@ -88,11 +88,6 @@ impl Server {
         lock(&self.known).current.clone()
     }
 
-    /// Breaks all connections: who waits for one asks again by others.
-    pub(super) fn interrupt(&self) {
-        self.client.agents.interrupt();
-    }
-
     /// A count of failures in a row, for [`pause_after`](Self::pause_after).
     pub(super) fn attempts(&self) -> Attempts {
         self.client.attempts()
@@ -104,12 +99,6 @@ impl Server {
         attempts: &mut Attempts,
         error: RemoteError,
     ) -> Result<(), RemoteError> {
-        if let RemoteError::Connection { source, .. } = &error
-            && **source == ConnectionError::Closed
-        {
-            // Another fetch of the file failed, and broke all connections: the server did nothing.
-            return Ok(());
-        }
         let was_reached = !lock(&self.known).versions.is_empty();
         sleep(self.client.failed(attempts, error, was_reached)?).await;
         Ok(())
