@@ -161,7 +161,7 @@ mod linux {
                 }
                 let signal = match error {
                     UnmountError::Covered { .. } => self.wait_for(LOOK_AGAIN),
-                    UnmountError::Refused { .. } => Some(self.wait()),
+                    _ => Some(self.wait()),
                 };
                 if let Some(exit_code) = signal {
                     process::exit(exit_code.into());

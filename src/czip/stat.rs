@@ -136,6 +136,7 @@ impl Report {
         let (header, root) = (archive.header(), archive.root());
         let streams = Stream::ALL.map(|stream| (stream, root.stream(stream)));
         let known = |number: u64| (!archive.is_locked()).then_some(number);
+        let method = Method::of_number(header.method).expect("headers are checked");
         let stream_report = |&(stream, it): &(Stream, &StreamRoot)| {
             Ok(StreamReport {
                 name: stream.to_string(),
@@ -159,10 +160,7 @@ impl Report {
             chunk_bytes_min: header.chunk_bytes_min,
             chunk_bytes_max: header.chunk_bytes_max,
             frame_bytes_max: header.frame_bytes_max,
-            method: Method::of_number(header.method).map_or_else(
-                || format!("unknown: {}", header.method),
-                |method| method.to_string(),
-            ),
+            method: method.to_string(),
             archive_bytes: header.archive_bytes,
             stored_bytes: streams.iter().map(|(_, it)| it.stored_bytes()).sum(),
             chunks: header.chunks,

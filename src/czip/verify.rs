@@ -153,8 +153,7 @@ fn stored(
     interrupt: &Interrupt,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let bar = progress::of_bytes(Some(bytes_to_verify(archive)));
-    bar.set_message("as stored");
+    let bar = progress::of_bytes(Some(bytes_to_verify(archive))).with_message("as stored");
     let found = Mutex::new((report, BTreeSet::new()));
     let on_damage = |damage: Damage| {
         let mut found = found.lock().expect("no thread panics");
@@ -192,8 +191,7 @@ fn content(
     threads: usize,
     interrupt: &Interrupt,
 ) -> anyhow::Result<()> {
-    let bar = progress::of_bytes(Some(archive.plain_bytes()));
-    bar.set_message("content");
+    let bar = progress::of_bytes(Some(archive.plain_bytes())).with_message("content");
     let verified = verify_content(archive, threads, &mut |piece| {
         bar.inc(piece.len() as u64);
         let checked = interrupt.check();
@@ -208,8 +206,7 @@ fn names(
     threads: usize,
     interrupt: &Interrupt,
 ) -> anyhow::Result<u64> {
-    let bar = progress::of_bytes(Some(archive.root().summary.unique_bytes));
-    bar.set_message("names");
+    let bar = progress::of_bytes(Some(archive.root().summary.unique_bytes)).with_message("names");
     let verified = verify_names(archive, threads, &|plain_bytes| {
         bar.set_position(plain_bytes);
         interrupt.flow()
@@ -253,8 +250,8 @@ impl Report {
             return;
         }
         let (mut files, mut named) = (0, Vec::new());
-        let bar = progress::of_bytes(Some(archive.plain_bytes()));
-        bar.set_message("which files are damaged");
+        let bar =
+            progress::of_bytes(Some(archive.plain_bytes())).with_message("which files are damaged");
         let mut found = |path: Vec<u8>| {
             files += 1;
             let shown = match path.is_empty() {

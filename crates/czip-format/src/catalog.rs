@@ -53,6 +53,7 @@ pub struct Entry {
 
 /// Why a path has no bytes of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum NoContent {
     /// Nothing is called so.
     #[error("the archive has nothing of this name; `list` shows what it has")]
@@ -125,11 +126,11 @@ impl Entry {
     /// Appends its record.
     pub fn put(&self, out: &mut Vec<u8>) {
         let mut record = Vec::with_capacity(self.path.len() + 32);
-        let (kind, number) = match &self.kind {
-            EntryKind::File { bytes } => (0, Some(*bytes)),
-            EntryKind::Folder => (1, None),
-            EntryKind::SymbolicLink { target } => (2, Some(target.len() as u64)),
-            EntryKind::HardLink { target } => (3, Some(target.len() as u64)),
+        let (kind, number, target): (_, _, &[u8]) = match &self.kind {
+            EntryKind::File { bytes } => (0, Some(*bytes), &[]),
+            EntryKind::Folder => (1, None, &[]),
+            EntryKind::SymbolicLink { target } => (2, Some(target.len() as u64), target),
+            EntryKind::HardLink { target } => (3, Some(target.len() as u64), target),
         };
         record.push(kind);
         put_varint(&mut record, self.path.len() as u64);
@@ -140,9 +141,7 @@ impl Entry {
         if let Some(number) = number {
             put_varint(&mut record, number);
         }
-        if let EntryKind::SymbolicLink { target } | EntryKind::HardLink { target } = &self.kind {
-            record.extend_from_slice(target);
-        }
+        record.extend_from_slice(target);
         put_varint(out, record.len() as u64);
         out.extend_from_slice(&record);
     }
@@ -161,21 +160,17 @@ impl Entry {
                 bytes: input.varint()?,
             },
             1 => EntryKind::Folder,
-            2 | 3 => {
+            2 => {
                 let target = bounded(&mut input)?.to_vec();
-                match kind {
-                    2 if !target.is_empty() && !target.contains(&0) => {
-                        EntryKind::SymbolicLink { target }
-                    }
-                    3 => EntryKind::HardLink { target },
-                    _ => {
-                        return Err(FormatError::Invalid(Violation::LinkTarget));
-                    }
+                if target.is_empty() || target.contains(&0) {
+                    return Err(FormatError::Invalid(Violation::LinkTarget));
                 }
+                EntryKind::SymbolicLink { target }
             }
-            _ => {
-                return Err(FormatError::Invalid(Violation::EntryKind));
-            }
+            3 => EntryKind::HardLink {
+                target: bounded(&mut input)?.to_vec(),
+            },
+            _ => return Err(FormatError::Invalid(Violation::EntryKind)),
         };
         input.finish()?;
         Ok(Self {

@@ -6,6 +6,7 @@ use crate::{Stream, kind::PartKind};
 
 /// Why bytes are no archive, or none that can be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum FormatError {
     /// It does not begin as an archive does.
     #[error("this is no CZIP archive")]
@@ -83,6 +84,7 @@ impl FormatError {
 
 /// What of an archive an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum Portion {
     /// The header.
     #[error("header")]
@@ -127,6 +129,7 @@ macro_rules! violations {
     ($($name:ident: $words:literal,)*) => {
         /// What an archive says that cannot be.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+        #[non_exhaustive]
         pub enum Violation {
             $(#[doc = $words] #[error($words)] $name,)*
         }

@@ -133,6 +133,7 @@ pub struct InvalidCompression;
 
 /// Why a frame cannot be made plain.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum FrameError {
     /// It is empty, or begins with the number of no method.
     #[error("a frame's method is not known: {number:?}")]

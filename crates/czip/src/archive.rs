@@ -59,6 +59,7 @@ pub(crate) const READS_MAX: u32 = 4;
 
 /// Why an archive cannot be read.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// Its source cannot be.
     #[error("the archive cannot be read: {0}")]

@@ -104,6 +104,7 @@ pub struct Extracted {
 
 /// Why nothing was extracted.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ExtractError {
     /// The archive cannot be read.
     #[error(transparent)]

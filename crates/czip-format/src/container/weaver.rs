@@ -12,8 +12,13 @@ use crate::weave::tar::Block;
 ///
 /// An error is the sink's. Nothing may be fed after it.
 pub struct Weaver {
-    loom: Loom,
     file: Cutter,
+    state: State,
+}
+
+/// What is written, and of what.
+struct State {
+    loom: Loom,
     /// The member that is looked into.
     member: Option<Cutter>,
 }
@@ -29,9 +34,11 @@ impl Weaver {
     #[must_use]
     pub fn new() -> Weaver {
         Weaver {
-            loom: Loom::new(),
             file: Cutter::new(),
-            member: None,
+            state: State {
+                loom: Loom::new(),
+                member: None,
+            },
         }
     }
 
@@ -45,12 +52,8 @@ impl Weaver {
     /// # Errors
     /// The sink's.
     pub fn feed<W: Woven>(&mut self, bytes: &[u8], sink: &mut W) -> Result<(), W::Error> {
-        let mut outer = Outer {
-            loom: &mut self.loom,
-            member: &mut self.member,
-            sink,
-        };
-        self.file.feed(bytes, &mut outer)
+        let state = &mut self.state;
+        self.file.feed(bytes, &mut Outer { state, sink })
     }
 
     /// Ends the file: all its bytes go to the streams.
@@ -59,11 +62,8 @@ impl Weaver {
     /// The sink's.
     pub fn end_file<W: Woven>(&mut self, sink: &mut W) -> Result<(), W::Error> {
         let file = std::mem::replace(&mut self.file, Cutter::new());
-        file.end(&mut Outer {
-            loom: &mut self.loom,
-            member: &mut self.member,
-            sink,
-        })
+        let state = &mut self.state;
+        file.end(&mut Outer { state, sink })
     }
 
     /// Ends the weave.
@@ -71,25 +71,21 @@ impl Weaver {
     /// # Errors
     /// The sink's.
     pub fn finish<W: Woven>(&mut self, sink: &mut W) -> Result<(), W::Error> {
-        self.loom.flush(sink)
+        self.state.loom.flush(sink)
     }
 }
 
 /// What a file's shape tells goes to the streams.
 struct Outer<'a, W> {
-    loom: &'a mut Loom,
-    member: &'a mut Option<Cutter>,
+    state: &'a mut State,
     sink: &'a mut W,
 }
 
 impl<W: Woven> Outer<'_, W> {
     /// The member that is looked into has no more bytes.
     fn settle(&mut self) -> Result<(), W::Error> {
-        match self.member.take() {
-            Some(member) => member.end(&mut Inner {
-                loom: self.loom,
-                sink: self.sink,
-            }),
+        match self.state.member.take() {
+            Some(member) => member.end(&mut Inner(&mut self.state.loom, self.sink)),
             None => Ok(()),
         }
     }
@@ -99,15 +95,10 @@ impl<W: Woven> Pieces for Outer<'_, W> {
     type Error = W::Error;
 
     fn put(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), W::Error> {
-        match (kind, &mut *self.member) {
+        let State { loom, member } = &mut *self.state;
+        match (kind, member) {
             (Kind::Content, Some(member)) => {
-                return member.feed(
-                    bytes,
-                    &mut Inner {
-                        loom: self.loom,
-                        sink: self.sink,
-                    },
-                );
+                return member.feed(bytes, &mut Inner(loom, self.sink));
             }
             (Kind::Written(mtime), _) => {
                 self.sink.written(mtime.cast_signed());
@@ -115,7 +106,7 @@ impl<W: Woven> Pieces for Outer<'_, W> {
             }
             _ => self.settle()?,
         }
-        let (loom, sink) = (&mut *self.loom, &mut *self.sink);
+        let (loom, sink) = (&mut self.state.loom, &mut *self.sink);
         match kind {
             Kind::Content => loom.bytes(Stream::Content, bytes, sink),
             Kind::Fields => loom.bytes(Stream::Fields, bytes, sink),
@@ -133,7 +124,7 @@ impl<W: Woven> Pieces for Outer<'_, W> {
             Kind::TarBroken => loom.break_open(sink),
             Kind::End => loom.boundary(sink),
             Kind::Begin(_) => {
-                *self.member = Some(Cutter::new());
+                self.state.member = Some(Cutter::new());
                 Ok(())
             }
             Kind::ExtendedTime(time) => {
@@ -154,10 +145,7 @@ fn block(bytes: &[u8]) -> &Block {
 }
 
 /// What a member's shape tells: all of it is content, only where its members begin and end counts.
-struct Inner<'a, W> {
-    loom: &'a mut Loom,
-    sink: &'a mut W,
-}
+struct Inner<'a, W>(&'a mut Loom, &'a mut W);
 
 /// A shorter member of a member is not kept apart from its header: it would cost more than it saves.
 const INNER_BYTES_MIN: u64 = 8 << 10;
@@ -166,9 +154,10 @@ impl<W: Woven> Pieces for Inner<'_, W> {
     type Error = W::Error;
 
     fn put(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), W::Error> {
+        let Inner(loom, sink) = self;
         match kind {
-            Kind::Begin(INNER_BYTES_MIN..) | Kind::End => self.loom.boundary(self.sink),
-            _ => self.loom.bytes(Stream::Content, bytes, self.sink),
+            Kind::Begin(INNER_BYTES_MIN..) | Kind::End => loom.boundary(*sink),
+            _ => loom.bytes(Stream::Content, bytes, *sink),
         }
     }
 }

@@ -114,20 +114,17 @@ impl PartList {
         if !is_sealed {
             self.put_digests(kind, out);
         }
-        if kind == PartKind::Frames {
+        for column in 1..=further_columns(kind) {
             let mut end = 0;
             for (number, row) in self.rows.iter().enumerate() {
-                put_zigzag(out, end, row.before[1]);
-                end = row.before[1] + (self.after(number)[2] - row.before[2]);
-            }
-            for (number, row) in self.rows.iter().enumerate() {
-                put_varint(out, self.after(number)[2] - row.before[2]);
-            }
-            return;
-        }
-        for column in 1..=further_columns(kind) {
-            for (number, row) in self.rows.iter().enumerate() {
-                put_varint(out, self.after(number)[column] - row.before[column]);
+                let after = self.after(number);
+                match (kind, column) {
+                    (PartKind::Frames, 1) => {
+                        put_zigzag(out, end, row.before[1]);
+                        end = row.before[1] + (after[2] - row.before[2]);
+                    }
+                    _ => put_varint(out, after[column] - row.before[column]),
+                }
             }
         }
     }

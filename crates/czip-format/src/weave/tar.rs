@@ -124,13 +124,10 @@ pub(crate) fn extended_number(text: &[u8], key: &[u8]) -> Option<u64> {
     let digits = text[at + key.len()..]
         .iter()
         .take_while(|byte| byte.is_ascii_digit());
-    let mut value = None;
-    for digit in digits {
-        value = Some(
-            u64::saturating_mul(value.unwrap_or(0), 10).saturating_add(u64::from(digit - b'0')),
-        );
-    }
-    value
+    digits.fold(None, |value: Option<u64>, digit| {
+        let tens = value.unwrap_or(0).saturating_mul(10);
+        Some(tens.saturating_add(u64::from(digit - b'0')))
+    })
 }
 
 /// What headers so far leave for the next one. At a restart point: nothing.

@@ -53,9 +53,7 @@ impl<'a, S: Source> ContentReader<'a, S> {
     /// If the archive cannot be read, or is damaged.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ReadError> {
         let left = self.archive.plain_bytes() - self.position;
-        let wanted = buffer
-            .len()
-            .min(usize::try_from(left).unwrap_or(usize::MAX));
+        let wanted = left.min(buffer.len() as u64) as usize;
         let buffer = &mut buffer[..wanted];
         match &mut self.state {
             State::Plain(content) => content.read_exact(buffer)?,

@@ -88,11 +88,13 @@ impl<S: Source> Archive<S> {
                         bytes
                     }
                     Some(Step::Zeros(bytes)) => {
-                        outline.zeros(bytes as u32);
+                        let zeros = bytes as u32;
+                        outline.push(Section::Zeros { bytes: zeros });
                         bytes
                     }
                     Some(Step::Appended(bytes)) => {
-                        outline.other(bytes as u32);
+                        let other = bytes as u32;
+                        outline.push(Section::Other { bytes: other });
                         bytes
                     }
                 };
@@ -127,10 +129,15 @@ impl<S: Source> Archive<S> {
             let within = (position - of.start) % of.period;
             let piece = self.piece(Stream::Content, of.unique_start + within)?;
             let bytes = u64::from(piece.bytes).min(end - position) as u32;
-            match grain {
-                Grain::Frames => outline.content(piece.frame, piece.offset, bytes),
-                Grain::Chunks => outline.content(piece.chunk, piece.within, bytes),
-            }
+            let (number, offset) = match grain {
+                Grain::Frames => (piece.frame, piece.offset),
+                Grain::Chunks => (piece.chunk, piece.within),
+            };
+            outline.push(Section::Content {
+                number,
+                offset,
+                bytes,
+            });
             position += u64::from(bytes);
         }
         Ok(())
@@ -142,36 +149,24 @@ impl Outline {
         (self.sections.len() <= sections_max).then_some(self)
     }
 
-    fn content(&mut self, of: u64, at: u32, more: u32) {
-        if let Some(Section::Content {
-            number,
-            offset,
-            bytes,
-        }) = self.sections.last_mut()
-            && *number == of
-            && *offset + *bytes == at
-        {
-            *bytes += more;
-            return;
-        }
-        self.sections.push(Section::Content {
-            number: of,
-            offset: at,
-            bytes: more,
-        });
-    }
-
-    fn other(&mut self, more: u32) {
-        match self.sections.last_mut() {
-            Some(Section::Other { bytes }) => *bytes += more,
-            _ => self.sections.push(Section::Other { bytes: more }),
-        }
-    }
-
-    fn zeros(&mut self, more: u32) {
-        match self.sections.last_mut() {
-            Some(Section::Zeros { bytes }) => *bytes += more,
-            _ => self.sections.push(Section::Zeros { bytes: more }),
+    /// Adds a section, or more of the last one.
+    fn push(&mut self, section: Section) {
+        match (self.sections.last_mut(), section) {
+            (
+                Some(Section::Content {
+                    number,
+                    offset,
+                    bytes,
+                }),
+                Section::Content {
+                    number: of,
+                    offset: at,
+                    bytes: more,
+                },
+            ) if *number == of && *offset + *bytes == at => *bytes += more,
+            (Some(Section::Other { bytes }), Section::Other { bytes: more })
+            | (Some(Section::Zeros { bytes }), Section::Zeros { bytes: more }) => *bytes += more,
+            _ => self.sections.push(section),
         }
     }
 }

@@ -29,6 +29,7 @@ const RUNS_KEPT: usize = 16;
 
 /// Why an archive on a server cannot be read in place.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum RemoteSourceError {
     /// It cannot be had.
     #[error(transparent)]

@@ -107,15 +107,10 @@ impl Source for Vec<u8> {
     }
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let begin = usize::try_from(offset).ok();
-        let end = begin.and_then(|begin| begin.checked_add(buffer.len()));
-        match (begin, end) {
-            (Some(begin), Some(end)) if end <= self.len() => {
-                buffer.copy_from_slice(&self[begin..end]);
-                Ok(())
-            }
-            _ => Err(io::ErrorKind::UnexpectedEof.into()),
-        }
+        let from = usize::try_from(offset).ok().and_then(|at| self.get(at..));
+        let bytes = from.and_then(|from| from.get(..buffer.len()));
+        buffer.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
     }
 }
 

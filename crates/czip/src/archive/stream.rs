@@ -66,9 +66,7 @@ impl<'a, S: Source> StreamReader<'a, S> {
     /// If the archive cannot be read, or is damaged.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ReadError> {
         let left = self.end.saturating_sub(self.position);
-        let wanted = buffer
-            .len()
-            .min(usize::try_from(left).unwrap_or(usize::MAX));
+        let wanted = left.min(buffer.len() as u64) as usize;
         let mut filled = 0;
         while filled < wanted {
             let run = self.run()?;

@@ -11,6 +11,7 @@ use crate::{
 
 /// Why an archive could not be made.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum CreateError {
     /// What is to go into it cannot be read.
     #[error("{} cannot be read: {error}", .path.display())]

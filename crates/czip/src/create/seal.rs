@@ -1,6 +1,6 @@
 //! What encrypts an archive that is being made.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use super::CreateError;
 use crate::{
@@ -9,6 +9,7 @@ use crate::{
 };
 
 /// For whom an archive is encrypted, and how.
+#[derive(Debug)]
 pub struct EncryptOptions {
     /// Who can read it.
     pub recipients: Recipients,
@@ -16,14 +17,6 @@ pub struct EncryptOptions {
     pub group_secret: Option<GroupSecret>,
     /// Whether lengths of chunks are hidden.
     pub is_padded: bool,
-}
-
-impl fmt::Debug for EncryptOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EncryptOptions")
-            .field("is_padded", &self.is_padded)
-            .finish_non_exhaustive()
-    }
 }
 
 /// What seals an archive.

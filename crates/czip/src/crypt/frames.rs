@@ -1,8 +1,6 @@
 //! Frames and names of a group: who has the same chunk and the same group secret has the same name, the
 //! same key and the same stored bytes, in whatever archive.
 
-use std::fmt;
-
 use aes_gcm_siv::{Aes256GcmSiv, KeyInit, Nonce, aead::AeadInOut};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
@@ -12,12 +10,6 @@ use super::{GroupSecret, SEAL_BYTES, padding};
 /// the same for all.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub struct FrameKey(pub [u8; 32]);
-
-impl fmt::Debug for FrameKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FrameKey(..)")
-    }
-}
 
 /// A frame as it is stored, and the key that opens it.
 #[derive(Debug)]
@@ -30,6 +22,7 @@ pub struct SealedFrame {
 
 /// Why a frame does not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FrameError {
     /// Damaged, cut, or sealed with another key.
     #[error("a frame does not open with its key")]
@@ -48,12 +41,6 @@ pub enum FrameError {
 pub struct GroupKeys {
     name: Zeroizing<[u8; 32]>,
     frame: Zeroizing<[u8; 32]>,
-}
-
-impl fmt::Debug for GroupKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("GroupKeys(..)")
-    }
 }
 
 impl GroupKeys {

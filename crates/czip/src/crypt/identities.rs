@@ -21,6 +21,7 @@ pub struct IdentityError {
 
 /// What is wrong with a file of identities.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum IdentityProblem {
     /// Longer than key files are.
     #[error("{bytes} bytes are too many for a private key, the most are {FILE_BYTES_MAX}")]

@@ -17,6 +17,7 @@ pub(super) struct Stanza<'a> {
 
 /// Why an archive key cannot be wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WrapError {
     /// Nobody could open it.
     #[error("an encrypted archive needs a recipient")]
@@ -25,6 +26,7 @@ pub enum WrapError {
 
 /// Why a keys section gives no archive key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum UnwrapError {
     /// Longer than [`KEYS_BYTES_MAX`].
     #[error("{bytes} bytes of keys, the most are {KEYS_BYTES_MAX}")]

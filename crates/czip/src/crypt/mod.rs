@@ -69,3 +69,16 @@ pub use secrets::{ArchiveKey, GroupSecret, GroupSecretError, NoRandomness};
 
 /// What a seal adds to what it seals: the tag of AES-256-GCM-SIV.
 pub(crate) const SEAL_BYTES: usize = 16;
+
+/// Shows no more of a secret than that it is one.
+macro_rules! conceal {
+    ($($Secret:ident),*) => {
+        $(impl std::fmt::Debug for $Secret {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(concat!(stringify!($Secret), "(..)"))
+            }
+        })*
+    };
+}
+
+conceal!(ArchiveKey, FrameKey, GroupKeys, GroupSecret, PrivateKey);

@@ -1,8 +1,6 @@
 //! Private parts of the table and the private root: sealed with a key that the archive key gives, each with
 //! a nonce that says its place, so that none opens in the place of another.
 
-use std::fmt;
-
 use aes_gcm_siv::{Aes256GcmSiv, KeyInit, Nonce, aead::AeadInOut};
 use zeroize::Zeroizing;
 
@@ -83,12 +81,6 @@ pub struct SealBroken;
 
 /// What seals an archive's private parts.
 pub struct PrivateKey(Zeroizing<[u8; 32]>);
-
-impl fmt::Debug for PrivateKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PrivateKey(..)")
-    }
-}
 
 impl PrivateKey {
     /// The key that an archive key gives.

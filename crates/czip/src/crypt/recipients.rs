@@ -21,6 +21,7 @@ pub struct RecipientError {
 
 /// What is wrong with a recipient. Never holds the line, which may be a secret by mistake.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RecipientProblem {
     /// None of the kinds.
     #[error("not a public key: expected age1..., ssh-ed25519 ... or ssh-rsa ...")]

@@ -1,7 +1,5 @@
 //! The two secrets of encrypted archives. Both are wiped when they go, and do not show in `Debug`.
 
-use std::fmt;
-
 use zeroize::Zeroizing;
 
 /// What opens one archive: 32 random bytes, another for each.
@@ -35,12 +33,6 @@ impl ArchiveKey {
     }
 }
 
-impl fmt::Debug for ArchiveKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ArchiveKey(..)")
-    }
-}
-
 /// What those share whose archives may share chunks, and who want nobody else to test guesses.
 ///
 /// In a file: 64 hexadecimal digits, as `openssl rand -hex 32` prints them; white space around them is
@@ -49,6 +41,7 @@ pub struct GroupSecret(Zeroizing<[u8; 32]>);
 
 /// Why a file holds no group secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum GroupSecretError {
     /// Not 64 digits.
     #[error(
@@ -91,11 +84,5 @@ impl GroupSecret {
 
     pub(super) fn as_bytes(&self) -> &[u8; 32] {
         &self.0
-    }
-}
-
-impl fmt::Debug for GroupSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("GroupSecret(..)")
     }
 }

@@ -42,6 +42,7 @@ pub struct MountOptions {
 
 /// Why an archive could not be mounted.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum MountError {
     /// Its catalog cannot be read.
     #[error(transparent)]
@@ -257,6 +258,7 @@ pub struct Unmounter {
 
 /// Why an archive is still mounted.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum UnmountError {
     /// Its folder leads to another mount, or has one in it: these are left alone.
     #[error("\"{}\" stays mounted: something else is mounted on it or in it (unmount that first)", .at.display())]
