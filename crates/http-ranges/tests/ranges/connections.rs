@@ -3,7 +3,10 @@
 use std::{
     collections::HashSet,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Condvar, Mutex},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -201,19 +204,19 @@ fn a_sink_that_panics_leaves_no_thread_waiting() {
     assert!(outcome.is_err());
 }
 
-/// A fetch that ends breaks all connections of the file; that is no fault of the server's.
 #[test]
-fn a_fetch_that_fails_costs_another_one_no_attempt() {
+fn a_fetch_that_fails_leaves_another_alone() {
     let file = File::new(100_000);
     let served = file.clone();
+    let has_failed = Arc::new(AtomicBool::new(false));
+    let may_go_on = has_failed.clone();
     let server = Server::start(move |request| {
-        let reply = served.reply(request);
-        match request.range(100_000) {
-            Some(range) if range.start == 60_000 && request.number == 1 => {
-                reply.ending(Ending::Stall(10))
+        if request.number == 1 {
+            while !may_go_on.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
             }
-            _ => reply,
         }
+        served.reply(request)
     });
     let options = RemoteOptions {
         retries: 0,
@@ -231,8 +234,12 @@ fn a_fetch_that_fails_costs_another_one_no_attempt() {
                 source: std::io::Error::other("it fails"),
             })
         });
+        has_failed.store(true, Ordering::Relaxed);
         assert!(outcome.is_err());
         let other = other.join().unwrap().unwrap();
         assert_holds(&other, &[60_000..70_000], &file);
+        let requests = server.requests();
+        let starts = requests.iter().filter_map(|request| request.range(100_000));
+        assert_eq!(starts.filter(|range| range.start == 60_000).count(), 1);
     });
 }
