@@ -423,7 +423,7 @@ impl Report {
     }
 }
 
-pub(crate) fn parse_profile(name: &str) -> Result<Profile, &'static str> {
+fn parse_profile(name: &str) -> Result<Profile, &'static str> {
     let named = Profile::ALL.into_iter().find(|it| it.name() == name);
     named.ok_or("expected small or shared")
 }

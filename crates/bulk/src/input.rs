@@ -80,8 +80,6 @@ impl Input {
 pub struct Item {
     /// Where it is, or what a stream was called.
     pub path: Arc<Path>,
-    /// How many folders lie around it, up to the input that it was found in; 0 of that itself.
-    pub depth: usize,
     /// What the system knows of it: of the link itself, unless that was given. Of a stream, nothing.
     pub metadata: Option<Metadata>,
 }
@@ -130,7 +128,6 @@ pub(crate) fn find(inputs: Vec<Input>) -> impl Iterator<Item = Result<Found, Fai
             Input::Stream(path, stream) => Box::new(std::iter::once(Ok(Found {
                 item: Item {
                     path: path.into(),
-                    depth: 0,
                     metadata: None,
                 },
                 content: Content::Stream(stream),
@@ -176,7 +173,7 @@ fn metadata(entry: &DirEntry) -> io::Result<Metadata> {
 }
 
 fn found(entry: &DirEntry, opens: Option<&Opens>) -> Result<Found, Failed> {
-    let (path, depth) = (entry.path(), entry.depth());
+    let path = entry.path();
     let metadata = metadata(entry)?;
     let kind = metadata.file_type();
     let content = if kind.is_dir() || kind.is_symlink() {
@@ -185,7 +182,7 @@ fn found(entry: &DirEntry, opens: Option<&Opens>) -> Result<Found, Failed> {
         Content::File(Written::of(&metadata))
     } else if kind.is_file() {
         Content::Stream(Box::new(WithoutLength(File::open(path)?)))
-    } else if depth == 0 {
+    } else if entry.depth() == 0 {
         Content::Stream(match opens {
             Some(opens) => opens(path)?,
             None => Box::new(File::open(path)?),
@@ -196,7 +193,6 @@ fn found(entry: &DirEntry, opens: Option<&Opens>) -> Result<Found, Failed> {
     Ok(Found {
         item: Item {
             path: path.into(),
-            depth,
             metadata: Some(metadata),
         },
         content,

@@ -46,9 +46,8 @@ mod imp {
 
     use super::{HUGE_PAGE_BYTES, Zeroed};
 
-    /// `len` numbers from `start` on, within the mapping of `mapped_bytes` from `mapped` on,
-    /// which nobody else knows of. Without a number there is no mapping.
-    /// A fixed number of numbers, all zero at first.
+    /// A fixed number of numbers, all zero at first: `len` from `start` on, within the mapping of
+    /// `mapped_bytes` from `mapped` on, which nobody else knows of. Without a number there is no mapping.
     pub(crate) struct Pages<T> {
         start: NonNull<T>,
         len: usize,

@@ -56,25 +56,34 @@ async fn next(
 ) -> Result<Next, RemoteError> {
     loop {
         let changed = window.changed();
-        if let Some(next) = window.next() {
-            return Ok(next);
-        }
-        if let Some(error) = failed.take() {
-            return Err(error);
-        }
-        tokio::select! {
-            () = changed => {}
-            Some(ended) = workers.join_next() => match ended {
-                Ok(Ok(None)) => {}
-                Ok(Ok(Some(body))) => return Ok(Next::Whole(body)),
-                Ok(Err(error)) => *failed = Some(error),
-                Err(error) => resume_unwind(error.into_panic()),
+        let ended = match workers.try_join_next() {
+            Some(ended) => ended,
+            None => {
+                if let Some(next) = window.next() {
+                    return Ok(next);
+                }
+                if let Some(error) = failed.take() {
+                    return Err(error);
+                }
+                tokio::select! {
+                    () = changed => continue,
+                    Some(ended) = workers.join_next() => ended,
+                }
             }
+        };
+        match ended {
+            Ok(Ok(None)) => {}
+            Ok(Ok(Some(body))) => return Ok(Next::Whole(body)),
+            Ok(Err(error)) => {
+                failed.get_or_insert(error);
+            }
+            Err(error) => resume_unwind(error.into_panic()),
         }
     }
 }
 
-/// Fetches pieces until there are no more. Gives the whole body that came instead of one.
+/// Fetches pieces until there are no more. Gives the whole body that came instead of one. After that, or a
+/// failure, the others ask for nothing more.
 async fn work(server: Arc<Server>, window: Arc<Window>) -> Result<Option<Body>, RemoteError> {
     while let Some((number, piece)) = window.claim() {
         let mut part = Part::new(&server, piece, None);
@@ -83,10 +92,16 @@ async fn work(server: Arc<Server>, window: Arc<Window>) -> Result<Option<Body>, 
             let mut block = Vec::with_capacity(room);
             while block.len() < room {
                 match part.read(room - block.len(), false).await {
-                    Ok(came) if came.is_empty() => return Ok(part.body),
+                    Ok(came) if came.is_empty() => {
+                        window.stop();
+                        return Ok(part.body);
+                    }
                     Ok(came) => block.extend_from_slice(&came),
                     Err(error) => {
-                        window.put(number, block);
+                        window.stop();
+                        if !block.is_empty() {
+                            window.put(number, block);
+                        }
                         return Err(error);
                     }
                 }

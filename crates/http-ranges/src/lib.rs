@@ -95,6 +95,7 @@ use body::Body;
 use part::Part;
 use runtime::wait;
 use server::Server;
+use window::BLOCK_BYTES_MAX;
 
 /// What bytes are handed to, with the offset in the file of the first.
 pub type Sink<'a, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'a;
@@ -134,7 +135,7 @@ impl Remote {
         let wanted = remote.server.client.options.first_bytes.max(1) as u64;
         let wanted = wanted.min(remote.len().unwrap_or(u64::MAX));
         let mut first = Vec::new();
-        remote.read_in_order(0..wanted, &mut |_, bytes| {
+        remote.read_in_order(0..wanted, None, &mut |_, bytes| {
             first.extend_from_slice(bytes);
             Ok::<(), RemoteError>(())
         })?;
@@ -196,6 +197,7 @@ impl Remote {
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), RemoteError> {
         // An end past all numbers is past the file's.
         let range = offset..offset.saturating_add(buffer.len() as u64);
+        self.check_end(&range)?;
         self.fetch_within(&[range], 1, &mut |at, bytes| {
             let at = (at - offset) as usize;
             buffer[at..at + bytes.len()].copy_from_slice(bytes);
@@ -219,7 +221,7 @@ impl Remote {
             return Ok(tail);
         }
         // Where it ends is known only there.
-        self.read_in_order(0..u64::MAX, &mut |_, more| {
+        self.read_in_order(0..u64::MAX, None, &mut |_, more| {
             tail.extend_from_slice(more);
             // Twice as many are kept, so that moving them costs little.
             if tail.len() > bytes.saturating_mul(2).saturating_add(TAIL_SLACK_BYTES) {
@@ -239,7 +241,7 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// What `sink` returns ends it, and all connections. [`RemoteError::BeyondEnd`] if the file ends
+    /// What `sink` returns ends it, and its connections. [`RemoteError::BeyondEnd`] if the file ends
     /// before a range does; else what kept bytes from coming.
     pub fn fetch<E: From<RemoteError>>(
         &self,
@@ -292,27 +294,32 @@ impl Remote {
             handed_on.set(offset + bytes.len() as u64);
             Ok::<(), E>(())
         };
-        if pieces.len() > 1 {
-            match fetch::fetch(&self.server, pieces, &mut hand_on)? {
-                None => return Ok(()),
-                whole => *lock(&self.body) = whole,
+        // A small one has come before there is anything to do meanwhile.
+        let mut body = None;
+        if self.has_ranges() && span.end - span.start > BLOCK_BYTES_MAX as u64 {
+            body = fetch::fetch(&self.server, pieces, &mut hand_on)?;
+            if body.is_none() {
+                return Ok(());
             }
         }
-        let came = self.read_in_order(handed_on.get()..span.end, &mut hand_on)?;
+        let came = self.read_in_order(handed_on.get()..span.end, body, &mut hand_on)?;
         match left.into_iter().find(|range| range.end > came) {
             Some(range) => Err(self.beyond_end(range, came).into()),
             None => Ok(()),
         }
     }
 
-    /// Reads a range, up to the file's end at most, one piece after the other. Returns how far it came.
+    /// Reads a range, up to the file's end at most, one piece after the other, from `body` if there is one.
+    /// Returns how far it came.
     fn read_in_order<E: From<RemoteError>>(
         &self,
         range: Range<u64>,
+        body: Option<Body>,
         each: &mut Sink<'_, E>,
     ) -> Result<u64, E> {
         // `each` may read this file too: it then begins another body.
-        let mut part = Part::new(&self.server, range, lock(&self.body).take());
+        let body = body.or_else(|| lock(&self.body).take());
+        let mut part = Part::new(&self.server, range, body);
         while part.left_bytes() > 0 {
             let at = part.left.start;
             let read = wait(part.read(usize::MAX, true))?;
@@ -321,7 +328,9 @@ impl Remote {
             }
             each(at, &read)?;
         }
-        *lock(&self.body) = part.body;
+        if part.body.is_some() {
+            *lock(&self.body) = part.body;
+        }
         Ok(part.left.start)
     }
 

@@ -24,7 +24,7 @@ pub struct OnRetry(Option<Arc<Told>>);
 type Told = dyn Fn(Retry<'_>) + Send + Sync;
 
 impl OnRetry {
-    /// Has `told` called for each.
+    /// Has `told` called for each, perhaps by a thread that drives connections: it must not wait for them.
     pub fn new(told: impl Fn(Retry<'_>) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(told)))
     }

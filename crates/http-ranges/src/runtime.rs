@@ -6,7 +6,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::error::RemoteError;
 
-/// Threads that drive connections. Callers put up with one each, which is where the work is.
+/// Threads that drive connections, and sort what comes into blocks. What is done with the bytes is done by callers,
+/// in their threads.
 const THREADS_MAX: usize = 4;
 
 /// Shared by all: connections outlive the requests that they were made for, and threads cost memory.

@@ -13,7 +13,8 @@ use tokio::sync::{Notify, futures::Notified};
 
 use super::{body::Body, lock, server::Server};
 
-const BLOCK_BYTES_MAX: usize = 64 << 10;
+/// Bytes that are handed on together, at most.
+pub(super) const BLOCK_BYTES_MAX: usize = 64 << 10;
 
 /// The fetch window: between those that fetch and the one that hands on.
 pub(super) struct Window {
@@ -32,6 +33,8 @@ struct State {
     /// What arrived of the head and the claimed pieces behind it.
     arrived: VecDeque<VecDeque<Vec<u8>>>,
     held_bytes: usize,
+    /// Whether nothing more is to be fetched.
+    is_stopped: bool,
 }
 
 /// What to do with what came.
@@ -60,12 +63,16 @@ impl Window {
     pub(super) fn claim(&self) -> Option<(usize, Range<u64>)> {
         let mut state = lock(&self.state);
         let number = state.head + state.arrived.len();
-        let piece = self.pieces.get(number)?.clone();
+        let piece = self
+            .pieces
+            .get(number)
+            .filter(|_| !state.is_stopped)?
+            .clone();
         state.arrived.push_back(VecDeque::new());
         Some((number, piece))
     }
 
-    /// Room for some of the `left` bytes of a piece, once there is some.
+    /// Room for some of the `left` bytes of a piece, once there is some; after a [`stop`](Self::stop) never.
     pub(super) async fn reserve(&self, server: &Server, piece: usize, left: usize) -> usize {
         let wanted = left.min(self.block_bytes);
         loop {
@@ -76,7 +83,8 @@ impl Window {
                     true => 0,
                     false => self.block_bytes,
                 };
-                if state.held_bytes + wanted + kept_free <= self.bytes_max {
+                let has_room = state.held_bytes + wanted + kept_free <= self.bytes_max;
+                if has_room && !state.is_stopped {
                     state.held_bytes += wanted;
                     let mut tally = lock(&server.client.tally);
                     tally.held_bytes_max = tally.held_bytes_max.max(state.held_bytes as u64);
@@ -119,6 +127,11 @@ impl Window {
     pub(super) fn release(&self, block: Vec<u8>) {
         lock(&self.state).held_bytes -= block.len();
         self.changed.notify_waiters();
+    }
+
+    /// Has nothing more fetched. What arrived is there still.
+    pub(super) fn stop(&self) {
+        lock(&self.state).is_stopped = true;
     }
 
     /// Ends with the next change from now on.

@@ -6,7 +6,11 @@
 use std::collections::BTreeMap;
 
 pub use crate::counters::{Carried, CarriedBytes};
-use crate::{counters::Count, limits::TARGETS_MAX, traffic::TrafficClass};
+use crate::{
+    counters::Count,
+    limits::TARGETS_MAX,
+    traffic::{Exclusion, TrafficClass},
+};
 
 /// What was carried, by target and class.
 #[derive(Clone, Debug, Default)]
@@ -100,14 +104,20 @@ impl Carried {
 
 /// Where a class is counted. What was confirmed before anything was sent counts as ordinary.
 fn index(class: TrafficClass) -> usize {
-    let mut classes = TrafficClass::COUNTED.iter();
-    classes.position(|counted| *counted == class).unwrap_or(0)
+    match class {
+        TrafficClass::Unknown | TrafficClass::Ordinary => 0,
+        TrafficClass::FullEntropy => 1,
+        TrafficClass::Excluded(Exclusion::Rule) => 2,
+        TrafficClass::Excluded(Exclusion::Tls) => 3,
+        TrafficClass::Excluded(Exclusion::Ssh) => 4,
+        TrafficClass::Excluded(Exclusion::Smb) => 5,
+        TrafficClass::Excluded(Exclusion::Gssapi) => 6,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::Exclusion;
 
     fn sent(bytes: u64) -> Carried {
         let sent = CarriedBytes {

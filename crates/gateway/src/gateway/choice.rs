@@ -1,6 +1,8 @@
 //! Which peer a new flow goes to: a function of the peers in their order, of the rules, and of how
 //! the peers stand.
 
+use std::ops::ControlFlow;
+
 use tokio::time::Instant;
 
 /// How a peer stands for a new flow.
@@ -54,17 +56,22 @@ pub(super) fn candidates<P: Copy + PartialEq>(all: &[P], named: Option<P>, route
 }
 
 /// The first of the candidates that is up. While none is, and any may be, the flow waits. One that
-/// shuts down is the last resort: it refuses the flow, and says why.
+/// shuts down is the last resort: it refuses the flow, and says why. Nothing is asked of those behind one that
+/// is up.
 pub(super) fn choose<L>(candidates: impl IntoIterator<Item = Prospect<L>>) -> Prospect<L> {
     use Prospect::{Awaited, Gone, Leaving, Up};
-    let better = |best, next| match (best, next) {
-        (Up(link), _) | (_, Up(link)) => Up(link),
-        (Awaited(one), Awaited(other)) => Awaited(one.into_iter().chain(other).min()),
-        (Awaited(until), _) | (_, Awaited(until)) => Awaited(until),
-        (Leaving(link), _) | (_, Leaving(link)) => Leaving(link),
-        (Gone, Gone) => Gone,
+    let better = |best, next| {
+        ControlFlow::Continue(match (best, next) {
+            (Up(link), _) | (_, Up(link)) => return ControlFlow::Break(Up(link)),
+            (Awaited(one), Awaited(other)) => Awaited(one.into_iter().chain(other).min()),
+            (Awaited(until), _) | (_, Awaited(until)) => Awaited(until),
+            (Leaving(link), _) | (_, Leaving(link)) => Leaving(link),
+            (Gone, Gone) => Gone,
+        })
     };
-    candidates.into_iter().fold(Gone, better)
+    match candidates.into_iter().try_fold(Gone, better) {
+        ControlFlow::Break(chosen) | ControlFlow::Continue(chosen) => chosen,
+    }
 }
 
 #[cfg(test)]
@@ -122,7 +129,11 @@ mod tests {
                     .map_or(Prospect::Gone, Prospect::Leaving),
                 (None, waits) => Prospect::Awaited(waits.iter().flatten().min().copied()),
             };
+            let mut asked = 0;
+            let numbered = numbered.inspect(|_| asked += 1);
             assert_eq!(choose(numbered), expected, "{list:?}");
+            let last = first_up.map_or(list.len(), |index| index + 1);
+            assert_eq!(asked, last, "{list:?}");
             let turns = turns(list.iter().copied());
             let serving = turns.map(|turn| turn.serves).enumerate();
             let serving: Vec<usize> = serving.filter(|it| it.1).map(|it| it.0).collect();

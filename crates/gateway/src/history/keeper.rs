@@ -80,9 +80,11 @@ impl Keeper {
     fn show(&mut self) {
         let stat = self.own.stat();
         self.tell_damage(stat.damaged);
+        // Neighbours are read from disk, which may hang: users do not wait for that.
+        let (is_open, also) = (self.own.is_open(), self.neighbours());
         let mut shown = self.shared.shown();
-        shown.is_open = self.own.is_open();
-        shown.also = self.neighbours();
+        shown.is_open = is_open;
+        shown.also = also;
         shown.stat = stat;
     }
 

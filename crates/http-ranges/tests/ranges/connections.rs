@@ -14,7 +14,7 @@ use refrain_http_ranges::{Remote, RemoteError, RemoteOptions};
 
 use crate::{
     assert_holds, fetched, options,
-    server::{Ending, File, Server},
+    server::{Ending, File, Reply, Server},
 };
 
 /// Long enough to tell that something does not come at all.
@@ -242,4 +242,33 @@ fn a_fetch_that_fails_leaves_another_alone() {
         let starts = requests.iter().filter_map(|request| request.range(100_000));
         assert_eq!(starts.filter(|range| range.start == 60_000).count(), 1);
     });
+}
+
+#[test]
+fn a_failure_ends_requests_while_there_is_still_something_to_hand_on() {
+    let file = File::new(4_000_000);
+    let served = file.clone();
+    let server = Server::start(move |request| match request.range(4_000_000) {
+        Some(range) if range.start == 400_000 => Reply::new(404, ""),
+        _ => served.reply(request),
+    });
+    let options = RemoteOptions {
+        connections: 2,
+        piece_bytes: 100_000,
+        ..options()
+    };
+    let remote = Remote::open(&server.url(), options).unwrap();
+    let mut end = 200_000;
+    let outcome = remote.fetch(&[200_000..4_000_000], &mut |offset, bytes: &[u8]| {
+        assert_eq!(offset, end);
+        assert!(!bytes.is_empty());
+        end += bytes.len() as u64;
+        std::thread::sleep(Duration::from_millis(50));
+        Ok::<(), RemoteError>(())
+    });
+    assert!(outcome.is_err());
+    assert!(end <= 400_000, "{end}");
+    // One for the first bytes, three in order, and what the other connection asked for meanwhile.
+    let asked = server.requests().len();
+    assert!(asked < 8, "{asked} requests");
 }
