@@ -294,9 +294,10 @@ impl Remote {
             handed_on.set(offset + bytes.len() as u64);
             Ok::<(), E>(())
         };
-        // A small one has come before there is anything to do meanwhile.
+        // A small piece has come before there is anything to do meanwhile.
+        let is_long = span.end - span.start > BLOCK_BYTES_MAX as u64;
         let mut body = None;
-        if self.has_ranges() && span.end - span.start > BLOCK_BYTES_MAX as u64 {
+        if pieces.len() > 1 || self.has_ranges() && is_long {
             body = fetch::fetch(&self.server, pieces, &mut hand_on)?;
             if body.is_none() {
                 return Ok(());

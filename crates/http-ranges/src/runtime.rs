@@ -6,8 +6,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::error::RemoteError;
 
-/// Threads that drive connections, and sort what comes into blocks. What is done with the bytes is done by callers,
-/// in their threads.
+/// Threads that drive connections, and put the bytes into blocks. Callers work on these in threads of their own.
 const THREADS_MAX: usize = 4;
 
 /// Shared by all: connections outlive the requests that they were made for, and threads cost memory.

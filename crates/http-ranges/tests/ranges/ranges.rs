@@ -86,6 +86,18 @@ fn what_came_when_it_was_opened_needs_no_other_request() {
 }
 
 #[test]
+fn a_gap_that_is_too_long_is_not_fetched_however_short_all_of_it_is() {
+    let file = File::new(100_000);
+    let served = file.clone();
+    let server = Server::start(move |request| served.reply(request));
+    let remote = Remote::open(&server.url(), options()).unwrap();
+    let ranges = [2_000..2_010, 10_000..10_010];
+    assert_holds(&fetched(&remote, &ranges).unwrap(), &ranges, &file);
+    assert_eq!(server.requests().len(), 3);
+    assert_eq!(remote.counters().body_bytes, 16 + 20);
+}
+
+#[test]
 fn ranges_that_lie_close_come_with_one_request_and_each_request_names_one() {
     let file = File::new(100_000);
     let served = file.clone();
