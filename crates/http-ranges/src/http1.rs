@@ -5,8 +5,9 @@ use hyper::client::conn::http1::Builder;
 /// The longest head of an answer.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// So many fields fit: each has a name, a colon and the end of its line.
-pub const FIELDS_MAX: usize = HEAD_BYTES_MAX / 3;
+/// The most fields in the head of an answer. Room for them is made for each answer: as many as could fit in
+/// [`HEAD_BYTES_MAX`] took half of the time of fetching small chunks.
+pub const FIELDS_MAX: usize = 1000;
 
 /// How connections begin.
 pub(super) fn http() -> Builder {
