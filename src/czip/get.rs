@@ -64,7 +64,7 @@ pub(super) struct GetArguments {
     seed: Vec<PathBuf>,
     /// A server that knows chunks by name, such as `refrain czip serve`, or a cache in front of it; may be
     /// given several times. Each is asked for its share of the chunks, `URL/.czip/chunk/NAME`, up to 256 at a
-    /// time, and has up to 10s to answer. Chunks that no edge has come from the archive's server
+    /// time (512 to the archive's own server), and has up to 10s to answer. Chunks that no edge has come from the archive's server
     #[arg(long = "edge", value_name = "URL", value_parser = bounded::web_address)]
     edges: Vec<String>,
     /// Requests for all, and one more a MiB that has to come: what is missing in more places is joined

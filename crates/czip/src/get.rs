@@ -91,7 +91,8 @@ pub struct GetOptions {
     /// are asked, by name, before the archive's server is for ranges. `URL/.czip/chunk/NAME` is a chunk.
     /// The archive's server may be among them.
     pub edges: Vec<String>,
-    /// Requests for chunks that may be in flight at a time, to all edges together, but for one each.
+    /// Requests for chunks that may be in flight at a time, to all edges together, but for one each. The archive's own
+    /// server, if it is an edge, gets twice its part.
     pub edge_requests_max: usize,
     /// Whether the archive is to be the output, as it is. Then it takes no keys.
     pub keeps_archive: bool,

@@ -58,7 +58,7 @@ mod edge {
 pub(super) struct Named {
     servers: Vec<Server>,
     rendezvous: Rendezvous,
-    /// Requests that may be in flight to a server.
+    /// Requests that may be in flight to a cache.
     requests_max: usize,
     window_bytes: u64,
 }
@@ -73,7 +73,7 @@ impl Named {
         let mut servers: Vec<Server> = Vec::new();
         for edge in &options.edges {
             let of_edge = edge_options(&url, edge, remote);
-            let server = Server::new(&url, edge, of_edge, options.edge_requests_max)?;
+            let server = Server::new(&url, edge, of_edge, 2 * options.edge_requests_max)?;
             // One that is named twice is one.
             if servers.iter().all(|other| other.url() != server.url()) {
                 servers.push(server);
@@ -85,6 +85,13 @@ impl Named {
             servers,
             window_bytes: remote.window_bytes as u64,
         }))
+    }
+
+    /// How many requests may be in flight to `server`, if it is there. The archive's own one, which takes thousands of
+    /// connections, gets more than caches: the default nginx takes 256 clients, with a connection for each behind it.
+    fn requests_max(&self, server: &Server) -> Option<usize> {
+        let times = if server.archive_url.is_none() { 2 } else { 1 };
+        server.is_there().then_some(times * self.requests_max)
     }
 
     /// Whether there are caches, and not the archive's own server alone.
@@ -133,9 +140,14 @@ impl Getting<'_> {
     pub(super) fn ask_all(&mut self, named: &Named, wanted: &[Chunk]) -> Result<(), GetError> {
         let total = wanted.iter().map(|wanted| u64::from(wanted.bytes)).sum();
         let mut done = 0;
-        let is_there = named.servers.iter().map(Server::is_there);
-        let limits = (named.requests_max, named.window_bytes);
-        let mut queue = Queue::new(&named.rendezvous, is_there, limits);
+        let mut queue = Queue::new(
+            &named.rendezvous,
+            named
+                .servers
+                .iter()
+                .map(|server| named.requests_max(server)),
+            named.window_bytes,
+        );
         wanted.iter().for_each(|&wanted| queue.push(wanted));
         // Those in flight end with it.
         let mut in_flight = JoinSet::new();

@@ -15,8 +15,6 @@ pub(super) struct Queue<'a> {
     servers: &'a Rendezvous,
     /// None once a server was left.
     lines: Vec<Option<Line>>,
-    /// To each server.
-    requests_max: usize,
     /// Room for chunks that are claimed and were not answered.
     held_bytes: u64,
     bytes_max: u64,
@@ -27,6 +25,7 @@ pub(super) struct Queue<'a> {
 struct Line {
     waiting: VecDeque<Chunk>,
     in_flight: usize,
+    requests_max: usize,
 }
 
 /// The room that a chunk takes: as it is stored, and plain.
@@ -35,18 +34,20 @@ fn room(wanted: &Chunk) -> u64 {
 }
 
 impl<'a> Queue<'a> {
-    /// Of those servers that `is_there`, with limits for the requests to each and the bytes that are held.
+    /// Of those servers that are there, with how many requests may be in flight to each, and of the bytes that may be
+    /// held.
     pub(super) fn new(
         servers: &'a Rendezvous,
-        is_there: impl Iterator<Item = bool>,
-        (requests_max, bytes_max): (usize, u64),
+        requests_max: impl Iterator<Item = Option<usize>>,
+        bytes_max: u64,
     ) -> Self {
+        let line = |requests_max| Line {
+            requests_max,
+            ..Line::default()
+        };
         Self {
             servers,
-            lines: is_there
-                .map(|is_there| is_there.then(Line::default))
-                .collect(),
-            requests_max,
+            lines: requests_max.map(|most| most.map(line)).collect(),
             held_bytes: 0,
             bytes_max,
         }
@@ -67,7 +68,7 @@ impl<'a> Queue<'a> {
         let lines = self.lines.iter_mut().enumerate();
         let lines = lines.filter_map(|(server, line)| Some((server, line.as_mut()?)));
         let (server, line) = lines
-            .filter(|(_, line)| !line.waiting.is_empty() && line.in_flight < self.requests_max)
+            .filter(|(_, line)| !line.waiting.is_empty() && line.in_flight < line.requests_max)
             .min_by_key(|(_, line)| line.in_flight)?;
         let needed = room(line.waiting.front()?);
         if self.held_bytes > 0 && self.held_bytes + needed > self.bytes_max {
@@ -125,9 +126,12 @@ mod tests {
         servers: &'a Rendezvous,
         is_there: &[bool],
         lengths: &[u32],
-        limits: (usize, u64),
+        (requests_max, bytes_max): (usize, u64),
     ) -> Queue<'a> {
-        let mut queue = Queue::new(servers, is_there.iter().copied(), limits);
+        let limits = is_there
+            .iter()
+            .map(|is_there| is_there.then_some(requests_max));
+        let mut queue = Queue::new(servers, limits, bytes_max);
         wanted(lengths)
             .into_iter()
             .for_each(|wanted| queue.push(wanted));
