@@ -105,7 +105,7 @@ impl Figures for ByName {
             )?;
         }
         *page += "\nBy name the table of where frames are is not needed, and no gaps between them are fetched; each chunk \
-                  costs a request's\nand an answer's head. Up to 256 requests are in flight together.\n";
+                  costs a request's\nand an answer's head. Up to 512 requests are in flight together.\n";
         Ok(())
     }
 }
