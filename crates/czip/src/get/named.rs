@@ -54,6 +54,10 @@ mod edge {
     pub(super) const PROGRESS_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 }
 
+/// The archive's own server takes thousands of connections, and gets so many times the requests of a cache: the default
+/// nginx takes 256 clients, with a connection for each behind it.
+const OWN_SERVER_TIMES: usize = 2;
+
 /// The servers that are asked for chunks by name.
 pub(super) struct Named {
     servers: Vec<Server>,
@@ -73,7 +77,8 @@ impl Named {
         let mut servers: Vec<Server> = Vec::new();
         for edge in &options.edges {
             let of_edge = edge_options(&url, edge, remote);
-            let server = Server::new(&url, edge, of_edge, 2 * options.edge_requests_max)?;
+            let connections = OWN_SERVER_TIMES * options.edge_requests_max;
+            let server = Server::new(&url, edge, of_edge, connections)?;
             // One that is named twice is one.
             if servers.iter().all(|other| other.url() != server.url()) {
                 servers.push(server);
@@ -87,10 +92,12 @@ impl Named {
         }))
     }
 
-    /// How many requests may be in flight to `server`, if it is there. The archive's own one, which takes thousands of
-    /// connections, gets more than caches: the default nginx takes 256 clients, with a connection for each behind it.
+    /// How many requests may be in flight to `server`, if it is there.
     fn requests_max(&self, server: &Server) -> Option<usize> {
-        let times = if server.archive_url.is_none() { 2 } else { 1 };
+        let times = match server.archive_url {
+            None => OWN_SERVER_TIMES,
+            Some(_) => 1,
+        };
         server.is_there().then_some(times * self.requests_max)
     }
 
