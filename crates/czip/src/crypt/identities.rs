@@ -4,7 +4,10 @@ use std::fmt;
 
 use age::ssh::{EncryptedKey, UnsupportedKey};
 
-use super::keys_section::{Stanza, stanzas};
+use super::{
+    keys_section::{Stanza, stanzas},
+    ssh_numbers::private_key_has_zeros,
+};
 
 /// Bytes of a key file. age's parser begins anew with each line of an ssh key.
 const FILE_BYTES_MAX: usize = 64 << 10;
@@ -158,6 +161,9 @@ impl Identities {
     }
 
     fn add_ssh(&mut self, file: &str, text: &str) -> Result<(), IdentityProblem> {
+        if private_key_has_zeros(text) {
+            return Err(IdentityProblem::DamagedSsh);
+        }
         let identity = age::ssh::Identity::from_buffer(text.as_bytes(), None)
             .map_err(|_| IdentityProblem::DamagedSsh)?;
         match identity {
@@ -192,8 +198,11 @@ impl Identities {
 
 /// What stanzas for this key begin with. Learned by writing one: age tells it in no other way.
 fn stanza_of(identity: age::ssh::Identity) -> Result<(Vec<u8>, Vec<u8>), IdentityProblem> {
-    let recipient =
-        age::ssh::Recipient::try_from(identity).map_err(|_| IdentityProblem::DamagedSsh)?;
+    // Parsed as well: age panics when it encrypts to an RSA key that is too short, and parsing refuses it.
+    let recipient = age::ssh::Recipient::try_from(identity)
+        .ok()
+        .and_then(|recipient| recipient.to_string().parse::<age::ssh::Recipient>().ok())
+        .ok_or(IdentityProblem::DamagedSsh)?;
     let written = super::keys::encrypt(&[&recipient], &[]);
     let stanzas = stanzas(&written).expect("age writes headers that are in order");
     Ok((stanzas[0].kind.to_vec(), stanzas[0].first_argument.to_vec()))

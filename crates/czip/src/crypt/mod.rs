@@ -52,6 +52,8 @@ mod parts;
 #[cfg(feature = "encrypt")]
 mod recipients;
 mod secrets;
+#[cfg(feature = "encrypt")]
+mod ssh_numbers;
 
 pub use frames::{FrameError, FrameKey, GroupKeys, SealedFrame, open_frame, stored_frame_bytes};
 #[cfg(feature = "encrypt")]

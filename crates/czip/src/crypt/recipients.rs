@@ -4,7 +4,7 @@ use std::fmt;
 
 use age::ssh::ParseRecipientKeyError as SshError;
 
-use super::keys_section::STANZAS_MAX;
+use super::{keys_section::STANZAS_MAX, ssh_numbers::public_key_has_zeros};
 
 /// Recipients of an archive. age adds a stanza of its own, which means nothing, to theirs.
 pub const RECIPIENTS_MAX: usize = STANZAS_MAX - 1;
@@ -127,6 +127,9 @@ fn recipient(line: &str) -> Result<Box<dyn age::Recipient + Send + Sync>, Recipi
                 None => RecipientProblem::Damaged { kind: "age" },
             }),
         };
+    }
+    if public_key_has_zeros(line) {
+        return Err(RecipientProblem::Damaged { kind: "ssh" });
     }
     match line.parse::<age::ssh::Recipient>() {
         Ok(key) => Ok(Box::new(key)),

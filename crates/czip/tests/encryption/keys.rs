@@ -1,7 +1,8 @@
 //! Recipients, identities and the keys section: who opens it, and what a hostile one costs.
 
-use std::iter;
+use std::{iter, ops::Range};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use proptest::{collection::vec, prelude::*};
 use refrain_czip::crypt::{
     ArchiveKey, Identities, IdentityProblem, RECIPIENTS_MAX, RecipientError, RecipientProblem,
@@ -374,6 +375,124 @@ fn keys_that_were_cut_or_changed_anywhere_do_not_open() {
         unwrap_silently(&[&keys[..], &[0]].concat(), &identities).unwrap_err(),
         UnwrapError::Damaged
     );
+}
+
+/// Where the strings of an ssh key are, each with its length in front.
+fn strings(key: &[u8], from: usize) -> Vec<Range<usize>> {
+    let mut strings = Vec::new();
+    let mut at = from;
+    while let Some(length) = key.get(at..).and_then(|rest| rest.first_chunk()) {
+        let end = at + 4 + u32::from_be_bytes(*length) as usize;
+        if end > key.len() {
+            break;
+        }
+        strings.push(at..end);
+        at = end;
+    }
+    strings
+}
+
+/// `key` with the string at `place` replaced.
+fn with_string(key: &[u8], place: &Range<usize>, string: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(string.len()).unwrap().to_be_bytes();
+    [&key[..place.start], &length, string, &key[place.end..]].concat()
+}
+
+/// The bytes of a private key in OpenSSH's format.
+fn private_key_bytes(file: &str) -> Vec<u8> {
+    let lines: String = file.lines().filter(|line| !line.contains('-')).collect();
+    BASE64.decode(lines).unwrap()
+}
+
+/// A file of these bytes.
+fn private_key_file(key: &[u8]) -> String {
+    let text = BASE64.encode(key);
+    let lines: Vec<&str> = text
+        .as_bytes()
+        .chunks(70)
+        .map(|line| str::from_utf8(line).unwrap())
+        .collect();
+    format!(
+        "-----BEGIN OPENSSH PRIVATE KEY-----\n{}\n-----END OPENSSH PRIVATE KEY-----\n",
+        lines.join("\n")
+    )
+}
+
+/// A private key in OpenSSH's format with one half replaced: 0 the public, 1 the private.
+fn with_half(key: &[u8], half: usize, change: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+    const MAGIC: usize = b"openssh-key-v1\0".len();
+    let header = &strings(key, MAGIC)[..3];
+    let halves = strings(key, header[2].end + 4);
+    let content = halves[half].start + 4..halves[half].end;
+    with_string(key, &halves[half], &change(&key[content]))
+}
+
+/// A public RSA key.
+fn rsa_public(modulus: &[u8]) -> Vec<u8> {
+    [&b"ssh-rsa"[..], &[1, 0, 1], modulus]
+        .iter()
+        .flat_map(|string| [&u32::try_from(string.len()).unwrap().to_be_bytes(), *string].concat())
+        .collect()
+}
+
+#[test]
+fn an_ssh_key_with_any_number_of_zero_bytes_is_damaged() {
+    let public = RSA_PUBLIC.split(' ').nth(1).unwrap();
+    let public = BASE64.decode(public).unwrap();
+    let recipient_problem = |key: &[u8], end: &str| {
+        Recipients::parse(&[format!("ssh-rsa {}{end}", BASE64.encode(key))])
+            .unwrap_err()
+            .problem
+    };
+    let identity_problem = |file: &str| {
+        Identities::new()
+            .add("", file.as_bytes())
+            .unwrap_err()
+            .problem
+    };
+    let private = private_key_bytes(RSA);
+    let locked = private_key_bytes(LOCKED);
+    for zeros in [1, 2, 3, 4, 127, 128, 129, 256, 513] {
+        let zeros = vec![0; zeros];
+        let numbers = &strings(&public, 0)[1..];
+        assert_eq!(numbers.len(), 2);
+        for place in numbers {
+            let key = with_string(&public, place, &zeros);
+            for end in ["", " comment", "!", "\u{101}"] {
+                assert_eq!(
+                    recipient_problem(&key, end),
+                    RecipientProblem::Damaged { kind: "ssh" }
+                );
+            }
+            for file in [&private, &locked] {
+                let file = private_key_file(&with_half(file, 0, |_| key.clone()));
+                assert_eq!(identity_problem(&file), IdentityProblem::DamagedSsh);
+            }
+        }
+        for number in 1..=6 {
+            let file = private_key_file(&with_half(&private, 1, |half| {
+                with_string(half, &strings(half, 8)[number], &zeros)
+            }));
+            let cut = file.replace("-----END", "");
+            for file in [&file, &file.replace('\n', "\r\n"), &cut] {
+                assert_eq!(identity_problem(file), IdentityProblem::DamagedSsh);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_locked_rsa_key_that_is_too_short_to_encrypt_to_is_damaged() {
+    let locked = private_key_bytes(LOCKED);
+    for bytes in [1, 2, 32, 64, 128] {
+        let modulus = vec![0x7f; bytes];
+        let file = private_key_file(&with_half(&locked, 0, |_| rsa_public(&modulus)));
+        let error = Identities::new().add("", file.as_bytes()).unwrap_err();
+        assert_eq!(error.problem, IdentityProblem::DamagedSsh, "{bytes} bytes");
+    }
+    let modulus = vec![0x7f; 257];
+    let file = private_key_file(&with_half(&locked, 0, |_| rsa_public(&modulus)));
+    Identities::new().add("", file.as_bytes()).unwrap();
 }
 
 proptest! {
