@@ -37,6 +37,7 @@ pub(super) struct Agents {
     idle: Arc<IdleConnections>,
     /// Whether they are broken.
     closed: watch::Sender<bool>,
+    fields_max: usize,
     progress_timeout: Duration,
     user_agent: HeaderValue,
 }
@@ -108,6 +109,7 @@ impl Agents {
                 by_server: Mutex::default(),
             }),
             closed: watch::Sender::new(false),
+            fields_max: options.fields_max,
             progress_timeout: options.progress_timeout,
             user_agent,
         }
@@ -227,7 +229,7 @@ impl Agents {
             }
         }
         let link = self.connector.connect(url, proxy).await?;
-        let made = http().handshake(TokioIo::new(link)).await;
+        let made = http(self.fields_max).handshake(TokioIo::new(link)).await;
         let (mut sender, connection) = made.map_err(|error| ConnectionError::of(&error))?;
         // It ends with the sender and the body. What fails is reported by them.
         tokio::spawn(connection);

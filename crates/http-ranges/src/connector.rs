@@ -42,7 +42,7 @@ use url::Url;
 
 use super::{
     error::{ConnectionError, RemoteError, causes},
-    http1::http,
+    http1::{FIELDS_MAX, http},
     options::ProxyChoice,
     proxies::{Kind, Proxies, Proxy},
 };
@@ -203,7 +203,7 @@ async fn tunnel(
     if let Some(authorization) = authorization {
         (request.headers_mut()).insert(header::PROXY_AUTHORIZATION, authorization);
     }
-    let made = http().handshake(TokioIo::new(link)).await;
+    let made = http(FIELDS_MAX).handshake(TokioIo::new(link)).await;
     let (mut sender, connection) = made.map_err(|error| ConnectionError::of(&error))?;
     tokio::spawn(connection.with_upgrades());
     let answer = sender.send_request(request).await;

@@ -2,7 +2,7 @@
 
 use std::{error::Error, io, ops::Range, path::PathBuf, time::Duration};
 
-use super::http1::{FIELDS_MAX, HEAD_BYTES_MAX};
+use super::http1::HEAD_BYTES_MAX;
 
 /// Why bytes of a remote file could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -322,11 +322,9 @@ pub enum ConnectionError {
     /// TLS is needed, and certificates to trust were not read.
     #[error("no certificates to trust were read")]
     NoCertificates,
-    /// The answer has more fields, or longer ones, than any answer should have.
-    #[error(
-        "the head of its answer is larger than {} KiB or has more than {FIELDS_MAX} fields",
-        HEAD_BYTES_MAX >> 10
-    )]
+    /// The answer has longer fields than any answer should have, or more than
+    /// [`fields_max`](super::RemoteOptions::fields_max).
+    #[error("the head of its answer is larger than {} KiB or has too many fields", HEAD_BYTES_MAX >> 10)]
     HeadTooLarge,
     /// The answer is not one.
     #[error("it does not speak HTTP: {why}")]

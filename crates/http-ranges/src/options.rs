@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::retry::OnRetry;
+use super::{http1::FIELDS_MAX, retry::OnRetry};
 
 /// How requests are made, how many, and when to give up.
 #[derive(Clone, Debug)]
@@ -39,6 +39,9 @@ pub struct RemoteOptions {
     pub connect_timeout: Duration,
     /// A connection on which nothing comes for so long is broken.
     pub progress_timeout: Duration,
+    /// Fields in the head of an answer. Room for them is made for each answer. By default all that fit in
+    /// [`HEAD_BYTES_MAX`](super::HEAD_BYTES_MAX), which is half of the time of fetching small chunks.
+    pub fields_max: usize,
     /// Sent along with each request to the origin (scheme, host, port) of the URL; not to others to which
     /// it redirects.
     pub headers: Vec<(String, String)>,
@@ -88,6 +91,7 @@ impl Default for RemoteOptions {
             seed: None,
             connect_timeout: Duration::from_secs(15),
             progress_timeout: Duration::from_secs(30),
+            fields_max: FIELDS_MAX,
             headers: Vec::new(),
             bearer: None,
             user_agent: concat!("refrain/", env!("CARGO_PKG_VERSION")).to_owned(),

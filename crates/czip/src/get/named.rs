@@ -52,6 +52,7 @@ mod edge {
     pub(super) const RETRIES_MAX: u32 = 2;
     pub(super) const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(5);
     pub(super) const PROGRESS_TIMEOUT_MAX: Duration = Duration::from_secs(10);
+    pub(super) const FIELDS_MAX: usize = 1000;
 }
 
 /// The archive's own server takes thousands of connections, and gets so many times the requests of a cache: the default
@@ -120,6 +121,7 @@ fn edge_options(url: &Url, edge: &str, remote: &RemoteOptions) -> RemoteOptions 
         retries: remote.retries.min(edge::RETRIES_MAX),
         connect_timeout: remote.connect_timeout.min(edge::CONNECT_TIMEOUT_MAX),
         progress_timeout: remote.progress_timeout.min(edge::PROGRESS_TIMEOUT_MAX),
+        fields_max: edge::FIELDS_MAX,
         ..remote.clone()
     };
     if Url::parse(edge).map(|edge| edge.origin()) != Ok(url.origin()) {

@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use refrain_http_ranges::{Remote, RemoteError};
+use refrain_http_ranges::{Remote, RemoteError, RemoteOptions};
 
 use crate::{options, server::File};
 
@@ -61,7 +61,11 @@ fn serve(
 }
 
 fn read(url: &str, file: &File) -> Result<(), RemoteError> {
-    let remote = Remote::open(url, options())?;
+    read_with(url, file, options())
+}
+
+fn read_with(url: &str, file: &File, options: RemoteOptions) -> Result<(), RemoteError> {
+    let remote = Remote::open(url, options)?;
     for start in [100_u64, 3_000] {
         let mut buffer = [0; 1_000];
         remote.read_at(start, &mut buffer)?;
@@ -93,19 +97,18 @@ fn filled(head: &str, field: &str, bytes: usize) -> String {
 }
 
 #[test]
-fn fields_pass_that_fit_the_limits() {
+fn fields_of_any_number_pass_if_they_fit_the_limit() {
     let file = File::new(5_000);
-    for count in [1, 99, 100, 101, 127, 128, 150, 900] {
+    for count in [1, 99, 100, 101, 127, 128, 150, 1_000, 6_000] {
         let url = start(&file, move |head| {
             format!("{head}{}\r\n", "X: y\r\n".repeat(count))
         });
         read(&url, &file).unwrap_or_else(|error| panic!("{count}: {error}"));
     }
-    // Up to the limit of bytes, of fields that are few enough.
-    for value_bytes in [70, 1_000] {
-        let field = format!("X-Field: {}\r\n", "v".repeat(value_bytes));
-        let url = start(&file, move |head| filled(head, &field, 64 << 10));
-        read(&url, &file).unwrap_or_else(|error| panic!("{value_bytes}: {error}"));
+    // Up to the limit, of the shortest fields that there are and of long ones.
+    for field in ["x:\n", "x:\r\n", "X-Field: some value of it\r\n"] {
+        let url = start(&file, move |head| filled(head, field, 64 << 10));
+        read(&url, &file).unwrap_or_else(|error| panic!("{field:?}: {error}"));
     }
     let url = start(&file, |head| {
         format!("{head}X-Long: {}\r\n\r\n", "y".repeat(60_000))
@@ -116,12 +119,8 @@ fn fields_pass_that_fit_the_limits() {
 #[test]
 fn beyond_it_the_limit_is_named_and_nothing_is_tried_again() {
     let file = File::new(5_000);
-    for (field, bytes) in [
-        ("x:\n", 4_000),
-        ("x:\n", 66_000),
-        ("X-Field: some value of it\r\n", 66_000),
-    ] {
-        let url = start(&file, move |head| filled(head, field, bytes));
+    for field in ["x:\n", "X-Field: some value of it\r\n"] {
+        let url = start(&file, move |head| filled(head, field, 66_000));
         let error = read(&url, &file).expect_err("it is too large");
         assert!(matches!(error, RemoteError::Connection { .. }), "{error:?}");
         assert!(error.to_string().contains("larger than 64 KiB"), "{error}");
@@ -131,6 +130,30 @@ fn beyond_it_the_limit_is_named_and_nothing_is_tried_again() {
     });
     let error = read(&url, &file).expect_err("it is too large");
     assert!(error.to_string().contains("larger than 64 KiB"), "{error}");
+}
+
+#[test]
+fn fewer_fields_can_be_asked_for() {
+    let file = File::new(5_000);
+    for fields_max in [2, 100, 1_000] {
+        let options = RemoteOptions {
+            fields_max,
+            ..options()
+        };
+        // Two fields are of the range.
+        for (count, passes) in [(fields_max - 2, true), (fields_max - 1, false)] {
+            let url = start(&file, move |head| {
+                format!("{head}{}\r\n", "X: y\r\n".repeat(count))
+            });
+            match read_with(&url, &file, options.clone()) {
+                Ok(()) => assert!(passes, "{count} more of {fields_max}"),
+                Err(error) => {
+                    assert!(!passes, "{count} more of {fields_max}: {error}");
+                    assert!(error.to_string().contains("too many fields"), "{error}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

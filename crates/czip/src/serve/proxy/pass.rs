@@ -267,9 +267,7 @@ fn failure(error: &legacy::Error) -> (StatusCode, Cow<'static, str>) {
         ),
         ConnectionError::HeadTooLarge => {
             let limit = HEAD_BYTES_MAX >> 10;
-            let why = format!(
-                "the head of the origin's answer is larger than {limit} KiB or has more than {FIELDS_MAX} fields"
-            );
+            let why = format!("the head of the origin's answer is larger than {limit} KiB");
             return (StatusCode::BAD_GATEWAY, why.into());
         }
         _ if error.is_connect() => (StatusCode::BAD_GATEWAY, "the origin cannot be reached"),
