@@ -1,4 +1,4 @@
-//! What `refrain status` shows: the gateway, a row a peer, a row a flow.
+//! The values of `refrain status` and its JSON: the gateway, each peer, each flow. The program prints the tables.
 
 mod store;
 mod targets;
