@@ -42,6 +42,7 @@ impl World {
         }
         self.forget_stale_links();
         if let Err(what) = self.is_at_rest() {
+            self.trace(|| format!("not at rest: {what}"));
             if self.now().since(self.progress_at) > PATIENCE {
                 return Err(Failure::Stuck(what));
             }
@@ -73,6 +74,8 @@ impl World {
     fn end_troubles(&mut self) {
         self.progress_at = self.now();
         self.no_dial_before = self.now();
+        // Lanes that are dialled later are not harmed.
+        self.rare_harm = None;
         for transport in 0..self.transports.len() {
             for end in End::BOTH {
                 self.transports[transport].end(end).out.harm = None;
