@@ -14,36 +14,37 @@ use zeroize::Zeroizing;
 /// Whether a public key, a line as in `authorized_keys`, has a number of zero bytes only.
 pub(super) fn public_key_has_zeros(line: &str) -> bool {
     line.strip_prefix("ssh-rsa ")
-        .is_some_and(|key| numbers_have_zeros(&decode(key.chars())))
+        .and_then(|key| key.split_ascii_whitespace().next())
+        .is_some_and(|key| numbers_have_zeros(&decode(key)))
 }
 
 /// Whether a private key in OpenSSH's format has a number of zero bytes only.
 pub(super) fn private_key_has_zeros(text: &str) -> bool {
     text.strip_prefix("-----BEGIN OPENSSH PRIVATE KEY-----")
-        .is_some_and(|key| {
-            let key = decode(key.chars().filter(|c| !c.is_ascii_whitespace()));
-            halves_have_zeros(&key).unwrap_or(false)
-        })
+        .is_some_and(|key| halves_have_zeros(&decode(key)).unwrap_or(false))
 }
 
-/// The bytes up to the first character that base64 does not have: age parses a key before it looks behind it.
-fn decode(text: impl Iterator<Item = char>) -> Zeroizing<Vec<u8>> {
+/// The bytes up to the first character that base64 does not have, over all lines: age parses a key before it looks
+/// behind it.
+fn decode(text: &str) -> Zeroizing<Vec<u8>> {
     const BASE64: GeneralPurpose = GeneralPurpose::new(
         &STANDARD,
         GeneralPurposeConfig::new()
             .with_decode_allow_trailing_bits(true)
             .with_decode_padding_mode(DecodePaddingMode::Indifferent),
     );
-    let mut text: Zeroizing<Vec<u8>> = Zeroizing::new(
-        text.map_while(|c| u8::try_from(c).ok())
-            .take_while(|c| c.is_ascii_alphanumeric() || b"+/".contains(c))
-            .collect(),
+    // With room for all: a buffer that grows leaves copies that nobody wipes.
+    let mut base64 = Zeroizing::new(Vec::with_capacity(text.len()));
+    base64.extend(
+        text.bytes()
+            .filter(|byte| !byte.is_ascii_whitespace())
+            .take_while(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(byte)),
     );
     // One character of four holds no byte.
-    if text.len() % 4 == 1 {
-        text.pop();
+    if base64.len() % 4 == 1 {
+        base64.pop();
     }
-    Zeroizing::new(BASE64.decode(&text).expect("only characters of base64"))
+    Zeroizing::new(BASE64.decode(&base64).expect("only characters of base64"))
 }
 
 /// `None` for a key that ends early.
